@@ -1,0 +1,48 @@
+# `make demo` and `make test` do all the set-up themselves (a virtual environment in .venv).
+PYTHON ?= python3
+BIN := .venv/bin
+OUT := out
+TRIALS ?= 128
+
+.PHONY: help demo test check lint types clean
+
+help:
+	@echo "make demo    set up, tune two operators, build both libraries, run them from C++"
+	@echo "make test    set up and run the tests"
+	@echo "make check   lint, types and tests"
+	@echo "make clean   remove .venv and $(OUT)"
+
+.venv/core: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "ansorc needs Python 3.11 or newer; name one with: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+.venv/dev: .venv/core
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: .venv/core
+	mkdir -p $(OUT)
+	$(BIN)/ansorc tune runtime/examples/operators.py:matmul_relu --trials $(TRIALS) --records $(OUT)/tune.db
+	$(BIN)/ansorc tune runtime/examples/operators.py:conv2d_bn_relu --trials $(TRIALS) --records $(OUT)/tune.db
+	$(BIN)/ansorc build runtime/examples/operators.py:matmul_relu --records $(OUT)/tune.db --output $(OUT)/matmul_relu.so
+	$(BIN)/ansorc build runtime/examples/operators.py:conv2d_bn_relu --records $(OUT)/tune.db --output $(OUT)/conv2d_bn_relu.so
+	$${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Iruntime/include -I$(OUT) runtime/examples/embed.cpp \
+	    -L$(OUT) -l:matmul_relu.so -l:conv2d_bn_relu.so -pthread -Wl,-rpath,'$$ORIGIN' -o $(OUT)/embed
+	$(OUT)/embed
+
+test: .venv/dev
+	$(BIN)/python -m pytest -n 2 -q
+
+lint: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: .venv/dev
+	$(BIN)/pyright
+
+check: lint types test
+
+clean:
+	rm -rf .venv $(OUT)

@@ -1,0 +1,140 @@
+"""What this machine can do at most: FMA-peak and memory-bandwidth probes of our own making."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ansorc.codegen.build import build_function
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dtype import FLOAT32
+from ansorc.ir.expr import Expr, Load, Var, const
+from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
+from ansorc.target import Target
+
+_STEPS = 20_000
+_CHAINS_SHARE = 0.75
+"""Accumulators used, as a share of the vector registers: enough to cover latency × ports."""
+_STREAM_BYTES = 64 << 20
+"""Bytes that a bandwidth probe walks over; at least four times the last cache."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The measured limits of one machine, float32, on one core and on all cores it may use."""
+
+    fma_one: float
+    """Floating-point operations a second of one core, a fused multiply-add counted as two."""
+    fma_all: float
+    read_one: float
+    """Bytes a second that one core reads from memory."""
+    read_all: float
+    copy_all: float
+    """Bytes a second read plus written by a copy on all cores, the extra line fill left out."""
+
+
+def machine_limits(target: Target) -> Limits:
+    """Measure the limits of this machine, which must be able to run `target`.
+
+    Takes about three seconds. Raise BuildError or TargetError as a build does.
+    """
+    size = max(_STREAM_BYTES, 4 * target.cache_bytes[-1])
+    return Limits(
+        fma_peak(target, 1),
+        fma_peak(target, target.cores),
+        read_bandwidth(target, 1, size),
+        read_bandwidth(target, target.cores, size),
+        copy_bandwidth(target, target.cores, size),
+    )
+
+
+def fma_peak(target: Target, threads: int, *, repeats: int = 3) -> float:
+    """Measure the floating-point operations a second of `threads` cores, float32.
+
+    The best of `repeats`: a limit is what the machine reaches when nothing disturbs it.
+    """
+    lanes = target.vector_bytes // FLOAT32.bytes
+    chains = max(2, int(target.vector_registers * _CHAINS_SHARE))
+    module = build_function(_fma_function(threads, chains, lanes), target, "ansorc_fma_probe")
+    start = np.ones((threads, chains, lanes), np.float32)
+    arrays = (start, np.array([0.5, 0.25], np.float32), np.empty_like(start))
+    times = [module.time(*arrays, threads=threads, min_time_s=0.1) for _ in range(repeats)]
+    return 2.0 * _STEPS * start.size / min(time.median_s for time in times)
+
+
+def read_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3) -> float:
+    """Measure the bytes a second that `threads` cores read, summing over `size` bytes."""
+    lanes = target.vector_bytes // FLOAT32.bytes
+    rows = size // (threads * _UNROLL * lanes * FLOAT32.bytes)
+    function = _read_function(threads, rows, lanes)
+    module = build_function(function, target, function.name)
+    source = np.zeros(function.params[0].shape, np.float32)
+    arrays = (source, np.empty(function.params[1].shape, np.float32))
+    times = [module.time(*arrays, threads=threads, min_time_s=0.1) for _ in range(repeats)]
+    return source.nbytes / min(time.median_s for time in times)
+
+
+def copy_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3) -> float:
+    """Measure the bytes a second that `threads` cores read and write, copying `size` bytes."""
+    function = _copy_function(threads, size // (threads * FLOAT32.bytes))
+    module = build_function(function, target, function.name)
+    source = np.zeros(function.params[0].shape, np.float32)
+    arrays = (source, np.empty_like(source))
+    times = [module.time(*arrays, threads=threads, min_time_s=0.1) for _ in range(repeats)]
+    return 2.0 * source.nbytes / min(time.median_s for time in times)
+
+
+_UNROLL = 8
+
+
+def _fma_function(threads: int, chains: int, lanes: int) -> Function:
+    """Return a kernel whose threads each compute x = x * a + b on independent vectors."""
+    start = Buffer("start", (threads, chains, lanes), FLOAT32)
+    factors = Buffer("factors", (2,), FLOAT32)
+    out = Buffer("out", start.shape, FLOAT32)
+    tile = Buffer("tile", (chains, lanes), FLOAT32, Scope.LOCAL)
+    thread, chain, lane, step = Var("thread"), Var("chain"), Var("lane"), Var("step")
+    slot: Expr = Load(tile, (chain, lane))
+    value = slot * Load(factors, (const(0),)) + Load(factors, (const(1),))
+
+    def over_tile(stmt: Stmt) -> Stmt:
+        return For(chain, chains, LoopKind.UNROLLED, For(lane, lanes, LoopKind.VECTORIZED, stmt))
+
+    body = Seq((
+        over_tile(Store(tile, (chain, lane), Load(start, (thread, chain, lane)))),
+        For(step, _STEPS, LoopKind.SERIAL, over_tile(Store(tile, (chain, lane), value))),
+        over_tile(Store(out, (thread, chain, lane), slot)),
+    ))  # fmt: skip
+    nest = For(thread, threads, LoopKind.PARALLEL, Allocate(tile, body))
+    return Function("ansorc_fma_probe", (start, factors, out), nest)
+
+
+def _read_function(threads: int, rows: int, lanes: int) -> Function:
+    """Return a kernel whose threads each add up `rows` × 8 vectors, the vectors independently."""
+    source = Buffer("source", (threads, rows, _UNROLL, lanes), FLOAT32)
+    out = Buffer("out", (threads, _UNROLL, lanes), FLOAT32)
+    thread, row, vector, lane = Var("thread"), Var("row"), Var("vector"), Var("lane")
+    slot = (thread, vector, lane)
+    total = Load(out, slot) + Load(source, (thread, row, vector, lane))
+
+    def over_vectors(stmt: Stmt) -> Stmt:
+        return For(vector, _UNROLL, LoopKind.UNROLLED, For(lane, lanes, LoopKind.VECTORIZED, stmt))
+
+    body = Seq((
+        over_vectors(Store(out, slot, const(0.0, FLOAT32))),
+        For(row, rows, LoopKind.SERIAL, over_vectors(Store(out, slot, total))),
+    ))  # fmt: skip
+    nest = For(thread, threads, LoopKind.PARALLEL, body)
+    return Function("ansorc_read_probe", (source, out), nest)
+
+
+def _copy_function(threads: int, elements: int) -> Function:
+    source = Buffer("source", (threads, elements), FLOAT32)
+    out = Buffer("out", source.shape, FLOAT32)
+    thread, lane = Var("thread"), Var("lane")
+    copy = Store(out, (thread, lane), Load(source, (thread, lane)))
+    body = For(lane, elements, LoopKind.VECTORIZED, copy)
+    return Function(
+        "ansorc_copy_probe", (source, out), For(thread, threads, LoopKind.PARALLEL, body)
+    )

@@ -1,0 +1,127 @@
+"""A function of the IR as an LLVM module: the kernel behind its C interface.
+
+int32_t NAME(params…, void *workspace, int32_t threads)     checks the CPU, finds memory
+NAME.body                                                   the loops, with the CPU's features
+NAME.parallelN                                              one chunk of a parallel loop
+uint64_t NAME_workspace_bytes(void)
+"""
+
+from __future__ import annotations
+
+from ansorc.codegen.llvm_binding import assembly, compile_object, optimized_llvm
+from ansorc.codegen.llvm_guard import write_guard
+from ansorc.codegen.llvm_parallel import Outliner, allocate_block, pointer_attributes
+from ansorc.codegen.llvm_stmt import StmtWriter
+from ansorc.codegen.llvm_storage import Storage, kernel_storage, workspace_bytes
+from ansorc.codegen.llvm_writer import FunctionWriter, ModuleWriter
+from ansorc.errors import BuildError
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.node import walk
+from ansorc.ir.stmt import Function, Store
+from ansorc.target import Target
+
+__all__ = ["assembly", "compile_object", "emit_llvm", "optimized_llvm", "workspace_bytes"]
+
+
+def emit_llvm(function: Function, target: Target) -> str:
+    """Return the text of the LLVM module of `function`.
+
+    Raises BuildError for what a CPU does not have: bound loops, barriers, shared memory.
+    """
+    if target.kind != "cpu":
+        raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")
+    module = ModuleWriter()
+    storage = kernel_storage(function)
+    _write_body(module, function, storage)
+    _write_entry(module, function, storage, target)
+    size = f"define i64 @{function.name}_workspace_bytes() nounwind"
+    module.functions.append(f"{size} {{\n  ret i64 {storage.block_bytes}\n}}")
+    module.functions.insert(0, f'target triple = "{target.triple}"')
+    module.functions.append(_attributes(target))
+    return module.text()
+
+
+def _write_body(module: ModuleWriter, function: Function, storage: Storage) -> None:
+    writer = FunctionWriter(module)
+    body = StmtWriter(writer, Outliner(module, function.name).outline)
+    stored = _stored(function)
+    arguments: list[str] = []
+    for number, buffer in enumerate(function.params):
+        body.exprs.memory.bases[buffer.name] = f"%p{number}"
+        arguments.append(f"{_param(buffer, stored)} %p{number}")
+    for number, buffer in enumerate(storage.block):
+        body.place(buffer, f"%w{number}")
+        arguments.append(f"ptr {pointer_attributes(buffer)} %w{number}")
+    for buffer in storage.stack:
+        body.reserve(buffer)
+    body.statement(function.body)
+    writer.line("ret i32 0")
+    listing = ", ".join([*arguments, "i32 %threads"])
+    head = f"define internal i32 @{function.name}.body({listing}) #0"
+    module.functions.append(f"{head} {{\n{writer.text()}\n}}")
+
+
+def _write_entry(
+    module: ModuleWriter, function: Function, storage: Storage, target: Target
+) -> None:
+    writer = FunctionWriter(module)
+    write_guard(writer, function.name, target)
+    arguments = [f"ptr %p{number}" for number in range(len(function.params))]
+    if storage.block:
+        _write_workspace(writer, function.name, storage, arguments)
+    else:
+        listing = ", ".join([*arguments, "i32 %threads"])
+        writer.line(f"ret i32 {writer.emit(f'call i32 @{function.name}.body({listing})')}")
+    stored = _stored(function)
+    params = [f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(function.params)]
+    listing = ", ".join([*params, "ptr %workspace", "i32 %threads"])
+    head = f"define i32 @{function.name}({listing}) nounwind"
+    module.functions.append(f"{head} {{\n{writer.text()}\n}}")
+
+
+def _write_workspace(
+    writer: FunctionWriter, kernel: str, storage: Storage, arguments: list[str]
+) -> None:
+    """Use the caller's workspace; without one, take memory from the heap and give it back."""
+    own, ready, before = writer.name("own"), writer.name("ready"), writer.block
+    absent = writer.emit("icmp eq ptr %workspace, null")
+    writer.line(f"br i1 {absent}, label {own}, label {ready}")
+    writer.start_block(own)
+    heap = allocate_block(writer, storage.block_bytes)
+    owned = writer.block
+    writer.line(f"br label {ready}")
+    writer.start_block(ready)
+    base = writer.emit(f"phi ptr [%workspace, {before}], [{heap}, {owned}]")
+    for offset in storage.block.values():
+        place = writer.emit(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+        arguments.append(f"ptr {place}")
+    listing = ", ".join([*arguments, "i32 %threads"])
+    status = writer.emit(f"call i32 @{kernel}.body({listing})")
+    release, done = writer.name("release"), writer.name("done")
+    writer.line(f"br i1 {absent}, label {release}, label {done}")
+    writer.start_block(release)
+    writer.line(f"call void @free(ptr {base})")
+    writer.line(f"br label {done}")
+    writer.start_block(done)
+    writer.line(f"ret i32 {status}")
+
+
+def _stored(function: Function) -> set[str]:
+    return {part.buffer.name for part in walk(function.body) if isinstance(part, Store)}
+
+
+def _param(buffer: Buffer, stored: set[str]) -> str:
+    access = "" if buffer.name in stored else "readonly "
+    return f"ptr {access}{pointer_attributes(buffer)}"
+
+
+def _attributes(target: Target) -> str:
+    """Only the listed features may be used, because only they are tested by the guard."""
+    words = ["noinline", "nounwind"]
+    if target.is_x86:
+        words += ['"target-cpu"="x86-64"', f'"tune-cpu"="{target.cpu}"']
+        features = ",".join(f"+{name}" for name in target.features)
+        words.append(f'"target-features"="{features}"')
+    else:
+        words.append(f'"target-cpu"="{target.cpu}"')
+    return f"attributes #0 = {{ {' '.join(words)} }}"

@@ -1,0 +1,81 @@
+"""Index expressions as sums over loop variables, worked out once for all unrolled copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ansorc.codegen.llvm_linear import Atom, Linear
+from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Const, Expr, Ramp, Var
+
+
+@dataclass(slots=True)
+class Affine:
+    """The sum of coefficient x variable, plus `constant`; lane `l` has `step * l` more."""
+
+    terms: dict[str, int]
+    constant: int = 0
+    lanes: int = 1
+    step: int = 0
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is one number."""
+        return not self.terms and not self.step
+
+    def plus(self, other: Affine, factor: int = 1) -> Affine:
+        """Return `self + factor * other`."""
+        terms = dict(self.terms)
+        for name, coefficient in other.terms.items():
+            terms[name] = terms.get(name, 0) + factor * coefficient
+        return Affine(
+            terms,
+            self.constant + factor * other.constant,
+            max(self.lanes, other.lanes),
+            self.step + factor * other.step,
+        )
+
+    def at(self, variables: Mapping[str, Linear]) -> Linear:
+        """Return the value where the variables stand for `variables`."""
+        terms: dict[Atom, int] = {}
+        constant = self.constant
+        for name, coefficient in self.terms.items():
+            value = variables[name]
+            constant += coefficient * value.constant
+            for atom, inner in value.terms.items():
+                terms[atom] = terms.get(atom, 0) + coefficient * inner
+        if 0 in terms.values():
+            terms = {atom: coefficient for atom, coefficient in terms.items() if coefficient}
+        return Linear(terms, constant, self.lanes, self.step)
+
+
+def affine(expr: Expr) -> Affine | None:
+    """Return `expr` as a sum over its variables; None if it is not one."""
+    match expr:
+        case Var(name):
+            return Affine({name: 1})
+        case Const(value, dtype):
+            return Affine({}, int(value), dtype.lanes)
+        case Binary(BinaryOp.ADD | BinaryOp.SUB | BinaryOp.MUL, left, right):
+            a, b = affine(left), affine(right)
+            return None if a is None or b is None else _combined(expr.op, a, b)
+        case Ramp(base, stride, lanes):
+            start, step = affine(base), affine(stride)
+            if start is None or step is None or not step.is_constant:
+                return None
+            return Affine(start.terms, start.constant, lanes, step.constant)
+        case Broadcast(operand, lanes):
+            inner = affine(operand)
+            return inner and Affine(inner.terms, inner.constant, lanes)
+        case _:
+            return None
+
+
+def _combined(op: BinaryOp, a: Affine, b: Affine) -> Affine | None:
+    if op is not BinaryOp.MUL:
+        return a.plus(b, 1 if op is BinaryOp.ADD else -1)
+    if not a.is_constant:
+        a, b = b, a
+    if not a.is_constant:
+        return None
+    return Affine({}, 0, a.lanes).plus(b, a.constant)

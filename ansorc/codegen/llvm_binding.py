@@ -1,0 +1,118 @@
+"""The only importer of llvmlite: text of LLVM IR in; machine code, assembly and addresses out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import llvmlite.binding as llvm
+
+from ansorc.errors import BuildError
+from ansorc.target import Target
+
+
+def compile_object(llvm_text: str, target: Target) -> bytes:
+    """Return the optimised relocatable object file; raise BuildError with LLVM's words."""
+    module, machine = _optimized(llvm_text, target)
+    return machine.emit_object(module)
+
+
+def assembly(llvm_text: str, target: Target) -> str:
+    """Return the optimised assembly; raise BuildError with LLVM's words."""
+    module, machine = _optimized(llvm_text, target)
+    return machine.emit_assembly(module)
+
+
+def optimized_llvm(llvm_text: str, target: Target) -> str:
+    """Return the LLVM IR after optimisation; raise BuildError with LLVM's words."""
+    return str(_optimized(llvm_text, target)[0])
+
+
+def load_object_code(object_bytes: bytes, symbols: Mapping[str, int]) -> LoadedCode:
+    """Link an object file into this process, with `symbols` (name: address) besides libc/libm.
+
+    Raises BuildError if it is not an object file of this machine.
+    """
+    _initialize()
+    try:
+        engine = llvm.create_lljit_compiler(suppress_errors=True)
+        library = llvm.JITLibraryBuilder().add_object_img(object_bytes).add_current_process()
+        for name, address in symbols.items():
+            library.import_symbol(name, address)
+        return LoadedCode(engine, library.link(engine, _LIBRARY))
+    except RuntimeError as error:
+        raise BuildError(f"the object code cannot be loaded: {error}") from error
+
+
+class LoadedCode:
+    """Machine code in this process; its addresses are valid until `close`."""
+
+    def __init__(self, engine: llvm.LLJIT, library: llvm.ResourceTracker) -> None:
+        self._engine = engine
+        self._trackers = [library]
+
+    def address(self, name: str) -> int:
+        """Return the address of the function `name`; raise BuildError if there is none."""
+        if self._engine.closed:
+            raise BuildError(f"the code that held '{name}' has been closed")
+        try:
+            found = self._engine.lookup(_LIBRARY, name)
+        except RuntimeError as error:
+            raise BuildError(f"the object code has no usable '{name}': {error}") from error
+        self._trackers.append(found)
+        return found[name]
+
+    def close(self) -> None:
+        """Free the code; none of its functions may run now or be called later."""
+        for tracker in reversed(self._trackers):
+            tracker.close()
+        self._trackers.clear()
+        self._engine.close()
+
+
+_LIBRARY = "kernel"
+_BASELINE_CPUS = {True: "x86-64", False: ""}
+
+
+@lru_cache(maxsize=1)
+def _initialize() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    llvm.initialize_native_asmparser()
+
+
+def _optimized(llvm_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+    _initialize()
+    try:
+        module = llvm.parse_assembly(llvm_text, llvm.create_context())
+        module.verify()
+        machine = _machine(target)
+    except RuntimeError as error:
+        raise BuildError(f"LLVM refuses the generated code: {error}") from error
+    builder = llvm.create_pass_builder(machine, _tuning())
+    passes = builder.getFunctionPassManager()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    return module, machine
+
+
+def _machine(target: Target) -> llvm.TargetMachine:
+    """Code outside the kernel's body must run on any CPU; the body has its own attributes."""
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=_BASELINE_CPUS[target.is_x86], opt=3, reloc="pic", codemodel="default"
+    )
+
+
+def _tuning() -> llvm.PipelineTuningOptions:
+    """The schedule alone decides on vectors and unrolling.
+
+    The function simplification of level 1 (registers for stack slots, common subexpressions,
+    loop-invariant code) takes half the time of the whole level 2 and gives the same inner loops.
+    """
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_unrolling = False
+    options.loop_interleaving = False
+    return options

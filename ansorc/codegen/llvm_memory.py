@@ -1,0 +1,216 @@
+"""Loads and stores: where an element is, and how a vector of elements is moved."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ansorc.codegen.llvm_affine import Affine, affine
+from ansorc.codegen.llvm_index import IndexWriter
+from ansorc.codegen.llvm_linear import Linear
+from ansorc.codegen.llvm_types import Value, literal, memory_type, suffix, with_lanes
+from ansorc.codegen.llvm_vector import any_lane, extract, pack, splat
+from ansorc.codegen.llvm_writer import FunctionWriter
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import UINT8, DType
+from ansorc.ir.expr import Expr, dtype_of
+
+
+class MemoryWriter:
+    """The memory accesses of one function. Buffers never overlap each other."""
+
+    def __init__(self, writer: FunctionWriter, index: IndexWriter) -> None:
+        self._writer = writer
+        self._index = index
+        self.bases: dict[str, str] = {}
+        """The pointer to the first element of each buffer in sight."""
+        self._affine: dict[tuple[int, int], tuple[Buffer, tuple[Expr, ...], Affine | None]] = {}
+
+    def load(self, buffer: Buffer, indices: tuple[Expr, ...], mask: Value | None) -> Value:
+        """Load `buffer[indices]`; where a lane of `mask` is false, nothing is read."""
+        flat = self._flat(buffer, indices)
+        if isinstance(flat, list):
+            return self._gather(buffer, flat, mask)
+        if mask is not None and _inside(flat, buffer):
+            mask = None
+        lanes = mask and mask.text
+        key = (*flat.terms.items(), flat.constant, flat.step, flat.lanes, lanes)
+        for scope in reversed(self._writer.scopes):
+            if (found := scope.loads.get(buffer.name, {}).get(key)) is not None:
+                return found
+        value = self._load_flat(buffer, flat, mask)
+        self._writer.scopes[-1].loads.setdefault(buffer.name, {})[key] = value
+        return value
+
+    def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
+        """Store `value` to `buffer[indices]`; of lanes with one address the last one counts."""
+        flat = self._flat(buffer, indices)
+        if isinstance(flat, list):
+            places = flat
+        else:
+            count = max(flat.lanes, value.dtype.lanes)
+            if flat.step == 1 and flat.lanes == count:
+                self._store_at(buffer, flat.lane(0), splat(self._writer, value, count))
+                places = []
+            else:
+                places = [flat.lane(number) for number in range(count)]
+        for number, place in enumerate(places):
+            self._store_at(buffer, place, extract(self._writer, value, number))
+        self._writer.forget_loads((buffer.name,))
+
+    def is_inside(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
+        """Whether `buffer[indices]` can be shown to lie in the buffer whatever the condition."""
+        flat = self._flat(buffer, indices)
+        return not isinstance(flat, list) and _inside(flat, buffer)
+
+    def _flat(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Linear | list[Linear]:
+        """The distance in elements from the start: one `Linear`, or one for each lane."""
+        key = (id(buffer), id(indices))
+        if key not in self._affine:
+            self._affine[key] = buffer, indices, _affine_distance(buffer, indices)
+        affine = self._affine[key][-1]
+        if affine is not None:
+            return affine.at(self._index.variables)
+        total = Linear()
+        for index, stride in zip(indices, buffer.strides, strict=True):
+            part = self._index.linear(index)
+            if part is None:
+                return self._lanes(buffer, indices)
+            total = total.plus(part.times(stride))
+        return total
+
+    def _lanes(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Linear | list[Linear]:
+        count = max(dtype_of(index).lanes for index in indices)
+        totals = [Linear()] * count
+        for index, stride in zip(indices, buffer.strides, strict=True):
+            parts = self._index.lanes(index, count)
+            totals = [t.plus(p.times(stride)) for t, p in zip(totals, parts, strict=True)]
+        steps = [b.plus(a, -1) for a, b in pairwise(totals)]
+        if all(not s.terms and s.constant == steps[0].constant for s in steps):
+            return Linear(totals[0].terms, totals[0].constant, count, steps[0].constant)
+        return totals
+
+    def _load_flat(self, buffer: Buffer, flat: Linear, mask: Value | None) -> Value:
+        if flat.step == 0:
+            scalar = self._load_at(buffer, flat, mask and any_lane(self._writer, mask))
+            return splat(self._writer, scalar, flat.lanes)
+        if flat.step != 1:
+            return self._gather(buffer, [flat.lane(n) for n in range(flat.lanes)], mask)
+        pointer = self.pointer(buffer, flat.lane(0))
+        kind = _in_memory(with_lanes(buffer.dtype, flat.lanes))
+        if mask is None:
+            text = f"load {memory_type(kind)}, ptr {pointer}, align {kind.element.bytes}"
+            return self._from_memory(self._writer.emit(text), with_lanes(buffer.dtype, flat.lanes))
+        return self._masked(f"masked.load.{suffix(kind)}.p0", buffer, f"ptr {pointer}", mask)
+
+    def _gather(self, buffer: Buffer, places: list[Linear], mask: Value | None) -> Value:
+        if mask is None or all(_inside(place, buffer) for place in places):
+            values = [self._load_at(buffer, place, None) for place in places]
+            return pack(self._writer, values)
+        lanes = len(places)
+        vector = "poison"
+        for number, place in enumerate(places):
+            pointer = self.pointer(buffer, place)
+            vector = self._writer.emit(
+                f"insertelement <{lanes} x ptr> {vector}, ptr {pointer}, i64 {number}"
+            )
+        name = f"masked.gather.{suffix(_in_memory(with_lanes(buffer.dtype, lanes)))}.v{lanes}p0"
+        return self._masked(name, buffer, f"<{lanes} x ptr> {vector}", mask)
+
+    def _masked(self, name: str, buffer: Buffer, pointer: str, mask: Value) -> Value:
+        """Call a masked load or gather; lanes switched off hold zero."""
+        kind = _in_memory(with_lanes(buffer.dtype, mask.dtype.lanes))
+        lanes, result = kind.lanes, memory_type(kind)
+        pointers = pointer.partition(" %")[0]
+        self._writer.module.declare(
+            f"declare {result} @llvm.{name}({pointers}, i32 immarg, <{lanes} x i1>, {result})"
+        )
+        text = (
+            f"call {result} @llvm.{name}({pointer}, i32 {kind.element.bytes}, {mask.typed}, "
+            f"{result} zeroinitializer)"
+        )
+        return self._from_memory(self._writer.emit(text), with_lanes(buffer.dtype, lanes))
+
+    def _load_at(self, buffer: Buffer, place: Linear, condition: Value | None) -> Value:
+        """Load one element; where `condition` fails, the first element instead of any other."""
+        pointer = self.pointer(buffer, place)
+        if condition is not None and not _inside(place, buffer):
+            base = self.bases[buffer.name]
+            pointer = self._writer.emit(f"select {condition.typed}, ptr {pointer}, ptr {base}")
+        kind = memory_type(buffer.dtype)
+        text = f"load {kind}, ptr {pointer}, align {buffer.dtype.bytes}"
+        return self._from_memory(self._writer.emit(text), buffer.dtype)
+
+    def _store_at(self, buffer: Buffer, place: Linear, value: Value) -> None:
+        pointer = self.pointer(buffer, place)
+        text = value.typed
+        if value.dtype.is_bool:
+            wide = memory_type(value.dtype)
+            text = f"{wide} {self._writer.emit(f'zext {text} to {wide}')}"
+        self._writer.line(f"store {text}, ptr {pointer}, align {buffer.dtype.bytes}")
+
+    def _from_memory(self, name: str, dtype: DType) -> Value:
+        if not dtype.is_bool:
+            return Value(name, dtype)
+        zero = literal(0, with_lanes(UINT8, dtype.lanes)).text
+        return Value(self._writer.emit(f"icmp ne {memory_type(dtype)} {name}, {zero}"), dtype)
+
+    def pointer(self, buffer: Buffer, place: Linear) -> str:
+        """Return the address of element `place`: a pointer hoisted out of the loops that do not
+        change it, plus a constant number of bytes."""
+        depth = max((atom.depth for atom in place.terms), default=0)
+        memo = self._writer.scopes[depth].memo
+        key = (self.bases[buffer.name], *place.terms.items())
+        base = memo.get(key)
+        if base is None:
+            base = memo[key] = self._base(buffer, place)
+        if not place.constant:
+            return base
+        offset = place.constant * buffer.dtype.bytes
+        pointer = memo.get((base, offset))
+        if pointer is None:
+            flag = " inbounds" if _inside(place, buffer) and _inside(place.base(), buffer) else ""
+            text = f"getelementptr{flag} i8, ptr {base}, i64 {offset}"
+            pointer = memo[base, offset] = self._writer.emit_at(depth, text)
+        return pointer
+
+    def _base(self, buffer: Buffer, place: Linear) -> str:
+        """Follow the terms of `place`, those of outer loops first."""
+        pointer = self.bases[buffer.name]
+        depth, part = 0, Linear()
+        for atom, coefficient in place.ordered():
+            depth = max(depth, atom.depth)
+            term = Linear({atom: coefficient})
+            part = part.plus(term)
+            pointer = self._step(buffer, pointer, (term, part), depth)
+        return pointer
+
+    def _step(self, buffer: Buffer, pointer: str, way: tuple[Linear, Linear], depth: int) -> str:
+        """Advance `pointer` by the elements `way[0]`, to `way[1]` elements from the start."""
+        term, part = way
+        offset = self._index.materialize(term)
+        flag = " inbounds" if _inside(part, buffer) else ""
+        text = f"getelementptr{flag} {memory_type(buffer.dtype)}, ptr {pointer}, {offset.typed}"
+        memo = self._writer.scopes[depth].memo
+        name = memo.get(text)
+        if name is None:
+            name = memo[text] = self._writer.emit_at(depth, text)
+        return name
+
+
+def _affine_distance(buffer: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+    total = Affine({})
+    for index, stride in zip(indices, buffer.strides, strict=True):
+        part = affine(index)
+        if part is None:
+            return None
+        total = total.plus(part, stride)
+    return total
+
+
+def _inside(flat: Linear, buffer: Buffer) -> bool:
+    bounds = flat.bounds()
+    return bounds is not None and bounds[0] >= 0 and bounds[1] < buffer.elements
+
+
+def _in_memory(dtype: DType) -> DType:
+    return with_lanes(UINT8, dtype.lanes) if dtype.is_bool else dtype

@@ -1,0 +1,80 @@
+"""Decide where the buffers that a kernel allocates live: registers and stack, or one block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.node import Node, children
+from ansorc.ir.stmt import Allocate, For, Function, LoopKind
+
+STACK_BYTES = 64 * 1024
+"""The most that the local buffers of one function may take of the stack."""
+BLOCK_ALIGNMENT = 64
+"""A cache line, and the widest vector."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The buffers of one LLVM function: on the stack, or at an offset of a block of memory."""
+
+    stack: tuple[Buffer, ...]
+    block: dict[Buffer, int]
+    """The offset in bytes of each buffer that lives in the block."""
+    block_bytes: int
+    """The size of the block, a multiple of BLOCK_ALIGNMENT."""
+
+
+def kernel_storage(function: Function) -> Storage:
+    """Place what is allocated outside parallel loops: the block is the workspace."""
+    return _placed(list(_allocated(function.body)), Scope.GLOBAL)
+
+
+def chunk_storage(loop: For) -> Storage:
+    """Place what one thread allocates in `loop`: the block is from the heap, one for a chunk."""
+    return _placed(list(_allocated(loop.body)), None)
+
+
+def workspace_bytes(function: Function) -> int:
+    """Return the bytes of workspace that the kernel of `function` needs."""
+    return kernel_storage(function).block_bytes
+
+
+def is_parallel(loop: Node) -> bool:
+    """Whether `loop` is run by several threads (if no loop around it is)."""
+    return isinstance(loop, For) and loop.kind is LoopKind.PARALLEL and loop.extent > 1
+
+
+def _placed(buffers: list[Buffer], shared: Scope | None) -> Storage:
+    """Keep small local buffers on the stack; the largest go to the block until the rest fit."""
+    stack = [buffer for buffer in buffers if buffer.scope is Scope.REGISTER]
+    block = [buffer for buffer in buffers if buffer.scope is shared]
+    local = [b for b in buffers if b.scope not in (Scope.REGISTER, shared)]
+    room = STACK_BYTES
+    for buffer in sorted(local, key=lambda b: b.bytes):
+        room -= _rounded(buffer.bytes)
+        (stack if room >= 0 else block).append(buffer)
+    offsets: dict[Buffer, int] = {}
+    end = 0
+    for buffer in block:
+        offsets[buffer] = end
+        end += _rounded(buffer.bytes)
+    return Storage(tuple(stack), offsets, end)
+
+
+def _allocated(root: Node) -> Iterator[Buffer]:
+    """The buffers allocated below `root`, each once, without those inside parallel loops."""
+    seen: set[Buffer] = set()
+    stack = [root]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Allocate) and top.buffer not in seen:
+            seen.add(top.buffer)
+            yield top.buffer
+        if not is_parallel(top):
+            stack.extend(reversed(list(children(top))))
+
+
+def _rounded(size: int) -> int:
+    return -(-max(size, 1) // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT

@@ -1,0 +1,54 @@
+"""The exceptions of ansorc: one class for each kind of mistake, each saying what to do instead."""
+
+from __future__ import annotations
+
+
+class AnsorcError(Exception):
+    """Anything that a user of ansorc can provoke; the command line prints its text alone."""
+
+
+class LanguageError(AnsorcError):
+    """A tensor expression that has no meaning (wrong rank, mixed dtypes, a cycle, a bad name)."""
+
+
+class ScheduleError(AnsorcError):
+    """A step that the state refuses because it would change the meaning of the program.
+
+    `step` and `state` are kept as they are and rendered only when somebody reads the message,
+    because the search throws thousands of refusals away.
+    """
+
+    def __init__(self, step: object, state: object, reason: str) -> None:
+        super().__init__(step, state, reason)
+        self.step, self.state, self.reason = step, state, reason
+
+    def __str__(self) -> str:
+        return f"{self.step} does not fit this program:\n  {self.reason}\n\n{self.state}"
+
+
+class IRError(AnsorcError):
+    """A loop program that breaks the rules of the IR: a fault of the pass that made it."""
+
+
+class ParseError(AnsorcError):
+    """Text that is not a loop program; the message shows the line and marks the column."""
+
+
+class TargetError(AnsorcError):
+    """A target that is unknown or cannot do what was asked of it."""
+
+
+class BuildError(AnsorcError):
+    """Machine code could not be made; the text of the tool that failed is attached."""
+
+
+class CallError(AnsorcError):
+    """A compiled kernel was called with arrays that it cannot take."""
+
+
+class MeasureError(AnsorcError):
+    """Measuring could not go on at all (not: one candidate failed)."""
+
+
+class RecordError(AnsorcError):
+    """A record file that cannot be read or written."""

@@ -1,0 +1,200 @@
+"""The laws of //, %, min, max and comparisons of int64 sums whose variables have bounds.
+
+All of them assume that index arithmetic does not overflow; sums that contain loaded data, which
+may wrap, are left alone (see `affine.wraps`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd
+
+from ansorc.ir.arith.affine import Linear, difference, integer, linear
+from ansorc.ir.arith.interval import Ranges, decide, linear_bounds
+from ansorc.ir.dtype import BOOL
+from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr
+
+
+def divide(total: Linear, divisor: int, ranges: Ranges) -> Linear:
+    """Return `total // divisor` for a positive divisor, with d the divisor:
+
+    d*q + r      ->  q + r//d
+    r            ->  m                    where r lies in m*d … m*d + d-1
+    g*h + t      ->  (h + m) // (d/g)     where g divides d and t lies in m*g … m*g + g-1
+    (y // a)     ->  y // (a*d)
+    """
+    quotient, rest = total.split(divisor)
+    bucket = _bucket(rest, divisor, ranges)
+    if bucket is not None:
+        quotient.constant += bucket
+        return quotient
+    for factor in _factors(rest, divisor):
+        head, tail = rest.split(factor)
+        bucket = _bucket(tail, factor, ranges)
+        if bucket is not None:
+            head.constant += bucket
+            quotient.add_scaled(divide(head, divisor // factor, ranges), 1)
+            return quotient
+    match rest.to_expr():
+        case Binary(BinaryOp.FLOORDIV, inner, Const(first, _)) if first > 0:
+            nested = linear(inner) or Linear()
+            quotient.add_scaled(divide(nested, int(first) * divisor, ranges), 1)
+        case expr:
+            quotient.add(Binary(BinaryOp.FLOORDIV, expr, integer(divisor)), 1)
+    return quotient
+
+
+def remainder(total: Linear, divisor: int, ranges: Ranges) -> Linear:
+    """Return `total % divisor` for a positive divisor, with d the divisor:
+
+    d*q + r      ->  r % d
+    r            ->  r - m*d                      where r lies in m*d … m*d + d-1
+    g*h + t      ->  g*((h + m) % (d/g)) + t-m*g  where g divides d and t is in m*g … m*g + g-1
+    (y % (a*d))  ->  y % d
+    """
+    rest = _without_inner_mod(total.split(divisor)[1], divisor)
+    bucket = _bucket(rest, divisor, ranges)
+    if bucket is not None:
+        rest.constant -= bucket * divisor
+        return rest
+    for factor in _factors(rest, divisor):
+        head, tail = rest.split(factor)
+        bucket = _bucket(tail, factor, ranges)
+        if bucket is not None:
+            head.constant += bucket
+            result = Linear()
+            result.add_scaled(remainder(head, divisor // factor, ranges), factor)
+            result.add_scaled(tail, 1)
+            result.constant -= bucket * factor
+            return result
+    return Linear({Binary(BinaryOp.MOD, rest.to_expr(), integer(divisor)): 1})
+
+
+def rejoin(total: Linear) -> None:
+    """Rewrite, in place, `(x // c)*c*a + (x % c)*a` to `x*a`."""
+    for atom in list(total.terms):
+        match atom:
+            case Binary(BinaryOp.MOD, inner, Const(divisor, _) as literal):
+                quotient = Binary(BinaryOp.FLOORDIV, inner, literal)
+                factor = total.terms.get(atom, 0)
+                whole = linear(inner)
+                if whole and factor and total.terms.get(quotient) == factor * divisor:
+                    del total.terms[atom], total.terms[quotient]
+                    total.add_scaled(whole, factor)
+            case _:
+                pass
+
+
+def extreme(op: BinaryOp, left: Expr, right: Expr, ranges: Ranges) -> Expr | None:
+    """Return the operand that is always the MIN or MAX, if one is."""
+    total = difference(left, right)
+    found = None if total is None else linear_bounds(total, ranges)
+    if found is None:
+        return None
+    smaller = left if found[1] <= 0 else right if found[0] >= 0 else None
+    if smaller is None or op is BinaryOp.MIN:
+        return smaller
+    return right if smaller is left else left
+
+
+def comparison(expr: Compare, ranges: Ranges) -> Expr:
+    """Return a comparison of int64 sums in canonical form, or its value:
+
+    a op b         ->  True or False      where the bounds of a - b decide
+    a + c < b + d  ->  a < b + (d - c)    with every term on the side where it is positive
+    g*h + t < g*k  ->  h < k - m          where t lies in m*g … m*g + g-1
+    """
+    total = difference(expr.left, expr.right)
+    if total is None:
+        return expr
+    found = linear_bounds(total, ranges)
+    known = None if found is None else decide(expr.op, found)
+    if known is not None:
+        return Const(known, BOOL)
+    if expr.op in (CompareOp.EQ, CompareOp.NE):
+        return _equality(expr.op, total)
+    return _order(_negative_when(expr.op, total), ranges)
+
+
+def _negative_when(op: CompareOp, total: Linear) -> Linear:
+    """Return the sum that is < 0 exactly where `total op 0` holds."""
+    result = Linear()
+    result.add_scaled(total, 1 if op in (CompareOp.LT, CompareOp.LE) else -1)
+    result.constant -= op in (CompareOp.LE, CompareOp.GE)
+    return result
+
+
+def _order(total: Linear, ranges: Ranges) -> Expr:
+    reduced: Linear | None = total
+    while reduced is not None:
+        total, reduced = reduced, _coarser(reduced, ranges)
+    if not total.terms:
+        return Const(total.constant < 0, BOOL)
+    above, below = _sides(total)
+    if above.terms:
+        below.constant = -total.constant
+        return Compare(CompareOp.LT, above.to_expr(), below.to_expr())
+    return Compare(CompareOp.GE, below.to_expr(), integer(total.constant + 1))
+
+
+def _coarser(total: Linear, ranges: Ranges) -> Linear | None:
+    """Return a smaller sum that is negative exactly where `total` is: `total // g`, if that is."""
+    for factor in _distinct(map(abs, total.terms.values())):
+        head, tail = total.split(factor)
+        bucket = _bucket(tail, factor, ranges)
+        if bucket is not None:
+            head.constant += bucket
+            return head
+    return None
+
+
+def _equality(op: CompareOp, total: Linear) -> Expr:
+    factor = gcd(*total.terms.values())
+    if factor == 0 or total.constant % factor:
+        return Const((op is CompareOp.EQ) == (factor == 0 and total.constant == 0), BOOL)
+    sign = 1 if next(iter(total.terms.values())) > 0 else -1
+    reduced, _ = total.split(factor)
+    result = Linear()
+    result.add_scaled(reduced, sign)
+    left, right = _sides(result)
+    right.constant = -result.constant
+    return Compare(op, left.to_expr(), right.to_expr())
+
+
+def _sides(total: Linear) -> tuple[Linear, Linear]:
+    """Return the terms that are added, and those that are taken away, without the constant."""
+    added = {atom: c for atom, c in total.terms.items() if c > 0}
+    taken = {atom: -c for atom, c in total.terms.items() if c < 0}
+    return Linear(added), Linear(taken)
+
+
+def _bucket(total: Linear, divisor: int, ranges: Ranges) -> int | None:
+    """Return `total // divisor` where the bounds leave one value for it."""
+    found = linear_bounds(total, ranges)
+    if found is None:
+        return None
+    bucket = found[0] // divisor
+    return bucket if bucket == found[1] // divisor else None
+
+
+def _factors(rest: Linear, divisor: int) -> list[int]:
+    shared = _distinct(gcd(coefficient, divisor) for coefficient in rest.terms.values())
+    return [factor for factor in shared if factor < divisor]
+
+
+def _distinct(values: Iterable[int]) -> list[int]:
+    """Return the distinct values above 1, the largest first."""
+    return sorted({value for value in values if value > 1}, reverse=True)
+
+
+def _without_inner_mod(rest: Linear, divisor: int) -> Linear:
+    result = Linear(constant=rest.constant)
+    for atom, coefficient in rest.terms.items():
+        match atom:
+            case Binary(BinaryOp.MOD, inner, Const(period, _)) if period > 0:
+                whole = linear(inner) if period % divisor == 0 else None
+                result.add_scaled(whole or Linear({atom: 1}), coefficient)
+            case _:
+                result.add(atom, coefficient)
+    result.constant %= divisor
+    return result

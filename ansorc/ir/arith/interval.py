@@ -1,0 +1,156 @@
+"""Lower and upper bounds of integer expressions, and what they prove about comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from ansorc.ir.arith.affine import Linear, difference, linear
+from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr, Not, Select, Var
+
+Interval: TypeAlias = tuple[int, int]
+"""Inclusive bounds."""
+Ranges: TypeAlias = Mapping[str, Interval]
+"""The inclusive bounds of variables, by name."""
+
+_MIRRORED = {CompareOp.GT: CompareOp.LT, CompareOp.GE: CompareOp.LE}
+
+
+def bounds(expr: Expr, ranges: Ranges) -> Interval | None:
+    """Return bounds of the scalar int64 `expr`, or None where there are none.
+
+    Exact for sums in which every variable occurs once; else they may be wider than needed.
+    """
+    total = linear(expr)
+    return None if total is None else linear_bounds(total, ranges)
+
+
+def linear_bounds(total: Linear, ranges: Ranges) -> Interval | None:
+    """Return bounds of a sum, or None where an atom has none."""
+    low = high = total.constant
+    for atom, coefficient in total.terms.items():
+        found = ranges.get(atom) if isinstance(atom, str) else _atom_bounds(atom, ranges)
+        if found is None:
+            return None
+        if coefficient > 0:
+            low += coefficient * found[0]
+            high += coefficient * found[1]
+        else:
+            low += coefficient * found[1]
+            high += coefficient * found[0]
+    return low, high
+
+
+def prove(condition: Expr, ranges: Ranges) -> bool | None:
+    """Return whether `condition` always holds (True), never holds (False), or neither is known."""
+    match condition:
+        case Const(value, _):
+            return bool(value)
+        case Not(operand):
+            known = prove(operand, ranges)
+            return None if known is None else not known
+        case Binary(BinaryOp.AND, left, right):
+            both = (prove(left, ranges), prove(right, ranges))
+            return False if False in both else None if None in both else True
+        case Binary(BinaryOp.OR, left, right):
+            both = (prove(left, ranges), prove(right, ranges))
+            return True if True in both else None if None in both else False
+        case Compare(op, left, right):
+            total = difference(left, right)
+            found = None if total is None else linear_bounds(total, ranges)
+            return None if found is None else decide(op, found)
+        case _:
+            return None
+
+
+def decide(op: CompareOp, found: Interval) -> bool | None:
+    """Return whether `d op 0` holds for every (True) or no (False) d within the bounds `found`."""
+    low, high = found
+    match op:
+        case CompareOp.LT:
+            return True if high < 0 else False if low >= 0 else None
+        case CompareOp.LE:
+            return True if high <= 0 else False if low > 0 else None
+        case CompareOp.GT:
+            return True if low > 0 else False if high <= 0 else None
+        case CompareOp.GE:
+            return True if low >= 0 else False if high < 0 else None
+        case CompareOp.EQ:
+            return True if low == high == 0 else False if low > 0 or high < 0 else None
+        case CompareOp.NE:
+            return False if low == high == 0 else True if low > 0 or high < 0 else None
+
+
+def narrow(condition: Compare, ranges: dict[str, Interval]) -> None:
+    """Tighten, in place, the bounds of the only variable of `condition`, which holds."""
+    total = difference(condition.left, condition.right)
+    if total is None or len(total.terms) != 1:
+        return
+    ((name, factor),) = total.terms.items()
+    found = ranges.get(name) if isinstance(name, str) else None
+    if not isinstance(name, str) or found is None or condition.op is CompareOp.NE:
+        return
+    low, high = found
+    op, constant = condition.op, total.constant
+    if op in (CompareOp.GT, CompareOp.GE):
+        op, factor, constant = _MIRRORED[op], -factor, -constant
+    constant += op is CompareOp.LT  # factor * x + constant <= 0, or == 0
+    if factor > 0:
+        high = min(high, -constant // factor)
+    else:
+        low = max(low, -(-constant // -factor))
+    if op is CompareOp.EQ:
+        low = high = -constant // factor
+    if found[0] <= low <= high <= found[1]:
+        ranges[name] = (low, high)
+
+
+def _atom_bounds(expr: Expr, ranges: Ranges) -> Interval | None:
+    match expr:
+        case Var(name, _):
+            return ranges.get(name)
+        case Select(condition, then, otherwise):
+            return _select_bounds(condition, then, otherwise, ranges)
+        case Binary(op, left, right):
+            a, b = bounds(left, ranges), bounds(right, ranges)
+            return _combine(op, a, b)
+        case _:
+            return None
+
+
+def _select_bounds(condition: Expr, then: Expr, otherwise: Expr, ranges: Ranges) -> Interval | None:
+    known = prove(condition, ranges)
+    if known is not None:
+        return bounds(then if known else otherwise, ranges)
+    a, b = bounds(then, ranges), bounds(otherwise, ranges)
+    return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
+
+
+def _combine(op: BinaryOp, a: Interval | None, b: Interval | None) -> Interval | None:
+    if op is BinaryOp.MOD:
+        return None if b is None or b[0] <= 0 else _modulo(a, b)
+    if a is None or b is None:
+        return None
+    match op:
+        case BinaryOp.MIN:
+            return min(a[0], b[0]), min(a[1], b[1])
+        case BinaryOp.MAX:
+            return max(a[0], b[0]), max(a[1], b[1])
+        case BinaryOp.MUL:
+            corners = [x * y for x in a for y in b]
+            return min(corners), max(corners)
+        case BinaryOp.FLOORDIV if b[0] > 0:
+            corners = [x // y for x in a for y in b]
+            return min(corners), max(corners)
+        case _:
+            return None
+
+
+def _modulo(a: Interval | None, b: Interval) -> Interval:
+    """Bounds of a % b for positive b."""
+    divisor = b[0]
+    if a is not None and b[0] == b[1] and a[0] // divisor == a[1] // divisor:
+        return a[0] % divisor, a[1] % divisor
+    if a is not None and a[0] >= 0:
+        return 0, min(a[1], b[1] - 1)
+    return 0, b[1] - 1

@@ -1,0 +1,196 @@
+"""Laws of any dtype that keep every bit: literals, neutral operands, conditions.
+
+Floats are never reordered; a law holds for NaN, infinities and signed zeros, or it is not here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ansorc.ir.dtype import BOOL, DType
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Not,
+    const,
+    dtype_of,
+)
+from ansorc.ir.node import walk
+
+_OPERATORS: dict[BinaryOp, Callable[..., np.generic]] = {
+    BinaryOp.ADD: np.add,
+    BinaryOp.SUB: np.subtract,
+    BinaryOp.MUL: np.multiply,
+    BinaryOp.DIV: np.divide,
+    BinaryOp.FLOORDIV: np.floor_divide,
+    BinaryOp.MOD: np.mod,
+    BinaryOp.MIN: np.minimum,
+    BinaryOp.MAX: np.maximum,
+    BinaryOp.AND: np.logical_and,
+    BinaryOp.OR: np.logical_or,
+}
+_COMPARISONS: dict[CompareOp, Callable[..., np.generic]] = {
+    CompareOp.EQ: np.equal,
+    CompareOp.NE: np.not_equal,
+    CompareOp.LT: np.less,
+    CompareOp.LE: np.less_equal,
+    CompareOp.GT: np.greater,
+    CompareOp.GE: np.greater_equal,
+}
+_INVERSE = {
+    CompareOp.EQ: CompareOp.NE,
+    CompareOp.NE: CompareOp.EQ,
+    CompareOp.LT: CompareOp.GE,
+    CompareOp.GE: CompareOp.LT,
+    CompareOp.GT: CompareOp.LE,
+    CompareOp.LE: CompareOp.GT,
+}
+
+
+def fold(op: BinaryOp, left: Const, right: Const) -> Const | None:
+    """Return what `left op right` is at run time, None where that is not certain."""
+    dtype, zero = left.dtype, right.value == 0
+    if op in (BinaryOp.FLOORDIV, BinaryOp.MOD) and zero:
+        return None
+    if dtype.is_float and op in (BinaryOp.MIN, BinaryOp.MAX) and left.value == right.value:
+        return None  # which of -0.0 and 0.0 it is depends on the machine
+    with np.errstate(all="ignore"):
+        value = _OPERATORS[op](_array(left), _array(right)).item()
+    finite = math.isfinite(left.value) and math.isfinite(right.value) and math.isfinite(value)
+    return const(value, dtype) if finite else None
+
+
+def fold_compare(op: CompareOp, left: Const, right: Const) -> Const:
+    """Return whether `left op right` holds."""
+    return Const(bool(_COMPARISONS[op](_array(left), _array(right))), BOOL)
+
+
+def fold_cast(dtype: DType, operand: Const) -> Const | None:
+    """Return `operand` converted to `dtype`, None from floats to anything else."""
+    if operand.dtype.is_float and not dtype.is_float:
+        return None
+    with np.errstate(all="ignore"):
+        return const(_array(operand).astype(dtype.numpy).item(), dtype)
+
+
+def neutral(op: BinaryOp, left: Expr, right: Expr) -> Expr | None:
+    """Return the operand that `left op right` is, bit for bit, if it is one of them."""
+    match op, left, right:
+        case ((BinaryOp.MUL | BinaryOp.DIV | BinaryOp.FLOORDIV), x, Const(1)):
+            return x
+        case BinaryOp.MUL, Const(1), x:
+            return x
+        case BinaryOp.ADD, x, Const(0) if _keeps_zero(right, -1.0):
+            return x
+        case BinaryOp.ADD, Const(0), x if _keeps_zero(left, -1.0):
+            return x
+        case BinaryOp.SUB, x, Const(0) if _keeps_zero(right, 1.0):
+            return x
+        case BinaryOp.MUL, _, Const(0, dtype) if dtype.is_integer and _lanes(left) == 1:
+            return right
+        case BinaryOp.MUL, Const(0, dtype), _ if dtype.is_integer and _lanes(right) == 1:
+            return left
+        case _:
+            return None
+
+
+def both(left: Expr, right: Expr) -> Expr | None:
+    """Return a simpler form of `left and right`: without True, False, or a repeated condition."""
+    match left, right:
+        case (Const(False), _) if _lanes(right) == 1:
+            return left
+        case (_, Const(False)) if _lanes(left) == 1:
+            return right
+        case (Const(True), x) | (x, Const(True)):
+            return x
+        case _:
+            return _distinct(BinaryOp.AND, left, right)
+
+
+def either(left: Expr, right: Expr) -> Expr | None:
+    """Return a simpler form of `left or right`: without True, False, or a repeated condition."""
+    match left, right:
+        case (Const(True), _) if _lanes(right) == 1:
+            return left
+        case (_, Const(True)) if _lanes(left) == 1:
+            return right
+        case (Const(False), x) | (x, Const(False)):
+            return x
+        case _:
+            return _distinct(BinaryOp.OR, left, right)
+
+
+def negation(operand: Expr) -> Expr | None:
+    """Return a simpler form of `not operand`; NaN forbids turning `<` of floats into `>=`."""
+    match operand:
+        case Const(value, dtype):
+            return Const(not value, dtype)
+        case Not(inner):
+            return inner
+        case Compare(op, left, right):
+            total = not dtype_of(left).is_float or op in (CompareOp.EQ, CompareOp.NE)
+            return Compare(_INVERSE[op], left, right) if total else None
+        case _:
+            return None
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """Return the conditions that `condition` joins by `and`, from left to right."""
+    return _operands(BinaryOp.AND, condition)
+
+
+def conjunction(conditions: list[Expr]) -> Expr:
+    """Return the conditions joined by `and`; True if there are none."""
+    return _joined(BinaryOp.AND, conditions) if conditions else Const(True, BOOL)
+
+
+def same(left: Expr, right: Expr) -> bool:
+    """Whether two expressions are the same, also in the signs of their float zeros."""
+    return left is right or (left == right and not any(map(_is_float_zero, walk(left))))
+
+
+def _distinct(op: BinaryOp, left: Expr, right: Expr) -> Expr | None:
+    parts = _operands(op, left) + _operands(op, right)
+    kept: list[Expr] = []
+    for part in parts:
+        if not any(same(part, other) for other in kept):
+            kept.append(part)
+    return None if len(kept) == len(parts) else _joined(op, kept)
+
+
+def _operands(op: BinaryOp, expr: Expr) -> list[Expr]:
+    if isinstance(expr, Binary) and expr.op is op:
+        return _operands(op, expr.left) + _operands(op, expr.right)
+    return [expr]
+
+
+def _joined(op: BinaryOp, parts: list[Expr]) -> Expr:
+    result = parts[0]
+    for part in parts[1:]:
+        result = Binary(op, result, part)
+    return result
+
+
+def _array(literal: Const) -> np.ndarray:
+    return np.asarray(literal.value).astype(literal.dtype.numpy)
+
+
+def _keeps_zero(literal: Expr, sign: float) -> bool:
+    """Whether the literal 0 is an integer, or the float zero of that sign."""
+    assert isinstance(literal, Const)
+    return literal.dtype.is_integer or math.copysign(1.0, literal.value) == sign
+
+
+def _lanes(expr: Expr) -> int:
+    return dtype_of(expr).lanes
+
+
+def _is_float_zero(node: object) -> bool:
+    return isinstance(node, Const) and node.dtype.is_float and node.value == 0

@@ -1,0 +1,276 @@
+"""Rewrite expressions and statements to simpler ones of equal value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import is_ as _is
+from typing import assert_never, overload
+
+from ansorc.ir.arith import integer, scalar
+from ansorc.ir.arith.affine import Linear, collect, is_index, leading_dtype, linear, wraps
+from ansorc.ir.arith.affine import integer as literal
+from ansorc.ir.arith.interval import Ranges, narrow
+from ansorc.ir.dtype import BOOL, DType
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+    dtype_of,
+)
+from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+
+_ADDITIVE = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL)
+_DIVISIVE = (BinaryOp.FLOORDIV, BinaryOp.MOD)
+
+
+def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
+    """Return a simpler expression of equal value where variables lie within `ranges`.
+
+    `ranges` maps names to inclusive bounds. `expr` itself is returned where nothing changes.
+    """
+    return Simplifier(dict(ranges or {})).expr(expr)
+
+
+@overload
+def simplify_stmt(root: Function) -> Function: ...
+@overload
+def simplify_stmt(root: Stmt) -> Stmt: ...
+def simplify_stmt(root: Stmt | Function) -> Stmt | Function:
+    """Return `root` with every expression simplified, knowing loop extents and enclosing Ifs.
+
+    Removes statements that never run, and loops that run once (but not those bound to threads).
+    """
+    if not isinstance(root, Function):
+        return Simplifier({}).stmt(root)
+    body = Simplifier({}).stmt(root.body)
+    return root if body is root.body else replace(root, body=body)
+
+
+class Simplifier:
+    """What is known at one place of a program, and the expressions already simplified there."""
+
+    __slots__ = ("_facts", "_memo", "_ranges")
+
+    def __init__(self, ranges: dict[str, tuple[int, int]], facts: dict[Expr, bool] | None = None):
+        self._ranges = ranges
+        self._facts = facts or {}
+        self._memo: dict[int, tuple[Expr, Expr]] = {}
+
+    def assuming(self, condition: Expr) -> Simplifier:
+        """Return what is known where `condition`, already simplified, holds."""
+        ranges, facts = dict(self._ranges), dict(self._facts)
+        for part in scalar.conjuncts(condition):
+            facts[part] = True
+            if isinstance(part, Compare):
+                narrow(part, ranges)
+        return Simplifier(ranges, facts)
+
+    def expr(self, expr: Expr) -> Expr:
+        """Return `expr` simplified."""
+        if isinstance(expr, Const):
+            return expr
+        if isinstance(expr, Var):
+            found = self._ranges.get(expr.name)
+            return literal(found[0]) if found and found[0] == found[1] else expr
+        known = self._memo.get(id(expr))
+        if known is None:
+            # The old expression is kept alive with its id.
+            known = self._memo[id(expr)] = (expr, self._rewritten(expr))
+        return known[1]
+
+    def _rewritten(self, expr: Expr) -> Expr:
+        match expr:
+            case Binary(op, left, _):
+                if op in _ADDITIVE and is_index(leading_dtype(left)):
+                    return self._sum(expr)
+                return self._binary(expr)
+            case Load(buffer, indices):
+                new = self.exprs(indices)
+                return expr if new is indices else Load(buffer, new)
+            case Compare():
+                return self._known(self._compare(expr))
+            case Select():
+                return self._select(expr)
+            case Not(operand):
+                new = self.expr(operand)
+                simpler = scalar.negation(new)
+                if simpler is not None:
+                    return self.expr(simpler)
+                return self._known(expr if new is operand else Not(new))
+            case Cast(dtype, operand):
+                return self._cast(expr, self.expr(operand), dtype.element)
+            case Call(name, args):
+                new = self.exprs(args)
+                return expr if new is args else Call(name, new)
+            case Ramp(base, stride, lanes):
+                first, step = self.expr(base), self.expr(stride)
+                if isinstance(step, Const) and step.value == 0:
+                    return Broadcast(first, lanes)
+                return expr if first is base and step is stride else Ramp(first, step, lanes)
+            case Broadcast(operand, lanes):
+                new = self.expr(operand)
+                return expr if new is operand else Broadcast(new, lanes)
+            case Const() | Var():
+                return expr
+            case _:
+                assert_never(expr)
+
+    def exprs(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return a tuple of expressions simplified; the same one where nothing changes."""
+        new = tuple(map(self.expr, exprs))
+        return exprs if all(map(_is, new, exprs)) else new
+
+    def _sum(self, expr: Binary) -> Expr:
+        total = Linear()
+        if not collect(expr, 1, total, self._atom):
+            return self._binary(expr)
+        integer.rejoin(total)
+        result = total.to_expr()
+        return expr if result == expr else result
+
+    def _atom(self, expr: Expr) -> Expr:
+        if not isinstance(expr, Binary) or expr.op is not BinaryOp.MUL:
+            return self.expr(expr)
+        left, right = self.expr(expr.left), self.expr(expr.right)
+        return _shared(expr, left, right)
+
+    def _binary(self, expr: Binary) -> Expr:
+        op, left, right = expr.op, self.expr(expr.left), self.expr(expr.right)
+        if isinstance(left, Const) and isinstance(right, Const):
+            folded = scalar.fold(op, left, right)
+            if folded is not None:
+                return folded
+        simpler = self._law(op, left, right)
+        if simpler is None:
+            return _shared(expr, left, right)
+        return expr if simpler == expr else simpler
+
+    def _law(self, op: BinaryOp, left: Expr, right: Expr) -> Expr | None:
+        if op is BinaryOp.AND:
+            return scalar.both(left, right)
+        if op is BinaryOp.OR:
+            return scalar.either(left, right)
+        if op in (BinaryOp.MIN, BinaryOp.MAX):
+            return integer.extreme(op, left, right, self._ranges)
+        if op in _DIVISIVE and isinstance(right, Const) and right.value > 0:
+            simpler = self._divided(op, left, int(right.value))
+            if simpler is not None:
+                return simpler
+        return scalar.neutral(op, left, right)
+
+    def _divided(self, op: BinaryOp, left: Expr, divisor: int) -> Expr | None:
+        total = linear(left)
+        if total is None or wraps(total):
+            return None
+        law = integer.divide if op is BinaryOp.FLOORDIV else integer.remainder
+        result = law(total, divisor, self._ranges)
+        integer.rejoin(result)
+        return result.to_expr()
+
+    def _compare(self, expr: Compare) -> Expr:
+        left, right = self.expr(expr.left), self.expr(expr.right)
+        if isinstance(left, Const) and isinstance(right, Const):
+            return scalar.fold_compare(expr.op, left, right)
+        new = expr if left is expr.left and right is expr.right else Compare(expr.op, left, right)
+        result = integer.comparison(new, self._ranges)
+        return expr if result == expr else result
+
+    def _known(self, condition: Expr) -> Expr:
+        if not self._facts or condition not in self._facts:
+            return condition
+        return Const(self._facts[condition], BOOL)
+
+    def _select(self, expr: Select) -> Expr:
+        condition = self.expr(expr.condition)
+        if isinstance(condition, Const):
+            return self.expr(expr.then if condition.value else expr.otherwise)
+        then = self.assuming(condition).expr(expr.then)
+        otherwise = self.expr(expr.otherwise)
+        if dtype_of(condition).lanes == 1 and scalar.same(then, otherwise):
+            return then
+        if condition is expr.condition and then is expr.then and otherwise is expr.otherwise:
+            return expr
+        return Select(condition, then, otherwise)
+
+    def _cast(self, expr: Cast, operand: Expr, dtype: DType) -> Expr:
+        if dtype_of(operand).element == dtype:
+            return operand
+        folded = scalar.fold_cast(dtype, operand) if isinstance(operand, Const) else None
+        if folded is not None:
+            return folded
+        return expr if operand is expr.operand else Cast(expr.dtype, operand)
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        """Return `stmt` simplified."""
+        match stmt:
+            case Store(buffer, indices, value):
+                place, new = self.exprs(indices), self.expr(value)
+                return stmt if place is indices and new is value else Store(buffer, place, new)
+            case For():
+                return self._loop(stmt)
+            case If():
+                return self._if(stmt)
+            case Seq():
+                return self._seq(stmt)
+            case Allocate(buffer, body):
+                new = self.stmt(body)
+                if _is_empty(new):
+                    return new
+                return stmt if new is body else Allocate(buffer, new)
+            case Barrier():
+                return stmt
+            case _:
+                assert_never(stmt)
+
+    def _loop(self, loop: For) -> Stmt:
+        if loop.extent == 0:
+            return Seq(())
+        inner = Simplifier({**self._ranges, loop.var.name: (0, loop.extent - 1)}, self._facts)
+        body = inner.stmt(loop.body)
+        if _is_empty(body) or (loop.extent == 1 and loop.kind is not LoopKind.BOUND):
+            return body
+        if body is loop.body:
+            return loop
+        return For(loop.var, loop.extent, loop.kind, body, loop.thread)
+
+    def _if(self, stmt: If) -> Stmt:
+        condition = self.expr(stmt.condition)
+        if isinstance(condition, Const):
+            chosen = stmt.then if condition.value else stmt.otherwise
+            return Seq(()) if chosen is None else self.stmt(chosen)
+        then = self.assuming(condition).stmt(stmt.then)
+        otherwise = None if stmt.otherwise is None else self.stmt(stmt.otherwise)
+        if otherwise is not None and _is_empty(otherwise):
+            otherwise = None
+        if _is_empty(then):
+            return then if otherwise is None else If(self.expr(Not(condition)), otherwise)
+        if condition is stmt.condition and then is stmt.then and otherwise is stmt.otherwise:
+            return stmt
+        return If(condition, then, otherwise)
+
+    def _seq(self, seq: Seq) -> Stmt:
+        new: list[Stmt] = []
+        for part in map(self.stmt, seq.stmts):
+            new.extend(part.stmts if isinstance(part, Seq) else (part,))
+        if len(new) == 1:
+            return new[0]
+        unchanged = len(new) == len(seq.stmts) and all(map(_is, new, seq.stmts))
+        return seq if unchanged else Seq(tuple(new))
+
+
+def _shared(old: Binary, left: Expr, right: Expr) -> Binary:
+    return old if left is old.left and right is old.right else Binary(old.op, left, right)
+
+
+def _is_empty(stmt: Stmt) -> bool:
+    return isinstance(stmt, Seq) and not stmt.stmts

@@ -1,0 +1,103 @@
+"""Element types: their names, sizes and NumPy counterparts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from ansorc.errors import LanguageError
+
+
+class Kind(Enum):
+    """What the bits of an element mean."""
+
+    FLOAT = "float"
+    INT = "int"
+    UINT = "uint"
+    BOOL = "bool"
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type, e.g. `float32`, or a vector of `lanes` such elements, e.g. `float32x8`."""
+
+    kind: Kind
+    bits: int
+    lanes: int = 1
+
+    @cached_property
+    def name(self) -> str:
+        """The printed form: `float32`, `bool`, `float32x8`."""
+        base = "bool" if self.kind is Kind.BOOL else f"{self.kind.value}{self.bits}"
+        return base if self.lanes == 1 else f"{base}x{self.lanes}"
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element in memory (a bool takes one), times the lanes."""
+        return max(1, self.bits // 8) * self.lanes
+
+    @property
+    def is_float(self) -> bool:
+        """Whether arithmetic on it rounds."""
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is a signed or unsigned integer (not bool)."""
+        return self.kind in (Kind.INT, Kind.UINT)
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether it is a truth value."""
+        return self.kind is Kind.BOOL
+
+    @property
+    def element(self) -> DType:
+        """The type of one lane."""
+        return self if self.lanes == 1 else replace(self, lanes=1)
+
+    def vector(self, lanes: int) -> DType:
+        """Return the vector type with `lanes` such elements."""
+        return replace(self, lanes=lanes)
+
+    @cached_property
+    def numpy(self) -> np.dtype[np.generic]:
+        """The NumPy type of one lane."""
+        return np.dtype("bool" if self.is_bool else f"{self.kind.value}{self.bits}")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+FLOAT16 = DType(Kind.FLOAT, 16)
+FLOAT32 = DType(Kind.FLOAT, 32)
+FLOAT64 = DType(Kind.FLOAT, 64)
+INT8 = DType(Kind.INT, 8)
+INT16 = DType(Kind.INT, 16)
+INT32 = DType(Kind.INT, 32)
+INT64 = DType(Kind.INT, 64)
+UINT8 = DType(Kind.UINT, 8)
+UINT16 = DType(Kind.UINT, 16)
+UINT32 = DType(Kind.UINT, 32)
+UINT64 = DType(Kind.UINT, 64)
+BOOL = DType(Kind.BOOL, 1)
+
+SCALARS = {
+    t.name: t
+    for t in (
+        FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, BOOL,
+    )
+}  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def dtype(name: str) -> DType:
+    """Return the type called `name` (`"float32"`, `"float32x8"`); raise LanguageError if none is."""
+    base, _, lanes = name.partition("x")
+    if base not in SCALARS or (lanes and not lanes.isdigit()):
+        known = ", ".join(SCALARS)
+        raise LanguageError(f"'{name}' is not a dtype; use one of {known}")
+    return SCALARS[base].vector(int(lanes)) if lanes else SCALARS[base]

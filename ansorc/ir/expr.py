@@ -1,0 +1,321 @@
+"""The expressions of the IR: a closed set of immutable classes, and how to build them.
+
+Arithmetic operators on expressions build nodes; `==` compares structure, so use `equal(a, b)` to
+build a comparison. Python numbers take the dtype of the other operand. Mixed dtypes are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import TypeAlias
+
+from ansorc.errors import LanguageError
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType
+from ansorc.ir.node import Node, node
+
+
+class BinaryOp(Enum):
+    """Operators on two operands of one dtype, giving that dtype."""
+
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+    """Floats only."""
+    FLOORDIV = "//"
+    """Integers only, rounding towards minus infinity."""
+    MOD = "%"
+    """Integers only; the sign is the divisor's."""
+    MIN = "min"
+    MAX = "max"
+    """A NaN operand gives NaN for MIN and MAX, as in NumPy."""
+    AND = "and"
+    OR = "or"
+    """AND and OR take bools; both operands are evaluated."""
+
+
+class CompareOp(Enum):
+    """Operators on two operands of one dtype, giving bool."""
+
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
+class Operand(Node):
+    """Arithmetic syntax for expressions; each operator only builds a node."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Value) -> Expr:
+        return binary(BinaryOp.ADD, self, other)
+
+    def __radd__(self, other: Value) -> Expr:
+        return binary(BinaryOp.ADD, other, self)
+
+    def __sub__(self, other: Value) -> Expr:
+        return binary(BinaryOp.SUB, self, other)
+
+    def __rsub__(self, other: Value) -> Expr:
+        return binary(BinaryOp.SUB, other, self)
+
+    def __mul__(self, other: Value) -> Expr:
+        return binary(BinaryOp.MUL, self, other)
+
+    def __rmul__(self, other: Value) -> Expr:
+        return binary(BinaryOp.MUL, other, self)
+
+    def __truediv__(self, other: Value) -> Expr:
+        return binary(BinaryOp.DIV, self, other)
+
+    def __rtruediv__(self, other: Value) -> Expr:
+        return binary(BinaryOp.DIV, other, self)
+
+    def __floordiv__(self, other: Value) -> Expr:
+        return binary(BinaryOp.FLOORDIV, self, other)
+
+    def __mod__(self, other: Value) -> Expr:
+        return binary(BinaryOp.MOD, self, other)
+
+    def __neg__(self) -> Expr:
+        zero = -0.0 if dtype_of(as_expr(self)).is_float else 0  # -0.0 - x is -x for every x
+        return binary(BinaryOp.SUB, zero, self)
+
+    def __lt__(self, other: Value) -> Expr:
+        return compare(CompareOp.LT, self, other)
+
+    def __le__(self, other: Value) -> Expr:
+        return compare(CompareOp.LE, self, other)
+
+    def __gt__(self, other: Value) -> Expr:
+        return compare(CompareOp.GT, self, other)
+
+    def __ge__(self, other: Value) -> Expr:
+        return compare(CompareOp.GE, self, other)
+
+    def __bool__(self) -> bool:
+        raise LanguageError(
+            "an expression has no truth value while the program is being built; "
+            "use if_then_else(condition, a, b), all_of(...) or any_of(...)"
+        )
+
+
+@node
+class Const(Operand):
+    """A literal. Its value is an int, float or bool as `dtype` says; build it with `const`."""
+
+    value: float
+    dtype: DType
+
+
+@node
+class Var(Operand):
+    """A loop variable or axis, unique by name inside one function."""
+
+    name: str
+    dtype: DType = INT64
+
+
+@node
+class Binary(Operand):
+    """`left op right`; build it with `binary`, which checks dtypes."""
+
+    op: BinaryOp
+    left: Expr
+    right: Expr
+
+
+@node
+class Compare(Operand):
+    """`left op right` as a bool; build it with `compare`."""
+
+    op: CompareOp
+    left: Expr
+    right: Expr
+
+
+@node
+class Not(Operand):
+    """Logical negation of a bool."""
+
+    operand: Expr
+
+
+@node
+class Select(Operand):
+    """`then` where `condition` holds, else `otherwise`; only the chosen arm's loads happen."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@node
+class Cast(Operand):
+    """`operand` converted to `dtype` as NumPy's `astype` does (lanes follow the operand)."""
+
+    dtype: DType
+    operand: Expr
+
+
+@node
+class Call(Operand):
+    """A pure math function of `MATH_FUNCTIONS` on floats, giving the dtype of its operands."""
+
+    name: str
+    args: tuple[Expr, ...]
+
+
+@node
+class Load(Operand):
+    """The element `buffer[indices]`; with vector indices, one element for each lane."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+
+@node
+class Ramp(Operand):
+    """The vector `base, base + stride, …` of `lanes` integers."""
+
+    base: Expr
+    stride: Expr
+    lanes: int
+
+
+@node
+class Broadcast(Operand):
+    """`operand`, a scalar, in each of `lanes` lanes."""
+
+    operand: Expr
+    lanes: int
+
+
+Expr: TypeAlias = (
+    Const | Var | Binary | Compare | Not | Select | Cast | Call | Load | Ramp | Broadcast
+)
+Value: TypeAlias = "Operand | float"
+"""What the builders accept: an expression or a Python number."""
+
+MATH_FUNCTIONS: dict[str, int] = {
+    "exp": 1, "log": 1, "tanh": 1, "erf": 1, "sigmoid": 1, "sqrt": 1, "rsqrt": 1, "sin": 1,
+    "cos": 1, "abs": 1, "floor": 1, "ceil": 1, "round": 1, "pow": 2, "fma": 3,
+}  # fmt: skip
+"""Name and number of operands of each math function."""
+
+
+def dtype_of(expr: Expr) -> DType:
+    """Return the dtype of `expr`, with its lanes."""
+    match expr:
+        case Const(_, dtype) | Var(_, dtype):
+            return dtype
+        case Binary(_, left, right):
+            return _wider(dtype_of(left), dtype_of(right))
+        case Compare(_, left, right):
+            return BOOL.vector(max(dtype_of(left).lanes, dtype_of(right).lanes))
+        case Not(operand):
+            return dtype_of(operand)
+        case Select(condition, then, otherwise):
+            lanes = dtype_of(condition).lanes
+            found = _wider(dtype_of(then), dtype_of(otherwise))
+            return found.vector(max(lanes, found.lanes))
+        case Cast(dtype, operand):
+            return dtype.vector(dtype_of(operand).lanes)
+        case Call(_, args):
+            return max((dtype_of(arg) for arg in args), key=lambda found: found.lanes)
+        case Load(buffer, indices):
+            lanes = max((dtype_of(index).lanes for index in indices), default=1)
+            return buffer.dtype.vector(lanes)
+        case Ramp(base, _, lanes):
+            return dtype_of(base).vector(lanes)
+        case Broadcast(operand, lanes):
+            return dtype_of(operand).vector(lanes)
+
+
+def const(value: float, dtype: DType = INT64) -> Const:
+    """Return `value` as a literal of `dtype`; raise LanguageError where it does not fit."""
+    if dtype.is_float:
+        return Const(float(value), dtype)
+    if dtype.is_bool:
+        return Const(bool(value), dtype)
+    if isinstance(value, float) and not value.is_integer():
+        raise LanguageError(f"{value} is not a {dtype}; cast the other operand to a float dtype")
+    return Const(int(value), dtype)
+
+
+def as_expr(value: Value, dtype: DType | None = None) -> Expr:
+    """Return `value` as an expression; a Python number becomes a `dtype` literal.
+
+    Without `dtype` an int is int64, a float float32 and a bool bool.
+    """
+    if isinstance(value, Operand):
+        return value  # pyright: ignore[reportReturnType]
+    if isinstance(value, bool):
+        return const(value, dtype or BOOL)
+    if isinstance(value, int):
+        return const(value, dtype or INT64)
+    if isinstance(value, float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return const(value, dtype or FLOAT32)
+    raise LanguageError(f"{value!r} ({type(value).__name__}) is not a tensor expression")
+
+
+def binary(op: BinaryOp, left: Value, right: Value) -> Expr:
+    """Return `left op right`; raise LanguageError on dtypes that differ or do not have `op`."""
+    a, b = _operands(op.value, left, right)
+    element = dtype_of(a).element
+    if op in (BinaryOp.AND, BinaryOp.OR) and not element.is_bool:
+        raise LanguageError(f"'{op.value}' needs bools, not {element}; compare first")
+    if op is BinaryOp.DIV and not element.is_float:
+        raise LanguageError(f"'/' needs floats, not {element}; use // or cast one operand")
+    if op in (BinaryOp.FLOORDIV, BinaryOp.MOD) and not element.is_integer:
+        raise LanguageError(f"'{op.value}' needs integers, not {element}; use / on floats")
+    if element.is_bool and op not in (BinaryOp.AND, BinaryOp.OR):
+        raise LanguageError(f"'{op.value}' needs numbers, not bools; use cast or if_then_else")
+    return Binary(op, a, b)
+
+
+def compare(op: CompareOp, left: Value, right: Value) -> Expr:
+    """Return `left op right` as a bool; raise LanguageError on dtypes that differ."""
+    a, b = _operands(op.value, left, right)
+    return Compare(op, a, b)
+
+
+def call(name: str, *args: Value) -> Expr:
+    """Return the math function `name` of `args`; raise LanguageError on integers or a bad count."""
+    if MATH_FUNCTIONS.get(name) != len(args):
+        raise LanguageError(f"there is no math function '{name}' of {len(args)} operands")
+    exprs = tuple(as_expr(arg, FLOAT32) for arg in args)
+    anchor = next((dtype_of(e) for e in exprs if not isinstance(e, Const)), dtype_of(exprs[0]))
+    exprs = tuple(const(e.value, anchor.element) if isinstance(e, Const) else e for e in exprs)
+    for expr in exprs:
+        if dtype_of(expr).element != anchor.element or not anchor.is_float:
+            raise LanguageError(f"{name} needs floats of one dtype, not {dtype_of(expr)}")
+    return Call(name, exprs)
+
+
+def _operands(symbol: str, left: Value, right: Value) -> tuple[Expr, Expr]:
+    a, b = _matched(left, right), _matched(right, left)
+    ta, tb = dtype_of(a), dtype_of(b)
+    if ta.element != tb.element or (ta.lanes != tb.lanes and 1 not in (ta.lanes, tb.lanes)):
+        raise LanguageError(f"'{symbol}' on {ta} and {tb}: cast one operand to the other's dtype")
+    return a, b
+
+
+def _matched(value: Value, other: Value) -> Expr:
+    if isinstance(value, Operand):
+        return as_expr(value)
+    if not isinstance(other, Operand):
+        return as_expr(value)
+    dtype = dtype_of(as_expr(other)).element
+    if isinstance(value, float) and not dtype.is_float and math.isfinite(value):
+        raise LanguageError(f"{value} on {dtype}: cast the {dtype} operand to a float dtype first")
+    return as_expr(value, dtype)
+
+
+def _wider(left: DType, right: DType) -> DType:
+    return left if left.lanes >= right.lanes else right

@@ -1,0 +1,224 @@
+"""Run a loop program on NumPy arrays: the oracle of every test.
+
+The function becomes Python source of the same loops, compiled once. What the IR leaves undefined
+is an error here (an index outside its buffer, division by zero, a barrier that not all threads
+reach) or poison (memory that nobody wrote).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, assert_never, cast
+
+import numpy as np
+
+from ansorc.errors import IRError
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Expr, Var, dtype_of
+from ansorc.ir.interpret_expr import LANE, Code, ExprCompiler
+from ansorc.ir.interpret_math import poison
+from ansorc.ir.node import walk
+from ansorc.ir.printer import buffer_text
+from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.verify import verify
+
+_MAX_NESTED_LOOPS = 16
+"""CPython refuses more than 20 nested loops in one function."""
+
+_Thread = Generator[int, None, None]
+"""A GPU thread: it yields the number of each barrier that it waits at."""
+
+
+def interpret(function: Function, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Run `function` on `arrays`, one for each parameter in order, changing its outputs in place.
+
+    Loops of every kind run serially; the threads of a GPU block take turns at each barrier. Raise
+    IRError for an illegal function, unfitting arrays and undefined behaviour; the arrays then
+    keep their contents.
+    """
+    verify(function)
+    _check_arrays(function, arrays)
+    stored = {node.buffer.name for node in walk(function) if isinstance(node, Store)}
+    with np.errstate(all="ignore"):
+        run = _Compiler(function).compiled()
+        memory = [_elements(array) for array in arrays]
+        run(*memory)
+    for buffer, array, elements in zip(function.params, arrays, memory, strict=True):
+        if buffer.name in stored:
+            array[...] = np.array(elements, buffer.dtype.numpy).reshape(buffer.shape)
+
+
+def _check_arrays(function: Function, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    if len(arrays) != len(function.params):
+        raise IRError(
+            f"kernel '{function.name}' takes {len(function.params)} arrays, not {len(arrays)}"
+        )
+    for buffer, array in zip(function.params, arrays, strict=True):
+        if array.shape != buffer.shape or array.dtype != buffer.dtype.numpy:
+            found = f"{array.dtype}{list(array.shape)}"
+            raise IRError(
+                f"kernel '{function.name}' takes {buffer_text(buffer)}, not an array {found}"
+            )
+
+
+def _elements(array: np.ndarray[Any, Any]) -> list[Any]:
+    """Return the elements in row-major order: floats as NumPy scalars, others as Python's."""
+    return list(array.ravel()) if array.dtype.kind == "f" else array.ravel().tolist()
+
+
+class _Compiler:
+    """Writes the Python source of a function, statement by statement."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.exprs = ExprCompiler(function.name)
+        self.lines: list[str] = []
+        self.indent = 0
+        self.loops = 0
+        self.threads: dict[str, str] = {}
+        """The loop variable of each GPU thread or block index that encloses the statement."""
+        self.group: tuple[int, int] | None = None
+        """Line and indentation of the outermost thread loop, inside of one."""
+
+    def compiled(self) -> Callable[..., None]:
+        """Return a Python function of one flat list for each parameter."""
+        params = [self._bind_buffer(buffer) for buffer in self.function.params]
+        self._open(f"def run({', '.join(params)}):")
+        self._stmt(self.function.body)
+        names = self.exprs.globals
+        names["together"] = self._together
+        code = compile("\n".join(self.lines), f"<kernel {self.function.name}>", "exec")
+        exec(code, names)
+        return cast("Callable[..., None]", names["run"])
+
+    def _stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case For(_, _, LoopKind.BOUND):
+                self._bound(stmt)
+            case For(var, extent, _, body):
+                self._loop(var, extent, body)
+            case Store(buffer, indices, value):
+                self._store(buffer, indices, value)
+            case If(condition, then, otherwise):
+                self._open(f"if {self.exprs.expr(condition).text}:")
+                self._close(then)
+                if otherwise is not None:
+                    self._open("else:")
+                    self._close(otherwise)
+            case Seq(stmts):
+                for inner in stmts:
+                    self._stmt(inner)
+                if not stmts:
+                    self._line("pass")
+            case Allocate(buffer, body):
+                self._allocate(buffer)
+                self._stmt(body)
+            case Barrier():
+                self._line(f"yield {len(self.lines)}")
+            case _:
+                assert_never(stmt)
+
+    def _loop(self, var: Var, extent: int, body: Stmt) -> None:
+        self.loops += 1
+        if self.loops % _MAX_NESTED_LOOPS == 0:
+            self._in_part(lambda: self._plain_loop(var, extent, body))
+        else:
+            self._plain_loop(var, extent, body)
+        self.loops -= 1
+
+    def _plain_loop(self, var: Var, extent: int, body: Stmt) -> None:
+        self._open(f"for {self._bind(var, extent)} in range({extent}):")
+        self._close(body)
+
+    def _in_part(self, write: Callable[[], None]) -> None:
+        """Write a function of its own, and call it where it stands."""
+        name = self.exprs.fresh("part")
+        self._open(f"def {name}():")
+        write()
+        if self.group:
+            self._line("yield from ()")
+        self.indent -= 1
+        self._line(f"yield from {name}()" if self.group else f"{name}()")
+
+    def _bound(self, loop: For) -> None:
+        outer = self.threads.get(loop.thread)
+        if outer is not None:
+            own = self.exprs.variables[outer].text
+            self._line(f"{self._bind(loop.var, loop.extent)} = {own}")
+            self._stmt(loop.body)
+            return
+        saved = self.threads
+        if loop.thread != "vthread":
+            self.threads = {**saved, loop.thread: loop.var.name}
+        if loop.thread.startswith("threadIdx"):
+            self._thread_loop(loop)
+        else:
+            self._loop(loop.var, loop.extent, loop.body)
+        self.threads = saved
+
+    def _thread_loop(self, loop: For) -> None:
+        is_outermost = self.group is None
+        if is_outermost:
+            self.group = (len(self.lines), self.indent)
+        name = self.exprs.fresh("thread")
+        self._open(f"def {name}({self._bind(loop.var, loop.extent)}):")
+        self._line("yield from ()")
+        self._close(loop.body)
+        threads = f"together([{name}(index) for index in range({loop.extent})])"
+        self._line(f"for _ in {threads}: pass" if is_outermost else f"yield from {threads}")
+        if is_outermost:
+            self.group = None
+
+    def _together(self, threads: list[_Thread]) -> _Thread:
+        """Run the threads from barrier to barrier."""
+        while True:
+            places = [next(thread, None) for thread in threads]
+            if all(place is None for place in places):
+                return
+            if len(set(places)) > 1 or places[0] is None:
+                raise IRError(
+                    f"kernel '{self.function.name}' has a barrier that only some threads of a "
+                    "block reach; move it out of the If that divides them"
+                )
+            yield places[0]
+
+    def _store(self, buffer: Buffer, indices: Sequence[Expr], value: Expr) -> None:
+        lanes = max((dtype_of(index).lanes for index in indices), default=1)
+        name = self.exprs.buffers[buffer.name]
+        place, element = self.exprs.place(buffer, indices), self.exprs.expr(value).text
+        if lanes == 1:
+            self._line(f"{name}[{place}] = {element}")
+            return
+        both = (f"[{text} for {LANE} in range({lanes})]" for text in (place, element))
+        self._line(f"for place, value in zip({', '.join(both)}): {name}[place] = value")
+
+    def _allocate(self, buffer: Buffer) -> None:
+        """Write an allocation; what a block shares is made before its threads start."""
+        filler = self.exprs.constant(f"poison_{buffer.dtype}", poison(buffer.dtype))
+        text = f"{self._bind_buffer(buffer)} = [{filler}] * {buffer.elements}"
+        if buffer.scope is Scope.SHARED and self.group:
+            line, indent = self.group
+            self.lines.insert(line, " " * indent + text)
+        else:
+            self._line(text)
+
+    def _bind(self, var: Var, extent: int) -> str:
+        name = self.exprs.fresh(var.name)
+        self.exprs.variables[var.name] = Code(name, 0, extent - 1)
+        return name
+
+    def _bind_buffer(self, buffer: Buffer) -> str:
+        name = self.exprs.buffers[buffer.name] = self.exprs.fresh(buffer.name)
+        return name
+
+    def _line(self, text: str) -> None:
+        self.lines.append(" " * self.indent + text)
+
+    def _open(self, text: str) -> None:
+        self._line(text)
+        self.indent += 1
+
+    def _close(self, body: Stmt) -> None:
+        """Write what the line before it opened."""
+        self._stmt(body)
+        self.indent -= 1

@@ -1,0 +1,227 @@
+"""Turn expressions into Python source: the half of the interpreter that computes values.
+
+Each integer expression carries bounds, from the extents of the loops alone: arithmetic that may
+leave its dtype wraps around, and an index that may leave its dimension is checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn, assert_never
+
+from ansorc.errors import IRError
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import DType, Kind
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+    dtype_of,
+)
+from ansorc.ir.interpret_math import converter, integer_range, math_function, maximum, minimum
+from ansorc.ir.printer import buffer_text, expr_text
+
+LANE = "lane"
+"""The variable of the generated source that runs over the lanes of a vector."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """The source of a value; if it is an integer, no run gives less than low or more than high."""
+
+    text: str
+    low: int = 0
+    high: int = 0
+
+
+class ExprCompiler:
+    """Writes the source of expressions, and keeps what that source refers to.
+
+    A vector expression becomes the source of its lane number `lane`, so all source is scalar.
+    """
+
+    def __init__(self, kernel: str) -> None:
+        self.kernel = kernel
+        self.variables: dict[str, Code] = {}
+        self.buffers: dict[str, str] = {}
+        self.globals: dict[str, object] = {
+            "minimum": minimum,
+            "maximum": maximum,
+            "outside": self._outside,
+            "divisor": self._divisor,
+        }
+        self._sites: list[tuple[Buffer, int, Sequence[Expr]]] = []
+        self._divisions: list[Expr] = []
+        self._literals: dict[tuple[str, DType], int] = {}
+        self._count = 0
+
+    def fresh(self, name: str) -> str:
+        """Return a Python name that nothing else has and that reminds of `name`."""
+        self._count += 1
+        return f"{re.sub('[^a-zA-Z0-9]', '_', name)}_{self._count}"
+
+    def constant(self, name: str, value: object) -> str:
+        """Make `value` known to the source as `name`, and return the name."""
+        self.globals.setdefault(name, value)
+        return name
+
+    def place(self, buffer: Buffer, indices: Sequence[Expr]) -> str:
+        """Return the source of the offset of an element, its indices checked."""
+        terms: list[str] = []
+        for dimension, (index, stride) in enumerate(zip(indices, buffer.strides, strict=True)):
+            text = self._index(buffer, dimension, indices, self.expr(index))
+            terms.append(text if stride == 1 else f"{text} * {stride}")
+        return " + ".join(terms) or "0"
+
+    def expr(self, expr: Expr) -> Code:
+        """Return the source of `expr`, or of one lane of it."""
+        match expr:
+            case Const(value, dtype):
+                return self._const(value, dtype)
+            case Var(name):
+                return self.variables[name]
+            case Binary():
+                return self._binary(expr)
+            case Compare(op, left, right):
+                return Code(f"({self.expr(left).text} {op.value} {self.expr(right).text})")
+            case Not(operand):
+                return Code(f"(not {self.expr(operand).text})")
+            case Select(condition, then, otherwise):
+                a, b = self.expr(then), self.expr(otherwise)
+                text = f"({a.text} if {self.expr(condition).text} else {b.text})"
+                return Code(text, min(a.low, b.low), max(a.high, b.high))
+            case Cast(dtype, operand):
+                return self._cast(dtype_of(operand).element, dtype, self.expr(operand))
+            case Call(name, args):
+                return self._call(name, args)
+            case Load(buffer, indices):
+                low, high = integer_range(buffer.dtype) if buffer.dtype.is_integer else (0, 0)
+                return Code(
+                    f"{self.buffers[buffer.name]}[{self.place(buffer, indices)}]", low, high
+                )
+            case Ramp(base, stride, lanes):
+                dtype = dtype_of(base)
+                step = _arithmetic(BinaryOp.MUL, self.expr(stride), Code(LANE, 0, lanes - 1), dtype)
+                return _arithmetic(BinaryOp.ADD, self.expr(base), step, dtype)
+            case Broadcast(operand, _):
+                return self.expr(operand)
+            case _:
+                assert_never(expr)
+
+    def _const(self, value: float, dtype: DType) -> Code:
+        if dtype.is_float:
+            number = self._literals.setdefault((repr(value), dtype), len(self._literals))
+            return Code(self.constant(f"K{number}", dtype.numpy.type(value)))
+        return Code(f"({value})", int(value), int(value))
+
+    def _binary(self, expr: Binary) -> Code:
+        a, b = self.expr(expr.left), self.expr(expr.right)
+        dtype = dtype_of(expr).element
+        match expr.op:
+            case BinaryOp.AND:
+                return Code(f"({a.text} & {b.text})")
+            case BinaryOp.OR:
+                return Code(f"({a.text} | {b.text})")
+            case BinaryOp.MIN if dtype.is_float:
+                return Code(f"minimum({a.text}, {b.text})")
+            case BinaryOp.MAX if dtype.is_float:
+                return Code(f"maximum({a.text}, {b.text})")
+            case BinaryOp.MIN:
+                return Code(f"min({a.text}, {b.text})", min(a.low, b.low), min(a.high, b.high))
+            case BinaryOp.MAX:
+                return Code(f"max({a.text}, {b.text})", max(a.low, b.low), max(a.high, b.high))
+            case BinaryOp.FLOORDIV | BinaryOp.MOD:
+                return self._division(expr, a, b, dtype)
+            case _ if dtype.is_float:
+                return Code(f"({a.text} {expr.op.value} {b.text})")
+            case _:
+                return _arithmetic(expr.op, a, b, dtype)
+
+    def _division(self, expr: Binary, a: Code, b: Code, dtype: DType) -> Code:
+        divisor = b.text
+        if b.low <= 0 <= b.high:
+            self._divisions.append(expr)
+            divisor = f"divisor({b.text}, {len(self._divisions) - 1})"
+        text = f"({a.text} {expr.op.value} {divisor})"
+        if expr.op is BinaryOp.MOD:
+            return Code(text, min(0, b.low + 1), max(0, b.high - 1))
+        if b.low > 0:
+            corners = [x // y for x in (a.low, a.high) for y in (b.low, b.high)]
+            return Code(text, min(corners), max(corners))
+        widest = max(abs(a.low), abs(a.high))
+        return _wrapped(Code(text, -widest, widest), dtype)
+
+    def _cast(self, source: DType, target: DType, operand: Code) -> Code:
+        if target.is_bool:
+            return Code(f"({operand.text} != 0)")
+        if target.is_float or source.is_float:
+            low, high = (0, 0) if target.is_float else integer_range(target)
+            name = self.constant(f"{target}_of_{source}", converter(source, target))
+            return Code(f"{name}({operand.text})", low, high)
+        if source.is_bool:
+            return Code(f"int({operand.text})", 0, 1)
+        return _wrapped(operand, target)
+
+    def _call(self, name: str, args: Sequence[Expr]) -> Code:
+        dtype = dtype_of(args[0]).element
+        function = self.constant(f"{name}_{dtype}", math_function(name, dtype))
+        return Code(f"{function}({', '.join(self.expr(arg).text for arg in args)})")
+
+    def _index(self, buffer: Buffer, dimension: int, indices: Sequence[Expr], index: Code) -> str:
+        extent = buffer.shape[dimension]
+        if index.low >= 0 and index.high < extent:
+            return index.text
+        self._sites.append((buffer, dimension, indices))
+        value, site = self.fresh("index"), len(self._sites) - 1
+        inside = f"0 <= ({value} := {index.text}) < {extent}"
+        return f"({value} if {inside} else outside({value}, {site}))"
+
+    def _outside(self, value: int, site: int) -> NoReturn:
+        buffer, dimension, indices = self._sites[site]
+        access = expr_text(Load(buffer, tuple(indices)))
+        raise IRError(
+            f"kernel '{self.kernel}' goes to {access} with index {value}, which is outside "
+            f"dimension {dimension} of {buffer_text(buffer)}; guard the access by an If or Select"
+        )
+
+    def _divisor(self, value: int, site: int) -> int:
+        if value == 0:
+            raise IRError(
+                f"kernel '{self.kernel}' divides by zero in {expr_text(self._divisions[site])}"
+            )
+        return value
+
+
+def _arithmetic(op: BinaryOp, a: Code, b: Code, dtype: DType) -> Code:
+    """Return integer `a op b` for +, - and *."""
+    if op is BinaryOp.ADD:
+        low, high = a.low + b.low, a.high + b.high
+    elif op is BinaryOp.SUB:
+        low, high = a.low - b.high, a.high - b.low
+    else:
+        corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+        low, high = min(corners), max(corners)
+    return _wrapped(Code(f"({a.text} {op.value} {b.text})", low, high), dtype)
+
+
+def _wrapped(value: Code, dtype: DType) -> Code:
+    """Return `value` as the bits of `dtype` hold it: two's complement, as in C."""
+    low, high = integer_range(dtype)
+    if low <= value.low and value.high <= high:
+        return value
+    mask = high - low
+    if dtype.kind is Kind.UINT:
+        return Code(f"({value.text} & {mask})", low, high)
+    return Code(f"(({value.text} - {low} & {mask}) + {low})", low, high)

@@ -1,0 +1,105 @@
+"""What conversions, minima and math functions mean, on single values.
+
+A float value is a NumPy scalar of its dtype; integers and bools are Python's. Math functions are
+computed in double precision, or exactly, and rounded once to the dtype of their operands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ansorc.ir.dtype import DType, Kind
+
+Float: TypeAlias = "np.floating[Any]"
+"""A NumPy scalar of float16, float32 or float64."""
+
+
+def converter(source: DType, target: DType) -> Callable[[Any], Any]:
+    """Return what NumPy's `astype` does to one value, where floats come in or go out."""
+    from_type, to_type = source.numpy.type, target.numpy
+    if target.is_float:
+        return lambda value: from_type(value).astype(to_type)
+    return lambda value: value.astype(to_type).item()
+
+
+def minimum(left: Float, right: Float) -> Float:
+    """Return the smaller float, NaN if one is NaN."""
+    return left if left < right or math.isnan(left) else right
+
+
+def maximum(left: Float, right: Float) -> Float:
+    """Return the larger float, NaN if one is NaN."""
+    return left if left > right or math.isnan(left) else right
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """Return the least and the greatest value of an integer dtype."""
+    if dtype.kind is Kind.UINT:
+        return 0, 2**dtype.bits - 1
+    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
+
+
+def poison(dtype: DType) -> object:
+    """Return what undefined memory holds: a value that shows when it is used."""
+    if dtype.is_float:
+        return dtype.numpy.type(math.nan)
+    if dtype.is_bool:
+        return True
+    low, high = integer_range(dtype)
+    return low or high
+
+
+def math_function(name: str, dtype: DType) -> Callable[..., Float]:
+    """Return the function `name` of MATH_FUNCTIONS on scalars of the float `dtype`."""
+    function, round_to = _FUNCTIONS[name], dtype.numpy.type
+    return lambda *args: round_to(function(*(np.float64(arg) for arg in args)))  # pyright: ignore[reportReturnType]
+
+
+def _fma(left: Float, right: Float, addend: Float) -> Float:
+    """Return left * right + addend, rounded to odd, so that rounding it again is harmless.
+
+    Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
+    """
+    rounded = left * right + addend
+    if not all(map(math.isfinite, (left, right, addend))):
+        return rounded
+    exact = Fraction(float(left)) * Fraction(float(right)) + Fraction(float(addend))
+    if exact == 0 or not math.isfinite(rounded):
+        return rounded
+    nearest = float(exact)
+    error = exact - Fraction(nearest)
+    if error and math.frexp(nearest)[0] * 2**53 % 2 == 0:
+        return np.nextafter(np.float64(nearest), math.copysign(math.inf, error))
+    return np.float64(nearest)
+
+
+def _sigmoid(operand: Float) -> Float:
+    return 1.0 / (1.0 + np.exp(-operand))
+
+
+def _rsqrt(operand: Float) -> Float:
+    return 1.0 / np.sqrt(operand)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "erf": math.erf,
+    "sigmoid": _sigmoid,
+    "sqrt": np.sqrt,
+    "rsqrt": _rsqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "abs": np.abs,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "pow": np.power,
+    "fma": _fma,
+}

@@ -1,0 +1,94 @@
+"""Declare IR nodes, and walk or rebuild them without per-class boilerplate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import TypeGuard, TypeVar, cast, dataclass_transform
+
+N = TypeVar("N", bound="Node")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The root of every IR class; nodes are immutable and compared by structure."""
+
+
+@dataclass_transform(frozen_default=True)
+def node(cls: type[N]) -> type[N]:
+    """Make `cls` an IR node: a frozen dataclass with slots."""
+    return dataclass(frozen=True, slots=True)(cls)
+
+
+def children(parent: Node) -> Iterator[Node]:
+    """Yield the nodes directly below `parent`, in field order."""
+    for name in _field_names(type(parent)):
+        value = getattr(parent, name)
+        if isinstance(value, Node):
+            yield value
+        elif _is_tuple(value):
+            for item in value:
+                if isinstance(item, Node):
+                    yield item
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """Yield `root` and every node below it, parents first."""
+    stack = [root]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(list(children(top))))
+
+
+def map_children(parent: N, function: Callable[[Node], Node]) -> N:
+    """Rebuild `parent` over its mapped children; share it when none changed."""
+    values: list[object] = []
+    changed = False
+    for name in _field_names(type(parent)):
+        old = getattr(parent, name)
+        new = _map_value(old, function)
+        changed = changed or new is not old
+        values.append(new)
+    return type(parent)(*values) if changed else parent
+
+
+def rewrite(root: N, rule: Callable[[Node], Node | None]) -> N:
+    """Apply `rule` to every node, children first; `None` keeps a node.
+
+    A rule turns expressions into expressions and statements into statements.
+    """
+    done: dict[int, Node] = {}
+
+    def visit(old: Node) -> Node:
+        if (new := done.get(id(old))) is None:
+            rebuilt = map_children(old, visit)
+            replacement = rule(rebuilt)
+            new = done[id(old)] = rebuilt if replacement is None else replacement
+        return new
+
+    return cast(N, visit(root))
+
+
+_NAMES: dict[type[Node], tuple[str, ...]] = {}
+
+
+def _field_names(kind: type[Node]) -> tuple[str, ...]:
+    names = _NAMES.get(kind)
+    if names is None:
+        names = _NAMES[kind] = tuple(field.name for field in fields(kind))
+    return names
+
+
+def _map_value(old: object, function: Callable[[Node], Node]) -> object:
+    if isinstance(old, Node):
+        return function(old)
+    if not _is_tuple(old) or not old or not isinstance(old[0], Node):
+        return old
+    mapped = tuple(function(item) if isinstance(item, Node) else item for item in old)
+    changed = any(new is not item for new, item in zip(mapped, old, strict=True))
+    return mapped if changed else old
+
+
+def _is_tuple(value: object) -> TypeGuard[tuple[object, ...]]:
+    return isinstance(value, tuple)

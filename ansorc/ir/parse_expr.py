@@ -1,0 +1,185 @@
+"""Read expressions: the half of the parser for what stands in a line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import BOOL, FLOAT32, INT64, SCALARS, DType
+from ansorc.ir.expr import (
+    MATH_FUNCTIONS,
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+)
+from ansorc.ir.lexer import Token, TokenKind, Tokens
+from ansorc.ir.printer import COMPARE_LEVEL, LEVELS, NOT_LEVEL
+
+_INFIX = {op.value: op for op in LEVELS}
+_COMPARISONS = {op.value: op for op in CompareOp}
+_EXTREMES = {"min": BinaryOp.MIN, "max": BinaryOp.MAX}
+_FUNCTIONS = (*_EXTREMES, "cast", "ramp", "broadcast", *MATH_FUNCTIONS, *SCALARS)
+
+
+class ExprParser:
+    """Reads expressions where `buffers` and `variables` are in scope."""
+
+    def __init__(
+        self, tokens: Tokens, buffers: Mapping[str, Buffer], variables: Mapping[str, Var]
+    ) -> None:
+        self._tokens, self._buffers, self._variables = tokens, buffers, variables
+
+    def expr(self, level: int = 0) -> Expr:
+        """Read an expression whose operators bind at least as tightly as `level`."""
+        is_load = self._tokens.after_next.text == "["
+        if level <= NOT_LEVEL and not is_load and self._tokens.accept("not"):
+            left: Expr = Not(self.expr(NOT_LEVEL))
+            bound = NOT_LEVEL
+        else:
+            left, bound = self._primary(), COMPARE_LEVEL + 3
+        while (new := self._continued(left, level, bound)) is not None:
+            left, bound = new
+        return left
+
+    def _continued(self, left: Expr, level: int, bound: int) -> tuple[Expr, int] | None:
+        """Read one operator behind `left` and its right operand, None if there is none to read.
+
+        `bound` is how tightly `left` itself is bound: a looser operator alone may follow.
+        """
+        text = self._tokens.next.text
+        if text in _COMPARISONS:
+            if level > COMPARE_LEVEL or bound <= COMPARE_LEVEL:
+                return None
+            self._tokens.take()
+            right = self.expr(COMPARE_LEVEL + 1)
+            return Compare(_COMPARISONS[text], left, right), COMPARE_LEVEL
+        op = _INFIX.get(text)
+        if op is None or LEVELS[op] < level or bound < LEVELS[op]:
+            return None
+        self._tokens.take()
+        return Binary(op, left, self.expr(LEVELS[op] + 1)), LEVELS[op]
+
+    def indices(self) -> tuple[Expr, ...]:
+        """Read `[i, j]`."""
+        self._tokens.require("[")
+        return self._list("]")
+
+    def known_buffer(self, name: Token) -> Buffer:
+        """Return the buffer in scope that `name` names."""
+        buffer = self._buffers.get(name.text)
+        if buffer is None:
+            known = ", ".join(self._buffers) or "none"
+            raise self._tokens.error(
+                f"there is no buffer '{name.text}' here; there is {known}", name
+            )
+        return buffer
+
+    def _primary(self) -> Expr:
+        tokens = self._tokens
+        if tokens.after_next.text == "[":
+            return Load(self.known_buffer(tokens.expect(TokenKind.NAME)), self.indices())
+        token = tokens.next
+        if token.kind in (TokenKind.INT, TokenKind.FLOAT) or token.text in ("-", "inf", "nan"):
+            return self._number(None)
+        if tokens.accept("("):
+            return self._parenthesized()
+        name = tokens.expect(TokenKind.NAME)
+        if tokens.accept("("):
+            return self._call(name)
+        if name.text in ("True", "False"):
+            return Const(name.text == "True", BOOL)
+        var = self._variables.get(name.text)
+        if var is None:
+            known = ", ".join(self._variables) or "none"
+            raise tokens.error(f"there is no variable '{name.text}' here; there is {known}", name)
+        return var
+
+    def _parenthesized(self) -> Expr:
+        then = self.expr()
+        if not self._tokens.accept("if"):
+            self._tokens.require(")")
+            return then
+        condition = self.expr()
+        self._tokens.require("else")
+        otherwise = self.expr()
+        self._tokens.require(")")
+        return Select(condition, then, otherwise)
+
+    def _number(self, dtype: DType | None) -> Const:
+        """Read a literal; without `dtype` it is int64 or float32, as it looks."""
+        sign = -1 if self._tokens.accept("-") else 1
+        token = self._tokens.take()
+        is_float = token.kind is TokenKind.FLOAT or token.text in ("inf", "nan")
+        if not is_float and token.kind is not TokenKind.INT:
+            raise self._tokens.error("expected a number", token)
+        found = dtype or (FLOAT32 if is_float else INT64)
+        if found.is_float != is_float or found.is_bool:
+            raise self._tokens.error(f"{token.text} is no literal of {found}", token)
+        if token.text == "nan":
+            return Const(math.nan, found)
+        return Const(sign * (float(token.text) if is_float else int(token.text)), found)
+
+    def _call(self, name: Token) -> Expr:
+        match name.text:
+            case "cast":
+                return self._cast()
+            case "ramp":
+                base, stride = self.expr(), self._next_argument()
+                return Ramp(base, stride, self._lanes())
+            case "broadcast":
+                return Broadcast(self.expr(), self._lanes())
+            case text if text in SCALARS:
+                literal = self._number(SCALARS[text])
+                self._tokens.require(")")
+                return literal
+            case _:
+                return self._function(name, self._list(")"))
+
+    def _cast(self) -> Expr:
+        dtype = self._tokens.expect(TokenKind.NAME)
+        if dtype.text not in SCALARS:
+            raise self._tokens.error(f"'{dtype.text}' is no dtype; use {', '.join(SCALARS)}", dtype)
+        operand = self._next_argument()
+        self._tokens.require(")")
+        return Cast(SCALARS[dtype.text], operand)
+
+    def _function(self, name: Token, args: tuple[Expr, ...]) -> Expr:
+        op = _EXTREMES.get(name.text)
+        count = MATH_FUNCTIONS.get(name.text) if op is None else 2
+        if count is None:
+            raise self._tokens.error(
+                f"there is no function '{name.text}'; there is {', '.join(_FUNCTIONS)}", name
+            )
+        if len(args) != count:
+            raise self._tokens.error(f"{name.text} takes {count} operands, not {len(args)}", name)
+        return Call(name.text, args) if op is None else Binary(op, args[0], args[1])
+
+    def _next_argument(self) -> Expr:
+        self._tokens.require(",")
+        return self.expr()
+
+    def _lanes(self) -> int:
+        self._tokens.require(",")
+        lanes = int(self._tokens.expect(TokenKind.INT).text)
+        self._tokens.require(")")
+        return lanes
+
+    def _list(self, closing: str) -> tuple[Expr, ...]:
+        exprs: list[Expr] = []
+        while not self._tokens.accept(closing):
+            exprs.append(self.expr())
+            if self._tokens.next.text != closing:
+                self._tokens.require(",")
+        return tuple(exprs)

@@ -1,0 +1,183 @@
+"""Read the text of a loop program: `parse(to_text(function)) == function`.
+
+The grammar is in docs/language.md. Names and counts are checked here, dtypes by `verify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dtype import SCALARS
+from ansorc.ir.expr import Expr, Var
+from ansorc.ir.lexer import TokenKind, Tokens
+from ansorc.ir.parse_expr import ExprParser
+from ansorc.ir.stmt import (
+    THREADS,
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+)
+
+T = TypeVar("T")
+
+_LOOPS = {kind.value: kind for kind in LoopKind}
+_SCOPES = {scope.value: scope for scope in Scope}
+
+
+def parse(text: str) -> Function:
+    """Return the function that `text` writes; raise ParseError with the line where it does not."""
+    return _Parser(Tokens(text), {}, {}).function()
+
+
+def parse_expr(text: str, buffers: Mapping[str, Buffer], variables: Mapping[str, Var]) -> Expr:
+    """Return the expression `text` over `buffers` and `variables`; raise ParseError."""
+    tokens = Tokens(text)
+    result = ExprParser(tokens, buffers, variables).expr()
+    tokens.expect(TokenKind.NEWLINE)
+    tokens.expect(TokenKind.END)
+    return result
+
+
+class _Parser:
+    """Reads statements where `buffers` and `variables` are in scope."""
+
+    def __init__(
+        self, tokens: Tokens, buffers: Mapping[str, Buffer], variables: Mapping[str, Var]
+    ) -> None:
+        self._tokens, self._buffers, self._variables = tokens, buffers, variables
+        self._exprs = ExprParser(tokens, buffers, variables)
+
+    def function(self) -> Function:
+        """Read a whole text."""
+        self._tokens.require("kernel")
+        name = self._name()
+        self._tokens.require("(")
+        params: list[Buffer] = []
+        while not self._tokens.accept(")"):
+            params.append(self._buffer())
+            if self._tokens.next.text != ")":
+                self._tokens.require(",")
+        inner = _Parser(self._tokens, {buffer.name: buffer for buffer in params}, {})
+        body = inner._block()
+        self._tokens.expect(TokenKind.END)
+        return Function(name, tuple(params), body)
+
+    def _block(self) -> Stmt:
+        return _joined(self._lines_of_block())
+
+    def _lines_of_block(self) -> list[Stmt]:
+        self._tokens.require(":")
+        self._tokens.expect(TokenKind.NEWLINE)
+        self._tokens.expect(TokenKind.INDENT)
+        stmts = self._rest()
+        self._tokens.expect(TokenKind.DEDENT)
+        return stmts
+
+    def _rest(self) -> list[Stmt]:
+        """Read the statements up to the end of the block."""
+        stmts: list[Stmt] = []
+        while self._tokens.next.kind not in (TokenKind.DEDENT, TokenKind.END):
+            stmts.append(self._stmt())
+        if not stmts:
+            raise self._tokens.error("expected a statement; write 'pass' for none")
+        return stmts
+
+    def _stmt(self) -> Stmt:
+        if self._tokens.after_next.text == "[":
+            return self._store()
+        word = self._tokens.expect(TokenKind.NAME)
+        match word.text:
+            case text if text in _LOOPS:
+                return self._loop(_LOOPS[text])
+            case "if":
+                return self._if()
+            case "alloc":
+                return self._allocate()
+            case "seq":
+                return Seq(tuple(self._lines_of_block()))
+            case "pass":
+                self._tokens.expect(TokenKind.NEWLINE)
+                return Seq(())
+            case "barrier":
+                scope = self._word(_SCOPES)
+                self._tokens.expect(TokenKind.NEWLINE)
+                return Barrier(scope)
+            case text:
+                known = ", ".join((*_LOOPS, "if", "alloc", "seq", "pass", "barrier"))
+                raise self._tokens.error(
+                    f"'{text}' begins no statement; expected {known} or a store 'A[i] = …'", word
+                )
+
+    def _store(self) -> Stmt:
+        buffer = self._exprs.known_buffer(self._tokens.expect(TokenKind.NAME))
+        indices = self._exprs.indices()
+        self._tokens.require("=")
+        value = self._exprs.expr()
+        self._tokens.expect(TokenKind.NEWLINE)
+        return Store(buffer, indices, value)
+
+    def _loop(self, kind: LoopKind) -> Stmt:
+        thread = self._word({name: name for name in THREADS}) if kind is LoopKind.BOUND else ""
+        var = Var(self._name())
+        self._tokens.require("in")
+        start = self._tokens.expect(TokenKind.INT)
+        if start.text != "0":
+            raise self._tokens.error("loops start at 0", start)
+        self._tokens.require("..")
+        extent = int(self._tokens.expect(TokenKind.INT).text)
+        inner = _Parser(self._tokens, self._buffers, {**self._variables, var.name: var})
+        return For(var, extent, kind, inner._block(), thread)
+
+    def _if(self) -> Stmt:
+        condition = self._exprs.expr()
+        then = self._block()
+        is_else = self._tokens.next.text == "else" and self._tokens.after_next.text == ":"
+        if not is_else:
+            return If(condition, then)
+        self._tokens.take()
+        return If(condition, then, self._block())
+
+    def _allocate(self) -> Stmt:
+        buffer = self._buffer()
+        inner = _Parser(self._tokens, {**self._buffers, buffer.name: buffer}, self._variables)
+        if self._tokens.next.text == ":":
+            return Allocate(buffer, inner._block())
+        self._tokens.expect(TokenKind.NEWLINE)
+        return Allocate(buffer, _joined(inner._rest()))
+
+    def _buffer(self) -> Buffer:
+        name = self._name()
+        self._tokens.require(":")
+        dtype = self._word(SCALARS)
+        self._tokens.require("[")
+        shape: list[int] = []
+        while not self._tokens.accept("]"):
+            shape.append(int(self._tokens.expect(TokenKind.INT).text))
+            if self._tokens.next.text != "]":
+                self._tokens.require(",")
+        buffer = Buffer(name, tuple(shape), dtype)
+        if self._tokens.next.text in _SCOPES:
+            buffer = replace(buffer, scope=self._word(_SCOPES))
+        return replace(buffer, constant=self._tokens.accept("constant"))
+
+    def _name(self) -> str:
+        return self._tokens.expect(TokenKind.NAME).text
+
+    def _word(self, words: Mapping[str, T]) -> T:
+        token = self._tokens.expect(TokenKind.NAME)
+        if token.text not in words:
+            raise self._tokens.error(f"expected one of {', '.join(words)}", token)
+        return words[token.text]
+
+
+def _joined(stmts: list[Stmt]) -> Stmt:
+    return stmts[0] if len(stmts) == 1 else Seq(tuple(stmts))

@@ -1,0 +1,114 @@
+"""Move conditions out of the loops whose variable they do not use.
+
+for i in 0..8:                            if n < 3:
+    for j in 0..8:                ->          for i in 0..8:
+        if n < 3 and i < 5:                       if i < 5:
+            X[i, j] = 1                               for j in 0..8:
+                                                          X[i, j] = 1
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from ansorc.ir.arith.scalar import conjunction, conjuncts
+from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Var
+from ansorc.ir.node import walk
+from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+
+
+def hoist_conditions(function: Function) -> Function:
+    """Return `function` with every If as far out as its condition allows.
+
+    Conditions on data stay where they are, and so do those inside loops bound to GPU threads.
+    """
+    body = _hoisted(function.body)
+    return function if body is function.body else replace(function, body=body)
+
+
+def _hoisted(stmt: Stmt) -> Stmt:
+    match stmt:
+        case Store() | Barrier():
+            return stmt
+        case For():
+            body = _hoisted(stmt.body)
+            return _lifted(stmt if body is stmt.body else replace(stmt, body=body))
+        case Allocate(buffer, body):
+            inner = _hoisted(body)
+            if isinstance(inner, If) and inner.otherwise is None and _is_pure(inner.condition):
+                return If(inner.condition, Allocate(buffer, inner.then))
+            return stmt if inner is body else Allocate(buffer, inner)
+        case If(condition, then, otherwise):
+            new = _hoisted(then)
+            other = None if otherwise is None else _hoisted(otherwise)
+            unchanged = new is then and other is otherwise
+            return _joined(stmt if unchanged else If(condition, new, other))
+        case Seq(stmts):
+            return _merged(stmt, [_hoisted(part) for part in stmts])
+        case _:
+            assert_never(stmt)
+
+
+def _lifted(loop: For) -> Stmt:
+    """Return `loop` inside the part of its body's condition that does not use its variable."""
+    body = loop.body
+    if not isinstance(body, If) or loop.kind is LoopKind.BOUND:
+        return loop
+    if body.otherwise is not None:
+        if not _is_invariant(body.condition, loop):
+            return loop
+        first, second = replace(loop, body=body.then), replace(loop, body=body.otherwise)
+        return If(body.condition, first, second)
+    parts = conjuncts(body.condition)
+    outside = [part for part in parts if _is_invariant(part, loop)]
+    if not outside:
+        return loop
+    inside = [part for part in parts if not any(part is other for other in outside)]
+    rest = If(conjunction(inside), body.then) if inside else body.then
+    return If(conjunction(outside), replace(loop, body=rest))
+
+
+def _joined(outer: If) -> If:
+    """Return `if a: if b: x` as `if a and b: x`, where evaluating b is always safe."""
+    inner = outer.then
+    if outer.otherwise is not None or not isinstance(inner, If) or inner.otherwise is not None:
+        return outer
+    if not _is_pure(inner.condition):
+        return outer
+    return If(Binary(BinaryOp.AND, outer.condition, inner.condition), inner.then)
+
+
+def _merged(seq: Seq, parts: list[Stmt]) -> Stmt:
+    """Return `seq` with neighbours under one condition joined."""
+    result: list[Stmt] = []
+    for part in parts:
+        last = result[-1] if result else None
+        if isinstance(last, If) and isinstance(part, If) and _is_same_test(last, part):
+            then = Seq((last.then, part.then))
+            result[-1] = If(last.condition, then, _either(last.otherwise, part.otherwise))
+        else:
+            result.append(part)
+    if all(new is old for new, old in zip(result, seq.stmts, strict=False)):
+        return seq if len(result) == len(seq.stmts) else Seq(tuple(result))
+    return result[0] if len(result) == 1 else Seq(tuple(result))
+
+
+def _is_same_test(first: If, second: If) -> bool:
+    return first.condition == second.condition and _is_pure(first.condition)
+
+
+def _either(first: Stmt | None, second: Stmt | None) -> Stmt | None:
+    if first is None or second is None:
+        return first or second
+    return Seq((first, second))
+
+
+def _is_invariant(condition: Expr, loop: For) -> bool:
+    names = {part.name for part in walk(condition) if isinstance(part, Var)}
+    return loop.var.name not in names and _is_pure(condition)
+
+
+def _is_pure(condition: Expr) -> bool:
+    """Whether no memory is read: the value stays, and evaluating it anywhere is safe."""
+    return not any(isinstance(part, Load) for part in walk(condition))

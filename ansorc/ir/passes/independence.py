@@ -1,0 +1,83 @@
+"""Whether the iterations of a loop may run in lanes: no two of them touch the same element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from ansorc.ir.arith.affine import Atom, Linear, linear
+from ansorc.ir.arith.interval import Interval, linear_bounds
+from ansorc.ir.expr import Expr, Load, Var
+from ansorc.ir.node import walk
+from ansorc.ir.passes.accesses import Access, Span
+
+
+def are_iterations_independent(span: Span, private: set[str]) -> bool:
+    """Whether the loop's iterations may run in lock step, statement by statement.
+
+    `private` names the buffers that each iteration has for itself. Different buffers never
+    overlap, so only those that the loop stores to matter.
+    """
+    stored = {access.buffer.name for access in span.accesses if access.is_store} - private
+    groups = [[a for a in span.accesses if a.buffer.name == name] for name in stored]
+    return all(_is_scatter(span, group) or _are_apart(span, group) for group in groups)
+
+
+def _is_scatter(span: Span, group: Sequence[Access]) -> bool:
+    """Whether this is one store, once an iteration: lanes are stored in order, so the last wins."""
+    if len(group) != 1 or len(group[0].loops) != span.depth + 1:
+        return False
+    return any(_uses(index, {span.loop.var.name}) for index in group[0].indices)
+
+
+def _are_apart(span: Span, group: Sequence[Access]) -> bool:
+    """Whether some dimension keeps all accesses of different iterations apart."""
+    return any(
+        _is_apart([_Place.of(span, access, axis) for access in group])
+        for axis in range(len(group[0].indices))
+    )
+
+
+def _is_apart(places: Sequence[_Place | None]) -> bool:
+    """Whether every index is `step * v + same + d` with d from an interval shorter than step."""
+    known = [place for place in places if place is not None]
+    if len(known) != len(places):
+        return False
+    step, outer = known[0].step, known[0].outer
+    if any(place.step != step or place.outer != outer for place in known):
+        return False
+    reach = max(place.inner[1] for place in known) - min(place.inner[0] for place in known)
+    return reach < abs(step)
+
+
+class _Place:
+    """An index as `step * v + outer + d`, with `inner` the bounds of d."""
+
+    __slots__ = ("inner", "outer", "step")
+
+    def __init__(self, step: int, outer: dict[Atom, int], inner: Interval) -> None:
+        self.step, self.outer, self.inner = step, outer, inner
+
+    @staticmethod
+    def of(span: Span, access: Access, axis: int) -> _Place | None:
+        total = linear(access.indices[axis])
+        if total is None:
+            return None
+        name = span.loop.var.name
+        ranges = {x.var.name: (0, x.extent - 1) for x in access.loops[span.depth + 1 :]}
+        step = total.terms.pop(name, 0)
+        outer, inner = Linear(), Linear(constant=total.constant)
+        for atom, coefficient in total.terms.items():
+            if not isinstance(atom, str) and (_uses(atom, {name}) or _reads_memory(atom)):
+                return None
+            moves = atom in ranges if isinstance(atom, str) else _uses(atom, ranges.keys())
+            (inner if moves else outer).add(atom, coefficient)
+        found = linear_bounds(inner, ranges)
+        return None if found is None else _Place(step, outer.terms, found)
+
+
+def _uses(expr: Expr, names: Set[str]) -> bool:
+    return any(isinstance(part, Var) and part.name in names for part in walk(expr))
+
+
+def _reads_memory(expr: Expr) -> bool:
+    return any(isinstance(part, Load) for part in walk(expr))

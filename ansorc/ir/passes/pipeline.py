@@ -1,0 +1,52 @@
+"""The passes between lowering and code generation, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ansorc.ir.arith.simplify import simplify_stmt
+from ansorc.ir.passes.hoist_conditions import hoist_conditions
+from ansorc.ir.passes.promote_accumulators import promote_accumulators
+from ansorc.ir.passes.vectorize_loops import vectorize_loops
+from ansorc.ir.stmt import Function
+from ansorc.ir.verify import verify
+
+
+@dataclass(frozen=True, slots=True)
+class CpuOptions:
+    """What the passes have to know about a CPU."""
+
+    vector_bytes: int
+    vector_registers: int
+
+    @property
+    def register_bytes(self) -> int:
+        """The largest register tile: twice the vector registers, for a few spills cost little."""
+        return 2 * self.vector_registers * self.vector_bytes
+
+
+def prepare_for_cpu(
+    function: Function,
+    options: CpuOptions,
+    trace: Callable[[str, Function], None] | None = None,
+) -> Function:
+    """Return `function` ready for code generation on a CPU.
+
+    `trace` is given each pass's name and result, as they come.
+    """
+    passes: tuple[tuple[str, Callable[[Function], Function]], ...] = (
+        ("simplify", simplify_stmt),
+        ("hoist_conditions", hoist_conditions),
+        ("promote_accumulators", lambda f: promote_accumulators(f, options.register_bytes)),
+        ("vectorize_loops", lambda f: vectorize_loops(f, options.vector_bytes)),
+        ("simplify", simplify_stmt),
+    )
+    for name, apply in passes:
+        result = apply(function)
+        if result is not function:
+            verify(result)
+        function = result
+        if trace is not None:
+            trace(name, function)
+    return function

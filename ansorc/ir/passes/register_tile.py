@@ -1,0 +1,215 @@
+"""Which elements of a buffer a loop updates over and over: the tile to keep in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+from ansorc.ir.arith.affine import Linear, difference, linear
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Expr, Load, Var
+from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.passes.accesses import Access, Span
+from ansorc.ir.stmt import For, LoopKind, Stmt, Store
+
+_TILE_KINDS = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
+_THREADED_KINDS = (LoopKind.PARALLEL, LoopKind.BOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """`buffer[indices]` for all values of the variables of `loops`, as the array `register`."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    loops: tuple[For, ...]
+    """The unrolled loops, then the vectorised one; each is a dimension of `register`."""
+    register: Buffer
+
+    def element(self) -> tuple[Expr, ...]:
+        """Return the indices of `register` that stand for `indices`."""
+        return tuple(loop.var for loop in self.loops)
+
+    def nest(self, buffer: Buffer, indices: tuple[Expr, ...], value: Expr) -> Stmt:
+        """Return `buffer[indices] = value` for each element of the tile."""
+        return nest(self.loops, Store(buffer, indices, value))
+
+
+def find_tile(name: str, span: Span, register: str) -> Tile | None:
+    """Return the tile of the buffer `name` that the loop of `span` updates, None if there is none.
+
+    Every access below the loop must be to the same element of the tile, whatever the values of
+    that loop's variable and of the serial loops below it; the elements must be distinct; and no
+    condition may guard a store.
+    """
+    group = [access for access in span.accesses if access.buffer.name == name]
+    stores = [access for access in group if access.is_store]
+    if not stores or len(stores) == len(group):
+        return None
+    first, depth = stores[0], span.depth + 1
+    used = {part.name for index in first.indices for part in walk(index) if isinstance(part, Var)}
+    if span.loop.var.name in used or any(_reads_memory(index) for index in first.indices):
+        return None
+    loops = _tile_loops(first, depth, used)
+    if loops is None or not _are_distinct(first, loops):
+        return None
+    for access in group:
+        guarded = access.is_store and access.guard >= depth
+        if guarded or access.indices != first.indices or not _same_loops(access, depth, loops):
+            return None
+    ordered = tuple(sorted(loops, key=lambda loop: loop.kind is LoopKind.VECTORIZED))
+    shape = tuple(loop.extent for loop in ordered)
+    buffer = Buffer(register, shape, first.buffer.dtype, Scope.REGISTER)
+    return Tile(first.buffer, first.indices, ordered, buffer)
+
+
+def in_registers(root: Stmt, tiles: Sequence[Tile]) -> Stmt:
+    """Return `root` with the accesses to the tiles' elements made to their registers."""
+    by_name = {tile.buffer.name: tile for tile in tiles}
+
+    def rule(old: Node) -> Node | None:
+        match old:
+            case Load(buffer, _) if tile := by_name.get(buffer.name):
+                return Load(tile.register, tile.element())
+            case Store(buffer, _, value) if tile := by_name.get(buffer.name):
+                return Store(tile.register, tile.element(), value)
+            case _:
+                return None
+
+    return rewrite(root, rule)
+
+
+def as_initial_value(stmt: Stmt, tile: Tile) -> Stmt | None:
+    """Return `stmt`, where it sets exactly the tile without reading memory, on the registers."""
+    loops, store = perfect_nest(stmt)
+    if store is None or store.buffer.name != tile.buffer.name or _reads_memory(store.value):
+        return None
+    names = match_loops(loops, store.indices, tile)
+    if names is None:
+        return None
+    return tile.nest(tile.register, tile.element(), rename(store.value, names))
+
+
+def as_read_out(stmt: Stmt, tile: Tile) -> Stmt | None:
+    """Return `stmt`, where it maps exactly the tile to another buffer, reading the registers.
+
+    It keeps its order of loops; serial ones are unrolled where the tile's are.
+    """
+    loops, store = perfect_nest(stmt)
+    if store is None or tile.buffer.name == store.buffer.name:
+        return None
+    loads = [load for load in walk(store) if isinstance(load, Load)]
+    wanted = [load for load in loads if load.buffer.name == tile.buffer.name]
+    names = match_loops(loops, wanted[0].indices, tile) if wanted else None
+    if names is None or any(load.indices != wanted[0].indices for load in wanted):
+        return None
+    kinds = {loop.var.name: loop.kind for loop in tile.loops}
+    adapted = [replace(loop, kind=kinds[names[loop.var.name].name]) for loop in loops]
+    if not all(map(_may_run_as, loops, adapted)):
+        return None
+    own = {names[loop.var.name].name: loop.var for loop in loops}
+    element = tuple(own[loop.var.name] for loop in tile.loops)
+
+    def rule(old: Node) -> Node | None:
+        is_tile = isinstance(old, Load) and old.buffer.name == tile.buffer.name
+        return Load(tile.register, element) if is_tile else None
+
+    return nest(adapted, rewrite(store, rule))
+
+
+def match_loops(
+    loops: Sequence[For], indices: tuple[Expr, ...], tile: Tile
+) -> dict[str, Var] | None:
+    """Return which of the tile's variables each loop's variable stands for.
+
+    None where `indices`, for all values of the variables of `loops`, are not the tile.
+    """
+    if len(loops) != len(tile.loops) or len(indices) != len(tile.indices):
+        return None
+    for order in permutations(tile.loops):
+        if any(a.extent != b.extent for a, b in zip(loops, order, strict=True)):
+            continue
+        names = {a.var.name: b.var for a, b in zip(loops, order, strict=True)}
+        renamed = [rename(index, names) for index in indices]
+        if all(map(_is_same, renamed, tile.indices)):
+            return names
+    return None
+
+
+def perfect_nest(stmt: Stmt) -> tuple[list[For], Store | None]:
+    """Return the loops of a perfect nest of sequential loops and the store in it, if it is one."""
+    loops: list[For] = []
+    while isinstance(stmt, For) and stmt.kind not in _THREADED_KINDS:
+        loops.append(stmt)
+        stmt = stmt.body
+    return loops, stmt if isinstance(stmt, Store) else None
+
+
+def nest(loops: Sequence[For], body: Stmt) -> Stmt:
+    """Return `body` inside `loops`, the first of which is the outermost."""
+    for loop in reversed(loops):
+        body = replace(loop, body=body)
+    return body
+
+
+def rename(expr: Expr, names: dict[str, Var]) -> Expr:
+    """Return `expr` with variables replaced by others."""
+    return rewrite(expr, lambda old: names.get(old.name) if isinstance(old, Var) else None)
+
+
+def _tile_loops(access: Access, depth: int, used: set[str]) -> list[For] | None:
+    inner = access.loops[depth:]
+    if any(loop.kind in _THREADED_KINDS for loop in inner):
+        return None
+    loops = [loop for loop in inner if loop.var.name in used]
+    return loops if all(loop.kind in _TILE_KINDS for loop in loops) else None
+
+
+def _same_loops(access: Access, depth: int, loops: list[For]) -> bool:
+    inner = {loop.var.name: loop for loop in access.loops[depth:]}
+    if any(loop.kind in _THREADED_KINDS for loop in inner.values()):
+        return False
+    found = [inner.get(loop.var.name) for loop in loops]
+    return all(
+        other is not None and (other.extent, other.kind) == (loop.extent, loop.kind)
+        for loop, other in zip(loops, found, strict=True)
+    )
+
+
+def _are_distinct(access: Access, loops: list[For]) -> bool:
+    """Whether different values of the loops' variables give different elements.
+
+    True for a mixed-radix sum: every step is longer than what the shorter steps reach together.
+    """
+    place = Linear()
+    for index, stride in zip(access.indices, access.buffer.strides, strict=True):
+        total = linear(index)
+        if total is None:
+            return False
+        place.add_scaled(total, stride)
+    names = {loop.var.name for loop in loops}
+    atoms = [atom for atom in place.terms if not isinstance(atom, str)]
+    if any(isinstance(part, Var) and part.name in names for atom in atoms for part in walk(atom)):
+        return False
+    reach = 0
+    for step, extent in sorted((abs(place.terms.get(x.var.name, 0)), x.extent) for x in loops):
+        if step <= reach:
+            return False
+        reach += step * (extent - 1)
+    return True
+
+
+def _may_run_as(loop: For, wanted: For) -> bool:
+    """Whether `loop` is of the wanted kind, or serial and can simply be unrolled."""
+    unrollable = loop.kind is LoopKind.SERIAL and wanted.kind is LoopKind.UNROLLED
+    return unrollable or loop.kind is wanted.kind
+
+
+def _is_same(left: Expr, right: Expr) -> bool:
+    total = difference(left, right)
+    return total is not None and not total.terms and total.constant == 0
+
+
+def _reads_memory(expr: Expr) -> bool:
+    return any(isinstance(part, Load) for part in walk(expr))

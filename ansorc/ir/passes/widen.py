@@ -1,0 +1,119 @@
+"""Run a statement for several values of a variable at once: scalars become vectors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from ansorc.ir.arith.affine import Linear, difference, integer
+from ansorc.ir.arith.scalar import conjunction, conjuncts
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Ramp
+from ansorc.ir.node import walk
+from ansorc.ir.passes.widen_expr import ExprWidener, Lanes, NotWidenableError, uses
+from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Seq, Stmt, Store
+
+
+def widen(stmt: Stmt, lanes: Lanes) -> Stmt:
+    """Return `stmt` run once for all lanes; raise NotWidenableError where they go apart.
+
+    The iterations have to be independent (see `independence`).
+    """
+    return _Widener(lanes).stmt(stmt)
+
+
+class _Widener:
+    __slots__ = ("_exprs", "_lanes")
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        self._exprs = ExprWidener(lanes)
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case Store():
+                return self._store(stmt)
+            case For(var, extent, _, body, _):
+                self._lanes.ranges[var.name] = (0, extent - 1)
+                return replace(stmt, body=self.stmt(body))
+            case If():
+                return self._if(stmt)
+            case Seq(stmts):
+                return Seq(tuple(map(self.stmt, stmts)))
+            case Allocate(buffer, body):
+                new = Allocate(self._own(buffer), self.stmt(body))
+                self._lanes.private.pop(buffer.name, None)
+                return new
+            case Barrier():
+                raise NotWidenableError
+            case _:
+                assert_never(stmt)
+
+    def _own(self, buffer: Buffer) -> Buffer:
+        """Return a buffer with an element for each lane where `buffer` has one element."""
+        count = self._lanes.count
+        if count == 1:
+            return buffer
+        own = replace(buffer, name=f"{buffer.name}.x{count}", shape=(*buffer.shape, count))
+        self._lanes.private[buffer.name] = (own, Ramp(integer(0), integer(1), count))
+        return own
+
+    def _store(self, store: Store) -> Stmt:
+        buffer, indices, is_vector = self._exprs.place(store.buffer, store.indices)
+        value = self._exprs.wide(store.value)
+        if is_vector:
+            return Store(buffer, indices, self._exprs.spread(value))
+        if value[1]:
+            raise NotWidenableError
+        return Store(buffer, indices, value[0])
+
+    def _if(self, stmt: If) -> Stmt:
+        test, is_vector = self._exprs.wide(stmt.condition)
+        if not is_vector:
+            otherwise = None if stmt.otherwise is None else self.stmt(stmt.otherwise)
+            return If(test, self.stmt(stmt.then), otherwise)
+        all_hold = [self._for_all(part) for part in conjuncts(stmt.condition)]
+        known = [test for test in all_hold if test is not None]
+        if len(known) != len(all_hold) or stmt.otherwise is not None:
+            raise NotWidenableError
+        return If(conjunction(known), self.stmt(stmt.then), self._one_by_one(stmt))
+
+    def _for_all(self, condition: Expr) -> Expr | None:
+        """Return the scalar condition that holds where `condition` holds for every lane."""
+        test, is_vector = self._exprs.wide(condition)
+        if not is_vector:
+            return test
+        if not isinstance(test, Compare) or not isinstance(condition, Compare):
+            return None
+        total = difference(condition.left, condition.right) or Linear()
+        step = total.terms.pop(self._lanes.name, 0)
+        if any(not isinstance(x, str) and uses(x, self._lanes.name) for x in total.terms):
+            return None
+        ends = {CompareOp.LT: step > 0, CompareOp.LE: step > 0}
+        ends |= {CompareOp.GT: step < 0, CompareOp.GE: step < 0}
+        if step == 0 or condition.op not in ends:
+            return None
+        last = self._lanes.count - 1 if ends[condition.op] else 0
+        worst = replace(self._lanes, base=_plus(self._lanes.base, integer(last)), count=1)
+        return ExprWidener(worst).wide(condition)[0]
+
+    def _one_by_one(self, stmt: Stmt) -> Stmt:
+        """Return `stmt` as a loop over the lanes."""
+        lane = self._lanes.lane
+        private = {name: (own, lane) for name, (own, _) in self._lanes.private.items()}
+        base = _plus(self._lanes.base, lane)
+        one = Lanes(self._lanes.name, base, 1, dict(self._lanes.ranges), dict(private))
+        kind = LoopKind.UNROLLED if uses_registers(stmt) else LoopKind.SERIAL
+        return For(lane, self._lanes.count, kind, widen(stmt, one))
+
+
+def uses_registers(stmt: Stmt) -> bool:
+    """Whether `stmt` accesses registers, whose indices must become constants."""
+    return any(
+        isinstance(part, Load | Store) and part.buffer.scope is Scope.REGISTER
+        for part in walk(stmt)
+    )
+
+
+def _plus(left: Expr, right: Expr) -> Expr:
+    return Binary(BinaryOp.ADD, left, right)

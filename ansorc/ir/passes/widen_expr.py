@@ -1,0 +1,222 @@
+"""Evaluate an expression for several values of a variable at once: scalars become vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
+
+from ansorc.ir.arith.affine import Linear, integer, linear
+from ansorc.ir.arith.interval import Interval
+from ansorc.ir.arith.scalar import conjunction, conjuncts
+from ansorc.ir.arith.simplify import simplify
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+)
+from ansorc.ir.node import walk
+
+Wide: TypeAlias = tuple[Expr, bool]
+"""An expression, and whether it is a vector with an element for each lane."""
+
+
+class NotWidenableError(Exception):
+    """The statement has no form that runs in lanes; it stays a loop."""
+
+
+@dataclass(slots=True)
+class Lanes:
+    """The values `base … base + count - 1` of the variable `name`, one for each lane.
+
+    With `count` 1 widening is substitution. `ranges` bounds the variables around the expression.
+    """
+
+    name: str
+    base: Expr
+    count: int
+    ranges: dict[str, Interval]
+    private: dict[str, tuple[Buffer, Expr]] = field(default_factory=dict[str, tuple[Buffer, Expr]])
+    """What stands for a buffer that each lane has for itself, and the index of the lane in it."""
+
+    @property
+    def lane(self) -> Var:
+        """The number of a lane, where lanes are considered one after another."""
+        return Var(f"{self.name}.lane")
+
+
+class ExprWidener:
+    """Widens expressions to the given lanes; what all lanes share stays scalar."""
+
+    __slots__ = ("_lanes", "_memo")
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        self._memo: dict[int, tuple[Expr, Wide]] = {}
+
+    def wide(self, expr: Expr) -> Wide:
+        """Return `expr` for all lanes, as a scalar where that is the same for all."""
+        known = self._memo.get(id(expr))
+        if known is None:
+            known = self._memo[id(expr)] = (expr, self._widened(expr))
+        return known[1]
+
+    def spread(self, wide: Wide) -> Expr:
+        """Return a vector, by repeating what is a scalar."""
+        expr, is_vector = wide
+        return expr if is_vector else Broadcast(expr, self._lanes.count)
+
+    def place(
+        self, buffer: Buffer, indices: tuple[Expr, ...]
+    ) -> tuple[Buffer, tuple[Expr, ...], bool]:
+        """Return the buffer and indices that stand for `buffer[indices]`, and if it is a vector."""
+        wide = [self.wide(index) for index in indices]
+        places = tuple(index for index, _ in wide)
+        is_vector = any(vector for _, vector in wide)
+        private = self._lanes.private.get(buffer.name)
+        if private is None:
+            return buffer, places, is_vector
+        own, lane = private
+        return own, (*places, lane), is_vector or isinstance(lane, Ramp)
+
+    def _widened(self, expr: Expr) -> Wide:
+        match expr:
+            case Const():
+                return expr, False
+            case Var(name, _):
+                return self._variable() if name == self._lanes.name else (expr, False)
+            case Binary(op, left, right):
+                return self._binary(op, self.wide(left), self.wide(right))
+            case Compare():
+                return self._compare(expr)
+            case Not(operand):
+                new, is_vector = self.wide(operand)
+                return Not(new), is_vector
+            case Select():
+                return self._select(expr)
+            case Cast(dtype, operand):
+                new, is_vector = self.wide(operand)
+                return Cast(dtype, new), is_vector
+            case Call(name, args):
+                new, is_vector = self._alike([self.wide(arg) for arg in args])
+                return Call(name, tuple(new)), is_vector
+            case Load(buffer, indices):
+                own, places, is_vector = self.place(buffer, indices)
+                return Load(own, places), is_vector
+            case Ramp() | Broadcast():
+                raise NotWidenableError
+            case _:
+                assert_never(expr)
+
+    def _variable(self) -> Wide:
+        lanes = self._lanes
+        if lanes.count == 1:
+            return lanes.base, False
+        return Ramp(lanes.base, integer(1), lanes.count), True
+
+    def _alike(self, parts: Sequence[Wide]) -> tuple[list[Expr], bool]:
+        """Return all as vectors where one is, else all as the scalars that they are."""
+        is_vector = any(vector for _, vector in parts)
+        return [self.spread(part) if is_vector else part[0] for part in parts], is_vector
+
+    def _binary(self, op: BinaryOp, left: Wide, right: Wide) -> Wide:
+        if not left[1] and not right[1]:
+            return Binary(op, left[0], right[0]), False
+        ramp = self._ramp(op, left[0], right[0])
+        if ramp is not None:
+            return ramp
+        (a, b), _ = self._alike([left, right])
+        return Binary(op, a, b), True
+
+    def _ramp(self, op: BinaryOp, left: Expr, right: Expr) -> Wide | None:
+        """Return arithmetic on evenly spaced integers as a ramp, where the result is one."""
+        first, second = self._steps(left), self._steps(right)
+        if first is None or second is None:
+            return None
+        (a, s), (b, t) = first, second
+        if op in (BinaryOp.ADD, BinaryOp.SUB):
+            return self._stepping(Binary(op, a, b), s + t if op is BinaryOp.ADD else s - t)
+        if op is BinaryOp.MUL and isinstance(b, Const) and t == 0:
+            return self._stepping(Binary(op, a, b), s * int(b.value))
+        if op is BinaryOp.MUL and isinstance(a, Const) and s == 0:
+            return self._stepping(Binary(op, a, b), t * int(a.value))
+        total = linear(self._by_lane(Binary(op, self._at(left), self._at(right))))
+        if total is None:
+            return None
+        step = total.terms.pop(self._lanes.lane.name, 0)
+        return None if self._varies(total) else self._stepping(total.to_expr(), step)
+
+    def _compare(self, expr: Compare) -> Wide:
+        left, right = self.wide(expr.left), self.wide(expr.right)
+        if not left[1] and not right[1]:
+            return Compare(expr.op, left[0], right[0]), False
+        if self._steps(left[0]) is not None and self._steps(right[0]) is not None:
+            test = self._by_lane(Compare(expr.op, self._at(left[0]), self._at(right[0])))
+            if not uses(test, self._lanes.lane.name):
+                return test, False
+        (a, b), _ = self._alike([left, right])
+        return Compare(expr.op, a, b), True
+
+    def _select(self, expr: Select) -> Wide:
+        tests = [self.wide(part) for part in conjuncts(expr.condition)]
+        shared = [test for test, is_vector in tests if not is_vector]
+        apart = [test for test, is_vector in tests if is_vector]
+        (then, otherwise), is_vector = self._alike(
+            [self.wide(expr.then), self.wide(expr.otherwise)]
+        )
+        if not apart:
+            return Select(conjunction(shared), then, otherwise), is_vector
+        if not is_vector:
+            then, otherwise = self.spread((then, False)), self.spread((otherwise, False))
+        if isinstance(expr.otherwise, Const):  # A branch for all lanes is cheaper than a mask.
+            inner = Select(conjunction(apart), then, otherwise)
+            return (Select(conjunction(shared), inner, otherwise) if shared else inner), True
+        (test,), _ = self._alike([self.wide(expr.condition)])
+        return Select(test, then, otherwise), True
+
+    def _stepping(self, base: Expr, step: int) -> Wide:
+        if step == 0:
+            return base, False
+        return Ramp(base, integer(step), self._lanes.count), True
+
+    def _steps(self, expr: Expr) -> tuple[Expr, int] | None:
+        """Return base and step of a ramp or an int64 scalar, None for anything else."""
+        match expr:
+            case Ramp(base, Const(step, _), _):
+                return base, int(step)
+            case _ if linear(expr) is not None:
+                return expr, 0
+            case _:
+                return None
+
+    def _at(self, expr: Expr) -> Expr:
+        """Return the element of a ramp, or the scalar, that the lane `Lanes.lane` has."""
+        match expr:
+            case Ramp(base, stride, _):
+                return Binary(BinaryOp.ADD, base, Binary(BinaryOp.MUL, self._lanes.lane, stride))
+            case _:
+                return expr
+
+    def _by_lane(self, expr: Expr) -> Expr:
+        lanes = self._lanes
+        return simplify(expr, {**lanes.ranges, lanes.lane.name: (0, lanes.count - 1)})
+
+    def _varies(self, total: Linear) -> bool:
+        name = self._lanes.lane.name
+        return any(not isinstance(atom, str) and uses(atom, name) for atom in total.terms)
+
+
+def uses(expr: Expr, name: str) -> bool:
+    """Whether the variable `name` occurs in `expr`."""
+    return any(isinstance(part, Var) and part.name == name for part in walk(expr))

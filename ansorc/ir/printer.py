@@ -1,0 +1,176 @@
+"""Write a loop program as text that reads like Python loops and that `parse` reads back.
+
+The grammar is in docs/language.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dtype import FLOAT32, INT64, DType
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+)
+from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+
+INDENT = " " * 4
+NOT_LEVEL, COMPARE_LEVEL, ATOM_LEVEL = 3, 4, 7
+LEVELS = {
+    BinaryOp.OR: 1,
+    BinaryOp.AND: 2,
+    BinaryOp.ADD: 5,
+    BinaryOp.SUB: 5,
+    BinaryOp.MUL: 6,
+    BinaryOp.DIV: 6,
+    BinaryOp.FLOORDIV: 6,
+    BinaryOp.MOD: 6,
+}
+"""How tightly each infix operator binds, as in Python; `not` and comparisons lie between."""
+
+_WIDTH = 100
+
+
+def to_text(function: Function) -> str:
+    """Return `function` as text, ending in a newline."""
+    lines = [*_header(function), *_indented(_block(function.body))]
+    return "\n".join(lines) + "\n"
+
+
+def stmt_text(stmt: Stmt) -> str:
+    """Return the lines of `stmt`, without a last newline."""
+    return "\n".join(_block(stmt))
+
+
+def expr_text(expr: Expr) -> str:
+    """Return `expr` on one line."""
+    return _expr(expr)[0]
+
+
+def buffer_text(buffer: Buffer) -> str:
+    """Return the declaration of `buffer`: `A: float32[4, 8] shared constant`."""
+    shape = ", ".join(str(extent) for extent in buffer.shape)
+    scope = "" if buffer.scope is Scope.GLOBAL else f" {buffer.scope.value}"
+    return f"{buffer.name}: {buffer.dtype}[{shape}]{scope}{' constant' * buffer.constant}"
+
+
+def _header(function: Function) -> list[str]:
+    params = [buffer_text(buffer) for buffer in function.params]
+    line = f"kernel {function.name}({', '.join(params)}):"
+    if len(line) <= _WIDTH:
+        return [line]
+    return [f"kernel {function.name}(", *(f"{INDENT}{param}," for param in params), "):"]
+
+
+def _block(stmt: Stmt) -> list[str]:
+    """Return the lines that parse as the body `stmt`: two or more make a Seq."""
+    if isinstance(stmt, Seq) and len(stmt.stmts) >= 2:
+        return list(_lines_of(stmt.stmts))
+    return list(_lines_of((stmt,)))
+
+
+def _lines_of(stmts: Sequence[Stmt]) -> Iterator[str]:
+    for stmt in stmts[:-1]:
+        yield from _stmt(stmt, is_last=False)
+    for stmt in stmts[-1:]:
+        yield from _stmt(stmt, is_last=True)
+
+
+def _stmt(stmt: Stmt, *, is_last: bool) -> Iterator[str]:
+    """Yield the lines of one statement of a block; an allocation may own the lines after it."""
+    match stmt:
+        case For(var, extent, kind, body, thread):
+            bound = f" {thread}" if kind is LoopKind.BOUND else ""
+            yield f"{kind.value}{bound} {var.name} in 0..{extent}:"
+            yield from _indented(_block(body))
+        case Store(buffer, indices, value):
+            yield f"{_access(buffer, indices)} = {expr_text(value)}"
+        case If(condition, then, otherwise):
+            yield f"if {expr_text(condition)}:"
+            yield from _indented(_block(then))
+            if otherwise is not None:
+                yield "else:"
+                yield from _indented(_block(otherwise))
+        case Seq(()):
+            yield "pass"
+        case Seq(stmts):
+            yield "seq:"
+            yield from _indented(_lines_of(stmts))
+        case Allocate(buffer, body):
+            head = f"alloc {buffer_text(buffer)}"
+            yield head if is_last else f"{head}:"
+            yield from _block(body) if is_last else _indented(_block(body))
+        case Barrier(scope):
+            yield f"barrier {scope.value}"
+        case _:
+            assert_never(stmt)
+
+
+def _indented(lines: Iterator[str] | list[str]) -> Iterator[str]:
+    return (INDENT + line for line in lines)
+
+
+def _expr(expr: Expr) -> tuple[str, int]:
+    """Return the text of `expr` and how tightly its outermost operator binds."""
+    match expr:
+        case Const(value, dtype):
+            return _literal(value, dtype), ATOM_LEVEL
+        case Var(name):
+            return name, ATOM_LEVEL
+        case Binary(BinaryOp.MIN | BinaryOp.MAX as op, left, right):
+            return f"{op.value}({expr_text(left)}, {expr_text(right)})", ATOM_LEVEL
+        case Binary(op, left, right):
+            level = LEVELS[op]
+            return f"{_operand(left, level)} {op.value} {_operand(right, level + 1)}", level
+        case Compare(op, left, right):
+            above = COMPARE_LEVEL + 1
+            return f"{_operand(left, above)} {op.value} {_operand(right, above)}", COMPARE_LEVEL
+        case Not(operand):
+            return f"not {_operand(operand, NOT_LEVEL)}", NOT_LEVEL
+        case Select(condition, then, otherwise):
+            arms = f"{expr_text(then)} if {expr_text(condition)} else {expr_text(otherwise)}"
+            return f"({arms})", ATOM_LEVEL
+        case Cast(dtype, operand):
+            return f"cast({dtype}, {expr_text(operand)})", ATOM_LEVEL
+        case Call(name, args):
+            return f"{name}({_listed(args)})", ATOM_LEVEL
+        case Load(buffer, indices):
+            return _access(buffer, indices), ATOM_LEVEL
+        case Ramp(base, stride, lanes):
+            return f"ramp({expr_text(base)}, {expr_text(stride)}, {lanes})", ATOM_LEVEL
+        case Broadcast(operand, lanes):
+            return f"broadcast({expr_text(operand)}, {lanes})", ATOM_LEVEL
+        case _:
+            assert_never(expr)
+
+
+def _operand(expr: Expr, level: int) -> str:
+    text, own = _expr(expr)
+    return text if own >= level else f"({text})"
+
+
+def _access(buffer: Buffer, indices: Sequence[Expr]) -> str:
+    return f"{buffer.name}[{_listed(indices)}]"
+
+
+def _listed(exprs: Sequence[Expr]) -> str:
+    return ", ".join(expr_text(expr) for expr in exprs)
+
+
+def _literal(value: float, dtype: DType) -> str:
+    """Write bools, int64 and float32 bare, and other literals behind their dtype."""
+    bare = repr(float(value)) if dtype.is_float else repr(value)
+    return bare if dtype.is_bool or dtype in (INT64, FLOAT32) else f"{dtype}({bare})"

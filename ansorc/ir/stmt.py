@@ -1,0 +1,100 @@
+"""The statements of the IR: a closed set of immutable classes, and `Function`.
+
+Loops start at 0 and have a constant extent; what is irregular is an `If`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Expr, Var
+from ansorc.ir.node import Node, node
+
+
+class LoopKind(Enum):
+    """How the iterations of a loop may be run."""
+
+    SERIAL = "for"
+    PARALLEL = "parallel"
+    """In any order, by several threads."""
+    VECTORIZED = "vectorized"
+    """In lanes of vector instructions."""
+    UNROLLED = "unrolled"
+    """As copies of the body, the variable a constant in each."""
+    BOUND = "bound"
+    """One for each GPU thread or block of `For.thread`."""
+
+
+THREADS = (
+    "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z",
+    "vthread",
+)  # fmt: skip
+
+
+@node
+class For(Node):
+    """Run `body` once for each `var` in 0 … extent - 1, in the order `kind` allows."""
+
+    var: Var
+    extent: int
+    kind: LoopKind
+    body: Stmt
+    thread: str = ""
+    """One of THREADS for a BOUND loop, else empty."""
+
+
+@node
+class Store(Node):
+    """`buffer[indices] = value`; with vector indices, one element for each lane."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+
+
+@node
+class If(Node):
+    """Run `then` if `condition` holds, else `otherwise` (which may be missing)."""
+
+    condition: Expr
+    then: Stmt
+    otherwise: Stmt | None = None
+
+
+@node
+class Seq(Node):
+    """Run `stmts` one after another; an empty Seq does nothing."""
+
+    stmts: tuple[Stmt, ...]
+
+
+@node
+class Allocate(Node):
+    """Make `buffer`, with undefined contents, for the duration of `body`."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@node
+class Barrier(Node):
+    """Wait for all threads of the group that shares memory of `scope`."""
+
+    scope: Scope
+
+
+Stmt: TypeAlias = For | Store | If | Seq | Allocate | Barrier
+
+
+@node
+class Function(Node):
+    """A kernel: `body` over the buffers `params`, in call order; params never overlap in memory.
+
+    The parameters that `body` stores to are its outputs.
+    """
+
+    name: str
+    params: tuple[Buffer, ...]
+    body: Stmt

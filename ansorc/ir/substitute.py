@@ -1,0 +1,67 @@
+"""Replace variables by expressions, and say which variables an expression reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar, cast
+
+from ansorc.errors import IRError
+from ansorc.ir.expr import Expr, Var
+from ansorc.ir.node import Node, children, map_children
+from ansorc.ir.stmt import For
+
+N = TypeVar("N", bound=Node)
+
+
+def substitute(root: N, values: Mapping[str, Expr]) -> N:
+    """Return `root` with each variable named in `values` replaced by its value, all at once.
+
+    A loop over such a name hides it: its own variable is another one. Raise IRError where a loop
+    would capture a variable of a value.
+    """
+    if not values:
+        return root
+    done: dict[int, Node] = {}
+
+    def visit(old: Node) -> Node:
+        if (new := done.get(id(old))) is None:
+            new = done[id(old)] = rebuilt(old)
+        return new
+
+    def rebuilt(old: Node) -> Node:
+        match old:
+            case Var(name):
+                return values.get(name, old)
+            case For(var, extent, kind, body, thread):
+                inner = _inside(old, values)
+                new = visit(body) if inner is values else substitute(body, inner)
+                return old if new is body else For(var, extent, kind, cast(For, new), thread)
+            case _:
+                return map_children(old, visit)
+
+    return cast(N, visit(root))
+
+
+def free_vars(root: Node) -> set[str]:
+    """Return the names of the variables that `root` reads but does not bind by a loop."""
+    match root:
+        case Var(name):
+            return {name}
+        case For(var, _, _, body):
+            return free_vars(body) - {var.name}
+        case _:
+            return {name for child in children(root) for name in free_vars(child)}
+
+
+def _inside(loop: For, values: Mapping[str, Expr]) -> Mapping[str, Expr]:
+    name = loop.var.name
+    inner = values
+    if name in values:
+        inner = {key: value for key, value in values.items() if key != name}
+    at_risk = {key for key, value in inner.items() if name in free_vars(value)}
+    if at_risk and (captured := at_risk & free_vars(loop.body)):
+        raise IRError(
+            f"replacing '{min(captured)}' inside the loop over '{name}' would capture the '{name}' "
+            "of its value; rename the variable of that loop first"
+        )
+    return inner

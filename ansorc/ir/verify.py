@@ -1,0 +1,194 @@
+"""The rules of a legal loop program: names, scopes, loops and threads.
+
+The rules of expressions are in `verify_expr`. A rule that needs values, such as an index that
+stays inside its buffer, is checked by the interpreter when it runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from ansorc.errors import IRError
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dtype import BOOL, INT64
+from ansorc.ir.expr import Load, Ramp
+from ansorc.ir.lexer import NAME, RESERVED
+from ansorc.ir.node import walk
+from ansorc.ir.printer import buffer_text, expr_text, stmt_text
+from ansorc.ir.stmt import THREADS, Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.substitute import free_vars
+from ansorc.ir.verify_expr import ExprRules, is_count
+
+
+def verify(function: Function) -> None:
+    """Raise IRError, naming the kernel and the statement, where `function` breaks a rule."""
+    try:
+        if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", function.name):
+            raise IRError(f"'{function.name}' is no C name; use letters, digits and '_'")
+        place = _Place()
+        for buffer in function.params:
+            if buffer.scope is not Scope.GLOBAL:
+                raise IRError(f"parameter {buffer_text(buffer)} is not in global memory")
+            place = place.with_buffer(buffer)
+        _check(function.body, place)
+    except IRError as error:
+        raise IRError(f"kernel '{function.name}' is not legal: {error}") from None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What is known at one statement from the statements around it."""
+
+    buffers: Mapping[str, Buffer] = field(default_factory=dict[str, Buffer])
+    loops: Mapping[str, For] = field(default_factory=dict[str, For])
+    """The loops around the statement, by the names of their variables."""
+    hidden: frozenset[str] = frozenset()
+    """The buffers that belong to other threads, or to other blocks."""
+
+    def with_buffer(self, buffer: Buffer) -> _Place:
+        """Return the place inside a declaration of `buffer`, having checked it."""
+        _check_name(buffer.name)
+        if buffer.name in self.buffers:
+            raise IRError(f"two buffers in one scope are called '{buffer.name}'; rename one")
+        if buffer.dtype.lanes != 1:
+            raise IRError(f"{buffer_text(buffer)} has vector elements; add a dimension instead")
+        if not all(is_count(extent) for extent in buffer.shape):
+            raise IRError(f"{buffer_text(buffer)} has an extent that is no Python int above 0")
+        return replace(self, buffers={**self.buffers, buffer.name: buffer})
+
+    def with_loop(self, loop: For) -> _Place:
+        """Return the place inside `loop`, whose head was checked."""
+        lost = self._hidden_by(loop)
+        hidden = {name for name, buffer in self.buffers.items() if buffer.scope in lost}
+        loops = {**self.loops, loop.var.name: loop}
+        return replace(self, loops=loops, hidden=self.hidden | hidden)
+
+    def bound_to(self, thread: str) -> For | None:
+        """Return the outermost loop around that is bound to a thread of that name or prefix."""
+        found = (loop for loop in self.loops.values() if loop.thread.startswith(thread))
+        return next((loop for loop in found if loop.thread), None)
+
+    def _hidden_by(self, loop: For) -> tuple[Scope, ...]:
+        """Return the scopes of memory that what runs in `loop` cannot share with others."""
+        if loop.kind is LoopKind.PARALLEL:
+            nested = any(outer.kind is LoopKind.PARALLEL for outer in self.loops.values())
+            return () if nested else (Scope.LOCAL, Scope.REGISTER)
+        if loop.kind is not LoopKind.BOUND or self.bound_to(loop.thread):
+            return ()
+        if loop.thread.startswith("blockIdx"):
+            return (Scope.LOCAL, Scope.REGISTER, Scope.SHARED)
+        return (Scope.LOCAL, Scope.REGISTER) if loop.thread.startswith("threadIdx") else ()
+
+
+def _check(stmt: Stmt, place: _Place) -> None:
+    match stmt:
+        case Seq(stmts):
+            for inner in stmts:
+                _check(inner, place)
+        case For():
+            _check_loop(stmt, place)
+            _check(stmt.body, place.with_loop(stmt))
+        case Store():
+            _check_leaf(stmt, place)
+        case If(_, then, otherwise):
+            _check_leaf(stmt, place)
+            _check(then, place)
+            if otherwise is not None:
+                _check(otherwise, place)
+        case Allocate(buffer, body):
+            if buffer.constant:
+                raise IRError(f"{buffer_text(buffer)} is allocated; only parameters are constant")
+            _check(body, place.with_buffer(buffer))
+        case Barrier(scope):
+            if scope not in (Scope.SHARED, Scope.GLOBAL):
+                raise IRError(f"'barrier {scope.value}' is of memory that no two threads share")
+            if place.bound_to("threadIdx") is None:
+                raise IRError("a barrier outside threadIdx loops waits for nobody; remove it")
+        case _:
+            assert_never(stmt)
+
+
+def _check_loop(loop: For, place: _Place) -> None:
+    name, thread = loop.var.name, loop.thread
+    _check_name(name)
+    if name in RESERVED:
+        raise IRError(f"loop variable '{name}' is a word of expressions; rename it")
+    if name in place.loops:
+        raise IRError(f"two nested loops are over '{name}'; rename one")
+    if loop.var.dtype != INT64:
+        raise IRError(f"loop variable '{name}' is {loop.var.dtype}, not int64")
+    if not is_count(loop.extent):
+        raise IRError(f"the extent of '{name}' is {loop.extent!r}, no Python int above 0")
+    if loop.kind is not LoopKind.BOUND:
+        if thread:
+            raise IRError(f"the {loop.kind.value} loop over '{name}' names the thread '{thread}'")
+        return
+    if thread not in THREADS:
+        raise IRError(f"the loop over '{name}' is bound to '{thread}'; use {', '.join(THREADS)}")
+    if thread.startswith("blockIdx") and place.bound_to("threadIdx"):
+        raise IRError(f"the loop over '{name}' starts blocks inside a thread; move it out")
+    outer = place.bound_to(thread) if thread != "vthread" else None
+    if outer is not None and outer.extent != loop.extent:
+        extents = f"'{outer.var.name}' of {outer.extent} and '{name}' of {loop.extent}"
+        raise IRError(f"nested loops {extents} are both bound to {thread}; make them equal")
+
+
+def _check_leaf(stmt: Store | If, place: _Place) -> None:
+    """Check the expressions of one statement itself, and name it where they break a rule."""
+    variables = {name: loop.var for name, loop in place.loops.items()}
+    rules = ExprRules(place.buffers, variables, lambda access: _check_access(access, place))
+    try:
+        if isinstance(stmt, Store):
+            _check_store(stmt, rules)
+        elif (dtype := rules.dtype(stmt.condition)) != BOOL:
+            raise IRError(f"the condition is {dtype}, not one bool; compare it with something")
+    except IRError as error:
+        raise IRError(f"{error}\n    in: {stmt_text(stmt).splitlines()[0]}") from None
+
+
+def _check_store(stmt: Store, rules: ExprRules) -> None:
+    buffer = stmt.buffer
+    lanes, dtype = rules.access(buffer, stmt.indices), rules.dtype(stmt.value)
+    if buffer.constant:
+        raise IRError(f"{buffer_text(buffer)} is stored to; a constant is only read")
+    if dtype.element != buffer.dtype:
+        raise IRError(f"the value is {dtype}, but {buffer_text(buffer)}; cast the value")
+    if dtype.lanes not in (1, lanes):
+        raise IRError(f"the value has {dtype.lanes} lanes, but the indices {lanes}; use a ramp")
+
+
+def _check_access(access: Load, place: _Place) -> None:
+    buffer = access.buffer
+    if buffer.name in place.hidden:
+        raise IRError(
+            f"{buffer_text(buffer)} is not shared by the threads that run here; allocate it "
+            "inside their loop, or in memory that they share"
+        )
+    if buffer.scope is Scope.REGISTER:
+        _check_register(access, place)
+
+
+def _check_register(access: Load, place: _Place) -> None:
+    """A register has no address: once loops are unrolled and vectorised, its number is known."""
+    for dimension, index in enumerate(access.indices):
+        for name in sorted(free_vars(index)):
+            if place.loops[name].kind not in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
+                raise IRError(
+                    f"{expr_text(access)}: a register is numbered by '{name}', whose loop is "
+                    "neither unrolled nor vectorized; put the buffer in local memory"
+                )
+        vector = any(isinstance(part, Ramp) for part in walk(index))
+        if any(isinstance(part, Load) for part in walk(index)):
+            raise IRError(f"{expr_text(access)}: a register is numbered by loaded data")
+        if vector and dimension < len(access.indices) - 1:
+            raise IRError(f"{expr_text(access)}: lanes run along the last dimension alone")
+
+
+def _check_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise IRError(
+            f"'{name}' is no name; use letters, digits and '_', in parts joined by '.' or '@'"
+        )

@@ -1,0 +1,184 @@
+"""The rules of a legal expression: dtypes, lanes, ranks, and names that are in scope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import assert_never
+
+from ansorc.errors import IRError
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import BOOL, INT64, DType
+from ansorc.ir.expr import (
+    MATH_FUNCTIONS,
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+)
+from ansorc.ir.interpret_math import integer_range
+from ansorc.ir.printer import buffer_text, expr_text
+
+
+class ExprRules:
+    """Checks expressions where `buffers` and `variables` are in scope.
+
+    `check_access` gets each legal access, and may refuse it for the place where it stands.
+    """
+
+    def __init__(
+        self,
+        buffers: Mapping[str, Buffer],
+        variables: Mapping[str, Var],
+        check_access: Callable[[Load], None],
+    ) -> None:
+        self._buffers, self._variables, self._check_access = buffers, variables, check_access
+
+    def dtype(self, expr: Expr) -> DType:
+        """Return the dtype of `expr`; raise IRError, naming the part that breaks a rule."""
+        match expr:
+            case Const():
+                return _literal(expr)
+            case Var():
+                return self._var(expr)
+            case Binary(op, left, right):
+                return _result(expr, op, self._common(expr, (left, right)))
+            case Compare(_, left, right):
+                return BOOL.vector(self._common(expr, (left, right)).lanes)
+            case Not(operand):
+                return _bool(expr, self.dtype(operand))
+            case Select(condition, then, otherwise):
+                lanes = _bool(expr, self.dtype(condition)).lanes
+                arms = self._common(expr, (then, otherwise))
+                return arms.vector(_joined(expr, lanes, arms.lanes))
+            case Cast(dtype, operand):
+                if dtype.lanes != 1:
+                    raise _illegal(expr, "lanes follow the operand; cast to a scalar dtype")
+                return dtype.vector(self.dtype(operand).lanes)
+            case Call(name, args):
+                return self._call(expr, name, args)
+            case Load(buffer, indices):
+                return buffer.dtype.vector(self.access(buffer, indices))
+            case Ramp(base, stride, lanes):
+                dtype = self._common(expr, (base, stride))
+                if not dtype.is_integer:
+                    raise _illegal(expr, f"a ramp needs integers, not {dtype}")
+                return _widened(expr, dtype, lanes)
+            case Broadcast(operand, lanes):
+                return _widened(expr, self.dtype(operand), lanes)
+            case _:
+                assert_never(expr)
+
+    def access(self, buffer: Buffer, indices: Sequence[Expr]) -> int:
+        """Check `buffer[indices]` and return its lanes."""
+        place = Load(buffer, tuple(indices))
+        known = self._buffers.get(buffer.name)
+        if known is None:
+            raise _illegal(place, f"no parameter or allocation around it is '{buffer.name}'")
+        if known is not buffer and known != buffer:
+            reason = f"it goes to {buffer_text(buffer)}, but declared is {buffer_text(known)}"
+            raise _illegal(place, reason)
+        if len(indices) != len(buffer.shape):
+            reason = f"{buffer_text(buffer)} takes {len(buffer.shape)} indices, not {len(indices)}"
+            raise _illegal(place, reason)
+        lanes = 1
+        for index in indices:
+            dtype = self.dtype(index)
+            if dtype.element != INT64:
+                raise _illegal(place, f"index {expr_text(index)} is {dtype}; cast it to int64")
+            lanes = _joined(place, lanes, dtype.lanes)
+        self._check_access(place)
+        return lanes
+
+    def _var(self, expr: Var) -> DType:
+        known = self._variables.get(expr.name)
+        if known is None:
+            raise _illegal(expr, f"no loop around it is over '{expr.name}'")
+        if known.dtype != expr.dtype:
+            raise _illegal(expr, f"it is {expr.dtype} here, but {known.dtype} in its loop")
+        return expr.dtype
+
+    def _call(self, expr: Expr, name: str, args: Sequence[Expr]) -> DType:
+        if MATH_FUNCTIONS.get(name) != len(args):
+            raise _illegal(expr, f"there is no math function '{name}' of {len(args)} operands")
+        dtype = self._common(expr, args)
+        if not dtype.is_float:
+            raise _illegal(expr, f"{name} needs floats, not {dtype}; cast the operand")
+        return dtype
+
+    def _common(self, expr: Expr, operands: Sequence[Expr]) -> DType:
+        """Return the one dtype of the operands; a scalar goes with vectors of its dtype."""
+        common = self.dtype(operands[0])
+        for operand in operands[1:]:
+            dtype = self.dtype(operand)
+            if dtype.element != common.element:
+                raise _illegal(expr, f"its operands are {common} and {dtype}; cast one of them")
+            common = common.vector(_joined(expr, common.lanes, dtype.lanes))
+        return common
+
+
+def is_count(value: object) -> bool:
+    """Whether `value` is a Python int (not NumPy's, not a bool) of at least 1."""
+    return type(value) is int and value >= 1
+
+
+def _illegal(expr: Expr, reason: str) -> IRError:
+    return IRError(f"{expr_text(expr)}: {reason}")
+
+
+def _literal(expr: Const) -> DType:
+    value, dtype = expr.value, expr.dtype
+    wanted = float if dtype.is_float else bool if dtype.is_bool else int
+    if type(value) is not wanted:
+        reason = f"a literal of {dtype} holds a Python {wanted.__name__}; build it with const()"
+        raise IRError(f"{value!r}: {reason}")
+    if dtype.lanes != 1:
+        raise _illegal(expr, f"a literal of {dtype} is no scalar; broadcast a scalar")
+    if dtype.is_integer:
+        low, high = integer_range(dtype)
+        if not low <= value <= high:
+            raise _illegal(expr, f"{dtype} holds {low} to {high}; use a wider dtype")
+    return dtype
+
+
+def _result(expr: Expr, op: BinaryOp, dtype: DType) -> DType:
+    match op:
+        case BinaryOp.AND | BinaryOp.OR:
+            needed, fits = "bools; compare first", dtype.is_bool
+        case BinaryOp.DIV:
+            needed, fits = "floats; use // on integers", dtype.is_float
+        case BinaryOp.FLOORDIV | BinaryOp.MOD:
+            needed, fits = "integers; use / on floats", dtype.is_integer
+        case _:
+            needed, fits = "numbers; use 'and', 'or' or a Select on bools", not dtype.is_bool
+    if not fits:
+        raise _illegal(expr, f"'{op.value}' on {dtype} needs {needed}")
+    return dtype
+
+
+def _bool(expr: Expr, dtype: DType) -> DType:
+    if not dtype.is_bool:
+        raise _illegal(expr, f"its condition is {dtype}, not a bool; compare it with something")
+    return dtype
+
+
+def _joined(expr: Expr, left: int, right: int) -> int:
+    if left != right and 1 not in (left, right):
+        raise _illegal(expr, f"its parts have {left} and {right} lanes; vectors must agree")
+    return max(left, right)
+
+
+def _widened(expr: Expr, dtype: DType, lanes: int) -> DType:
+    if dtype.lanes != 1:
+        raise _illegal(expr, f"its operand is {dtype}; a vector is made of scalars")
+    if not is_count(lanes) or lanes == 1:
+        raise _illegal(expr, f"a vector has at least 2 lanes, not {lanes!r}; use the scalar")
+    return dtype.vector(lanes)

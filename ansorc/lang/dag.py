@@ -1,0 +1,139 @@
+"""ComputeDAG: a whole computation, from inputs to outputs, as an immutable value."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+from ansorc.errors import LanguageError
+from ansorc.ir.buffer import Buffer
+from ansorc.lang.canonical import canonical
+from ansorc.lang.check import check_op
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.dag_text import dag_text, parse_dag
+from ansorc.lang.flops import op_flops
+from ansorc.lang.tensor import Tensor
+from ansorc.lang.trace import trace
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class ComputeDAG:
+    """The computations `ops`, producers first, behind a kernel with the parameters `params`.
+
+    Two DAGs are equal if they have the same names and structure; `key` leaves names out.
+    """
+
+    params: tuple[Buffer, ...]
+    """The inputs and outputs, in call order."""
+    ops: tuple[ComputeOp, ...]
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        """Make the DAG of `tensors`, all its inputs and outputs in call order.
+
+        Raise LanguageError where inputs are missing, tensors are listed twice or share a name.
+        """
+        params, ops = trace(tensors)
+        object.__setattr__(self, "params", params)
+        object.__setattr__(self, "ops", ops)
+
+    @classmethod
+    def of_ops(cls, params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> Self:
+        """Return the DAG of `ops`, producers first; raise LanguageError if they do not fit."""
+        check_ops(params, ops)
+        dag = cls.__new__(cls)
+        object.__setattr__(dag, "params", params)
+        object.__setattr__(dag, "ops", ops)
+        return dag
+
+    @cached_property
+    def inputs(self) -> tuple[Buffer, ...]:
+        """The parameters that the caller fills, in call order."""
+        computed = {op.name for op in self.ops}
+        return tuple(buffer for buffer in self.params if buffer.name not in computed)
+
+    @cached_property
+    def outputs(self) -> tuple[Buffer, ...]:
+        """The parameters that the kernel fills, in call order."""
+        computed = {op.name for op in self.ops}
+        return tuple(buffer for buffer in self.params if buffer.name in computed)
+
+    def op(self, name: str) -> ComputeOp:
+        """Return the computation of the tensor `name`; raise LanguageError if there is none."""
+        found = self._by_name.get(name)
+        if found is None:
+            known = ", ".join(f"'{op.name}'" for op in self.ops)
+            raise LanguageError(f"nothing computes '{name}'; there are {known}")
+        return found
+
+    def producers(self, name: str) -> tuple[str, ...]:
+        """Return the names of the tensors that `name` is computed from, first read first."""
+        return tuple(buffer.name for buffer in self.op(name).reads)
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """Return the names of the computations that read the tensor `name`, producers first."""
+        return self._readers.get(name, ())
+
+    @cached_property
+    def flops(self) -> float:
+        """The operations of one run (reference: `op_flops`)."""
+        return sum(op_flops(op) for op in self.ops)
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of the mathematics: names of tensors and axes do not count, all else does."""
+        text = dag_text(*canonical(self.params, self.ops))
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    def to_text(self) -> str:
+        """Return the DAG as lines that `from_text` reads back exactly."""
+        return dag_text(self.params, self.ops)
+
+    @staticmethod
+    def from_text(text: str) -> ComputeDAG:
+        """Return the DAG that `to_text` wrote; raise ParseError or LanguageError if it is none."""
+        return ComputeDAG.of_ops(*parse_dag(text))
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{b.name}: {b.dtype}{list(b.shape)}" for b in self.params)
+        return f"ComputeDAG({names})"
+
+    @cached_property
+    def _by_name(self) -> dict[str, ComputeOp]:
+        return {op.name: op for op in self.ops}
+
+    @cached_property
+    def _readers(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for op in self.ops:
+            for buffer in op.reads:
+                found[buffer.name] = (*found.get(buffer.name, ()), op.name)
+        return found
+
+
+def check_ops(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
+    """Raise LanguageError unless each op is legal and reads only parameters and earlier ops."""
+    computed = {op.name for op in ops}
+    names = [buffer.name for buffer in params if buffer.name not in computed]
+    names += [op.name for op in ops]
+    if len(set(names)) != len(names) or len({b.name for b in params}) != len(params):
+        raise LanguageError(f"two tensors have one name: {', '.join(names)}")
+    known = {buffer.name: buffer for buffer in params if buffer.name not in computed}
+    for op in ops:
+        for buffer in op.reads:
+            if known.get(buffer.name) != buffer:
+                raise LanguageError(
+                    f"'{op.name}' reads '{buffer.name}', which is neither an input nor computed "
+                    "before it"
+                )
+        check_op(op)
+        known[op.name] = op.buffer
+    if any(known[buffer.name] != buffer for buffer in params):
+        raise LanguageError("an output is declared unlike the tensor that is computed")
+    if not computed & {buffer.name for buffer in params}:
+        raise LanguageError("there is no output: list what was computed after the inputs")

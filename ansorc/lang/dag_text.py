@@ -1,0 +1,154 @@
+"""A DAG as text: one line for each input and computation, and one for the call order.
+
+    input A: float32[512, 256]
+    input B: float32[256, 128] constant
+    compute C: float32[512, 128] (i: 512, j: 128) sum over (k: 256) = A[i, k] * B[k, j]
+        hint always_unroll_inner = "j"
+    params A, B, C
+
+Expressions are written as in docs/language.md. A line that starts with # is a comment.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansorc.errors import LanguageError, ParseError
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import dtype
+from ansorc.ir.expr import Expr, Var
+from ansorc.ir.parser import parse_expr
+from ansorc.ir.printer import buffer_text, expr_text
+from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
+from ansorc.lang.naming import check_axis_name, check_tensor_name
+
+_BUFFER = r"(?P<name>\S+): (?P<dtype>\w+)\[(?P<shape>[^\]]*)\]"
+_INPUT = re.compile(rf"input {_BUFFER}(?P<constant> constant)?")
+_COMPUTE = re.compile(
+    rf"compute {_BUFFER} \((?P<axes>[^)]*)\)"
+    r"(?: (?P<combiner>\w+) over \((?P<reduce>[^)]*)\))? = (?P<body>.+)"
+)
+_HINT = re.compile(r"hint (?P<name>\S+) = (?P<value>\".*\")")
+_PARAMS = re.compile(r"params (?P<names>.+)")
+
+
+def dag_text(params: Sequence[Buffer], ops: Sequence[ComputeOp]) -> str:
+    """Return the text of the computations `ops` behind the parameters `params`."""
+    computed = {op.name for op in ops}
+    lines = [f"input {buffer_text(b)}" for b in params if b.name not in computed]
+    for op in ops:
+        lines.extend(_op_lines(op))
+    lines.append(f"params {', '.join(buffer.name for buffer in params)}")
+    return "\n".join(lines) + "\n"
+
+
+def parse_dag(text: str) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
+    """Return what `dag_text` wrote; raise ParseError with the line that has no meaning."""
+    reader = _Reader()
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        try:
+            reader.line(stripped)
+        except (ParseError, LanguageError) as error:
+            raise ParseError(f"line {number} of the DAG: {error}\n    {stripped}") from None
+    if reader.params is None:
+        raise ParseError("the DAG has no line 'params …' that gives the call order")
+    return reader.params, tuple(reader.ops)
+
+
+def _op_lines(op: ComputeOp) -> Iterator[str]:
+    head = f"compute {buffer_text(op.buffer)} ({_axes_text(op.axes)})"
+    over = f" {op.combiner.value} over ({_axes_text(op.reduce_axes)})" if op.combiner else ""
+    yield f"{head}{over} = {expr_text(op.body)}"
+    for name, value in op.hints:
+        yield f"    hint {name} = {json.dumps(value)}"
+
+
+def _axes_text(axes: Sequence[Axis]) -> str:
+    return ", ".join(f"{axis.name}: {axis.extent}" for axis in axes)
+
+
+@dataclass
+class _Reader:
+    """What the lines so far said."""
+
+    buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
+    ops: list[ComputeOp] = field(default_factory=list[ComputeOp])
+    params: tuple[Buffer, ...] | None = None
+
+    def line(self, text: str) -> None:
+        """Read one line; raise ParseError or LanguageError where it has no meaning."""
+        if self.params is not None:
+            raise ParseError("nothing may follow the line 'params …'")
+        if found := _INPUT.fullmatch(text):
+            buffer = replace(self._buffer(found), constant=found["constant"] is not None)
+            self.buffers[buffer.name] = buffer
+        elif found := _COMPUTE.fullmatch(text):
+            op = self._op(found)
+            self.ops.append(op)
+            self.buffers[op.name] = op.buffer
+        elif (found := _HINT.fullmatch(text)) and self.ops:
+            self._hint(found["name"], found["value"])
+        elif found := _PARAMS.fullmatch(text):
+            self.params = tuple(self._known(name.strip()) for name in found["names"].split(","))
+        else:
+            raise ParseError("expected 'input …', 'compute …', 'hint …' or 'params …'")
+
+    def _buffer(self, found: re.Match[str]) -> Buffer:
+        name = found["name"]
+        check_tensor_name(name)
+        if name in self.buffers:
+            raise ParseError(f"there are two tensors '{name}'")
+        return Buffer(name, tuple(_integers(found["shape"])), dtype(found["dtype"]))
+
+    def _op(self, found: re.Match[str]) -> ComputeOp:
+        buffer = self._buffer(found)
+        axes, reduce_axes = _axes(found["axes"]), _axes(found["reduce"] or "")
+        variables = {axis.name: Var(axis.name) for axis in (*axes, *reduce_axes)}
+        body: Expr = parse_expr(found["body"], self.buffers, variables)
+        combiner = _combiner(found["combiner"]) if found["combiner"] else None
+        return ComputeOp(buffer.name, buffer, axes, reduce_axes, combiner, body)
+
+    def _hint(self, name: str, value: str) -> None:
+        try:
+            text: object = json.loads(value)
+        except ValueError as error:
+            raise ParseError(f"the value of the hint '{name}' is not a JSON string") from error
+        op = self.ops[-1]
+        self.ops[-1] = replace(op, hints=(*op.hints, (name, str(text))))
+
+    def _known(self, name: str) -> Buffer:
+        if name not in self.buffers:
+            raise ParseError(f"there is no tensor '{name}'; there is {', '.join(self.buffers)}")
+        return self.buffers[name]
+
+
+def _axes(text: str) -> tuple[Axis, ...]:
+    if not text:
+        return ()
+    axes: list[Axis] = []
+    for part in text.split(","):
+        name, _, extent = part.partition(":")
+        check_axis_name(name.strip())
+        axes.extend(Axis(name.strip(), number) for number in _integers(extent))
+    return tuple(axes)
+
+
+def _integers(text: str) -> Iterator[int]:
+    for word in text.split(",") if text.strip() else ():
+        if not word.strip().isdecimal():
+            raise ParseError(f"'{word.strip()}' is not an extent")
+        yield int(word)
+
+
+def _combiner(word: str) -> Combiner:
+    try:
+        return Combiner(word)
+    except ValueError:
+        known = ", ".join(combiner.value for combiner in Combiner)
+        raise ParseError(f"'{word}' is no way to reduce; use {known}") from None

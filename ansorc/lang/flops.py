@@ -1,0 +1,45 @@
+"""How many arithmetic operations a computation does, counted as the paper's figures count them."""
+
+from __future__ import annotations
+
+import math
+
+from ansorc.ir.dtype import DType
+from ansorc.ir.expr import Binary, Call, Cast, Compare, Expr, Not, Select, dtype_of
+from ansorc.lang.compute_op import ComputeOp
+
+
+def op_flops(op: ComputeOp) -> float:
+    """Return the operations of `op`, or its hint `flop`.
+
+    An arithmetic, comparing or logical node counts 1 if an operand is of the result's kind (so
+    index arithmetic in a float computation is free); calls, loads and casts count 0; a reduction
+    adds one combining operation for each term; of two arms the dearer one counts.
+    """
+    hinted = dict(op.hints).get("flop")
+    if hinted is not None:
+        return float(hinted)
+    terms = math.prod(axis.extent for axis in (*op.axes, *op.reduce_axes))
+    return float(terms * (_cost(op.body, op.buffer.dtype) + (op.combiner is not None)))
+
+
+def _cost(expr: Expr, result: DType) -> int:
+    match expr:
+        case Binary(_, left, right) | Compare(_, left, right):
+            counts = _alike(dtype_of(left), result) or _alike(dtype_of(right), result)
+            return counts + _cost(left, result) + _cost(right, result)
+        case Not(operand):
+            return _alike(dtype_of(operand), result) + _cost(operand, result)
+        case Select(condition, then, otherwise):
+            arms = max(_cost(then, result), _cost(otherwise, result))
+            return _cost(condition, result) + arms
+        case Call(_, args):
+            return sum(_cost(arg, result) for arg in args)
+        case Cast(_, operand):
+            return _cost(operand, result)
+        case _:
+            return 0
+
+
+def _alike(left: DType, right: DType) -> bool:
+    return left.kind is right.kind

@@ -1,0 +1,172 @@
+"""Evaluate an expression for a whole box of axis values at once, with NumPy.
+
+Axis number d lies along dimension d of every array; an array has extent 1 along axes on which it
+does not depend, so that what repeats is computed once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorc.errors import LanguageError
+from ansorc.ir.dtype import DType
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+)
+
+Array: TypeAlias = NDArray[Any]
+Mask: TypeAlias = "NDArray[np.bool_] | None"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A box of axis values, the tensors computed so far, and the float type to compute in."""
+
+    axes: Mapping[str, Array]
+    tensors: Mapping[str, Array]
+    floats: np.dtype[np.floating[Any]]
+    op_name: str
+    rank: int
+
+    def evaluate(self, expr: Expr, mask: Mask = None) -> Array:
+        """Return the values of `expr`; only where `mask` holds must loads lie inside tensors.
+
+        Raise LanguageError where one does not.
+        """
+        match expr:
+            case Const(value, dtype):
+                return self._literal(value, dtype)
+            case Var(name):
+                return self.axes[name]
+            case Binary(op, left, right):
+                return _BINARY[op](self.evaluate(left, mask), self.evaluate(right, mask))
+            case Compare(op, left, right):
+                return _COMPARE[op](self.evaluate(left, mask), self.evaluate(right, mask))
+            case Not(operand):
+                return np.logical_not(self.evaluate(operand, mask))
+            case Select(condition, then, otherwise):
+                return self._select(condition, then, otherwise, mask)
+            case Cast(dtype, operand):
+                return self.evaluate(operand, mask).astype(self.numpy_type(dtype))
+            case Call(name, args):
+                return _FUNCTIONS[name](*(self.evaluate(arg, mask) for arg in args))
+            case Load():
+                return self._load(expr, mask)
+            case Ramp() | Broadcast():
+                raise LanguageError(f"'{self.op_name}' holds a vector; it defines one element")
+            case _:
+                assert_never(expr)
+
+    def numpy_type(self, dtype: DType) -> np.dtype[Any]:
+        """Return the type that values of `dtype` are computed in."""
+        return self.floats if dtype.is_float else dtype.numpy
+
+    def _literal(self, value: float, dtype: DType) -> Array:
+        """Return a literal as its dtype holds it: 0.1 of float32 is not 0.1."""
+        rounded = np.array(value, dtype.numpy).astype(self.numpy_type(dtype))
+        return rounded.reshape((1,) * self.rank)
+
+    def _select(self, condition: Expr, then: Expr, otherwise: Expr, mask: Mask) -> Array:
+        test = self.evaluate(condition, mask)
+        outer = np.True_ if mask is None else mask
+        taken = self.evaluate(then, np.logical_and(outer, test))
+        other = self.evaluate(otherwise, np.logical_and(outer, np.logical_not(test)))
+        return np.where(test, taken, other)
+
+    def _load(self, load: Load, mask: Mask) -> Array:
+        tensor = self.tensors[load.buffer.name]
+        if not load.indices:
+            return tensor.reshape((1,) * self.rank)
+        indices: list[Array] = []
+        for place, expr in enumerate(load.indices):
+            index, extent = self.evaluate(expr, mask), tensor.shape[place]
+            outside = (index < 0) | (index >= extent)
+            if outside.any():
+                if mask is None or np.logical_and(mask, outside).any():
+                    self._refuse(load, place, index[outside])
+                index = np.clip(index, 0, extent - 1)
+            indices.append(index)
+        return tensor[tuple(indices)]
+
+    def _refuse(self, load: Load, place: int, wrong: Array) -> None:
+        name = load.buffer.name
+        raise LanguageError(
+            f"'{self.op_name}' reads '{name}' outside of it: index {place} is {wrong.flat[0]}, "
+            f"but the extent is {load.buffer.shape[place]}"
+        )
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def _rsqrt(x: Array) -> Array:
+    return 1.0 / np.sqrt(x)
+
+
+def _erf(x: Array) -> Array:
+    return np.fromiter(map(math.erf, x.flat), x.dtype, x.size).reshape(x.shape)
+
+
+def _fma(left: Array, right: Array, addend: Array) -> Array:
+    return left * right + addend
+
+
+_BINARY: dict[BinaryOp, Callable[[Array, Array], Array]] = {
+    BinaryOp.ADD: np.add,
+    BinaryOp.SUB: np.subtract,
+    BinaryOp.MUL: np.multiply,
+    BinaryOp.DIV: np.divide,
+    BinaryOp.FLOORDIV: np.floor_divide,
+    BinaryOp.MOD: np.mod,
+    BinaryOp.MIN: np.minimum,
+    BinaryOp.MAX: np.maximum,
+    BinaryOp.AND: np.logical_and,
+    BinaryOp.OR: np.logical_or,
+}
+
+_COMPARE: dict[CompareOp, Callable[[Array, Array], Array]] = {
+    CompareOp.EQ: np.equal,
+    CompareOp.NE: np.not_equal,
+    CompareOp.LT: np.less,
+    CompareOp.LE: np.less_equal,
+    CompareOp.GT: np.greater,
+    CompareOp.GE: np.greater_equal,
+}
+
+_FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "erf": _erf,
+    "sigmoid": _sigmoid,
+    "sqrt": np.sqrt,
+    "rsqrt": _rsqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "abs": np.abs,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "pow": np.power,
+    "fma": _fma,
+}

@@ -1,0 +1,55 @@
+"""Names of tensors and axes: which are allowed, and which may be numbered to be unique."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+from ansorc.errors import LanguageError
+from ansorc.ir.lexer import RESERVED
+
+_AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TENSOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
+
+
+class AutoName(str):
+    """A name that nobody chose: where two tensors of a DAG have it, a number makes it unique."""
+
+    __slots__ = ()
+
+
+def stage_name(name: str, suffix: str) -> str:
+    """Return the name of a stage inside the operator `name`: `conv.pad`; automatic if that is."""
+    return type(name)(f"{name}.{suffix}")
+
+
+def check_tensor_name(name: str) -> None:
+    """Raise LanguageError unless `name` is an identifier, or several words joined by dots."""
+    if not _TENSOR.fullmatch(name) or name in RESERVED:
+        raise LanguageError(
+            f"'{name}' cannot name a tensor; use letters, digits and underscores, not starting "
+            f"with a digit, dots between words, and none of {_reserved()}"
+        )
+
+
+def check_axis_name(name: str) -> None:
+    """Raise LanguageError unless `name` is an identifier."""
+    if not _AXIS.fullmatch(name) or name in RESERVED:
+        raise LanguageError(
+            f"'{name}' cannot name an axis; use letters, digits and underscores, not starting "
+            f"with a digit, and none of {_reserved()}"
+        )
+
+
+def unique_name(name: str, taken: Container[str]) -> str:
+    """Return `name`, or with the first number behind its first word that makes it new."""
+    head, dot, rest = name.partition(".")
+    candidate, count = str(name), 0
+    while candidate in taken:
+        count += 1
+        candidate = f"{head}{count}{dot}{rest}"
+    return candidate
+
+
+def _reserved() -> str:
+    return ", ".join(sorted(RESERVED))

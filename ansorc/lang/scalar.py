@@ -1,0 +1,164 @@
+"""Functions on the elements of tensors, for use inside the body of a `compute`."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from ansorc.errors import LanguageError
+from ansorc.ir import expr as ir
+from ansorc.ir.dtype import FLOAT32, DType, dtype
+from ansorc.ir.expr import BinaryOp, Cast, CompareOp, Expr, Operand, Select, Value, dtype_of
+
+
+def if_then_else(condition: Value, then: Value, otherwise: Value) -> Expr:
+    """Return `then` where `condition` holds, else `otherwise`; only that arm is read.
+
+    Raise LanguageError unless `condition` is a bool and both arms have one dtype.
+    """
+    test = _bool("if_then_else", condition)
+    found = [dtype_of(ir.as_expr(arm)) for arm in (then, otherwise) if isinstance(arm, Operand)]
+    is_float = isinstance(then, float) or isinstance(otherwise, float)
+    like = found[0] if found else FLOAT32 if is_float else None
+    a, b = _number(then, like), _number(otherwise, like)
+    if dtype_of(a) != dtype_of(b):
+        raise LanguageError(
+            f"if_then_else chooses between {dtype_of(a)} and {dtype_of(b)}; cast one arm"
+        )
+    return Select(test, a, b)
+
+
+def all_of(*conditions: Value) -> Expr:
+    """Return whether all `conditions` hold; each is evaluated."""
+    return _joined(BinaryOp.AND, "all_of", conditions)
+
+
+def any_of(*conditions: Value) -> Expr:
+    """Return whether one of `conditions` holds; each is evaluated."""
+    return _joined(BinaryOp.OR, "any_of", conditions)
+
+
+def logical_not(condition: Value) -> Expr:
+    """Return whether `condition` does not hold."""
+    return ir.Not(_bool("logical_not", condition))
+
+
+def equal(left: Value, right: Value) -> Expr:
+    """Return whether two numbers of one dtype are equal (`==` compares the expressions)."""
+    return ir.compare(CompareOp.EQ, left, right)
+
+
+def not_equal(left: Value, right: Value) -> Expr:
+    """Return whether two numbers of one dtype differ."""
+    return ir.compare(CompareOp.NE, left, right)
+
+
+def const(value: float, type: str | DType = "float32") -> Expr:
+    """Return `value` as a literal; raise LanguageError where the dtype cannot hold it."""
+    return ir.const(value, type if isinstance(type, DType) else dtype(type))
+
+
+def cast(value: Value, type: str | DType) -> Expr:
+    """Return `value` converted as NumPy's `astype` does (floats towards zero)."""
+    expr, target = ir.as_expr(value), type if isinstance(type, DType) else dtype(type)
+    return expr if dtype_of(expr) == target else Cast(target, expr)
+
+
+def maximum(left: Value, right: Value) -> Expr:
+    """Return the larger of two numbers of one dtype; NaN if one is NaN."""
+    return ir.binary(BinaryOp.MAX, left, right)
+
+
+def minimum(left: Value, right: Value) -> Expr:
+    """Return the smaller of two numbers of one dtype; NaN if one is NaN."""
+    return ir.binary(BinaryOp.MIN, left, right)
+
+
+def exp(x: Value) -> Expr:
+    """Return e to the power of the float `x`."""
+    return ir.call("exp", x)
+
+
+def log(x: Value) -> Expr:
+    """Return the natural logarithm of the float `x`."""
+    return ir.call("log", x)
+
+
+def tanh(x: Value) -> Expr:
+    """Return the hyperbolic tangent of the float `x`."""
+    return ir.call("tanh", x)
+
+
+def erf(x: Value) -> Expr:
+    """Return the error function of the float `x`."""
+    return ir.call("erf", x)
+
+
+def sigmoid(x: Value) -> Expr:
+    """Return 1 / (1 + exp(-x)) of the float `x`."""
+    return ir.call("sigmoid", x)
+
+
+def sqrt(x: Value) -> Expr:
+    """Return the square root of the float `x`."""
+    return ir.call("sqrt", x)
+
+
+def rsqrt(x: Value) -> Expr:
+    """Return 1 / sqrt(x) of the float `x`."""
+    return ir.call("rsqrt", x)
+
+
+def sin(x: Value) -> Expr:
+    """Return the sine of the float `x`."""
+    return ir.call("sin", x)
+
+
+def cos(x: Value) -> Expr:
+    """Return the cosine of the float `x`."""
+    return ir.call("cos", x)
+
+
+def abs(x: Value) -> Expr:
+    """Return the absolute value of a number."""
+    expr = ir.as_expr(x)
+    return ir.call("abs", expr) if dtype_of(expr).is_float else maximum(expr, 0 - expr)
+
+
+def floor(x: Value) -> Expr:
+    """Return the float `x` rounded down."""
+    return ir.call("floor", x)
+
+
+def ceil(x: Value) -> Expr:
+    """Return the float `x` rounded up."""
+    return ir.call("ceil", x)
+
+
+def round(x: Value) -> Expr:
+    """Return the float `x` rounded to the nearest integer, halves to the even one."""
+    return ir.call("round", x)
+
+
+def power(base: Value, exponent: Value) -> Expr:
+    """Return `base` to the power `exponent`, both floats of one dtype."""
+    return ir.call("pow", base, exponent)
+
+
+def _number(value: Value, like: DType | None) -> Expr:
+    if isinstance(value, float) and like is not None and not like.is_float:
+        raise LanguageError(f"if_then_else chooses between {like} and {value}; cast one arm")
+    return ir.as_expr(value, like)
+
+
+def _bool(name: str, condition: Value) -> Expr:
+    expr = ir.as_expr(condition)
+    if not dtype_of(expr).is_bool:
+        raise LanguageError(f"{name} needs a bool, not {dtype_of(expr)}; compare first")
+    return expr
+
+
+def _joined(op: BinaryOp, name: str, conditions: tuple[Value, ...]) -> Expr:
+    if not conditions:
+        raise LanguageError(f"{name} needs one condition or more")
+    tests = [_bool(name, condition) for condition in conditions]
+    return reduce(lambda left, right: ir.binary(op, left, right), tests)

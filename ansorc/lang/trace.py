@@ -1,0 +1,120 @@
+"""From tensors that know what they read to a list of computations with unique names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ansorc.errors import LanguageError
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import Load
+from ansorc.ir.node import Node, rewrite, walk
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.naming import unique_name
+from ansorc.lang.tensor import OwnedBuffer, Tensor
+
+
+def trace(params: Sequence[Tensor]) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
+    """Return the buffers of `params` and all computations that their outputs need.
+
+    Producers come first. Raise LanguageError where tensors are missing, listed twice or have
+    one name.
+    """
+    _check_params(params)
+    tensors = _ordered(params)
+    given = {id(tensor) for tensor in params}
+    for tensor in tensors:
+        if tensor.definition is None and id(tensor) not in given:
+            readers = ", ".join(f"'{other.name}'" for other in tensors if tensor in _sources(other))
+            raise LanguageError(
+                f"the input '{tensor.name}' is read by {readers} but not listed; "
+                "give ComputeDAG all inputs and outputs, in call order"
+            )
+    buffers = _buffers(tensors)
+    ops = tuple(
+        _plain(tensor.definition, buffers, buffers[id(tensor)])
+        for tensor in tensors
+        if tensor.definition is not None
+    )
+    return tuple(buffers[id(tensor)] for tensor in params), ops
+
+
+def _check_params(params: Sequence[Tensor]) -> None:
+    for place, tensor in enumerate(params):
+        if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LanguageError(f"ComputeDAG takes a list of tensors, not {tensor!r}")
+        if any(tensor is other for other in params[:place]):
+            raise LanguageError(
+                f"'{tensor.name}' is listed twice; list it once, however often it is read "
+                "(the parameters of a kernel never overlap)"
+            )
+    if all(tensor.definition is None for tensor in params):
+        raise LanguageError("there is no output: list what was computed after the inputs")
+
+
+def _ordered(params: Sequence[Tensor]) -> list[Tensor]:
+    """Return placeholders of `params`, then every tensor after those it reads."""
+    order: dict[int, Tensor] = {id(t): t for t in params if t.definition is None}
+    stack = [(tensor, False) for tensor in reversed(params)]
+    while stack:
+        tensor, is_ready = stack.pop()
+        if id(tensor) in order:
+            continue
+        if is_ready:
+            order[id(tensor)] = tensor
+            continue
+        stack.append((tensor, True))
+        stack.extend((source, False) for source in reversed(_sources(tensor)))
+    return list(order.values())
+
+
+def _sources(tensor: Tensor) -> list[Tensor]:
+    """Return the tensors that `tensor` reads, in order of first appearance."""
+    found: dict[int, Tensor] = {}
+    for load in _loads(tensor):
+        found.setdefault(id(_owner(tensor, load)), _owner(tensor, load))
+    return list(found.values())
+
+
+def _loads(tensor: Tensor) -> Iterator[Load]:
+    if tensor.definition is not None:
+        yield from (node for node in walk(tensor.definition.body) if isinstance(node, Load))
+
+
+def _owner(reader: Tensor, load: Load) -> Tensor:
+    buffer = load.buffer
+    if isinstance(buffer, OwnedBuffer) and buffer.owner is not None:
+        return buffer.owner
+    raise LanguageError(
+        f"'{reader.name}' reads the buffer '{buffer.name}', which belongs to no tensor; "
+        "index a tensor instead, like tensor[i, j]"
+    )
+
+
+def _buffers(tensors: Sequence[Tensor]) -> dict[int, Buffer]:
+    """Return the buffer of each tensor by identity, with names made unique."""
+    taken: dict[str, Tensor] = {}
+    for tensor in tensors:
+        if tensor.has_auto_name:
+            continue
+        if tensor.name in taken:
+            raise LanguageError(
+                f"two tensors are called '{tensor.name}' ({taken[tensor.name]!r} and {tensor!r}); "
+                "tell them apart by name="
+            )
+        taken[tensor.name] = tensor
+    names: dict[int, str] = {}
+    for tensor in tensors:
+        name = unique_name(tensor.name, taken) if tensor.has_auto_name else tensor.name
+        taken[name] = tensor
+        names[id(tensor)] = name
+    return {id(tensor): replace(tensor.buffer, name=names[id(tensor)]) for tensor in tensors}
+
+
+def _plain(op: ComputeOp, buffers: Mapping[int, Buffer], own: Buffer) -> ComputeOp:
+    def rule(node: Node) -> Node | None:
+        if isinstance(node, Load) and isinstance(node.buffer, OwnedBuffer):
+            return Load(buffers[id(node.buffer.owner)], node.indices)
+        return None
+
+    return replace(op, name=own.name, buffer=own, body=rewrite(op.body, rule))

@@ -1,0 +1,189 @@
+"""Which box of a tensor its readers need at each place, in closed form over the extents.
+
+The box along one dimension is `low … low + width - 1`. Widths are Extents, so one evaluation
+serves one program or a population. An index that is not affine in the axes needs the whole
+dimension: that is always enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator as Sequence
+from dataclasses import dataclass, replace
+
+from ansorc.ir.arith.affine import affine
+from ansorc.ir.expr import Expr, Load
+from ansorc.ir.node import walk
+from ansorc.schedule.extent import Extent, add, same, scaled_span, smaller
+from ansorc.schedule.stage import At, Mark, Stage, fresh_iterators
+from ansorc.schedule.state import State, Step
+
+
+@dataclass(frozen=True, eq=False)
+class Low:
+    """The first index of a box: `Σ coefficient * anchor + constant`.
+
+    The anchor of an axis of the stage that holds the place is the value of that axis with the
+    loops inside the place at 0.
+    """
+
+    terms: tuple[tuple[str, int], ...]
+    constant: Extent = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """The values one index takes: `low … low + width - 1`, or the whole dimension (low None)."""
+
+    low: Low | None
+    width: Extent
+
+
+def axis_boxes(stage: Stage, place: int) -> dict[str, Box]:
+    """Return the values that the axes of `stage` take below its loop number `place` - 1.
+
+    The first `place` loops are fixed, the others run over their whole extent.
+    """
+    parts = stage.parts()
+    outer = {iterator.name for iterator in stage.iterators[:place]}
+    widths: dict[str, Extent] = {}
+    scattered: dict[str, set[bool]] = {}
+    for name, shares in parts.items():
+        for part in shares:
+            if not part.is_whole:
+                scattered.setdefault(part.axis, set()).add(name in outer)
+            elif name not in outer:
+                moved = scaled_span(part.extent, part.stride)
+                widths[part.axis] = add(widths.get(part.axis, 1), moved)
+    return {
+        name: Box(None, extent)
+        if False in scattered.get(name, ())
+        else Box(Low(((name, 1),)), smaller(widths.get(name, 1), extent))
+        for name, extent in _axis_extents(stage)
+    }
+
+
+def region(state: State, name: str, target: Stage, place: int) -> tuple[Box, ...]:
+    """Return the box of tensor `name` that is read inside the first `place` loops of `target`.
+
+    Raise LookupError with the reader's name where one lies outside that place.
+    """
+    boxes: list[list[Box]] = []
+    shape: tuple[int, ...] = ()
+    for reader in state.readers(name):
+        axes = _reader_boxes(state, reader, target, place)
+        for load in loads_of(reader.op.body, name):
+            shape = load.buffer.shape
+            boxes.append([_index_box(index, axes) for index in load.indices])
+    columns = zip(*boxes, strict=True)
+    return tuple(_hull(list(c), extent) for c, extent in zip(columns, shape, strict=True))
+
+
+def settle(state: State, step: Step) -> State:
+    """Bring the regions of all attached stages up to date after `step`, or refuse the step.
+
+    A stage whose loops were already changed keeps its region: a step that would alter it comes too
+    late. A reader must stay inside the loop where what it reads is computed.
+    """
+    for name in [stage.name for stage in reversed(state.stages)]:
+        stage = state.stage(name)
+        if isinstance(stage.attach, At):
+            state = _settle_stage(state, stage, stage.attach, step)
+    return state
+
+
+def loads_of(body: Expr, name: str) -> Sequence[Load]:
+    """Yield the loads of tensor `name` in `body`."""
+    return (node for node in walk(body) if isinstance(node, Load) and node.buffer.name == name)
+
+
+def _settle_stage(state: State, stage: Stage, attach: At, step: Step) -> State:
+    target = state.stage(attach.stage)
+    place = target.position(attach.iterator)
+    assert place is not None
+    try:
+        widths = tuple(box.width for box in region(state, stage.name, target, place + 1))
+    except LookupError as error:
+        step.refuse(
+            state,
+            f"'{error.args[0]}' reads '{stage.name}' outside the loop "
+            f"'{attach.iterator}' of '{target.name}' in which it is computed",
+        )
+    if all(same(old, new) for old, new in zip(stage.region, widths, strict=True)):
+        return state
+    if stage.relations or any(iterator.mark is not Mark.NONE for iterator in stage.iterators):
+        step.refuse(
+            state,
+            f"it would change the region of '{stage.name}', whose loops were already changed; "
+            f"do this before computing '{stage.name}' at '{attach.iterator}'",
+        )
+    return state.with_stage(
+        replace(stage, region=widths, iterators=fresh_iterators(stage.op, widths))
+    )
+
+
+def _axis_extents(stage: Stage) -> list[tuple[str, Extent]]:
+    space = [(a.name, extent) for a, extent in zip(stage.op.axes, stage.region, strict=True)]
+    return space + [(axis.name, axis.extent) for axis in stage.op.reduce_axes]
+
+
+def _reader_boxes(state: State, reader: Stage, target: Stage, place: int) -> dict[str, Box]:
+    if reader.name == target.name:
+        return axis_boxes(target, place)
+    chain = state.chain(reader)
+    if not any(stage.name == target.name and count >= place for stage, count in chain):
+        raise LookupError(reader.name)
+    space = region(state, reader.name, target, place)
+    boxes = {axis.name: box for axis, box in zip(reader.op.axes, space, strict=True)}
+    return boxes | {a.name: Box(Low(()), a.extent) for a in reader.op.reduce_axes}
+
+
+def _index_box(index: Expr, axes: dict[str, Box]) -> Box:
+    form = affine(index)
+    if form is None:
+        return Box(None, None)
+    width: Extent = 1
+    terms: dict[str, int] = {}
+    constant: Extent = form.constant
+    for axis, coefficient in form.terms:
+        box = axes.get(axis)
+        if box is None or box.low is None:
+            return Box(None, None)
+        moved = scaled_span(box.width, abs(coefficient))
+        width = add(width, moved)
+        for anchor, factor in box.low.terms:
+            terms[anchor] = terms.get(anchor, 0) + factor * coefficient
+        constant = add(constant, _times(box.low.constant, coefficient))
+        if coefficient < 0:
+            constant = add(constant, _times(moved, -1))
+    return Box(Low(_tidy(terms), constant), width)
+
+
+def _hull(boxes: list[Box], extent: int) -> Box:
+    first = boxes[0]
+    low, width = first.low, first.width
+    for box in boxes[1:]:
+        if low is None or box.low is None or low.terms != box.low.terms:
+            return Box(None, extent)
+        low, width = _union(low, width, box.low, box.width)
+    if low is None:
+        return Box(None, extent)
+    if isinstance(width, int) and width >= extent:
+        return Box(None, extent)
+    return Box(low, smaller(width, extent))
+
+
+def _union(low: Low, width: Extent, other: Low, other_width: Extent) -> tuple[Low, Extent]:
+    start = smaller(low.constant, other.constant)
+    end = _times(
+        smaller(_times(add(low.constant, width), -1), _times(add(other.constant, other_width), -1)),
+        -1,
+    )
+    return Low(low.terms, start), add(end, _times(start, -1))
+
+
+def _times(extent: Extent, factor: int) -> Extent:
+    return None if extent is None else extent * factor
+
+
+def _tidy(terms: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, factor) for name, factor in terms.items() if factor))

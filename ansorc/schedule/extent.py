@@ -1,0 +1,101 @@
+"""Trip counts that may be one number, one number a candidate, or not chosen yet.
+
+The bounds and the features of a schedule are written once over `Extent`: with an int they describe
+one program, with an array a whole population of programs that share their loop structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+Extent: TypeAlias = int | IntArray | None
+"""A trip count: one number, one for each row of a population, or None while it is a hole."""
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A length that sampling chooses: the product of some `levels` of one tile variable.
+
+    A tile variable of n levels is a row (l_0, …, l_n-1), outermost first, whose product is the
+    extent of the axis it tiles.
+    """
+
+    variable: str
+    levels: tuple[int, ...]
+
+
+Length: TypeAlias = int | Hole
+Tiles: TypeAlias = Mapping[str, npt.NDArray[np.int64]]
+"""For each tile variable the chosen levels: an array `[..., levels]`."""
+
+
+def resolve(length: Length, tiles: Tiles) -> Extent:
+    """Return the value of `length` under `tiles`; None if its variable is not chosen there."""
+    if isinstance(length, int):
+        return length
+    chosen = tiles.get(length.variable)
+    if chosen is None:
+        return None
+    value = np.prod(chosen[..., list(length.levels)], axis=-1, dtype=np.int64)
+    return int(value) if value.ndim == 0 else value
+
+
+def multiply(factors: Iterable[Extent]) -> Extent:
+    """Return the product; None if a factor is a hole."""
+    product: int | IntArray = 1
+    for factor in factors:
+        if factor is None:
+            return None
+        product = product * factor
+    return product
+
+
+def add(left: Extent, right: Extent) -> Extent:
+    """Return the sum; None if an operand is a hole."""
+    return None if left is None or right is None else left + right
+
+
+def scaled_span(extent: Extent, scale: Extent) -> Extent:
+    """Return `scale * (extent - 1)`: how far an index moves over `extent` steps of `scale`."""
+    return None if extent is None or scale is None else scale * (extent - 1)
+
+
+def divide_up(extent: Extent, length: Extent) -> Extent:
+    """Return `extent / length`, rounded up; None if either is a hole."""
+    return None if extent is None or length is None else -(-extent // length)
+
+
+def smaller(left: Extent, right: Extent) -> Extent:
+    """Return the smaller one, row by row; None if either is a hole."""
+    if left is None or right is None:
+        return None
+    if isinstance(left, int) and isinstance(right, int):
+        return min(left, right)
+    return np.minimum(left, right)
+
+
+def same(left: Extent, right: Extent) -> bool:
+    """Return whether both are known to be equal in every row, or both are holes."""
+    if left is None or right is None:
+        return left is right
+    return bool(np.all(np.equal(left, right)))
+
+
+def divides(length: Extent, extent: Extent) -> bool:
+    """Return whether `length` divides `extent` in every row; holes are promised to."""
+    if length is None or extent is None:
+        return True
+    return bool(np.all(np.equal(np.remainder(extent, length), 0)))
+
+
+def text(extent: Extent) -> str:
+    """Return `extent` as it is shown in a printed State."""
+    if extent is None:
+        return "?"
+    return str(extent) if isinstance(extent, int) else f"[{len(extent)} rows]"

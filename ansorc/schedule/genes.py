@@ -1,0 +1,71 @@
+"""Steps as JSON and back, and the filling of the holes of a sketch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from typing import TypeAlias, cast
+
+from ansorc.errors import RecordError
+from ansorc.schedule.extent import Hole, Tiles, resolve
+from ansorc.schedule.state import Step
+from ansorc.schedule.steps import STEPS, Split
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+def steps_to_json(steps: Iterable[Step]) -> list[Json]:
+    """Return steps without holes as `[["Split", {"stage": "C", …}], …]`."""
+    return [[type(step).__name__, _fields(step)] for step in steps]
+
+
+def steps_from_json(data: object) -> tuple[Step, ...]:
+    """Return the steps that `steps_to_json` wrote; raise RecordError on anything else."""
+    if not isinstance(data, list):
+        raise RecordError("the steps of a record are not a list")
+    return tuple(_step(entry) for entry in cast(list[object], data))
+
+
+def filled(steps: Iterable[Step], tiles: Tiles) -> tuple[Step, ...]:
+    """Return the steps with each Hole replaced by the number that `tiles` chooses for it."""
+    return tuple(_filled(step, tiles) for step in steps)
+
+
+def _filled(step: Step, tiles: Tiles) -> Step:
+    if not isinstance(step, Split):
+        return step
+    lengths = tuple(_number(n, tiles) if isinstance(n, Hole) else n for n in step.lengths)
+    return replace(step, lengths=lengths)
+
+
+def _number(hole: Hole, tiles: Tiles) -> int:
+    value = resolve(hole, tiles)
+    if not isinstance(value, int):
+        raise ValueError(f"no single length is chosen for '{hole.variable}'")
+    return value
+
+
+def _fields(step: Step) -> dict[str, Json]:
+    values: dict[str, Json] = {}
+    for field in fields(step):
+        value = getattr(step, field.name)
+        values[field.name] = cast(Json, list(value) if isinstance(value, tuple) else value)
+    return values
+
+
+def _step(entry: object) -> Step:
+    if not isinstance(entry, list) or len(cast(list[object], entry)) != 2:
+        raise RecordError(f"{entry!r} is not a step: want [name, {{field: value}}]")
+    name, values = cast(list[object], entry)
+    if not isinstance(name, str) or name not in STEPS or not isinstance(values, dict):
+        raise RecordError(f"{name!r} is not a step; known: {', '.join(STEPS)}")
+    given = cast(dict[str, object], values)
+    wanted = [field.name for field in fields(STEPS[name])]
+    if sorted(given) != sorted(wanted):
+        raise RecordError(f"step {name} has the fields {sorted(given)}, not {sorted(wanted)}")
+    return STEPS[name](**{key: _value(value) for key, value in given.items()})
+
+
+def _value(value: object) -> str:
+    """Lists become tuples; the rest stays. (Typed as str for the step constructors.)"""
+    return cast(str, tuple(cast(list[object], value)) if isinstance(value, list) else value)

@@ -1,0 +1,23 @@
+"""Lower a State to a loop program: the only interpreter of a schedule."""
+
+from __future__ import annotations
+
+from ansorc.ir.stmt import Allocate, Function, Seq, Stmt
+from ansorc.schedule.nest import Nests
+from ansorc.schedule.stage import Root
+from ansorc.schedule.state import State
+
+
+def lower(state: State, name: str = "kernel") -> Function:
+    """Return the loop program of `state`, its parameters those of the DAG in call order.
+
+    Loops carry the marks of their iterators; index expressions are not simplified. Intermediate
+    tensors are allocated where they are computed. Raise ValueError for a sketch or a population.
+    """
+    nests = Nests(state)
+    roots = [stage for stage in state.stages if isinstance(stage.attach, Root)]
+    body: Stmt = Seq(tuple(nests.nest(stage) for stage in roots))
+    for stage in reversed(roots):
+        if not stage.is_output:
+            body = Allocate(stage.op.buffer, body)
+    return Function(name, state.dag.params, body)

@@ -1,0 +1,252 @@
+"""The loop nest of one stage, with the stages computed inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ansorc.ir.arith.interval import prove
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Binary, CompareOp, Expr, Load, Var, binary, compare, const
+from ansorc.ir.expr import BinaryOp as Op
+from ansorc.ir.node import Node, rewrite
+from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.substitute import substitute
+from ansorc.schedule.bounds import region
+from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
+from ansorc.schedule.state import State
+from ansorc.schedule.unrolling import unrolled_by_pragma
+from ansorc.schedule.values import Guard, iterator_values, known, plus, times
+
+_KINDS = {
+    Mark.NONE: LoopKind.SERIAL,
+    Mark.PARALLEL: LoopKind.PARALLEL,
+    Mark.VECTORIZE: LoopKind.VECTORIZED,
+    Mark.UNROLL: LoopKind.UNROLLED,
+    Mark.BIND: LoopKind.BOUND,
+}
+
+
+@dataclass
+class _Placed:
+    """A stage whose loops are being built: its variables, and where its region begins."""
+
+    stage: Stage
+    buffer: Buffer
+    lows: tuple[Expr, ...]
+    """The first index computed along each space axis; literal 0 for a whole tensor."""
+    leaves: dict[str, Expr]
+
+
+@dataclass
+class Nests:
+    """Builds the nests of one state; remembers names, ranges and places while it goes inwards."""
+
+    state: State
+    placed: dict[str, _Placed] = field(default_factory=dict[str, "_Placed"])
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    names: dict[str, int] = field(default_factory=dict[str, int])
+    is_threaded: bool = False
+    """Whether the nest being built lies inside a parallel or bound loop."""
+
+    def nest(self, stage: Stage) -> Stmt:
+        """Return the loops that compute `stage`, in the place where they are being built."""
+        placed = self._place(stage)
+        unrolled = unrolled_by_pragma(stage, self.state)
+        first_reduce = next(
+            (
+                place
+                for place, iterator in enumerate(stage.iterators)
+                if iterator.kind is IteratorKind.REDUCE
+            ),
+            None,
+        )
+        if first_reduce is None:
+            return self._loops(placed, 0, unrolled, lambda: self._assign(placed))
+        reduce = first_reduce
+        return self._loops(
+            placed, 0, unrolled, lambda: self._reduction(placed, reduce, unrolled), end=reduce
+        )
+
+    def _place(self, stage: Stage) -> _Placed:
+        leaves: dict[str, Expr] = {}
+        for iterator in stage.iterators:
+            if known(iterator.extent) == 1 and iterator.mark is not Mark.BIND:
+                leaves[iterator.name] = const(0)
+            else:
+                leaves[iterator.name] = self._fresh(iterator)
+        zeros = tuple(const(0) for _ in stage.op.axes)
+        lows = self._lows(stage) if isinstance(stage.attach, At) else zeros
+        placed = _Placed(stage, self._buffer(stage), lows, leaves)
+        self.placed[stage.name] = placed
+        return placed
+
+    def _fresh(self, iterator: Iterator) -> Var:
+        count = self.names.get(iterator.name, 0)
+        self.names[iterator.name] = count + 1
+        name = iterator.name if count == 0 else f"{iterator.name}_{count}"
+        self.ranges[name] = (0, known(iterator.extent) - 1)
+        return Var(name)
+
+    def _buffer(self, stage: Stage) -> Buffer:
+        if isinstance(stage.attach, Root):
+            return stage.op.buffer
+        shape = tuple(known(extent) for extent in stage.region)
+        scope = Scope.LOCAL
+        if stage.scope == "shared":
+            scope = Scope.SHARED
+        elif not self.is_threaded and self._has_threads(stage):
+            scope = Scope.GLOBAL
+        return replace(stage.op.buffer, shape=shape, scope=scope)
+
+    def _has_threads(self, stage: Stage) -> bool:
+        """Whether a reader of the attached `stage` may run in threads that are started inside."""
+        return any(
+            iterator.mark in (Mark.PARALLEL, Mark.BIND)
+            for other in self.state.stages
+            for iterator in other.iterators
+        )
+
+    def _lows(self, stage: Stage) -> tuple[Expr, ...]:
+        assert isinstance(stage.attach, At)
+        target = self.placed[stage.attach.stage]
+        place = target.stage.position(stage.attach.iterator)
+        assert place is not None
+        anchors = self._anchors(target, place + 1)
+        lows: list[Expr] = []
+        for box in region(self.state, stage.name, target.stage, place + 1):
+            low: Expr = const(0)
+            if box.low is not None:
+                for anchor, factor in box.low.terms:
+                    low = plus(low, times(anchors[anchor], factor))
+                low = plus(low, const(known(box.low.constant)))
+            lows.append(low)
+        return tuple(lows)
+
+    def _anchors(self, target: _Placed, place: int) -> dict[str, Expr]:
+        inner = {iterator.name for iterator in target.stage.iterators[place:]}
+        leaves = {n: const(0) if n in inner else v for n, v in target.leaves.items()}
+        return _axis_values(target, leaves)[0]
+
+    def _loops(
+        self,
+        placed: _Placed,
+        start: int,
+        unrolled: frozenset[str],
+        body: Callable[[], Stmt],
+        end: int | None = None,
+    ) -> Stmt:
+        iterators = placed.stage.iterators[start:end]
+        if not iterators:
+            return body()
+        first = iterators[0]
+        var = placed.leaves[first.name]
+        was_threaded = self.is_threaded
+        self.is_threaded = was_threaded or first.mark in (Mark.PARALLEL, Mark.BIND)
+        inside = self.state.attached(placed.stage.name, first.name)
+        nests = [(inner, self.nest(inner)) for inner in inside]
+        stmt = self._loops(placed, start + 1, unrolled, body, end)
+        stmt = _sequence(*(nest for _, nest in nests), stmt)
+        for inner, _ in reversed(nests):
+            stmt = Allocate(self.placed[inner.name].buffer, stmt)
+        self.is_threaded = was_threaded
+        return _loop(first, var, stmt, is_unrolled=first.name in unrolled)
+
+    def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
+        update = self._loops(placed, reduce, unrolled, lambda: self._update(placed))
+        return _sequence(self._initial(placed, reduce), update)
+
+    def _initial(self, placed: _Placed, reduce: int) -> Stmt:
+        op = placed.stage.op
+        assert op.combiner is not None
+        leaves = dict(placed.leaves)
+        own = [it for it in placed.stage.iterators[reduce:] if it.kind is IteratorKind.SPACE]
+        for iterator in own:
+            if isinstance(leaves[iterator.name], Var):
+                leaves[iterator.name] = self._fresh(iterator)
+        values, guards = _axis_values(placed, leaves)
+        space = [guard for guard in guards if guard.kind is IteratorKind.SPACE]
+        indices = self._store_indices(placed, values)
+        stmt: Stmt = Store(placed.buffer, indices, op.combiner.identity(op.buffer.dtype))
+        stmt = self._guarded(placed, values, space, stmt)
+        for iterator in reversed(own):
+            stmt = _loop(iterator, leaves[iterator.name], stmt, is_unrolled=False)
+        return stmt
+
+    def _assign(self, placed: _Placed) -> Stmt:
+        values, guards = _axis_values(placed, placed.leaves)
+        store = Store(
+            placed.buffer, self._store_indices(placed, values), self._value(placed, values)
+        )
+        return self._guarded(placed, values, guards, store)
+
+    def _update(self, placed: _Placed) -> Stmt:
+        op = placed.stage.op
+        values, guards = _axis_values(placed, placed.leaves)
+        indices = self._store_indices(placed, values)
+        assert op.combiner is not None
+        total = op.combiner.combine(Load(placed.buffer, indices), self._value(placed, values))
+        return self._guarded(placed, values, guards, Store(placed.buffer, indices, total))
+
+    def _store_indices(self, placed: _Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        axes = zip(placed.stage.op.axes, placed.lows, strict=True)
+        return tuple(_minus(values[axis.name], low) for axis, low in axes)
+
+    def _value(self, placed: _Placed, values: Mapping[str, Expr]) -> Expr:
+        op = placed.stage.op
+        names = [axis.name for axis in (*op.axes, *op.reduce_axes)]
+        body = substitute(op.body, {name: values[name] for name in names})
+
+        def rule(node: Node) -> Node | None:
+            source = self.placed.get(node.buffer.name) if isinstance(node, Load) else None
+            if source is None or not isinstance(node, Load):
+                return None
+            indices = zip(node.indices, source.lows, strict=True)
+            return Load(source.buffer, tuple(_minus(index, low) for index, low in indices))
+
+        return rewrite(body, rule)
+
+    def _guarded(
+        self, placed: _Placed, values: Mapping[str, Expr], guards: list[Guard], stmt: Stmt
+    ) -> Stmt:
+        conditions = [guard.condition for guard in guards]
+        if isinstance(placed.stage.attach, At):
+            for axis in placed.stage.op.axes:
+                value = values[axis.name]
+                conditions.append(compare(CompareOp.LT, value, const(axis.extent)))
+                conditions.append(compare(CompareOp.GE, value, const(0)))
+        needed = [c for c in conditions if prove(c, self.ranges) is not True]
+        if not needed:
+            return stmt
+        condition = needed[0]
+        for other in needed[1:]:
+            condition = Binary(Op.AND, condition, other)
+        return If(condition, stmt)
+
+
+def _axis_values(
+    placed: _Placed, leaves: Mapping[str, Expr]
+) -> tuple[dict[str, Expr], list[Guard]]:
+    values, guards = iterator_values(placed.stage, leaves)
+    for axis, low in zip(placed.stage.op.axes, placed.lows, strict=True):
+        values[axis.name] = plus(low, values[axis.name])
+    return values, guards
+
+
+def _minus(value: Expr, low: Expr) -> Expr:
+    if low == const(0):
+        return value
+    if isinstance(value, Binary) and value.op is Op.ADD and value.left is low:
+        return value.right
+    return binary(Op.SUB, value, low)
+
+
+def _sequence(*stmts: Stmt) -> Stmt:
+    return stmts[0] if len(stmts) == 1 else Seq(stmts)
+
+
+def _loop(iterator: Iterator, var: Expr, body: Stmt, *, is_unrolled: bool) -> Stmt:
+    if not isinstance(var, Var):
+        return body
+    kind = LoopKind.UNROLLED if is_unrolled else _KINDS[iterator.mark]
+    return For(var, known(iterator.extent), kind, body, iterator.thread)

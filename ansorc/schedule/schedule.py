@@ -1,0 +1,109 @@
+"""Schedule: a State with one method for each step, for scheduling by hand; and replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule.extent import Tiles
+from ansorc.schedule.stage import initial_stage
+from ansorc.schedule.state import State, Step
+from ansorc.schedule.steps import (
+    BindThread,
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeInline,
+    ComputeRoot,
+    Fuse,
+    Parallelize,
+    Pragma,
+    Reorder,
+    RFactor,
+    Split,
+    Unroll,
+    Vectorize,
+)
+
+
+class Schedule(State):
+    """A State whose methods apply one step each and return the new Schedule.
+
+    Every method raises ScheduleError, naming the step, the reason and the loops, where the step
+    would change the meaning of the program.
+    """
+
+    def split(self, stage: str, iterator: str, lengths: Sequence[int]) -> Self:
+        """Divide `iterator` into `iterator.0` … with the given inner lengths; see Split."""
+        return self.then(Split(stage, iterator, tuple(lengths)))
+
+    def fuse(self, stage: str, iterators: Sequence[str]) -> Self:
+        """Join neighbouring iterators into one, called `a@b`; see Fuse."""
+        return self.then(Fuse(stage, tuple(iterators)))
+
+    def reorder(self, stage: str, order: Sequence[str]) -> Self:
+        """Put the named iterators in the given order, outermost first; see Reorder."""
+        return self.then(Reorder(stage, tuple(order)))
+
+    def compute_at(self, stage: str, target: str, iterator: str) -> Self:
+        """Compute `stage` inside a loop of `target`; see ComputeAt."""
+        return self.then(ComputeAt(stage, target, iterator))
+
+    def compute_inline(self, stage: str) -> Self:
+        """Compute `stage` where it is read; see ComputeInline."""
+        return self.then(ComputeInline(stage))
+
+    def compute_root(self, stage: str) -> Self:
+        """Compute `stage` on its own; see ComputeRoot."""
+        return self.then(ComputeRoot(stage))
+
+    def cache_read(self, tensor: str, scope: str, readers: Sequence[str]) -> Self:
+        """Copy `tensor` to `tensor.scope` for `readers`; see CacheRead."""
+        return self.then(CacheRead(tensor, scope, tuple(readers)))
+
+    def cache_write(self, stage: str, scope: str = "local") -> Self:
+        """Compute `stage` in `stage.scope` and copy it; see CacheWrite."""
+        return self.then(CacheWrite(stage, scope))
+
+    def rfactor(self, stage: str, iterator: str) -> Self:
+        """Reduce the shares of a reduction in `stage.rf` first; see RFactor."""
+        return self.then(RFactor(stage, iterator))
+
+    def parallel(self, stage: str, iterator: str) -> Self:
+        """Run a space loop in several threads; see Parallelize."""
+        return self.then(Parallelize(stage, iterator))
+
+    def vectorize(self, stage: str, iterator: str) -> Self:
+        """Run a space loop in vector lanes; see Vectorize."""
+        return self.then(Vectorize(stage, iterator))
+
+    def unroll(self, stage: str, iterator: str) -> Self:
+        """Replace a loop by copies of its body; see Unroll."""
+        return self.then(Unroll(stage, iterator))
+
+    def bind(self, stage: str, iterator: str, thread: str) -> Self:
+        """Give the iterations of a space loop to GPU threads or blocks; see BindThread."""
+        return self.then(BindThread(stage, iterator, thread))
+
+    def pragma(self, stage: str, name: str, value: int) -> Self:
+        """Give the lowering of `stage` a number; see Pragma."""
+        return self.then(Pragma(stage, name, value))
+
+
+def schedule(dag: ComputeDAG, tiles: Tiles | None = None) -> Schedule:
+    """Return `dag` with one root stage for each op and one loop for each axis.
+
+    `tiles` gives the tile variables that holes of later splits refer to.
+    """
+    outputs = {buffer.name for buffer in dag.outputs}
+    stages = tuple(initial_stage(op, is_output=op.name in outputs) for op in dag.ops)
+    return Schedule(dag, stages, (), {} if tiles is None else tiles)
+
+
+def replay(dag: ComputeDAG, steps: Iterable[Step], tiles: Tiles | None = None) -> Schedule:
+    """Return `dag` after `steps`; raise ScheduleError at the first that does not fit."""
+    state = schedule(dag, tiles)
+    for step in steps:
+        state = state.then(step)
+    return state

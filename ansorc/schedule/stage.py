@@ -1,0 +1,179 @@
+"""One tensor's computation inside a State: its iterators, and how they make up its axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.schedule.extent import Extent, multiply
+
+
+class IteratorKind(Enum):
+    """Which axes an iterator walks over."""
+
+    SPACE = "space"
+    REDUCE = "reduce"
+
+
+class Mark(Enum):
+    """How the loop of an iterator is to be run."""
+
+    NONE = "for"
+    PARALLEL = "parallel"
+    VECTORIZE = "vectorize"
+    UNROLL = "unroll"
+    BIND = "bind"
+
+
+@dataclass(frozen=True, eq=False)
+class Iterator:
+    """One loop of a stage before lowering, running over 0 … extent - 1."""
+
+    name: str
+    extent: Extent
+    kind: IteratorKind
+    mark: Mark = Mark.NONE
+    thread: str = ""
+    """The GPU thread or block index of a BIND mark."""
+
+
+@dataclass(frozen=True, eq=False)
+class SplitRelation:
+    """`parent = Σ child * (product of the children after it)`, children outermost first."""
+
+    parent: Iterator
+    children: tuple[Iterator, ...]
+    is_exact: bool
+    """Whether the children's extents multiply to the parent's, so that no guard is needed."""
+
+
+@dataclass(frozen=True, eq=False)
+class FuseRelation:
+    """`child` runs over all combinations of `parents`, the last one fastest."""
+
+    parents: tuple[Iterator, ...]
+    child: Iterator
+
+
+@dataclass(frozen=True)
+class Root:
+    """The stage is computed on its own, before its readers."""
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """The stage has no loops: its readers compute its value where they need it."""
+
+
+@dataclass(frozen=True)
+class At:
+    """The stage is computed inside a loop of another stage, for the region needed there."""
+
+    stage: str
+    iterator: str
+
+
+Attach = Root | Inlined | At
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A share of an axis that an iterator moves: `axis += stride` for each of `extent` steps."""
+
+    axis: str
+    stride: Extent
+    extent: Extent
+    is_whole: bool = True
+    """False for an iterator split from a fused one: its steps do not move the axis evenly."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The loops that compute one tensor."""
+
+    op: ComputeOp
+    iterators: tuple[Iterator, ...]
+    relations: tuple[SplitRelation | FuseRelation, ...] = ()
+    attach: Attach = Root()
+    region: tuple[Extent, ...] = ()
+    """The extent computed along each space axis: the whole tensor, or what the place needs."""
+    pragmas: tuple[tuple[str, int], ...] = ()
+    is_output: bool = False
+    scope: str = ""
+    """The memory scope that a cache step asked for; empty for the default of its place."""
+
+    @property
+    def name(self) -> str:
+        """The name of the tensor that the stage computes."""
+        return self.op.name
+
+    @property
+    def is_inlined(self) -> bool:
+        """Whether the stage has no loops of its own."""
+        return isinstance(self.attach, Inlined)
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether no step has changed the loops of the stage."""
+        marked = any(iterator.mark is not Mark.NONE for iterator in self.iterators)
+        return not self.relations and not marked and isinstance(self.attach, Root)
+
+    def position(self, iterator: str) -> int | None:
+        """Return the place of `iterator` in the loop order, outermost 0; None if it has none."""
+        for place, candidate in enumerate(self.iterators):
+            if candidate.name == iterator:
+                return place
+        return None
+
+    def with_iterator(self, place: int, *new: Iterator) -> Stage:
+        """Return the stage with the iterator at `place` replaced by `new`, in order."""
+        iterators = (*self.iterators[:place], *new, *self.iterators[place + 1 :])
+        return replace(self, iterators=iterators)
+
+    def parts(self) -> dict[str, tuple[Part, ...]]:
+        """Return, for each iterator now in the loop order, the shares of the axes it moves."""
+        found: dict[str, tuple[Part, ...]] = {
+            axis.name: (Part(axis.name, 1, extent),)
+            for axis, extent in zip(self.op.axes, self.region, strict=True)
+        }
+        found |= {a.name: (Part(a.name, 1, a.extent),) for a in self.op.reduce_axes}
+        for relation in self.relations:
+            if isinstance(relation, FuseRelation):
+                shares = [part for parent in relation.parents for part in found.pop(parent.name)]
+                found[relation.child.name] = tuple(shares)
+            else:
+                found |= _split_parts(found.pop(relation.parent.name), relation)
+        return found
+
+
+def initial_stage(op: ComputeOp, *, is_output: bool) -> Stage:
+    """Return `op` as a root stage: one loop for each axis, space axes outside."""
+    return Stage(
+        op,
+        fresh_iterators(op, tuple(axis.extent for axis in op.axes)),
+        region=tuple(axis.extent for axis in op.axes),
+        is_output=is_output,
+    )
+
+
+def fresh_iterators(op: ComputeOp, region: tuple[Extent, ...]) -> tuple[Iterator, ...]:
+    """Return one iterator for each axis of `op`, the space axes over `region`."""
+    space = tuple(
+        Iterator(axis.name, extent, IteratorKind.SPACE)
+        for axis, extent in zip(op.axes, region, strict=True)
+    )
+    reduce = tuple(Iterator(a.name, a.extent, IteratorKind.REDUCE) for a in op.reduce_axes)
+    return space + reduce
+
+
+def _split_parts(parts: tuple[Part, ...], relation: SplitRelation) -> dict[str, tuple[Part, ...]]:
+    result: dict[str, tuple[Part, ...]] = {}
+    for place, child in enumerate(relation.children):
+        if len(parts) == 1 and parts[0].is_whole:
+            inner = multiply(later.extent for later in relation.children[place + 1 :])
+            share = Part(parts[0].axis, multiply((parts[0].stride, inner)), child.extent)
+            result[child.name] = (share,)
+        else:
+            result[child.name] = tuple(replace(part, is_whole=False) for part in parts)
+    return result

@@ -1,0 +1,141 @@
+"""Parallelize, Vectorize, Unroll, BindThread, Pragma: how a loop is to be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator as Sequence
+from dataclasses import dataclass, replace
+
+from ansorc.ir.stmt import THREADS
+from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Stage
+from ansorc.schedule.state import State, Step
+
+PRAGMAS = ("auto_unroll_max_step",)
+
+
+@dataclass(frozen=True)
+class Parallelize(Step):
+    """Run the iterations of a space loop in several threads.
+
+    for i in 0..8:  body     ->     parallel i in 0..8:  body
+    """
+
+    iterator: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the loop marked parallel."""
+        stage = self.stage_of(state)
+        place = self.place_of(state, stage, self.iterator)
+        _require_space(self, state, stage.iterators[place], "parallel", "rfactor it first")
+        self.unmarked(state, stage.iterators[place], "nothing else fits")
+        for other in (*state.around(stage), *stage.iterators, *_inside(state, stage, place)):
+            if other.mark is Mark.PARALLEL:
+                self.refuse(state, f"'{other.name}' is already parallel, and threads do not nest; "
+                            "fuse the loops first and mark the fused one")  # fmt: skip
+        return state.with_stage(_marked(stage, place, Mark.PARALLEL))
+
+
+@dataclass(frozen=True)
+class Vectorize(Step):
+    """Run the iterations of a space loop in the lanes of vector instructions.
+
+    for j in 0..8:  C[j] = A[j]     ->     C[0:8] = A[0:8]
+    """
+
+    iterator: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the loop marked vectorized."""
+        stage = self.stage_of(state)
+        place = self.place_of(state, stage, self.iterator)
+        _require_space(self, state, stage.iterators[place], "vectorized", "rfactor it first")
+        self.unmarked(state, stage.iterators[place], "nothing else fits")
+        for iterator in stage.iterators[place:]:
+            for inner in state.attached(stage.name, iterator.name):
+                self.refuse(state, f"'{inner.name}' is computed inside '{self.iterator}'; "
+                            "vectorize a loop further inside")  # fmt: skip
+        return state.with_stage(_marked(stage, place, Mark.VECTORIZE))
+
+
+@dataclass(frozen=True)
+class Unroll(Step):
+    """Replace a loop by copies of its body.
+
+    for i in 0..2:  C[i] = A[i]     ->     C[0] = A[0]
+                                           C[1] = A[1]
+    """
+
+    iterator: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the loop marked unrolled."""
+        stage = self.stage_of(state)
+        place = self.place_of(state, stage, self.iterator)
+        self.unmarked(state, stage.iterators[place], "nothing else fits")
+        return state.with_stage(_marked(stage, place, Mark.UNROLL))
+
+
+@dataclass(frozen=True)
+class BindThread(Step):
+    """Give each iteration of a space loop to one GPU thread or thread block.
+
+    for i in 0..32:  body     ->     bound threadIdx.x i in 0..32:  body
+    """
+
+    iterator: str
+    thread: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the loop bound to `thread`."""
+        stage = self.stage_of(state)
+        place = self.place_of(state, stage, self.iterator)
+        known = ", ".join(THREADS)
+        self.require(
+            state, f"there is no thread index '{self.thread}'; use one of {known}",
+            condition=self.thread in THREADS,
+        )  # fmt: skip
+        _require_space(self, state, stage.iterators[place], "bound to a thread", "rfactor it first")
+        self.unmarked(state, stage.iterators[place], "nothing else fits")
+        bound = replace(stage.iterators[place], mark=Mark.BIND, thread=self.thread)
+        return state.with_stage(stage.with_iterator(place, bound))
+
+
+@dataclass(frozen=True)
+class Pragma(Step):
+    """Give the lowering of a stage a number.
+
+    `auto_unroll_max_step`: unroll its innermost serial loops while the number of copies of the
+    body stays at or below the value.
+    """
+
+    name: str
+    value: int
+
+    def apply(self, state: State) -> State:
+        """Return the state with the pragma set, replacing an earlier value."""
+        stage = self.stage_of(state)
+        known = ", ".join(PRAGMAS)
+        self.require(
+            state, f"there is no pragma '{self.name}'; use {known}", condition=self.name in PRAGMAS
+        )
+        self.require(state, f"{self.value} is below 0", condition=self.value >= 0)
+        others = tuple(pragma for pragma in stage.pragmas if pragma[0] != self.name)
+        return state.with_stage(replace(stage, pragmas=(*others, (self.name, self.value))))
+
+
+def _marked(stage: Stage, place: int, mark: Mark) -> Stage:
+    return stage.with_iterator(place, replace(stage.iterators[place], mark=mark))
+
+
+def _require_space(step: Step, state: State, iterator: Iterator, what: str, cure: str) -> None:
+    step.require(
+        state, f"'{iterator.name}' is a reduction and its steps depend on each other, so it cannot "
+        f"be {what}; {cure}",
+        condition=iterator.kind is IteratorKind.SPACE,
+    )  # fmt: skip
+
+
+def _inside(state: State, stage: Stage, place: int) -> Sequence[Iterator]:
+    for iterator in stage.iterators[place:]:
+        for inner in state.attached(stage.name, iterator.name):
+            yield from inner.iterators
+            yield from _inside(state, inner, 0)

@@ -1,0 +1,113 @@
+"""CacheWrite and CacheRead: compute or keep a tensor in a buffer of its own near its use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import Expr, Load, Var
+from ansorc.ir.node import Node, rewrite
+from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.schedule.bounds import settle
+from ansorc.schedule.stage import Stage, initial_stage
+from ansorc.schedule.state import State, Step
+
+SCOPES = ("local", "shared", "global")
+
+
+@dataclass(frozen=True)
+class CacheWrite(Step):
+    """Compute a tensor into `<stage>.<scope>`, and copy it from there.
+
+    for i: for k: C[i] += A[i, k]   ->   for i: for k: C.local[i] += A[i, k]
+                                         for i: C[i] = C.local[i]
+    """
+
+    scope: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the computing stage put before the copying one."""
+        stage = self.stage_of(state)
+        _check_scope(self, state, self.scope)
+        self.require(
+            state, f"the loops of '{self.stage}' were already changed; use cache_write before that",
+            condition=stage.is_untouched and not state.attached(stage.name),
+        )  # fmt: skip
+        name = state.unused_name(f"{stage.name}.{self.scope}")
+        buffer = replace(stage.op.buffer, name=name)
+        axes = tuple(Var(axis.name) for axis in stage.op.axes)
+        work = replace(stage.op, name=buffer.name, buffer=buffer)
+        copy = _copy_op(stage.op.buffer, stage.op.axes, Load(buffer, axes))
+        new = (
+            replace(initial_stage(work, is_output=False), scope=self.scope),
+            initial_stage(copy, is_output=stage.is_output),
+        )
+        place = state.stages.index(stage)
+        stages = (*state.stages[:place], *new, *state.stages[place + 1 :])
+        return settle(replace(state, stages=stages), self)
+
+
+@dataclass(frozen=True)
+class CacheRead(Step):
+    """Copy the tensor called `stage` into `<stage>.<scope>`, which `readers` then read.
+
+        for i: C[i] = A[i] + 1   ->   for i: A.local[i] = A[i]
+                                      for i: C[i] = A.local[i] + 1
+
+    Computed at a loop of a reader it packs the region that the loop needs.
+    """
+
+    scope: str
+    readers: tuple[str, ...]
+
+    def apply(self, state: State) -> State:
+        """Return the state with the copying stage put before the first reader."""
+        _check_scope(self, state, self.scope)
+        self.require(state, "name one reader or more", condition=bool(self.readers))
+        readers = [self.stage_of(state, name) for name in self.readers]
+        source = self._source(state, readers)
+        name = state.unused_name(f"{self.stage}.{self.scope}")
+        axes = tuple(Axis(f"ax{place}", extent) for place, extent in enumerate(source.shape))
+        buffer = Buffer(name, source.shape, source.dtype)
+        copy = _copy_op(buffer, axes, Load(source, tuple(Var(axis.name) for axis in axes)))
+        changed = state
+        for reader in readers:
+            body = _redirected(reader.op.body, source, buffer)
+            changed = changed.with_stage(replace(reader, op=replace(reader.op, body=body)))
+        place = min(state.stages.index(reader) for reader in readers)
+        new = replace(initial_stage(copy, is_output=False), scope=self.scope)
+        stages = (*changed.stages[:place], new, *changed.stages[place:])
+        return settle(replace(changed, stages=stages), self)
+
+    def _source(self, state: State, readers: list[Stage]) -> Buffer:
+        known = [stage.op.buffer for stage in state.stages if not stage.is_inlined]
+        source = next((b for b in (*state.dag.inputs, *known) if b.name == self.stage), None)
+        if source is None:
+            self.refuse(state, f"there is no tensor '{self.stage}' to read")
+        reading = {reader.name for reader in state.readers(self.stage)}
+        for reader in readers:
+            if reader.name not in reading:
+                self.refuse(state, f"'{reader.name}' does not read '{self.stage}'")
+        return source
+
+
+def _check_scope(step: Step, state: State, scope: str) -> None:
+    known = ", ".join(f"'{name}'" for name in SCOPES)
+    step.require(
+        state, f"there is no memory scope '{scope}'; use {known}", condition=scope in SCOPES
+    )
+
+
+def _copy_op(buffer: Buffer, axes: tuple[Axis, ...], body: Expr) -> ComputeOp:
+    return ComputeOp(
+        name=buffer.name, buffer=buffer, axes=axes, reduce_axes=(), combiner=None, body=body
+    )
+
+
+def _redirected(body: Expr, old: Buffer, new: Buffer) -> Expr:
+    def rule(node: Node) -> Node | None:
+        if isinstance(node, Load) and node.buffer.name == old.name:
+            return Load(new, node.indices)
+        return None
+
+    return rewrite(body, rule)

@@ -1,0 +1,131 @@
+"""ComputeAt, ComputeInline, ComputeRoot: where a stage is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ansorc.ir.expr import Expr, Load
+from ansorc.ir.node import Node, rewrite
+from ansorc.ir.substitute import substitute
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.schedule.bounds import region, settle
+from ansorc.schedule.stage import At, Inlined, Mark, Root, Stage, fresh_iterators
+from ansorc.schedule.state import State, Step
+
+
+@dataclass(frozen=True)
+class ComputeAt(Step):
+    """Compute a stage inside a loop of `target`, only the region that is needed there.
+
+        for i: P[i] = …              for i:
+        for i: C[i] = f(P[i])   ->       P[i] = …
+                                         C[i] = f(P[i])
+
+    All readers of the stage must lie inside that loop. The loops of the stage then run over the
+    region, so this comes before its own splits.
+    """
+
+    target: str
+    iterator: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the stage attached."""
+        stage, target = self.stage_of(state), self.stage_of(state, self.target)
+        place = self.place_of(state, target, self.iterator)
+        self._check(state, stage, target, place)
+        try:
+            widths = tuple(box.width for box in region(state, stage.name, target, place + 1))
+        except LookupError as error:
+            self.refuse(
+                state, f"'{error.args[0]}' reads '{self.stage}' outside that loop; "
+                "every reader must be inside the loop in which it is computed",
+            )  # fmt: skip
+        attached = replace(
+            stage,
+            attach=At(target.name, self.iterator),
+            region=widths,
+            iterators=fresh_iterators(stage.op, widths),
+        )
+        return settle(state.with_stage(attached), self)
+
+    def _check(self, state: State, stage: Stage, target: Stage, place: int) -> None:
+        chain = [target.name, *(outer.name for outer, _ in state.chain(target))]
+        self.require(
+            state, f"'{self.target}' is '{self.stage}' itself or computed inside it",
+            condition=stage.name not in chain,
+        )  # fmt: skip
+        self.require(
+            state, f"'{self.stage}' is an output and must be computed whole",
+            condition=not stage.is_output,
+        )  # fmt: skip
+        self.require(
+            state, f"the loops of '{self.stage}' were already changed; use compute_at before that",
+            condition=not stage.relations and all(it.mark is Mark.NONE for it in stage.iterators),
+        )  # fmt: skip
+        for iterator in (*state.around(target), *target.iterators[: place + 1]):
+            if iterator.mark is Mark.VECTORIZE:
+                self.refuse(state, f"'{iterator.name}' is vectorized; choose a loop outside it")
+
+
+@dataclass(frozen=True)
+class ComputeRoot(Step):
+    """Compute a stage on its own again, before all its readers; the opposite of ComputeAt."""
+
+    def apply(self, state: State) -> State:
+        """Return the state with the stage at the root."""
+        stage = self.stage_of(state)
+        self.require(
+            state,
+            f"the loops of '{self.stage}' were already changed; use compute_root before that",
+            condition=not stage.relations and all(it.mark is Mark.NONE for it in stage.iterators),
+        )  # fmt: skip
+        whole = tuple(axis.extent for axis in stage.op.axes)
+        root = replace(
+            stage, attach=Root(), region=whole, iterators=fresh_iterators(stage.op, whole)
+        )
+        return settle(state.with_stage(root), self)
+
+
+@dataclass(frozen=True)
+class ComputeInline(Step):
+    """Compute the values of a stage where they are read, instead of storing them.
+
+    for i: P[i] = A[i] + 1
+    for i: C[i] = P[i] * 2      ->      for i: C[i] = (A[i] + 1) * 2
+    """
+
+    def apply(self, state: State) -> State:
+        """Return the state with the stage's body in the place of every load of it."""
+        stage = self.stage_of(state)
+        self.require(
+            state, f"'{self.stage}' is a reduction; use compute_at instead",
+            condition=stage.op.combiner is None,
+        )  # fmt: skip
+        self.require(
+            state, f"'{self.stage}' is an output and must be stored", condition=not stage.is_output
+        )
+        for inner in state.attached(stage.name):
+            self.refuse(state, f"'{inner.name}' is computed inside its loops")
+        self.require(
+            state, f"the loops of '{self.stage}' were already changed; inline it before that",
+            condition=not stage.relations and all(it.mark is Mark.NONE for it in stage.iterators),
+        )  # fmt: skip
+        changed = state.with_stage(replace(stage, attach=Inlined(), iterators=(), relations=()))
+        for reader in state.readers(stage.name):
+            body = inlined(reader.op.body, stage.op)
+            changed = changed.with_stage(
+                replace(changed.stage(reader.name), op=replace(reader.op, body=body))
+            )
+        return settle(changed, self)
+
+
+def inlined(body: Expr, op: ComputeOp) -> Expr:
+    """Return `body` with each load of the tensor of `op` replaced by the value it has."""
+
+    def rule(node: Node) -> Node | None:
+        if isinstance(node, Load) and node.buffer.name == op.name:
+            names = (axis.name for axis in op.axes)
+            return substitute(op.body, dict(zip(names, node.indices, strict=True)))
+        return None
+
+    return rewrite(body, rule)

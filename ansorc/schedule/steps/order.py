@@ -1,0 +1,80 @@
+"""Fuse and Reorder: join iterators into one, or change which is inside which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ansorc.schedule.bounds import settle
+from ansorc.schedule.extent import multiply
+from ansorc.schedule.stage import At, FuseRelation, Iterator
+from ansorc.schedule.state import State, Step
+
+
+@dataclass(frozen=True)
+class Fuse(Step):
+    """Join neighbouring iterators of one kind into one that runs over all their combinations.
+
+    for i in 0..4:                for i@j in 0..32:
+        for j in 0..8:    ->          body[i := i@j // 8, j := i@j % 8]
+            body
+    """
+
+    iterators: tuple[str, ...]
+
+    def apply(self, state: State) -> State:
+        """Return the state with the iterators fused, in the place of the first."""
+        stage = self.stage_of(state)
+        places = [self.place_of(state, stage, name) for name in self.iterators]
+        self.require(state, "give two iterators or more", condition=len(places) >= 2)
+        first = places[0]
+        self.require(
+            state,
+            "the iterators are not direct neighbours, outermost first; reorder before fusing",
+            condition=places == list(range(first, first + len(places))),
+        )  # fmt: skip
+        joined = stage.iterators[first : first + len(places)]
+        for iterator in joined:
+            self.unmarked(state, iterator, "fuse it")
+        self.require(
+            state, "space and reduce iterators cannot be fused with each other",
+            condition=len({iterator.kind for iterator in joined}) == 1,
+        )  # fmt: skip
+        for iterator in joined[:-1]:
+            for inner in state.attached(stage.name, iterator.name):
+                self.refuse(
+                    state, f"'{inner.name}' is computed at '{iterator.name}', between the two loops"
+                )
+        child = Iterator(
+            "@".join(self.iterators), multiply(it.extent for it in joined), joined[0].kind
+        )
+        iterators = (*stage.iterators[:first], child, *stage.iterators[first + len(places) :])
+        relations = (*stage.relations, FuseRelation(joined, child))
+        changed = state.with_stage(replace(stage, iterators=iterators, relations=relations))
+        for attached in state.attached(stage.name, joined[-1].name):
+            moved = replace(attached, attach=At(stage.name, child.name))
+            changed = changed.with_stage(moved)
+        return settle(changed, self)
+
+
+@dataclass(frozen=True)
+class Reorder(Step):
+    """Put the named iterators, among the places they hold now, in the given order.
+
+        for i in 0..4:                for j in 0..8:
+            for j in 0..8:    ->          for i in 0..4:
+                body                          body
+
+    A reduction may be reordered freely: its terms are then added in another order.
+    """
+
+    order: tuple[str, ...]
+
+    def apply(self, state: State) -> State:
+        """Return the state with the iterators in the new order."""
+        stage = self.stage_of(state)
+        places = [self.place_of(state, stage, name) for name in self.order]
+        self.require(state, "an iterator is named twice", condition=len(set(places)) == len(places))
+        iterators = list(stage.iterators)
+        for slot, place in zip(sorted(places), places, strict=True):
+            iterators[slot] = stage.iterators[place]
+        return settle(state.with_stage(replace(stage, iterators=tuple(iterators))), self)

@@ -1,0 +1,103 @@
+"""RFactor: turn one loop of a reduction into a space loop of a partial result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ansorc.ir.expr import Expr, Load, Select, Var
+from ansorc.ir.substitute import substitute
+from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.schedule.bounds import settle
+from ansorc.schedule.stage import (
+    FuseRelation,
+    Iterator,
+    IteratorKind,
+    Mark,
+    SplitRelation,
+    Stage,
+    initial_stage,
+)
+from ansorc.schedule.state import State, Step
+from ansorc.schedule.values import iterator_values, known
+
+
+@dataclass(frozen=True)
+class RFactor(Step):
+    """Reduce each share of a reduction on its own, then reduce the partial results.
+
+        for i: for k.0: for k.1:           for i: for k.0: for k.1:
+            C[i] += A[i, k]         ->         C.rf[i, k.0] += A[i, k]
+                                           for i: for k.0: C[i] += C.rf[i, k.0]
+
+    `k.0` is a space iterator of `C.rf`, so it can be parallel or vectorized. The terms are added
+    in another order.
+    """
+
+    iterator: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with `<stage>.rf` put before the stage."""
+        stage = self.stage_of(state)
+        place = self.place_of(state, stage, self.iterator)
+        self._check(state, stage, place)
+        partial = self._partial(state, stage, state.unused_name(f"{stage.name}.rf"))
+        final = self._final(stage, partial)
+        where = state.stages.index(stage)
+        new = (
+            initial_stage(partial, is_output=False),
+            initial_stage(final, is_output=stage.is_output),
+        )
+        stages = (*state.stages[:where], *new, *state.stages[where + 1 :])
+        return settle(replace(state, stages=stages), self)
+
+    def _check(self, state: State, stage: Stage, place: int) -> None:
+        self.require(
+            state, f"'{self.iterator}' is not a loop of a reduction",
+            condition=stage.iterators[place].kind is IteratorKind.REDUCE,
+        )  # fmt: skip
+        changed = any(_kind(relation) is IteratorKind.SPACE for relation in stage.relations)
+        marked = any(it.mark is not Mark.NONE for it in stage.iterators)
+        is_plain = not changed and not marked and stage.region == _shape(stage)
+        self.require(
+            state, "only the reduce loops may have been changed before; use rfactor first",
+            condition=is_plain and not state.attached(stage.name) and stage.scope == "",
+        )  # fmt: skip
+
+    def _partial(self, state: State, stage: Stage, name: str) -> ComputeOp:
+        op = stage.op
+        leaves: dict[str, Expr] = {it.name: Var(it.name) for it in stage.iterators}
+        try:
+            values, guards = iterator_values(stage, leaves)
+            reduce = [self._axis(it) for it in stage.iterators if it.kind is IteratorKind.REDUCE]
+        except ValueError:
+            self.refuse(state, "the lengths of the reduction are not chosen yet")
+        body = substitute(op.body, {axis.name: values[axis.name] for axis in op.reduce_axes})
+        assert op.combiner is not None
+        for guard in guards:
+            body = Select(guard.condition, body, op.combiner.identity(op.buffer.dtype))
+        own = next(axis for axis in reduce if axis.name == self.iterator)
+        axes = (*op.axes, own)
+        buffer = replace(op.buffer, name=name, shape=tuple(axis.extent for axis in axes))
+        rest = tuple(axis for axis in reduce if axis.name != self.iterator)
+        combiner = op.combiner if rest else None
+        return replace(
+            op, name=buffer.name, buffer=buffer, axes=axes, reduce_axes=rest,
+            combiner=combiner, body=body,
+        )  # fmt: skip
+
+    def _axis(self, iterator: Iterator) -> Axis:
+        return Axis(iterator.name, known(iterator.extent))
+
+    def _final(self, stage: Stage, partial: ComputeOp) -> ComputeOp:
+        indices = tuple(Var(axis.name) for axis in partial.axes)
+        return replace(
+            stage.op, reduce_axes=(partial.axes[-1],), body=Load(partial.buffer, indices)
+        )
+
+
+def _kind(relation: SplitRelation | FuseRelation) -> IteratorKind:
+    return relation.parent.kind if isinstance(relation, SplitRelation) else relation.child.kind
+
+
+def _shape(stage: Stage) -> tuple[int, ...]:
+    return tuple(axis.extent for axis in stage.op.axes)

@@ -1,0 +1,54 @@
+"""Split: divide one iterator into nested ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ansorc.schedule.bounds import settle
+from ansorc.schedule.extent import Length, divide_up, divides, multiply, resolve
+from ansorc.schedule.stage import At, Iterator, SplitRelation
+from ansorc.schedule.state import State, Step
+
+
+@dataclass(frozen=True)
+class Split(Step):
+    """Divide one iterator into `len(lengths) + 1` nested ones.
+
+        for i in 0..24:               for i.0 in 0..3:
+            body             ->           for i.1 in 0..8:
+                                              body[i := i.0 * 8 + i.1]
+
+    `lengths` are the inner extents, outermost first; the outermost new iterator covers what is
+    left, rounded up, and a guard skips what lies beyond. A Hole makes the state a sketch.
+    """
+
+    iterator: str
+    lengths: tuple[Length, ...]
+
+    def apply(self, state: State) -> State:
+        """Return the state with the iterator split; stages attached to it go to the last part."""
+        stage = self.stage_of(state)
+        place = self.place_of(state, stage, self.iterator)
+        iterator = stage.iterators[place]
+        self.unmarked(state, iterator, "split it")
+        is_positive = all(not isinstance(n, int) or n >= 1 for n in self.lengths)
+        self.require(
+            state, "give at least one length, each 1 or more",
+            condition=bool(self.lengths) and is_positive,
+        )  # fmt: skip
+        lengths = [resolve(length, state.tiles) for length in self.lengths]
+        inner = multiply(lengths)
+        extents = [divide_up(iterator.extent, inner), *lengths]
+        children = tuple(
+            Iterator(f"{iterator.name}.{part}", extent, iterator.kind)
+            for part, extent in enumerate(extents)
+        )
+        relation = SplitRelation(iterator, children, divides(inner, iterator.extent))
+        after = replace(
+            stage.with_iterator(place, *children), relations=(*stage.relations, relation)
+        )
+        changed = state.with_stage(after)
+        for attached in state.attached(stage.name, iterator.name):
+            moved = replace(attached, attach=At(stage.name, children[-1].name))
+            changed = changed.with_stage(moved)
+        return settle(changed, self)

@@ -1,0 +1,84 @@
+"""What the axes of a stage are, as expressions of its loop variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ansorc.ir.expr import BinaryOp as Op
+from ansorc.ir.expr import CompareOp, Const, Expr, binary, compare, const
+from ansorc.schedule.extent import Extent
+from ansorc.schedule.stage import FuseRelation, IteratorKind, SplitRelation, Stage
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition that skips what a split that does not divide computes too much."""
+
+    condition: Expr
+    kind: IteratorKind
+
+
+def iterator_values(
+    stage: Stage, leaves: Mapping[str, Expr]
+) -> tuple[dict[str, Expr], list[Guard]]:
+    """Return the value of every iterator that `stage` ever had, and the guards of its splits.
+
+    `leaves` gives the values of the iterators it has now. The iterators it began with bear the
+    names of its axes. All extents must be known numbers.
+    """
+    values = dict(leaves)
+    guards: list[Guard] = []
+    for relation in reversed(stage.relations):
+        if isinstance(relation, SplitRelation):
+            value = _joined(relation, values)
+            values[relation.parent.name] = value
+            if not relation.is_exact:
+                limit = const(known(relation.parent.extent))
+                condition = compare(CompareOp.LT, value, limit)
+                guards.append(Guard(condition, relation.parent.kind))
+        else:
+            values |= _parted(relation, values[relation.child.name])
+    return values, guards
+
+
+def known(extent: Extent) -> int:
+    """Return `extent` as a number; raise ValueError for a hole or a population."""
+    if not isinstance(extent, int):
+        raise ValueError("the state is a sketch or a population, not one program")
+    return extent
+
+
+def plus(left: Expr, right: Expr) -> Expr:
+    """Return `left + right` without adding a literal 0."""
+    if isinstance(left, Const) and left.value == 0:
+        return right
+    if isinstance(right, Const) and right.value == 0:
+        return left
+    return binary(Op.ADD, left, right)
+
+
+def times(left: Expr, factor: int) -> Expr:
+    """Return `left * factor`, folded where one is a literal 0 or 1."""
+    if factor == 1 or (isinstance(left, Const) and left.value == 0):
+        return left
+    return binary(Op.MUL, left, const(factor))
+
+
+def _joined(relation: SplitRelation, values: Mapping[str, Expr]) -> Expr:
+    total: Expr = const(0)
+    stride = 1
+    for child in reversed(relation.children):
+        total = plus(times(values[child.name], stride), total)
+        stride *= known(child.extent)
+    return total
+
+
+def _parted(relation: FuseRelation, value: Expr) -> dict[str, Expr]:
+    parted: dict[str, Expr] = {}
+    for parent in reversed(relation.parents[1:]):
+        extent = const(known(parent.extent))
+        parted[parent.name] = binary(Op.MOD, value, extent)
+        value = binary(Op.FLOORDIV, value, extent)
+    parted[relation.parents[0].name] = value
+    return parted

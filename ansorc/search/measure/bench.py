@@ -1,0 +1,79 @@
+"""A task's arrays in the run worker, and what its outputs must be."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorc.search.measure.check import Reference, Tolerance, compare, tolerance
+from ansorc.search.measure.guarded import GuardedArray, guarded_copy
+from ansorc.search.task import Task
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output array, its reference and the deviation allowed."""
+
+    memory: GuardedArray
+    reference: Reference
+    allowed: Tolerance
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All arrays of a task in guarded memory; the inputs cannot be written."""
+
+    params: tuple[GuardedArray, ...]
+    outputs: tuple[Output, ...]
+    compare_s: float = 0.0
+    """What one comparison of all outputs costs, in seconds."""
+
+    def arrays(self) -> tuple[NDArray[np.generic], ...]:
+        """Return the arrays in call order."""
+        return tuple(guarded.array for guarded in self.params)
+
+    def poison(self) -> None:
+        """Overwrite all outputs."""
+        for output in self.outputs:
+            output.memory.poison()
+
+    def check(self) -> tuple[float, str]:
+        """Compare what the outputs hold; return (largest error, complaint or an empty string)."""
+        worst = 0.0
+        for output in self.outputs:
+            if not output.memory.is_intact():
+                return worst, "candidate rejected: it wrote outside its output"
+            verdict = compare(output.memory.array, output.reference, output.allowed)
+            worst = max(worst, verdict.max_error)
+            if verdict.complaint:
+                return worst, verdict.complaint
+        return worst, ""
+
+
+def load_bench(directory: Path) -> Bench:
+    """Load what `TaskData` wrote to `directory`."""
+    task = Task.from_json((directory / "task.json").read_text())
+    arrays: dict[str, GuardedArray] = {}
+    for index, buffer in enumerate(task.dag.inputs):
+        arrays[buffer.name] = guarded_copy(np.load(directory / f"input_{index}.npy", mmap_mode="r"))
+    outputs: list[Output] = []
+    for index, buffer in enumerate(task.dag.outputs):
+        memory = arrays[buffer.name] = GuardedArray(buffer.shape, buffer.dtype.numpy)
+        reference = np.load(directory / f"reference_{index}.npy").astype(np.float64, copy=False)
+        outputs.append(Output(memory, reference, tolerance(task.dag, buffer.name, reference)))
+    bench = Bench(tuple(arrays[buffer.name] for buffer in task.dag.params), tuple(outputs))
+    return replace(bench, compare_s=_compare_seconds(bench))
+
+
+def _compare_seconds(bench: Bench) -> float:
+    """Time the comparison of right outputs, which takes the ordinary path."""
+    for output in bench.outputs:
+        output.memory.array[...] = output.reference.astype(output.memory.array.dtype)
+    bench.check()
+    begin = time.perf_counter()
+    bench.check()
+    return time.perf_counter() - begin

@@ -1,0 +1,97 @@
+"""What a build worker does with a job: steps or loop program in, object code out."""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from pathlib import Path
+
+from ansorc.codegen.llvm import emit_llvm
+from ansorc.codegen.llvm_binding import compile_object
+from ansorc.errors import BuildError, IRError, LanguageError, ParseError, ScheduleError
+from ansorc.ir.node import walk
+from ansorc.ir.parser import parse
+from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
+from ansorc.ir.stmt import For, Function, LoopKind
+from ansorc.ir.verify import verify
+from ansorc.schedule import lower, replay, steps_from_json
+from ansorc.search.measure.result import FailureKind
+from ansorc.search.measure.wire import Message
+from ansorc.search.task import Task
+
+
+class Builder:
+    """Builds candidates of the task whose directory the message names; remembers the last task."""
+
+    def __init__(self) -> None:
+        self._directory = ""
+        self._task: Task | None = None
+
+    def handle(self, message: Message) -> Message:
+        """Answer a job with object code and the seconds of each phase, or with a failure."""
+        task = self._load(message.text("directory"))
+        clock = time.perf_counter
+        try:
+            begin = clock()
+            function = _program(task, message.text("steps"), message.text("function"))
+            _require_parameters(function, task)
+            lowered = clock()
+            target = task.target
+            options = CpuOptions(target.vector_bytes, target.vector_registers)
+            prepared = prepare_for_cpu(function, options)
+            passed = clock()
+            text = emit_llvm(prepared, target)
+            emitted = clock()
+            code = compile_object(text, target)
+            done = clock()
+        except (ScheduleError, LanguageError, IRError, ParseError, BuildError) as error:
+            return _failure(error)
+        fields = {
+            "name": prepared.name,
+            "is_parallel": _is_parallel(prepared),
+            "lower_s": lowered - begin,
+            "passes_s": passed - lowered,
+            "emit_s": emitted - passed,
+            "llvm_s": done - emitted,
+        }
+        return Message(fields, code)
+
+    def _load(self, directory: str) -> Task:
+        if self._task is None or directory != self._directory:
+            self._task = Task.from_json((Path(directory) / "task.json").read_text())
+            self._directory = directory
+        return self._task
+
+
+def _program(task: Task, steps: str, function: str) -> Function:
+    if function:
+        parsed = parse(function)
+        verify(parsed)
+        return parsed
+    return lower(replay(task.dag, steps_from_json(json.loads(steps))))
+
+
+def _require_parameters(function: Function, task: Task) -> None:
+    found = [(buffer.shape, buffer.dtype) for buffer in function.params]
+    wanted = [(buffer.shape, buffer.dtype) for buffer in task.dag.params]
+    if found != wanted:
+        raise IRError("the program's parameters are not those of the task")
+
+
+def _is_parallel(function: Function) -> bool:
+    return any(
+        isinstance(part, For) and part.kind is LoopKind.PARALLEL for part in walk(function.body)
+    )
+
+
+def _failure(error: Exception) -> Message:
+    kind = FailureKind.LOWERING
+    if isinstance(error, ScheduleError):
+        kind = FailureKind.REFUSED
+    elif isinstance(error, BuildError):
+        kind = FailureKind.COMPILE
+    text = error.reason if isinstance(error, ScheduleError) else str(error)
+    message = f"{type(error).__name__}: {text}"
+    detail = "".join(traceback.format_exception(error))
+    return Message({"failure": kind.value, "message": message, "detail": detail})

@@ -1,0 +1,126 @@
+"""Compare a kernel's output with the float64 reference, allowing what rounding explains.
+
+The tolerance of an element with reference value r is
+
+    8 · eps(dtype) · (stages + sqrt(L)) · max(|r|, rms(reference))
+
+where L is the longest chain of reduction lengths from an input to that output. Rounding errors of
+a sum of L terms grow like sqrt(L) times the size of the partial sums, for which the rms stands
+where the terms cancel; each further stage rounds once more. One missing or doubled term of a sum
+of n terms changes the result by about rms / sqrt(n), far above that. Integers must be equal; where
+they came from floats, one element in 100,000 may have been rounded over an edge.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorc.lang.dag import ComputeDAG
+
+_SAFETY = 8.0
+_CHUNK = 1 << 18
+_SMALLEST = {2: 2.0**-24, 4: 2.0**-149, 8: 2.0**-1074}  # positive floats, by their bytes
+Reference = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What an output may deviate from its reference."""
+
+    relative: float
+    """Times max(|reference|, `scale`); 0 for integers and bools, which must be equal."""
+    scale: float
+    unequal_share: float = 0.0
+    """Share of the elements of an integer output that may differ."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of one comparison."""
+
+    max_error: float
+    """Largest deviation in units of the tolerance (for integers: share of unequal elements)."""
+    complaint: str = ""
+    """What is wrong, in words; empty if nothing is."""
+
+
+def reduction_length(dag: ComputeDAG, output: str) -> tuple[int, int]:
+    """Return (longest chain of reduction lengths, number of stages on the way) for `output`."""
+    lengths: dict[str, tuple[int, int]] = {}
+    for op in dag.ops:
+        readable = [lengths[name] for name in lengths if op.name in dag.readers(name)]
+        own = math.prod(axis.extent for axis in op.reduce_axes)
+        length = own * max((length for length, _ in readable), default=1)
+        lengths[op.name] = length, 1 + max((depth for _, depth in readable), default=0)
+    return lengths[output]
+
+
+def tolerance(dag: ComputeDAG, output: str, reference: Reference) -> Tolerance:
+    """Return the tolerance of the output called `output`, by the formula above."""
+    dtype = dag.op(output).buffer.dtype
+    floats = [op.buffer.dtype for op in dag.ops if op.buffer.dtype.is_float]
+    floats += [buffer.dtype for buffer in dag.inputs if buffer.dtype.is_float]
+    if not dtype.is_float:
+        return Tolerance(0.0, 0.0, 1e-5 if floats else 0.0)
+    length, stages = reduction_length(dag, output)
+    epsilon = max(float(np.finfo(f"float{found.bits}").eps) for found in floats)
+    finite = reference[np.isfinite(reference)]
+    scale = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
+    return Tolerance(_SAFETY * epsilon * (stages + math.sqrt(length)), scale)
+
+
+def compare(actual: NDArray[np.generic], reference: Reference, allowed: Tolerance) -> Verdict:
+    """Compare `actual` with `reference` element by element."""
+    if not allowed.relative:
+        return _compare_exactly(actual, reference, allowed)
+    mine, theirs = actual.reshape(-1), reference.reshape(-1)
+    worst, place = 0.0, 0
+    for begin in range(0, theirs.size, _CHUNK):
+        chunk = slice(begin, begin + _CHUNK)
+        error = _errors(mine[chunk], theirs[chunk], allowed)
+        index = int(np.argmax(error))
+        if error[index] > worst:
+            worst, place = float(error[index]), begin + index
+    if worst <= 1.0:
+        return Verdict(worst)
+    return Verdict(worst, _complaint(actual, reference, place, worst))
+
+
+def _errors(mine: NDArray[np.generic], theirs: Reference, allowed: Tolerance) -> Reference:
+    """Deviations in units of the tolerance; infinite where one side alone is NaN or infinite."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = theirs.astype(mine.dtype).astype(np.float64)
+        limit = np.maximum(np.abs(theirs), allowed.scale) * allowed.relative
+        limit += _SMALLEST[mine.dtype.itemsize]
+        error = np.abs(mine.astype(np.float64) - theirs) / limit
+        odd = ~np.isfinite(expected) | ~np.isfinite(error)
+    if odd.any():
+        got = mine.astype(np.float64)
+        same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+        error[odd] = np.where(same[odd], 0.0, np.inf)
+    return error
+
+
+def _compare_exactly(
+    actual: NDArray[np.generic], reference: Reference, allowed: Tolerance
+) -> Verdict:
+    expected = reference.astype(actual.dtype)
+    unequal = actual != expected
+    share = float(np.mean(unequal)) if actual.size else 0.0
+    if share <= allowed.unequal_share:
+        return Verdict(share)
+    place = int(np.argmax(unequal.reshape(-1)))
+    return Verdict(share, _complaint(actual, reference, place, share))
+
+
+def _complaint(actual: NDArray[np.generic], reference: Reference, place: int, worst: float) -> str:
+    index = tuple(int(i) for i in np.unravel_index(place, actual.shape))
+    got, wanted = actual.reshape(-1)[place], reference.reshape(-1)[place]
+    return (
+        f"candidate rejected: element {list(index)} is {got}, the float64 reference says "
+        f"{wanted:.9g} (error {worst:.3g} x tolerance)"
+    )

@@ -1,0 +1,113 @@
+"""The inputs and the float64 reference of a task, made once and shared with the workers as files.
+
+<temporary directory>/owner  task.json  input_0.npy …  reference_0.npy …
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorc.errors import MeasureError
+from ansorc.ir.dtype import DType, Kind
+from ansorc.lang.reference import evaluate
+from ansorc.search.task import Task
+
+_PREFIX = "ansorc-measure-"
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """Where the files of a task lie, and how many bytes its arrays take."""
+
+    directory: Path
+    array_bytes: int
+
+    @staticmethod
+    def create(task: Task, rng: np.random.Generator) -> TaskData:
+        """Draw inputs, evaluate the reference and write both to a new private directory."""
+        directory = _new_directory()
+        try:
+            inputs, references = draw_inputs(task, rng)
+            (directory / "task.json").write_text(task.to_json())
+            for index, array in enumerate(inputs):
+                np.save(directory / f"input_{index}.npy", array)
+            for index, array in enumerate(references):
+                np.save(directory / f"reference_{index}.npy", array)
+        except OSError as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise MeasureError(
+                f"the task's data cannot be written to {directory.parent}: {error}; "
+                "free some space there or set TMPDIR to another directory"
+            ) from error
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        arrays = sum(array.nbytes for array in (*inputs, *references))
+        return TaskData(directory, arrays)
+
+    def remove(self) -> None:
+        """Delete the files."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def draw_inputs(task: Task, rng: np.random.Generator) -> tuple[list[Array], list[Array]]:
+    """Return random inputs of `task` and the float64 reference outputs for them.
+
+    Floats are uniform in [-1, 1), so that sums cancel and a wrong sign shows; where that gives NaN
+    (a logarithm, a variance) all floats are drawn again from [0.1, 1).
+    """
+    for low in (-1.0, 0.1):
+        inputs = [_draw(b.shape, b.dtype, low, rng) for b in task.dag.inputs]
+        with np.errstate(all="ignore"):
+            references = [np.asarray(found) for found in evaluate(task.dag, inputs)]
+        if not any(np.isnan(found).any() for found in references):
+            break
+    return inputs, references
+
+
+def sweep_stale() -> None:
+    """Delete the directories of measuring runs whose process is gone (for example by kill -9)."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            owner = int((directory / "owner").read_text())
+            if directory.stat().st_uid == os.getuid() and not _is_running(owner):
+                shutil.rmtree(directory, ignore_errors=True)
+        except (OSError, ValueError):
+            continue
+
+
+def _new_directory() -> Path:
+    sweep_stale()
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    (directory / "owner").write_text(str(os.getpid()))
+    return directory
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _draw(shape: tuple[int, ...], dtype: DType, low: float, rng: np.random.Generator) -> Array:
+    match dtype.kind:
+        case Kind.FLOAT:
+            return rng.uniform(low, 1.0, shape).astype(dtype.numpy)
+        case Kind.INT:
+            return rng.integers(-4, 5, shape).astype(dtype.numpy)
+        case Kind.UINT:
+            return rng.integers(0, 5, shape).astype(dtype.numpy)
+        case Kind.BOOL:
+            return rng.integers(0, 2, shape).astype(dtype.numpy)

@@ -1,0 +1,80 @@
+"""The jobs that workers get: build a candidate, run object code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ansorc.search.measure.crew import Request
+from ansorc.search.measure.data import TaskData
+from ansorc.search.measure.options import RunOptions
+from ansorc.search.measure.result import Candidate
+from ansorc.search.measure.wire import Message
+
+_LOAD_S = 1.0
+_LOAD_BYTES_PER_S = 1e8
+
+
+def build_request(directory: Path, candidate: Candidate, limit_s: float) -> Request:
+    """Return the job to build `candidate` of the task whose data lies in `directory`."""
+    fields = {
+        "directory": str(directory),
+        "steps": candidate.steps,
+        "function": candidate.function,
+    }
+    return Request(Message(fields), limit_s, _LOAD_S)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The object code of one kernel, as build workers answer and run workers get it."""
+
+    name: str
+    is_parallel: bool
+    """It calls the runtime's parallel-for."""
+    code: bytes
+
+    @staticmethod
+    def of(built: Message) -> Program:
+        """Return the program in a build worker's answer."""
+        return Program(built.text("name"), bool(built.number("is_parallel")), built.blob)
+
+
+def run_request(
+    data: TaskData,
+    programs: Sequence[Program],
+    options: RunOptions,
+    best_s: float,
+    limit_s: float,
+) -> Request:
+    """Return the job to time one program, or several against each other."""
+    fields = {
+        "directory": str(data.directory),
+        "names": [program.name for program in programs],
+        "is_parallel": [int(program.is_parallel) for program in programs],
+        "bytes": [len(program.code) for program in programs],
+        "best_s": best_s,
+        "options": asdict(options),
+    }
+    load_s = _LOAD_S + data.array_bytes / _LOAD_BYTES_PER_S
+    code = b"".join(program.code for program in programs)
+    return Request(Message(fields, code), limit_s, load_s)
+
+
+def programs_of(message: Message) -> list[Program]:
+    """Return the programs that `run_request` wrote."""
+    found: list[Program] = []
+    begin = 0
+    sizes, parallel = message.numbers("bytes"), message.numbers("is_parallel")
+    for name, size, flag in zip(message.texts("names"), sizes, parallel, strict=True):
+        end = begin + int(size)
+        found.append(Program(name, bool(flag), message.blob[begin:end]))
+        begin = end
+    return found
+
+
+def run_options_of(message: Message) -> RunOptions:
+    """Return the options that `run_request` wrote."""
+    return RunOptions(**cast("dict[str, Any]", message.fields["options"]))

@@ -1,0 +1,145 @@
+"""What is measured and what comes of it: candidates, timings and typed failures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import TypeAlias
+
+_MESSAGE_CHARACTERS = 500
+
+
+class FailureKind(Enum):
+    """Why a candidate has no time."""
+
+    REFUSED = "refused"
+    """A step does not fit the program (ScheduleError)."""
+    LOWERING = "lowering"
+    """The schedule could not be turned into a legal loop program."""
+    COMPILE = "compile"
+    """Machine code could not be made or loaded."""
+    BUILD_TIMEOUT = "build timeout"
+    CRASH = "crash"
+    """The process died by a signal while it held the candidate."""
+    RUN_TIMEOUT = "run timeout"
+    OUT_OF_MEMORY = "out of memory"
+    WRONG_RESULT = "wrong result"
+    """The numbers differ from the float64 reference by more than rounding explains."""
+    UNKNOWN = "unknown"
+    """A fault of the measuring itself; such a candidate may be measured again."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a candidate could not be timed, in at most 500 characters."""
+
+    kind: FailureKind
+    message: str
+    detail: str = field(default="", compare=False, repr=False)
+    """The whole error text (traceback, log of the dead process), for people; not recorded."""
+
+    @staticmethod
+    def of(kind: FailureKind, message: str, detail: str = "") -> Failure:
+        """Return a failure whose message is one short line of `message`."""
+        line = " ".join(message.split())
+        if len(line) > _MESSAGE_CHARACTERS:
+            line = line[: _MESSAGE_CHARACTERS - 1] + "…"
+        return Failure(kind, line, detail or message)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How long a candidate ran: one entry for each repeat, in seconds for one call."""
+
+    seconds: tuple[float, ...]
+    checked: bool
+    """Its output was compared with the float64 reference and agreed."""
+    hopeless: bool = False
+    """Timing stopped after one repeat because it was far slower than the best known."""
+    max_error: float = 0.0
+    """Largest deviation from the reference, in units of the tolerance; 0 when not checked."""
+
+    @cached_property
+    def median_s(self) -> float:
+        """The middle of the repeats, in seconds."""
+        return statistics.median(self.seconds)
+
+    @cached_property
+    def spread_s(self) -> float:
+        """The distance between the quartiles of the repeats, in seconds; 0 for one repeat."""
+        if len(self.seconds) < 2:
+            return 0.0
+        low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
+        return high - low
+
+
+Outcome: TypeAlias = Measurement | Failure
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program to measure: schedule steps as JSON, or a whole loop program as IR text.
+
+    `steps` is what `schedule.steps_to_json` returns, as text. If `function` is given it is parsed
+    (`ansorc.ir.parser`) and built instead of the steps; its parameters must be the task's.
+    """
+
+    steps: str
+    function: str = ""
+
+    @staticmethod
+    def of_steps(steps: Sequence[object]) -> Candidate:
+        """Return the candidate of a JSON list of steps."""
+        return Candidate(json.dumps(steps, separators=(",", ":")))
+
+    @staticmethod
+    def of_function(text: str) -> Candidate:
+        """Return the candidate of a loop program's text."""
+        return Candidate("[]", text)
+
+    @cached_property
+    def key(self) -> str:
+        """A content hash: equal candidates of one task have equal keys."""
+        steps = json.dumps(json.loads(self.steps), separators=(",", ":"), sort_keys=True)
+        return hashlib.sha256(f"{steps}\n{self.function}".encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class BuildCost:
+    """Seconds that each phase of building a candidate took."""
+
+    lower_s: float = 0.0
+    passes_s: float = 0.0
+    emit_s: float = 0.0
+    llvm_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """Seconds for the whole build."""
+        return self.lower_s + self.passes_s + self.emit_s + self.llvm_s
+
+
+@dataclass(frozen=True)
+class MeasureResult:
+    """What came of one candidate."""
+
+    candidate: Candidate
+    outcome: Outcome
+    build: BuildCost = BuildCost()
+    reused: bool = False
+    """Its machine code equals one measured earlier in this session; that outcome is repeated."""
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """The timing, or None after a failure."""
+        return self.outcome if isinstance(self.outcome, Measurement) else None
+
+    @property
+    def failure(self) -> Failure | None:
+        """The failure, or None after a timing."""
+        return self.outcome if isinstance(self.outcome, Failure) else None

@@ -1,0 +1,58 @@
+"""SearchOptions: every number of the search, with its unit and its default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How programs are drawn, changed, chosen and learned from.
+
+    The defaults follow the paper where it gives a number, and the machine where the machine knows
+    better; `PAPER` in this module has what the paper's own implementation did.
+    """
+
+    structure: str = "SSRSRS"
+    """The multi-level tiling, outermost level first: S for space, R for reduce loops (paper §4.1)."""
+    is_simd_aware: bool = True
+    """Prefer tiles that fill vector registers and cores; False draws uniformly, as the paper does."""
+    max_innermost_factor: int = 64
+    """The largest innermost tile length of a space axis that is not vectorised."""
+    max_innermost_reduce: int = 512
+    """The largest innermost tile length of a reduce axis."""
+    max_register_ratio: float = 2.0
+    """A register tile has at most this many times as many vectors as the machine has registers."""
+    unroll_limits: tuple[int, ...] = (0, 16, 64, 512)
+    """Copies of the loop body up to which the inner reduce loops are unrolled."""
+    parallel_ratios: tuple[int, ...] = (1, 2, 4, 16)
+    """Outer loops are made parallel until they have this many times as many chunks as cores."""
+    max_locations: int = 24
+    """Sketches of one computation after the stages that are not tiled were placed."""
+    population: int = 4096
+    """Programs in one generation."""
+    generations: int = 6
+    """Times that a generation is scored and bred before programs are measured."""
+    mutation_rate: float = 0.85
+    """Share of the children that are mutated."""
+    crossover_rate: float = 0.15
+    """Share of the children that take whole stages from a second parent."""
+    second_move_rate: float = 0.25
+    """Share of the mutations that make a second change in the same program."""
+    choice_mutation_rate: float = 0.1
+    """Share of the changes that alter a choice (parallel loops, unrolling) instead of a tile."""
+    elite_share: float = 0.05
+    """Share of a generation that goes on unchanged because it scores best."""
+    measured_share: float = 0.2
+    """Share of the first generation that comes from the best programs measured so far."""
+    trials_per_round: int = 64
+    """Programs measured before the cost model learns again."""
+    epsilon: float = 0.05
+    """Share of the measured programs that are drawn at random instead of by score."""
+
+
+PAPER = SearchOptions(
+    is_simd_aware=False, max_innermost_reduce=64, population=2048, generations=4,
+    crossover_rate=0.05, second_move_rate=0.0, elite_share=0.0, trials_per_round=64,
+)  # fmt: skip
+"""The numbers of the paper's implementation, for comparison."""

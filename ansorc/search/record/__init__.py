@@ -1,0 +1,19 @@
+"""What was measured, kept for ever.
+
+In: one `Record` for each trial. Out: what need not be measured again, and the best program.
+"""
+
+from ansorc.search.record.database import Records
+from ansorc.search.record.environment import Environment, current_environment
+from ansorc.search.record.lines import ImportSummary, export_lines, import_lines
+from ansorc.search.record.record import Record
+
+__all__ = [
+    "Environment",
+    "ImportSummary",
+    "Record",
+    "Records",
+    "current_environment",
+    "export_lines",
+    "import_lines",
+]

@@ -1,0 +1,177 @@
+"""The record file: an SQLite database that several processes may read and write at once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ansorc.errors import RecordError
+from ansorc.search.measure.result import FailureKind
+from ansorc.search.record.environment import Environment
+from ansorc.search.record.record import Record
+from ansorc.search.record.schema import connect, translated
+from ansorc.search.task import Task
+
+_COLUMNS = (
+    "task_key, program_key, steps, function, environments.json, median_s, spread_s, repeats, "
+    "failure, message, checked, build_s, created, seed, version"
+)
+_SELECT = f"SELECT {_COLUMNS} FROM records JOIN environments ON environments.key = environment_key "
+_UPSERT = """
+INSERT INTO records (task_key, program_key, steps, function, environment_key, median_s, spread_s,
+    repeats, failure, message, checked, build_s, created, seed, version)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (task_key, program_key, environment_key) DO UPDATE SET
+    median_s = excluded.median_s, spread_s = excluded.spread_s, repeats = excluded.repeats,
+    failure = excluded.failure, message = excluded.message, checked = excluded.checked,
+    build_s = excluded.build_s, created = excluded.created, seed = excluded.seed,
+    version = excluded.version
+WHERE excluded.checked >= checked
+"""
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """How many records of a task were measured on other machines or with other settings."""
+
+    count: int
+    environments: tuple[Environment, ...]
+
+
+class Records:
+    """The records in one file. Every change is on disk when the method returns.
+
+    One program of a task has one record in one environment: a later measuring replaces the earlier
+    one, unless that was checked and the later one is not. All methods raise RecordError.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+
+    @staticmethod
+    def open(path: str | Path, *, create: bool = True) -> Records:
+        """Open the file at `path`, which is made if it is missing and `create` is set."""
+        return Records(Path(path), connect(Path(path), create=create))
+
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def add_task(self, task: Task) -> None:
+        """Remember what `task` is, so that its records can be built from the file alone."""
+        row = (task.key, task.dag.to_text(), task.target.text, task.name)
+        with translated(self.path):
+            self._connection.execute("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?)", row)
+
+    def add(self, record: Record) -> None:
+        """Write `record` to disk."""
+        environment = record.environment
+        row = (environment.key, environment.to_json(), environment.cpu)
+        with translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._connection.execute("INSERT OR IGNORE INTO environments VALUES (?, ?, ?)", row)
+                self._connection.execute(_UPSERT, _row(record))
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def task_keys(self) -> list[str]:
+        """Return the keys of the tasks in the file."""
+        query = "SELECT key FROM tasks UNION SELECT DISTINCT task_key FROM records ORDER BY 1"
+        return [str(row[0]) for row in self._rows(query, ())]
+
+    def task(self, task_key: str) -> Task:
+        """Return the task called `task_key`."""
+        query = "SELECT dag_text, target_text, name FROM tasks WHERE key = ?"
+        for dag_text, target_text, name in self._rows(query, (task_key,)):
+            return Task.from_texts(dag_text, target_text, name)
+        raise RecordError(f"{self.path} does not say what the task {task_key} is")
+
+    def tasks(self) -> list[Task]:
+        """Return the tasks that `add_task` wrote."""
+        query = "SELECT dag_text, target_text, name FROM tasks ORDER BY key"
+        return [Task.from_texts(*row) for row in self._rows(query, ())]
+
+    def measured(self, task_key: str, environment: Environment) -> set[str]:
+        """Return the keys of the programs that need not be measured again.
+
+        Those that failed by a fault of the measuring itself (UNKNOWN) may be tried again.
+        """
+        query = (
+            "SELECT program_key FROM records WHERE task_key = ? AND environment_key = ? "
+            "AND failure IS NOT ?"
+        )
+        parameters = (task_key, environment.key, FailureKind.UNKNOWN.value)
+        return {str(row[0]) for row in self._rows(query, parameters)}
+
+    def best(self, task_key: str, environment: Environment | None = None) -> Record | None:
+        """Return the fastest record whose output was checked, or None.
+
+        Without `environment` records of all machines compete.
+        """
+        where = "WHERE task_key = ? AND checked AND median_s IS NOT NULL "
+        if environment is not None:
+            where += "AND environment_key = ? "
+        keys = (task_key,) if environment is None else (task_key, environment.key)
+        query = f"{_SELECT}{where}ORDER BY median_s, id LIMIT 1"
+        return next((_record(row) for row in self._rows(query, keys)), None)
+
+    def all(self, task_key: str, environment: Environment | None = None) -> list[Record]:
+        """Return the records of a task (in one environment, if given), oldest first."""
+        where = "WHERE task_key = ? "
+        if environment is not None:
+            where += "AND environment_key = ? "
+        keys = (task_key,) if environment is None else (task_key, environment.key)
+        return [_record(row) for row in self._rows(f"{_SELECT}{where}ORDER BY records.id", keys)]
+
+    def elsewhere(self, task_key: str, environment: Environment) -> Elsewhere:
+        """Return what there is of a task from other environments, which is not used silently."""
+        query = (
+            "SELECT environments.json, count(*) FROM records JOIN environments "
+            "ON environments.key = environment_key WHERE task_key = ? AND environment_key != ? "
+            "GROUP BY environment_key"
+        )
+        rows = list(self._rows(query, (task_key, environment.key)))
+        found = tuple(Environment.from_json(row[0]) for row in rows)
+        return Elsewhere(sum(int(row[1]) for row in rows), found)
+
+    def _rows(self, query: str, parameters: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
+        with translated(self.path):
+            yield from self._connection.execute(query, parameters).fetchall()
+
+
+def _row(record: Record) -> tuple[object, ...]:
+    return (
+        record.task_key, record.program_key, record.steps, record.function, record.environment.key,
+        record.median_s, record.spread_s, record.repeats,
+        record.failure.value if record.failure else None, record.message, record.checked,
+        record.build_s, record.created, record.seed, record.version,
+    )  # fmt: skip
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    environment = Environment.from_json(row[4])
+    failure = None if row[8] is None else FailureKind(row[8])
+    return Record(
+        row[0], row[1], row[2], row[3], environment, row[5], row[6], row[7], failure, row[9],
+        bool(row[10]), row[11], row[12], row[13], row[14],
+    )  # fmt: skip

@@ -1,0 +1,63 @@
+"""The machine and settings under which a time was measured: times of another do not compare."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ansorc.target import detect
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What must be equal for two times to be comparable."""
+
+    cpu: str
+    """The model name that the CPU gives itself."""
+    features: tuple[str, ...]
+    """Its instruction sets, by their LLVM names."""
+    cores: int
+    """Cores that the measuring process could use."""
+    threads: int
+    """Threads of the kernel; 0 means all of `cores`."""
+
+    @property
+    def key(self) -> str:
+        """A short content hash."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    def to_json(self) -> str:
+        """Return the fields as JSON text."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> Environment:
+        """Return the environment that `to_json` wrote."""
+        fields = json.loads(text)
+        features = tuple(str(name) for name in fields["features"])
+        return Environment(
+            str(fields["cpu"]), features, int(fields["cores"]), int(fields["threads"])
+        )
+
+
+def current_environment(threads: int = 0) -> Environment:
+    """Return the environment of this process for kernels of `threads` threads (0: all cores)."""
+    target = detect()
+    return Environment(_cpu_model(), target.features, target.cores, threads)
+
+
+@lru_cache(maxsize=1)
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "CPU part"):
+            return value.strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,131 @@
+"""One trial as it is recorded."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import metadata
+from typing import Any
+
+from ansorc.errors import RecordError
+from ansorc.search.measure.result import Candidate, FailureKind, MeasureResult
+from ansorc.search.record.environment import Environment
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came of measuring one program of one task in one environment."""
+
+    task_key: str
+    program_key: str
+    steps: str
+    """The schedule's steps as JSON text."""
+    function: str
+    """The loop program's text if the candidate was one, else empty."""
+    environment: Environment
+    median_s: float | None
+    """Seconds for one call; None after a failure."""
+    spread_s: float = 0.0
+    """Distance between the quartiles of the repeats, in seconds."""
+    repeats: int = 0
+    failure: FailureKind | None = None
+    message: str = ""
+    checked: bool = False
+    """The output agreed with the float64 reference; only such a record can be the best."""
+    build_s: float = 0.0
+    created: float = 0.0
+    """Unix time in seconds."""
+    seed: int = 0
+    version: str = ""
+    """The ansorc that measured."""
+
+    @staticmethod
+    def of_result(
+        task_key: str, result: MeasureResult, environment: Environment, seed: int = 0
+    ) -> Record:
+        """Return the record of `result`, stamped with the time and this ansorc's version."""
+        candidate = result.candidate
+        base = Record(
+            task_key,
+            candidate.key,
+            candidate.steps,
+            candidate.function,
+            environment,
+            None,
+            build_s=result.build.total_s,
+            created=time.time(),
+            seed=seed,
+            version=_version(),
+        )
+        if (failure := result.failure) is not None:
+            return replace(base, failure=failure.kind, message=failure.message)
+        found = result.measurement
+        assert found is not None
+        return replace(
+            base,
+            median_s=found.median_s,
+            spread_s=found.spread_s,
+            repeats=len(found.seconds),
+            checked=found.checked,
+        )
+
+    @property
+    def candidate(self) -> Candidate:
+        """The program, as it is given to a `Measurer`."""
+        return Candidate(self.steps, self.function)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the record as a JSON object."""
+        return {
+            "task": self.task_key,
+            "program": self.program_key,
+            "steps": json.loads(self.steps),
+            "function": self.function,
+            "environment": json.loads(self.environment.to_json()),
+            "median_s": self.median_s,
+            "spread_s": self.spread_s,
+            "repeats": self.repeats,
+            "failure": self.failure.value if self.failure else None,
+            "message": self.message,
+            "checked": self.checked,
+            "build_s": self.build_s,
+            "created": self.created,
+            "seed": self.seed,
+            "version": self.version,
+        }
+
+    @staticmethod
+    def from_json(fields: dict[str, Any]) -> Record:
+        """Return the record that `to_json` wrote; raise RecordError naming what is missing."""
+        try:
+            failure = fields["failure"]
+            median_s = fields["median_s"]
+            return Record(
+                str(fields["task"]),
+                str(fields["program"]),
+                json.dumps(fields["steps"], separators=(",", ":")),
+                str(fields["function"]),
+                Environment.from_json(json.dumps(fields["environment"])),
+                None if median_s is None else float(median_s),
+                float(fields["spread_s"]),
+                int(fields["repeats"]),
+                None if failure is None else FailureKind(failure),
+                str(fields["message"]),
+                bool(fields["checked"]),
+                float(fields["build_s"]),
+                float(fields["created"]),
+                int(fields["seed"]),
+                str(fields["version"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise RecordError(f"not a record: {type(error).__name__}: {error}") from error
+
+
+@lru_cache(maxsize=1)
+def _version() -> str:
+    try:
+        return metadata.version("ansorc")
+    except metadata.PackageNotFoundError:
+        return "unknown"

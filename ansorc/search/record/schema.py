@@ -1,0 +1,120 @@
+"""The tables of a record file, and the one place where SQLite's errors become ours."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ansorc.errors import RecordError
+
+SCHEMA_VERSION = 1
+_APPLICATION_ID = 0x616E7372  # "ansr"
+_BUSY_TIMEOUT_S = 10.0
+
+_TABLES = """
+CREATE TABLE tasks (
+    key TEXT PRIMARY KEY, dag_text TEXT NOT NULL, target_text TEXT NOT NULL, name TEXT NOT NULL
+);
+CREATE TABLE environments (key TEXT PRIMARY KEY, json TEXT NOT NULL, cpu TEXT NOT NULL);
+CREATE TABLE records (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    task_key TEXT NOT NULL, program_key TEXT NOT NULL, steps TEXT NOT NULL,
+    function TEXT NOT NULL,
+    environment_key TEXT NOT NULL REFERENCES environments(key),
+    median_s REAL, spread_s REAL NOT NULL, repeats INTEGER NOT NULL,
+    failure TEXT, message TEXT NOT NULL, checked INTEGER NOT NULL, build_s REAL NOT NULL,
+    created REAL NOT NULL, seed INTEGER NOT NULL, version TEXT NOT NULL,
+    UNIQUE (task_key, program_key, environment_key)
+);
+CREATE INDEX records_by_time ON records (task_key, environment_key, median_s);
+"""
+
+
+def connect(path: Path, *, create: bool) -> sqlite3.Connection:
+    """Open the record file at `path`; raise RecordError saying what is wrong with it.
+
+    A file that is not one of ours is left exactly as it is.
+    """
+    if path.is_dir():
+        raise RecordError(f"{path} is a directory; give the path of a record file")
+    if not create and not path.exists():
+        raise RecordError(f"there is no record file {path}; `ansorc tune` makes one")
+    with translated(path):
+        connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+        try:
+            _prepare(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+@contextmanager
+def translated(path: Path) -> Generator[None]:
+    """Turn an error of SQLite on `path` into a RecordError of one clear sentence."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise RecordError(_explain(str(path), error)) from error
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("BEGIN")  # one snapshot: another process may be making the tables now
+    version = _pragma(connection, "user_version")
+    is_ours = _pragma(connection, "application_id") == _APPLICATION_ID or _is_empty(connection)
+    connection.execute("COMMIT")
+    if not is_ours:
+        raise RecordError(
+            f"{path} is a database of another program; give the path of a new record file"
+        )
+    if version > SCHEMA_VERSION:
+        raise RecordError(
+            f"{path} was written by a newer ansorc (schema {version}, this one reads up to "
+            f"{SCHEMA_VERSION}); update ansorc or give another file"
+        )
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if version == 0:
+        _make_tables(connection)
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _pragma(connection, "user_version") == 0:  # else another process was faster
+            for statement in filter(str.strip, _TABLES.split(";")):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+
+
+def _explain(path: str, error: sqlite3.Error) -> str:
+    text = str(error)
+    if "not a database" in text:
+        return f"{path} is not a record file; give another path (the file was left as it is)"
+    if "malformed" in text or "corrupt" in text:
+        return (
+            f"{path} is damaged ({text}) and was left as it is; use another record file, "
+            f"or save what is readable with: sqlite3 {path} .recover"
+        )
+    if "full" in text:
+        return f"the disk that holds {path} is full; free some space and run again, nothing is lost"
+    if "locked" in text or "busy" in text:
+        return f"{path} is in use by another process; wait for it or give another file"
+    if "readonly" in text or "unable to open" in text:
+        return f"{path} cannot be written ({text}); check its permissions or give another path"
+    return f"{path}: {text}"

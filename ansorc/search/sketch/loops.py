@@ -1,0 +1,139 @@
+"""The loops of stages that are not tiled, and the marks that every program of a sketch has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from ansorc.ir.arith.affine import affine
+from ansorc.ir.expr import Call, Expr, Load
+from ansorc.ir.node import walk
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.schedule.extent import Hole
+from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
+from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
+from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.search.sketch.sketch import TileVariable
+
+CHUNKS_PER_CORE = 16
+"""Outer loops with this many iterations for each core are enough to be parallel."""
+UNROLLED_ROWS = 16
+"""Reductions of rows that run interleaved, at most."""
+
+
+def shaped(draft: Draft, name: str) -> Draft:
+    """Return the draft with the loops of an untouched stage made ready to be vectorised.
+
+    A root stage with little to run in parallel gets its contiguous axis split, and the contiguous
+    loop of a reduction goes inside the reduce loops, so that several sums run side by side:
+
+        for i, k: S[i] += A[k, i]    ->    for i0: for k: for i1: S[i] += A[k, i]
+    """
+    stage = draft.stage(name)
+    contiguous = vector_axis(stage.op)
+    if stage.is_inlined or stage.relations or contiguous is None:
+        return draft
+    axes = stage.op.axes
+    inner = axes[contiguous].name
+    outer = [axis.name for place, axis in enumerate(axes) if place != contiguous]
+    is_root = isinstance(stage.attach, Root)
+    if is_root and _wants_split(draft, stage.op, contiguous):
+        draft = _split(draft, stage.op, contiguous)
+        outer, inner = [*outer, f"{inner}.0"], f"{inner}.1"
+    reduce = [axis.name for axis in stage.op.reduce_axes]
+    if reduce and not is_root and not reads_along(stage.op, inner):
+        return draft
+    order = (*outer, *reduce, inner)
+    current = tuple(iterator.name for iterator in draft.stage(name).iterators)
+    return draft if order == current else draft.then(Reorder(name, order))
+
+
+def marked(draft: Draft) -> Draft:
+    """Return the draft with the vectorised and unrolled loops of every stage marked."""
+    tiles = {tile.stage: tile for tile in draft.register_tiles}
+    for stage in draft.state.stages:
+        if stage.is_inlined:
+            continue
+        tile = tiles.get(stage.name)
+        if tile is None:
+            draft = _marked_last(draft, stage)
+            continue
+        for place, iterator in enumerate(tile.iterators):
+            mark = Vectorize if place == tile.vector else Unroll
+            draft = draft.then(mark(stage.name, iterator))
+    return draft
+
+
+def parallel_loops(draft: Draft, stage: Stage) -> tuple[str, ...]:
+    """Return the outer loops of a root stage that may be fused and run in parallel.
+
+    They end with the first loop in which another stage is computed, so that fusing is legal.
+    """
+    found: list[str] = []
+    for iterator in stage.iterators:
+        if iterator.kind is not IteratorKind.SPACE or not _is_free(iterator):
+            break
+        found.append(iterator.name)
+        if draft.state.attached(stage.name, iterator.name):
+            break
+    return tuple(found)
+
+
+def reads_along(op: ComputeOp, axis: str) -> bool:
+    """Return whether vectors along `axis` suit the loads of the reduction `op`.
+
+    They do not where steps of `axis` are far apart in memory and steps of a reduce axis adjoin,
+    unless the body calls functions, which are far faster on vectors.
+    """
+    name = axis.partition(".")[0]
+    reduce = [other.name for other in op.reduce_axes]
+    loads = [node for node in walk(op.body) if isinstance(node, Load)]
+    if any(isinstance(node, Call) for node in walk(op.body)):
+        return True
+    return all(
+        _coefficient(load.indices[-1], name) == 1
+        or not any(_coefficient(index, name) for index in load.indices)
+        or not any(_coefficient(load.indices[-1], other) == 1 for other in reduce)
+        for load in loads
+        if load.indices
+    )
+
+
+def _wants_split(draft: Draft, op: ComputeOp, contiguous: int) -> bool:
+    extent = op.axes[contiguous].extent
+    if extent <= draft.lanes(op):
+        return False
+    outer = prod(axis.extent for axis in op.axes) // extent
+    return bool(op.reduce_axes) or outer < CHUNKS_PER_CORE * draft.target.cores
+
+
+def _split(draft: Draft, op: ComputeOp, contiguous: int) -> Draft:
+    axis = op.axes[contiguous]
+    lanes = draft.lanes(op)
+    limit = draft.target.vector_registers * lanes if op.reduce_axes else axis.extent
+    if op.reduce_axes and not reads_along(op, axis.name):
+        limit, lanes = UNROLLED_ROWS, 0
+    variable = TileVariable(f"{op.name}.{axis.name}", axis.extent, 2, limit, lanes)
+    opened = replace(draft, variables=(*draft.variables, variable))
+    return opened.then(Split(op.name, axis.name, (Hole(variable.name, (1,)),)))
+
+
+def _marked_last(draft: Draft, stage: Stage) -> Draft:
+    if not stage.iterators or vector_axis(stage.op) is None:
+        return draft
+    last = stage.iterators[-1]
+    is_held = bool(draft.state.attached(stage.name, last.name))
+    if last.kind is not IteratorKind.SPACE or not _is_free(last) or is_held:
+        return draft
+    if not stage.op.reduce_axes or reads_along(stage.op, last.name):
+        return draft.then(Vectorize(stage.name, last.name))
+    return draft.then(Unroll(stage.name, last.name)) if stage.relations else draft
+
+
+def _is_free(iterator: Iterator) -> bool:
+    return iterator.mark.value == "for"
+
+
+def _coefficient(index: Expr, axis: str) -> int:
+    form = affine(index)
+    return 0 if form is None else form.coefficient(axis)

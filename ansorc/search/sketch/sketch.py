@@ -1,0 +1,114 @@
+"""Sketch: the structure of a program, with tile lengths and a few choices left open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule.state import Step
+from ansorc.schedule.steps import Fuse, Parallelize, Pragma
+from ansorc.target import Target
+
+
+@dataclass(frozen=True)
+class TileVariable:
+    """How one axis is tiled: a tuple (l_0, …, l_levels-1), outermost first, product `extent`."""
+
+    name: str
+    """`stage.axis`, e.g. `C.local.i`."""
+    extent: int
+    levels: int
+    innermost_limit: int
+    """The largest l_levels-1."""
+    lanes: int = 0
+    """Lanes of the native vectors that run over the innermost level; 0 where none do."""
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """The innermost level of a tiled stage: all of it is computed in registers at once."""
+
+    stage: str
+    variables: tuple[str, ...]
+    """The tile variables of its axes; their innermost lengths multiply to the tile."""
+    iterators: tuple[str, ...]
+    """The innermost loops, one for each variable."""
+    vector: int
+    """Which of them is vectorised, in the lanes of its variable; the others are unrolled."""
+
+
+@dataclass(frozen=True)
+class ParallelLoops:
+    """A choice: how many of the outermost loops of a root stage are fused and run in parallel."""
+
+    stage: str
+    iterators: tuple[str, ...]
+    """The loops that may be parallel, outermost first."""
+
+    @property
+    def name(self) -> str:
+        """The name of the column: `parallel:stage`."""
+        return f"parallel:{self.stage}"
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """0 for none, up to all of the loops."""
+        return tuple(range(len(self.iterators) + 1))
+
+    def steps(self, value: int) -> tuple[Step, ...]:
+        """Return the steps that make the first `value` loops parallel."""
+        chosen = self.iterators[:value]
+        if len(chosen) < 2:
+            return tuple(Parallelize(self.stage, iterator) for iterator in chosen)
+        return (Fuse(self.stage, chosen), Parallelize(self.stage, "@".join(chosen)))
+
+
+@dataclass(frozen=True)
+class UnrollLimit:
+    """A choice: up to how many copies of its body the inner loops of a stage are unrolled."""
+
+    stage: str
+    values: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the column: `unroll:stage`."""
+        return f"unroll:{self.stage}"
+
+    def steps(self, value: int) -> tuple[Step, ...]:
+        """Return the step that sets the limit; none for 0, which is what a stage begins with."""
+        if value == 0:
+            return ()
+        return (Pragma(self.stage, "auto_unroll_max_step", value),)
+
+
+Choice: TypeAlias = ParallelLoops | UnrollLimit
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A program with holes.
+
+    `steps` hold the whole loop structure, with Holes for the lengths of `variables` and with the
+    marks that are the same in all its programs. The values of `choices` add the rest.
+    """
+
+    dag: ComputeDAG
+    target: Target
+    name: str
+    """The rules that made it, in order, e.g. `cache write C, tile C.local fused at 1`."""
+    steps: tuple[Step, ...]
+    variables: tuple[TileVariable, ...] = ()
+    register_tiles: tuple[RegisterTile, ...] = ()
+    choices: tuple[Choice, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the genes: first the tile variables, then the choices."""
+        return tuple(gene.name for gene in (*self.variables, *self.choices))
+
+    def annotate(self, values: Mapping[str, int]) -> tuple[Step, ...]:
+        """Return the steps that come after `steps` for the choices made, by choice name."""
+        return tuple(s for choice in self.choices for s in choice.steps(values[choice.name]))

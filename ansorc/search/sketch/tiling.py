@@ -1,0 +1,127 @@
+"""Multi-level tiling of one stage: the splits, the loop order and the register tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ansorc.lang.compute_op import Axis
+from ansorc.schedule.extent import Hole
+from ansorc.schedule.stage import Stage
+from ansorc.schedule.steps import Reorder, Split
+from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.search.sketch.sketch import RegisterTile, TileVariable
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The shape of a tiling: `structure` lists the levels, S for space and R for reduce loops.
+
+        SSRSRS of C[i, j] += A[i, k] * B[k, j]:   i0 j0  i1 j1  k0  i2 j2  k1  i3 j3
+    """
+
+    structure: str = "SSRSRS"
+    innermost: int = 64
+    """The largest innermost length of a space axis."""
+    innermost_reduce: int = 512
+    """The largest innermost length of a reduce axis."""
+    innermost_vectors: int = 32
+    """The largest innermost length of the vectorised axis, in native vectors (`innermost` binds
+    where it is larger)."""
+
+    @property
+    def space_levels(self) -> int:
+        """How many loops each space axis becomes."""
+        return self.structure.count("S")
+
+    @property
+    def reduce_levels(self) -> int:
+        """How many loops each reduce axis becomes."""
+        return self.structure.count("R")
+
+
+def is_split(axis: Axis) -> bool:
+    """Return whether tiling splits `axis`: a single iteration has nothing to divide."""
+    return axis.extent > 1
+
+
+def declared(draft: Draft, stage: Stage, tiling: Tiling) -> Draft:
+    """Return the draft with the tile variables of `stage` added."""
+    contiguous = vector_axis(stage.op)
+    lanes = draft.lanes(stage.op)
+    variables: list[TileVariable] = []
+    for place, axis in enumerate(stage.op.axes):
+        is_vector = place == contiguous
+        limit = max(tiling.innermost, tiling.innermost_vectors * lanes if is_vector else 0)
+        name, levels = variable_name(stage, axis), tiling.space_levels
+        variables.append(TileVariable(name, axis.extent, levels, limit, lanes if is_vector else 0))
+    for axis in stage.op.reduce_axes:
+        name = variable_name(stage, axis)
+        limit, levels = tiling.innermost_reduce, tiling.reduce_levels
+        variables.append(TileVariable(name, axis.extent, levels, limit))
+    used = (variable for variable in variables if variable.extent > 1 and variable.levels > 1)
+    return replace(draft, variables=(*draft.variables, *used))
+
+
+def tiled(draft: Draft, name: str, tiling: Tiling, fused: int = 0) -> Draft:
+    """Return the draft with stage `name` split and ordered by `tiling`, its variables declared.
+
+    With `fused` levels the stage is attached to the innermost of its consumer's first `fused`
+    levels, and its own loops begin at the level after them.
+    """
+    stage = draft.stage(name)
+    for axis in stage.op.axes:
+        draft = _split(draft, stage, axis, range(fused + 1, tiling.space_levels))
+    for axis in stage.op.reduce_axes:
+        draft = _split(draft, stage, axis, range(1, tiling.reduce_levels))
+    order = _order(stage, tiling, fused)
+    if len(order) > 1:
+        draft = draft.then(Reorder(name, order))
+    tile = _register_tile(stage, tiling, fused)
+    return replace(draft, register_tiles=(*draft.register_tiles, tile))
+
+
+def variable_name(stage: Stage, axis: Axis) -> str:
+    """Return the name of the tile variable of an axis of `stage`."""
+    return f"{stage.name}.{axis.name}"
+
+
+def part(axis: Axis, level: int, levels: int) -> str:
+    """Return the name of loop number `level` of `levels` that `axis` was split into."""
+    return f"{axis.name}.{level}" if levels > 1 and is_split(axis) else axis.name
+
+
+def _split(draft: Draft, stage: Stage, axis: Axis, levels: range) -> Draft:
+    if not levels or not is_split(axis):
+        return draft
+    variable = variable_name(stage, axis)
+    lengths = tuple(Hole(variable, (level,)) for level in levels)
+    return draft.then(Split(stage.name, axis.name, lengths))
+
+
+def _order(stage: Stage, tiling: Tiling, fused: int) -> tuple[str, ...]:
+    """The loops by level; an axis that is not split goes with the first level of its kind."""
+    kinds = {
+        "S": (stage.op.axes, tiling.space_levels - fused),
+        "R": (stage.op.reduce_axes, tiling.reduce_levels),
+    }
+    seen = {"S": 0, "R": 0}
+    order: list[str] = []
+    for letter in tiling.structure[fused:]:
+        axes, levels = kinds[letter]
+        level = seen[letter]
+        order += [part(a, level, levels) for a in axes if level == 0 or is_split(a)]
+        seen[letter] += 1
+    return tuple(order)
+
+
+def _register_tile(stage: Stage, tiling: Tiling, fused: int) -> RegisterTile:
+    levels = tiling.space_levels - fused
+    split = [axis for axis in stage.op.axes if is_split(axis)]
+    contiguous = vector_axis(stage.op)
+    assert contiguous is not None, "a stage without a long axis has no reuse and is not tiled"
+    return RegisterTile(
+        stage.name,
+        tuple(variable_name(stage, axis) for axis in split),
+        tuple(part(axis, levels - 1, levels) for axis in split),
+        split.index(stage.op.axes[contiguous]),
+    )

@@ -1,0 +1,61 @@
+"""Genes: what the columns of a population mean.
+
+A population of one sketch is an int64 matrix [rows, columns]. The first columns are row numbers in
+the tile tables of the sketch's variables, the others are positions in the values of its choices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorc.schedule.extent import IntArray
+from ansorc.schedule.genes import filled
+from ansorc.schedule.schedule import Schedule, replay
+from ansorc.schedule.state import Step
+from ansorc.search.sketch.sketch import Sketch, TileVariable
+from ansorc.search.tiles import TileTable, tile_table
+
+Genes = npt.NDArray[np.int64]
+
+
+def table_of(variable: TileVariable) -> TileTable:
+    """Return the table whose row numbers are the genes of `variable`."""
+    return tile_table(variable.extent, variable.levels, variable.innermost_limit)
+
+
+def gene_counts(sketch: Sketch) -> IntArray:
+    """Return [columns]: how many values each gene may have."""
+    counts = [len(table_of(variable)) for variable in sketch.variables]
+    return np.array(counts + [len(choice.values) for choice in sketch.choices], dtype=np.int64)
+
+
+def tiles(sketch: Sketch, genes: Genes) -> dict[str, IntArray]:
+    """Return the levels chosen for each tile variable: [rows, levels], or [levels] for one row."""
+    return {
+        variable.name: table_of(variable).rows[genes[..., column]]
+        for column, variable in enumerate(sketch.variables)
+    }
+
+
+def choice_values(sketch: Sketch, genes: Genes) -> dict[str, IntArray]:
+    """Return the value made of each choice: [rows], or a single number for one row."""
+    first = len(sketch.variables)
+    return {
+        choice.name: np.array(choice.values, dtype=np.int64)[genes[..., first + place]]
+        for place, choice in enumerate(sketch.choices)
+    }
+
+
+def steps(sketch: Sketch, row: Genes) -> tuple[Step, ...]:
+    """Return the program of one row [columns] as steps without holes."""
+    values = {name: int(value) for name, value in choice_values(sketch, row).items()}
+    return (*filled(sketch.steps, tiles(sketch, row)), *sketch.annotate(values))
+
+
+def population_state(sketch: Sketch, genes: Genes) -> Schedule:
+    """Return the State of all rows at once, before the steps of the choices.
+
+    Extents that differ between programs are arrays [rows].
+    """
+    return replay(sketch.dag, sketch.steps, tiles(sketch, genes))

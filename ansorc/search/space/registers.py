@@ -1,0 +1,47 @@
+"""How many vector registers the innermost tiles of a population take."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ansorc.schedule.extent import IntArray
+from ansorc.search.sketch.sketch import RegisterTile, Sketch
+from ansorc.search.space.genes import Genes, table_of
+
+
+def vector_pieces(length: IntArray, lanes: int) -> IntArray:
+    """Return how many vectors make up `length` elements: whole ones, then halves, quarters, …"""
+    rest = length % lanes
+    pieces = length // lanes
+    bit = 1
+    while bit < lanes:
+        pieces = pieces + (rest & bit > 0)
+        bit *= 2
+    return pieces
+
+
+def columns_of(sketch: Sketch, tile: RegisterTile) -> list[int]:
+    """Return the columns of the genes that make up a register tile."""
+    places = {variable.name: place for place, variable in enumerate(sketch.variables)}
+    return [places[name] for name in tile.variables]
+
+
+def register_vectors(sketch: Sketch, tile: RegisterTile, genes: Genes) -> IntArray:
+    """Return [rows]: the vectors in the register tile of a tiled stage."""
+    total = np.ones(genes.shape[:-1], dtype=np.int64)
+    for place, column in enumerate(columns_of(sketch, tile)):
+        variable = sketch.variables[column]
+        innermost = table_of(variable).rows[:, -1]
+        if place == tile.vector:
+            innermost = vector_pieces(innermost, variable.lanes)
+        total *= innermost[genes[..., column]]
+    return total
+
+
+def within_registers(sketch: Sketch, genes: Genes, max_ratio: float) -> np.ndarray:
+    """Return [rows] booleans: no tile has more than `max_ratio` × the machine's registers."""
+    limit = max_ratio * sketch.target.vector_registers
+    good = np.ones(len(genes), dtype=bool)
+    for tile in sketch.register_tiles:
+        good &= register_vectors(sketch, tile, genes) <= limit
+    return good

@@ -1,0 +1,145 @@
+"""Draw random programs of a sketch, all rows at once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorc.schedule.extent import IntArray
+from ansorc.search.options import SearchOptions
+from ansorc.search.sketch.sketch import ParallelLoops, RegisterTile, Sketch, TileVariable
+from ansorc.search.space.genes import Genes, population_state, table_of
+from ansorc.search.space.registers import columns_of, register_vectors, vector_pieces
+
+FloatArray = npt.NDArray[np.float64]
+
+ROUNDS = 8
+"""Times that register tiles that are too large are drawn again before others are copied."""
+KEPT_OUTSIDE = 0.2
+"""Share that is kept of the register tiles that leave registers unused or spill some."""
+GOOD_PIECES = 4
+"""Vectors along the contiguous axis that leave registers for the other axes."""
+SERIAL_SHARE = 0.05
+"""Share of programs without parallel loops."""
+
+
+def sample(
+    sketch: Sketch, rows: int, rng: np.random.Generator, options: SearchOptions = SearchOptions()
+) -> Genes:
+    """Return [rows, columns] random genes; every row is a legal program.
+
+    Each tile variable is drawn from its table, then the innermost tiles that do not fit the
+    registers are drawn again, then the loops to run in parallel are chosen for the tiles.
+    """
+    genes = np.zeros((rows, len(sketch.columns)), dtype=np.int64)
+    in_registers = {name for tile in sketch.register_tiles for name in tile.variables}
+    for column, variable in enumerate(sketch.variables):
+        is_inner = variable.name in in_registers
+        genes[:, column] = _drawn(variable, rows, rng, _kind(options, is_inner=is_inner))
+    for tile in sketch.register_tiles:
+        _fit_registers(sketch, tile, genes, rng, options)
+    _choose(sketch, genes, rng, options)
+    return genes
+
+
+def _kind(options: SearchOptions, *, is_inner: bool) -> str:
+    if not options.is_simd_aware:
+        return "uniform"
+    return "register" if is_inner else "vector"
+
+
+def _drawn(variable: TileVariable, rows: int, rng: np.random.Generator, kind: str) -> IntArray:
+    return np.searchsorted(_cumulative(variable, kind), rng.random(rows), side="right")
+
+
+@lru_cache(maxsize=512)
+def _cumulative(variable: TileVariable, kind: str) -> FloatArray:
+    """The running sum of the probabilities of the table's rows."""
+    table = table_of(variable)
+    weights = np.ones(len(table))
+    if kind != "uniform" and variable.lanes:
+        innermost = table.rows[:, -1]
+        pieces = vector_pieces(innermost, variable.lanes)
+        weights = (innermost / (variable.lanes * pieces)) ** 2
+        if kind == "register":
+            weights = np.where(pieces > GOOD_PIECES, weights / 4, weights)
+    running = np.cumsum(weights)
+    return running / running[-1]
+
+
+def _fit_registers(
+    sketch: Sketch,
+    tile: RegisterTile,
+    genes: Genes,
+    rng: np.random.Generator,
+    options: SearchOptions,
+) -> None:
+    """Draw the tile variables of `tile` again in the rows where it is too large or wasteful."""
+    columns = columns_of(sketch, tile)
+    kind = _kind(options, is_inner=True)
+    bad = np.arange(len(genes))
+    for attempt in range(ROUNDS):
+        good = _is_fit(sketch, tile, genes[bad], rng, options, is_strict=attempt < ROUNDS // 2)
+        bad = bad[~good]
+        if not len(bad):
+            return
+        for column in columns:
+            genes[bad, column] = _drawn(sketch.variables[column], len(bad), rng, kind)
+    limit = options.max_register_ratio * sketch.target.vector_registers
+    small = register_vectors(sketch, tile, genes) <= limit
+    source = rng.choice(np.flatnonzero(small), int((~small).sum())) if small.any() else None
+    for column in columns:
+        smallest = int(np.argmin(table_of(sketch.variables[column]).rows[:, -1]))
+        genes[~small, column] = smallest if source is None else genes[source, column]
+
+
+def _is_fit(
+    sketch: Sketch,
+    tile: RegisterTile,
+    genes: Genes,
+    rng: np.random.Generator,
+    options: SearchOptions,
+    *,
+    is_strict: bool,
+) -> np.ndarray:
+    registers = sketch.target.vector_registers
+    vectors = register_vectors(sketch, tile, genes)
+    fits = vectors <= options.max_register_ratio * registers
+    if not options.is_simd_aware or not is_strict:
+        return fits
+    is_good = (vectors >= registers // 4) & (vectors <= registers)
+    return fits & (is_good | (rng.random(len(genes)) < KEPT_OUTSIDE))
+
+
+def _choose(
+    sketch: Sketch, genes: Genes, rng: np.random.Generator, options: SearchOptions
+) -> None:
+    state = None
+    for place, choice in enumerate(sketch.choices, start=len(sketch.variables)):
+        if not isinstance(choice, ParallelLoops):
+            genes[:, place] = rng.integers(len(choice.values), size=len(genes))
+            continue
+        state = population_state(sketch, genes) if state is None else state
+        stage = state.stage(choice.stage)
+        extents = [it.extent for it in stage.iterators if it.name in choice.iterators]
+        genes[:, place] = _parallel(sketch, extents, len(genes), rng, options)
+
+
+def _parallel(
+    sketch: Sketch,
+    extents: list[int | IntArray | None],
+    rows: int,
+    rng: np.random.Generator,
+    options: SearchOptions,
+) -> IntArray:
+    """How many loops to fuse: enough for a random multiple of the cores, or all; seldom none."""
+    wanted = sketch.target.cores * rng.choice(options.parallel_ratios, rows)
+    chunks = np.ones(rows, dtype=np.int64)
+    count = np.zeros(rows, dtype=np.int64)
+    for extent in extents:
+        assert extent is not None
+        count += chunks < wanted
+        chunks = chunks * extent
+    return np.where(rng.random(rows) < SERIAL_SHARE, 0, np.maximum(count, 1))

@@ -1,0 +1,100 @@
+"""Mutation and crossover: new rows of genes from old ones, all at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ansorc.schedule.extent import IntArray
+from ansorc.search.options import SearchOptions
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.space.genes import Genes, gene_counts, table_of
+from ansorc.search.space.registers import within_registers
+
+ROUNDS = 4
+"""Times that a child whose register tile is too large is made again before it stays its parent."""
+
+
+def mutate(
+    sketch: Sketch, genes: Genes, rng: np.random.Generator, options: SearchOptions = SearchOptions()
+) -> Genes:
+    """Return a child of each row [rows, columns], legal as its parent is.
+
+    A tile variable moves one divisor from a level to another, or a choice changes; some children
+    get two such changes.
+    """
+    children = genes.copy()
+    todo = np.arange(len(genes))
+    for _ in range(ROUNDS):
+        made = genes[todo]
+        _change(sketch, made, np.arange(len(made)), rng, options)
+        second = np.flatnonzero(rng.random(len(made)) < options.second_move_rate)
+        _change(sketch, made, second, rng, options)
+        good = within_registers(sketch, made, options.max_register_ratio)
+        children[todo[good]] = made[good]
+        todo = todo[~good]
+        if not len(todo):
+            break
+    return children
+
+
+def crossover(
+    sketch: Sketch,
+    parents: Genes,
+    others: Genes,
+    rng: np.random.Generator,
+    options: SearchOptions = SearchOptions(),
+) -> Genes:
+    """Return children [rows, columns] that have the genes of whole stages from either parent.
+
+    In a sketch with one stage single genes are exchanged; a child whose register tile would be too
+    large is its first parent.
+    """
+    owners = [variable.name.rpartition(".")[0] for variable in sketch.variables]
+    owners += [choice.stage for choice in sketch.choices]
+    names = sorted(set(owners))
+    groups = np.array([names.index(owner) for owner in owners], dtype=np.int64)
+    if len(names) < 2:
+        groups = np.arange(len(owners))
+    from_other = rng.random((len(parents), int(groups.max(initial=0)) + 1)) < 0.5
+    children = np.where(from_other[:, groups], others, parents)
+    good = within_registers(sketch, children, options.max_register_ratio)
+    return np.where(good[:, None], children, parents)
+
+
+def _change(
+    sketch: Sketch,
+    genes: Genes,
+    rows: IntArray,
+    rng: np.random.Generator,
+    options: SearchOptions,
+) -> None:
+    """Change one gene of each of `rows` in place."""
+    counts = gene_counts(sketch)
+    columns = _columns(sketch, counts, len(rows), rng, options)
+    for column in np.flatnonzero(counts > 1):
+        chosen = rows[columns == column]
+        if column < len(sketch.variables):
+            table = table_of(sketch.variables[column])
+            genes[chosen, column] = table.moved(genes[chosen, column], rng)
+        else:
+            shift = rng.integers(1, counts[column], size=len(chosen))
+            genes[chosen, column] = (genes[chosen, column] + shift) % counts[column]
+
+
+def _columns(
+    sketch: Sketch,
+    counts: IntArray,
+    rows: int,
+    rng: np.random.Generator,
+    options: SearchOptions,
+) -> IntArray:
+    """The gene to change in each of `rows` programs; -1 in a sketch with nothing to change."""
+    able = np.flatnonzero(counts > 1)
+    variables = able[able < len(sketch.variables)]
+    choices = able[able >= len(sketch.variables)]
+    if not len(able):
+        return np.full(rows, -1, dtype=np.int64)
+    is_choice = rng.random(rows) < options.choice_mutation_rate
+    if not len(variables) or not len(choices):
+        return rng.choice(able, rows)
+    return np.where(is_choice, rng.choice(choices, rows), rng.choice(variables, rows))

@@ -1,0 +1,51 @@
+"""What is tuned: a tensor computation for a target, under a name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from ansorc.errors import RecordError
+from ansorc.lang.dag import ComputeDAG
+from ansorc.target import Target
+
+
+@dataclass(frozen=True, init=False)
+class Task:
+    """A computation to tune for a target; `target` may be given as text such as "native"."""
+
+    dag: ComputeDAG
+    target: Target
+    name: str
+
+    def __init__(self, dag: ComputeDAG, target: Target | str = "native", name: str = "kernel"):
+        found = Target.parse(target) if isinstance(target, str) else target
+        object.__setattr__(self, "dag", dag)
+        object.__setattr__(self, "target", found)
+        object.__setattr__(self, "name", name)
+
+    @property
+    def key(self) -> str:
+        """A content hash of the computation and the target; the name does not count."""
+        return hashlib.sha256(f"{self.dag.key}\n{self.target.text}".encode()).hexdigest()[:24]
+
+    def to_json(self) -> str:
+        """Return the task as text that `from_json` reads back."""
+        fields = {"dag": self.dag.to_text(), "target": self.target.text, "name": self.name}
+        return json.dumps(fields)
+
+    @staticmethod
+    def from_json(text: str) -> Task:
+        """Return the task that `to_json` wrote; raise RecordError if `text` is not one."""
+        try:
+            fields: dict[str, str] = json.loads(text)
+            dag, target, name = fields["dag"], fields["target"], fields["name"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecordError(f"not a task: {text[:80]!r} ({error})") from error
+        return Task.from_texts(dag, target, name)
+
+    @staticmethod
+    def from_texts(dag_text: str, target_text: str, name: str) -> Task:
+        """Return the task of `ComputeDAG.to_text`, `Target.text` and a name."""
+        return Task(ComputeDAG.from_text(dag_text), Target.parse(target_text), name)

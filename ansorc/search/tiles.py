@@ -1,0 +1,158 @@
+"""All ways to divide an extent over the levels of a tile, as tables that are shared and indexed.
+
+A table of `levels` columns holds one row for each tuple whose product is the extent. Two rows are
+neighbours if one turns into the other by moving one divisor from a level to another: the tile
+mutation of the paper is one step along the table's neighbour lists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import comb
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+MAX_ROWS = 50_000
+"""Above this many tuples a table is a random sample of them."""
+SAMPLED_ROWS = 20_000
+_ALL_DIVISORS_ROWS = 2_000
+"""Up to this many rows any divisor may move at once; above it, one prime at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class TileTable:
+    """The tuples of one (extent, levels, limit), sorted, and who is whose neighbour."""
+
+    rows: IntArray
+    """[tuples, levels], outermost level first; the product of each row is the extent."""
+    starts: IntArray
+    """[tuples + 1]: the neighbours of row r are neighbours[starts[r] : starts[r + 1]]."""
+    neighbours: IntArray
+    """[pairs] row numbers."""
+    is_complete: bool
+    """Whether every tuple is there."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def find(self, lengths: IntArray) -> int:
+        """Return the row number of a tuple; raise KeyError if the table does not have it."""
+        matches = np.flatnonzero((self.rows == lengths).all(axis=1))
+        if not len(matches):
+            raise KeyError(tuple(int(length) for length in lengths))
+        return int(matches[0])
+
+    def moved(self, rows: IntArray, rng: np.random.Generator) -> IntArray:
+        """Return a random neighbour of each row; the row itself where it has none."""
+        if not len(self.neighbours):
+            return rows
+        counts = self.starts[rows + 1] - self.starts[rows]
+        picks = (rng.random(len(rows)) * counts).astype(np.int64)
+        places = np.minimum(self.starts[rows] + picks, len(self.neighbours) - 1)
+        return np.where(counts > 0, self.neighbours[places], rows)
+
+
+@lru_cache(maxsize=512)
+def tile_table(extent: int, levels: int, innermost_limit: int) -> TileTable:
+    """Return the table of `extent` over `levels`, the last level at most `innermost_limit`."""
+    primes = factorize(extent)
+    is_complete = tuple_count(extent, levels) <= MAX_ROWS
+    rows = _all_tuples(primes, levels) if is_complete else _some_tuples(extent, primes, levels)
+    rows = rows[rows[:, -1] <= innermost_limit] if levels > 1 else rows
+    rows = np.unique(rows, axis=0)
+    starts, neighbours = _neighbour_lists(rows, extent, primes)
+    return TileTable(rows, starts, neighbours, is_complete)
+
+
+def factorize(number: int) -> dict[int, int]:
+    """Return the prime factors of `number` ≥ 1 with their powers."""
+    factors: dict[int, int] = {}
+    divisor = 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            factors[divisor] = factors.get(divisor, 0) + 1
+            number //= divisor
+        divisor += 1
+    if number > 1:
+        factors[number] = factors.get(number, 0) + 1
+    return factors
+
+
+def divisors(extent: int) -> list[int]:
+    """Return all divisors of `extent`, ascending."""
+    found = [1]
+    for prime, power in factorize(extent).items():
+        found = [divisor * prime**p for divisor in found for p in range(power + 1)]
+    return sorted(found)
+
+
+def tuple_count(extent: int, levels: int) -> int:
+    """Return how many tuples of `levels` factors have the product `extent`, without a limit."""
+    count = 1
+    for power in factorize(extent).values():
+        count *= comb(power + levels - 1, levels - 1)
+    return count
+
+
+def _all_tuples(primes: dict[int, int], levels: int) -> IntArray:
+    rows = np.ones((1, levels), dtype=np.int64)
+    for prime, power in primes.items():
+        shares = prime ** _compositions(power, levels)
+        rows = (rows[:, None, :] * shares[None, :, :]).reshape(-1, levels)
+    return rows
+
+
+def _compositions(total: int, parts: int) -> IntArray:
+    """All tuples of `parts` numbers ≥ 0 with the sum `total`."""
+    if parts == 1:
+        return np.array([[total]], dtype=np.int64)
+    blocks: list[IntArray] = []
+    for first in range(total + 1):
+        rest = _compositions(total - first, parts - 1)
+        blocks.append(np.hstack([np.full((len(rest), 1), first, dtype=np.int64), rest]))
+    return np.vstack(blocks)
+
+
+def _some_tuples(extent: int, primes: dict[int, int], levels: int) -> IntArray:
+    """Random tuples, and the one that is all in the outermost level; the same in every run."""
+    rng = np.random.default_rng(extent)
+    rows = np.ones((SAMPLED_ROWS, levels), dtype=np.int64)
+    for prime, power in primes.items():
+        for _ in range(power):
+            rows[np.arange(SAMPLED_ROWS), rng.integers(levels, size=SAMPLED_ROWS)] *= prime
+    outermost = np.ones((1, levels), dtype=np.int64)
+    outermost[0, 0] = extent
+    return np.vstack([outermost, rows])
+
+
+def _neighbour_lists(
+    rows: IntArray, extent: int, primes: dict[int, int]
+) -> tuple[IntArray, IntArray]:
+    factors = [d for d in divisors(extent) if d > 1]
+    if len(rows) > _ALL_DIVISORS_ROWS:
+        factors = sorted(primes)
+    known = np.array(divisors(extent), dtype=np.int64)
+    weights = len(known) ** np.arange(rows.shape[1] - 1, -1, -1, dtype=np.int64)
+    codes = np.searchsorted(known, rows) @ weights  # ascending, as the rows are sorted
+    sources: list[IntArray] = []
+    targets: list[IntArray] = []
+    for source, target in np.ndindex(rows.shape[1], rows.shape[1]):
+        for factor in factors if source != target else []:
+            able = np.flatnonzero(rows[:, source] % factor == 0)
+            moved = rows[able]
+            moved[:, source] //= factor
+            moved[:, target] *= factor
+            wanted = np.searchsorted(known, moved) @ weights
+            places = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
+            found = codes[places] == wanted
+            sources.append(able[found])
+            targets.append(places[found])
+    origin = np.concatenate([np.zeros(0, dtype=np.int64), *sources])
+    reached = np.concatenate([np.zeros(0, dtype=np.int64), *targets])
+    order = np.argsort(origin, kind="stable")
+    starts = np.searchsorted(origin[order], np.arange(len(rows) + 1))
+    return starts.astype(np.int64), reached[order]

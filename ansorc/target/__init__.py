@@ -1,0 +1,5 @@
+"""The machines that code is made for: a line of text in, a `Target` out."""
+
+from ansorc.target.machine import Target, detect
+
+__all__ = ["Target", "detect"]

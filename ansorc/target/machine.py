@@ -1,0 +1,236 @@
+"""The machine that code is made for: `Target`, its text form, and the detection of this machine."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import platform
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from ansorc.errors import TargetError
+from ansorc.target.presets import (
+    CPUINFO_NAMES,
+    GUARDED_FEATURES,
+    PRESETS,
+    Preset,
+    x86_model_name,
+)
+
+_OPTIONS = "-mcpu=NAME, -mattr=+x,-y, -cores=N, -cache=L1,L2,L3 (bytes) and -arch=sm_NN (cuda)"
+_FORMS = (
+    "'native', 'x86_64-linux-gnu -mcpu=NAME', 'aarch64-linux-gnu -mcpu=NAME' or 'cuda -arch=sm_NN'"
+)
+_ARCHITECTURES = {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}
+_SYSTEMS = {"Linux": "linux-gnu", "Darwin": "apple-darwin"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine: its instruction set, cores and caches. `Target.parse(target.text) == target`."""
+
+    kind: Literal["cpu", "cuda"]
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    """The instruction sets that code may use, by their LLVM names, sorted."""
+    cores: int
+    """Cores to run on (cpu), or multiprocessors (cuda)."""
+    vector_bytes: int
+    vector_registers: int
+    cache_bytes: tuple[int, int, int]
+    """First, second (each of one core) and third level (shared); 0 where there is none."""
+    cache_line_bytes: int
+    arch: str = ""
+    """The GPU architecture, such as `sm_90`."""
+
+    @staticmethod
+    def parse(text: str) -> Target:
+        """Return the target that `text` names; raise TargetError listing what is known."""
+        head, *options = text.split() or [""]
+        if head == "native":
+            return _with_options(detect(), options, text)
+        if head == "cuda":
+            return _cuda(options, text)
+        architecture = _ARCHITECTURES.get(head.split("-")[0])
+        if architecture is None or "-" not in head:
+            raise TargetError(f"'{text}' is not a target; use {_FORMS}{_nearest(head, _heads())}")
+        cpu = next((o.removeprefix("-mcpu=") for o in options if o.startswith("-mcpu=")), "")
+        preset = _preset(cpu or _BASELINES[architecture], architecture)
+        rest = [option for option in options if not option.startswith("-mcpu=")]
+        return _with_options(_from_preset(head, preset), rest, text)
+
+    @property
+    def text(self) -> str:
+        """The canonical text form: what differs from the preset is spelled out."""
+        preset = PRESETS[self.arch or self.cpu]
+        words = ["cuda", f"-arch={self.arch}"] if self.arch else [self.triple, f"-mcpu={self.cpu}"]
+        added = [f"+{name}" for name in self.features if name not in preset.features]
+        removed = [f"-{name}" for name in preset.features if name not in self.features]
+        if added or removed:
+            words.append("-mattr=" + ",".join([*added, *removed]))
+        if self.cores != preset.cores:
+            words.append(f"-cores={self.cores}")
+        if self.cache_bytes != preset.cache_bytes:
+            words.append("-cache=" + ",".join(map(str, self.cache_bytes)))
+        return " ".join(words)
+
+    @property
+    def is_x86(self) -> bool:
+        """Whether it runs x86-64 code."""
+        return self.kind == "cpu" and _ARCHITECTURES[self.triple.split("-")[0]] == "x86"
+
+
+_BASELINES = {"x86": "x86-64-v2", "arm": "generic"}
+
+
+@lru_cache(maxsize=1)
+def detect() -> Target:
+    """Return the machine that this process runs on; `cores` respects the CPU affinity."""
+    machine = platform.machine()
+    architecture = _ARCHITECTURES.get(machine.lower())
+    if architecture is None:
+        known = ", ".join(_ARCHITECTURES)
+        raise TargetError(f"this machine is a {machine}, which is not supported; known: {known}")
+    word = "x86_64" if architecture == "x86" else "aarch64"
+    triple = f"{word}-{_SYSTEMS.get(platform.system(), 'linux-gnu')}"
+    facts = _cpuinfo()
+    preset = PRESETS[_detect_x86(facts) if architecture == "x86" else _detect_arm()]
+    target = _from_preset(triple, preset)
+    if architecture == "x86" and facts:
+        target = _with_features(target, tuple(sorted(_flags(facts))))
+    return replace(target, cores=_usable_cores(), cache_bytes=_caches(preset.cache_bytes))
+
+
+def _from_preset(triple: str, preset: Preset) -> Target:
+    return Target(
+        "cpu", triple, preset.name, preset.features, preset.cores, preset.vector_bytes,
+        preset.vector_registers, preset.cache_bytes, preset.cache_line_bytes,
+    )  # fmt: skip
+
+
+def _cuda(options: list[str], text: str) -> Target:
+    arch = next((o.removeprefix("-arch=") for o in options if o.startswith("-arch=")), "")
+    preset = _preset(arch, "cuda")
+    base = Target(
+        "cuda", "nvptx64-nvidia-cuda", "", preset.features, preset.cores, preset.vector_bytes,
+        preset.vector_registers, preset.cache_bytes, preset.cache_line_bytes, arch,
+    )  # fmt: skip
+    return _with_options(base, [o for o in options if not o.startswith("-arch=")], text)
+
+
+def _preset(name: str, architecture: str) -> Preset:
+    known = [preset.name for preset in PRESETS.values() if preset.architecture == architecture]
+    if name in known:
+        return PRESETS[name]
+    option = "-arch" if architecture == "cuda" else "-mcpu"
+    listing = ", ".join(known)
+    missing = f"'{name}' is not a known {option}" if name else f"the target needs {option}=NAME"
+    raise TargetError(f"{missing}; known are {listing}{_nearest(name, known)}")
+
+
+def _with_options(target: Target, options: list[str], text: str) -> Target:
+    for option in options:
+        name, _, value = option.partition("=")
+        if name == "-mattr":
+            target = _with_features(target, _changed(target, value))
+        elif name == "-cores" and value.isdigit() and int(value) > 0:
+            target = replace(target, cores=int(value))
+        elif name == "-cache" and re.fullmatch(r"\d+,\d+,\d+", value):
+            first, second, third = map(int, value.split(","))
+            target = replace(target, cache_bytes=(first, second, third))
+        else:
+            raise TargetError(f"'{option}' in '{text}' is not an option; known are {_OPTIONS}")
+    return target
+
+
+def _changed(target: Target, changes: str) -> tuple[str, ...]:
+    features = set(target.features)
+    for change in changes.split(","):
+        sign, name = change[:1], change[1:]
+        known = GUARDED_FEATURES if target.is_x86 else {*target.features, "neon", "fullfp16"}
+        if sign not in ("+", "-") or name not in known:
+            listing = ", ".join(sorted(known))
+            raise TargetError(
+                f"'{change}' in -mattr is not +name or -name of a known feature; "
+                f"known are {listing}{_nearest(name, known)}"
+            )
+        features = features | {name} if sign == "+" else features - {name}
+    return tuple(sorted(features))
+
+
+def _with_features(target: Target, features: tuple[str, ...]) -> Target:
+    """Vector width and registers follow from the features on x86 (AVX doubles, AVX-512 again)."""
+    if not target.is_x86:
+        return replace(target, features=features)
+    vector_bytes = 64 if "avx512f" in features else 32 if "avx" in features else 16
+    registers = 32 if "avx512f" in features else 16
+    return replace(target, features=features, vector_bytes=vector_bytes, vector_registers=registers)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _heads() -> list[str]:
+    return ["native", "cuda", "x86_64-linux-gnu", "aarch64-linux-gnu", "aarch64-apple-darwin"]
+
+
+def _cpuinfo() -> dict[str, str]:
+    """The facts on the first processor; empty where the system has no /proc/cpuinfo."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in text.split("\n\n", maxsplit=1)[0].splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _flags(facts: dict[str, str]) -> set[str]:
+    names = {CPUINFO_NAMES.get(flag, flag) for flag in facts.get("flags", "").split()}
+    return names & set(GUARDED_FEATURES)
+
+
+def _detect_x86(facts: dict[str, str]) -> str:
+    if not facts:
+        return _BASELINES["x86"]
+    family, model = int(facts.get("cpu family", 0)), int(facts.get("model", 0))
+    if name := x86_model_name(facts.get("vendor_id", ""), family, model):
+        return name
+    flags = _flags(facts)
+    levels = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
+    return next((name for name in levels if set(PRESETS[name].features) <= flags), levels[-1])
+
+
+def _detect_arm() -> str:
+    if platform.system() == "Darwin":
+        return "apple-m1"
+    parts = {"0xd03": "cortex-a53", "0xd08": "cortex-a72", "0xd0c": "neoverse-n1"}
+    return parts.get(_cpuinfo().get("CPU part", ""), _BASELINES["arm"])
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _caches(fallback: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The data caches in bytes as Linux tells them; `fallback` for the levels it does not."""
+    sizes = dict(enumerate(fallback, start=1))
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            kind, level, size = (
+                (folder / name).read_text(encoding="ascii").strip()
+                for name in ("type", "level", "size")
+            )
+        except OSError:
+            continue
+        if kind != "Instruction" and size.endswith("K") and int(level) in sizes:
+            sizes[int(level)] = int(size[:-1]) * 1024
+    return sizes[1], sizes[2], sizes[3]

@@ -1,0 +1,112 @@
+"""What is known about processors by name: instruction sets, vectors, caches and core counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+_KIB, _MIB = 1024, 1024 * 1024
+
+_V2 = ("cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+_VNNI = (*_V4, "avx512vnni")
+
+GUARDED_FEATURES: dict[str, tuple[int, int, int, int]] = {
+    "sse3": (1, 0, 2, 0), "ssse3": (1, 0, 2, 9), "fma": (1, 0, 2, 12), "cx16": (1, 0, 2, 13),
+    "sse4.1": (1, 0, 2, 19), "sse4.2": (1, 0, 2, 20), "movbe": (1, 0, 2, 22),
+    "popcnt": (1, 0, 2, 23), "avx": (1, 0, 2, 28), "f16c": (1, 0, 2, 29),
+    "bmi": (7, 0, 1, 3), "avx2": (7, 0, 1, 5), "bmi2": (7, 0, 1, 8), "avx512f": (7, 0, 1, 16),
+    "avx512dq": (7, 0, 1, 17), "avx512cd": (7, 0, 1, 28), "avx512bw": (7, 0, 1, 30),
+    "avx512vl": (7, 0, 1, 31), "avx512vnni": (7, 0, 2, 11), "lzcnt": (0x80000001, 0, 2, 5),
+}  # fmt: skip
+"""Where `cpuid` tells each x86 feature: leaf, subleaf, register (eax, ebx, ecx, edx) and bit."""
+
+CPUINFO_NAMES = {
+    "pni": "sse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "abm": "lzcnt", "bmi1": "bmi",
+    "avx512_vnni": "avx512vnni",
+}  # fmt: skip
+"""Flags of Linux' /proc/cpuinfo whose LLVM names differ."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One processor; sizes in bytes, caches as (first, second, third level)."""
+
+    name: str
+    architecture: Literal["x86", "arm", "cuda"]
+    features: tuple[str, ...]
+    vector_bytes: int
+    vector_registers: int
+    cache_bytes: tuple[int, int, int]
+    cache_line_bytes: int = 64
+    cores: int = 1
+
+
+def _x86(name: str, features: tuple[str, ...], kib: tuple[int, int, int]) -> Preset:
+    wide = "avx512f" in features
+    vector_bytes = 64 if wide else 32 if "avx" in features else 16
+    caches = (kib[0] * _KIB, kib[1] * _KIB, kib[2] * _KIB)
+    return Preset(name, "x86", tuple(sorted(features)), vector_bytes, 32 if wide else 16, caches)
+
+
+def _arm(name: str, kib: tuple[int, int, int], line: int = 64) -> Preset:
+    caches = (kib[0] * _KIB, kib[1] * _KIB, kib[2] * _KIB)
+    return Preset(name, "arm", ("neon",), 16, 32, caches, line)
+
+
+def _gpu(arch: str, multiprocessors: int, shared_kib: int, l2_mib: int) -> Preset:
+    caches = (shared_kib * _KIB, l2_mib * _MIB, 0)
+    return Preset(arch, "cuda", (), 16, 255, caches, 128, multiprocessors)
+
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        _x86("x86-64-v2", _V2, (32, 256, 8192)),
+        _x86("x86-64-v3", _V3, (32, 256, 8192)),
+        _x86("x86-64-v4", _V4, (32, 1024, 16384)),
+        _x86("haswell", _V3, (32, 256, 8192)),
+        _x86("skylake", _V3, (32, 256, 8192)),
+        _x86("skylake-avx512", _V4, (32, 1024, 16384)),
+        _x86("icelake-server", _VNNI, (48, 1280, 32768)),
+        _x86("sapphirerapids", _VNNI, (48, 2048, 65536)),
+        _x86("znver1", _V3, (32, 512, 8192)),
+        _x86("znver2", _V3, (32, 512, 16384)),
+        _x86("znver3", _V3, (32, 512, 32768)),
+        _x86("znver4", _VNNI, (32, 1024, 32768)),
+        _x86("znver5", _VNNI, (48, 1024, 32768)),
+        _arm("generic", (32, 256, 0)),
+        _arm("cortex-a53", (32, 512, 0)),
+        _arm("cortex-a72", (32, 1024, 0)),
+        _arm("neoverse-n1", (64, 1024, 32768)),
+        _arm("apple-m1", (128, 12288, 8192), line=128),
+        _gpu("sm_70", 80, 96, 6),
+        _gpu("sm_75", 40, 64, 4),
+        _gpu("sm_80", 108, 164, 40),
+        _gpu("sm_86", 84, 100, 6),
+        _gpu("sm_89", 128, 100, 72),
+        _gpu("sm_90", 132, 228, 50),
+    )
+}
+
+_AMD = (
+    (23, 0x00, 0x2F, "znver1"), (23, 0x30, 0xFF, "znver2"), (25, 0x00, 0x0F, "znver3"),
+    (25, 0x10, 0x1F, "znver4"), (25, 0x20, 0x5F, "znver3"), (25, 0x60, 0xAF, "znver4"),
+    (26, 0x00, 0xFF, "znver5"),
+)  # fmt: skip
+_INTEL = {
+    **dict.fromkeys((60, 63, 69, 70, 61, 71, 79, 86), "haswell"),
+    **dict.fromkeys((78, 94, 142, 158, 165, 166), "skylake"),
+    85: "skylake-avx512",
+    **dict.fromkeys((106, 108), "icelake-server"),
+    **dict.fromkeys((143, 207), "sapphirerapids"),
+}
+
+
+def x86_model_name(vendor: str, family: int, model: int) -> str:
+    """Return the name of the x86 processor with these `cpuid` numbers, or `""` if unknown."""
+    if vendor == "AuthenticAMD":
+        matches = (name for f, low, high, name in _AMD if f == family and low <= model <= high)
+        return next(matches, "")
+    return _INTEL.get(model, "") if vendor == "GenuineIntel" and family == 6 else ""

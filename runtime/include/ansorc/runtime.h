@@ -1,0 +1,39 @@
+/* The thread pool that parallel kernels call; programs need it only to choose the number of threads.
+ *
+ * Every function may be called from any thread at any time. */
+#ifndef ANSORC_RUNTIME_H
+#define ANSORC_RUNTIME_H
+
+#include <stdint.h>
+
+#define ANSORC_RUNTIME_VERSION "0.1.0"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One part of a parallel loop: the iterations begin … end - 1. */
+typedef void (*ansorc_body)(void *closure, int64_t begin, int64_t end);
+
+/* Run `body` over 0 … extent - 1, cut into contiguous parts of nearly equal length, one for each
+ * thread that takes part; the calling thread is one of them. Returns 0, after all parts are done.
+ *
+ * `threads` is the most that may take part: 0 means ansorc_num_threads(), 1 calls `body` directly.
+ * Fewer take part if other calls keep them busy; a call from inside `body` runs alone. */
+int32_t ansorc_parallel_for(ansorc_body body, void *closure, int64_t extent, int32_t threads);
+
+/* What `threads == 0` means: the last ansorc_set_num_threads, else the environment variable
+ * ANSORC_NUM_THREADS, else the cores that the process was allowed to use when this was first asked. */
+int32_t ansorc_num_threads(void);
+
+/* Set what `threads == 0` means; 0 or less looks at the environment and the allowed cores again. */
+void ansorc_set_num_threads(int32_t threads);
+
+/* ANSORC_RUNTIME_VERSION of the code that runs. */
+const char *ansorc_runtime_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,180 @@
+// Checks of the thread pool; prints one line for each and returns the number that failed.
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "ansorc/runtime.h"
+
+namespace {
+
+int failures = 0;
+
+void check(bool holds, const char* what) {
+  printf("%s: %s\n", holds ? "ok" : "FAILED", what);
+  if (!holds) ++failures;
+}
+
+int64_t threads_of_process() {
+  FILE* file = fopen("/proc/self/status", "r");
+  char line[256];
+  long count = -1;
+  while (fgets(line, sizeof line, file) != nullptr) {
+    if (strncmp(line, "Threads:", 8) == 0) count = strtol(line + 8, nullptr, 10);
+  }
+  fclose(file);
+  return count;
+}
+
+struct Counts {
+  std::vector<std::atomic<int>> visits;
+  std::atomic<int> parts{0};
+  std::atomic<int64_t> shortest{INT64_MAX}, longest{0};
+  explicit Counts(int64_t extent) : visits(extent) {}
+};
+
+void count_visits(void* closure, int64_t begin, int64_t end) {
+  auto& counts = *static_cast<Counts*>(closure);
+  ++counts.parts;
+  for (int64_t i = begin; i < end; ++i) ++counts.visits[i];
+  if (end - begin < counts.shortest) counts.shortest = end - begin;
+  if (end - begin > counts.longest) counts.longest = end - begin;
+}
+
+bool visits_each_once(int64_t extent, int32_t threads) {
+  Counts counts(extent);
+  if (ansorc_parallel_for(count_visits, &counts, extent, threads) != 0) return false;
+  for (auto& visits : counts.visits) {
+    if (visits != 1) return false;
+  }
+  return counts.parts <= threads && (extent == 0 || counts.longest - counts.shortest <= 1);
+}
+
+void check_one_thread_makes_none() {
+  const int64_t before = threads_of_process();
+  Counts counts(100);
+  ansorc_parallel_for(count_visits, &counts, 100, 1);
+  check(counts.parts == 1 && threads_of_process() == before, "one thread needs no pool");
+}
+
+void check_visits() {
+  bool good = true;
+  for (int64_t extent : {0, 1, 2, 3, 7, 64, 1001}) {
+    for (int32_t threads : {1, 2, 3, 5, 16}) good = good && visits_each_once(extent, threads);
+  }
+  check(good, "each iteration runs once, in parts of nearly equal length");
+}
+
+void nest(void* closure, int64_t, int64_t) {
+  Counts inner(10);
+  ansorc_parallel_for(count_visits, &inner, 10, 4);
+  if (inner.parts != 1) ++*static_cast<std::atomic<int>*>(closure);
+}
+
+void check_nested() {
+  std::atomic<int> split{0};
+  for (int i = 0; i < 100; ++i) ansorc_parallel_for(nest, &split, 4, 4);
+  check(split == 0, "a nested call runs alone");
+}
+
+void check_concurrent() {
+  std::atomic<bool> good{true};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 2000; ++i) {
+        if (!visits_each_once(17, 1 + i % 4)) good = false;
+      }
+    });
+  }
+  for (auto& caller : callers) caller.join();
+  check(good, "four threads may call at once");
+  check(threads_of_process() <= 1 + 15, "the pool does not grow with the callers");
+}
+
+void spin_long(void* closure, int64_t, int64_t) {
+  ++*static_cast<std::atomic<int>*>(closure);
+  usleep(2000);
+}
+
+void check_sleepers() {
+  std::atomic<int> parts{0};
+  for (int i = 0; i < 20; ++i) {
+    ansorc_parallel_for(spin_long, &parts, 2, 2);
+    usleep(3000);
+  }
+  check(parts == 40, "workers and callers that sleep are woken");
+}
+
+void check_fork() {
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool alone = threads_of_process() == 1;
+    const bool works = visits_each_once(1001, 3) && threads_of_process() > 1;
+    _exit(alone && works ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  check(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a forked child makes its own workers");
+  check(visits_each_once(1001, 3), "the parent of a fork goes on");
+}
+
+void check_thread_counts() {
+  ansorc_set_num_threads(3);
+  check(ansorc_num_threads() == 3, "ansorc_set_num_threads is obeyed");
+  setenv("ANSORC_NUM_THREADS", "2", 1);
+  ansorc_set_num_threads(0);
+  check(ansorc_num_threads() == 2, "ANSORC_NUM_THREADS is obeyed");
+  setenv("ANSORC_NUM_THREADS", "many", 1);
+  ansorc_set_num_threads(0);
+  check(ansorc_num_threads() >= 1, "an ANSORC_NUM_THREADS that is no number is ignored");
+  unsetenv("ANSORC_NUM_THREADS");
+  cpu_set_t before, one;
+  sched_getaffinity(0, sizeof before, &before);
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  }
+  sched_setaffinity(0, sizeof one, &one);
+  ansorc_set_num_threads(0);
+  check(ansorc_num_threads() == 1, "the affinity mask is respected");
+  check(visits_each_once(100, 4), "more threads than cores still finish");
+  sched_setaffinity(0, sizeof before, &before);
+  ansorc_set_num_threads(0);
+  check(ansorc_num_threads() == CPU_COUNT(&before), "all allowed cores are the default");
+}
+
+void use_stack(void* closure, int64_t begin, int64_t end) {
+  volatile char memory[1 << 20];
+  for (int64_t i = begin; i < end; ++i) memory[(i * 4096) % sizeof memory] = 1;
+  memory[0] = memory[sizeof memory - 1] = 1;
+  *static_cast<std::atomic<int>*>(closure) += memory[0];
+}
+
+void check_stack() {
+  std::atomic<int> parts{0};
+  ansorc_parallel_for(use_stack, &parts, 512, 3);
+  check(parts >= 1, "workers have a megabyte of stack");
+}
+
+}  // namespace
+
+int main() {
+  check_one_thread_makes_none();
+  check_visits();
+  check_nested();
+  check_concurrent();
+  check_sleepers();
+  check_stack();
+  check_fork();
+  check_thread_counts();
+  check(strcmp(ansorc_runtime_version(), ANSORC_RUNTIME_VERSION) == 0, "the version is known");
+  return failures;
+}

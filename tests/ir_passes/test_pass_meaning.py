@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nests import (
+    PARALLEL,
+    SERIAL,
+    UNROLLED,
+    VECTORIZED,
+    ZERO,
+    Loop,
+    Matmul,
+    loops,
+    padded_convolution,
+    untiled_matmul,
+)
+
+from ansorc.ir.arith.simplify import simplify_stmt
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dtype import FLOAT32
+from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Select, Var, const
+from ansorc.ir.interpret import interpret
+from ansorc.ir.node import walk
+from ansorc.ir.passes.hoist_conditions import hoist_conditions
+from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
+from ansorc.ir.passes.promote_accumulators import promote_accumulators
+from ansorc.ir.passes.vectorize_loops import vectorize_loops
+from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.verify import verify
+
+Pass = Callable[[Function], Function]
+PASSES: dict[str, Pass] = {
+    "simplify": simplify_stmt,
+    "hoist_conditions": hoist_conditions,
+    "promote_accumulators": lambda f: promote_accumulators(f, 1024),
+    "promote_little": lambda f: promote_accumulators(f, 64),
+    "vectorize_loops": lambda f: vectorize_loops(f, 32),
+    "vectorize_narrow": lambda f: vectorize_loops(f, 8),
+    "prepare_for_cpu": lambda f: prepare_for_cpu(f, CpuOptions(32, 16)),
+}
+
+
+def outcome(function: Function, seed: int) -> list[bytes]:
+    """The bytes of all parameters after running on random ones."""
+    rng = np.random.default_rng(seed)
+    arrays = [
+        rng.standard_normal(param.shape).astype(param.dtype.numpy)
+        if param.dtype.is_float
+        else rng.integers(0, 4, param.shape).astype(param.dtype.numpy)
+        for param in function.params
+    ]
+    interpret(function, arrays)
+    return [array.tobytes() for array in arrays]
+
+
+def assert_kept(before: Function, seed: int = 0) -> None:
+    verify(before)
+    expected = outcome(before, seed)
+    for name, apply in PASSES.items():
+        after = apply(before)
+        verify(after)
+        assert outcome(after, seed) == expected, name
+
+
+small = st.integers(1, 3)
+matmuls = st.builds(
+    Matmul,
+    i=st.tuples(small, st.integers(1, 2), small),
+    j=st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(1, 13)),
+    k=st.tuples(small, small),
+    order=st.permutations(("k.1", "i.3", "j.3")).map(lambda x: (x[0], x[1], x[2])),
+    i_kind=st.sampled_from([SERIAL, UNROLLED]),
+    j_kind=st.sampled_from([SERIAL, UNROLLED, VECTORIZED]),
+    k_kind=st.sampled_from([SERIAL, UNROLLED, VECTORIZED]),
+    out_kinds=st.tuples(
+        st.sampled_from([SERIAL, UNROLLED]), st.sampled_from([SERIAL, UNROLLED, VECTORIZED])
+    ),
+    op=st.sampled_from([BinaryOp.ADD, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX]),
+    initial=st.sampled_from([0.0, 1.0, -0.0]),
+    guard=st.sampled_from(["", "", "k.1", "i.3", "j.3"]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(matmuls, st.integers(0, 9))
+def test_reductions_keep_every_bit(matmul: Matmul, seed: int) -> None:
+    assert_kept(matmul.function(), seed)
+
+
+@pytest.mark.parametrize("extents", [(3, 4, 5), (1, 7, 2), (2, 1, 1)])
+def test_untiled_reductions_keep_every_bit(extents: tuple[int, int, int]) -> None:
+    assert_kept(untiled_matmul(*extents))
+
+
+@pytest.mark.parametrize(("channels", "width"), [(8, 3), (5, 2), (1, 1)])
+def test_padded_convolutions_keep_every_bit(channels: int, width: int) -> None:
+    assert_kept(padded_convolution(channels, width))
+
+
+ROWS, SPAN = 3, 64
+A = Buffer("A", (ROWS, SPAN), FLOAT32)
+X = Buffer("X", (ROWS, SPAN), FLOAT32)
+Y = Buffer("Y", (SPAN,), FLOAT32)
+T = Buffer("T", (2,), FLOAT32, Scope.LOCAL)
+s, v, w = Var("s"), Var("v"), Var("w")
+columns = st.sampled_from(
+    [v, v + 1, v * 2, v * 3 + 1, v // 2, v // 4 * 4 + v % 4, v % 4, 20 - v, s * 16 + v, s, w, v + w,
+     v * 2 + w, v * 3 + w, (s * 20 + v) // 4, Select(v < 5, v, v + 1)]
+)  # fmt: skip
+rows = st.sampled_from([s, const(0), w, v % 3])
+tests = st.sampled_from(
+    [v < 7, v >= 3, s < 2, w < 1, v + s < 9, v + w * 5 >= 4, v % 2 < 1, v // 4 < 1, s * 20 + v < 40]
+)
+grid = st.tuples(rows, columns)
+line = st.tuples(columns)
+local = st.tuples(st.sampled_from([const(0), w, v % 2]))
+loads: st.SearchStrategy[Expr] = (
+    st.builds(Load, st.sampled_from([A, X]), grid)
+    | st.builds(Load, st.just(Y), line)
+    | st.builds(Load, st.just(T), local)
+    | st.floats(-2, 2, width=16).map(lambda value: const(value, FLOAT32))
+)
+
+
+def _bigger(values: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    ops = st.sampled_from([BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.MAX])
+    both = st.builds(Binary, st.just(BinaryOp.AND), tests, tests) | tests
+    return st.builds(Binary, ops, values, values) | st.builds(Select, both, values, values)
+
+
+values: st.SearchStrategy[Expr] = st.recursive(loads, _bigger, max_leaves=3)
+stores: st.SearchStrategy[Stmt] = (
+    st.builds(Store, st.just(X), grid, values)
+    | st.builds(Store, st.just(Y), line, values)
+    | st.builds(Store, st.just(T), local, values)
+)
+
+
+def _bigger_stmt(parts: st.SearchStrategy[Stmt]) -> st.SearchStrategy[Stmt]:
+    several = st.lists(parts, min_size=2, max_size=3)
+    otherwise = st.none() | parts
+    return several.map(lambda found: Seq(tuple(found))) | st.builds(If, tests, parts, otherwise)
+
+
+bodies: st.SearchStrategy[Stmt] = st.recursive(stores, _bigger_stmt, max_leaves=4)
+kinds = st.sampled_from([SERIAL, UNROLLED, VECTORIZED, VECTORIZED])
+nestings = st.permutations([("s", ROWS), ("v", 0), ("w", 2)])
+
+
+@st.composite
+def tangled(draw: st.DrawFn) -> Function:
+    """Loops that carry, scatter, gather, branch: most must not be vectorised or promoted."""
+    extent = draw(st.integers(1, 20))
+    headers: list[Loop] = [(name, length or extent, draw(kinds)) for name, length in draw(nestings)]
+    place = draw(st.integers(0, 2))
+    first = Seq((Store(T, (const(0),), ZERO), Store(T, (const(1),), ZERO)))
+    nest = Allocate(T, Seq((first, loops(headers[place:], draw(bodies)))))
+    return Function("tangled", (A, X, Y), loops(headers[:place], nest))
+
+
+@settings(max_examples=150, deadline=None)
+@given(tangled(), st.integers(0, 9))
+def test_tangled_loops_keep_every_bit(function: Function, seed: int) -> None:
+    assert_kept(function, seed)
+
+
+@settings(max_examples=30, deadline=None)
+@given(tangled())
+def test_nothing_is_left_to_vectorize_or_to_simplify(function: Function) -> None:
+    after = prepare_for_cpu(function, CpuOptions(32, 16))
+    kinds_left = {part.kind for part in walk(after) if isinstance(part, For)}
+    assert LoopKind.VECTORIZED not in kinds_left
+    assert simplify_stmt(after) is after
+
+
+def test_the_trace_names_every_pass() -> None:
+    seen: list[str] = []
+    prepare_for_cpu(
+        Matmul().function(), CpuOptions(32, 16), lambda name, function: seen.append(name)
+    )
+    assert seen == [
+        "simplify", "hoist_conditions", "promote_accumulators", "vectorize_loops", "simplify",
+    ]  # fmt: skip
+
+
+def test_a_tile_that_is_too_large_stays_in_memory() -> None:
+    function = simplify_stmt(Matmul(i=(1, 1, 6), j=(1, 1, 16)).function())
+    assert promote_accumulators(function, 6 * 16 * 4 - 1) is function
+    assert promote_accumulators(function, 6 * 16 * 4) is not function
+
+
+def test_what_cannot_be_promoted_is_left_alone() -> None:
+    guarded = simplify_stmt(Matmul(guard="i.3").function())
+    parallel = Function(
+        "sum",
+        (X, Y),
+        loops([("s", ROWS, SERIAL), ("v", 8, PARALLEL)], Store(Y, (v,), Load(Y, (v,)) + 1.0)),
+    )
+    for function in (guarded, parallel):
+        assert promote_accumulators(function, 1024) is function

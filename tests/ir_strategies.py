@@ -1,0 +1,345 @@
+"""Random legal loop programs: `functions()` for CPUs, `gpu_functions()` with threads and barriers.
+
+Each runs in the interpreter without an error: indices stay inside, memory is written before it is
+read, and what PARALLEL and VECTORIZED loops do does not depend on the order of their iterations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dtype import (
+    BOOL,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT32,
+    INT64,
+    UINT8,
+    UINT64,
+    DType,
+)
+from ansorc.ir.expr import (
+    MATH_FUNCTIONS,
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+    const,
+    dtype_of,
+)
+from ansorc.ir.interpret_math import integer_range
+from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+
+T = TypeVar("T")
+FLOATS = (FLOAT32, FLOAT64, FLOAT16)
+INTEGERS = (INT64, INT32, INT8, UINT8, UINT64)
+DTYPES = (FLOAT32, FLOAT32, FLOAT64, INT64, INT32, UINT8, BOOL)
+BUFFER_NAMES = ("A", "B", "C.local", "conv.pad", "max", "in", "not", "x_1", "A.1@b")
+LOOP_NAMES = ("i", "j", "i.0@j.0", "k.1", "ramp", "_t")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a random program may contain."""
+
+    has_math: bool = True
+    """Calls of math functions, whose last bits differ between implementations."""
+    has_vectors: bool = True
+    """Ramp, Broadcast and stores of vectors."""
+    is_wild: bool = False
+    """Anything legal: also inf, NaN, casts of floats to integers, sequences in sequences."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a statement may use."""
+
+    loops: tuple[tuple[Var, int], ...] = ()
+    readable: tuple[Buffer, ...] = ()
+    """Buffers that may be read at any index."""
+    writable: tuple[Buffer, ...] = ()
+    fixed: Mapping[str, Mapping[int, Var]] = field(default_factory=dict[str, Mapping[int, Var]])
+    """The dimensions of a writable buffer that an unordered loop has for itself."""
+    lanes: int = 1
+
+
+@st.composite
+def functions(draw: st.DrawFn, options: Options | None = None) -> Function:
+    """Draw a program of serial, unrolled, vectorized and parallel loops."""
+    return Programs(draw, options or Options()).function()
+
+
+@st.composite
+def gpu_functions(draw: st.DrawFn) -> Function:
+    """Draw a program of a grid of blocks whose threads exchange values in shared memory."""
+    return Programs(draw, Options(has_vectors=False)).gpu_function()
+
+
+def arrays_for(function: Function, seed: int) -> list[np.ndarray[Any, Any]]:
+    """Return one array of random contents for each parameter."""
+    random = np.random.default_rng(seed)
+    arrays: list[np.ndarray[Any, Any]] = []
+    for buffer in function.params:
+        if buffer.dtype.is_float:
+            values: Any = random.normal(size=buffer.shape)
+        elif buffer.dtype.is_bool:
+            values = random.integers(0, 2, buffer.shape)
+        else:
+            low = -100 if integer_range(buffer.dtype)[0] < 0 else 0
+            values = random.integers(low, 100, buffer.shape)
+        arrays.append(np.asarray(values).astype(buffer.dtype.numpy))
+    return arrays
+
+
+class Programs:
+    """Draws the parts of one program."""
+
+    def __init__(self, draw: st.DrawFn, options: Options) -> None:
+        self.draw, self.options = draw, options
+        self.names = 0
+
+    def function(self) -> Function:
+        """Draw a whole program."""
+        inputs = tuple(self.buffer(is_input=True) for _ in range(self.number(1, 3)))
+        outputs = tuple(self.buffer() for _ in range(self.number(1, 2)))
+        place = Place(readable=inputs + outputs, writable=outputs)
+        return Function("kernel", inputs + outputs, self.stmt(place, 4))
+
+    def gpu_function(self) -> Function:
+        """Draw a program in which threads take turns between barriers."""
+        blocks, threads = self.number(1, 3), self.number(1, 4)
+        block, thread = Var("blockIdx.x"), Var("t.x")
+        source = self.buffer(is_input=True)
+        out = Buffer("out", (blocks, threads), FLOAT32)
+        shared = Buffer("out.shared", (threads,), FLOAT32, Scope.SHARED)
+        place = Place(((block, blocks), (thread, threads)), (source,))
+        phases: list[Stmt] = [Store(shared, (thread,), self.value(FLOAT32, place, 2))]
+        for _ in range(self.number(1, 3)):
+            reading = replace(place, readable=(source, shared))
+            phases.append(Barrier(Scope.SHARED))
+            phases.append(Store(out, (block, thread), self.value(FLOAT32, reading, 3)))
+            phases.append(Barrier(Scope.SHARED))
+            update = Load(shared, (thread,)) + Load(out, (block, thread))
+            phases.append(Store(shared, (thread,), update))
+        body: Stmt = For(Var("k"), self.number(1, 3), LoopKind.SERIAL, Seq(tuple(phases)))
+        body = For(thread, threads, LoopKind.BOUND, body, "threadIdx.x")
+        body = For(block, blocks, LoopKind.BOUND, Allocate(shared, body), "blockIdx.x")
+        return Function("kernel", (source, out), body)
+
+    def stmt(self, place: Place, depth: int) -> Stmt:
+        """Draw a statement of nested statements at most `depth` deep."""
+        if depth == 0:
+            return self.store(place)
+        kinds: list[Callable[[Place, int], Stmt]] = [
+            self.loop, self.loop, self.unordered, self.seq, self.branch, self.allocate,
+        ]  # fmt: skip
+        return self.one_of(kinds)(place, depth - 1)
+
+    def store(self, place: Place) -> Stmt:
+        """Draw an assignment, in which the old value may take part."""
+        buffer = self.one_of(place.writable)
+        if self.options.has_vectors and self.chance(4):
+            place = replace(place, lanes=self.one_of((2, 4)))
+        fixed = place.fixed.get(buffer.name, {})
+        indices = tuple(
+            fixed[dimension] if dimension in fixed else self.index(extent, place)
+            for dimension, extent in enumerate(buffer.shape)
+        )
+        lanes = max((dtype_of(index).lanes for index in indices), default=1)
+        value = self.value(buffer.dtype, replace(place, lanes=lanes), 3)
+        if not buffer.dtype.is_bool and self.chance(2):
+            value = Binary(BinaryOp.ADD, Load(buffer, indices), value)
+        return Store(buffer, indices, value)
+
+    def loop(self, place: Place, depth: int) -> Stmt:
+        """Draw a loop whose iterations run in order."""
+        var, extent = Var(self.fresh(LOOP_NAMES)), self.number(1, 5)
+        kind = self.one_of((LoopKind.SERIAL, LoopKind.SERIAL, LoopKind.UNROLLED))
+        inner = replace(place, loops=(*place.loops, (var, extent)))
+        return For(var, extent, kind, self.stmt(inner, depth))
+
+    def unordered(self, place: Place, depth: int) -> Stmt:
+        """Draw a loop each iteration of which has a slice of one buffer for itself."""
+        owner = self.one_of(place.writable)
+        fixed = place.fixed.get(owner.name, {})
+        free = [d for d in range(len(owner.shape)) if d not in fixed]
+        if not free:
+            return self.loop(place, depth)
+        dimension = self.one_of(free)
+        kind = self.one_of((LoopKind.VECTORIZED, LoopKind.PARALLEL))
+        is_parallel = kind is LoopKind.PARALLEL
+        if is_parallel and owner.scope is not Scope.GLOBAL:
+            kind, is_parallel = LoopKind.VECTORIZED, False
+        var, extent = Var(self.fresh(LOOP_NAMES)), owner.shape[dimension]
+        seen = tuple(
+            buffer
+            for buffer in place.readable
+            if buffer != owner and (buffer.scope is Scope.GLOBAL or not is_parallel)
+        )
+        loops = (*place.loops, (var, extent))
+        inner = Place(loops, seen, (owner,), {owner.name: {**fixed, dimension: var}})
+        return For(var, extent, kind, self.stmt(inner, depth))
+
+    def seq(self, place: Place, depth: int) -> Stmt:
+        """Draw several statements."""
+        least = 0 if self.options.is_wild else 2
+        stmts = [self.stmt(place, depth) for _ in range(self.number(least, 3))]
+        if self.options.is_wild:
+            return Seq(tuple(stmts))
+        return Seq(
+            tuple(s for stmt in stmts for s in (stmt.stmts if isinstance(stmt, Seq) else (stmt,)))
+        )
+
+    def branch(self, place: Place, depth: int) -> Stmt:
+        """Draw an If."""
+        condition = self.value(BOOL, replace(place, lanes=1), 2)
+        otherwise = self.stmt(place, depth) if self.chance(2) else None
+        return If(condition, self.stmt(place, depth), otherwise)
+
+    def allocate(self, place: Place, depth: int) -> Stmt:
+        """Draw a buffer, its first contents, and what happens with it."""
+        scope = self.one_of((Scope.LOCAL, Scope.GLOBAL))
+        buffer = replace(self.buffer(), scope=scope)
+        loops = tuple((Var(self.fresh(("a",))), extent) for extent in buffer.shape)
+        first = replace(place, loops=place.loops + loops)
+        init: Stmt = Store(buffer, tuple(v for v, _ in loops), self.value(buffer.dtype, first, 1))
+        for var, extent in reversed(loops):
+            init = For(var, extent, LoopKind.SERIAL, init)
+        readable, writable = (*place.readable, buffer), (*place.writable, buffer)
+        inner = self.stmt(replace(place, readable=readable, writable=writable), depth)
+        rest = inner.stmts if isinstance(inner, Seq) and not self.options.is_wild else (inner,)
+        return Allocate(buffer, Seq((init, *rest)))
+
+    def buffer(self, *, is_input: bool = False) -> Buffer:
+        """Draw a buffer of a new name."""
+        shape = tuple(self.number(1, 5) for _ in range(self.number(0, 3)))
+        name = self.fresh(BUFFER_NAMES)
+        return Buffer(name, shape, self.one_of(DTYPES), constant=is_input and self.chance(3))
+
+    def index(self, extent: int, place: Place) -> Expr:
+        """Draw an index of a dimension, in bounds."""
+        fitting: list[Expr] = [var for var, most in place.loops if most <= extent]
+        if fitting and self.chance(2):
+            return self.one_of(fitting)
+        if place.lanes > 1 and self.chance(2):
+            base = self.one_of([const(0), const(1), *(var for var, _ in place.loops)])
+            ramp = Ramp(base, const(self.one_of((1, 2, -1))), place.lanes)
+            return Binary(BinaryOp.MOD, ramp, const(extent))
+        if self.chance(2):
+            return const(self.number(0, extent - 1))
+        return Binary(BinaryOp.MOD, self.value(INT64, replace(place, lanes=1), 1), const(extent))
+
+    def value(self, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw an expression of `dtype`, of `place.lanes` lanes or one."""
+        if depth == 0 or self.chance(6):
+            return self.leaf(dtype, place)
+        if place.lanes > 1 and self.chance(4):
+            return Broadcast(self.value(dtype, replace(place, lanes=1), depth - 1), place.lanes)
+        if self.chance(6):
+            condition = self.value(BOOL, place, depth - 1)
+            arms = (self.value(dtype, place, depth - 1) for _ in range(2))
+            return Select(condition, *arms)
+        if dtype.is_bool:
+            return self.truth(place, depth - 1)
+        if self.chance(6):
+            return self.cast(dtype, place, depth - 1)
+        number = self.float if dtype.is_float else self.integer
+        return number(dtype, place, depth - 1)
+
+    def leaf(self, dtype: DType, place: Place) -> Expr:
+        """Draw a literal, a loop variable or a load."""
+        leaves: list[Expr] = [self.literal(dtype)]
+        if dtype == INT64:
+            leaves += [var for var, _ in place.loops]
+        for buffer in place.readable:
+            if buffer.dtype == dtype:
+                indices = tuple(self.index(extent, place) for extent in buffer.shape)
+                leaves += [Load(buffer, indices)] * 2
+        return self.one_of(leaves)
+
+    def literal(self, dtype: DType) -> Const:
+        """Draw a literal; wild ones are large, infinite or not a number."""
+        if dtype.is_bool:
+            return const(self.one_of((True, False)), BOOL)
+        if dtype.is_float:
+            wild = (math.inf, -math.inf, math.nan, 1e-300, 3.4e38) * self.options.is_wild
+            return const(self.one_of((0.0, -0.0, 0.5, -1.25, 0.1, 3.0, *wild)), dtype)
+        low, high = integer_range(dtype)
+        return const(self.one_of((0, 1, 2, 7, max(low, -3), low, high)), dtype)
+
+    def float(self, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw an operation on floats."""
+        if self.options.has_math and self.chance(4):
+            name = self.one_of(tuple(MATH_FUNCTIONS))
+            operands = range(MATH_FUNCTIONS[name])
+            return Call(name, tuple(self.value(dtype, place, depth) for _ in operands))
+        if not self.options.is_wild and self.chance(6):
+            return Binary(BinaryOp.DIV, self.value(dtype, place, depth), const(4.0, dtype))
+        ops = [BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX]
+        ops += [BinaryOp.DIV] * self.options.is_wild
+        return self.both(self.one_of(ops), dtype, place, depth)
+
+    def integer(self, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw an operation on integers."""
+        if self.chance(3):
+            divisor = self.one_of((2, 3, 7) if integer_range(dtype)[0] == 0 else (2, 3, 7, -3))
+            op = self.one_of((BinaryOp.FLOORDIV, BinaryOp.MOD))
+            return Binary(op, self.value(dtype, place, depth), const(divisor, dtype))
+        ops = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX)
+        return self.both(self.one_of(ops), dtype, place, depth)
+
+    def truth(self, place: Place, depth: int) -> Expr:
+        """Draw a condition."""
+        if self.chance(3):
+            return Not(self.value(BOOL, place, depth))
+        if self.chance(2):
+            return self.both(self.one_of((BinaryOp.AND, BinaryOp.OR)), BOOL, place, depth)
+        dtype = self.one_of((INT64, FLOAT32))
+        operands = (self.value(dtype, place, depth) for _ in range(2))
+        return Compare(self.one_of(tuple(CompareOp)), *operands)
+
+    def cast(self, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw a conversion to `dtype`."""
+        sources = INTEGERS + (FLOATS if dtype.is_float or self.options.is_wild else ()) + (BOOL,)
+        return Cast(dtype, self.value(self.one_of(sources), place, depth))
+
+    def both(self, op: BinaryOp, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw `left op right`."""
+        left, right = (self.value(dtype, place, depth) for _ in range(2))
+        return Binary(op, left, right)
+
+    def fresh(self, names: tuple[str, ...]) -> str:
+        """Draw a name that nothing else in the program has."""
+        self.names += 1
+        return f"{self.one_of(names)}_{self.names}"
+
+    def number(self, low: int, high: int) -> int:
+        """Draw an integer from low … high."""
+        return self.draw(st.integers(low, high))
+
+    def chance(self, one_in: int) -> bool:
+        """Draw True about once in `one_in` times."""
+        return self.draw(st.integers(0, one_in - 1)) == one_in - 1
+
+    def one_of(self, options: tuple[T, ...] | list[T]) -> T:
+        """Draw one of the options."""
+        return self.draw(st.sampled_from(options))

@@ -1,0 +1,92 @@
+"""A small task, and loop programs for it that behave in every way a candidate can."""
+
+from functools import cache
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dtype import FLOAT32
+from ansorc.ir.expr import Const, Load, Var
+from ansorc.ir.printer import to_text
+from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
+from ansorc.lang import ComputeDAG, compute, placeholder
+from ansorc.search.measure.result import Candidate
+from ansorc.search.task import Task
+
+EXTENT = 1024
+TIB = 1 << 40
+
+
+@cache
+def task() -> Task:
+    """B[i] = A[i] * 2 for 1024 elements."""
+    source = placeholder((EXTENT,), name="A")
+    result = compute((EXTENT,), lambda i: source[i] * 2.0, name="B")
+    return Task(ComputeDAG([source, result]), "native", "double")
+
+
+def source() -> Buffer:
+    return task().dag.params[0]
+
+
+def result() -> Buffer:
+    return task().dag.params[1]
+
+
+def candidate(body: Stmt) -> Candidate:
+    return Candidate.of_function(to_text(Function("kernel", task().dag.params, body)))
+
+
+def loop(extent: int, body: Stmt, name: str = "i", kind: LoopKind = LoopKind.SERIAL) -> For:
+    return For(Var(name), extent, kind, body)
+
+
+def doubled(factor: float = 2.0, extent: int = EXTENT) -> Stmt:
+    index = (Var("i"),)
+    return loop(extent, Store(result(), index, Load(source(), index) * factor))
+
+
+def right(times: int = 1) -> Candidate:
+    """A right program; each count is different code."""
+    index = (Var("i"),)
+    repeat = Store(result(), index, Load(source(), index) * 2.0)
+    return candidate(Seq((loop(times, loop(EXTENT, repeat), "r"), doubled())))
+
+
+def wrong(factor: float = 2.001) -> Candidate:
+    return candidate(doubled(factor))
+
+
+def incomplete() -> Candidate:
+    return candidate(doubled(extent=EXTENT - 1))
+
+
+def overwriting() -> Candidate:
+    """Writes one element too many."""
+    return candidate(doubled(extent=EXTENT + 1))
+
+
+def crashing(distance: int = TIB) -> Candidate:
+    return candidate(Seq((doubled(), Store(result(), (Const(distance, Var("i").dtype),), ZERO))))
+
+
+def endless() -> Candidate:
+    """Some days of dependent additions."""
+    first = (Const(0, Var("i").dtype),)
+    step = Store(result(), first, Load(result(), first) * 1.0001 + 0.5)
+    return candidate(Seq((doubled(), loop(1 << 45, step, "forever"))))
+
+
+def greedy() -> Candidate:
+    """Needs a buffer of 4 TiB."""
+    hoard = Buffer("hoard", (TIB,), FLOAT32, Scope.GLOBAL)
+    fill = loop(TIB, Store(hoard, (Var("h"),), ZERO), "h")
+    return candidate(Seq((Allocate(hoard, fill), doubled())))
+
+
+def exploding() -> Candidate:
+    """Has a hundred million unrolled statements."""
+    index = (Var("u") % EXTENT,)
+    body = Store(result(), index, Load(source(), index) * 2.0)
+    return candidate(loop(100_000_000, body, "u", LoopKind.UNROLLED))
+
+
+ZERO = Const(0.0, FLOAT32)

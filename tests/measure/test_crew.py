@@ -1,0 +1,186 @@
+"""Worker processes: one job fails, the others do not notice."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from measure.processes import is_alive, processes_of, wait_until_dead
+
+from ansorc.errors import MeasureError
+from ansorc.search.measure.crew import Crew, CrewOptions, Request
+from ansorc.search.measure.result import Failure, FailureKind
+from ansorc.search.measure.wire import Message
+
+FAKE = str(Path(__file__).with_name("fake_worker.py"))
+
+
+def command(memory_bytes: int = 0) -> tuple[str, ...]:
+    return sys.executable, FAKE, str(os.getpid()), str(memory_bytes)
+
+
+def crew_of(size: int, memory_bytes: int = 0, recycle_after: int = 500) -> Crew:
+    options = CrewOptions(
+        command(memory_bytes), size, FailureKind.BUILD_TIMEOUT, recycle_after=recycle_after
+    )
+    return Crew(options)
+
+
+def request(n: int, do: str = "echo", limit_s: float = 20.0, blob: bytes = b"") -> Request:
+    return Request(Message({"n": n, "do": do}, blob), limit_s)
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    made = crew_of(2)
+    yield made
+    made.close()
+
+
+def test_every_job_is_answered_by_its_own_reply(crew: Crew) -> None:
+    blob = os.urandom(300_000)
+    replies = dict(crew.run([request(n, blob=blob) for n in range(20)]))
+    assert sorted(replies) == list(range(20))
+    for n, reply in replies.items():
+        assert isinstance(reply, Message)
+        assert reply.number("echo") == n
+        assert reply.blob == blob
+
+
+@pytest.mark.parametrize(
+    ("do", "kind", "words"),
+    [
+        ("crash", FailureKind.CRASH, "SIGSEGV"),
+        ("exit", FailureKind.CRASH, r"exit(3)"),
+        ("hang", FailureKind.BUILD_TIMEOUT, "no answer in 0.3 s"),
+        ("fork and hang", FailureKind.BUILD_TIMEOUT, "no answer"),
+    ],
+)
+def test_only_the_guilty_job_fails(crew: Crew, do: str, kind: FailureKind, words: str) -> None:
+    jobs = [request(n) for n in range(9)]
+    jobs[4] = request(4, do, limit_s=0.3)
+    replies = dict(crew.run(jobs))
+    failure = replies.pop(4)
+    assert isinstance(failure, Failure)
+    assert failure.kind is kind
+    assert words in failure.message
+    assert all(isinstance(reply, Message) for reply in replies.values())
+    assert len(crew.pids()) == 2
+
+
+def test_a_process_started_by_a_hung_worker_is_killed_too() -> None:
+    crew = crew_of(1)
+    crew.settle()
+    (group,) = crew.pids()
+    for _, reply in crew.run([request(0, "fork and hang", 0.5)]):
+        assert isinstance(reply, Failure)
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline and processes_of(group):
+        time.sleep(0.02)
+    assert processes_of(group) == []
+    crew.close()
+
+
+def test_a_worker_that_eats_memory_is_out_of_memory() -> None:
+    crew = crew_of(1, memory_bytes=1 << 29)
+    try:
+        ((_, failure),) = crew.run([request(0, "eat")])
+    finally:
+        crew.close()
+    assert isinstance(failure, Failure)
+    assert failure.kind is FailureKind.OUT_OF_MEMORY
+
+
+def test_a_crash_in_a_used_worker_is_tried_again_in_a_fresh_one() -> None:
+    crew = crew_of(1)
+    try:
+        list(crew.run([request(0)]))
+        ((_, reply),) = crew.run([request(1, "crash if used")])
+    finally:
+        crew.close()
+    assert isinstance(reply, Message)
+    assert reply.number("served") == 1
+
+
+def test_workers_are_replaced_after_so_many_jobs() -> None:
+    crew = crew_of(1, recycle_after=3)
+    try:
+        replies = [reply for _, reply in crew.run([request(n) for n in range(7)])]
+    finally:
+        crew.close()
+    served = [reply.number("served") for reply in replies if isinstance(reply, Message)]
+    assert served == [1, 2, 3, 1, 2, 3, 1]
+
+
+def test_a_worker_killed_while_idle_is_replaced(crew: Crew) -> None:
+    crew.settle()
+    for pid in crew.pids():
+        os.kill(pid, signal.SIGKILL)
+    assert len(dict(crew.run([request(n) for n in range(4)]))) == 4
+
+
+def test_answers_that_nobody_waited_for_do_not_come_back(crew: Crew) -> None:
+    for _ in crew.run([request(n) for n in range(8)]):
+        break
+    replies = dict(crew.run([request(n) for n in range(100, 104)]))
+    found = sorted(reply.number("echo") for reply in replies.values() if isinstance(reply, Message))
+    assert found == [100, 101, 102, 103]
+
+
+def test_a_worker_that_cannot_start_is_an_error_with_its_words() -> None:
+    options = CrewOptions(
+        (sys.executable, "-c", "raise SystemExit('no such library')"), 2, FailureKind.RUN_TIMEOUT
+    )
+    crew = Crew(options)
+    with pytest.raises(MeasureError, match=r"does not start(.|\n)*no such library"):
+        list(crew.run([request(0)]))
+    crew.close()
+
+
+def test_close_is_quick_even_when_workers_are_busy() -> None:
+    crew = crew_of(2)
+    crew.settle()
+    jobs = crew.run([request(0, "hang", 100.0), request(1, "hang", 100.0), request(2)])
+    pids = crew.pids()
+    begin = time.monotonic()
+    jobs.close()
+    crew.close()
+    assert time.monotonic() - begin < 1.0
+    assert not any(is_alive(pid) for pid in pids)
+
+
+PARENT = """
+import os, sys
+sys.path.insert(0, {tests!r})
+from measure.test_crew import crew_of, request
+crew = crew_of(2)
+crew.settle()
+print(*crew.pids(), flush=True)
+list(crew.run([request(0, "hang", 1e5), request(1, "hang", 1e5)]))
+"""
+
+
+def test_workers_die_with_their_starter() -> None:
+    source = PARENT.format(tests=str(Path(__file__).parent.parent))
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        time.sleep(0.1)
+        parent.kill()
+        parent.wait()
+    assert wait_until_dead(pids, 2.0) == []
+
+
+def test_ctrl_c_at_a_worker_is_ignored(crew: Crew) -> None:
+    crew.settle()
+    before = crew.pids()
+    for pid in before:
+        os.kill(pid, signal.SIGINT)
+    time.sleep(0.1)
+    assert len(dict(crew.run([request(n) for n in range(4)]))) == 4
+    assert crew.pids() == before

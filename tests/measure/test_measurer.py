@@ -1,0 +1,223 @@
+"""Measuring real kernels in real processes, and candidates that do harm."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from measure import programs
+from measure.processes import is_alive, wait_until_dead
+
+from ansorc.errors import MeasureError
+from ansorc.search.measure import (
+    Candidate,
+    FailureKind,
+    MeasureOptions,
+    Measurer,
+    MeasureResult,
+    RunOptions,
+)
+from ansorc.search.record import Records, current_environment
+
+RUN = RunOptions(threads=1, min_total_s=0.002)
+OPTIONS = MeasureOptions(run=RUN, builders=1, batch=4, build_timeout_s=10.0)
+
+
+@pytest.fixture(scope="module")
+def measurer() -> Iterator[Measurer]:
+    with Measurer(programs.task(), OPTIONS) as made:
+        yield made
+
+
+def test_a_right_program_is_timed_and_checked(measurer: Measurer) -> None:
+    (result,) = measurer.measure([programs.right()])
+    found = result.measurement
+    assert found is not None, result.failure
+    assert found.checked
+    assert 1e-8 < found.median_s < 1e-3
+    assert len(found.seconds) >= 3
+    assert result.build.total_s > 0
+
+
+def test_steps_are_replayed_lowered_and_timed(measurer: Measurer) -> None:
+    split = ["Split", {"stage": "B", "iterator": "i", "lengths": [8]}]
+    candidates = [Candidate.of_steps([]), Candidate.of_steps([split])]
+    for result in measurer.measure(candidates):
+        assert result.measurement is not None, result.failure
+        assert result.measurement.checked
+
+
+def test_results_come_in_order_of_submission(measurer: Measurer) -> None:
+    candidates = [programs.right(times) for times in (5, 1, 3, 2, 6, 4, 8)]
+    assert [result.candidate for result in measurer.measure(candidates)] == candidates
+
+
+@pytest.mark.parametrize(
+    ("candidate", "kind", "words"),
+    [
+        (programs.crashing(), FailureKind.CRASH, "SIGSEGV"),
+        (programs.greedy(), FailureKind.OUT_OF_MEMORY, "memory|allocate"),
+        (programs.wrong(), FailureKind.WRONG_RESULT, "candidate rejected: element"),
+        (programs.incomplete(), FailureKind.WRONG_RESULT, "1023.* is nan"),
+        (programs.overwriting(), FailureKind.CRASH, "SIGSEGV"),
+        (Candidate.of_function("def nonsense"), FailureKind.LOWERING, "ParseError"),
+        (
+            Candidate.of_steps([["Split", {"stage": "X", "iterator": "i", "lengths": [8]}]]),
+            FailureKind.REFUSED,
+            "X",
+        ),
+    ],
+    ids=["crash", "greedy", "wrong", "incomplete", "overwriting", "nonsense", "refused"],
+)
+def test_each_fault_is_one_failure_and_measuring_goes_on(
+    measurer: Measurer, candidate: Candidate, kind: FailureKind, words: str
+) -> None:
+    before = measurer.best_s
+    results = list(measurer.measure([programs.right(), candidate, programs.right(2)]))
+    assert [result.failure is None for result in results] == [True, False, True]
+    failure = results[1].failure
+    assert failure is not None
+    assert failure.kind is kind, failure
+    assert re.search(words, failure.message)
+    assert len(failure.message) <= 500
+    assert measurer.best_s <= (before or 1.0)
+
+
+def test_a_program_that_never_ends_is_a_timeout(measurer: Measurer) -> None:
+    list(measurer.measure([programs.right()]))
+    begin = time.monotonic()
+    (result,) = measurer.measure([programs.endless()])
+    assert result.failure is not None
+    assert result.failure.kind is FailureKind.RUN_TIMEOUT
+    assert time.monotonic() - begin < 6.0
+
+
+def test_a_build_that_never_ends_is_a_timeout_or_out_of_memory() -> None:
+    options = replace(OPTIONS, build_timeout_s=2.0, memory_bytes=1 << 30)
+    with Measurer(programs.task(), options) as measurer:
+        results = list(measurer.measure([programs.exploding(), programs.right()]))
+    assert results[0].failure is not None
+    kinds = FailureKind.BUILD_TIMEOUT, FailureKind.OUT_OF_MEMORY, FailureKind.COMPILE
+    assert results[0].failure.kind in kinds
+    assert results[1].measurement is not None
+
+
+def test_equal_code_is_not_run_twice(measurer: Measurer) -> None:
+    first, second = measurer.measure([programs.right(9), programs.right(9)])
+    assert (first.reused, second.reused) == (False, True)
+    assert first.outcome == second.outcome
+
+
+def test_a_dear_comparison_is_made_for_a_winner_only() -> None:
+    run = replace(RUN, check_share=0.0, hopeless_factor=1e9)
+    with Measurer(programs.task(), replace(OPTIONS, run=run)) as measurer:
+        fast, wrong = measurer.measure([programs.right(), programs.wrong()])
+        measurer.best_s = 1e-12
+        slow, slow_wrong = measurer.measure([programs.right(3), programs.wrong(3.0)])
+    assert fast.measurement is not None
+    assert fast.measurement.checked
+    assert slow.measurement is not None
+    assert not slow.measurement.checked
+    assert slow_wrong.measurement is not None
+    assert not slow_wrong.measurement.checked
+    if wrong.measurement is not None:  # slower than the right one: then it may not be checked
+        assert not wrong.measurement.checked
+
+
+def test_far_slower_than_the_best_is_given_up_after_one_repeat() -> None:
+    with Measurer(programs.task(), OPTIONS, best_s=1e-9) as measurer:
+        (result,) = measurer.measure([programs.right()])
+    assert result.measurement is not None
+    assert result.measurement.hopeless
+    assert len(result.measurement.seconds) == 1
+
+
+def test_the_same_failure_again_and_again_ends_the_run_with_its_text() -> None:
+    options = replace(OPTIONS, identical_failures=6)
+    seen: list[MeasureResult] = []
+    with (
+        Measurer(programs.task(), options) as measurer,
+        pytest.raises(MeasureError, match=r"6 candidates in a row failed alike(.|\n)*Parse"),
+    ):
+        seen.extend(measurer.measure([Candidate.of_function("nonsense")] * 50))
+    assert len(seen) == 6
+
+
+def test_programs_are_ranked_by_times_taken_in_turns(measurer: Measurer) -> None:
+    slow, fast, broken = programs.right(40), programs.right(), Candidate.of_function("nonsense")
+    ranked = measurer.rank([slow, broken, fast])
+    assert [result.candidate for result in ranked] == [fast, slow, broken]
+    assert ranked[0].measurement is not None
+    assert ranked[0].measurement.checked
+    assert len(ranked[0].measurement.seconds) == RUN.rank_rounds
+
+
+def test_close_ends_all_workers_within_a_second_and_removes_the_data() -> None:
+    measurer = Measurer(programs.task(), OPTIONS)
+    list(measurer.measure([programs.right()]))
+    pids = measurer.worker_pids()
+    directory = measurer.data_directory
+    assert all(is_alive(pid) for pid in pids)
+    assert directory.exists()
+    begin = time.monotonic()
+    measurer.close()
+    measurer.close()
+    assert time.monotonic() - begin < 1.0
+    assert not any(is_alive(pid) for pid in pids)
+    assert not directory.exists()
+    with pytest.raises(MeasureError, match="closed"):
+        list(measurer.measure([programs.right()]))
+
+
+TUNER = """
+import itertools, sys
+sys.path.insert(0, sys.argv[1])
+from measure import programs
+from measure.test_measurer import OPTIONS
+from ansorc.search.measure import Measurer
+from ansorc.search.record import Record, Records, current_environment
+task, here = programs.task(), current_environment(1)
+with Records.open(sys.argv[2]) as records, Measurer(task, OPTIONS) as measurer:
+    records.add_task(task)
+    done = records.measured(task.key, here)
+    print("pids", *measurer.worker_pids(), flush=True)
+    new = (c for c in map(programs.right, itertools.count(1)) if c.key not in done)
+    while batch := list(itertools.islice(new, 4)):
+        for result in measurer.measure(batch):
+            records.add(Record.of_result(task.key, result, here))
+            print("done", result.candidate.key, *measurer.worker_pids(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_tuner_leaves_no_process_and_a_readable_file(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    rng = np.random.default_rng(int(how))
+    path = tmp_path / "a.db"
+    command = [sys.executable, "-c", TUNER, str(Path(__file__).parent.parent), str(path)]
+    known: set[str] = set()
+    for _ in range(2):
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as tuner:
+            assert tuner.stdout is not None
+            lines = [tuner.stdout.readline().split() for _ in range(int(rng.integers(3, 7)))]
+            time.sleep(float(rng.uniform(0.0, 0.05)))
+            tuner.send_signal(how)
+            lines += [line.split() for line in tuner.stdout if line.endswith("\n")]
+        pids = [int(word) for words in lines for word in words if word.isdigit()]
+        assert wait_until_dead(pids, 2.0) == []
+        done = {words[1] for words in lines if words[0] == "done"}
+        assert not done & known, "measured again what was in the file"
+        with Records.open(path) as records:
+            measured = records.measured(programs.task().key, current_environment(1))
+        assert measured >= done | known
+        known = measured
+    assert len(known) >= 4

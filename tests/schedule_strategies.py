@@ -1,0 +1,109 @@
+"""Random legal schedules of a DAG, for hypothesis: steps are drawn, refused ones left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ansorc.errors import ScheduleError
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule import Schedule, Step, schedule
+from ansorc.schedule.stage import Stage
+from ansorc.schedule.steps import (
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeInline,
+    ComputeRoot,
+    Fuse,
+    Parallelize,
+    Pragma,
+    Reorder,
+    RFactor,
+    Split,
+    Unroll,
+    Vectorize,
+)
+from hypothesis import strategies as st
+
+T = TypeVar("T")
+Pick = Callable[[list[T]], T]
+
+
+@st.composite
+def schedules(draw: st.DrawFn, dags: st.SearchStrategy[ComputeDAG], most: int = 10) -> Schedule:
+    """Draw a DAG and up to `most` steps that fit it."""
+    state = schedule(draw(dags))
+    for _ in range(draw(st.integers(0, most))):
+        step = _step(draw, state)
+        if step is not None:
+            try:
+                state = state.then(step)
+            except ScheduleError:
+                continue
+    return state
+
+
+def _step(draw: st.DrawFn, state: Schedule) -> Step | None:
+    live = [stage for stage in state.stages if stage.iterators]
+    if not live:
+        return None
+    stage = draw(st.sampled_from(live))
+    kind = draw(st.sampled_from(sorted(_MAKERS)))
+    return _MAKERS[kind](draw, state, stage)
+
+
+def _iterator(draw: st.DrawFn, stage: Stage) -> str:
+    return draw(st.sampled_from(stage.iterators)).name
+
+
+def _split(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step:
+    lengths = draw(st.lists(st.integers(1, 9), min_size=1, max_size=2))
+    return Split(stage.name, _iterator(draw, stage), tuple(lengths))
+
+
+def _fuse(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    if len(stage.iterators) < 2:
+        return None
+    first = draw(st.integers(0, len(stage.iterators) - 2))
+    return Fuse(stage.name, tuple(it.name for it in stage.iterators[first : first + 2]))
+
+
+def _reorder(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step:
+    names = draw(st.permutations([iterator.name for iterator in stage.iterators]))
+    return Reorder(stage.name, tuple(names))
+
+
+def _compute_at(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    readers = [reader for reader in state.readers(stage.name) if reader.iterators]
+    if not readers:
+        return None
+    target = draw(st.sampled_from(readers))
+    return ComputeAt(stage.name, target.name, _iterator(draw, target))
+
+
+def _cache_read(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    tensors = [b.name for b in state.dag.inputs] + [s.name for s in state.stages if s.iterators]
+    name = draw(st.sampled_from(tensors))
+    readers = [reader.name for reader in state.readers(name)]
+    return CacheRead(name, "local", tuple(readers)) if readers else None
+
+
+_MAKERS: dict[str, Callable[[st.DrawFn, Schedule, Stage], Step | None]] = {
+    "split": _split,
+    "split again": _split,
+    "fuse": _fuse,
+    "reorder": _reorder,
+    "compute at": _compute_at,
+    "cache read": _cache_read,
+    "compute root": lambda draw, state, stage: ComputeRoot(stage.name),
+    "compute inline": lambda draw, state, stage: ComputeInline(stage.name),
+    "cache write": lambda draw, state, stage: CacheWrite(stage.name, "local"),
+    "rfactor": lambda draw, state, stage: RFactor(stage.name, _iterator(draw, stage)),
+    "parallel": lambda draw, state, stage: Parallelize(stage.name, _iterator(draw, stage)),
+    "vectorize": lambda draw, state, stage: Vectorize(stage.name, _iterator(draw, stage)),
+    "unroll": lambda draw, state, stage: Unroll(stage.name, _iterator(draw, stage)),
+    "pragma": lambda draw, state, stage: Pragma(
+        stage.name, "auto_unroll_max_step", draw(st.sampled_from([0, 4, 16]))
+    ),
+}

@@ -1,0 +1,92 @@
+"""The text of targets, what is refused, and what is detected on this machine."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansorc.errors import TargetError
+from ansorc.target import Target, detect
+from ansorc.target.presets import GUARDED_FEATURES, PRESETS, x86_model_name
+
+X86 = [preset.name for preset in PRESETS.values() if preset.architecture == "x86"]
+ARM = [preset.name for preset in PRESETS.values() if preset.architecture == "arm"]
+GPUS = [preset.name for preset in PRESETS.values() if preset.architecture == "cuda"]
+
+
+@given(
+    st.sampled_from(X86),
+    st.lists(st.sampled_from(sorted(GUARDED_FEATURES)), unique=True),
+    st.booleans(),
+    st.integers(1, 64),
+)
+def test_text_round_trips(cpu: str, features: list[str], added: bool, cores: int) -> None:  # noqa: FBT001
+    attributes = ",".join(f"{'+' if added else '-'}{name}" for name in features)
+    option = f" -mattr={attributes}" if features else ""
+    target = Target.parse(f"x86_64-linux-gnu -mcpu={cpu}{option} -cores={cores}")
+    assert Target.parse(target.text) == target
+    assert target.cores == cores
+    assert all((name in target.features) == added for name in features)
+
+
+@pytest.mark.parametrize("arch", GPUS)
+def test_gpus(arch: str) -> None:
+    target = Target.parse(f"cuda -arch={arch}")
+    assert (target.kind, target.arch) == ("cuda", arch)
+    assert Target.parse(target.text) == target
+
+
+@pytest.mark.parametrize("cpu", ARM)
+def test_arm(cpu: str) -> None:
+    target = Target.parse(f"aarch64-linux-gnu -mcpu={cpu}")
+    assert (target.vector_bytes, target.vector_registers, target.is_x86) == (16, 32, False)
+    assert Target.parse(target.text) == target
+
+
+def test_vectors_follow_the_features() -> None:
+    zen4 = Target.parse("x86_64-linux-gnu -mcpu=znver4")
+    narrow = Target.parse("x86_64-linux-gnu -mcpu=znver4 -mattr=-avx512f")
+    old = Target.parse("x86_64-linux-gnu")
+    assert (zen4.vector_bytes, zen4.vector_registers) == (64, 32)
+    assert (narrow.vector_bytes, narrow.vector_registers) == (32, 16)
+    assert (old.cpu, old.vector_bytes, old.vector_registers) == ("x86-64-v2", 16, 16)
+
+
+def test_native_is_this_machine() -> None:
+    target = Target.parse("native")
+    assert target == detect()
+    assert target.cores == len(os.sched_getaffinity(0))
+    assert target.cache_bytes[0] >= 8 * 1024
+    assert Target.parse(target.text) == target
+    assert Target.parse("native -cores=1").cores == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "'' is not a target; use 'native'"),
+        ("x86_46-linux-gnu", "did you mean 'x86_64-linux-gnu'"),
+        ("x86_64-linux-gnu -mcpu=znver44", "known are .*znver5; did you mean 'znver4'"),
+        ("aarch64-linux-gnu -mcpu=skylake", "'skylake' is not a known -mcpu; known are generic"),
+        ("cuda", "the target needs -arch=NAME; known are sm_70"),
+        ("cuda -arch=sm_99", "'sm_99' is not a known -arch; .*sm_90"),
+        ("native -mattr=+avx3", r"'\+avx3' in -mattr .*did you mean 'avx"),
+        ("native -mattr=fma", "'fma' in -mattr is not [+]name or -name"),
+        ("native -cores=0", "'-cores=0' in 'native -cores=0' is not an option; known are -mcpu"),
+        ("native -cache=1,2", "'-cache=1,2'"),
+    ],
+)
+def test_refusals(text: str, words: str) -> None:
+    with pytest.raises(TargetError, match=words):
+        Target.parse(text)
+
+
+def test_processors_by_number() -> None:
+    assert x86_model_name("AuthenticAMD", 25, 1) == "znver3"
+    assert x86_model_name("AuthenticAMD", 25, 0x61) == "znver4"
+    assert x86_model_name("GenuineIntel", 6, 143) == "sapphirerapids"
+    assert not x86_model_name("GenuineIntel", 6, 1)
+    assert not x86_model_name("SomebodyElse", 6, 143)

@@ -1,0 +1,102 @@
+"""The structure of ansorc, checked: imports point down one ladder, no circles, small rooms."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "ansorc"
+LADDER = ("errors", "target", "ir", "lang", "schedule", "codegen", "search", "graph", "cli")
+CODEGEN_MAY_IMPORT = {"errors", "target", "ir", "codegen"}
+SINGLE_IMPORTERS = {
+    "llvmlite": "ansorc.codegen.llvm_binding",
+    "lightgbm": "ansorc.search.cost_model",
+    "onnx": "ansorc.graph.onnx",
+    "pycuda": "ansorc.codegen.cuda_binding",
+}
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 300, 50, 6
+
+
+def modules() -> dict[str, Path]:
+    return {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+MODULES = modules()
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):  # imports inside functions count too
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: import by full name"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in MODULES else node.module
+
+
+def rung(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def own_imports(name: str) -> set[str]:
+    return {found for found in imported(MODULES[name]) if found in MODULES and found != name}
+
+
+def test_no_import_circle() -> None:
+    TopologicalSorter({name: own_imports(name) for name in MODULES}).prepare()
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if rung(name)])
+def test_imports_point_down_the_ladder(name: str) -> None:
+    for found in own_imports(name):
+        if not rung(found):
+            assert rung(name) == "cli", f"{name} imports the whole package"
+            continue
+        assert LADDER.index(rung(found)) <= LADDER.index(rung(name)), f"{name} imports {found}"
+        if rung(name) == "codegen":
+            assert rung(found) in CODEGEN_MAY_IMPORT, f"{name} imports {found}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_untyped_libraries_have_one_importer(name: str) -> None:
+    for found in imported(MODULES[name]):
+        owner = SINGLE_IMPORTERS.get(found.partition(".")[0])
+        assert owner in (None, name), f"{name} imports {found}; only {owner} may"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_rooms_are_small(name: str) -> None:
+    text = MODULES[name].read_text()
+    assert text.count("\n") <= MAX_FILE_LINES, f"{name} has {text.count(chr(10))} lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= MAX_FUNCTION_LINES, f"{name}.{node.name} has {length} lines"
+            count = len(node.args.args) + len(node.args.kwonlyargs)
+            is_method = bool(node.args.args) and node.args.args[0].arg in ("self", "cls")
+            assert count - is_method <= MAX_PARAMETERS, f"{name}.{node.name} takes {count}"
+
+
+def test_a_module_says_what_it_is() -> None:
+    for name, path in MODULES.items():
+        text = path.read_text()
+        assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{name} has no docstring"
+
+
+def test_architecture_page_names_files_that_exist() -> None:
+    page = (PACKAGE.parent / "ARCHITECTURE.md").read_text()
+    for line in page.splitlines():
+        for word in line.split("`")[1::2]:
+            if word.endswith(".py") and "/" in word:
+                assert (PACKAGE.parent / word).exists(), f"ARCHITECTURE.md names {word}"
