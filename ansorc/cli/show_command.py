@@ -59,7 +59,7 @@ def show(
             click.echo(llvm if make is None else make(llvm, task.target))
 
 
-def _tracer():  # noqa: ANN202
+def _tracer():
     def trace(name: str, function: Function) -> None:
         click.echo(f"# after {name}\n{to_text(function)}")
 

@@ -56,7 +56,7 @@ def fma_peak(target: Target, threads: int, *, repeats: int = 3) -> float:
     """
     lanes = target.vector_bytes // FLOAT32.bytes
     chains = max(2, int(target.vector_registers * _CHAINS_SHARE))
-    module = build_function(_fma_function(threads, chains, lanes), target, "ansorc_fma_probe")
+    module = build_function(_fma_function(threads, chains, lanes), target, "fma_probe")
     start = np.ones((threads, chains, lanes), np.float32)
     arrays = (start, np.array([0.5, 0.25], np.float32), np.empty_like(start))
     times = [module.time(*arrays, threads=threads, min_time_s=0.1) for _ in range(repeats)]
@@ -107,7 +107,7 @@ def _fma_function(threads: int, chains: int, lanes: int) -> Function:
         over_tile(Store(out, (thread, chain, lane), slot)),
     ))  # fmt: skip
     nest = For(thread, threads, LoopKind.PARALLEL, Allocate(tile, body))
-    return Function("ansorc_fma_probe", (start, factors, out), nest)
+    return Function("fma_probe", (start, factors, out), nest)
 
 
 def _read_function(threads: int, rows: int, lanes: int) -> Function:
@@ -126,7 +126,7 @@ def _read_function(threads: int, rows: int, lanes: int) -> Function:
         For(row, rows, LoopKind.SERIAL, over_vectors(Store(out, slot, total))),
     ))  # fmt: skip
     nest = For(thread, threads, LoopKind.PARALLEL, body)
-    return Function("ansorc_read_probe", (source, out), nest)
+    return Function("read_probe", (source, out), nest)
 
 
 def _copy_function(threads: int, elements: int) -> Function:
@@ -136,5 +136,5 @@ def _copy_function(threads: int, elements: int) -> Function:
     copy = Store(out, (thread, lane), Load(source, (thread, lane)))
     body = For(lane, elements, LoopKind.VECTORIZED, copy)
     return Function(
-        "ansorc_copy_probe", (source, out), For(thread, threads, LoopKind.PARALLEL, body)
+        "copy_probe", (source, out), For(thread, threads, LoopKind.PARALLEL, body)
     )

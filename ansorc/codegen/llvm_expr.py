@@ -82,8 +82,8 @@ class ExprWriter:
         if _element(expr.left) == INT64:
             left, right = self.index.linear(expr.left), self.index.linear(expr.right)
             if left is not None and right is not None:
-                gap = left.plus(right, -1)
-                if gap.bounds() is not None:
+                gap = self.index.gap(left, right)
+                if gap is not None and gap.bounds() is not None:
                     return compare_linear(self._writer, self.index, expr.op, gap)
         return comparison(self._writer, expr.op, self.value(expr.left), self.value(expr.right))
 
@@ -102,7 +102,7 @@ class ExprWriter:
         lanes = condition.dtype.lanes
         decided = known(condition)
         if decided is not None:
-            return splat(self._writer, self.value(expr.then if decided else expr.otherwise), lanes)
+            return self._widened(self.value(expr.then if decided else expr.otherwise), expr)
         if lanes > 1:
             with self._masked(condition):
                 then = self.value(expr.then)
@@ -147,8 +147,7 @@ class ExprWriter:
         return Value(writer.emit(f"phi {register_type(dtype)} {sources}"), dtype)
 
     def _widened(self, value: Value, expr: Select) -> Value:
-        lanes = max(dtype_of(expr.then).lanes, dtype_of(expr.otherwise).lanes)
-        return splat(self._writer, value, lanes)
+        return splat(self._writer, value, dtype_of(expr).lanes)
 
     def _is_free(self, expr: Expr) -> bool:
         """Whether `expr` may and should be computed though it may not be wanted."""

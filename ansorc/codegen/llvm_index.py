@@ -82,6 +82,12 @@ class IndexWriter:
                 vector = self._value(expr)
                 return [self._extract(vector, number) for number in range(count)]
 
+    def gap(self, left: Linear, right: Linear) -> Linear | None:
+        """Return `left - right`, whose sign orders them; None if one of them may overflow."""
+        if left.bounds() is None or right.bounds() is None:
+            return None
+        return left.plus(right, -1)
+
     def materialize(self, linear: Linear) -> Value:
         """Return a scalar `linear` as an operand, its code hoisted as far out as it can be."""
         if not linear.terms:
@@ -139,7 +145,9 @@ class IndexWriter:
             case BinaryOp.MUL:
                 a, b = self.materialize(left), self.materialize(right)
                 return self._derived(f"mul i64 {a.text}, {b.text}", (left, right), None)
-            case BinaryOp.FLOORDIV | BinaryOp.MOD if right.is_constant and right.constant > 0:
+            case BinaryOp.FLOORDIV | BinaryOp.MOD if (
+                right.is_constant and 0 < right.constant < _FULL
+            ):
                 return self._divided(op, left, right.constant)
             case BinaryOp.FLOORDIV | BinaryOp.MOD:
                 a, b = self.materialize(left), self.materialize(right)
@@ -149,17 +157,18 @@ class IndexWriter:
 
     def _extreme(self, op: BinaryOp, left: Linear, right: Linear) -> Linear:
         smaller = op is BinaryOp.MIN
-        gap = left.plus(right, -1).bounds()
-        if gap and (gap[1] <= 0 or gap[0] >= 0):
-            return left if (gap[1] <= 0) == smaller else right
+        gap = self.gap(left, right)
+        ends = gap.bounds() if gap else None
+        if ends and (ends[1] <= 0 or ends[0] >= 0):
+            return left if (ends[1] <= 0) == smaller else right
         a, b = self.materialize(left), self.materialize(right)
         name = "llvm.smin.i64" if smaller else "llvm.smax.i64"
         self._writer.module.declare(f"declare i64 @{name}(i64, i64)")
-        ends, others = left.bounds(), right.bounds()
         choose = min if smaller else max
-        bounds = None
-        if ends and others:
-            bounds = choose(ends[0], others[0]), choose(ends[1], others[1])
+        ours, theirs = left.bounds(), right.bounds()
+        bounds = (
+            (choose(ours[0], theirs[0]), choose(ours[1], theirs[1])) if ours and theirs else None
+        )
         return self._derived(f"call i64 @{name}(i64 {a.text}, i64 {b.text})", (left, right), bounds)
 
     def _divided(self, op: BinaryOp, dividend: Linear, divisor: int) -> Linear:
@@ -195,7 +204,7 @@ class IndexWriter:
     def _derived(
         self, text: str, sources: tuple[Linear, ...], bounds: tuple[int, int] | None
     ) -> Linear:
-        depth = max(atom.depth for source in sources for atom in source.terms)
+        depth = max((atom.depth for source in sources for atom in source.terms), default=0)
         return self._atom(self._shared(text, depth), depth, bounds)
 
     def _opaque(self, value: Value) -> Linear:
@@ -214,3 +223,7 @@ class IndexWriter:
             atom = Atom(name, depth, len(self._atoms), low, high)
             found = self._atoms[name] = Linear({atom: 1})
         return found
+
+
+def _is_positive(divisor: Linear) -> bool:
+    return divisor.is_constant and 0 < divisor.constant < _FULL

@@ -76,7 +76,7 @@ def _key(sources: Path, tools: Toolchain) -> str:
 def _compile(sources: Path, tools: Toolchain, directory: Path) -> None:
     thread_pool = directory / _OBJECT
     compile_cxx(tools, sources / "src/thread_pool.cc", sources / "include", thread_pool)
-    link_shared(tools, [thread_pool], directory / _LIBRARY, ["ansorc_*"], _LIBRARY)
+    link_shared(tools, [thread_pool], directory / _LIBRARY, ["ansorc_*"], stays_loaded=True)
 
 
 def _publish(made: Path, directory: Path) -> None:

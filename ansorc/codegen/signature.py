@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 from dataclasses import dataclass
 
@@ -74,19 +73,20 @@ def require_c_name(name: str) -> None:
 
 def is_reserved(name: str) -> bool:
     """Whether `name` is a word of C or C++, or of the C library that kernels are linked with."""
-    return name in _RESERVED or (keyword.iskeyword(name) and name.islower())
+    return name in _RESERVED
 
 
-_RESERVED = frozenset(
-    "alignas alignof asm auto bool break case catch char class const constexpr const_cast continue "
-    "decltype default delete do double dynamic_cast else enum explicit export extern false float "
-    "for friend goto if inline int int8_t int16_t int32_t int64_t long main mutable namespace new "
-    "noexcept nullptr operator private protected public register reinterpret_cast requires restrict "
-    "return short signed sizeof size_t static static_assert static_cast struct switch template "
-    "this thread_local throw true try typedef typeid typename typeof uint8_t uint16_t uint32_t "
-    "uint64_t union unsigned using virtual void volatile wchar_t while concept co_await co_return "
-    "co_yield char8_t char16_t char32_t and and_eq bitand bitor compl not not_eq or or_eq xor "
-    "xor_eq abs acos asin atan calloc ceil cos cosh erf erff exp expf fabs floor fma fmaf fmax "
-    "fmin fmod free log logf malloc memcpy memset memmove pow powf realloc round sin sinf sinh "
-    "sqrt sqrtf tan tanh tanhf trunc aligned_alloc exit abort read write".split()
-)
+_RESERVED_TEXT = """
+alignas alignof asm auto bool break case catch char class const constexpr const_cast continue
+decltype default delete do double dynamic_cast else enum explicit export extern false float for
+friend goto if inline int int8_t int16_t int32_t int64_t long main mutable namespace new noexcept
+nullptr operator private protected public register reinterpret_cast requires restrict return short
+signed sizeof size_t static static_assert static_cast struct switch template this thread_local
+throw true try typedef typeid typename typeof uint8_t uint16_t uint32_t uint64_t union unsigned
+using virtual void volatile wchar_t while concept co_await co_return co_yield char8_t char16_t
+char32_t and and_eq bitand bitor compl not not_eq or or_eq xor xor_eq
+abs acos asin atan calloc ceil cos cosh erf erff exp expf fabs floor fma fmaf fmax fmin fmod free
+log logf malloc memcpy memset memmove pow powf realloc round sin sinf sinh sqrt sqrtf tan tanh
+tanhf trunc aligned_alloc exit abort read write
+"""
+_RESERVED = frozenset(_RESERVED_TEXT.split())

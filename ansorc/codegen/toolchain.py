@@ -62,16 +62,21 @@ def compile_cxx(tools: Toolchain, source: Path, include: Path, output: Path) -> 
 
 
 def link_shared(
-    tools: Toolchain, objects: Sequence[Path], output: Path, exports: Sequence[str], soname: str
+    tools: Toolchain,
+    objects: Sequence[Path],
+    output: Path,
+    exports: Sequence[str],
+    *,
+    stays_loaded: bool,
 ) -> None:
     """Link `objects` to a shared library that shows only `exports` (names, `*` allowed).
 
-    A library with worker threads stays loaded until the process ends, whatever dlclose says.
+    One that `stays_loaded` ignores dlclose, for threads that run its code.
     """
     script = output.with_name("exports.map")
     script.write_text("{ global: " + " ".join(f"{name};" for name in exports) + " local: *; };\n")
-    keep = ["-Wl,-z,nodelete"] if len(objects) > 1 or soname.startswith("libansorc") else []
-    names = [f"-Wl,--version-script={script}", f"-Wl,-soname,{soname}"]
+    keep = ["-Wl,-z,nodelete"] if stays_loaded else []
+    names = [f"-Wl,--version-script={script}", f"-Wl,-soname,{output.name}"]
     files = [str(path) for path in objects]
     _run([*tools.cc, *_LINK_FLAGS, *keep, *names, *files, "-o", str(output), "-lm", "-pthread"])
 

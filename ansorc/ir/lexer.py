@@ -41,8 +41,8 @@ class Token:
 _PATTERN = re.compile(
     rf"""(?P<space>[ ]+|\#.*)
     |(?P<NAME>{NAME.pattern})
-    |(?P<FLOAT>\d+\.\d+(?:e[+-]?\d+)?|\d+e[+-]?\d+)
-    |(?P<INT>\d+)
+    |(?P<FLOAT>[0-9]+\.[0-9]+(?:e[+-]?[0-9]+)?|[0-9]+e[+-]?[0-9]+)
+    |(?P<INT>[0-9]+)
     |(?P<SYMBOL>\.\.|==|!=|<=|>=|//|[-+*/%<>=(),:\[\]])""",
     re.VERBOSE,
 )

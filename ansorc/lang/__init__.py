@@ -5,6 +5,7 @@ In: Python functions over indices. Out: a ComputeDAG, an immutable value.
 
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.define import compute
 from ansorc.lang.reduction import Reduction, max, min, prod, reduce_axis, sum
 from ansorc.lang.scalar import (
     abs,
@@ -32,7 +33,7 @@ from ansorc.lang.scalar import (
     sqrt,
     tanh,
 )
-from ansorc.lang.tensor import Tensor, compute, placeholder
+from ansorc.lang.tensor import Tensor, placeholder
 
 __all__ = [
     "Axis",

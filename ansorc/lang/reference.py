@@ -74,7 +74,7 @@ class _Evaluation:
         for box in _boxes((*op.axes, *op.reduce_axes), factors):
             values = [self._grid(box).evaluate(factor) for factor in factors]
             shape = [part.stop - part.start for part in box]
-            block = result[box[:rank]]
+            block = result[(*box[:rank], ...)]
             if op.combiner is None:
                 block[...] = values[0]
             else:

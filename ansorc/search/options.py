@@ -10,13 +10,13 @@ class SearchOptions:
     """How programs are drawn, changed, chosen and learned from.
 
     The defaults follow the paper where it gives a number, and the machine where the machine knows
-    better; `PAPER` in this module has what the paper's own implementation did.
+    better; `PAPER` has what the implementation of the paper did.
     """
 
     structure: str = "SSRSRS"
-    """The multi-level tiling, outermost level first: S for space, R for reduce loops (paper §4.1)."""
+    """The multi-level tiling, outermost level first: S for space, R for reduce loops."""
     is_simd_aware: bool = True
-    """Prefer tiles that fill vector registers and cores; False draws uniformly, as the paper does."""
+    """Prefer tiles that fill vectors, registers and cores; False draws uniformly (the paper)."""
     max_innermost_factor: int = 64
     """The largest innermost tile length of a space axis that is not vectorised."""
     max_innermost_reduce: int = 512
@@ -50,6 +50,9 @@ class SearchOptions:
     epsilon: float = 0.05
     """Share of the measured programs that are drawn at random instead of by score."""
 
+
+DEFAULTS = SearchOptions()
+"""What is used unless something else is asked for."""
 
 PAPER = SearchOptions(
     is_simd_aware=False, max_innermost_reduce=64, population=2048, generations=4,

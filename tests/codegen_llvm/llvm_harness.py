@@ -53,8 +53,13 @@ def call(
     threads: int = 1,
     workspace: Array | None = None,
     target: Target | None = None,
+    *,
+    has_contraction: bool = True,
 ) -> tuple[int, list[tuple[int, int]]]:
-    """Return the kernel's status, and the (extent, threads) of each call of the runtime."""
+    """Return the kernel's status, and the (extent, threads) of each call of the runtime.
+
+    Without contraction, sums of products round twice, as in the interpreter.
+    """
     target = target or detect()
     calls: list[tuple[int, int]] = []
 
@@ -68,9 +73,10 @@ def call(
 
     callback = PARALLEL_FOR(parallel_for)
     address = ctypes.cast(callback, ctypes.c_void_p).value or 0
-    code = load_object_code(
-        compile_object(emit_llvm(function, target), target), {"ansorc_parallel_for": address}
-    )
+    text = emit_llvm(function, target)
+    if not has_contraction:
+        text = text.replace(" contract ", " ")
+    code = load_object_code(compile_object(text, target), {"ansorc_parallel_for": address})
     pointers = [ctypes.c_void_p] * (len(arrays) + 1)
     kernel = ctypes.CFUNCTYPE(ctypes.c_int32, *pointers, ctypes.c_int32)(
         code.address(function.name)

@@ -1,89 +1,53 @@
-"""The machine code of random programs computes what the interpreter computes."""
+"""The machine code of random programs computes exactly what the interpreter computes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from llvm_harness import buffer, call, loop, random, seq
+from ir_strategies import Options, arrays_for, functions
+from llvm_harness import call
 
-from ansorc.ir.buffer import Scope
-from ansorc.ir.expr import (
-    BinaryOp, Expr, Load, Select, Var, as_expr, binary, compare, const,
-)  # fmt: skip
-from ansorc.ir.expr import CompareOp
 from ansorc.ir.interpret import interpret
 from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
-from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store
+from ansorc.ir.stmt import Function
+from ansorc.target import Target, detect
 
-KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.VECTORIZED)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A padded, strided sum of products: out[i, j] (+)= sum over k of a[..] * b[..]."""
-
-    rows: int
-    columns: int
-    depth: int
-    pad: int
-    stride: int
-    kinds: tuple[LoopKind, ...]
-    order: tuple[int, ...]
-    split: int
-    local: bool
-    guarded: bool
+WIDE_TREES = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-CASES = st.builds(
-    Case,
-    rows=st.integers(1, 7),
-    columns=st.integers(1, 21),
-    depth=st.integers(1, 5),
-    pad=st.integers(0, 2),
-    stride=st.integers(1, 3),
-    kinds=st.tuples(*[st.sampled_from(KINDS)] * 3),
-    order=st.permutations((0, 1, 2)).map(tuple),
-    split=st.integers(1, 4),
-    local=st.booleans(),
-    guarded=st.booleans(),
-)
+def _assert_same(function: Function, code: Function, seed: int, threads: int) -> None:
+    expected, found = arrays_for(function, seed), arrays_for(function, seed)
+    interpret(function, expected)
+    status, _ = call(code, found, threads, has_contraction=False)
+    assert status == 0
+    for param, ours, theirs in zip(function.params, found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs, err_msg=param.name)
 
 
-def _function(case: Case) -> Function:
-    width = case.columns * case.stride + case.depth
-    a = buffer("a", case.rows, width)
-    b = buffer("b", case.depth, case.columns)
-    out = buffer("out", case.rows, case.columns)
-    total = buffer("total", case.rows, case.columns, scope=Scope.LOCAL)
-    goal = total if case.local else out
+@settings(max_examples=60, deadline=None, suppress_health_check=WIDE_TREES)
+@given(functions(Options(has_math=False)), st.integers(0, 99), st.integers(1, 2))
+def test_programs_as_they_are(function: Function, seed: int, threads: int) -> None:
+    _assert_same(function, function, seed, threads)
 
-    def term(i: Expr, j: Expr, k: Expr) -> Expr:
-        place = j * case.stride + k - case.pad
-        inside = binary(BinaryOp.AND, place >= 0, place < width - case.pad)
-        padded = Select(inside, Load(a, (i, place)), as_expr(0.0))
-        return padded * Load(b, (k, j)) + Load(goal, (i, j))
 
-    def innermost(indices: list[Expr]) -> Stmt:
-        i, j, k = indices
-        store = Store(goal, (i, j), term(i, j, k))
-        if not case.guarded:
-            return store
-        odd = compare(CompareOp.NE, (i + j // case.split) % 3, const(1))
-        return If(odd, store)
+@settings(max_examples=60, deadline=None, suppress_health_check=WIDE_TREES)
+@given(functions(Options(has_math=False)), st.integers(0, 99), st.sampled_from([16, 32]))
+def test_programs_prepared_for_a_cpu(function: Function, seed: int, vector_bytes: int) -> None:
+    prepared = prepare_for_cpu(function, CpuOptions(vector_bytes, 16))
+    _assert_same(function, prepared, seed, threads=1)
 
-    def nest(level: int, indices: dict[int, Expr]) -> Stmt:
-        if level == 3:
-            return innermost([indices[0], indices[1], indices[2]])
-        axis = case.order[level]
-        extent = (case.rows, case.columns, case.depth)[axis]
-        kind = LoopKind.SERIAL if axis == 2 else case.kinds[axis]
-        return loop(f"x{axis}", extent, lambda v: nest(level + 1, {**indices, axis: v}), kind)
 
-    body = seq(_fill(case, goal.name, case.kinds[2], local=case.local), nest(0, {}))
-    if case.local:
-        copy = _rows(case, lambda i, j: Store(out, (i, j), Load(total, (i, j)) * 2.0))
-        body = Allocate(total, seq(body, copy))
-    return Function("f", (a, b, out), body)
+@pytest.mark.parametrize("text", ["x86_64-linux-gnu", "x86_64-linux-gnu -mcpu=x86-64-v3"])
+@settings(max_examples=8, deadline=None, suppress_health_check=WIDE_TREES)
+@given(functions(Options(has_math=False)))
+def test_older_processors_compute_the_same(text: str, function: Function) -> None:
+    target = Target.parse(text)
+    if not set(target.features) <= set(detect().features):
+        pytest.skip(f"this processor cannot run code for {text}")
+    expected, found = arrays_for(function, 0), arrays_for(function, 0)
+    interpret(function, expected)
+    assert call(function, found, target=target, has_contraction=False)[0] == 0
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -4,7 +4,7 @@ from functools import cache
 
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
-from ansorc.ir.expr import Const, Load, Var
+from ansorc.ir.expr import Const, Expr, Load, Var
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
 from ansorc.lang import ComputeDAG, compute, placeholder
@@ -19,7 +19,11 @@ TIB = 1 << 40
 def task() -> Task:
     """B[i] = A[i] * 2 for 1024 elements."""
     source = placeholder((EXTENT,), name="A")
-    result = compute((EXTENT,), lambda i: source[i] * 2.0, name="B")
+
+    def double(i: Var) -> Expr:
+        return source[i] * 2.0
+
+    result = compute((EXTENT,), double, name="B")
     return Task(ComputeDAG([source, result]), "native", "double")
 
 

@@ -4,17 +4,38 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from ansorc.lang import ComputeDAG, compute, maximum, placeholder, reduce_axis, sum
-from ansorc.search.measure.check import Tolerance, compare, reduction_length, tolerance
+from ansorc.ir.expr import Expr, Var
+from ansorc.lang import ComputeDAG, Reduction, compute, maximum, placeholder, reduce_axis, sum
+from ansorc.search.measure.check import (
+    Expectation,
+    Reference,
+    Tolerance,
+    Verdict,
+    reduction_length,
+    tolerance,
+)
+
+
+def compare(actual: NDArray[np.generic], reference: Reference, allowed: Tolerance) -> Verdict:
+    return Expectation(reference, allowed, actual.dtype).compare(actual)
 
 
 def matmul(n: int, length: int) -> ComputeDAG:
     a = placeholder((n, length), name="A")
     b = placeholder((length, n), name="B")
     k = reduce_axis(length, name="k")
-    c = compute((n, n), lambda i, j: sum(a[i, k] * b[k, j], axis=k), name="C")
-    d = compute((n, n), lambda i, j: maximum(c[i, j], 0.0), name="D")
+
+    def product(i: Var, j: Var) -> Reduction:
+        return sum(a[i, k] * b[k, j], axis=k)
+
+    c = compute((n, n), product, name="C")
+
+    def relu(i: Var, j: Var) -> Expr:
+        return maximum(c[i, j], 0.0)
+
+    d = compute((n, n), relu, name="D")
     return ComputeDAG([a, b, d])
 
 
@@ -32,13 +53,13 @@ def test_float32_sums_in_any_order_pass_and_a_missing_term_does_not(
     b = rng.uniform(-1, 1, (length, 16)).astype(np.float32)
     reference = np.maximum(a.astype(np.float64) @ b.astype(np.float64), 0)
     allowed = tolerance(matmul(16, length), "D", reference)
-    total = np.zeros((16, 16), np.float32)
+    total: NDArray[np.float32] = np.zeros((16, 16), np.float32)
     for k in range(length)[::direction]:
-        total += np.outer(a[:, k], b[k])
+        total += a[:, k, None] * b[k]
     verdict = compare(np.maximum(total, np.float32(0)), reference, allowed)
     assert verdict.complaint == ""
     assert verdict.max_error < 0.5, "the tolerance should leave room for other orders"
-    missing = np.maximum(total - np.outer(a[:, 0], b[0]), np.float32(0))
+    missing = np.maximum(total - a[:, 0, None] * b[0], np.float32(0))
     assert compare(missing, reference, allowed).complaint
 
 

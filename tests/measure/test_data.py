@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ansorc.errors import MeasureError
+from ansorc.ir.expr import Expr, Var
 from ansorc.lang import ComputeDAG, compute, log, placeholder
 from ansorc.search.measure.data import TaskData, draw_inputs, sweep_stale
 from ansorc.search.task import Task
@@ -17,7 +18,10 @@ from ansorc.search.task import Task
 
 def task_of(dtype: str = "float32", *, logarithm: bool = False) -> Task:
     source = placeholder((50, 40), name="A", dtype=dtype)
-    body = (lambda i, j: log(source[i, j])) if logarithm else (lambda i, j: source[i, j] * 2)
+
+    def body(i: Var, j: Var) -> Expr:
+        return log(source[i, j]) if logarithm else source[i, j] * 2
+
     return Task(ComputeDAG([source, compute((50, 40), body, name="B")]), "native", "t")
 
 
@@ -52,26 +56,37 @@ def test_the_data_of_a_dead_process_is_swept_and_that_of_a_living_one_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
-                          capture_output=True, text=True, check=True)  # fmt: skip
-    dead = tmp_path / "ansorc-measure-dead"
-    dead.mkdir()
-    (dead / "owner").write_text(done.stdout)
-    living = tmp_path / "ansorc-measure-living"
-    living.mkdir()
-    (living / "owner").write_text(str(os.getpid()))
+    living = TaskData.create(task_of(), np.random.default_rng(0))
+    source = (
+        "import os, sys, numpy as np; sys.path.insert(0, sys.argv[1])\n"
+        "from measure.test_data import TaskData, task_of\n"
+        "print(TaskData.create(task_of(), np.random.default_rng(0)).directory)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    command = [sys.executable, "-uc", source, str(Path(__file__).parent.parent)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, check=False, env=environment)
+    dead = Path(done.stdout.decode().strip())
+    assert dead.parent == tmp_path
+    assert (dead / "input_0.npy").exists()
     foreign = tmp_path / "ansorc-measure-unknown"
     foreign.mkdir()
     sweep_stale()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [living.name, foreign.name]
+    assert not dead.exists()
+    assert (living.directory / "input_0.npy").exists()
+    assert foreign.exists()
+    living.remove()
+    assert not living.directory.exists()
 
 
-def test_data_that_cannot_be_written_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(np, "save", full)
     with pytest.raises(MeasureError, match="No space left on device; free some space there"):
         TaskData.create(task_of(), np.random.default_rng(0))
-    leftovers = Path(tempfile.gettempdir()).glob("ansorc-measure-*")
-    assert not [path for path in leftovers if (path / "owner").read_text() == str(os.getpid())]
+    assert not list(tmp_path.iterdir())

@@ -24,6 +24,7 @@ from ansorc.search.measure import (
     RunOptions,
 )
 from ansorc.search.record import Records, current_environment
+from ansorc.search.task import Task
 
 RUN = RunOptions(threads=1, min_total_s=0.002)
 OPTIONS = MeasureOptions(run=RUN, builders=1, batch=4, build_timeout_s=10.0)
@@ -156,6 +157,16 @@ def test_programs_are_ranked_by_times_taken_in_turns(measurer: Measurer) -> None
     assert ranked[0].measurement is not None
     assert ranked[0].measurement.checked
     assert len(ranked[0].measurement.seconds) == RUN.rank_rounds
+
+
+def test_a_machine_that_cannot_run_the_target_is_an_error_at_once() -> None:
+    dag = programs.task().dag
+    foreign = Task(dag, "aarch64-linux-gnu -mcpu=cortex-a53", "foreign")
+    with (
+        Measurer(foreign, OPTIONS) as measurer,
+        pytest.raises(MeasureError, match="a kernel of one line cannot be run on this machine"),
+    ):
+        list(measurer.measure([programs.right()]))
 
 
 def test_close_ends_all_workers_within_a_second_and_removes_the_data() -> None:

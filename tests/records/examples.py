@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ansorc import lang
+from ansorc.ir.expr import Expr, Var
 from ansorc.search.measure.result import Candidate, FailureKind
 from ansorc.search.record import Environment, Record
 from ansorc.search.task import Task
@@ -14,7 +15,11 @@ ELSEWHERE = replace(HERE, cpu="Other CPU")
 
 def task_of(extent: int = 8) -> Task:
     source = lang.placeholder((extent,), name="A")
-    result = lang.compute((extent,), lambda i: source[i] * 2.0, name="B")
+
+    def double(i: Var) -> Expr:
+        return source[i] * 2.0
+
+    result = lang.compute((extent,), double, name="B")
     return Task(lang.ComputeDAG([source, result]), TARGET, "double")
 
 

@@ -14,6 +14,10 @@ from ansorc.ir.node import walk
 Atom: TypeAlias = str | Expr
 """What a sum adds up: a variable, by name, or any other int64 expression."""
 
+_LEAST = -(1 << 63)
+_LARGE = 1 << 40
+"""More than this is no size of an array in memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Affine:
@@ -68,21 +72,22 @@ class Linear:
 
     def to_expr(self) -> Expr:
         """Return the sum as an expression: what is added, then what is taken away, the constant."""
-        positive = [(a, c) for a, c in self.terms.items() if c > 0]
-        negative = [(a, -c) for a, c in self.terms.items() if c < 0]
-        constant = self.constant
-        if positive:
-            total = _product(*positive.pop(0))
-        elif negative and not constant:
-            atom, coefficient = negative.pop(0)
+        terms = [(atom, _wrapped(c)) for atom, c in self.terms.items()]
+        added = [(atom, c) for atom, c in terms if c > 0 or c == _LEAST]
+        taken = [(atom, -c) for atom, c in terms if _LEAST < c < 0]
+        constant = _wrapped(self.constant)
+        if added:
+            total = _product(*added.pop(0))
+        elif taken and not constant:
+            atom, coefficient = taken.pop(0)
             total = _product(atom, -coefficient)
         else:
             total, constant = integer(constant), 0
-        for atom, coefficient in positive:
+        for atom, coefficient in added:
             total = Binary(BinaryOp.ADD, total, _product(atom, coefficient))
-        for atom, coefficient in negative:
+        for atom, coefficient in taken:
             total = Binary(BinaryOp.SUB, total, _product(atom, coefficient))
-        if constant > 0:
+        if constant > 0 or constant == _LEAST:
             return Binary(BinaryOp.ADD, total, integer(constant))
         return Binary(BinaryOp.SUB, total, integer(-constant)) if constant else total
 
@@ -116,9 +121,12 @@ def difference(left: Expr, right: Expr) -> Linear | None:
 
 
 def wraps(total: Linear) -> bool:
-    """Whether `total` contains data, on which int64 arithmetic may wrap around."""
+    """Whether int64 arithmetic may wrap around in `total`: on data, or on immense literals."""
+    if abs(total.constant) > _LARGE or any(abs(c) > _LARGE for c in total.terms.values()):
+        return True
     return any(
         isinstance(part, Load | Cast | Call)
+        or (isinstance(part, Const) and abs(part.value) > _LARGE)
         for atom in total.terms
         if not isinstance(atom, str)
         for part in walk(atom)
@@ -178,6 +186,11 @@ def variable(name: str) -> Var:
 def atom_expr(atom: Atom) -> Expr:
     """Return an atom as an expression."""
     return variable(atom) if isinstance(atom, str) else atom
+
+
+def _wrapped(value: int) -> int:
+    """Return what int64 arithmetic makes of `value`."""
+    return (value - _LEAST) % (1 << 64) + _LEAST
 
 
 def _product(atom: Atom, coefficient: int) -> Expr:

@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorc.search.measure.check import Reference, Tolerance, compare, tolerance
+from ansorc.search.measure.check import Expectation, Reference, tolerance
 from ansorc.search.measure.guarded import GuardedArray, guarded_copy
 from ansorc.search.task import Task
 
 
 @dataclass(frozen=True)
 class Output:
-    """An output array, its reference and the deviation allowed."""
+    """An output array and what it must hold."""
 
     memory: GuardedArray
     reference: Reference
-    allowed: Tolerance
+    expectation: Expectation
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Bench:
         for output in self.outputs:
             if not output.memory.is_intact():
                 return worst, "candidate rejected: it wrote outside its output"
-            verdict = compare(output.memory.array, output.reference, output.allowed)
+            verdict = output.expectation.compare(output.memory.array)
             worst = max(worst, verdict.max_error)
             if verdict.complaint:
                 return worst, verdict.complaint
@@ -64,7 +64,9 @@ def load_bench(directory: Path) -> Bench:
     for index, buffer in enumerate(task.dag.outputs):
         memory = arrays[buffer.name] = GuardedArray(buffer.shape, buffer.dtype.numpy)
         reference = np.load(directory / f"reference_{index}.npy").astype(np.float64, copy=False)
-        outputs.append(Output(memory, reference, tolerance(task.dag, buffer.name, reference)))
+        allowed = tolerance(task.dag, buffer.name, reference)
+        expectation = Expectation(reference, allowed, buffer.dtype.numpy)
+        outputs.append(Output(memory, reference, expectation))
     bench = Bench(tuple(arrays[buffer.name] for buffer in task.dag.params), tuple(outputs))
     return replace(bench, compare_s=_compare_seconds(bench))
 
@@ -73,7 +75,9 @@ def _compare_seconds(bench: Bench) -> float:
     """Time the comparison of right outputs, which takes the ordinary path."""
     for output in bench.outputs:
         output.memory.array[...] = output.reference.astype(output.memory.array.dtype)
-    bench.check()
-    begin = time.perf_counter()
-    bench.check()
-    return time.perf_counter() - begin
+    found: list[float] = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        bench.check()
+        found.append(time.perf_counter() - begin)
+    return min(found)

@@ -1,10 +1,13 @@
 """The inputs and the float64 reference of a task, made once and shared with the workers as files.
 
-<temporary directory>/owner  task.json  input_0.npy …  reference_0.npy …
+The files are `lock`, `task.json`, `input_0.npy` … and `reference_0.npy` … in a directory of the
+system's place for temporary files. The lock is held by the process that made them: if nobody holds
+it, they are rubbish.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -29,11 +32,16 @@ class TaskData:
 
     directory: Path
     array_bytes: int
+    lock: int
+    """The descriptor of the locked file; the lock goes with the process."""
 
     @staticmethod
     def create(task: Task, rng: np.random.Generator) -> TaskData:
         """Draw inputs, evaluate the reference and write both to a new private directory."""
-        directory = _new_directory()
+        sweep_stale()
+        directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = os.open(directory / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             inputs, references = draw_inputs(task, rng)
             (directory / "task.json").write_text(task.to_json())
@@ -42,20 +50,20 @@ class TaskData:
             for index, array in enumerate(references):
                 np.save(directory / f"reference_{index}.npy", array)
         except OSError as error:
-            shutil.rmtree(directory, ignore_errors=True)
+            _delete(directory, lock)
             raise MeasureError(
                 f"the task's data cannot be written to {directory.parent}: {error}; "
                 "free some space there or set TMPDIR to another directory"
             ) from error
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            _delete(directory, lock)
             raise
         arrays = sum(array.nbytes for array in (*inputs, *references))
-        return TaskData(directory, arrays)
+        return TaskData(directory, arrays, lock)
 
     def remove(self) -> None:
         """Delete the files."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        _delete(self.directory, self.lock)
 
 
 def draw_inputs(task: Task, rng: np.random.Generator) -> tuple[list[Array], list[Array]]:
@@ -77,28 +85,20 @@ def sweep_stale() -> None:
     """Delete the directories of measuring runs whose process is gone (for example by kill -9)."""
     for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
-            owner = int((directory / "owner").read_text())
-            if directory.stat().st_uid == os.getuid() and not _is_running(owner):
-                shutil.rmtree(directory, ignore_errors=True)
-        except (OSError, ValueError):
+            lock = os.open(directory / "lock", os.O_RDWR)
+        except OSError:  # another user's, or so new that it has no lock yet
             continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+        else:
+            _delete(directory, lock)
 
 
-def _new_directory() -> Path:
-    sweep_stale()
-    directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    (directory / "owner").write_text(str(os.getpid()))
-    return directory
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _delete(directory: Path, lock: int) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    os.close(lock)
 
 
 def _draw(shape: tuple[int, ...], dtype: DType, low: float, rng: np.random.Generator) -> Array:

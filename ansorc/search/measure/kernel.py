@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 import numpy as np
@@ -34,7 +34,7 @@ class Kernel:
     def __init__(
         self, program: Program, arrays: Sequence[NDArray[np.generic]], threads: int
     ) -> None:
-        symbols = runtime_symbols() if program.is_parallel else {}
+        symbols: Mapping[str, int] = runtime_symbols() if program.is_parallel else {}
         self._loaded = load_object_code(program.code, symbols)
         measure = self._loaded.address(f"{program.name}_workspace_bytes")
         size = ctypes.CFUNCTYPE(ctypes.c_size_t)(measure)()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ansorc.errors import MeasureError
-from ansorc.ir.expr import Load, Var
+from ansorc.ir.expr import Expr, Load, Var
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import For, Function, LoopKind, Store
 from ansorc.lang import ComputeDAG, compute, placeholder
@@ -38,13 +38,17 @@ def preflight(place: Workplace, target: Target, options: RunOptions) -> None:
 
 
 def trivial(target: Target) -> tuple[Task, Candidate]:
-    """Return a task of one addition for each element, and a program for it."""
+    """Return a task of one addition for each element, and a parallel program for it."""
     source = placeholder((64,), name="A")
-    result = compute((64,), lambda i: source[i] + 1.0, name="B")
+
+    def add_one(i: Var) -> Expr:
+        return source[i] + 1.0
+
+    result = compute((64,), add_one, name="B")
     dag = ComputeDAG([source, result])
     index = Var("i")
     value = Load(source.buffer, (index,)) + 1.0
-    loop = For(index, 64, LoopKind.SERIAL, Store(result.buffer, (index,), value))
+    loop = For(index, 64, LoopKind.PARALLEL, Store(result.buffer, (index,), value))
     program = Function("kernel", dag.params, loop)
     return Task(dag, target, "preflight"), Candidate.of_function(to_text(program))
 

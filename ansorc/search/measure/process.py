@@ -20,8 +20,8 @@ _LOG_BYTES = 20_000
 
 def worker_command(role: str, memory_bytes: int) -> list[str]:
     """Return the command of a worker of `role` ("build" or "run") of this very ansorc."""
-    module = "ansorc.search.measure.worker"
-    return [sys.executable, "-P", "-m", module, role, str(os.getpid()), str(memory_bytes)]
+    script = Path(__file__).with_name("sandbox.py")
+    return [sys.executable, "-P", str(script), role, str(os.getpid()), str(memory_bytes)]
 
 
 class WorkerProcess:

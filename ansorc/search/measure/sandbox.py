@@ -1,15 +1,22 @@
-"""What a worker process does to itself first, so that it can harm and outlive nobody."""
+"""What a worker process does to itself first, so that it can harm and outlive nobody.
+
+Started as a script, `sandbox.py build|run PARENT MEMORY_BYTES`, this confines the process and then
+becomes the worker. It imports the standard library alone, so that the process is confined before
+the imports of a compiler, which take long enough for its starter to be killed meanwhile.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import resource
+import runpy
 import signal
 import sys
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_WORKER = "ansorc.search.measure.worker"
 
 
 def confine(parent: int, memory_bytes: int) -> None:
@@ -50,3 +57,8 @@ def _lower_limit(which: int, value: int) -> None:
     _, hard = resource.getrlimit(which)
     ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(which, (ceiling, hard))
+
+
+if __name__ == "__main__":
+    confine(int(sys.argv[2]), int(sys.argv[3]))
+    runpy.run_module(_WORKER, run_name="__main__", alter_sys=True)

@@ -1,4 +1,4 @@
-"""The worker process: `python -m ansorc.search.measure.worker build|run PARENT MEMORY_BYTES`.
+"""The worker process, of the role that its first argument names; see `sandbox` for its start.
 
 It says that it is ready, then answers each message with one message until its input ends.
 """
@@ -14,7 +14,7 @@ from ansorc.search.measure.build import Builder
 from ansorc.search.measure.replies import failure_message
 from ansorc.search.measure.result import Failure, FailureKind
 from ansorc.search.measure.run import Runner
-from ansorc.search.measure.sandbox import confine, resident_bytes, set_alarm
+from ansorc.search.measure.sandbox import resident_bytes, set_alarm
 from ansorc.search.measure.wire import Decoder, Message, read_message, write_message
 
 Handler = Callable[[Message], Message]
@@ -26,10 +26,8 @@ ROLES: dict[str, Callable[[], Handler]] = {
 
 def main() -> None:
     """Serve the role named on the command line until the input ends."""
-    role, parent, memory_bytes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     requests, answers = _private_pipes()
-    confine(parent, memory_bytes)
-    handler = ROLES[role]()
+    handler = ROLES[sys.argv[1]]()
     write_message(answers, Message({"ready": True}))
     decoder = Decoder()
     while (message := read_message(requests, decoder)) is not None:

@@ -1,0 +1,24 @@
+"""Derivation of program structures, after Table 1 of the paper: one rule a file.
+
+In: a ComputeDAG and a target. Out: sketches, programs whose tile lengths and choices are open.
+"""
+
+from ansorc.search.sketch.complete import completed
+from ansorc.search.sketch.draft import Draft
+from ansorc.search.sketch.generate import RULES, RuleFailure, cpu_rules, generate
+from ansorc.search.sketch.rule import SketchRule, Verdict
+from ansorc.search.sketch.sketch import (
+    Choice,
+    ParallelLoops,
+    RegisterTile,
+    Sketch,
+    TileVariable,
+    UnrollLimit,
+)
+from ansorc.search.sketch.tiling import Tiling
+
+__all__ = [
+    "RULES", "Choice", "Draft", "ParallelLoops", "RegisterTile", "RuleFailure", "Sketch",
+    "SketchRule", "TileVariable", "Tiling", "UnrollLimit", "Verdict", "completed", "cpu_rules",
+    "generate",
+]  # fmt: skip

@@ -20,10 +20,11 @@ class AddCacheWrite:
     """
 
     def verdict(self, draft: Draft, stage: str) -> Verdict:
-        """Return whether `stage` has reuse but no consumer to be fused with."""
+        """Return whether `stage` has reuse but no consumer to be fused with, nor a hint not to."""
         if not needs_tiling(draft, stage) or fusible_consumer(draft, stage) is not None:
             return Verdict.SKIP
-        return Verdict.APPLY
+        is_refused = "no_cache_write" in dict(draft.stage(stage).op.hints)
+        return Verdict.SKIP if is_refused else Verdict.APPLY
 
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield the draft with the computing stage to be visited next."""

@@ -15,7 +15,7 @@ from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
 from ansorc.search.sketch.rule import SketchRule, Verdict
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.sketch.skip import Skip
-from ansorc.search.sketch.tiling import Tiling
+from ansorc.search.sketch.tiling import SSRSRS, Tiling
 from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
 from ansorc.target import Target
 
@@ -49,7 +49,7 @@ def cpu_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
     )
 
 
-RULES = cpu_rules(Tiling())
+RULES = cpu_rules(SSRSRS)
 
 
 def generate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator as Sequence
 
 from ansorc.errors import ScheduleError
-from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
+from ansorc.schedule.stage import Iterator, IteratorKind, Stage
 from ansorc.schedule.steps import ComputeAt, ComputeInline
 from ansorc.search.sketch.draft import Draft
 
@@ -48,7 +48,8 @@ def _places(draft: Draft, stage: Stage) -> list[Spot | str]:
     Whole tensors serve the many passes of a tiled reader well. What a reader uses once is best
     computed just before, while it is in a cache.
     """
-    spots: list[Spot | str] = list(reversed(list(_spots(draft, stage))))[:MAX_SPOTS]
+    outermost_first: list[Spot | str] = [*_spots(draft, stage)]
+    spots = outermost_first[::-1][:MAX_SPOTS]
     inline: list[Spot | str] = ["inline"] if stage.op.combiner is None else []
     tiled = {tile.stage for tile in draft.register_tiles}
     if any(reader.name in tiled for reader in draft.state.readers(stage.name)):
@@ -89,12 +90,11 @@ def _outer_loops(draft: Draft, reader: Stage) -> tuple[Iterator, ...]:
 
 
 def _level_ends(stage: Stage, loops: tuple[Iterator, ...]) -> Sequence[Spot]:
-    """The loops after which a new tile level begins; all that matter, of a stage without tiles."""
-    for place, iterator in enumerate(loops):
-        if iterator.extent == 1 and isinstance(stage.attach, Root):
-            continue
-        following = loops[place + 1] if place + 1 < len(loops) else None
-        if following is None or not stage.relations or _starts_level(iterator, following):
+    """The loops after which a new tile level begins; all of a stage that has no levels."""
+    real = [iterator for iterator in loops if iterator.extent != 1]
+    for place, iterator in enumerate(real):
+        is_last = place + 1 == len(real)
+        if is_last or not stage.relations or _starts_level(iterator, real[place + 1]):
             yield stage.name, iterator.name
 
 

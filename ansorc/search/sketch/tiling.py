@@ -16,7 +16,7 @@ from ansorc.search.sketch.sketch import RegisterTile, TileVariable
 class Tiling:
     """The shape of a tiling: `structure` lists the levels, S for space and R for reduce loops.
 
-        SSRSRS of C[i, j] += A[i, k] * B[k, j]:   i0 j0  i1 j1  k0  i2 j2  k1  i3 j3
+    SSRSRS of C[i, j] += A[i, k] * B[k, j]:   i0 j0  i1 j1  k0  i2 j2  k1  i3 j3
     """
 
     structure: str = "SSRSRS"
@@ -37,6 +37,10 @@ class Tiling:
     def reduce_levels(self) -> int:
         """How many loops each reduce axis becomes."""
         return self.structure.count("R")
+
+
+SSRSRS = Tiling()
+"""The tiling of the paper for CPUs."""
 
 
 def is_split(axis: Axis) -> bool:

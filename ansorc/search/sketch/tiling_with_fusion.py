@@ -11,7 +11,15 @@ from ansorc.schedule.steps import ComputeAt, Reorder, Split
 from ansorc.search.sketch.draft import Draft
 from ansorc.search.sketch.predicates import fusible_consumer, is_cache_write, needs_tiling
 from ansorc.search.sketch.rule import Verdict
-from ansorc.search.sketch.tiling import Tiling, declared, is_split, part, tiled, variable_name
+from ansorc.search.sketch.tiling import (
+    SSRSRS,
+    Tiling,
+    declared,
+    is_split,
+    part,
+    tiled,
+    variable_name,
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,7 @@ class MultiLevelTilingWithFusion:
     Paper, Table 1, rule 4, for each of `levels`.
     """
 
-    tiling: Tiling = Tiling()
+    tiling: Tiling = SSRSRS
     levels: tuple[int, ...] = (1, 2)
 
     def verdict(self, draft: Draft, stage: str) -> Verdict:
@@ -51,8 +59,8 @@ class MultiLevelTilingWithFusion:
         pairs = list(zip(producer.op.axes, consumer.op.axes, strict=True))
         for own, axis in pairs:
             if is_split(axis):
-                groups = [(above,) for above in range(1, level)]
-                groups.append(tuple(range(level, self.tiling.space_levels)))
+                inner = tuple(range(level, self.tiling.space_levels))
+                groups = [*((above,) for above in range(1, level)), inner]
                 lengths = tuple(Hole(variable_name(producer, own), group) for group in groups)
                 draft = draft.then(Split(consumer.name, axis.name, lengths))
         by_level = [

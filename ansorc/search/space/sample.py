@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.schedule.extent import IntArray
-from ansorc.search.options import SearchOptions
+from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import ParallelLoops, RegisterTile, Sketch, TileVariable
 from ansorc.search.space.genes import Genes, population_state, table_of
 from ansorc.search.space.registers import columns_of, register_vectors, vector_pieces
@@ -26,7 +26,7 @@ SERIAL_SHARE = 0.05
 
 
 def sample(
-    sketch: Sketch, rows: int, rng: np.random.Generator, options: SearchOptions = SearchOptions()
+    sketch: Sketch, rows: int, rng: np.random.Generator, options: SearchOptions = DEFAULTS
 ) -> Genes:
     """Return [rows, columns] random genes; every row is a legal program.
 
@@ -113,9 +113,7 @@ def _is_fit(
     return fits & (is_good | (rng.random(len(genes)) < KEPT_OUTSIDE))
 
 
-def _choose(
-    sketch: Sketch, genes: Genes, rng: np.random.Generator, options: SearchOptions
-) -> None:
+def _choose(sketch: Sketch, genes: Genes, rng: np.random.Generator, options: SearchOptions) -> None:
     state = None
     for place, choice in enumerate(sketch.choices, start=len(sketch.variables)):
         if not isinstance(choice, ParallelLoops):

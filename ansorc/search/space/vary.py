@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ansorc.schedule.extent import IntArray
-from ansorc.search.options import SearchOptions
+from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, gene_counts, table_of
 from ansorc.search.space.registers import within_registers
@@ -15,7 +15,7 @@ ROUNDS = 4
 
 
 def mutate(
-    sketch: Sketch, genes: Genes, rng: np.random.Generator, options: SearchOptions = SearchOptions()
+    sketch: Sketch, genes: Genes, rng: np.random.Generator, options: SearchOptions = DEFAULTS
 ) -> Genes:
     """Return a child of each row [rows, columns], legal as its parent is.
 
@@ -42,7 +42,7 @@ def crossover(
     parents: Genes,
     others: Genes,
     rng: np.random.Generator,
-    options: SearchOptions = SearchOptions(),
+    options: SearchOptions = DEFAULTS,
 ) -> Genes:
     """Return children [rows, columns] that have the genes of whole stages from either parent.
 

@@ -1,0 +1,28 @@
+"""From a loop program to a callable kernel: passes, LLVM, object code, `Module`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ansorc.codegen.llvm import compile_object, emit_llvm
+from ansorc.codegen.module import Module, load_object
+from ansorc.codegen.signature import require_c_name, signature_of
+from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
+from ansorc.ir.stmt import Function
+from ansorc.target import Target
+
+
+def build_function(
+    function: Function, target: Target, name: str | None = None, *, flops: float | None = None
+) -> Module:
+    """Compile `function` for `target`, as the C function `name` (by default its own name).
+
+    `flops` is what one call computes, for the manifest. Raises BuildError for what the target or C
+    cannot do.
+    """
+    require_c_name(name or function.name)
+    named = replace(function, name=name or function.name)
+    options = CpuOptions(target.vector_bytes, target.vector_registers)
+    prepared = prepare_for_cpu(named, options)
+    code = compile_object(emit_llvm(prepared, target), target)
+    return load_object(code, signature_of(prepared, flops), target)

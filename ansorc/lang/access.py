@@ -1,0 +1,211 @@
+"""What a computation reads, and how: the predicates of the sketch rules (paper, Table 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ansorc.ir.expr import Binary, BinaryOp, Call, Const, Expr, Load, Select, Var
+from ansorc.ir.node import walk
+from ansorc.ir.substitute import free_vars
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.dag import ComputeDAG
+
+Access: TypeAlias = tuple[Expr, ...]
+"""The indices of one load."""
+
+EXPENSIVE = frozenset({"exp"})
+"""Calls too dear to be done again for each use."""
+
+
+@dataclass(frozen=True)
+class SimpleAccess:
+    """A load whose every index is a constant, or a space axis up to a constant shift."""
+
+    axes: tuple[int, ...]
+    """The numbers of the space axes that index it, from left to right."""
+    rank: int
+    """How many space axes there are."""
+
+    @property
+    def has_missing_axis(self) -> bool:
+        """Whether an axis is in no index: the load is repeated (a broadcast)."""
+        return len(set(self.axes)) < self.rank
+
+    @property
+    def has_repeated_axis(self) -> bool:
+        """Whether an axis is in two indices (a diagonal)."""
+        return len(set(self.axes)) < len(self.axes)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the axes come in the order of the loops (no transposition)."""
+        return list(self.axes) == sorted(self.axes)
+
+
+def reads(op: ComputeOp) -> dict[str, tuple[Access, ...]]:
+    """Return the indices of each load of `op`, by the name of the tensor, without repetition."""
+    found: dict[str, dict[Access, None]] = {}
+    for node in walk(op.body):
+        if isinstance(node, Load):
+            found.setdefault(node.buffer.name, {})[node.indices] = None
+    return {name: tuple(accesses) for name, accesses in found.items()}
+
+
+def simple_access(op: ComputeOp, access: Access) -> SimpleAccess | None:
+    """Return which axes of `op` index the load `access`, or None where it is not simple."""
+    places = {axis.name: place for place, axis in enumerate(op.axes)}
+    axes: list[int] = []
+    for index in access:
+        if isinstance(index, Const):
+            continue
+        name = shifted_axis(index)
+        if name not in places:
+            return None
+        axes.append(places[name])
+    return SimpleAccess(tuple(axes), len(op.axes))
+
+
+def shifted_axis(index: Expr) -> str | None:
+    """Return v where `index` is v, v + c, c + v or v - c with a constant c, else None."""
+    match index:
+        case Var(name):
+            return name
+        case Binary(BinaryOp.ADD | BinaryOp.SUB, Var(name), Const()):
+            return name
+        case Binary(BinaryOp.ADD, Const(), Var(name)):
+            return name
+        case _:
+            return None
+
+
+def strictly_inlineable(op: ComputeOp) -> bool:
+    """Return whether `op` costs next to nothing where it is used (paper: IsStrictInlinable).
+
+    So it is if all its loads are simple and in order, it has no branch, no `exp` and no reduction.
+    What reads no tensor is, with branches too.
+    """
+    if op.reduce_axes:
+        return False
+    accesses = [simple_access(op, access) for found in reads(op).values() for access in found]
+    if not accesses:
+        return True
+    if any(isinstance(node, Select) or _is_expensive(node) for node in walk(op.body)):
+        return False
+    return all(a is not None and a.is_in_order and not a.has_repeated_axis for a in accesses)
+
+
+def has_data_reuse(op: ComputeOp) -> bool:
+    """Return whether `op` reads elements again and again, so that tiles pay (paper: HasDataReuse).
+
+    A tensor is reused if some space axis longer than 1 is in none of its indices. One reused
+    tensor suffices with a reduction, else two are needed. The hint `simplify_const_tensor_indices`
+    says no.
+    """
+    if "simplify_const_tensor_indices" in dict(op.hints):
+        return False
+    long_axes = {axis.name for axis in op.axes if axis.extent > 1}
+    reused = sum(bool(long_axes - _variables(accesses)) for accesses in reads(op).values())
+    return reused >= 2 or (reused == 1 and bool(op.reduce_axes))
+
+
+def is_strictly_inlineable(dag: ComputeDAG, name: str) -> bool:
+    """Return whether the tensor `name` is; an input is not (see `strictly_inlineable`)."""
+    return _is_computed(dag, name) and strictly_inlineable(dag.op(name))
+
+
+def needs_multi_level_tiling(dag: ComputeDAG, name: str) -> bool:
+    """Return whether the tensor `name` is worth tiling; an input is not (see `has_data_reuse`)."""
+    return _is_computed(dag, name) and has_data_reuse(dag.op(name))
+
+
+def consumers(dag: ComputeDAG, name: str, inlined: Collection[str] = ()) -> tuple[str, ...]:
+    """Return what reads the tensor `name`, directly or through tensors that are `inlined`."""
+    found: dict[str, None] = {}
+    for reader in dag.readers(name):
+        through = consumers(dag, reader, inlined) if reader in inlined else (reader,)
+        found.update(dict.fromkeys(through))
+    return tuple(found)
+
+
+def elementwise_match(dag: ComputeDAG, name: str, target: str) -> bool:
+    """Return whether `target` follows `name` in a chain of elementwise computations.
+
+    At each hop there is one reader, of the same shape, whose every load of what it reads is
+    simple, in order, and has no missing or repeated axis.
+    """
+    while name != target:
+        readers = dag.readers(name)
+        if len(readers) != 1 or dag.op(readers[0]).buffer.shape != dag.op(name).buffer.shape:
+            return False
+        reader = dag.op(readers[0])
+        if not all(_is_elementwise(reader, access) for access in reads(reader)[name]):
+            return False
+        name = reader.name
+    return True
+
+
+def has_single_elementwise_consumer(
+    dag: ComputeDAG, name: str, inlined: Collection[str] = ()
+) -> bool:
+    """Return whether exactly one computation consumes `name`, elementwise (HasFusibleConsumer).
+
+    It is looked for behind the `inlined` tensors; two reductions do not fuse.
+    """
+    found = consumers(dag, name, inlined)
+    if len(found) != 1 or not _is_computed(dag, name):
+        return False
+    both_reduce = bool(dag.op(name).reduce_axes) and bool(dag.op(found[0]).reduce_axes)
+    return not both_reduce and elementwise_match(dag, name, found[0])
+
+
+def common_outer_axes(dag: ComputeDAG, name: str, target: str) -> int:
+    """Return how many outer loops `name` and its consumer `target` can share.
+
+    These are the leading dimensions of equal extent which every load on every path from `name` to
+    `target` indexes by the same axis up to a shift; 0 where no path leads there.
+    """
+    return _common_on_paths(dag, name, target) or 0
+
+
+def _common_on_paths(dag: ComputeDAG, name: str, target: str) -> int | None:
+    if name == target:
+        return len(dag.op(name).axes)
+    counts = [
+        min(_common_axes(dag, name, reader), rest)
+        for reader in dag.readers(name)
+        if (rest := _common_on_paths(dag, reader, target)) is not None
+    ]
+    return min(counts, default=None)
+
+
+def _common_axes(dag: ComputeDAG, name: str, reader: str) -> int:
+    producer, consumer = dag.op(name), dag.op(reader)
+    for place, (mine, theirs) in enumerate(zip(producer.axes, consumer.axes, strict=False)):
+        indices = [access[place] for access in reads(consumer)[name]]
+        is_same = all(shifted_axis(index) == theirs.name for index in indices)
+        if mine.extent != theirs.extent or not is_same:
+            return place
+    return min(len(producer.axes), len(consumer.axes))
+
+
+def _is_computed(dag: ComputeDAG, name: str) -> bool:
+    return any(op.name == name for op in dag.ops)
+
+
+def _is_expensive(node: object) -> bool:
+    return isinstance(node, Call) and node.name in EXPENSIVE
+
+
+def _is_elementwise(op: ComputeOp, access: Access) -> bool:
+    found = simple_access(op, access)
+    return (
+        found is not None
+        and found.is_in_order
+        and not (found.has_missing_axis or found.has_repeated_axis)
+    )
+
+
+def _variables(accesses: Iterable[Access]) -> set[str]:
+    return {name for access in accesses for index in access for name in free_vars(index)}

@@ -1,0 +1,106 @@
+"""Convolutions over one, two or three dimensions, with groups and dilation."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from ansorc.ir.expr import Expr
+from ansorc.lang.define import compute
+from ansorc.lang.naming import AutoName, stage_name
+from ansorc.lang.operators.shapes import require, require_rank
+from ansorc.lang.operators.window import Window, WindowOptions
+from ansorc.lang.reduction import Reduction, reduce_axis, sum
+from ansorc.lang.tensor import Tensor
+
+
+class ConvOptions(WindowOptions, total=False):
+    """How a convolution moves, and which channels it joins."""
+
+    groups: int
+    """Input and output channels fall into so many groups that do not see each other."""
+
+
+def conv1d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tensor:
+    """Return the convolution [n, l, co] of data [n, l, ci] with weight [k, ci / groups, co].
+
+    With layout "NCL": data [n, ci, l], weight [co, ci / groups, k]. Raise LanguageError on other
+    shapes. There is a stage `<name>.pad` only if there is padding.
+    """
+    return _convolution(Window.of("conv1d", 1, options), data, weight, options)
+
+
+def conv2d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tensor:
+    """Return the convolution of data [n, h, w, ci] with weight [kh, kw, ci / groups, co].
+
+    With layout "NCHW": data [n, ci, h, w], weight [co, ci / groups, kh, kw]. Raise LanguageError on
+    other shapes. There is a stage `<name>.pad` only if there is padding.
+    """
+    return _convolution(Window.of("conv2d", 2, options), data, weight, options)
+
+
+def conv3d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tensor:
+    """Return the convolution of data [n, d, h, w, ci] with weight [kd, kh, kw, ci / groups, co].
+
+    With layout "NCDHW": data [n, ci, d, h, w], weight [co, ci / groups, kd, kh, kw]. Raise
+    LanguageError on other shapes. There is a stage `<name>.pad` only if there is padding.
+    """
+    return _convolution(Window.of("conv3d", 3, options), data, weight, options)
+
+
+def depthwise_conv2d(data: Tensor, weight: Tensor, **options: Unpack[WindowOptions]) -> Tensor:
+    """Return the convolution of each channel of data [n, h, w, c] with weight [kh, kw, c].
+
+    With layout "NCHW": data [n, c, h, w], weight [c, kh, kw]. Raise LanguageError on other shapes.
+    There is a stage `<name>.pad` only if there is padding.
+    """
+    window = Window.of("depthwise_conv2d", 2, options)
+    require_rank("depthwise_conv2d", 4, data)
+    require_rank("depthwise_conv2d", 3, weight)
+    is_last = window.is_channels_last
+    kernel = weight.shape[:2] if is_last else weight.shape[1:]
+    batch, _, channels = window.unpacked(data.shape)
+    fits = weight.shape[2 if is_last else 0] == channels
+    require(fits, window.operator, data, weight, need="both must have the same channels")
+    name = options.get("name", AutoName(window.operator))
+    shape = window.packed(batch, window.output(data, kernel), channels)
+    padded = window.padded(data, 0.0, stage_name(name, "pad"))
+    offsets = window.reduce_axes(kernel)
+
+    def body(*indices: Expr) -> Reduction:
+        n, spatial, c = window.unpacked(indices)
+        element = padded[window.packed(n, window.places(spatial, offsets), c)]
+        factor = weight[(*offsets, c) if is_last else (c, *offsets)]
+        return sum(element * factor, axis=offsets)
+
+    return compute(shape, body, name, axes=window.axes)
+
+
+def _convolution(window: Window, data: Tensor, weight: Tensor, options: ConvOptions) -> Tensor:
+    rank, groups = len(window.spatial), options.get("groups", 1)
+    require_rank(window.operator, rank + 2, data, weight)
+    batch, _, channels_in = window.unpacked(data.shape)
+    kernel, depth, channels_out = _unpacked_weight(window, weight)
+    fits = groups >= 1 and channels_in == depth * groups and channels_out % groups == 0
+    need = f"with {groups} groups weight needs {channels_in}/{groups} input channels"
+    require(fits, window.operator, data, weight, need=f"{need} and a multiple of {groups} outputs")
+    name = options.get("name", AutoName(window.operator))
+    shape = window.packed(batch, window.output(data, kernel), channels_out)
+    padded = window.padded(data, 0.0, stage_name(name, "pad"))
+    offsets, rc = window.reduce_axes(kernel), reduce_axis(depth, "rc")
+
+    def body(*indices: Expr) -> Reduction:
+        n, spatial, c = window.unpacked(indices)
+        channel = rc if groups == 1 else c // (channels_out // groups) * depth + rc
+        element = padded[window.packed(n, window.places(spatial, offsets), channel)]
+        factor = weight[(*offsets, rc, c) if window.is_channels_last else (c, rc, *offsets)]
+        return sum(element * factor, axis=[*offsets, rc])
+
+    return compute(shape, body, name, axes=window.axes)
+
+
+def _unpacked_weight(window: Window, weight: Tensor) -> tuple[tuple[int, ...], int, int]:
+    """Return the spatial extents, input channels of a group, and output channels of `weight`."""
+    shape = weight.shape
+    if window.is_channels_last:
+        return shape[:-2], shape[-2], shape[-1]
+    return shape[2:], shape[1], shape[0]

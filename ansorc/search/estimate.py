@@ -1,0 +1,215 @@
+"""A rough time for every program of a population, from first principles and without any data.
+
+For each stage it adds up the cycles of the register tile (arithmetic, loads, latency, spills), of
+filling and emptying it, and of moving data into each cache. It serves the untuned default only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator as Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorc.ir.arith.affine import Affine, affine
+from ansorc.ir.expr import Call, Expr, Load
+from ansorc.ir.node import walk
+from ansorc.ir.substitute import free_vars
+from ansorc.lang.flops import op_flops
+from ansorc.schedule.bounds import axis_boxes, region
+from ansorc.schedule.extent import Extent
+from ansorc.schedule.stage import IteratorKind, Mark, Stage
+from ansorc.schedule.state import State
+from ansorc.search.space.registers import vector_pieces
+from ansorc.target import Target
+
+Cycles = npt.NDArray[np.float64]
+Number = npt.NDArray[np.int64]
+Access = tuple[int, tuple[tuple[Affine | None, int], ...]]
+"""Bytes of an element, and for each dimension the index, if it is affine, and the extent."""
+
+FLOPS_PER_CYCLE = 4.0
+"""Vector operations that one core starts in a cycle: two multiply-adds."""
+LOADS_PER_CYCLE = 2.0
+LATENCY = 4.0
+"""Cycles until the result of an addition can be added to again."""
+CALL_CYCLES = 12.0
+"""Cycles of a vector of `exp`, `tanh`, …"""
+LOOP_CYCLES = 1.0
+VISIT_CYCLES = 10.0
+"""Cycles lost where a register tile begins and ends, besides loading and storing it."""
+FILL_BYTES_PER_CYCLE = (32.0, 12.0, 4.0)
+"""Bytes per cycle into the first cache, into the second, and from memory."""
+FORK_CYCLES = 15_000.0
+"""Cycles to wake the threads and to wait for them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """What one iteration of the innermost, marked loops of a stage does, one number a row."""
+
+    elements: Number
+    """Elements computed."""
+    vectors: Number
+    """Vectors that hold them."""
+    loads: Number
+    """Vectors or scalars read for them."""
+
+
+def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
+    """Return [rows]: the cycles of all runs of `stage` on one core."""
+    op = stage.op
+    widest = max(buffer.dtype.bytes for buffer in (op.buffer, *op.reads))
+    inner = _lanes(stage, max(1, target.vector_bytes // widest), rows)
+    loops = [it.extent for it in (*state.around(stage), *stage.iterators)]
+    iterations = _product(loops, rows) / inner.elements
+    flops = max(1.0, op_flops(op) / prod(a.extent for a in (*op.axes, *op.reduce_axes)))
+    calls = sum(isinstance(node, Call) for node in walk(op.body))
+    busy = inner.vectors * (flops / FLOPS_PER_CYCLE + calls * CALL_CYCLES)
+    busy = np.maximum(busy, inner.loads / LOADS_PER_CYCLE)
+    if op.reduce_axes:
+        spilled = np.maximum(0, 1.25 * inner.vectors + 1 - target.vector_registers)
+        busy = np.maximum(busy, LATENCY) + spilled
+    total = iterations * (busy + LOOP_CYCLES)
+    if op.reduce_axes:
+        total += iterations / _kept(stage, rows) * (2 * inner.vectors + VISIT_CYCLES)
+    return total + _moving(state, stage, target, rows)
+
+
+def parallel_speed(extents: list[Extent], serial: Cycles, cores: int) -> tuple[Number, Cycles]:
+    """Return how many outer loops to fuse and the cycles then, both [rows].
+
+    An uneven last round of chunks and the start of the threads are counted.
+    """
+    best = serial.copy()
+    count = np.zeros(len(serial), dtype=np.int64)
+    chunks = np.ones(len(serial), dtype=np.int64)
+    for place, extent in enumerate(extents, start=1):
+        chunks = chunks * _known(extent)
+        rounds = -(-chunks // cores)
+        cycles = serial * rounds / chunks + FORK_CYCLES
+        better = cycles < 0.98 * best
+        best = np.where(better, cycles, best)
+        count = np.where(better, place, count)
+    return count, best
+
+
+def _lanes(stage: Stage, lanes: int, rows: int) -> Lanes:
+    """Vectorised and unrolled loops, those at the end of the loop order."""
+    parts = stage.parts()
+    elements = vectors = np.ones(rows, dtype=np.int64)
+    marked: list[tuple[str, Number, bool]] = []
+    for iterator in stage.iterators:
+        if iterator.mark in (Mark.VECTORIZE, Mark.UNROLL):
+            extent = _known(iterator.extent)
+            is_vector = iterator.mark is Mark.VECTORIZE
+            marked.append((parts[iterator.name][0].axis, extent, is_vector))
+            elements = elements * extent
+            vectors = vectors * (vector_pieces(extent, lanes) if is_vector else extent)
+    loads = np.zeros(rows, dtype=np.int64)
+    for node in _loads(stage):
+        count = np.ones(rows, dtype=np.int64)
+        for axis, extent, is_vector in marked:
+            if any(axis in free_vars(index) for index in node.indices):
+                is_along = is_vector and _coefficient(node.indices[-1], axis) == 1
+                count = count * (vector_pieces(extent, lanes) if is_along else extent)
+        loads = loads + count
+    return Lanes(elements, vectors, loads)
+
+
+def _kept(stage: Stage, rows: int) -> Number:
+    """Iterations of the reduce loops across which the register tile stays in registers."""
+    kept = np.ones(rows, dtype=np.int64)
+    alive = np.ones(rows, dtype=bool)
+    for iterator in reversed(stage.iterators):
+        if iterator.mark in (Mark.VECTORIZE, Mark.UNROLL):
+            continue
+        extent = _known(iterator.extent)
+        if iterator.kind is IteratorKind.REDUCE:
+            kept = np.where(alive, kept * extent, kept)
+        else:
+            alive &= extent == 1
+    return kept
+
+
+def _moving(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
+    """Cycles to move what the stage touches into each cache.
+
+    A loop whose data fits a cache loads them once for each run of the loop.
+    """
+    fits: list[Cycles] = [np.full(rows, np.inf) for _ in target.cache_bytes]
+    for runs, touched in _footprints(state, stage, rows):
+        moved = runs * touched
+        for level, size in enumerate(target.cache_bytes):
+            fits[level] = np.where(touched <= size, np.minimum(fits[level], moved), fits[level])
+    total = np.zeros(rows)
+    for moved, speed in zip(fits, FILL_BYTES_PER_CYCLE, strict=True):
+        total += np.where(np.isfinite(moved), moved, 0) / speed
+    return total
+
+
+def _footprints(state: State, stage: Stage, rows: int) -> Sequence[tuple[Cycles, Cycles]]:
+    """(How often it runs, bytes touched in one run) of each loop around the stage and its own."""
+    runs = np.ones(rows)
+    accesses = _accesses(stage)
+    whole: dict[str, Extent] = {axis.name: axis.extent for axis in stage.op.reduce_axes}
+    for outer, count in state.chain(stage):
+        for place in range(count):
+            boxes = region(state, stage.name, outer, place)
+            widths = {a.name: b.width for a, b in zip(stage.op.axes, boxes, strict=True)}
+            yield runs, _bytes(accesses, whole | widths, rows)
+            runs = runs * _known(outer.iterators[place].extent)
+    for place, iterator in enumerate(stage.iterators):
+        widths = {name: box.width for name, box in axis_boxes(stage, place).items()}
+        yield runs, _bytes(accesses, widths, rows)
+        runs = runs * _known(iterator.extent)
+
+
+def _accesses(stage: Stage) -> list[Access]:
+    """What the stage writes and reads, without repetition."""
+    buffer = stage.op.buffer
+    found: dict[tuple[str, tuple[Expr, ...]], Access] = {}
+    for node in _loads(stage):
+        dimensions = tuple(zip(map(affine, node.indices), node.buffer.shape, strict=True))
+        found[node.buffer.name, node.indices] = (node.buffer.dtype.bytes, dimensions)
+    own = tuple((Affine(((a.name, 1),), 0), a.extent) for a in stage.op.axes)
+    return [(buffer.dtype.bytes, own), *found.values()]
+
+
+def _bytes(accesses: list[Access], widths: dict[str, Extent], rows: int) -> Cycles:
+    """Bytes of the boxes that are touched while the axes of a stage span `widths`."""
+    span = {name: _known(width) for name, width in widths.items()}
+    total = np.zeros(rows)
+    for element, dimensions in accesses:
+        touched = np.full(rows, float(element))
+        for form, extent in dimensions:
+            if form is None:
+                touched *= extent
+                continue
+            width = 1 + sum(abs(factor) * (span[name] - 1) for name, factor in form.terms)
+            touched *= np.minimum(width, extent)
+        total += touched
+    return total
+
+
+def _loads(stage: Stage) -> list[Load]:
+    return [node for node in walk(stage.op.body) if isinstance(node, Load)]
+
+
+def _product(extents: list[Extent] | list[Number], rows: int) -> Cycles:
+    total = np.ones(rows)
+    for extent in extents:
+        total = total * _known(extent)
+    return total
+
+
+def _known(extent: Extent) -> Number:
+    assert extent is not None
+    return np.asarray(extent, dtype=np.int64)
+
+
+def _coefficient(index: Expr, axis: str) -> int:
+    form = affine(index)
+    return 0 if form is None else form.coefficient(axis)

@@ -1,0 +1,15 @@
+"""Features: each program of a population as numbers that tell how fast it may be.
+
+In: a sketch and rows of genes, or a State. Out: a float32 array [rows, statements, features].
+"""
+
+from ansorc.search.features.extract import (
+    COLUMNS,
+    FEATURE_NAMES,
+    FEATURE_VERSION,
+    Features,
+    extract,
+    extract_state,
+)
+
+__all__ = ["COLUMNS", "FEATURE_NAMES", "FEATURE_VERSION", "Features", "extract", "extract_state"]

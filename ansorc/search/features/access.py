@@ -1,0 +1,173 @@
+"""Access: what a statement reads or writes of one tensor, inside each of its loops.
+
+A place p of a nest of n loops is what lies inside its first p loops: those are fixed, the others
+run. Place 0 is the whole statement, place n one iteration. Arrays over places are [n + 1, rows].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import Load
+from ansorc.ir.node import walk
+from ansorc.schedule.stage import At
+from ansorc.search.features.columns import FloatArray
+from ansorc.search.features.index_form import IndexForm, index_form
+from ansorc.search.features.nest import Loop, Nest, Nests, Step, combined
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """The loads of one tensor with the same steps, or the store."""
+
+    buffer: Buffer
+    loops: tuple[Loop, ...]
+    steps: tuple[tuple[Step, ...], ...]
+    """[dimensions][loops]: how far one iteration moves the index."""
+    shape: tuple[FloatArray, ...]
+    """The extents in memory: those of the region, where the tensor is computed inside a loop."""
+    spreads: tuple[int, ...]
+    """For each dimension how far apart the indices of the loads are in one iteration."""
+    counts: tuple[int, ...]
+    """For each dimension how many different indices there are in one iteration."""
+    limits: tuple[float, ...]
+    """For each dimension the most different values its index takes; inf without such a limit."""
+    is_read: bool
+    is_written: bool
+    is_local: bool
+    """Whether the tensor is computed inside a loop, so that only a part of it is held."""
+    rows: int
+    line_bytes: int
+
+    def is_moved_by(self, loop: int) -> bool:
+        """Return whether loop number `loop` reaches other elements in each of its iterations."""
+        return any(steps[loop] is not None for steps in self.steps)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return self.buffer.dtype.bytes
+
+    @cached_property
+    def elements(self) -> FloatArray:
+        """[places, rows]: different elements touched inside each place."""
+        return np.stack([elements for elements, _ in self._places])
+
+    @cached_property
+    def lines(self) -> FloatArray:
+        """[places, rows]: cache lines touched inside each place."""
+        return np.stack([lines for _, lines in self._places])
+
+    def stride(self, loop: int) -> FloatArray:
+        """Return how many elements one iteration of a loop moves in memory, [rows]."""
+        total = np.zeros(self.rows)
+        size = np.ones(self.rows)
+        for steps, extent in zip(reversed(self.steps), reversed(self.shape), strict=True):
+            step = steps[loop]
+            if step is not None:
+                total = total + np.abs(step) * size
+            size = size * extent
+        return total
+
+    @cached_property
+    def _places(self) -> list[tuple[FloatArray, FloatArray]]:
+        spans = [np.full(self.rows, 1.0 + spread) for spread in self.spreads]
+        values = [np.full(self.rows, float(count)) for count in self.counts]
+        found = [self._box(spans, values)]
+        for place in reversed(range(len(self.loops))):
+            if not self.is_moved_by(place):
+                found.append(found[-1])
+                continue
+            extent = self.loops[place].extent
+            for dimension, steps in enumerate(self.steps):
+                step = steps[place]
+                if step is not None:
+                    spans[dimension] = spans[dimension] + np.abs(step) * (extent - 1)
+                    values[dimension] = values[dimension] * extent
+            found.append(self._box(spans, values))
+        return found[::-1]
+
+    def _box(
+        self, spans: list[FloatArray], values: list[FloatArray]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Elements and cache lines of a box, whose last full dimensions are contiguous."""
+        elements = np.ones(self.rows)
+        run = np.ones(self.rows)
+        segments = np.ones(self.rows)
+        is_full = np.ones(self.rows, dtype=np.bool_)
+        for dimension in reversed(range(len(spans))):
+            extent = self.shape[dimension]
+            span = np.minimum(spans[dimension], extent)
+            count = np.minimum(np.minimum(span, values[dimension]), self.limits[dimension])
+            elements = elements * count
+            run = np.where(is_full, run * span, run)
+            segments = np.where(is_full, segments, segments * count)
+            is_full = is_full & (span >= extent)
+        lines = segments * np.ceil(run * (self.element_bytes / self.line_bytes))
+        return elements, np.minimum(lines, elements)
+
+
+def accesses_of(nests: Nests, nest: Nest, line_bytes: int) -> list[Access]:
+    """Return the accesses of the statement of `nest`: the store first, then the loads."""
+    op = nest.stage.op
+    is_update = op.combiner is not None
+    inner = [None] * nest.own
+    own = tuple((*inner, *nest.axes[axis.name][nest.own :]) for axis in op.axes)
+    store = Access(
+        op.buffer, nest.loops, own, _shape(nests, op.buffer), (0,) * len(own),
+        (1,) * len(own), (np.inf,) * len(own), is_update, is_written=True,
+        is_local=isinstance(nest.stage.attach, At), rows=nests.rows, line_bytes=line_bytes,
+    )  # fmt: skip
+    return [store, *_reads(nests, nest, line_bytes)]
+
+
+def _reads(nests: Nests, nest: Nest, line_bytes: int) -> Iterator[Access]:
+    groups: dict[tuple[str, tuple[object, ...]], list[tuple[IndexForm, ...]]] = {}
+    buffers: dict[str, Buffer] = {}
+    for load in walk(nest.stage.op.body):
+        if isinstance(load, Load):
+            forms = tuple(index_form(index) for index in load.indices)
+            key = load.buffer.name, tuple(form.terms for form in forms)
+            groups.setdefault(key, []).append(forms)
+            buffers[load.buffer.name] = load.buffer
+    for (name, _), group in groups.items():
+        source = nests.state.find(name)
+        is_local = source is not None and isinstance(source.attach, At)
+        outside = nests.nest(source).own if source is not None and is_local else 0
+        constants = [[form.constant for form in column] for column in zip(*group, strict=True)]
+        yield Access(
+            buffers[name],
+            nest.loops,
+            tuple(_steps(nest, form, outside) for form in group[0]),
+            _shape(nests, buffers[name]),
+            tuple(max(column) - min(column) for column in constants),
+            tuple(len(set(column)) for column in constants),
+            tuple(np.inf if form.limit is None else float(form.limit) for form in group[0]),
+            is_read=True,
+            is_written=False,
+            is_local=is_local,
+            rows=nests.rows,
+            line_bytes=line_bytes,
+        )
+
+
+def _steps(nest: Nest, form: IndexForm, outside: int) -> tuple[Step, ...]:
+    """How the loops move an index; not those outside the place where the tensor is computed."""
+    steps: list[Step] = [None] * len(nest.loops)
+    for axis, factor in form.terms:
+        moved = nest.axes[axis]
+        for loop in range(outside, len(steps)):
+            steps[loop] = combined(steps[loop], moved[loop], factor)
+    return tuple(steps)
+
+
+def _shape(nests: Nests, buffer: Buffer) -> tuple[FloatArray, ...]:
+    source = nests.state.find(buffer.name)
+    if source is not None and isinstance(source.attach, At):
+        return tuple(nests.array(extent) for extent in source.region)
+    return tuple(np.broadcast_to(np.float64(extent), (nests.rows,)) for extent in buffer.shape)

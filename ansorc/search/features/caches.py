@@ -1,0 +1,114 @@
+"""CacheFeatures: what a statement keeps in the caches, and what it fetches into them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ansorc.search.features.access import Access
+from ansorc.search.features.columns import LOG, FloatArray
+from ansorc.search.features.loops import LoopFeatures
+from ansorc.search.features.places import Places, at_place, fitting_place, refills
+from ansorc.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class CacheFeatures:
+    """The cache levels under one statement. A level's place is the outermost one that fits it."""
+
+    total_bytes: FloatArray = field(metadata=LOG)
+    """Bytes that the statement touches."""
+    l1_fill: FloatArray
+    """What is touched inside the place of the first level, as a share of that level."""
+    l2_fill: FloatArray
+    """The same for the second level."""
+    l3_fill: FloatArray
+    """The same for the third level, shared by the cores."""
+    l1_iterations: FloatArray = field(metadata=LOG)
+    """Iterations inside the place of the first level."""
+    l2_iterations: FloatArray = field(metadata=LOG)
+    """Iterations inside the place of the second level."""
+    l3_iterations: FloatArray = field(metadata=LOG)
+    """Iterations inside the place of the third level."""
+    l1_bytes: FloatArray = field(metadata=LOG)
+    """Bytes moved between the first and the second level over the whole statement, by all cores."""
+    l2_bytes: FloatArray = field(metadata=LOG)
+    """Bytes moved between the second and the third level."""
+    l3_bytes: FloatArray = field(metadata=LOG)
+    """Bytes moved between the third level and memory."""
+    l1_intensity: FloatArray = field(metadata=LOG)
+    """Float operations for each byte moved between the first and the second level."""
+    l2_intensity: FloatArray = field(metadata=LOG)
+    """Float operations for each byte moved between the second and the third level."""
+    l3_intensity: FloatArray = field(metadata=LOG)
+    """Float operations for each byte moved between the third level and memory."""
+    intensity: FloatArray = field(metadata=LOG)
+    """Float operations for each byte touched."""
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """One cache level under one statement; arrays are [rows]."""
+
+    fill: FloatArray
+    iterations: FloatArray
+    traffic: tuple[FloatArray, ...]
+    """For each access the bytes moved between this level and the next."""
+
+    @property
+    def bytes(self) -> FloatArray:
+        """Bytes moved for all accesses."""
+        return sum(self.traffic[1:], self.traffic[0])
+
+
+def levels_of(
+    accesses: Sequence[Access], places: Places, loops: LoopFeatures, target: Target
+) -> tuple[Level, ...]:
+    """Return the three cache levels, each core holding its share of the last one."""
+    first, second, third = target.cache_bytes
+    second = second or first
+    sharing = np.minimum(loops.parallel_extent, target.cores)
+    capacities = (np.float64(first), np.float64(second), (third / sharing if third else second))
+    times = [refills(access) for access in accesses]
+    return tuple(_level(accesses, places, times, capacity) for capacity in capacities)
+
+
+def cache_features(
+    levels: Sequence[Level], places: Places, operations: FloatArray
+) -> CacheFeatures:
+    """Return the cache features of a statement of `operations` float operations, [rows]."""
+    l1, l2, l3 = levels
+    return CacheFeatures(
+        total_bytes=places.bytes[0],
+        l1_fill=l1.fill,
+        l2_fill=l2.fill,
+        l3_fill=l3.fill,
+        l1_iterations=l1.iterations,
+        l2_iterations=l2.iterations,
+        l3_iterations=l3.iterations,
+        l1_bytes=l1.bytes,
+        l2_bytes=l2.bytes,
+        l3_bytes=l3.bytes,
+        l1_intensity=operations / l1.bytes,
+        l2_intensity=operations / l2.bytes,
+        l3_intensity=operations / l3.bytes,
+        intensity=operations / places.bytes[0],
+    )
+
+
+def _level(
+    accesses: Sequence[Access],
+    places: Places,
+    times: Sequence[FloatArray],
+    capacity: FloatArray | np.float64 | int,
+) -> Level:
+    place = fitting_place(places, capacity)
+    traffic = tuple(
+        at_place(access.lines, place) * at_place(filled, place)
+        * (access.line_bytes * (2 if access.is_written else 1))
+        for access, filled in zip(accesses, times, strict=True)
+    )  # fmt: skip
+    fill = at_place(places.line_bytes, place) / capacity
+    return Level(np.minimum(fill, 1), at_place(places.inside, place), traffic)

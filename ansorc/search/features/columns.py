@@ -1,0 +1,64 @@
+"""Columns: how the numbers of a feature group become columns of a matrix.
+
+A feature group is a dataclass with one documented field for each number; a field holds an array
+with one entry for each program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+LOG = {"scale": "log"}
+"""Field metadata: the number varies over decades and is stored as log2(x + 1), x ≥ 0."""
+
+
+class Group(Protocol):
+    """Any feature group."""
+
+    __dataclass_fields__: ClassVar[dict[str, object]]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One feature: its name, `group.field`, and whether it is stored as log2(x + 1)."""
+
+    name: str
+    is_log: bool
+
+
+def columns_of(group: type[Group], prefix: str) -> tuple[Column, ...]:
+    """Return the columns of a feature group, in the order of its fields."""
+    return tuple(
+        Column(f"{prefix}.{field.name}", field.metadata.get("scale") == "log")
+        for field in fields(group)  # pyright: ignore[reportArgumentType]
+    )
+
+
+def values_of(group: Group) -> Iterable[FloatArray]:
+    """Yield the arrays of a feature group, in the order of its fields."""
+    return (getattr(group, field.name) for field in fields(group))  # pyright: ignore[reportArgumentType]
+
+
+def stacked(values: Iterable[FloatArray], is_log: BoolArray, rows: int) -> npt.NDArray[np.float32]:
+    """Return the columns as a matrix [rows, columns], the log ones scaled."""
+    matrix = np.empty((len(is_log), rows), dtype=np.float32)
+    for place, value in enumerate(values):
+        matrix[place] = value
+    matrix[is_log] = np.log2(matrix[is_log] + 1)
+    return np.ascontiguousarray(matrix.T)
+
+
+def unscaled(
+    matrix: npt.NDArray[np.float32], places: Mapping[str, int], column: Column
+) -> FloatArray:
+    """Return the numbers of one column as they were before scaling."""
+    values = matrix[..., places[column.name]].astype(np.float64)
+    return np.exp2(values) - 1 if column.is_log else values

@@ -1,0 +1,88 @@
+"""LoopFeatures: the loops around a statement, and how they are shared among the cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ansorc.search.features.columns import LOG, FloatArray
+from ansorc.search.features.nest import Nest, product
+
+
+@dataclass(frozen=True, eq=False)
+class LoopFeatures:
+    """The loops around one statement; loops of extent 1 do not count."""
+
+    count: FloatArray
+    """Loops."""
+    iterations: FloatArray = field(metadata=LOG)
+    """Times the statement runs."""
+    outer_iterations: FloatArray = field(metadata=LOG)
+    """Times the loops of the stage itself begin: 1 for a stage of its own."""
+    reduce_iterations: FloatArray = field(metadata=LOG)
+    """Terms that are added up to one element."""
+    innermost: FloatArray = field(metadata=LOG)
+    """Extent of the innermost loop."""
+    innermost_is_reduce: FloatArray
+    """1 if the innermost loop adds up terms, else 0."""
+    unrolled: FloatArray = field(metadata=LOG)
+    """Copies of the body that unrolled loops make, vectorised ones not counted."""
+    serial_inner: FloatArray = field(metadata=LOG)
+    """Extent of the innermost loop that is a loop in the machine code."""
+    parallel_extent: FloatArray = field(metadata=LOG)
+    """Iterations that may run at once; 1 without parallel loops."""
+    parallel_per_core: FloatArray = field(metadata=LOG)
+    """Parallel iterations for each core."""
+    balance: FloatArray
+    """Share of the cores' time that is used if each iteration takes equally long."""
+    iterations_per_core: FloatArray = field(metadata=LOG)
+    """Times the statement runs on the busiest core."""
+    parallel_starts: FloatArray = field(metadata=LOG)
+    """Times the cores are started: the iterations of the loops around the parallel ones."""
+
+
+def loop_features(nest: Nest, rows: int, cores: int) -> LoopFeatures:
+    """Return the loop features of `nest` on a machine of `cores` cores."""
+    loops = nest.loops
+    ones, zeros = np.ones(rows), np.zeros(rows)
+    count, innermost, is_reduce, serial = zeros, ones, zeros, ones
+    for loop in loops:
+        is_loop = loop.extent > 1
+        count = count + is_loop
+        innermost = np.where(is_loop, loop.extent, innermost)
+        is_reduce = np.where(is_loop, float(loop.is_reduce), is_reduce)
+        if not loop.is_vector:
+            serial = np.where(is_loop & ~loop.is_unrolled, loop.extent, serial)
+    parallel, starts = _parallel(nest, rows)
+    iterations = product([loop.extent for loop in loops], rows)
+    chunks = np.ceil(parallel / cores)
+    return LoopFeatures(
+        count=count,
+        iterations=iterations,
+        outer_iterations=product([loop.extent for loop in loops[: nest.own]], rows),
+        reduce_iterations=product([loop.extent for loop in loops if loop.is_reduce], rows),
+        innermost=innermost,
+        innermost_is_reduce=is_reduce,
+        unrolled=product(
+            [np.where(loop.is_unrolled, loop.extent, 1) for loop in loops if not loop.is_vector],
+            rows,
+        ),
+        serial_inner=serial,
+        parallel_extent=parallel,
+        parallel_per_core=parallel / cores,
+        balance=parallel / (chunks * cores),
+        iterations_per_core=iterations / parallel * chunks,
+        parallel_starts=starts,
+    )
+
+
+def _parallel(nest: Nest, rows: int) -> tuple[FloatArray, FloatArray]:
+    """The parallel iterations, and how often they are started."""
+    extent, starts = np.ones(rows), np.ones(rows)
+    outside = np.ones(rows)
+    for loop in nest.loops:
+        extent = np.where(loop.is_parallel, extent * loop.extent, extent)
+        starts = np.where(loop.is_parallel, starts * outside, starts)
+        outside = np.where(loop.is_parallel, 1, outside * loop.extent)
+    return extent, np.where(extent > 1, starts, 0)

@@ -1,0 +1,172 @@
+"""Nest: the loops around one statement, with arrays for extents and steps.
+
+A stage that is computed inside another one has that stage's outer loops around its own. Nothing is
+lowered: all is read off the State, for one program or for a whole population at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TypeAlias
+
+import numpy as np
+
+from ansorc.schedule.bounds import region
+from ansorc.schedule.extent import Extent
+from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Stage
+from ansorc.schedule.state import State
+from ansorc.search.features.columns import BoolArray, FloatArray
+from ansorc.search.features.digits import digits_of
+
+Step: TypeAlias = FloatArray | None
+"""How far one iteration of a loop moves an index; None where it never does."""
+
+_PLAIN = (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE)
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """One loop around a statement; the arrays have one entry for each program.
+
+    A fused iterator appears as the loops that were fused. A loop of extent 1 is none: every
+    feature is the same with and without it.
+    """
+
+    extent: FloatArray
+    is_reduce: bool
+    """Whether it adds up terms of this statement."""
+    is_vector: bool
+    is_parallel: BoolArray
+    is_unrolled: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """The loops around the statement of `stage`."""
+
+    stage: Stage
+    loops: tuple[Loop, ...]
+    """Outermost first."""
+    own: int
+    """`loops[own:]` are those of the stage itself."""
+    axes: Mapping[str, tuple[Step, ...]]
+    """For each axis of the stage, how far one iteration of each loop moves it."""
+    ends: Mapping[str, int]
+    """For each iterator of the stage, the number of loops up to its end."""
+
+
+@dataclass
+class Nests:
+    """Makes the nests of the stages of one state.
+
+    `choices` are the numbers that the state does not hold yet: `parallel:stage`, how many outer
+    iterators run in parallel, and `unroll:stage`, its `auto_unroll_max_step`.
+    """
+
+    state: State
+    rows: int
+    choices: Mapping[str, Extent] = field(default_factory=dict[str, Extent])
+    _made: dict[str, Nest] = field(default_factory=dict[str, Nest])
+
+    def nest(self, stage: Stage) -> Nest:
+        """Return the nest of `stage`, which is not inlined."""
+        if stage.name not in self._made:
+            self._made[stage.name] = self._nest(stage)
+        return self._made[stage.name]
+
+    def array(self, extent: Extent) -> FloatArray:
+        """Return `extent` as one number for each program."""
+        assert extent is not None, "a tile length is not chosen"
+        return np.broadcast_to(np.asarray(extent, dtype=np.float64), (self.rows,))
+
+    def _nest(self, stage: Stage) -> Nest:
+        outer, axes = self._around(stage)
+        loops = list(outer)
+        steps = {name: list(around) for name, around in axes.items()}
+        ends: dict[str, int] = {}
+        digits = digits_of(stage)
+        is_unrolled = self._unrolled(stage)
+        for place, iterator in enumerate(stage.iterators):
+            for digit in digits[iterator.name]:
+                if isinstance(digit.extent, int) and digit.extent == 1:
+                    continue
+                loops.append(
+                    Loop(
+                        self.array(digit.extent),
+                        iterator.kind is IteratorKind.REDUCE,
+                        iterator.mark is Mark.VECTORIZE,
+                        self._is_parallel(stage, place),
+                        is_unrolled[iterator.name],
+                    )
+                )
+                for name, moved in steps.items():
+                    moved.append(self.array(digit.stride) if digit.axis == name else None)
+            ends[iterator.name] = len(loops)
+        final = {name: tuple(moved) for name, moved in steps.items()}
+        return Nest(stage, tuple(loops), len(outer), final, ends)
+
+    def _around(self, stage: Stage) -> tuple[tuple[Loop, ...], dict[str, list[Step]]]:
+        """The loops of other stages around `stage`, and how they move its axes."""
+        names = [axis.name for axis in (*stage.op.axes, *stage.op.reduce_axes)]
+        if not isinstance(stage.attach, At):
+            return (), {name: [] for name in names}
+        target = self.state.stage(stage.attach.stage)
+        place = target.position(stage.attach.iterator)
+        assert place is not None
+        outer = self.nest(target)
+        count = outer.ends[stage.attach.iterator]
+        steps: dict[str, list[Step]] = {name: [None] * count for name in names}
+        for axis, box in zip(
+            stage.op.axes, region(self.state, stage.name, target, place + 1), strict=True
+        ):
+            for anchor, factor in box.low.terms if box.low is not None else ():
+                steps[axis.name] = [
+                    combined(old, new, factor)
+                    for old, new in zip(steps[axis.name], outer.axes[anchor][:count], strict=True)
+                ]
+        loops = tuple(replace(loop, is_reduce=False) for loop in outer.loops[:count])
+        return loops, steps
+
+    def _is_parallel(self, stage: Stage, place: int) -> BoolArray:
+        if stage.iterators[place].mark is Mark.PARALLEL:
+            return np.ones(self.rows, dtype=np.bool_)
+        return self.array(self.choices.get(f"parallel:{stage.name}", 0)) > place
+
+    def _unrolled(self, stage: Stage) -> dict[str, BoolArray]:
+        """Which iterators are unrolled, by their mark or by `ansorc.schedule.unrolling`."""
+        pragma = dict(stage.pragmas).get("auto_unroll_max_step", 0)
+        limit = self.array(self.choices.get(f"unroll:{stage.name}", pragma))
+        copies = np.ones(self.rows)
+        is_open = np.ones(self.rows, dtype=np.bool_)
+        found: dict[str, BoolArray] = {}
+        for place, iterator in reversed(list(enumerate(stage.iterators))):
+            extent = self.array(iterator.extent)
+            is_open = is_open & ~self._is_parallel(stage, place)
+            if iterator.mark not in _PLAIN or self.state.attached(stage.name, iterator.name):
+                is_open = np.zeros(self.rows, dtype=np.bool_)
+            if iterator.mark is not Mark.VECTORIZE:
+                copies = copies * extent
+            if iterator.mark is Mark.NONE:
+                is_open = is_open & ((copies <= limit) | (extent == 1))
+            found[iterator.name] = self._marked(iterator, is_open, extent)
+        return found
+
+    def _marked(self, iterator: Iterator, is_open: BoolArray, extent: FloatArray) -> BoolArray:
+        if iterator.mark is Mark.NONE:
+            return is_open & (extent > 1)
+        return np.full(self.rows, iterator.mark is Mark.UNROLL)
+
+
+def combined(left: Step, right: Step, factor: float) -> Step:
+    """Return `left + factor * right`, where None is 0."""
+    if right is None or factor == 0:
+        return left
+    scaled = right if factor == 1 else right * factor
+    return scaled if left is None else left + scaled
+
+
+def product(factors: list[FloatArray], rows: int) -> FloatArray:
+    """Return the product of arrays; ones if there are none."""
+    return reduce(np.multiply, factors, np.ones(rows))

@@ -1,0 +1,148 @@
+"""OperationFeatures: how much arithmetic a statement does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    Load,
+    Not,
+    Select,
+    dtype_of,
+)
+from ansorc.ir.node import Node, children
+from ansorc.lang.compute_op import Combiner, ComputeOp
+from ansorc.search.features.columns import LOG, FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class OperationFeatures:
+    """Operations of one statement over all its iterations."""
+
+    fused: FloatArray = field(metadata=LOG)
+    """Float multiplications whose product is added to the running sum: one instruction."""
+    added: FloatArray = field(metadata=LOG)
+    """Other float additions and subtractions."""
+    multiplied: FloatArray = field(metadata=LOG)
+    """Other float multiplications."""
+    divided: FloatArray = field(metadata=LOG)
+    """Float divisions, square roots included."""
+    compared: FloatArray = field(metadata=LOG)
+    """Float minima, maxima and comparisons."""
+    called: FloatArray = field(metadata=LOG)
+    """Math functions that take tens of instructions, such as exp."""
+    selected: FloatArray = field(metadata=LOG)
+    """Selections, logical operations and comparisons of integers."""
+    integer: FloatArray = field(metadata=LOG)
+    """Integer operations on data, and in indices that are not affine."""
+    total: FloatArray = field(metadata=LOG)
+    """Float operations, a fused one counted as two."""
+
+
+@dataclass(frozen=True)
+class OperationCounts:
+    """Operations in one iteration, by the kinds of `OperationFeatures`."""
+
+    fused: int
+    added: int
+    multiplied: int
+    divided: int
+    compared: int
+    called: int
+    selected: int
+    integer: int
+
+    @property
+    def total(self) -> int:
+        """Float operations, a fused one counted as two."""
+        plain = self.added + self.multiplied + self.divided + self.compared + self.called
+        return 2 * self.fused + plain
+
+    @property
+    def vector_instructions(self) -> float:
+        """Arithmetic instructions for one vector of results, in simple ones' time."""
+        simple = self.fused + self.added + self.multiplied + self.compared
+        return simple + self.selected + self.integer + 5.0 * self.divided + 16.0 * self.called
+
+
+_CHEAP_CALLS = ("abs", "floor", "ceil", "round", "fma")
+_ROOTS = ("sqrt", "rsqrt")
+
+
+def operation_counts(op: ComputeOp) -> OperationCounts:
+    """Return what one iteration of `op` does, the combining of a reduction included."""
+    found = dict.fromkeys(OperationCounts.__dataclass_fields__, 0)
+    _count(op.body, found)
+    is_float = op.buffer.dtype.is_float
+    if op.combiner is not None:
+        is_product = isinstance(op.body, Binary) and op.body.op is BinaryOp.MUL
+        if op.combiner is Combiner.SUM and is_product and is_float:
+            found["fused"], found["multiplied"] = 1, found["multiplied"] - 1
+        elif not is_float:
+            found["integer"] += 1
+        else:
+            kinds = {Combiner.SUM: "added", Combiner.PROD: "multiplied"}
+            found[kinds.get(op.combiner, "compared")] += 1
+    return OperationCounts(**found)
+
+
+def operation_features(counts: OperationCounts, iterations: FloatArray) -> OperationFeatures:
+    """Return `counts` over `iterations`, [rows]."""
+    names = OperationFeatures.__dataclass_fields__
+    return OperationFeatures(**{name: iterations * getattr(counts, name) for name in names})
+
+
+def _count(node: Node, found: dict[str, int]) -> None:
+    kind = _kind(node)
+    if kind:
+        found[kind] += 1
+    if isinstance(node, Load) and all(_is_simple(index) for index in node.indices):
+        return
+    for child in children(node):
+        _count(child, found)
+
+
+def _kind(node: Node) -> str:
+    match node:
+        case Binary(op, left, _):
+            return _binary_kind(op, is_float=dtype_of(left).is_float)
+        case Compare(_, left, _):
+            return "compared" if dtype_of(left).is_float else "selected"
+        case Select() | Not():
+            return "selected"
+        case Cast():
+            return "integer"
+        case Call(name, _):
+            if name in _CHEAP_CALLS:
+                return "added"
+            return "divided" if name in _ROOTS else "called"
+        case _:
+            return ""
+
+
+def _binary_kind(op: BinaryOp, *, is_float: bool) -> str:
+    if op in (BinaryOp.AND, BinaryOp.OR):
+        return "selected"
+    if not is_float:
+        return "integer"
+    kinds = {
+        BinaryOp.MUL: "multiplied",
+        BinaryOp.DIV: "divided",
+        BinaryOp.MIN: "compared",
+        BinaryOp.MAX: "compared",
+    }
+    return kinds.get(op, "added")
+
+
+def _is_simple(index: Expr) -> bool:
+    """Whether an index costs nothing: a loop adds a constant to it."""
+    divides = (BinaryOp.FLOORDIV, BinaryOp.MOD)
+    if isinstance(index, Binary):
+        return index.op not in divides and _is_simple(index.left) and _is_simple(index.right)
+    return not any(True for _ in children(index))

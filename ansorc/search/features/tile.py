@@ -1,0 +1,161 @@
+"""Tile: the results that the innermost loops of a statement compute at once, in registers.
+
+The innermost loops that are unrolled or vectorised make the tile. A reduce loop around them adds
+to it step by step without touching memory (`ansorc.ir.passes.promote_accumulators`). A step is one
+iteration of all the loops of the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ansorc.search.features.access import Access
+from ansorc.search.features.columns import BoolArray, FloatArray
+from ansorc.search.features.nest import Loop, Nest, product
+from ansorc.target import Target
+
+MAX_TILE_RATIO = 2.0
+"""Tiles of more than this many times the vector registers stay in memory (CpuOptions)."""
+_BITS = np.array([value.bit_count() for value in range(64)], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """The vectorised loop of a statement; extent 1 if there is none."""
+
+    loop: int | None
+    """Its number in the nest."""
+    extent: FloatArray
+    chunks: FloatArray
+    """Instructions for it: the full vectors, and one for each power of two in the remainder."""
+    lanes: int
+    """Elements of a native vector, of the widest type that the statement touches."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """The tile of a statement; arrays are [rows]."""
+
+    copies: FloatArray
+    """Product of the unrolled loops."""
+    vectors: FloatArray
+    """Vectors of results: `copies` times the chunks of the vectorised loop."""
+    elements: FloatArray
+    """Results: `copies` times the extent of the vectorised loop."""
+    loads: tuple[FloatArray, ...]
+    """For each access, the instructions that load or store its elements of one step."""
+    terms: FloatArray
+    """Terms that are added to each result while the tile stays in registers; 1 if it does not."""
+    unrolled_terms: FloatArray
+    """Copies of a step in straight-line code."""
+
+
+def vectors_of(nest: Nest, accesses: Sequence[Access], target: Target) -> Vectors:
+    """Return how the vectorised loops of `nest` become vector instructions."""
+    rows = accesses[0].rows
+    lanes = max(1, target.vector_bytes // max(access.element_bytes for access in accesses))
+    places = [place for place, loop in enumerate(nest.loops) if loop.is_vector]
+    extent = product([nest.loops[place].extent for place in places], rows)
+    whole = np.floor(extent / lanes)
+    rest = (extent - whole * lanes).astype(np.int64)
+    return Vectors(places[-1] if places else None, extent, whole + _BITS[rest], lanes)
+
+
+def tile_of(nest: Nest, accesses: Sequence[Access], vectors: Vectors, target: Target) -> Tile:
+    """Return the tile of the statement of `nest`."""
+    scan = _start(accesses)
+    best = replace(scan, tile=_vector_only(accesses, vectors))
+    is_sum = nest.stage.op.combiner is not None
+    limit = MAX_TILE_RATIO * target.vector_registers
+    for place in reversed(range(nest.own, len(nest.loops))):
+        loop = nest.loops[place]
+        if loop.is_reduce:
+            scan = replace(scan, is_open=scan.is_open & (scan.tile.vectors <= limit))
+            best = _chosen(scan.is_open & (loop.extent > 1), _added(scan, best, loop), best)
+        else:
+            inside = loop.is_unrolled | loop.is_vector | (loop.extent == 1)
+            scan = replace(scan, is_open=scan.is_open & inside)
+            scan = _chosen(scan.is_open, _grown(scan, place, accesses, vectors), scan)
+    return best.tile if is_sum else scan.tile
+
+
+@dataclass(frozen=True, eq=False)
+class _Scan:
+    """The tile of the loops seen so far, from the inside."""
+
+    tile: Tile
+    is_open: BoolArray
+    """Whether all of them can be loops of the tile, or reduce loops around it."""
+    is_straight: BoolArray
+    """Whether all reduce loops seen are unrolled."""
+
+
+def _start(accesses: Sequence[Access]) -> _Scan:
+    ones = np.ones(accesses[0].rows)
+    tile = Tile(ones, ones, ones, tuple(ones for _ in accesses), ones, ones)
+    return _Scan(tile, ones > 0, ones > 0)
+
+
+def _vector_only(accesses: Sequence[Access], vectors: Vectors) -> Tile:
+    """The tile of a reduction whose sums stay in memory."""
+    ones = np.ones_like(vectors.extent)
+    loads = tuple(vector_loads(access, vectors) for access in accesses)
+    return Tile(ones, vectors.chunks, vectors.extent, loads, ones, ones)
+
+
+def vector_loads(access: Access, vectors: Vectors) -> FloatArray:
+    """Return the instructions that load or store what the vectorised loop touches."""
+    if vectors.loop is None or not access.is_moved_by(vectors.loop):
+        return np.ones_like(vectors.extent)
+    is_unit = access.stride(vectors.loop) == 1
+    return np.where(is_unit, vectors.chunks, vectors.extent)
+
+
+def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors) -> _Scan:
+    """`scan` with a space loop in its tile."""
+    tile, loop = scan.tile, accesses[0].loops[place]
+    if loop.is_vector and place != vectors.loop:
+        return scan
+    if place == vectors.loop:
+        factors = [vector_loads(access, vectors) for access in accesses]
+        grown = replace(
+            tile, vectors=tile.vectors * vectors.chunks, elements=tile.elements * vectors.extent
+        )
+    else:
+        ones = np.ones_like(loop.extent)
+        factors = [loop.extent if access.is_moved_by(place) else ones for access in accesses]
+        grown = replace(
+            tile,
+            copies=tile.copies * loop.extent,
+            vectors=tile.vectors * loop.extent,
+            elements=tile.elements * loop.extent,
+        )
+    loads = tuple(old * factor for old, factor in zip(tile.loads, factors, strict=True))
+    return replace(scan, tile=replace(grown, loads=loads))
+
+
+def _added(scan: _Scan, best: _Scan, loop: Loop) -> _Scan:
+    """`scan` with a reduce loop around its tile; `best` knows the reduce loops inside."""
+    is_straight = best.is_straight & loop.is_unrolled
+    copies = np.where(is_straight, best.tile.unrolled_terms * loop.extent, best.tile.unrolled_terms)
+    tile = replace(scan.tile, terms=best.tile.terms * loop.extent, unrolled_terms=copies)
+    return _Scan(tile, scan.is_open, is_straight)
+
+
+def _chosen(condition: BoolArray, new: _Scan, old: _Scan) -> _Scan:
+    def pick(a: FloatArray, b: FloatArray) -> FloatArray:
+        return b if a is b else np.where(condition, a, b)
+
+    tile = Tile(
+        pick(new.tile.copies, old.tile.copies),
+        pick(new.tile.vectors, old.tile.vectors),
+        pick(new.tile.elements, old.tile.elements),
+        tuple(pick(a, b) for a, b in zip(new.tile.loads, old.tile.loads, strict=True)),
+        pick(new.tile.terms, old.tile.terms),
+        pick(new.tile.unrolled_terms, old.tile.unrolled_terms),
+    )
+    straight = np.where(condition, new.is_straight, old.is_straight)
+    return _Scan(tile, old.is_open, straight)

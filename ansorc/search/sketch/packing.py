@@ -1,0 +1,80 @@
+"""Packing: copy the operand that the vectors of a tile run over into a panel that stays in cache.
+
+Rows of a large matrix lie far apart: the columns of a tile fall into few sets of the caches and into
+many pages. A panel of just the elements that a tile reads, in the order in which it reads them,
+does not; its copying is paid once and its use many times (the panels of GotoBLAS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansorc.errors import ScheduleError
+from ansorc.ir.arith.affine import affine
+from ansorc.ir.expr import Load
+from ansorc.ir.node import walk
+from ansorc.schedule.schedule import replay
+from ansorc.schedule.stage import IteratorKind, Stage
+from ansorc.schedule.steps import CacheRead, ComputeAt
+from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.search.sketch.predicates import CACHE_SCOPE
+from ansorc.search.sketch.sketch import Sketch
+
+
+def packed(sketch: Sketch) -> Iterator[Sketch]:
+    """Yield `sketch` with the vector operand of one of its tiles packed, for each such operand.
+
+        for i0, j0, k0:                          for i0, j0, k0:
+            for i1, j1, k1, i2, j2:      ->          for k, j: B.local = B
+                C += A * B                           for i1, j1, k1, i2, j2: C += A * B.local
+
+    The panel is filled in the outermost reduce level, and used by all tiles inside it.
+    """
+    state = replay(sketch.dag, sketch.steps)
+    draft = Draft(state, sketch.target, (), sketch.variables, sketch.register_tiles, (sketch.name,))
+    for tile in sketch.register_tiles:
+        stage = draft.stage(tile.stage)
+        place = _panel_loop(stage)
+        for operand in vector_operands(stage) if place else ():
+            steps = (
+                CacheRead(operand, CACHE_SCOPE, (stage.name,)),
+                ComputeAt(f"{operand}.{CACHE_SCOPE}", stage.name, place),
+            )
+            try:
+                yield draft.then(*steps).saying(f"pack {operand}").sketch()
+            except ScheduleError:
+                continue  # the operand is computed inside this stage's own loops
+
+
+def vector_operands(stage: Stage) -> list[str]:
+    """Return the tensors whose rows the vectors of `stage` run along and which it reads again.
+
+    Their last index moves with the contiguous axis, and some longer axis is in none of the indices.
+    """
+    contiguous = vector_axis(stage.op)
+    if contiguous is None:
+        return []
+    name = stage.op.axes[contiguous].name
+    found: dict[str, bool] = {}
+    for load in walk(stage.op.body):
+        if not isinstance(load, Load) or not load.indices:
+            continue
+        forms = [affine(index) for index in load.indices]
+        used = {term for form in forms if form is not None for term, _ in form.terms}
+        last = forms[-1]
+        is_reused = any(a.extent > 1 and a.name not in used for a in stage.op.axes)
+        runs_along = last is not None and last.coefficient(name) == 1
+        fits = is_reused and runs_along and all(form is not None for form in forms)
+        found[load.buffer.name] = found.get(load.buffer.name, True) and fits
+    return [tensor for tensor, fits in found.items() if fits]
+
+
+def _panel_loop(stage: Stage) -> str:
+    """The last loop of the outermost reduce level; "" for a stage without one."""
+    places = [n for n, it in enumerate(stage.iterators) if it.kind is IteratorKind.REDUCE]
+    if not places:
+        return ""
+    last = places[0]
+    while last + 1 in places:
+        last += 1
+    return stage.iterators[last].name

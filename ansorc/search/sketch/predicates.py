@@ -1,0 +1,59 @@
+"""What the rules ask about a stage of a draft (the predicates of Table 1 of the paper).
+
+Inlined stages are part of their readers' bodies here, so a consumer behind them is found directly.
+"""
+
+from __future__ import annotations
+
+from ansorc.lang.access import has_data_reuse, reads, simple_access, strictly_inlineable
+from ansorc.schedule.stage import Stage
+from ansorc.search.sketch.draft import Draft
+
+CACHE_SCOPE = "local"
+"""Where a cache write computes."""
+
+
+def is_inlineable(draft: Draft, name: str) -> bool:
+    """Return whether a stage is cheap, element-wise and not an output (IsStrictInlinable).
+
+    The hint `always_compute_inline` says so of any stage that is not a reduction.
+    """
+    stage = draft.stage(name)
+    if stage.is_output or not stage.is_untouched or not draft.state.readers(name):
+        return False
+    is_asked = "always_compute_inline" in dict(stage.op.hints) and not stage.op.reduce_axes
+    return is_asked or strictly_inlineable(stage.op)
+
+
+def needs_tiling(draft: Draft, name: str) -> bool:
+    """Return whether a stage reads elements again and again, so that tiles pay (HasDataReuse)."""
+    stage = draft.stage(name)
+    return stage.is_untouched and has_data_reuse(stage.op)
+
+
+def fusible_consumer(draft: Draft, name: str) -> Stage | None:
+    """Return the only reader of a stage if it reads element by element (HasFusibleConsumer).
+
+    Its loops must be untouched, and it must not be a reduction.
+    """
+    stage = draft.stage(name)
+    readers = draft.state.readers(name)
+    if stage.is_output or len(readers) != 1:
+        return None
+    reader = readers[0]
+    extents = [axis.extent for axis in stage.op.axes]
+    is_same_shape = extents == [axis.extent for axis in reader.op.axes]
+    if not is_same_shape or reader.op.reduce_axes or not reader.is_untouched:
+        return None
+    return reader if _is_elementwise(reader, name) else None
+
+
+def is_cache_write(draft: Draft, name: str) -> bool:
+    """Return whether a stage was made by a cache write."""
+    return draft.stage(name).scope == CACHE_SCOPE
+
+
+def _is_elementwise(reader: Stage, name: str) -> bool:
+    order = tuple(range(len(reader.op.axes)))
+    accesses = [simple_access(reader.op, access) for access in reads(reader.op)[name]]
+    return all(access is not None and access.axes == order for access in accesses)

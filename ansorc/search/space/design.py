@@ -1,0 +1,53 @@
+"""Space: every sketch of a computation, ready to draw programs from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ansorc.lang.dag import ComputeDAG
+from ansorc.search.options import DEFAULTS, SearchOptions
+from ansorc.search.sketch.complete import completed
+from ansorc.search.sketch.generate import RuleFailure, cpu_rules, generate
+from ansorc.search.sketch.rule import SketchRule
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.sketch.tiling import Tiling
+from ansorc.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The programs of `dag` that the search may propose, as sketches with holes."""
+
+    dag: ComputeDAG
+    target: Target
+    sketches: tuple[Sketch, ...]
+    failures: tuple[RuleFailure, ...] = ()
+    """The rules that raised an error, each having cost its own sketches only."""
+
+
+def design_space(
+    dag: ComputeDAG,
+    target: Target,
+    options: SearchOptions = DEFAULTS,
+    rules: Sequence[SketchRule] | None = None,
+) -> Space:
+    """Return the space of `dag` for `target`, derived by `rules` (default: those for a CPU).
+
+    Each derived sketch appears once for each way to place the stages that are not tiled, at most
+    `options.max_locations` in all unless there are more derived sketches than that.
+    """
+    failures: list[RuleFailure] = []
+    chosen = cpu_rules(tiling_of(options)) if rules is None else rules
+    derived = generate(dag, target, chosen, failures)
+    share = max(1, options.max_locations // max(1, len(derived)))
+    sketches = tuple(s for d in derived for s in completed(d, share, options.unroll_limits))
+    return Space(dag, target, sketches, tuple(failures))
+
+
+def tiling_of(options: SearchOptions) -> Tiling:
+    """Return the multi-level tiling that `options` ask for."""
+    return Tiling(
+        options.structure, options.max_innermost_factor, options.max_innermost_reduce,
+        innermost_vectors=32 if options.is_simd_aware else 0,
+    )  # fmt: skip

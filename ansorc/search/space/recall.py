@@ -1,0 +1,83 @@
+"""Find the genes of a recorded program again: the inverse of `steps`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from ansorc.schedule.extent import Hole, IntArray
+from ansorc.schedule.state import Step
+from ansorc.schedule.steps import Split
+from ansorc.search.sketch.sketch import Sketch, TileVariable
+from ansorc.search.space.genes import Genes, table_of
+
+
+def recall(sketch: Sketch, steps: Sequence[Step]) -> Genes | None:
+    """Return the row [columns] of `sketch` that makes `steps`, or None if none does."""
+    count = len(sketch.steps)
+    lengths = _lengths(sketch, steps[:count])
+    choices = _choices(sketch, tuple(steps[count:]))
+    if lengths is None or choices is None:
+        return None
+    row: list[int] = []
+    for variable in sketch.variables:
+        levels = _levels(variable, lengths.get(variable.name, {}))
+        if levels is None:
+            return None
+        try:
+            row.append(table_of(variable).find(levels))
+        except KeyError:
+            return None
+    return np.array([*row, *choices], dtype=np.int64)
+
+
+def _lengths(sketch: Sketch, steps: Sequence[Step]) -> dict[str, dict[tuple[int, ...], int]] | None:
+    """For each variable the known products of levels; None if the steps are of another sketch."""
+    found: dict[str, dict[tuple[int, ...], int]] = {}
+    if len(steps) != len(sketch.steps):
+        return None
+    for open_step, step in zip(sketch.steps, steps, strict=True):
+        if not isinstance(open_step, Split):
+            if open_step != step:
+                return None
+            continue
+        if not isinstance(step, Split) or len(step.lengths) != len(open_step.lengths):
+            return None
+        if (step.stage, step.iterator) != (open_step.stage, open_step.iterator):
+            return None
+        for hole, length in zip(open_step.lengths, step.lengths, strict=True):
+            if isinstance(hole, Hole) and isinstance(length, int):
+                found.setdefault(hole.variable, {})[hole.levels] = length
+            elif hole != length:
+                return None
+    return found
+
+
+def _levels(variable: TileVariable, known: dict[tuple[int, ...], int]) -> IntArray | None:
+    """Solve the products for the single levels, the shortest first."""
+    levels = np.zeros(variable.levels, dtype=np.int64)
+    whole = tuple(range(variable.levels))
+    for group, length in sorted((known | {whole: variable.extent}).items(), key=_group_size):
+        unknown = [level for level in group if levels[level] == 0]
+        solved = int(np.prod([levels[level] for level in group if levels[level]], initial=1))
+        if len(unknown) == 1 and length % solved == 0:
+            levels[unknown[0]] = length // solved
+        elif unknown or length != solved:
+            return None
+    return levels
+
+
+def _group_size(entry: tuple[tuple[int, ...], int]) -> int:
+    return len(entry[0])
+
+
+def _choices(sketch: Sketch, steps: tuple[Step, ...]) -> tuple[int, ...] | None:
+    """The positions of the choices' values that add exactly `steps`."""
+    positions = [range(len(choice.values)) for choice in sketch.choices]
+    for picked in product(*positions):
+        values = {c.name: c.values[p] for c, p in zip(sketch.choices, picked, strict=True)}
+        if sketch.annotate(values) == steps:
+            return picked
+    return None

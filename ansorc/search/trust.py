@@ -1,0 +1,80 @@
+"""Run a compiled kernel on fresh inputs, hold its numbers against the reference, then time it."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorc.codegen.module import Module
+from ansorc.codegen.timing import Timing
+from ansorc.errors import MeasureError
+from ansorc.lang.reference import evaluate
+from ansorc.search.measure.check import Expectation, tolerance
+from ansorc.search.measure.data import draw_inputs
+from ansorc.search.task import Task
+
+_NUMPY_REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """The time of a kernel whose numbers were right."""
+
+    timing: Timing
+    error: float
+    """Largest deviation from the float64 reference, in units of the tolerance."""
+
+
+def checked_time(
+    task: Task, module: Module, rng: np.random.Generator, *, threads: int = 0
+) -> Trusted:
+    """Run `module` on random inputs of `task` and return its time.
+
+    Raise MeasureError if an output deviates from the float64 reference by more than rounding.
+    """
+    inputs, references = draw_inputs(task, rng)
+    arrays = _arguments(task, inputs)
+    module(*arrays, threads=threads)
+    by_name = dict(zip((b.name for b in task.dag.params), arrays, strict=True))
+    worst = 0.0
+    for buffer, reference in zip(task.dag.outputs, references, strict=True):
+        allowed = tolerance(task.dag, buffer.name, reference)
+        expectation = Expectation(reference, allowed, buffer.dtype.numpy)
+        verdict = expectation.compare(by_name[buffer.name])
+        if verdict.complaint:
+            raise MeasureError(f"'{buffer.name}' is wrong: {verdict.complaint}")
+        worst = max(worst, verdict.max_error)
+    return Trusted(module.time(*arrays, threads=threads), worst)
+
+
+def numpy_time(task: Task, rng: np.random.Generator) -> tuple[float, float]:
+    """Return (median, spread) seconds of NumPy for the computation of `task` in float32.
+
+    NumPy runs what the reference runs: array expressions and, where they fit, its matrix product.
+    """
+    inputs, _ = draw_inputs(task, rng)
+    times: list[float] = []
+    for _ in range(_NUMPY_REPEATS + 1):
+        begin = time.perf_counter()
+        evaluate(task.dag, inputs, np.float32)
+        times.append(time.perf_counter() - begin)
+    low, median, high = statistics.quantiles(times[1:], n=4, method="inclusive")
+    return median, high - low
+
+
+def _arguments(task: Task, inputs: list[NDArray[np.generic]]) -> list[NDArray[np.generic]]:
+    """The arguments in call order; outputs hold what no kernel computes."""
+    given = dict(zip((buffer.name for buffer in task.dag.inputs), inputs, strict=True))
+    arrays: list[NDArray[np.generic]] = []
+    for buffer in task.dag.params:
+        if buffer.name in given:
+            arrays.append(given[buffer.name])
+        else:
+            # every bit set: NaN as a float, -1 as an integer
+            filled = np.full(max(1, buffer.bytes), 0xFF, np.uint8).view(buffer.dtype.numpy)
+            arrays.append(filled.reshape(buffer.shape))
+    return arrays

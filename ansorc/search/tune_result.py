@@ -1,0 +1,53 @@
+"""TuneResult: what a tuning run found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ansorc.codegen.module import Module
+from ansorc.errors import MeasureError
+from ansorc.search.programs import build_program, recorded_program
+from ansorc.search.record import Record
+from ansorc.search.task import Task
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """The best program of a task, and how the run went."""
+
+    task: Task
+    best: Record | None
+    """The fastest program whose output was checked; None if there is none."""
+    default: Record | None
+    """The untuned default program, measured like the others."""
+    curve: tuple[tuple[int, float], ...]
+    """(trial, best seconds so far) at each improvement, the trials of earlier runs counted in."""
+    trials: int
+    """Programs of the task that the record file holds now."""
+    measured_now: int
+    """Programs measured in this run."""
+    elapsed_s: float
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+    """Failed trials of this run by class."""
+    exhausted: bool = False
+    """Whether the space holds no program that was not measured."""
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()
+    """What the user should know: records of other machines, a missing library."""
+
+    def build(self, name: str = "") -> Module:
+        """Return the best program, compiled as the kernel `name` (default: the task's name).
+
+        Raise MeasureError if there is none, BuildError as a build does.
+        """
+        if self.best is None:
+            raise MeasureError(f"no program of '{self.task.name}' can be built: {self.hint}")
+        return build_program(self.task, recorded_program(self.best), name)
+
+    @property
+    def hint(self) -> str:
+        """Why nothing was found, and what to do."""
+        if not self.failures:
+            return "none was measured and checked; tune it with more trials"
+        kind, count = max(self.failures.items(), key=lambda item: item[1])
+        return f"{count} of {self.measured_now} trials failed with '{kind}'"

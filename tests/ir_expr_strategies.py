@@ -1,0 +1,201 @@
+"""Random legal expressions, and what may stand in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import (
+    BOOL,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT32,
+    INT64,
+    UINT8,
+    UINT64,
+    DType,
+)
+from ansorc.ir.expr import (
+    MATH_FUNCTIONS,
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+    const,
+)
+from ansorc.ir.interpret_math import integer_range
+
+T = TypeVar("T")
+FLOATS = (FLOAT32, FLOAT64, FLOAT16)
+INTEGERS = (INT64, INT32, INT8, UINT8, UINT64)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a random program may contain."""
+
+    has_math: bool = True
+    """Calls of math functions, whose last bits differ between implementations."""
+    has_vectors: bool = True
+    """Ramp, Broadcast and stores of vectors."""
+    is_wild: bool = False
+    """Anything legal: also inf, NaN, casts of floats to integers, sequences in sequences."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a statement may use."""
+
+    loops: tuple[tuple[Var, int], ...] = ()
+    readable: tuple[Buffer, ...] = ()
+    """Buffers that may be read at any index."""
+    writable: tuple[Buffer, ...] = ()
+    fixed: Mapping[str, Mapping[int, Var]] = field(default_factory=dict[str, Mapping[int, Var]])
+    """The dimensions of a writable buffer that an unordered loop has for itself."""
+    lanes: int = 1
+
+
+class Draws:
+    """Draws simple things of one program, and counts what is left of its size."""
+
+    def __init__(self, draw: st.DrawFn, options: Options) -> None:
+        self.draw, self.options = draw, options
+        self.names = 0
+        self.room = 60
+        """How many more nodes the expressions of the program may have."""
+
+    def fresh(self, names: tuple[str, ...]) -> str:
+        """Draw a name that nothing else in the program has."""
+        self.names += 1
+        return f"{self.one_of(names)}_{self.names}"
+
+    def number(self, low: int, high: int) -> int:
+        """Draw an integer from low … high."""
+        return self.draw(st.integers(low, high))
+
+    def chance(self, one_in: int) -> bool:
+        """Draw True about once in `one_in` times."""
+        return self.draw(st.integers(0, one_in - 1)) == one_in - 1
+
+    def one_of(self, options: tuple[T, ...] | list[T]) -> T:
+        """Draw one of the options."""
+        return self.draw(st.sampled_from(options))
+
+
+class Exprs(Draws):
+    """Draws expressions."""
+
+    def index(self, extent: int, place: Place) -> Expr:
+        """Draw an index of a dimension, in bounds."""
+        fitting: list[Expr] = [var for var, most in place.loops if most <= extent]
+        if fitting and self.chance(2):
+            return self.one_of(fitting)
+        if place.lanes > 1 and self.chance(2):
+            base = self.one_of([const(0), const(1), *(var for var, _ in place.loops)])
+            ramp = Ramp(base, const(self.one_of((1, 2, -1))), place.lanes)
+            return Binary(BinaryOp.MOD, ramp, const(extent))
+        if self.room < 0 or self.chance(2):
+            return const(self.number(0, extent - 1))
+        return Binary(BinaryOp.MOD, self.value(INT64, replace(place, lanes=1), 1), const(extent))
+
+    def value(self, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw an expression of `dtype`, of `place.lanes` lanes or one."""
+        self.room -= 1
+        if self.room < 0:
+            return self.literal(dtype)
+        if depth == 0 or self.chance(6):
+            return self.leaf(dtype, place)
+        if place.lanes > 1 and self.chance(4):
+            return Broadcast(self.value(dtype, replace(place, lanes=1), depth - 1), place.lanes)
+        if self.chance(6):
+            condition = self.value(BOOL, place, depth - 1)
+            arms = (self.value(dtype, place, depth - 1) for _ in range(2))
+            return Select(condition, *arms)
+        if dtype.is_bool:
+            return self.truth(place, depth - 1)
+        if self.chance(6):
+            return self.cast(dtype, place, depth - 1)
+        number = self.float if dtype.is_float else self.integer
+        return number(dtype, place, depth - 1)
+
+    def leaf(self, dtype: DType, place: Place) -> Expr:
+        """Draw a literal, a loop variable or a load."""
+        variables = [var for var, _ in place.loops] if dtype == INT64 else []
+        buffers = [buffer for buffer in place.readable if buffer.dtype == dtype]
+        found = self.one_of([None, *variables, *buffers, *buffers])
+        match found:
+            case None:
+                return self.literal(dtype)
+            case Var():
+                return found
+            case Buffer(_, shape):
+                self.room -= 1
+                return Load(found, tuple(self.index(extent, place) for extent in shape))
+
+    def literal(self, dtype: DType) -> Const:
+        """Draw a literal; wild ones are large, infinite or not a number."""
+        if dtype.is_bool:
+            return const(self.one_of((True, False)), BOOL)
+        if dtype.is_float:
+            wild = (math.inf, -math.inf, math.nan, 1e-300, 3.4e38) * self.options.is_wild
+            return const(self.one_of((0.0, -0.0, 0.5, -1.25, 0.1, 3.0, *wild)), dtype)
+        low, high = integer_range(dtype)
+        return const(self.one_of((0, 1, 2, 7, max(low, -3), low, high)), dtype)
+
+    def float(self, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw an operation on floats."""
+        if self.options.has_math and self.chance(4):
+            name = self.one_of(tuple(MATH_FUNCTIONS))
+            operands = range(MATH_FUNCTIONS[name])
+            return Call(name, tuple(self.value(dtype, place, depth) for _ in operands))
+        if not self.options.is_wild and self.chance(6):
+            return Binary(BinaryOp.DIV, self.value(dtype, place, depth), const(4.0, dtype))
+        ops = [BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX]
+        ops += [BinaryOp.DIV] * self.options.is_wild
+        return self.both(self.one_of(ops), dtype, place, depth)
+
+    def integer(self, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw an operation on integers."""
+        if self.chance(3):
+            divisor = self.one_of((2, 3, 7) if integer_range(dtype)[0] == 0 else (2, 3, 7, -3))
+            op = self.one_of((BinaryOp.FLOORDIV, BinaryOp.MOD))
+            return Binary(op, self.value(dtype, place, depth), const(divisor, dtype))
+        ops = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX)
+        return self.both(self.one_of(ops), dtype, place, depth)
+
+    def truth(self, place: Place, depth: int) -> Expr:
+        """Draw a condition."""
+        if self.chance(3):
+            return Not(self.value(BOOL, place, depth))
+        if self.chance(2):
+            return self.both(self.one_of((BinaryOp.AND, BinaryOp.OR)), BOOL, place, depth)
+        dtype = self.one_of((INT64, FLOAT32))
+        operands = (self.value(dtype, place, depth) for _ in range(2))
+        return Compare(self.one_of(tuple(CompareOp)), *operands)
+
+    def cast(self, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw a conversion to `dtype`."""
+        sources = INTEGERS + (FLOATS if dtype.is_float or self.options.is_wild else ()) + (BOOL,)
+        return Cast(dtype, self.value(self.one_of(sources), place, depth))
+
+    def both(self, op: BinaryOp, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw `left op right`."""
+        left, right = (self.value(dtype, place, depth) for _ in range(2))
+        return Binary(op, left, right)

@@ -1,0 +1,133 @@
+"""The interpreter gives, bit for bit, what a slow walk over the tree with NumPy scalars gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from ir_strategies import Options, arrays_for, functions
+
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+    dtype_of,
+)
+from ansorc.ir.interpret import interpret
+from ansorc.ir.interpret_math import math_function
+from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, Seq, Stmt, Store
+
+BINARY: dict[BinaryOp, Callable[..., Any]] = {
+    BinaryOp.ADD: np.add,
+    BinaryOp.SUB: np.subtract,
+    BinaryOp.MUL: np.multiply,
+    BinaryOp.DIV: np.true_divide,
+    BinaryOp.FLOORDIV: np.floor_divide,
+    BinaryOp.MOD: np.remainder,
+    BinaryOp.MIN: lambda a, b: b if a == b else np.minimum(a, b),
+    BinaryOp.MAX: lambda a, b: b if a == b else np.maximum(a, b),
+    BinaryOp.AND: np.logical_and,
+    BinaryOp.OR: np.logical_or,
+}
+COMPARE: dict[CompareOp, Callable[..., Any]] = {
+    CompareOp.EQ: np.equal,
+    CompareOp.NE: np.not_equal,
+    CompareOp.LT: np.less,
+    CompareOp.LE: np.less_equal,
+    CompareOp.GT: np.greater,
+    CompareOp.GE: np.greater_equal,
+}
+
+
+class Walker:
+    """Runs statements; every value is a NumPy scalar of its dtype."""
+
+    def __init__(self, memory: dict[str, np.ndarray[Any, Any]]) -> None:
+        self.memory, self.env = memory, dict[str, int]()
+
+    def run(self, stmt: Stmt) -> None:
+        match stmt:
+            case For(var, extent, _, body):
+                for number in range(extent):
+                    self.env[var.name] = number
+                    self.run(body)
+            case Store(buffer, indices, value):
+                lanes = range(max((dtype_of(index).lanes for index in indices), default=1))
+                places = [self.place(buffer, indices, lane) for lane in lanes]
+                values = [self.value(value, lane) for lane in lanes]
+                for place, element in zip(places, values, strict=True):
+                    self.memory[buffer.name][place] = element
+            case If(condition, then, otherwise):
+                if self.value(condition, 0):
+                    self.run(then)
+                elif otherwise is not None:
+                    self.run(otherwise)
+            case Seq(stmts):
+                for inner in stmts:
+                    self.run(inner)
+            case Allocate(buffer, body):
+                self.memory[buffer.name] = np.zeros(buffer.shape, buffer.dtype.numpy)
+                self.run(body)
+            case Barrier():
+                raise AssertionError("these programs have no threads")
+
+    def place(self, buffer: Buffer, indices: tuple[Expr, ...], lane: int) -> tuple[int, ...]:
+        found = tuple(int(self.value(index, lane)) for index in indices)
+        assert all(0 <= at < extent for at, extent in zip(found, buffer.shape, strict=True))
+        return found
+
+    def value(self, expr: Expr, lane: int) -> Any:
+        match expr:
+            case Const(value, dtype):
+                return np.array(value).astype(dtype.numpy)[()]
+            case Var(name):
+                return np.int64(self.env[name])
+            case Binary(op, left, right):
+                return BINARY[op](self.value(left, lane), self.value(right, lane))
+            case Compare(op, left, right):
+                return COMPARE[op](self.value(left, lane), self.value(right, lane))
+            case Not(operand):
+                return np.logical_not(self.value(operand, lane))
+            case Select(condition, then, otherwise):
+                return self.value(then if self.value(condition, lane) else otherwise, lane)
+            case Cast(dtype, operand):
+                return self.value(operand, lane).astype(dtype.numpy)
+            case Call(name, args):
+                function = math_function(name, dtype_of(expr).element)
+                return function(*(self.value(arg, lane) for arg in args))
+            case Load(buffer, indices):
+                return self.memory[buffer.name][self.place(buffer, indices, lane)]
+            case Ramp(base, stride, _):
+                step = self.value(stride, lane)
+                return self.value(base, lane) + step * np.array(lane).astype(step.dtype)[()]
+            case Broadcast(operand, _):
+                return self.value(operand, lane)
+
+
+@settings(max_examples=250, deadline=None)
+@given(functions(Options(is_wild=True)))
+def test_interpreter_is_the_walk(function: Function) -> None:
+    walked, interpreted = (arrays_for(function, seed=7) for _ in range(2))
+    names = [buffer.name for buffer in function.params]
+    with np.errstate(all="ignore"):
+        Walker(dict(zip(names, walked, strict=True))).run(function.body)
+    interpret(function, interpreted)
+    for wanted, found in zip(walked, interpreted, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+        if wanted.dtype.kind == "f":  # also the signs of zeros
+            kept = ~np.isnan(wanted)
+            np.testing.assert_array_equal(np.signbit(found[kept]), np.signbit(wanted[kept]))
