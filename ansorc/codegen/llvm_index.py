@@ -145,9 +145,7 @@ class IndexWriter:
             case BinaryOp.MUL:
                 a, b = self.materialize(left), self.materialize(right)
                 return self._derived(f"mul i64 {a.text}, {b.text}", (left, right), None)
-            case BinaryOp.FLOORDIV | BinaryOp.MOD if (
-                right.is_constant and 0 < right.constant < _FULL
-            ):
+            case BinaryOp.FLOORDIV | BinaryOp.MOD if _is_positive(right):
                 return self._divided(op, left, right.constant)
             case BinaryOp.FLOORDIV | BinaryOp.MOD:
                 a, b = self.materialize(left), self.materialize(right)

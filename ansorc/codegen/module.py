@@ -26,6 +26,8 @@ from ansorc.errors import BuildError, CallError
 from ansorc.target import Target, detect
 
 _ALIGNMENT = 64
+_MOST_THREADS = 1024
+"""The size of the runtime's thread pool."""
 
 
 class Code:
@@ -97,8 +99,10 @@ class Module:
         return f"<kernel {self.signature.name}({params}) for {self.target.text}>"
 
     def _run(self, arrays: list[Array], threads: int, calls: int) -> None:
-        if threads < 0:
-            raise CallError(f"threads is {threads}, but it must be 0 (all cores) or more")
+        if not 0 <= threads <= _MOST_THREADS:
+            raise CallError(
+                f"threads is {threads}, but it must be 0 (all cores) to {_MOST_THREADS}"
+            )
         address, workspace = self._code.address(), self._workspace()
         pointers = [array.ctypes.data for array in arrays]
         status = invoke(address, pointers, workspace, threads=threads, calls=calls)

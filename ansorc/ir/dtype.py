@@ -28,6 +28,13 @@ class DType:
     bits: int
     lanes: int = 1
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind.value, self.bits, self.lanes))
+
     @cached_property
     def name(self) -> str:
         """The printed form: `float32`, `bool`, `float32x8`."""
@@ -95,7 +102,7 @@ SCALARS = {
 
 @lru_cache(maxsize=256)
 def dtype(name: str) -> DType:
-    """Return the type called `name` (`"float32"`, `"float32x8"`); raise LanguageError if none is."""
+    """Return the type called `name` (`float32`, `float32x8`); raise LanguageError if none is."""
     base, _, lanes = name.partition("x")
     if base not in SCALARS or (lanes and not lanes.isdigit()):
         known = ", ".join(SCALARS)

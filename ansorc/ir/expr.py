@@ -7,44 +7,13 @@ build a comparison. Python numbers take the dtype of the other operand. Mixed dt
 from __future__ import annotations
 
 import math
-from enum import Enum
 from typing import TypeAlias
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType
 from ansorc.ir.node import Node, node
-
-
-class BinaryOp(Enum):
-    """Operators on two operands of one dtype, giving that dtype."""
-
-    ADD = "+"
-    SUB = "-"
-    MUL = "*"
-    DIV = "/"
-    """Floats only."""
-    FLOORDIV = "//"
-    """Integers only, rounding towards minus infinity."""
-    MOD = "%"
-    """Integers only; the sign is the divisor's."""
-    MIN = "min"
-    MAX = "max"
-    """A NaN operand gives NaN for MIN and MAX, as in NumPy."""
-    AND = "and"
-    OR = "or"
-    """AND and OR take bools; both operands are evaluated."""
-
-
-class CompareOp(Enum):
-    """Operators on two operands of one dtype, giving bool."""
-
-    EQ = "=="
-    NE = "!="
-    LT = "<"
-    LE = "<="
-    GT = ">"
-    GE = ">="
+from ansorc.ir.operator import MATH_FUNCTIONS, BinaryOp, CompareOp
 
 
 class Operand(Node):
@@ -201,12 +170,6 @@ Expr: TypeAlias = (
 )
 Value: TypeAlias = "Operand | float"
 """What the builders accept: an expression or a Python number."""
-
-MATH_FUNCTIONS: dict[str, int] = {
-    "exp": 1, "log": 1, "tanh": 1, "erf": 1, "sigmoid": 1, "sqrt": 1, "rsqrt": 1, "sin": 1,
-    "cos": 1, "abs": 1, "floor": 1, "ceil": 1, "round": 1, "pow": 2, "fma": 3,
-}  # fmt: skip
-"""Name and number of operands of each math function."""
 
 
 def dtype_of(expr: Expr) -> DType:

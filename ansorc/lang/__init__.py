@@ -34,6 +34,7 @@ from ansorc.lang.scalar import (
     tanh,
 )
 from ansorc.lang.tensor import Tensor, placeholder
+from ansorc.lang.workload import load_workload, workload
 
 __all__ = [
     "Axis",
@@ -55,6 +56,7 @@ __all__ = [
     "exp",
     "floor",
     "if_then_else",
+    "load_workload",
     "log",
     "logical_not",
     "max",
@@ -73,4 +75,5 @@ __all__ = [
     "sqrt",
     "sum",
     "tanh",
+    "workload",
 ]

@@ -1,12 +1,13 @@
-"""What makes a ComputeOp legal: its names, dtypes and ranks, and that it reads inside tensors."""
+"""What makes computations legal: names, dtypes, ranks, order, and that reads lie in tensors."""
 
 from __future__ import annotations
 
-from ansorc.errors import LanguageError
+from ansorc.errors import IRError, LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Broadcast, Load, Ramp, Var, dtype_of
 from ansorc.ir.node import walk
+from ansorc.ir.verify_expr import ExprRules
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.hints import AXIS_HINTS, hint_axes
 from ansorc.lang.in_range import check_reads_in_range
@@ -31,6 +32,30 @@ def check_op(op: ComputeOp) -> None:
     check_reads_in_range(op)
 
 
+def check_ops(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
+    """Raise LanguageError unless each op is legal and reads only parameters and earlier ops."""
+    computed = {op.name for op in ops}
+    names = [buffer.name for buffer in params if buffer.name not in computed]
+    names += [op.name for op in ops]
+    if len(set(names)) != len(names) or len({b.name for b in params}) != len(params):
+        raise LanguageError(f"two tensors have one name: {', '.join(names)}")
+    known = {buffer.name: buffer for buffer in params if buffer.name not in computed}
+    for op in ops:
+        for buffer in op.reads:
+            if known.get(buffer.name) != buffer:
+                raise LanguageError(
+                    f"'{op.name}' reads '{buffer.name}', which is neither an input nor computed "
+                    "before it"
+                )
+        check_op(op)
+        _check_dtypes(op)
+        known[op.name] = op.buffer
+    if any(known[buffer.name] != buffer for buffer in params):
+        raise LanguageError("an output is declared unlike the tensor that is computed")
+    if not computed & {buffer.name for buffer in params}:
+        raise LanguageError("there is no output: list what was computed after the inputs")
+
+
 def _check_nodes(op: ComputeOp, axes: set[str]) -> None:
     for node in walk(op.body):
         if isinstance(node, Var) and (node.name not in axes or node.dtype != INT64):
@@ -40,16 +65,20 @@ def _check_nodes(op: ComputeOp, axes: set[str]) -> None:
             )
         if isinstance(node, (Ramp, Broadcast)):
             raise LanguageError(f"'{op.name}' holds a vector; a compute defines one element")
-        if isinstance(node, Load):
-            _check_load(op, node.buffer, node)
+        if isinstance(node, Load) and len(node.indices) != len(node.buffer.shape):
+            raise LanguageError(
+                f"'{op.name}' reads '{node.buffer.name}' of {len(node.buffer.shape)} dimensions "
+                f"with {len(node.indices)} indices"
+            )
 
 
-def _check_load(op: ComputeOp, buffer: Buffer, load: Load) -> None:
-    if len(load.indices) != len(buffer.shape):
-        raise LanguageError(
-            f"'{op.name}' reads '{buffer.name}' of {len(buffer.shape)} dimensions "
-            f"with {len(load.indices)} indices"
-        )
+def _check_dtypes(op: ComputeOp) -> None:
+    buffers = {buffer.name: buffer for buffer in op.reads}
+    variables = {axis.name: Var(axis.name) for axis in (*op.axes, *op.reduce_axes)}
+    try:
+        ExprRules(buffers, variables, lambda _: None).dtype(op.body)
+    except IRError as error:
+        raise LanguageError(f"in the definition of '{op.name}': {error}") from error
 
 
 def _check_hints(op: ComputeOp, axes: list[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Self
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.lang.canonical import canonical
-from ansorc.lang.check import check_op
+from ansorc.lang.check import check_ops
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag_text import dag_text, parse_dag
 from ansorc.lang.flops import op_flops
@@ -35,18 +35,19 @@ class ComputeDAG:
 
         Raise LanguageError where inputs are missing, tensors are listed twice or share a name.
         """
-        params, ops = trace(tensors)
-        object.__setattr__(self, "params", params)
-        object.__setattr__(self, "ops", ops)
+        self._hold(*trace(tensors))
 
     @classmethod
     def of_ops(cls, params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> Self:
         """Return the DAG of `ops`, producers first; raise LanguageError if they do not fit."""
-        check_ops(params, ops)
         dag = cls.__new__(cls)
-        object.__setattr__(dag, "params", params)
-        object.__setattr__(dag, "ops", ops)
+        dag._hold(params, ops)
         return dag
+
+    def _hold(self, params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
+        check_ops(params, ops)
+        object.__setattr__(self, "params", params)
+        object.__setattr__(self, "ops", ops)
 
     @cached_property
     def inputs(self) -> tuple[Buffer, ...]:
@@ -114,26 +115,3 @@ class ComputeDAG:
             for buffer in op.reads:
                 found[buffer.name] = (*found.get(buffer.name, ()), op.name)
         return found
-
-
-def check_ops(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
-    """Raise LanguageError unless each op is legal and reads only parameters and earlier ops."""
-    computed = {op.name for op in ops}
-    names = [buffer.name for buffer in params if buffer.name not in computed]
-    names += [op.name for op in ops]
-    if len(set(names)) != len(names) or len({b.name for b in params}) != len(params):
-        raise LanguageError(f"two tensors have one name: {', '.join(names)}")
-    known = {buffer.name: buffer for buffer in params if buffer.name not in computed}
-    for op in ops:
-        for buffer in op.reads:
-            if known.get(buffer.name) != buffer:
-                raise LanguageError(
-                    f"'{op.name}' reads '{buffer.name}', which is neither an input nor computed "
-                    "before it"
-                )
-        check_op(op)
-        known[op.name] = op.buffer
-    if any(known[buffer.name] != buffer for buffer in params):
-        raise LanguageError("an output is declared unlike the tensor that is computed")
-    if not computed & {buffer.name for buffer in params}:
-        raise LanguageError("there is no output: list what was computed after the inputs")

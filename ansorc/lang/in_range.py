@@ -2,58 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from ansorc.errors import LanguageError
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.arith.interval import Interval, bounds
-from ansorc.ir.expr import Expr, Load, Select
-from ansorc.ir.node import Node, children
+from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Not, Select
+from ansorc.ir.node import Node, children, walk
 from ansorc.ir.printer import expr_text
+from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.grid import Array, Grid
+
+_MOST_POINTS = 1 << 18
 
 
 def check_reads_in_range(op: ComputeOp) -> None:
     """Raise LanguageError for an index that leaves its tensor for some values of the axes.
 
-    Affine indices are decided exactly, others only if all their values lie outside. Reads in an
-    arm of `if_then_else` are the business of its condition.
+    Affine indices are decided exactly. Others, and those in an arm of `if_then_else`, are decided
+    by trying all values of the axes that matter, if these are few; what depends on the contents of
+    tensors is not decided.
     """
     ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes)}
-    for load in _unguarded(op.body):
+    for load, guards in _guarded_loads(op.body, ()):
         for place, index in enumerate(load.indices):
-            _check(op, load, place, index, ranges)
+            _Read(op.name, load, place, index).check(guards, ranges)
 
 
-def _unguarded(root: Node) -> Iterator[Load]:
-    stack: list[Node] = [root]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, Load):
-            yield top
-        stack.extend([top.condition] if isinstance(top, Select) else children(top))
+@dataclass(frozen=True)
+class _Read:
+    """One index of one load of the computation `op_name`."""
 
+    op_name: str
+    load: Load
+    place: int
+    index: Expr
 
-def _check(
-    op: ComputeOp, load: Load, place: int, index: Expr, ranges: Mapping[str, Interval]
-) -> None:
-    found = bounds(index, ranges)
-    if found is None:
-        return
-    low, high = found
-    extent = load.buffer.shape[place]
-    is_outside = high < 0 or low >= extent
-    if is_outside or (affine(index) is not None and (low < 0 or high >= extent)):
-        text, name = expr_text(index), load.buffer.name
+    def check(self, guards: Sequence[Expr], ranges: Mapping[str, Interval]) -> None:
+        found = bounds(self.index, ranges)
+        extent = self.load.buffer.shape[self.place]
+        if found is not None and found[0] >= 0 and found[1] < extent:
+            return
+        if found is not None and not guards and affine(self.index) is not None:
+            axes = ", ".join(f"{n} in 0..{ranges[n][1]}" for n in sorted(free_vars(self.index)))
+            low, high = found
+            self._refuse(f"{low}" if low == high else f"{low}..{high} for {axes}")
+        self._try_all(guards, ranges)
+
+    def _try_all(self, guards: Sequence[Expr], ranges: Mapping[str, Interval]) -> None:
+        relevant = _relevant(self.index, guards)
+        names = sorted({name for expr in (self.index, *relevant) for name in free_vars(expr)})
+        shape = [ranges[name][1] + 1 for name in names]
+        reads_tensors = any(isinstance(n, Load) for e in (self.index, *guards) for n in walk(e))
+        if reads_tensors or math.prod(shape) > _MOST_POINTS:
+            return
+        grid = Grid(_axis_values(names, shape), {}, np.dtype(np.float64), self.op_name, len(names))
+        index = grid.evaluate(self.index)
+        wrong = (index < 0) | (index >= self.load.buffer.shape[self.place])
+        for guard in relevant:
+            wrong = wrong & grid.evaluate(guard)
+        if wrong.any():
+            where = np.unravel_index(int(np.argmax(np.broadcast_to(wrong, shape))), shape)
+            values = ", ".join(f"{n} = {int(v)}" for n, v in zip(names, where, strict=True))
+            value = int(np.broadcast_to(index, shape)[where])
+            self._refuse(f"{value} for {values}" if values else f"{value}")
+
+    def _refuse(self, values: str) -> None:
+        name = self.load.buffer.name
+        extent = self.load.buffer.shape[self.place]
         raise LanguageError(
-            f"'{op.name}' reads '{name}' outside of it: index {place} is {text}, which runs over "
-            f"{low}..{high}{_axes_text(index, ranges)}, but '{name}' has extent {extent} there; "
+            f"'{self.op_name}' reads '{name}' outside of it: index {self.place} is "
+            f"{expr_text(self.index)}, that is {values}, but '{name}' has extent {extent} there; "
             "make the tensor larger, or guard the read by if_then_else"
         )
 
 
-def _axes_text(index: Expr, ranges: Mapping[str, Interval]) -> str:
-    found = affine(index)
-    names = [] if found is None else [name for name, _ in found.terms]
-    listed = ", ".join(f"{name} in 0..{ranges[name][1]}" for name in names)
-    return f" for {listed}" if listed else ""
+def _guarded_loads(root: Node, guards: tuple[Expr, ...]) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
+    """Yield each load below `root` with the conditions under which it is read."""
+    if isinstance(root, Load):
+        yield root, guards
+    if isinstance(root, Select):
+        yield from _guarded_loads(root.condition, guards)
+        yield from _guarded_loads(root.then, (*guards, *_conjuncts(root.condition)))
+        yield from _guarded_loads(root.otherwise, (*guards, Not(root.condition)))
+        return
+    for child in children(root):
+        yield from _guarded_loads(child, guards)
+
+
+def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    if isinstance(condition, Binary) and condition.op is BinaryOp.AND:
+        yield from _conjuncts(condition.left)
+        yield from _conjuncts(condition.right)
+    else:
+        yield condition
+
+
+def _relevant(index: Expr, guards: Sequence[Expr]) -> list[Expr]:
+    """Return the guards that share variables with `index`, directly or over other guards."""
+    names = free_vars(index)
+    if not names:
+        return list(guards)
+    while True:
+        found = [guard for guard in guards if names & free_vars(guard)]
+        reached = names.union(*(free_vars(guard) for guard in found))
+        if reached == names:
+            return found
+        names = reached
+
+
+def _axis_values(names: Sequence[str], shape: Sequence[int]) -> dict[str, Array]:
+    grids = np.indices(shape, dtype=np.int64, sparse=True)
+    return dict(zip(names, grids, strict=True))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator as Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,9 @@ VISIT_CYCLES = 10.0
 """Cycles lost where a register tile begins and ends, besides loading and storing it."""
 FILL_BYTES_PER_CYCLE = (32.0, 12.0, 4.0)
 """Bytes per cycle into the first cache, into the second, and from memory."""
+LINE_BYTES = 64
+WAYS = 8
+"""Lines that a cache holds of all those that have the same place in it."""
 FORK_CYCLES = 15_000.0
 """Cycles to wake the threads and to wait for them."""
 
@@ -56,6 +59,34 @@ class Lanes:
     """Vectors that hold them."""
     loads: Number
     """Vectors or scalars read for them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """The box of a tensor that is touched, as rows of memory."""
+
+    count: Cycles
+    """Rows."""
+    width: Cycles
+    """Bytes touched of each row."""
+    pitch: int
+    """Bytes from one row to the next."""
+
+    @property
+    def bytes(self) -> Cycles:
+        """What is moved: whole cache lines, unless the rows adjoin."""
+        lines = np.ceil(self.width / LINE_BYTES) * LINE_BYTES
+        return self.count * np.where(self.width < self.pitch, lines, self.width)
+
+    def held(self, cache_bytes: int) -> Cycles:
+        """The cache that the rows need for themselves, which is more where they collide.
+
+        Rows whose pitch is a large power of two begin in few sets of the cache.
+        """
+        reach = max(LINE_BYTES, cache_bytes // WAYS)
+        starts = reach // gcd(self.pitch, reach)
+        covered = np.minimum(reach, starts * np.maximum(self.width, LINE_BYTES))
+        return np.where(self.width < self.pitch, self.bytes * reach / covered, self.bytes)
 
 
 def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
@@ -140,18 +171,21 @@ def _moving(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
     A loop whose data fits a cache loads them once for each run of the loop.
     """
     fits: list[Cycles] = [np.full(rows, np.inf) for _ in target.cache_bytes]
-    for runs, touched in _footprints(state, stage, rows):
-        moved = runs * touched
+    for runs, boxes in _footprints(state, stage, rows):
+        touched = np.sum([box.bytes for box in boxes], axis=0)
         for level, size in enumerate(target.cache_bytes):
-            fits[level] = np.where(touched <= size, np.minimum(fits[level], moved), fits[level])
+            held = np.max([touched, *(box.held(size) for box in boxes)], axis=0)
+            fits[level] = np.where(
+                held <= size, np.minimum(fits[level], runs * touched), fits[level]
+            )
     total = np.zeros(rows)
     for moved, speed in zip(fits, FILL_BYTES_PER_CYCLE, strict=True):
         total += np.where(np.isfinite(moved), moved, 0) / speed
     return total
 
 
-def _footprints(state: State, stage: Stage, rows: int) -> Sequence[tuple[Cycles, Cycles]]:
-    """(How often it runs, bytes touched in one run) of each loop around the stage and its own."""
+def _footprints(state: State, stage: Stage, rows: int) -> Sequence[tuple[Cycles, list[Footprint]]]:
+    """(How often it runs, what one run touches) of each loop around the stage and its own."""
     runs = np.ones(rows)
     accesses = _accesses(stage)
     whole: dict[str, Extent] = {axis.name: axis.extent for axis in stage.op.reduce_axes}
@@ -159,11 +193,11 @@ def _footprints(state: State, stage: Stage, rows: int) -> Sequence[tuple[Cycles,
         for place in range(count):
             boxes = region(state, stage.name, outer, place)
             widths = {a.name: b.width for a, b in zip(stage.op.axes, boxes, strict=True)}
-            yield runs, _bytes(accesses, whole | widths, rows)
+            yield runs, [_footprint(access, whole | widths, rows) for access in accesses]
             runs = runs * _known(outer.iterators[place].extent)
     for place, iterator in enumerate(stage.iterators):
         widths = {name: box.width for name, box in axis_boxes(stage, place).items()}
-        yield runs, _bytes(accesses, widths, rows)
+        yield runs, [_footprint(access, widths, rows) for access in accesses]
         runs = runs * _known(iterator.extent)
 
 
@@ -178,20 +212,18 @@ def _accesses(stage: Stage) -> list[Access]:
     return [(buffer.dtype.bytes, own), *found.values()]
 
 
-def _bytes(accesses: list[Access], widths: dict[str, Extent], rows: int) -> Cycles:
-    """Bytes of the boxes that are touched while the axes of a stage span `widths`."""
+def _footprint(access: Access, widths: dict[str, Extent], rows: int) -> Footprint:
+    """What one access touches while the axes of its stage span `widths`."""
+    element, dimensions = access
     span = {name: _known(width) for name, width in widths.items()}
-    total = np.zeros(rows)
-    for element, dimensions in accesses:
-        touched = np.full(rows, float(element))
-        for form, extent in dimensions:
-            if form is None:
-                touched *= extent
-                continue
-            width = 1 + sum(abs(factor) * (span[name] - 1) for name, factor in form.terms)
-            touched *= np.minimum(width, extent)
-        total += touched
-    return total
+    count, width = np.ones(rows), np.ones(rows)
+    for form, extent in dimensions:
+        count = count * width
+        width = np.full(rows, float(extent))
+        if form is not None:
+            reach = 1 + sum(abs(factor) * (span[name] - 1) for name, factor in form.terms)
+            width = np.minimum(width, reach)
+    return Footprint(count, width * element, dimensions[-1][1] * element if dimensions else element)
 
 
 def _loads(stage: Stage) -> list[Load]:

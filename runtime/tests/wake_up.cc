@@ -1,4 +1,5 @@
-// Measures what ansorc_parallel_for costs until all threads have begun and ended, in microseconds: `wake_up [threads]`.
+// Measures what ansorc_parallel_for costs until all threads have begun and ended, in microseconds:
+// `wake_up [threads [calls]]`.
 //
 // warm: call follows call, workers still spin. asleep: two milliseconds pass before each call.
 #include <stdint.h>
@@ -39,15 +40,16 @@ void report(const char* name, int threads, int calls, useconds_t pause_us) {
     times.push_back(now_us() - begin);
   }
   std::sort(times.begin(), times.end());
-  printf("%s, %d threads: median %.2f us, 90 %% below %.2f us\n", name, threads,
-         times[times.size() / 2], times[times.size() * 9 / 10]);
+  printf("%s, %d threads: 10 %% below %.2f us, median %.2f us, 90 %% below %.2f us\n", name, threads,
+         times[times.size() / 10], times[times.size() / 2], times[times.size() * 9 / 10]);
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
   const int threads = count > 1 ? atoi(arguments[1]) : ansorc_num_threads();
-  report("warm-up", threads, 1000, 0);
-  report("warm", threads, 20000, 0);
-  report("asleep", threads, 500, 2000);
+  const int calls = count > 2 ? atoi(arguments[2]) : 500;
+  report("warm-up", threads, calls, 0);
+  report("warm", threads, 40 * calls, 0);
+  report("asleep", threads, calls, 2000);
 }

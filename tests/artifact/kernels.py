@@ -64,9 +64,9 @@ kernel conv2d_bn_relu(
                 for u in 0..3:
                     for v in 0..3:
                         for c in 0..3:
-                            Y[0, i, j, f] = Y[0, i, j, f] + X.pad[i * 2 + u, j * 2 + v, c] * W[u, v, c, f]
+                            Y.here = Y.here + X.pad[i * 2 + u, j * 2 + v, c] * W[u, v, c, f]
                 Y[0, i, j, f] = max(Y[0, i, j, f] * scale[f] + shift[f], 0.0)
-"""
+""".replace("Y.here", "Y[0, i, j, f]")
 
 Floats = NDArray[np.float32]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
+from pathlib import Path
 from typing import Any
 
 import kernels
@@ -12,9 +14,11 @@ from kernels import arguments, build
 from numpy.typing import NDArray
 
 from ansorc.codegen.build import build_function
+from ansorc.codegen.module import load_object
+from ansorc.codegen.signature import signature_of
 from ansorc.errors import BuildError, CallError
 from ansorc.ir.parser import parse
-from ansorc.target import Target
+from ansorc.target import Target, detect
 
 
 class Exporter:
@@ -156,10 +160,27 @@ def test_refuses_what_is_no_array() -> None:
     assert "NumPy cannot view (it lies on device 3)" in refused(elsewhere, b)
 
 
-def test_refuses_a_negative_thread_count() -> None:
-    assert (
-        refused(*arguments(), threads=-1) == "threads is -1, but it must be 0 (all cores) or more"
-    )
+@pytest.mark.parametrize("threads", [-1, 1025, 1 << 40])
+def test_refuses_a_thread_count_out_of_range(threads: int) -> None:
+    words = f"threads is {threads}, but it must be 0 (all cores) to 1024"
+    assert refused(*arguments(), threads=threads) == words
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (1, "twice ran out of memory"),
+        (2, "twice was built for '.*', which has instructions that this CPU lacks"),
+        (7, "twice failed with status 7"),
+    ],
+)
+def test_says_what_a_status_means(tmp_path: Path, status: int, words: str) -> None:
+    source, code = tmp_path / "twice.c", tmp_path / "twice.o"
+    source.write_text(f"int twice(void *a, void *b, void *w, int t) {{ return {status}; }}")
+    subprocess.run(["cc", "-c", "-fPIC", source, "-o", code], check=True)
+    signature = signature_of(parse(kernels.TWICE))
+    with pytest.raises(CallError, match=words):
+        load_object(code.read_bytes(), signature, detect())(*arguments())
 
 
 def test_says_when_memory_runs_out() -> None:

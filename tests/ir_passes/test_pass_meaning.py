@@ -202,3 +202,8 @@ def test_what_cannot_be_promoted_is_left_alone() -> None:
     )
     for function in (guarded, parallel):
         assert promote_accumulators(function, 1024) is function
+
+
+def test_registers_are_not_promoted_again() -> None:
+    once = promote_accumulators(simplify_stmt(Matmul().function()), 1024)
+    assert promote_accumulators(once, 1024) is once

@@ -111,9 +111,9 @@ REFUSALS = {
     "an iterator is named twice": lambda s: s.reorder("C", ["i", "i"]),
     "'D' is an output and must be computed whole": lambda s: s.compute_at("D", "C", "i"),
     "computed inside it": lambda s: s.compute_at("C", "D", "i").compute_at("C", "C", "i"),
-    "'D' reads 'C' outside that loop": lambda s: s.cache_read("C", "local", ["D"])
-    .cache_write("D")
-    .compute_at("C", "D", "i"),
+    "'C.local' reads 'C' outside that loop": lambda s: s.cache_read(
+        "C", "local", ["D"]
+    ).compute_at("C", "D", "i"),
     "use compute_at before that": lambda s: s.split("C", "i", [2]).compute_at("C", "D", "i"),
     "'j' is vectorized; choose a loop outside it": lambda s: s.vectorize("D", "j").compute_at(
         "C", "D", "j"

@@ -42,11 +42,12 @@ def prepare_for_cpu(
         ("vectorize_loops", lambda f: vectorize_loops(f, options.vector_bytes)),
         ("simplify", simplify_stmt),
     )
+    verified: Function | None = None
     for name, apply in passes:
-        result = apply(function)
-        if result is not function:
-            verify(result)
-        function = result
+        function = apply(function)
+        if function is not verified:
+            verify(function)
+            verified = function
         if trace is not None:
             trace(name, function)
     return function

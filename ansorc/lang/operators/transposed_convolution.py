@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Unpack
 
 from ansorc.errors import LanguageError
@@ -33,11 +34,7 @@ def conv2d_transpose(data: Tensor, weight: Tensor, **options: Unpack[WindowOptio
     require(fits, _OPERATOR, data, weight, need="weight must be [kh, kw, ci, co]")
     kernel, stride = weight.shape[:2], window.stride
     shape = _output(window, data, weight)
-    lead = [kernel[d] - 1 - window.margins[d] for d in range(2)]
-    before = [-(-lead[d] // stride[d]) for d in range(2)]
-    first = [before[d] * stride[d] - lead[d] for d in range(2)]
-    last = [(shape[d + 1] - 1 + kernel[d] - 1 + first[d]) // stride[d] for d in range(2)]
-    after = [max(0, last[d] + 1 - before[d] - data.shape[d + 1]) for d in range(2)]
+    before, after, first = _margins(window, data.shape[1:3], shape[1:3], kernel)
     name = options.get("name", AutoName(_OPERATOR))
     padded = data
     if any(before) or any(after):
@@ -46,7 +43,8 @@ def conv2d_transpose(data: Tensor, weight: Tensor, **options: Unpack[WindowOptio
     rh, rw, rc = *window.reduce_axes(kernel), reduce_axis(data.shape[3], "rc")
 
     def body(n: Expr, h: Expr, w: Expr, c: Expr) -> Reduction:
-        places = [h + rh + first[0], w + rw + first[1]]
+        sums = zip((h + rh, w + rw), first, strict=True)
+        places = [place + offset if offset else place for place, offset in sums]
         strided = [(p, s) for p, s in zip(places, stride, strict=True) if s > 1]
         rows = [p // s if s > 1 else p for p, s in zip(places, stride, strict=True)]
         element = padded[n, rows[0], rows[1], rc]
@@ -58,6 +56,21 @@ def conv2d_transpose(data: Tensor, weight: Tensor, **options: Unpack[WindowOptio
 
     hints = {"always_unroll_inner": ["h", "w", "rh", "rw"]} if max(stride) > 1 else None
     return compute(shape, body, name, hints)
+
+
+def _margins(
+    window: Window, inputs: Sequence[int], outputs: Sequence[int], kernel: Sequence[int]
+) -> tuple[list[int], list[int], list[int]]:
+    """Return the elements to add before and after, and what the first output reads of those.
+
+    The last is counted in places of the input with its zeros.
+    """
+    lead = [kernel[d] - 1 - window.margins[d] for d in range(2)]
+    before = [-(-lead[d] // window.stride[d]) for d in range(2)]
+    first = [before[d] * window.stride[d] - lead[d] for d in range(2)]
+    last = [(outputs[d] + kernel[d] - 2 + first[d]) // window.stride[d] for d in range(2)]
+    after = [max(0, last[d] + 1 - before[d] - inputs[d]) for d in range(2)]
+    return before, after, first
 
 
 def _output(window: Window, data: Tensor, weight: Tensor) -> tuple[int, ...]:

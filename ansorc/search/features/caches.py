@@ -70,7 +70,8 @@ def levels_of(
     first, second, third = target.cache_bytes
     second = second or first
     sharing = np.minimum(loops.parallel_extent, target.cores)
-    capacities = (np.float64(first), np.float64(second), (third / sharing if third else second))
+    own = np.ones_like(sharing)
+    capacities = (first * own, second * own, third / sharing if third else second * own)
     times = [refills(access) for access in accesses]
     return tuple(_level(accesses, places, times, capacity) for capacity in capacities)
 
@@ -102,7 +103,7 @@ def _level(
     accesses: Sequence[Access],
     places: Places,
     times: Sequence[FloatArray],
-    capacity: FloatArray | np.float64 | int,
+    capacity: FloatArray,
 ) -> Level:
     place = fitting_place(places, capacity)
     traffic = tuple(

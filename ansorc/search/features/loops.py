@@ -39,7 +39,7 @@ class LoopFeatures:
     iterations_per_core: FloatArray = field(metadata=LOG)
     """Times the statement runs on the busiest core."""
     parallel_starts: FloatArray = field(metadata=LOG)
-    """Times the cores are started: the iterations of the loops around the parallel ones."""
+    """Times the cores are started for loops of this stage; 0 where those of an outer stage did."""
 
 
 def loop_features(nest: Nest, rows: int, cores: int) -> LoopFeatures:
@@ -81,8 +81,11 @@ def _parallel(nest: Nest, rows: int) -> tuple[FloatArray, FloatArray]:
     """The parallel iterations, and how often they are started."""
     extent, starts = np.ones(rows), np.ones(rows)
     outside = np.ones(rows)
-    for loop in nest.loops:
+    own = np.ones(rows)
+    for place, loop in enumerate(nest.loops):
+        if place >= nest.own:
+            own = np.where(loop.is_parallel, own * loop.extent, own)
         extent = np.where(loop.is_parallel, extent * loop.extent, extent)
         starts = np.where(loop.is_parallel, starts * outside, starts)
         outside = np.where(loop.is_parallel, 1, outside * loop.extent)
-    return extent, np.where(extent > 1, starts, 0)
+    return extent, np.where(own > 1, starts, 0)

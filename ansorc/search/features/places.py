@@ -72,8 +72,8 @@ def reuse_of(access: Access, places: Places) -> Reuse:
     return reuse
 
 
-def fitting_place(places: Places, capacity: float) -> IntArray:
-    """Return the outermost place whose cache lines fit into `capacity` bytes, [rows]."""
+def fitting_place(places: Places, capacity: FloatArray) -> IntArray:
+    """Return [rows]: the outermost place whose cache lines fit into `capacity` [rows] bytes."""
     above = (places.line_bytes > capacity).sum(axis=0)
     return np.minimum(above, len(places.line_bytes) - 1)
 

@@ -74,16 +74,20 @@ def _path(draft: Draft, reader: Stage) -> Sequence[Spot]:
 def _outer_loops(draft: Draft, reader: Stage) -> tuple[Iterator, ...]:
     """The loops inside which something may be computed: not those of the innermost tiles.
 
-    A tiled stage is entered up to its outermost reduce level, any other up to its first reduce
-    loop or its last loop, which is to be vectorised.
+    A tiled stage is entered up to its outermost reduce level (its two innermost levels are left
+    out if it has none), any other up to its first reduce loop or its last loop, which is to be
+    vectorised.
     """
     kinds = [iterator.kind for iterator in reader.iterators]
-    is_tiled = any(tile.stage == reader.name for tile in draft.register_tiles)
+    tile = next((tile for tile in draft.register_tiles if tile.stage == reader.name), None)
     count = 0
     while count < len(kinds) and kinds[count] is IteratorKind.SPACE:
         count += 1
-    if not is_tiled:
+    if tile is None:
         return reader.iterators[: min(count, len(kinds) - 1)]
+    if not reader.op.reduce_axes:
+        inner = _level(tile.iterators[0]) - 1
+        return tuple(iterator for iterator in reader.iterators if _level(iterator.name) < inner)
     while count < len(kinds) and kinds[count] is IteratorKind.REDUCE:
         count += 1
     return reader.iterators[:count]

@@ -36,12 +36,12 @@ def shaped(draft: Draft, name: str) -> Draft:
     axes = stage.op.axes
     inner = axes[contiguous].name
     outer = [axis.name for place, axis in enumerate(axes) if place != contiguous]
-    is_root = isinstance(stage.attach, Root)
-    if is_root and _wants_split(draft, stage.op, contiguous):
+    is_split = isinstance(stage.attach, Root) and _wants_split(draft, stage.op, contiguous)
+    if is_split:
         draft = _split(draft, stage.op, contiguous)
         outer, inner = [*outer, f"{inner}.0"], f"{inner}.1"
     reduce = [axis.name for axis in stage.op.reduce_axes]
-    if reduce and not is_root and not reads_along(stage.op, inner):
+    if reduce and not is_split and not reads_along(stage.op, inner):
         return draft
     order = (*outer, *reduce, inner)
     current = tuple(iterator.name for iterator in draft.stage(name).iterators)

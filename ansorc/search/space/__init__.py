@@ -13,11 +13,12 @@ from ansorc.search.space.genes import (
     tiles,
 )
 from ansorc.search.space.phenotype import phenotype_keys
+from ansorc.search.space.recall import recall
 from ansorc.search.space.registers import register_vectors
 from ansorc.search.space.sample import sample
 from ansorc.search.space.vary import crossover, mutate
 
 __all__ = [
     "Genes", "Space", "choice_values", "crossover", "design_space", "mutate", "phenotype_keys",
-    "population_state", "register_vectors", "sample", "steps", "tiles",
+    "population_state", "recall", "register_vectors", "sample", "steps", "tiles",
 ]  # fmt: skip

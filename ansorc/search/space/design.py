@@ -9,6 +9,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.generate import RuleFailure, cpu_rules, generate
+from ansorc.search.sketch.packing import packed
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.sketch.tiling import Tiling
@@ -40,6 +41,7 @@ def design_space(
     failures: list[RuleFailure] = []
     chosen = cpu_rules(tiling_of(options)) if rules is None else rules
     derived = generate(dag, target, chosen, failures)
+    derived = tuple(s for sketch in derived for s in (sketch, *packed(sketch)))
     share = max(1, options.max_locations // max(1, len(derived)))
     sketches = tuple(s for d in derived for s in completed(d, share, options.unroll_limits))
     return Space(dag, target, sketches, tuple(failures))

@@ -1,0 +1,43 @@
+"""The operators and functions of the IR: what a Binary, a Compare and a Call may do."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class BinaryOp(Enum):
+    """Operators on two operands of one dtype, giving that dtype."""
+
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+    """Floats only."""
+    FLOORDIV = "//"
+    """Integers only, rounding towards minus infinity."""
+    MOD = "%"
+    """Integers only; the sign is the divisor's."""
+    MIN = "min"
+    MAX = "max"
+    """A NaN operand gives NaN for MIN and MAX, as in NumPy."""
+    AND = "and"
+    OR = "or"
+    """AND and OR take bools; both operands are evaluated."""
+
+
+class CompareOp(Enum):
+    """Operators on two operands of one dtype, giving bool."""
+
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
+MATH_FUNCTIONS: dict[str, int] = {
+    "exp": 1, "log": 1, "tanh": 1, "erf": 1, "sigmoid": 1, "sqrt": 1, "rsqrt": 1, "sin": 1,
+    "cos": 1, "abs": 1, "floor": 1, "ceil": 1, "round": 1, "pow": 2, "fma": 3,
+}  # fmt: skip
+"""Name and number of operands of each math function."""

@@ -1,0 +1,124 @@
+"""Proposals: which programs of a task to measure next, given the times of those measured so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ansorc.schedule import Step
+from ansorc.search.cost_model import CostModel, Sample, TreeModel, is_available
+from ansorc.search.evolve import evolve
+from ansorc.search.features import extract
+from ansorc.search.options import SearchOptions
+from ansorc.search.pick import Candidate
+from ansorc.search.roofline import RooflineModel
+from ansorc.search.space import Genes, design_space, phenotype_keys, recall, steps
+from ansorc.search.task import Task
+
+_ENOUGH = 16
+"""Times after which the learned model is asked instead of the analytic one."""
+_ATTEMPTS = 3
+"""Evolutions in a row that may find nothing unknown before the space counts as exhausted."""
+
+Steps = tuple[Step, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    sketch: int
+    genes: Genes
+    key: int
+    seconds: float | None
+
+
+class Proposals:
+    """The search's side of a tuning run: the space, the cost model, and what is known.
+
+    Everything depends on the task, the options, what was learned and `rng` alone.
+    """
+
+    def __init__(self, task: Task, options: SearchOptions, rng: np.random.Generator) -> None:
+        self._task, self._options, self._rng = task, options, rng
+        self._space = design_space(task.dag, task.target, options)
+        self._trees = TreeModel(seed=int(rng.integers(1 << 31))) if is_available() else None
+        self._open: dict[Steps, Candidate] = {}
+        self._new: list[_Measured] = []
+        self._known: list[_Measured] = []
+        self._samples: list[Sample] = []
+        self.notes: list[str] = [
+            f"the rule {failure.rule} failed on '{failure.stage}' ({failure.reason}); "
+            "the search goes on without its sketches"
+            for failure in self._space.failures
+        ]
+        if self._trees is None:
+            self.notes.append(
+                "LightGBM is not installed: the search ranks programs by the analytic model alone"
+            )
+
+    def learn(self, program: Steps, seconds: float | None) -> None:
+        """Take note that `program` took `seconds`, or None if it failed."""
+        proposed = self._open.pop(program, None)
+        if proposed is not None:
+            found = _Measured(proposed.sketch, proposed.genes, proposed.key, seconds)
+            self._new.append(found)
+            return
+        for number, sketch in enumerate(self._space.sketches):
+            genes = recall(sketch, program)
+            if genes is not None:
+                key = int(phenotype_keys(sketch, genes[None, :])[0])
+                self._new.append(_Measured(number, genes, key, seconds))
+                return
+
+    def propose(self, count: int, is_known: Callable[[Steps], bool]) -> list[Steps]:
+        """Return up to `count` programs for which `is_known` is false; none if all are known."""
+        model = self._updated_model()
+        seeds = [
+            Candidate(m.sketch, m.genes, m.key, 0.0)
+            for m in sorted(self._known, key=_seconds)
+            if m.seconds is not None
+        ]
+        options = replace(self._options, trials_per_round=count)
+        skipped = {measured.key for measured in self._known}
+        for _ in range(_ATTEMPTS):
+            found = evolve(self._space, model, self._rng, options, skipped, seeds)
+            batch = self._unknown(found.candidates, is_known)
+            if batch or found.exhausted:
+                return batch
+            skipped |= {candidate.key for candidate in found.candidates}
+        return []
+
+    def _unknown(
+        self, candidates: Sequence[Candidate], is_known: Callable[[Steps], bool]
+    ) -> list[Steps]:
+        batch: list[Steps] = []
+        for candidate in candidates:
+            program = steps(self._space.sketches[candidate.sketch], candidate.genes)
+            if not is_known(program) and program not in batch:
+                self._open[program] = candidate
+                batch.append(program)
+        return batch
+
+    def _updated_model(self) -> CostModel:
+        """Learn from what is new; the learned model, once it has seen enough, else the roofline."""
+        is_new = bool(self._new)
+        for number, sketch in enumerate(self._space.sketches):
+            own = [measured for measured in self._new if measured.sketch == number]
+            if own:
+                genes = np.stack([measured.genes for measured in own])
+                features = extract(sketch, genes, self._task.target)
+                for measured, row in zip(own, features, strict=True):
+                    self._samples.append(Sample(self._task.key, row, measured.seconds))
+        self._known += self._new
+        self._new = []
+        successes = sum(sample.seconds is not None for sample in self._samples)
+        if self._trees is None or successes < _ENOUGH:
+            return RooflineModel()
+        if is_new or not self._trees.is_trained:
+            self._trees.update(self._samples)
+        return self._trees
+
+
+def _seconds(measured: _Measured) -> float:
+    return float("inf") if measured.seconds is None else measured.seconds

@@ -1,0 +1,31 @@
+"""What the signature of a loop program says."""
+
+from __future__ import annotations
+
+import kernels
+
+from ansorc.codegen.signature import Param, signature_of
+from ansorc.ir.dtype import FLOAT32
+from ansorc.ir.parser import parse
+
+
+def test_outputs_are_what_is_stored_to() -> None:
+    signature = signature_of(parse(kernels.MATMUL_RELU), flops=4320.0)
+    assert signature.name == "matmul_relu"
+    assert signature.params == (
+        Param("A", (12, 9), FLOAT32, is_output=False),
+        Param("B", (9, 20), FLOAT32, is_output=False, constant=True),
+        Param("D", (12, 20), FLOAT32, is_output=True),
+    )
+    assert (signature.workspace_bytes, signature.parallel, signature.flops) == (0, True, 4320.0)
+
+
+def test_a_workspace_is_rounded_to_cache_lines() -> None:
+    assert signature_of(parse(kernels.CONV2D_BN_RELU)).workspace_bytes == 1472  # 11 · 11 · 3 · 4
+    assert signature_of(parse(kernels.TWICE)).workspace_bytes == 0
+
+
+def test_a_parallel_loop_of_one_iteration_needs_no_pool() -> None:
+    assert not signature_of(parse(kernels.TWICE)).parallel
+    one = kernels.PARALLEL_TWICE.replace("24", "1")
+    assert not signature_of(parse(one)).parallel

@@ -1,0 +1,261 @@
+"""Random small computations, for hypothesis: chains of one to four of the usual kinds of stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import ansorc.lang as ac
+from ansorc.ir.dtype import Kind
+from ansorc.ir.expr import Expr, Var
+from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.operators.pad import pad
+from ansorc.lang.tensor import Tensor
+
+EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 11, 13)
+MOST_ELEMENTS, MOST_TERMS = 512, 4096
+DTYPES = ("float32", "float32", "float32", "float64", "int32")
+
+extents = st.sampled_from(EXTENTS)
+
+
+@st.composite
+def dags(draw: st.DrawFn, most_stages: int = 4) -> ComputeDAG:
+    """Draw a DAG of one or two outputs, small enough for the IR interpreter.
+
+    Elementwise stages, broadcasts, reductions, matrix products, strided and padded windows,
+    transposed, reversed and strided reads, guards; extents with primes; float32, float64, int32.
+    """
+    chain = Chain(draw, draw(st.sampled_from(DTYPES)))
+    rank = draw(st.integers(1, 3))
+    chain.tensors.append(chain.input(draw(_shapes(rank))))
+    for _ in range(draw(st.integers(1, most_stages))):
+        makers = [make for make, fits in MAKERS if fits(chain)]
+        chain.tensors.append(draw(st.sampled_from(makers))(chain))
+    computed = [tensor for tensor in chain.tensors if tensor.definition is not None]
+    outputs = [computed[-1]]
+    if len(computed) > 1 and draw(st.booleans()):
+        outputs.append(draw(st.sampled_from(computed[:-1])))
+    return ComputeDAG([*chain.inputs, *outputs])
+
+
+def random_inputs(dag: ComputeDAG, rng: np.random.Generator) -> list[NDArray[Any]]:
+    """Return inputs of `dag`: floats in [-1, 1), integers in -4 … 4."""
+    arrays: list[NDArray[Any]] = []
+    for buffer in dag.inputs:
+        if buffer.dtype.kind is Kind.FLOAT:
+            values = rng.uniform(-1.0, 1.0, buffer.shape)
+        else:
+            values = rng.integers(-4, 5, buffer.shape)
+        arrays.append(values.astype(buffer.dtype.numpy))
+    return arrays
+
+
+@dataclass
+class Chain:
+    """The computation being drawn; each new stage reads the last tensor."""
+
+    draw: st.DrawFn
+    dtype: str
+    inputs: list[Tensor] = field(default_factory=list[Tensor])
+    tensors: list[Tensor] = field(default_factory=list[Tensor])
+
+    @property
+    def last(self) -> Tensor:
+        return self.tensors[-1]
+
+    @property
+    def name(self) -> str:
+        return f"T{len(self.tensors)}"
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype != "int32"
+
+    def input(self, shape: Sequence[int]) -> Tensor:
+        letter = "ABCDEFGHIJKLMNOP"[len(self.inputs)]
+        tensor = ac.placeholder(shape, letter, self.dtype, constant=self.draw(st.booleans()))
+        self.inputs.append(tensor)
+        return tensor
+
+
+@st.composite
+def _shapes(draw: st.DrawFn, rank: int) -> tuple[int, ...]:
+    shape: list[int] = []
+    for _ in range(rank):
+        room = MOST_ELEMENTS // math.prod(shape)
+        shape.append(min(draw(extents), room))
+    return tuple(shape)
+
+
+def elementwise(chain: Chain) -> Tensor:
+    data = chain.last
+    functions: list[Callable[[Expr], Expr]] = [
+        lambda x: ac.maximum(x, 0),
+        lambda x: x * 3 + 1,
+        lambda x: x * x - x,
+        lambda x: -x,
+    ]
+    if chain.is_float:
+        of_floats: list[Callable[[Expr], Expr]] = [
+            ac.tanh,
+            lambda x: ac.exp(ac.minimum(x, 1.0)),
+            lambda x: x / 4.0,
+        ]
+        functions += of_floats
+    function = chain.draw(st.sampled_from(functions))
+    return ac.compute(data.shape, lambda *i: function(data[i]), chain.name)
+
+
+def broadcast(chain: Chain) -> Tensor:
+    data, place = chain.last, chain.draw(st.integers(0, len(chain.last.shape) - 1))
+    vector = chain.input((data.shape[place],))
+    if chain.draw(st.booleans()):
+        return ac.compute(data.shape, lambda *i: data[i] + vector[i[place]], chain.name)
+    return ac.compute(data.shape, lambda *i: vector[i[place]] * data[i], chain.name)
+
+
+def join(chain: Chain) -> Tensor:
+    """Read the last tensor and an earlier one of its shape (perhaps itself)."""
+    data = chain.last
+    alike = [tensor for tensor in chain.tensors if tensor.shape == data.shape]
+    other = chain.draw(st.sampled_from(alike))
+    return ac.compute(data.shape, lambda *i: data[i] - other[i] * 2, chain.name)
+
+
+def outer(chain: Chain) -> Tensor:
+    data, extent = chain.last, chain.draw(extents)
+    vector = chain.input((extent,))
+    return ac.compute((*data.shape, extent), lambda *i: data[i[:-1]] + vector[i[-1]], chain.name)
+
+
+def transpose(chain: Chain) -> Tensor:
+    data = chain.last
+    order = chain.draw(st.permutations(range(len(data.shape))))
+    shape = [data.shape[place] for place in order]
+    return ac.compute(
+        shape, lambda *i: data[tuple(i[order.index(d)] for d in range(len(order)))], chain.name
+    )
+
+
+def reverse(chain: Chain) -> Tensor:
+    data = chain.last
+    last = data.shape[-1] - 1
+    return ac.compute(data.shape, lambda *i: data[(*i[:-1], last - i[-1])], chain.name)
+
+
+def strided(chain: Chain) -> Tensor:
+    data, stride = chain.last, chain.draw(st.integers(2, 3))
+    start = chain.draw(st.integers(0, data.shape[0] - 1))
+    shape = ((data.shape[0] - 1 - start) // stride + 1, *data.shape[1:])
+    return ac.compute(shape, lambda *i: data[(i[0] * stride + start, *i[1:])], chain.name)
+
+
+def guard(chain: Chain) -> Tensor:
+    """Keep what a condition on the indices chooses, and read a neighbour for the rest."""
+    data = chain.last
+    limit = chain.draw(st.integers(0, data.shape[-1]))
+
+    def body(*i: Var) -> Expr:
+        shifted = data[(*i[:-1], ac.maximum(i[-1] - 1, 0))]
+        tests = [i[-1] >= limit, ac.equal(i[0] % 2, 0), ac.any_of(i[0] < 1, i[-1] < limit)]
+        return ac.if_then_else(chain.draw(st.sampled_from(tests)), data[i], shifted)
+
+    return ac.compute(data.shape, body, chain.name)
+
+
+def fold(chain: Chain) -> Tensor:
+    """View the last dimension as two: i // n and i % n in the index of the result."""
+    data, n = chain.last, chain.draw(st.integers(1, 4))
+    extent = data.shape[-1]
+    shape = (*data.shape[:-1], -(-extent // n), n)
+    return ac.compute(
+        shape,
+        lambda *i: data[(*i[:-2], ac.minimum(i[-2] * n + i[-1], extent - 1))],
+        chain.name,
+    )
+
+
+def reduction(chain: Chain) -> Tensor:
+    data = chain.last
+    rank = len(data.shape)
+    count = chain.draw(st.integers(1, min(2, rank)))
+    places = sorted(chain.draw(st.permutations(range(rank)))[:count])
+    axes = {place: ac.reduce_axis(data.shape[place], f"k{place}") for place in places}
+    reduce = chain.draw(st.sampled_from([ac.sum, ac.sum, ac.max, ac.min, ac.prod]))
+    shape = [extent for place, extent in enumerate(data.shape) if place not in axes]
+
+    def body(*i: Var) -> ac.Reduction:
+        rest = iter(i)
+        indices = tuple(axes[place] if place in axes else next(rest) for place in range(rank))
+        return reduce(data[indices], axis=list(axes.values()))
+
+    return ac.compute(shape, body, chain.name)
+
+
+def matmul(chain: Chain) -> Tensor:
+    data = chain.last
+    depth = data.shape[-1]
+    columns = min(chain.draw(extents), MOST_TERMS // math.prod(data.shape))
+    weight, k = chain.input((depth, columns)), ac.reduce_axis(depth, "k")
+    return ac.compute(
+        (*data.shape[:-1], columns),
+        lambda *i: ac.sum(data[(*i[:-1], k)] * weight[k, i[-1]], axis=k),
+        chain.name,
+    )
+
+
+def window(chain: Chain) -> Tensor:
+    """Move a padded window along the last one or two dimensions."""
+    data, rank = chain.last, len(chain.last.shape)
+    count = chain.draw(st.integers(1, min(2, rank)))
+    before = [0] * (rank - count) + [chain.draw(st.integers(0, 2)) for _ in range(count)]
+    padded = data
+    if any(before):
+        padded = pad(data, before, before, 0, f"{chain.name}.pad")
+        chain.tensors.append(padded)
+    sizes = [min(chain.draw(st.integers(1, 3)), extent) for extent in padded.shape[rank - count :]]
+    strides = [chain.draw(st.integers(1, 2)) for _ in sizes]
+    kernel = chain.input(sizes)
+    offsets = [ac.reduce_axis(size, f"r{place}") for place, size in enumerate(sizes)]
+    shape = list(padded.shape[: rank - count])
+    for place, size in enumerate(sizes):
+        shape.append((padded.shape[rank - count + place] - size) // strides[place] + 1)
+
+    def body(*i: Var) -> ac.Reduction:
+        moved = (i[rank - count + d] * strides[d] + offsets[d] for d in range(count))
+        element = padded[(*i[: rank - count], *moved)]
+        return ac.sum(element * kernel[tuple(offsets)], axis=offsets)
+
+    return ac.compute(shape, body, chain.name)
+
+
+def _rank(chain: Chain) -> int:
+    return len(chain.last.shape)
+
+
+def _size(chain: Chain) -> int:
+    return math.prod(chain.last.shape)
+
+
+MAKERS: list[tuple[Callable[[Chain], Tensor], Callable[[Chain], bool]]] = [
+    (elementwise, lambda chain: True),
+    (join, lambda chain: True),
+    (broadcast, lambda chain: _rank(chain) >= 1),
+    (outer, lambda chain: _rank(chain) <= 2 and _size(chain) <= MOST_ELEMENTS // 13),
+    (transpose, lambda chain: _rank(chain) >= 2),
+    (reverse, lambda chain: _rank(chain) >= 1),
+    (strided, lambda chain: _rank(chain) >= 1),
+    (guard, lambda chain: _rank(chain) >= 1),
+    (fold, lambda chain: 1 <= _rank(chain) <= 2),
+    (reduction, lambda chain: _rank(chain) >= 1),
+    (matmul, lambda chain: _rank(chain) >= 1),
+    (window, lambda chain: _rank(chain) >= 1),
+]
+"""The kinds of stages, and for which chains there is one."""

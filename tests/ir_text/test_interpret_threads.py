@@ -1,0 +1,93 @@
+"""The threads of a GPU block take turns at barriers, and share what is shared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from ir_strategies import arrays_for, gpu_functions
+
+from ansorc.errors import IRError
+from ansorc.ir.interpret import interpret
+from ansorc.ir.parser import parse
+from ansorc.ir.stmt import Function
+
+
+def run(text: str, *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Run the kernel on the arrays and return the last."""
+    interpret(parse(text), arrays)
+    return arrays[-1]
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    np.testing.assert_array_equal(found, wanted)
+
+
+REVERSE = """
+kernel reverse(A: float32[2, 4], B: float32[2, 4]):
+    bound blockIdx.x b in 0..2:
+        alloc S: float32[4] shared
+        bound threadIdx.x t in 0..4:
+            S[t] = A[b, t]
+            {barrier}
+            B[b, t] = S[3 - t]
+"""
+
+
+def test_threads_meet_at_a_barrier() -> None:
+    a = np.arange(8, dtype="f4").reshape(2, 4)
+    found = run(REVERSE.format(barrier="barrier shared"), a, np.zeros_like(a))
+    assert_same(found, a[:, ::-1])
+
+
+def test_a_missing_barrier_shows_as_poison() -> None:
+    a = np.arange(8, dtype="f4").reshape(2, 4)
+    assert np.isnan(run(REVERSE.format(barrier="pass"), a, np.zeros_like(a))).any()
+
+
+def test_a_barrier_that_some_threads_miss_is_refused() -> None:
+    barrier = "if t < 2:\n                barrier shared"
+    a = np.zeros((2, 4), "f4")
+    with pytest.raises(IRError, match="a barrier that only some threads of a block reach"):
+        run(REVERSE.format(barrier=barrier), a, a.copy())
+
+
+def test_a_nested_loop_over_the_same_thread_index_is_that_thread() -> None:
+    text = """
+kernel sums(A: float32[4, 8], B: float32[4]):
+    bound threadIdx.x t in 0..4:
+        bound threadIdx.y u in 0..2:
+            for k in 0..4:
+                alloc S: float32[4, 2] shared
+                bound threadIdx.y load in 0..2:
+                    S[t, load] = A[t, k * 2 + load]
+                barrier shared
+                if u == 0:
+                    B[t] = B[t] + S[t, 0] + S[t, 1]
+                barrier shared
+"""
+    a = np.arange(32, dtype="f4").reshape(4, 8)
+    assert_same(run(text, a, np.zeros(4, "f4")), a.sum(axis=1))
+
+
+def test_virtual_threads_are_copies_within_a_thread() -> None:
+    text = """
+kernel copy(A: float32[2, 3], B: float32[2, 3]):
+    bound vthread v in 0..2:
+        bound threadIdx.x t in 0..3:
+            bound vthread w in 0..1:
+                B[v, t + w] = A[v, t]
+"""
+    a = np.arange(6, dtype="f4").reshape(2, 3)
+    assert_same(run(text, a, np.zeros_like(a)), a)
+
+
+@settings(max_examples=60, deadline=None)
+@given(gpu_functions())
+def test_gpu_programs_write_all_of_their_output(function: Function) -> None:
+    arrays = [np.ones_like(array) for array in arrays_for(function, 0)]
+    arrays[-1][...] = -12345.0
+    interpret(function, arrays)
+    assert not (arrays[-1] == -12345.0).any()

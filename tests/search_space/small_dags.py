@@ -1,0 +1,111 @@
+"""Small computations with every operator, awkward extents included, and checks of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+import ansorc.lang as ac
+from ansorc.ir.interpret import interpret
+from ansorc.ir.verify import verify
+from ansorc.lang import operators as ops
+from ansorc.lang.reference import evaluate
+from ansorc.schedule import Step, lower, replay
+from ansorc.target import Target
+
+TARGET = Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=2")
+
+
+def given(*shapes: tuple[int, ...]) -> list[ac.Tensor]:
+    return [ac.placeholder(shape, f"in{place}") for place, shape in enumerate(shapes)]
+
+
+def dag(shapes: Sequence[tuple[int, ...]], build: Callable[..., ac.Tensor]) -> ac.ComputeDAG:
+    inputs = given(*shapes)
+    return ac.ComputeDAG([*inputs, build(*inputs)])
+
+
+def matmul(n: int, m: int, k: int) -> ac.ComputeDAG:
+    return dag([(n, k), (k, m)], lambda a, b: ops.matmul(a, b, name="C"))
+
+
+def two_matmuls(n: int) -> ac.ComputeDAG:
+    return dag(
+        [(n, n)] * 3, lambda a, b, d: ops.matmul(ops.matmul(a, b, name="C"), d, name="E")
+    )
+
+
+def conv_layer(size: int, ci: int, co: int, layout: str = "NHWC") -> ac.ComputeDAG:
+    data = (1, size, size, ci) if layout == "NHWC" else (1, ci, size, size)
+    weight = (3, 3, ci, co) if layout == "NHWC" else (co, ci, 3, 3)
+    axis = layout.index("C")
+
+    def build(x: ac.Tensor, w: ac.Tensor, scale: ac.Tensor, shift: ac.Tensor) -> ac.Tensor:
+        conv = ops.conv2d(x, w, padding=1, stride=2, layout=layout, name="conv")
+        return ops.relu(ops.batch_norm(conv, scale, shift, axis, name="bn"), name="relu")
+
+    return dag([data, weight, (co,), (co,)], build)
+
+
+def softmax(n: int, m: int) -> ac.ComputeDAG:
+    return dag([(n, m)], lambda x: ops.softmax(x, name="soft"))
+
+
+def max_pool(size: int, channels: int) -> ac.ComputeDAG:
+    return dag([(1, size, size, channels)], lambda x: ops.max_pool2d(x, 2, stride=2, name="pool"))
+
+
+def total(x: ac.Tensor) -> ac.Tensor:
+    k = ac.reduce_axis(x.shape[0], "k")
+    return ac.compute((), lambda: ac.sum(x[k], axis=k), "total")
+
+
+DAGS: dict[str, ac.ComputeDAG] = {
+    "matmul": matmul(8, 24, 6),
+    "matmul_odd": matmul(7, 13, 5),
+    "matvec": matmul(12, 1, 8),
+    "vecmat": matmul(1, 12, 8),
+    "two_matmuls": two_matmuls(6),
+    "batch_matmul": dag([(2, 4, 6), (2, 6, 9)], ops.batch_matmul),
+    "dense_gelu": dag(
+        [(4, 6), (9, 6), (9,)], lambda x, w, b: ops.gelu(ops.bias_add(ops.dense(x, w), b))
+    ),
+    "conv_layer": conv_layer(6, 3, 8),
+    "conv_layer_nchw": conv_layer(6, 2, 4, "NCHW"),
+    "conv_groups": dag(
+        [(1, 4, 4, 4), (2, 2, 2, 6)], lambda x, w: ops.conv2d(x, w, groups=2, dilation=2)
+    ),
+    "conv1d": dag([(1, 9, 3), (3, 3, 8)], lambda x, w: ops.conv1d(x, w, padding=1)),
+    "conv3d": dag([(1, 3, 3, 3, 2), (2, 2, 2, 2, 4)], lambda x, w: ops.conv3d(x, w, padding=1)),
+    "depthwise": dag([(1, 5, 5, 6), (3, 3, 6)], lambda x, w: ops.depthwise_conv2d(x, w, padding=1)),
+    "transposed": dag(
+        [(1, 3, 3, 2), (4, 4, 2, 4)], lambda x, w: ops.conv2d_transpose(x, w, stride=2, padding=1)
+    ),
+    "softmax": softmax(5, 16),
+    "softmax_columns": dag([(6, 10)], lambda x: ops.softmax(x, axis=0)),
+    "layer_norm": dag([(4, 10), (10,), (10,)], ops.layer_norm),
+    "norm2": dag([(3, 4, 5)], ops.norm2),
+    "attention": dag([(1, 4, 2, 3), (1, 4, 2, 3)], ops.attention_scores),
+    "max_pool": max_pool(6, 8),
+    "avg_pool": dag([(1, 4, 4, 8)], lambda x: ops.avg_pool2d(x, 3, padding=1)),
+    "global_pool": dag([(2, 3, 3, 8)], ops.global_avg_pool),
+    "transpose": dag([(6, 20)], lambda x: ops.transpose(x, (1, 0))),
+    "elementwise": dag([(40,), (40,)], lambda x, y: ops.sigmoid(ops.add(x, y))),
+    "outer": dag([(6, 1), (1, 16)], ops.multiply),
+    "scalar": dag([(30,)], total),
+}
+
+
+def check_meaning(computation: ac.ComputeDAG, steps: tuple[Step, ...]) -> None:
+    """Lower, verify and run the program; its results must be those of the definition."""
+    function = lower(replay(computation, steps))
+    verify(function)
+    rng = np.random.default_rng(7)
+    inputs = [rng.normal(size=b.shape).astype(np.float32) for b in computation.inputs]
+    wanted = evaluate(computation, inputs)
+    made = {b.name: np.full(b.shape, np.nan, np.float32) for b in computation.outputs}
+    arrays = {b.name: a for b, a in zip(computation.inputs, inputs, strict=True)} | made
+    interpret(function, [arrays[b.name] for b in computation.params])
+    for buffer, result in zip(computation.outputs, wanted, strict=True):
+        np.testing.assert_allclose(arrays[buffer.name], result, rtol=1e-4, atol=1e-4)
