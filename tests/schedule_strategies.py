@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from hypothesis import strategies as st
+
 from ansorc.errors import ScheduleError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule, Step, schedule
@@ -24,7 +26,6 @@ from ansorc.schedule.steps import (
     Unroll,
     Vectorize,
 )
-from hypothesis import strategies as st
 
 T = TypeVar("T")
 Pick = Callable[[list[T]], T]

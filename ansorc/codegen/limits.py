@@ -135,6 +135,4 @@ def _copy_function(threads: int, elements: int) -> Function:
     thread, lane = Var("thread"), Var("lane")
     copy = Store(out, (thread, lane), Load(source, (thread, lane)))
     body = For(lane, elements, LoopKind.VECTORIZED, copy)
-    return Function(
-        "copy_probe", (source, out), For(thread, threads, LoopKind.PARALLEL, body)
-    )
+    return Function("copy_probe", (source, out), For(thread, threads, LoopKind.PARALLEL, body))

@@ -62,10 +62,11 @@ class _Read:
         if reads_tensors or math.prod(shape) > _MOST_POINTS:
             return
         grid = Grid(_axis_values(names, shape), {}, np.dtype(np.float64), self.op_name, len(names))
-        index = grid.evaluate(self.index)
-        wrong = (index < 0) | (index >= self.load.buffer.shape[self.place])
-        for guard in relevant:
-            wrong = wrong & grid.evaluate(guard)
+        with np.errstate(all="ignore"):
+            index = grid.evaluate(self.index)
+            wrong = (index < 0) | (index >= self.load.buffer.shape[self.place])
+            for guard in relevant:
+                wrong = wrong & grid.evaluate(guard)
         if wrong.any():
             where = np.unravel_index(int(np.argmax(np.broadcast_to(wrong, shape))), shape)
             values = ", ".join(f"{n} = {int(v)}" for n, v in zip(names, where, strict=True))

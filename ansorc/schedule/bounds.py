@@ -163,12 +163,12 @@ def _hull(boxes: list[Box], extent: int) -> Box:
     low, width = first.low, first.width
     for box in boxes[1:]:
         if low is None or box.low is None or low.terms != box.low.terms:
-            return Box(None, extent)
+            return Box(Low(()), extent)
         low, width = _union(low, width, box.low, box.width)
     if low is None:
-        return Box(None, extent)
+        return Box(Low(()), extent)
     if isinstance(width, int) and width >= extent:
-        return Box(None, extent)
+        return Box(Low(()), extent)
     return Box(low, smaller(width, extent))
 
 

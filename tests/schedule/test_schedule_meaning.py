@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from dag_strategies import dags
+from hypothesis import HealthCheck, given, settings
+from schedule_strategies import schedules
+
 from ansorc.codegen.build import build_function, cpu_options
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
@@ -13,9 +17,6 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower, replay, steps_from_json, steps_to_json
 from ansorc.target import detect
-from dag_strategies import dags
-from hypothesis import HealthCheck, given, settings
-from schedule_strategies import schedules
 
 Arrays = list[np.ndarray]
 _OPTIONS = settings(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import ansorc as ac
+from collections.abc import Callable
+
 import pytest
+
+import ansorc as ac
 from ansorc.errors import ScheduleError
 from ansorc.schedule import Hole, Schedule, lower, replay, schedule, steps_from_json, steps_to_json
 from ansorc.schedule.steps import Split
@@ -92,7 +95,7 @@ def test_a_sketch_cannot_be_lowered() -> None:
         lower(replay(matmul().dag, [Split("C", "i", (Hole("C.i", (1,)),))]))
 
 
-REFUSALS = {
+REFUSALS: dict[str, Callable[[Schedule], Schedule]] = {
     "there is no stage 'X'; the stages are 'C', 'D'": lambda s: s.split("X", "i", [2]),
     "stage 'C' has no iterator 'z'; it has 'i', 'j', 'k'": lambda s: s.split("C", "z", [2]),
     "give at least one length, each 1 or more": lambda s: s.split("C", "i", [0]),
@@ -111,9 +114,9 @@ REFUSALS = {
     "an iterator is named twice": lambda s: s.reorder("C", ["i", "i"]),
     "'D' is an output and must be computed whole": lambda s: s.compute_at("D", "C", "i"),
     "computed inside it": lambda s: s.compute_at("C", "D", "i").compute_at("C", "C", "i"),
-    "'C.local' reads 'C' outside that loop": lambda s: s.cache_read(
-        "C", "local", ["D"]
-    ).compute_at("C", "D", "i"),
+    "'C.local' reads 'C' outside that loop": lambda s: s.cache_read("C", "local", ["D"]).compute_at(
+        "C", "D", "i"
+    ),
     "use compute_at before that": lambda s: s.split("C", "i", [2]).compute_at("C", "D", "i"),
     "'j' is vectorized; choose a loop outside it": lambda s: s.vectorize("D", "j").compute_at(
         "C", "D", "j"
@@ -122,9 +125,9 @@ REFUSALS = {
     "'C' is a reduction; use compute_at instead": lambda s: s.compute_inline("C"),
     "'D' is an output and must be stored": lambda s: s.compute_inline("D"),
     "inline it before that": lambda s: s.cache_write("C").split("C", "i", [2]).compute_inline("C"),
-    "'C.local' is computed inside its loops": lambda s: s.cache_write("C")
-    .compute_at("C.local", "C", "i")
-    .compute_inline("C"),
+    "'C.local' is computed inside its loops": lambda s: (
+        s.cache_write("C").compute_at("C.local", "C", "i").compute_inline("C")
+    ),
     "use cache_write before that": lambda s: s.split("C", "i", [2]).cache_write("C"),
     "there is no memory scope 'fast'; use 'local'": lambda s: s.cache_write("C", "fast"),
     "there is no tensor 'Z' to read": lambda s: s.cache_read("Z", "local", ["C"]),
@@ -145,12 +148,12 @@ REFUSALS = {
     "there is no thread index 'warp'; use one of blockIdx.x": lambda s: s.bind("C", "i", "warp"),
     "there is no pragma 'fast'": lambda s: s.pragma("C", "fast", 1),
     "-1 is below 0": lambda s: s.pragma("C", "auto_unroll_max_step", -1),
-    "would change the region of 'C', whose loops were already changed": lambda s: s.split(
-        "D", "i", [4]
-    )
-    .compute_at("C", "D", "i.0")
-    .split("C", "i", [2])
-    .reorder("D", ["j", "i.1", "i.0"]),
+    "would change the region of 'C', whose loops were already changed": lambda s: (
+        s.split("D", "i", [4])
+        .compute_at("C", "D", "i.0")
+        .split("C", "i", [2])
+        .reorder("D", ["j", "i.1", "i.0"])
+    ),
 }
 
 

@@ -21,19 +21,19 @@ def given(*shapes: tuple[int, ...]) -> list[ac.Tensor]:
     return [ac.placeholder(shape, f"in{place}") for place, shape in enumerate(shapes)]
 
 
-def dag(shapes: Sequence[tuple[int, ...]], build: Callable[..., ac.Tensor]) -> ac.ComputeDAG:
+def dag(
+    shapes: Sequence[tuple[int, ...]], build: Callable[[list[ac.Tensor]], ac.Tensor]
+) -> ac.ComputeDAG:
     inputs = given(*shapes)
-    return ac.ComputeDAG([*inputs, build(*inputs)])
+    return ac.ComputeDAG([*inputs, build(inputs)])
 
 
 def matmul(n: int, m: int, k: int) -> ac.ComputeDAG:
-    return dag([(n, k), (k, m)], lambda a, b: ops.matmul(a, b, name="C"))
+    return dag([(n, k), (k, m)], lambda t: ops.matmul(t[0], t[1], name="C"))
 
 
 def two_matmuls(n: int) -> ac.ComputeDAG:
-    return dag(
-        [(n, n)] * 3, lambda a, b, d: ops.matmul(ops.matmul(a, b, name="C"), d, name="E")
-    )
+    return dag([(n, n)] * 3, lambda t: ops.matmul(ops.matmul(t[0], t[1], name="C"), t[2], name="E"))
 
 
 def conv_layer(size: int, ci: int, co: int, layout: str = "NHWC") -> ac.ComputeDAG:
@@ -41,7 +41,8 @@ def conv_layer(size: int, ci: int, co: int, layout: str = "NHWC") -> ac.ComputeD
     weight = (3, 3, ci, co) if layout == "NHWC" else (co, ci, 3, 3)
     axis = layout.index("C")
 
-    def build(x: ac.Tensor, w: ac.Tensor, scale: ac.Tensor, shift: ac.Tensor) -> ac.Tensor:
+    def build(inputs: list[ac.Tensor]) -> ac.Tensor:
+        x, w, scale, shift = inputs
         conv = ops.conv2d(x, w, padding=1, stride=2, layout=layout, name="conv")
         return ops.relu(ops.batch_norm(conv, scale, shift, axis, name="bn"), name="relu")
 
@@ -49,11 +50,13 @@ def conv_layer(size: int, ci: int, co: int, layout: str = "NHWC") -> ac.ComputeD
 
 
 def softmax(n: int, m: int) -> ac.ComputeDAG:
-    return dag([(n, m)], lambda x: ops.softmax(x, name="soft"))
+    return dag([(n, m)], lambda t: ops.softmax(t[0], name="soft"))
 
 
 def max_pool(size: int, channels: int) -> ac.ComputeDAG:
-    return dag([(1, size, size, channels)], lambda x: ops.max_pool2d(x, 2, stride=2, name="pool"))
+    return dag(
+        [(1, size, size, channels)], lambda t: ops.max_pool2d(t[0], 2, stride=2, name="pool")
+    )
 
 
 def total(x: ac.Tensor) -> ac.Tensor:
@@ -67,33 +70,36 @@ DAGS: dict[str, ac.ComputeDAG] = {
     "matvec": matmul(12, 1, 8),
     "vecmat": matmul(1, 12, 8),
     "two_matmuls": two_matmuls(6),
-    "batch_matmul": dag([(2, 4, 6), (2, 6, 9)], ops.batch_matmul),
+    "batch_matmul": dag([(2, 4, 6), (2, 6, 9)], lambda t: ops.batch_matmul(t[0], t[1])),
     "dense_gelu": dag(
-        [(4, 6), (9, 6), (9,)], lambda x, w, b: ops.gelu(ops.bias_add(ops.dense(x, w), b))
+        [(4, 6), (9, 6), (9,)], lambda t: ops.gelu(ops.bias_add(ops.dense(t[0], t[1]), t[2]))
     ),
     "conv_layer": conv_layer(6, 3, 8),
     "conv_layer_nchw": conv_layer(6, 2, 4, "NCHW"),
     "conv_groups": dag(
-        [(1, 4, 4, 4), (2, 2, 2, 6)], lambda x, w: ops.conv2d(x, w, groups=2, dilation=2)
+        [(1, 4, 4, 4), (2, 2, 2, 6)], lambda t: ops.conv2d(t[0], t[1], groups=2, dilation=2)
     ),
-    "conv1d": dag([(1, 9, 3), (3, 3, 8)], lambda x, w: ops.conv1d(x, w, padding=1)),
-    "conv3d": dag([(1, 3, 3, 3, 2), (2, 2, 2, 2, 4)], lambda x, w: ops.conv3d(x, w, padding=1)),
-    "depthwise": dag([(1, 5, 5, 6), (3, 3, 6)], lambda x, w: ops.depthwise_conv2d(x, w, padding=1)),
+    "conv1d": dag([(1, 9, 3), (3, 3, 8)], lambda t: ops.conv1d(t[0], t[1], padding=1)),
+    "conv3d": dag([(1, 3, 3, 3, 2), (2, 2, 2, 2, 4)], lambda t: ops.conv3d(t[0], t[1], padding=1)),
+    "depthwise": dag(
+        [(1, 5, 5, 6), (3, 3, 6)], lambda t: ops.depthwise_conv2d(t[0], t[1], padding=1)
+    ),
     "transposed": dag(
-        [(1, 3, 3, 2), (4, 4, 2, 4)], lambda x, w: ops.conv2d_transpose(x, w, stride=2, padding=1)
+        [(1, 3, 3, 2), (4, 4, 2, 4)],
+        lambda t: ops.conv2d_transpose(t[0], t[1], stride=2, padding=1),
     ),
     "softmax": softmax(5, 16),
-    "softmax_columns": dag([(6, 10)], lambda x: ops.softmax(x, axis=0)),
-    "layer_norm": dag([(4, 10), (10,), (10,)], ops.layer_norm),
-    "norm2": dag([(3, 4, 5)], ops.norm2),
-    "attention": dag([(1, 4, 2, 3), (1, 4, 2, 3)], ops.attention_scores),
+    "softmax_columns": dag([(6, 10)], lambda t: ops.softmax(t[0], axis=0)),
+    "layer_norm": dag([(4, 10), (10,), (10,)], lambda t: ops.layer_norm(t[0], t[1], t[2])),
+    "norm2": dag([(3, 4, 5)], lambda t: ops.norm2(t[0])),
+    "attention": dag([(1, 4, 2, 3), (1, 4, 2, 3)], lambda t: ops.attention_scores(t[0], t[1])),
     "max_pool": max_pool(6, 8),
-    "avg_pool": dag([(1, 4, 4, 8)], lambda x: ops.avg_pool2d(x, 3, padding=1)),
-    "global_pool": dag([(2, 3, 3, 8)], ops.global_avg_pool),
-    "transpose": dag([(6, 20)], lambda x: ops.transpose(x, (1, 0))),
-    "elementwise": dag([(40,), (40,)], lambda x, y: ops.sigmoid(ops.add(x, y))),
-    "outer": dag([(6, 1), (1, 16)], ops.multiply),
-    "scalar": dag([(30,)], total),
+    "avg_pool": dag([(1, 4, 4, 8)], lambda t: ops.avg_pool2d(t[0], 3, padding=1)),
+    "global_pool": dag([(2, 3, 3, 8)], lambda t: ops.global_avg_pool(t[0])),
+    "transpose": dag([(6, 20)], lambda t: ops.transpose(t[0], (1, 0))),
+    "elementwise": dag([(40,), (40,)], lambda t: ops.sigmoid(ops.add(t[0], t[1]))),
+    "outer": dag([(6, 1), (1, 16)], lambda t: ops.multiply(t[0], t[1])),
+    "scalar": dag([(30,)], lambda t: total(t[0])),
 }
 
 

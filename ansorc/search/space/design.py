@@ -36,13 +36,14 @@ def design_space(
     """Return the space of `dag` for `target`, derived by `rules` (default: those for a CPU).
 
     Each derived sketch appears once for each way to place the stages that are not tiled, at most
-    `options.max_locations` in all unless there are more derived sketches than that.
+    `options.max_locations` in all unless there are more derived sketches than that; and so do
+    their variants with a packed operand.
     """
     failures: list[RuleFailure] = []
     chosen = cpu_rules(tiling_of(options)) if rules is None else rules
     derived = generate(dag, target, chosen, failures)
-    derived = tuple(s for sketch in derived for s in (sketch, *packed(sketch)))
     share = max(1, options.max_locations // max(1, len(derived)))
+    derived = tuple(s for sketch in derived for s in (sketch, *packed(sketch)))
     sketches = tuple(s for d in derived for s in completed(d, share, options.unroll_limits))
     return Space(dag, target, sketches, tuple(failures))
 

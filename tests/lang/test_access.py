@@ -1,0 +1,172 @@
+"""The predicates of the sketch rules on the cases whose answers are known."""
+
+import pytest
+
+import ansorc.lang as ac
+from ansorc.ir.expr import Binary, BinaryOp, Var, const
+from ansorc.lang import access
+from ansorc.lang import operators as ops
+from ansorc.lang.dag import ComputeDAG
+
+X = ac.placeholder((1, 14, 14, 8), "x")
+M = ac.placeholder((16, 32), "m")
+BIAS = ac.placeholder(32, "bias")
+
+
+def dag_of(*tensors: ac.Tensor) -> ComputeDAG:
+    return ComputeDAG(tensors)
+
+
+def matmul() -> ComputeDAG:
+    a, b = ac.placeholder((64, 64), "A"), ac.placeholder((64, 64), "B")
+    return dag_of(a, b, ops.matmul(a, b, name="y"))
+
+
+def dense_chain() -> ComputeDAG:
+    """matmul -> bias -> relu -> tanh, all elementwise behind the product."""
+    a, b = ac.placeholder((16, 8), "A"), ac.placeholder((8, 32), "B")
+    product = ops.matmul(a, b, name="product")
+    biased = ops.bias_add(product, BIAS, name="biased")
+    return dag_of(a, b, BIAS, ops.tanh(ops.relu(biased, name="relu"), name="tanh"))
+
+
+def one(result: ac.Tensor, *inputs: ac.Tensor) -> ComputeDAG:
+    return dag_of(*inputs, result)
+
+
+INLINEABLE = {
+    "relu": (one(ops.relu(M, name="y"), M), True),
+    "bias": (one(ops.bias_add(M, BIAS, name="y"), M, BIAS), True),
+    "batch_norm": (one(ops.batch_norm(M, BIAS, ac_shift := ac.placeholder(32, "s"), name="y"),
+                       M, BIAS, ac_shift), True),
+    "tanh": (one(ops.tanh(M, name="y"), M), True),
+    "shifted": (one(ac.compute((16, 30), lambda i, j: M[i, j + 2], "y"), M), True),
+    "row": (one(ac.compute((32,), lambda j: M[3, j], "y"), M), True),
+    "constant with a branch": (
+        one(ac.compute(4, lambda i: ac.if_then_else(i > 1, 1.0, 0.0), "y")), True),
+    "exp": (one(ac.compute((16, 32), lambda i, j: ac.exp(M[i, j]), "y"), M), False),
+    "pad": (one(ops.pad(M, [1, 1], [1, 1], name="y"), M), False),
+    "transpose": (one(ops.transpose(M, (1, 0), name="y"), M), False),
+    "diagonal": (one(ac.compute(16, lambda i: M[i, i], "y"), M), False),
+    "strided": (one(ac.compute((8, 16), lambda i, j: M[i * 2, j], "y"), M), False),
+    "layout": (one(ac.compute((16, 4, 8), lambda i, j, q: M[i, j * 8 + q], "y"), M), False),
+    "matmul": (matmul(), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", INLINEABLE)
+def test_is_strictly_inlineable(case: str) -> None:
+    dag, expected = INLINEABLE[case]
+    assert access.is_strictly_inlineable(dag, "y") is expected
+    assert not any(access.is_strictly_inlineable(dag, b.name) for b in dag.inputs)
+
+
+def conv(kind: str) -> ComputeDAG:
+    if kind == "depthwise":
+        w = ac.placeholder((3, 3, 8), "w")
+        return dag_of(X, w, ops.depthwise_conv2d(X, w, padding=1, name="y"))
+    w = ac.placeholder((3, 3, 8, 16), "w")
+    return dag_of(X, w, ops.conv2d(X, w, padding=1, name="y"))
+
+
+def outer_sum() -> ComputeDAG:
+    a, b = ac.placeholder(16, "a"), ac.placeholder(8, "b")
+    return dag_of(a, b, ac.compute((16, 8), lambda i, j: a[i] + b[j], "y"))
+
+
+def hinted() -> ComputeDAG:
+    a, b = ac.placeholder(16, "a"), ac.placeholder(8, "b")
+    hints = {"simplify_const_tensor_indices": "a"}
+    return dag_of(a, b, ac.compute((16, 8), lambda i, j: a[i] + b[j], "y", hints))
+
+
+def vector_matrix() -> ComputeDAG:
+    """One row: only the axis j is longer than 1, and both x and y would need another one."""
+    a, b = ac.placeholder((1, 8), "A"), ac.placeholder((8, 1), "B")
+    return dag_of(a, b, ops.matmul(a, b, name="y"))
+
+
+REUSE = {
+    "matmul": (matmul(), True),
+    "conv2d": (conv("plain"), True),
+    "depthwise": (conv("depthwise"), True),
+    "outer sum": (outer_sum(), True),
+    "outer sum with the hint": (hinted(), False),
+    "max_pool": (one(ops.max_pool2d(X, 2, stride=2, name="y"), X), False),
+    "bias": (one(ops.bias_add(M, BIAS, name="y"), M, BIAS), False),
+    "row sums": (one(ops.softmax(M, name="y"), M), False),
+    "1 x 1 result": (vector_matrix(), False),
+    "relu": (one(ops.relu(M, name="y"), M), False),
+}
+
+
+@pytest.mark.parametrize("case", REUSE)
+def test_needs_multi_level_tiling(case: str) -> None:
+    dag, expected = REUSE[case]
+    assert access.needs_multi_level_tiling(dag, "y") is expected
+    assert not any(access.needs_multi_level_tiling(dag, b.name) for b in dag.inputs)
+
+
+def test_no_stage_of_softmax_or_norm_needs_tiling() -> None:
+    batch = ac.placeholder((4, 16, 16), "x")
+    for dag in (one(ops.softmax(M), M), one(ops.norm2(batch), batch)):
+        assert not any(access.needs_multi_level_tiling(dag, op.name) for op in dag.ops)
+
+
+def test_elementwise_match_follows_the_chain() -> None:
+    dag = dense_chain()
+    assert access.elementwise_match(dag, "product", "tanh")
+    assert access.elementwise_match(dag, "relu", "relu")
+    assert not access.elementwise_match(dag, "tanh", "product")
+    padded = conv("plain")
+    assert not access.elementwise_match(padded, "y.pad", "y")
+
+
+def test_single_elementwise_consumer_looks_through_inlined_stages() -> None:
+    dag = dense_chain()
+    assert access.consumers(dag, "product") == ("biased",)
+    assert access.consumers(dag, "product", {"biased", "relu"}) == ("tanh",)
+    assert access.has_single_elementwise_consumer(dag, "product")
+    assert access.has_single_elementwise_consumer(dag, "product", {"biased", "relu"})
+    assert not access.has_single_elementwise_consumer(dag, "tanh")
+    assert not access.has_single_elementwise_consumer(dag, "A")
+
+
+def test_two_consumers_or_two_reductions_do_not_fuse() -> None:
+    soft = one(ops.softmax(M, name="y"), M)
+    assert access.consumers(soft, "y.exp") == ("y.sum", "y")
+    assert not access.has_single_elementwise_consumer(soft, "y.exp")
+    square, k = ac.placeholder((8, 1), "s"), ac.reduce_axis(1, "k")
+    first = ac.compute((8, 1), lambda i, j: ac.sum(square[i, k], axis=k), "first")
+    q = ac.reduce_axis(1, "q")
+    second = ac.compute((8, 1), lambda i, j: ac.sum(first[i, j] * square[i, q], axis=q), "second")
+    dag = dag_of(square, second)
+    assert access.elementwise_match(dag, "first", "second")
+    assert not access.has_single_elementwise_consumer(dag, "first")
+
+
+def test_a_transposing_reader_is_no_match() -> None:
+    a = ac.placeholder((8, 8), "a")
+    dag = dag_of(a, ops.transpose(ops.relu(a, name="r"), (1, 0), name="t"))
+    assert not access.elementwise_match(dag, "r", "t")
+
+
+def test_common_outer_axes() -> None:
+    soft = one(ops.softmax(M, name="y"), M)
+    assert access.common_outer_axes(soft, "y.exp", "y") == 1  # over y.sum only the rows are shared
+    assert access.common_outer_axes(soft, "y.sum", "y") == 1
+    assert access.common_outer_axes(dense_chain(), "product", "tanh") == 2
+    assert access.common_outer_axes(soft, "y", "y.max") == 0
+
+
+def test_reads_lists_each_access_once() -> None:
+    i = Var("i")
+    y = ac.compute(6, lambda i: BIAS[i] + BIAS[i + 1] * BIAS[i], "y")
+    assert access.reads(dag_of(BIAS, y).op("y")) == {"bias": ((i,), (i + 1,))}
+
+
+def test_shifted_axis() -> None:
+    i = Var("i")
+    assert [access.shifted_axis(e) for e in (i, i + 1, 1 + i, i - 1)] == ["i"] * 4
+    others = [i * 2, 1 - i, i + Var("j"), const(3), Binary(BinaryOp.FLOORDIV, i, const(2))]
+    assert [access.shifted_axis(e) for e in others] == [None] * 5

@@ -1,0 +1,57 @@
+"""The untuned default: right for every operator, well formed for large ones."""
+
+import numpy as np
+import pytest
+from search_space.small_dags import DAGS, TARGET, check_meaning, conv_layer, matmul
+
+from ansorc.lang import ComputeDAG
+from ansorc.schedule import replay
+from ansorc.schedule.stage import Mark, Stage
+from ansorc.search.default import default_steps
+from ansorc.search.estimate import Footprint
+from ansorc.target import Target
+
+
+@pytest.mark.parametrize("name", DAGS)
+def test_default_computes_what_it_should(name: str) -> None:
+    check_meaning(DAGS[name], default_steps(DAGS[name], TARGET))
+
+
+def stage_of(dag: ComputeDAG, name: str, target: Target = TARGET) -> Stage:
+    return replay(dag, default_steps(dag, target)).stage(name)
+
+
+def extents(stage: Stage, mark: Mark) -> list[int]:
+    return [it.extent for it in stage.iterators if it.mark is mark and isinstance(it.extent, int)]
+
+
+@pytest.mark.parametrize("cpu", ["znver3", "znver4", "x86-64-v2"])
+def test_matmul_fills_vectors_registers_and_cores(cpu: str) -> None:
+    target = Target.parse(f"x86_64-linux-gnu -mcpu={cpu} -cores=4")
+    stage = stage_of(matmul(512, 512, 512), "C", target)
+    lanes = target.vector_bytes // 4
+    vector, unrolled = extents(stage, Mark.VECTORIZE)[0], extents(stage, Mark.UNROLL)
+    assert vector % lanes == 0
+    tile = vector // lanes * int(np.prod(unrolled))
+    assert target.vector_registers // 4 <= tile < target.vector_registers
+    assert sum(extents(stage, Mark.PARALLEL)) % 4 == 0
+
+
+def test_a_layer_is_one_nest() -> None:
+    state = replay(conv_layer(56, 64, 64), default_steps(conv_layer(56, 64, 64), TARGET))
+    assert [s.name for s in state.attached("relu")] == ["conv"]
+
+
+def test_default_is_the_same_each_time() -> None:
+    dag = matmul(96, 96, 96)
+    assert default_steps(dag, TARGET) == default_steps(dag, TARGET)
+
+
+def test_rows_with_a_pitch_of_a_power_of_two_collide() -> None:
+    rows, width = np.array([16.0]), np.array([64.0])
+    apart, close = Footprint(rows, width, 4096), Footprint(rows, width, 4096 + 64)
+    assert apart.bytes == close.bytes == 1024
+    assert apart.held(32 * 1024) == 64 * 1024
+    assert close.held(32 * 1024) == 1024
+    whole = Footprint(rows, np.array([4096.0]), 4096)
+    assert whole.held(32 * 1024) == whole.bytes == 64 * 1024

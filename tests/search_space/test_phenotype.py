@@ -1,0 +1,82 @@
+"""Keys of programs: one key, one program."""
+
+import re
+from itertools import combinations
+
+import numpy as np
+import pytest
+from search_space.small_dags import DAGS, TARGET, matmul
+
+from ansorc.ir.arith.simplify import simplify_stmt
+from ansorc.ir.printer import to_text
+from ansorc.schedule import lower, replay
+from ansorc.search.sketch import Sketch, completed, generate
+from ansorc.search.space import design_space, phenotype_keys, sample, steps
+from ansorc.search.tiles import tile_table
+
+
+def canonical_text(sketch: Sketch, row: np.ndarray) -> str:
+    """The lowered program with its loop variables numbered in order of appearance."""
+    text = to_text(simplify_stmt(lower(replay(sketch.dag, steps(sketch, row)))))
+    names: dict[str, str] = {}
+    for name in re.findall(r"(?<= )([\w.@]+)(?= in 0\.\.)", text):
+        names.setdefault(name, f"v{len(names)}")
+    return re.sub(r"[\w.@]+", lambda word: names.get(word[0], word[0]), text)
+
+
+@pytest.mark.parametrize("name", ["matmul_odd", "conv1d", "max_pool", "softmax", "dense_gelu"])
+def test_equal_keys_mean_equal_programs(name: str) -> None:
+    seen = 0
+    for sketch in design_space(DAGS[name], TARGET).sketches[:4]:
+        genes = np.unique(sample(sketch, 150, np.random.default_rng(0)), axis=0)
+        keys = phenotype_keys(sketch, genes)
+        for key in np.unique(keys):
+            same = genes[keys == key][:4]
+            texts = {canonical_text(sketch, row) for row in same}
+            assert len(texts) == 1
+            seen += len(same) - 1
+    assert seen > 0
+
+
+def test_different_keys_mean_different_programs() -> None:
+    sketch = completed(generate(matmul(4, 8, 4), TARGET)[2], 1)[0]
+    genes = np.unique(sample(sketch, 60, np.random.default_rng(0)), axis=0)
+    keys, places = np.unique(phenotype_keys(sketch, genes), return_index=True)
+    texts = [canonical_text(sketch, genes[place]) for place in places]
+    equal = sum(a == b for a, b in combinations(texts, 2))
+    assert len(keys) > 20
+    assert equal <= 0.01 * len(texts) ** 2 / 2
+
+
+def row_of(sketch: Sketch, lengths: dict[str, list[int]], **choices: int) -> np.ndarray:
+    genes = [
+        tile_table(v.extent, v.levels, v.innermost_limit).find(np.array(lengths[v.name]))
+        for v in sketch.variables
+    ]
+    picked = [choice.values.index(choices[choice.name[:1]]) for choice in sketch.choices]
+    return np.array([[*genes, *picked]])
+
+
+def key_of(lengths: dict[str, list[int]], parallel: int, unroll: int) -> int:
+    sketch = completed(generate(matmul(64, 64, 64), TARGET)[2], 1)[0]
+    return int(phenotype_keys(sketch, row_of(sketch, lengths, p=parallel, u=unroll))[0])
+
+
+BASE = {"C.i": [8, 1, 2, 4], "C.j": [1, 1, 8, 8], "C.k": [16, 4]}
+
+
+def test_a_parallel_loop_of_one_iteration_does_not_count() -> None:
+    assert key_of(BASE, 1, 0) == key_of(BASE, 2, 0) == key_of(BASE, 4, 0)
+    assert key_of(BASE, 0, 0) != key_of(BASE, 1, 0)
+
+
+def test_an_unroll_limit_that_reaches_no_further_does_not_count() -> None:
+    assert key_of(BASE, 1, 16) == key_of(BASE, 1, 64)
+    assert key_of(BASE, 1, 0) != key_of(BASE, 1, 16)
+    assert key_of(BASE, 1, 64) != key_of(BASE, 1, 512)
+
+
+def test_a_loop_in_the_next_level_is_the_same_if_nothing_lies_between() -> None:
+    moved = BASE | {"C.j": [1, 2, 4, 8]}
+    assert key_of(moved, 1, 0) == key_of(moved | {"C.j": [2, 1, 4, 8]}, 1, 0)
+    assert key_of(moved, 1, 0) != key_of(BASE, 1, 0)

@@ -1,0 +1,178 @@
+"""Populations as arrays: every row is a legal program that computes what it should."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_space.small_dags import DAGS, TARGET, check_meaning, conv_layer, matmul
+
+from ansorc.lang import ComputeDAG
+from ansorc.schedule import replay
+from ansorc.schedule.stage import Mark
+from ansorc.search.options import PAPER, SearchOptions
+from ansorc.search.sketch import ParallelLoops, Sketch, completed, generate
+from ansorc.search.space import (
+    choice_values,
+    crossover,
+    design_space,
+    mutate,
+    population_state,
+    register_vectors,
+    sample,
+    steps,
+    tiles,
+)
+
+OPTIONS = SearchOptions()
+BIG = matmul(512, 512, 512)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def plain_matmul() -> Sketch:
+    return completed(generate(BIG, TARGET)[2], 1)[0]
+
+
+def sketches_of(dag: ComputeDAG) -> tuple[Sketch, ...]:
+    return design_space(dag, TARGET).sketches
+
+
+SKETCHES = {name: sketches_of(dag) for name, dag in DAGS.items()}
+
+
+@given(st.sampled_from(sorted(DAGS)), st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_every_row_is_a_program_with_the_right_result(name: str, seed: int) -> None:
+    source = rng(seed)
+    sketch = SKETCHES[name][source.integers(len(SKETCHES[name]))]
+    parents = sample(sketch, 3, source)
+    children = mutate(sketch, parents, source)
+    crossed = crossover(sketch, parents, children, source)
+    row = np.concatenate([parents[:1], children[:1], crossed[:1]])[source.integers(3)]
+    check_meaning(DAGS[name], steps(sketch, row))
+
+
+@pytest.mark.parametrize("name", DAGS)
+def test_rows_replay_to_the_extents_of_the_population(name: str) -> None:
+    for sketch in SKETCHES[name][:6]:
+        genes = sample(sketch, 5, rng())
+        together = population_state(sketch, genes)
+        for number, row in enumerate(genes):
+            choices = {c.name: int(v) for c, v in zip(
+                sketch.choices, choice_values(sketch, row).values(), strict=True
+            )}  # fmt: skip
+            alone = replay(sketch.dag, steps(sketch, row)[: len(sketch.steps)])
+            for one, many in zip(alone.stages, together.stages, strict=True):
+                for it, population in zip(one.iterators, many.iterators, strict=True):
+                    extents = np.broadcast_to(np.asarray(population.extent), (5,))
+                    assert it.extent == extents[number]
+            assert set(choices) == {choice.name for choice in sketch.choices}
+
+
+def test_tiles_multiply_to_their_extents() -> None:
+    sketch = plain_matmul()
+    for name, lengths in tiles(sketch, sample(sketch, 200, rng())).items():
+        assert lengths.shape == (200, 2 if name == "C.k" else 4)
+        assert (lengths.prod(axis=1) == 512).all()
+
+
+@pytest.mark.parametrize("options", [OPTIONS, PAPER], ids=["default", "paper"])
+def test_register_tiles_are_bounded(options: SearchOptions) -> None:
+    for sketch in design_space(conv_layer(56, 64, 64), TARGET, options).sketches[::4]:
+        genes = sample(sketch, 2000, rng(), options)
+        for _ in range(4):
+            for tile in sketch.register_tiles:
+                vectors = register_vectors(sketch, tile, genes)
+                assert vectors.max() <= 2 * TARGET.vector_registers
+            genes = mutate(sketch, genes, rng(1), options)
+
+
+def test_vectors_are_full_more_often_than_in_the_paper() -> None:
+    sketch = plain_matmul()
+
+    def full_share(options: SearchOptions) -> float:
+        inner = tiles(sketch, sample(sketch, 4000, rng(), options))["C.j"][:, -1]
+        return float((inner % 8 == 0).mean())
+
+    assert full_share(OPTIONS) > 0.8
+    assert full_share(PAPER) < 0.6
+
+
+def test_uniform_sampling_is_uniform() -> None:
+    sketch = plain_matmul()
+    outer = tiles(sketch, sample(sketch, 20_000, rng(), replace(PAPER, max_register_ratio=1e9)))
+    _, counts = np.unique(outer["C.i"], axis=0, return_counts=True)
+    assert counts.min() > 0.5 * counts.mean()
+    assert counts.max() < 1.6 * counts.mean()
+
+
+def test_most_programs_use_all_cores() -> None:
+    sketch = plain_matmul()
+    genes = sample(sketch, 1000, rng())
+    choice = next(c for c in sketch.choices if isinstance(c, ParallelLoops))
+    counts = choice_values(sketch, genes)[choice.name]
+    lengths = tiles(sketch, genes)
+    outer = [lengths[f"C.{axis}"][:, level] for level in (0, 1) for axis in "ij"]
+    chunks = np.ones(1000)
+    for place, extent in enumerate(outer):
+        chunks = np.where(place < counts, chunks * extent, chunks)
+    assert (chunks >= TARGET.cores).mean() > 0.85
+    assert 0 < (counts == 0).mean() < 0.15
+
+
+def test_mutation_changes_one_or_two_genes() -> None:
+    sketch = plain_matmul()
+    parents = sample(sketch, 3000, rng())
+    changed = (mutate(sketch, parents, rng(1)) != parents).sum(axis=1)
+    assert changed.max() <= 2
+    assert (changed == 1).mean() > 0.6
+    assert (changed == 0).mean() < 0.1
+
+
+def test_mutation_reaches_every_gene() -> None:
+    sketch = plain_matmul()
+    parents = sample(sketch, 3000, rng())
+    changed = (mutate(sketch, parents, rng(1)) != parents).any(axis=0)
+    assert changed.all()
+
+
+def test_crossover_takes_whole_stages() -> None:
+    dag = DAGS["two_matmuls"]
+    sketch = next(s for s in SKETCHES["two_matmuls"] if s.name == "tile E, tile C")
+    parents, others = sample(sketch, 400, rng(0)), sample(sketch, 400, rng(1))
+    children = crossover(sketch, parents, others, rng(2))
+    of_c = [n for n, name in enumerate(sketch.columns) if name.split(":")[-1].startswith("C")]
+    from_one = (children[:, of_c] == parents[:, of_c]).all(axis=1)
+    from_other = (children[:, of_c] == others[:, of_c]).all(axis=1)
+    assert (from_one | from_other).all()
+    assert 0.3 < from_one.mean() < 0.8
+    assert (children != parents).any()
+    assert (children != others).any()
+    check_meaning(dag, steps(sketch, children[0]))
+
+
+def test_the_same_seed_draws_the_same_rows() -> None:
+    sketch = plain_matmul()
+    assert np.array_equal(sample(sketch, 50, rng(3)), sample(sketch, 50, rng(3)))
+    assert not np.array_equal(sample(sketch, 50, rng(3)), sample(sketch, 50, rng(4)))
+
+
+def test_a_sketch_without_variables_has_rows_too() -> None:
+    sketch = SKETCHES["transpose"][0]
+    genes = sample(sketch, 4, rng())
+    assert mutate(sketch, genes, rng()).shape == genes.shape
+
+
+def test_nothing_is_attached_inside_a_vectorised_loop() -> None:
+    for sketches in SKETCHES.values():
+        for sketch in sketches:
+            state = replay(sketch.dag, sketch.steps)
+            for stage in state.stages:
+                for place, iterator in enumerate(stage.iterators):
+                    if iterator.mark is Mark.VECTORIZE:
+                        inner = stage.iterators[place:]
+                        assert not any(state.attached(stage.name, it.name) for it in inner)

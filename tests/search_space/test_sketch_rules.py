@@ -1,0 +1,164 @@
+"""The derivation rules: how many sketches there are, what they look like, what a bad rule costs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from search_space.small_dags import (
+    DAGS,
+    TARGET,
+    conv_layer,
+    dag,
+    matmul,
+    max_pool,
+    two_matmuls,
+)
+
+import ansorc.lang as ac
+from ansorc.lang import operators as ops
+from ansorc.schedule import replay
+from ansorc.search.sketch import (
+    RULES,
+    Draft,
+    RuleFailure,
+    Tiling,
+    Verdict,
+    cpu_rules,
+    generate,
+)
+
+
+@pytest.mark.parametrize(
+    ("computation", "count"),
+    [
+        (matmul(512, 512, 512), 3),
+        (conv_layer(56, 64, 64), 3),
+        (two_matmuls(64), 9),
+        (max_pool(56, 64), 1),
+    ],
+    ids=["matmul", "conv_layer", "two_matmuls", "max_pool"],
+)
+def test_counts_of_the_paper(computation: ac.ComputeDAG, count: int) -> None:
+    assert len(generate(computation, TARGET)) == count
+
+
+def test_matmul_sketches() -> None:
+    names = [sketch.name for sketch in generate(matmul(512, 512, 512), TARGET)]
+    assert names == [
+        "cache write C, tile C.local in C at 1",
+        "cache write C, tile C.local in C at 2",
+        "tile C",
+    ]
+
+
+def test_fused_loops() -> None:
+    fused = generate(matmul(512, 512, 512), TARGET)[0]
+    lines = str(replay(fused.dag, fused.steps)).splitlines()
+    loops = [line.split(" in ")[0].strip() for line in lines]
+    assert loops == [
+        "for i.0", "for j.0",
+        "for i.0", "for j.0", "for k.0", "for i.1", "for j.1", "for k.1", "for i.2", "for j.2",
+        "C.local sum= ...",
+        "for i.1", "for j.1",
+        "C = ...",
+    ]  # fmt: skip
+
+
+def test_a_layer_is_fused_through_what_is_inlined() -> None:
+    names = [sketch.name for sketch in generate(conv_layer(56, 64, 64), TARGET)]
+    assert names == [
+        "inline bn, tile conv in relu at 1",
+        "inline bn, tile conv in relu at 2",
+        "inline bn, tile conv",
+    ]
+
+
+def test_max_pool_has_no_steps() -> None:
+    assert generate(max_pool(56, 64), TARGET)[0].steps == ()
+
+
+def test_an_intermediate_that_is_an_output_is_not_inlined() -> None:
+    a = ac.placeholder((8, 8), "a")
+    middle = ac.compute((8, 8), lambda i, j: a[i, j] + 1.0, "middle")
+    last = ac.compute((8, 8), lambda i, j: middle[i, j] * 2.0, "last")
+    sketches = generate(ac.ComputeDAG([a, middle, last]), TARGET)
+    assert [sketch.steps for sketch in sketches] == [()]
+
+
+def test_two_tiled_stages_cannot_both_be_in_one_consumer() -> None:
+    def build(t: list[ac.Tensor]) -> ac.Tensor:
+        a, b, c = t
+        return ops.add(ops.matmul(a, b, name="C"), ops.matmul(a, c, name="D"), name="sum")
+
+    names = [s.name for s in generate(dag([(8, 8)] * 3, build), TARGET)]
+    assert "tile D in sum at 1, cache write C, tile C.local in C at 2" in names
+    assert not any("tile D in sum" in name and "tile C in sum" in name for name in names)
+
+
+def test_hints_are_honoured() -> None:
+    def hinted(hints: dict[str, str]) -> list[str]:
+        a, b = ac.placeholder((8, 8), "a"), ac.placeholder((8, 8), "b")
+        k = ac.reduce_axis(8, "k")
+        e = ac.compute((8, 8), lambda i, j: ac.exp(a[i, j]), "e", hints)
+        c = ac.compute((8, 8), lambda i, j: ac.sum(e[i, k] * b[k, j], axis=k), "C", hints)
+        return [sketch.name for sketch in generate(ac.ComputeDAG([a, b, c]), TARGET)]
+
+    assert hinted({"no_cache_write": "1"}) == ["tile C"]
+    assert hinted({"always_compute_inline": "1"})[2] == "tile C, inline e"
+
+
+def test_a_three_level_structure() -> None:
+    rules = cpu_rules(Tiling("SRS"))
+    names = [sketch.name for sketch in generate(matmul(16, 16, 16), TARGET, rules)]
+    assert names == ["cache write C, tile C.local in C at 1", "tile C"]
+    whole = generate(matmul(16, 16, 16), TARGET, rules)[1]
+    order = [it.name for it in replay(whole.dag, whole.steps).stage("C").iterators]
+    assert order == ["i.0", "j.0", "k", "i.1", "j.1"]
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """A rule that somebody got wrong: it names a loop that is not there."""
+
+    when: Verdict
+
+    def verdict(self, draft: Draft, stage: str) -> Verdict:
+        if draft.stage(stage).op.axes[99].extent:
+            raise AssertionError
+        return self.when
+
+    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+        yield draft
+
+
+def test_a_rule_that_raises_costs_its_own_sketches_only() -> None:
+    failures: list[RuleFailure] = []
+    rules = (Faulty(Verdict.APPLY_AND_STOP), *RULES)
+    found = generate(matmul(16, 16, 16), TARGET, rules, failures)
+    assert [s.name for s in found] == [s.name for s in generate(matmul(16, 16, 16), TARGET)]
+    assert failures[0] == RuleFailure("Faulty", "C", "tuple index out of range")
+
+
+@dataclass(frozen=True)
+class RowsOnly:
+    """A rule of a user's own: leave everything, and say so."""
+
+    def verdict(self, draft: Draft, stage: str) -> Verdict:
+        return Verdict.APPLY_AND_STOP
+
+    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+        yield draft.saying(f"leave {stage}")
+
+
+def test_a_rule_can_be_plugged_in() -> None:
+    found = generate(two_matmuls(8), TARGET, (RowsOnly(), *RULES))
+    assert [sketch.name for sketch in found] == ["leave E, leave C"]
+
+
+@pytest.mark.parametrize("name", DAGS)
+def test_every_operator_has_sketches_without_failures(name: str) -> None:
+    failures: list[RuleFailure] = []
+    found = generate(DAGS[name], TARGET, RULES, failures)
+    assert found
+    assert not failures
+    assert len({sketch.name for sketch in found}) == len(found)
