@@ -22,7 +22,11 @@ def build_function(
     """
     require_c_name(name or function.name)
     named = replace(function, name=name or function.name)
-    options = CpuOptions(target.vector_bytes, target.vector_registers)
-    prepared = prepare_for_cpu(named, options)
+    prepared = prepare_for_cpu(named, cpu_options(target))
     code = compile_object(emit_llvm(prepared, target), target)
     return load_object(code, signature_of(prepared, flops), target)
+
+
+def cpu_options(target: Target) -> CpuOptions:
+    """Return what the passes have to know about `target`."""
+    return CpuOptions(target.vector_bytes, target.vector_registers)

@@ -48,8 +48,11 @@ def _number(hole: Hole, tiles: Tiles) -> int:
 def _fields(step: Step) -> dict[str, Json]:
     values: dict[str, Json] = {}
     for field in fields(step):
-        value = getattr(step, field.name)
-        values[field.name] = cast(Json, list(value) if isinstance(value, tuple) else value)
+        value: object = getattr(step, field.name)
+        is_tuple = isinstance(value, tuple)
+        values[field.name] = cast(
+            Json, list(cast(tuple[object, ...], value)) if is_tuple else value
+        )
     return values
 
 

@@ -41,7 +41,8 @@ def checked_time(
     module(*arrays, threads=threads)
     by_name = dict(zip((b.name for b in task.dag.params), arrays, strict=True))
     worst = 0.0
-    for buffer, reference in zip(task.dag.outputs, references, strict=True):
+    for buffer, found in zip(task.dag.outputs, references, strict=True):
+        reference = found.astype(np.float64)
         allowed = tolerance(task.dag, buffer.name, reference)
         expectation = Expectation(reference, allowed, buffer.dtype.numpy)
         verdict = expectation.compare(by_name[buffer.name])

@@ -63,7 +63,7 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("'X' uses the reduce axis 'k' but does not reduce", of(lambda i: A[i, k])),
     ("uses the variable 'q', which is none", of(lambda i: A[i, Var("q")])),
     ("no truth value", of(lambda i: V[i] if i > 2 else 0.0)),
-    ("index 0 is i, that is 0..8 for i in 0..8, but 'V' has extent 8", lambda: ac.compute(9, lambda i: V[i], "X")),
+    ("is i, that is 0..8 for i in 0..8, but 'V' has extent 8", lambda: ac.compute(9, lambda i: V[i])),
     ("index 0 is i - 1, that is -1..6", of(lambda i: V[i - 1])),
     ("index 1 is 4, that is 4", of(lambda i: A[i, 4])),
     ("that is 9 for i = 6", of(lambda i: V[i * i // 4])),
@@ -71,7 +71,10 @@ CASES: list[tuple[str, Callable[[], object]]] = [
         "that is -1 for i = 1.*guard the read",
         of(lambda i: ac.if_then_else(i >= 1, V[i - 2], 0.0)),
     ),
-    ("no hint 'unroll'; known are always_unroll", lambda: ac.compute(8, lambda i: V[i], hints={"unroll": ""})),
+    (
+        "no hint 'unroll'; known are always_unroll",
+        lambda: ac.compute(8, lambda i: V[i], hints={"unroll": ""}),
+    ),
     (
         "always_unroll_inner of 'X' names 'j', which is none",
         lambda: ac.compute(8, lambda i: V[i], "X", {"always_unroll_inner": "j"}),

@@ -20,7 +20,14 @@ from ansorc.target import detect
 
 Arrays = list[np.ndarray]
 _OPTIONS = settings(
-    max_examples=320, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=320,
+    deadline=None,
+    database=None,
+    suppress_health_check=(
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+    ),
 )
 
 

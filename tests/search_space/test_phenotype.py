@@ -16,8 +16,12 @@ from ansorc.search.tiles import tile_table
 
 
 def canonical_text(sketch: Sketch, row: np.ndarray) -> str:
-    """The lowered program with its loop variables numbered in order of appearance."""
+    """The lowered program with its loop variables numbered in order of appearance.
+
+    A parallel loop of one iteration may still decide in which memory a tile lies; that is left out.
+    """
     text = to_text(simplify_stmt(lower(replay(sketch.dag, steps(sketch, row)))))
+    text = re.sub(r"\] local$", "]", text, flags=re.MULTILINE)
     names: dict[str, str] = {}
     for name in re.findall(r"(?<= )([\w.@]+)(?= in 0\.\.)", text):
         names.setdefault(name, f"v{len(names)}")

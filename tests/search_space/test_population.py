@@ -62,15 +62,11 @@ def test_rows_replay_to_the_extents_of_the_population(name: str) -> None:
         genes = sample(sketch, 5, rng())
         together = population_state(sketch, genes)
         for number, row in enumerate(genes):
-            choices = {c.name: int(v) for c, v in zip(
-                sketch.choices, choice_values(sketch, row).values(), strict=True
-            )}  # fmt: skip
             alone = replay(sketch.dag, steps(sketch, row)[: len(sketch.steps)])
             for one, many in zip(alone.stages, together.stages, strict=True):
                 for it, population in zip(one.iterators, many.iterators, strict=True):
                     extents = np.broadcast_to(np.asarray(population.extent), (5,))
                     assert it.extent == extents[number]
-            assert set(choices) == {choice.name for choice in sketch.choices}
 
 
 def test_tiles_multiply_to_their_extents() -> None:

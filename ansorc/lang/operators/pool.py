@@ -70,6 +70,7 @@ def _pool(
 ) -> Tensor:
     window = Window.of(operator, 2, options)
     extents = each(operator, "kernel", kernel, 2)
+    require_rank(operator, 4, data)
     batch, _, channels = window.unpacked(data.shape)
     shape = window.packed(batch, window.output(data, extents), channels)
     name = options.get("name", AutoName(operator))

@@ -9,7 +9,7 @@ from typing import TypedDict, TypeVar
 from ansorc.errors import LanguageError
 from ansorc.ir.expr import Expr, Var
 from ansorc.lang.operators.pad import pad
-from ansorc.lang.operators.shapes import each, require, require_rank, scaled
+from ansorc.lang.operators.shapes import each, require, scaled
 from ansorc.lang.reduction import ReduceAxis, reduce_axis
 from ansorc.lang.tensor import Tensor
 
@@ -85,9 +85,8 @@ class Window:
 
     def output(self, data: Tensor, kernel: Sequence[int]) -> tuple[int, ...]:
         """Return the spatial extents of the result; raise LanguageError where nothing is left."""
-        require_rank(self.operator, len(self.spatial) + 2, data)
-        _, spatial, _ = self.unpacked(data.shape)
-        rank = len(spatial)
+        rank, first = len(self.spatial), 1 if self.is_channels_last else 2
+        spatial = data.shape[first : first + rank]
         shape = tuple(
             (spatial[d] + self.margins[d] + self.margins[rank + d] - self._reach(d, kernel) - 1)
             // self.stride[d]

@@ -24,11 +24,15 @@ PORTS = 2.0
 SUM_LATENCY = 4.0
 """Cycles until a sum in a register can be added to again."""
 MEMORY_SUM_LATENCY = 11.0
-"""Cycles until a sum in memory can be added to again."""
-STEP_OVERHEAD = 1.0
-"""Cycles of loop control for each step that is not unrolled."""
-TILE_OVERHEAD = 8.0
-"""Cycles of loop control and addresses for each tile."""
+"""Cycles until a sum in memory, or one that was spilled, can be added to again."""
+WINDOW = 250.0
+"""Instructions that a core looks ahead: short sums overlap with the ones that follow them."""
+SPILL_CYCLES = 2.0
+"""Cycles of each step for each vector that does not fit into the registers."""
+STEP_INSTRUCTIONS = 2.0
+"""Instructions of loop control for each step that is not unrolled; two fit in a cycle."""
+TILE_CYCLES = 4.0
+"""Cycles of loop control and addresses for each tile, besides one for each vector of it."""
 CODE_LIMIT = 1500.0
 """Instructions of straight-line code that the instruction caches hold."""
 L1_BYTES, L2_BYTES, L3_BYTES = 32.0, 16.0, 8.0
@@ -82,14 +86,22 @@ def estimate_features(
 def _arithmetic(counts: OperationCounts, registers: RegisterFeatures) -> FloatArray:
     """Cycles of one core for all steps."""
     vectors = registers.vectors
-    busy = counts.vector_instructions * vectors / PORTS
     in_registers = registers.is_promoted > 0
-    is_sum = registers.accumulators < 1
+    busy = counts.vector_instructions * vectors
     stores = np.where(in_registers, 0, vectors * np.where(registers.scattered > 0, 8, 1))
-    loads = (registers.loads + 2 * registers.spilled) / PORTS
-    latency = np.where(in_registers, SUM_LATENCY, np.where(is_sum, MEMORY_SUM_LATENCY, 0))
-    overhead = STEP_OVERHEAD * np.maximum(registers.vectors / registers.step_code, 0)
-    late = np.maximum(registers.step_code / CODE_LIMIT, 1)
-    step = np.maximum.reduce([busy, loads, stores, latency]) * late + overhead
-    tile = TILE_OVERHEAD + 2 * vectors * in_registers
+    control = STEP_INSTRUCTIONS * (busy + vectors + registers.loads) / registers.step_code
+    latency = _latency(registers, busy + registers.loads + control)
+    is_late = np.maximum(registers.step_code / CODE_LIMIT, 1)
+    step = np.maximum.reduce([busy / PORTS, registers.loads / PORTS, stores, latency]) * is_late
+    step = step + control / PORTS + SPILL_CYCLES * registers.spilled
+    tile = TILE_CYCLES + np.where(in_registers, vectors, 0)
     return registers.steps * step + registers.tiles * tile
+
+
+def _latency(registers: RegisterFeatures, instructions: FloatArray) -> FloatArray:
+    """Cycles that a step of so many instructions waits for the sums that it adds to."""
+    overlap = np.maximum(WINDOW / (registers.inner_terms * instructions), 1)
+    is_kept = (registers.is_promoted > 0) & (registers.spilled == 0)
+    return np.where(is_kept, SUM_LATENCY, MEMORY_SUM_LATENCY) / np.where(
+        registers.is_promoted > 0, overlap, registers.sum_distance
+    )

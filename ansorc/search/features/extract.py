@@ -102,7 +102,7 @@ def _statement(nests: Nests, nest: Nest, target: Target) -> Iterator[FloatArray]
     vectors = vectors_of(nest, accesses, target)
     tile = tile_of(nest, accesses, vectors, target)
     registers = register_features(
-        tile, vectors, accesses, iterations, counts.vector_instructions, target
+        tile, vectors, accesses, places, counts.vector_instructions, target
     )
     levels = levels_of(accesses, places, loops, target)
     caches = cache_features(levels, places, operations.total)

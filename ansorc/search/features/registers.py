@@ -10,6 +10,7 @@ import numpy as np
 
 from ansorc.search.features.access import Access
 from ansorc.search.features.columns import LOG, FloatArray
+from ansorc.search.features.places import Places, reuse_of
 from ansorc.search.features.tile import Tile, Vectors, vector_loads
 from ansorc.target import Target
 
@@ -45,6 +46,8 @@ class RegisterFeatures:
     1 at most, and where nothing is added up."""
     inner_terms: FloatArray = field(metadata=LOG)
     """Terms that are added to each result while the tile stays in registers."""
+    sum_distance: FloatArray = field(metadata=LOG)
+    """Steps from one addition to a result to the next: 1 for sums in registers."""
     loads: FloatArray = field(metadata=LOG)
     """Load instructions in a step."""
     loads_per_vector: FloatArray = field(metadata=LOG)
@@ -67,7 +70,7 @@ def register_features(
     tile: Tile,
     vectors: Vectors,
     accesses: Sequence[Access],
-    iterations: FloatArray,
+    places: Places,
     instructions: float,
     target: Target,
 ) -> RegisterFeatures:
@@ -80,7 +83,7 @@ def register_features(
     is_sum = accesses[0].is_read
     kept = np.where(tile.terms > 1, tile.vectors, 1) + loads - most + 1
     registers = float(target.vector_registers)
-    steps = iterations / tile.elements
+    steps = places.inside[0] / tile.elements
     return RegisterFeatures(
         vector_extent=vectors.extent,
         vector_chunks=vectors.chunks,
@@ -93,6 +96,7 @@ def register_features(
         is_promoted=(tile.terms > 1).astype(np.float64),
         accumulators=np.minimum(tile.vectors / LATENCY_TIMES_PORTS, 1) if is_sum else zeros + 1,
         inner_terms=tile.terms,
+        sum_distance=_sum_distance(tile, accesses[0], places) if is_sum else steps,
         loads=loads,
         loads_per_vector=loads / tile.vectors,
         gathered=sum((_is_gathered(access, vectors) for access, _ in reads), zeros),
@@ -102,6 +106,12 @@ def register_features(
         tiles=steps / tile.terms,
         step_code=tile.vectors * tile.unrolled_terms * (instructions + 1) + loads,
     )
+
+
+def _sum_distance(tile: Tile, store: Access, places: Places) -> FloatArray:
+    again = reuse_of(store, places).iterations
+    inside = np.where(again > 0, again, places.inside[0])
+    return np.where(tile.terms > 1, 1, np.maximum(inside / tile.elements, 1))
 
 
 def _is_gathered(access: Access, vectors: Vectors) -> FloatArray:
