@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import util
 from pathlib import Path
 from typing import Protocol
 
@@ -17,11 +18,6 @@ import numpy.typing as npt
 
 from ansorc.errors import RecordError
 from ansorc.search.features import FEATURE_NAMES, FEATURE_VERSION, Features
-
-try:
-    import lightgbm
-except ImportError:  # the search goes on with the roofline model, see `is_available`
-    lightgbm = None
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -110,19 +106,12 @@ class TreeModel:
         """Train on `samples` from scratch; without any success among them stay as it was."""
         if all(sample.seconds is None for sample in samples):
             return
-        assert lightgbm is not None, "ask is_available() first"
         labels = labels_of(samples)
         matrix = np.concatenate([sample.features for sample in samples])
         counts = np.array([len(sample.features) for sample in samples])
         owner = np.repeat(np.arange(len(samples)), counts)
         objective = _SumObjective(owner, counts, labels)
-        parameters = self._parameters()
-        data = lightgbm.Dataset(matrix, labels[owner], params=parameters, free_raw_data=False)
-        booster = lightgbm.Booster(parameters, data)
-        for _ in range(self.trees):
-            if booster.update(fobj=objective):
-                break
-        self._booster = booster
+        self._booster = self._boosted(matrix, labels[owner], objective)
 
     def save(self, path: Path) -> None:
         """Write the trees to `path`; they can be loaded by a program with the same features."""
@@ -142,8 +131,18 @@ class TreeModel:
                 f"{path} holds a cost model for features of version {version}, this program has "
                 f"version {FEATURE_VERSION}; train it again from the records"
             )
-        assert lightgbm is not None, "ask is_available() first"
-        self._booster = lightgbm.Booster(model_str=text) if text else None
+        self._booster = _parsed(text) if text else None
+
+    def _boosted(self, matrix: Features, labels: FloatArray, objective: _SumObjective) -> _Trees:
+        import lightgbm  # noqa: PLC0415 - takes a second, which only those who train should pay
+
+        parameters = self._parameters()
+        data = lightgbm.Dataset(matrix, labels, params=parameters, free_raw_data=False)
+        booster = lightgbm.Booster(parameters, data)
+        for _ in range(self.trees):
+            if booster.update(fobj=objective):
+                break
+        return booster
 
     def _parameters(self) -> dict[str, object]:
         return {
@@ -168,7 +167,13 @@ class TreeModel:
 
 def is_available() -> bool:
     """Return whether LightGBM is installed, which TreeModel needs."""
-    return lightgbm is not None
+    return util.find_spec("lightgbm") is not None
+
+
+def _parsed(text: str) -> _Trees:
+    import lightgbm  # noqa: PLC0415 - as in TreeModel
+
+    return lightgbm.Booster(model_str=text)
 
 
 def labels_of(samples: Sequence[Sample]) -> FloatArray:

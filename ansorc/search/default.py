@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-import numpy.typing as npt
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.stage import Root
 from ansorc.schedule.state import State, Step
-from ansorc.search.estimate import parallel_speed, stage_cycles
+from ansorc.search.estimate import Cycles, parallel_speed, stage_cycles
+from ansorc.search.sketch.cache_write import AddCacheWrite
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.inline import AlwaysInline
 from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
+from ansorc.search.sketch.packing import packed
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Sketch, UnrollLimit
 from ansorc.search.sketch.skip import Skip
@@ -24,34 +27,62 @@ from ansorc.target import Target
 
 RULES: tuple[SketchRule, ...] = (
     AlwaysInline(),
+    AddCacheWrite(),
     MultiLevelTilingWithFusion(levels=(2,)),
     MultiLevelTiling(),
     Skip(),
 )
-"""The first sketch of these is taken: tiled stages in their consumers where they can be."""
+"""The first sketch of these is taken: tiled stages in their consumers, or in those of copies."""
 
-ROWS, SURVIVORS, ROUNDS = 1024, 64, 6
+ROWS, CHILDREN, SURVIVORS, ROUNDS = 512, 256, 32, 5
 UNROLL_LIMIT = 64
 
 
 def default_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
     """Return the program that seems best by a rough estimate of its cycles; always the same one.
 
-    A few thousand tilings of one structure are compared, as arrays.
+    A few thousand tilings of one structure, with and without a packed operand, are compared as
+    arrays.
     """
-    sketch = completed(generate(dag, target, RULES)[0], max_locations=1)[0]
+    fused = generate(dag, target, RULES)[0]
     rng = np.random.default_rng(0)
-    genes, cycles = _judged(sketch, sample(sketch, ROWS, rng))
-    for _ in range(ROUNDS if sketch.variables else 0):
-        best = np.argsort(cycles, kind="stable")[:SURVIVORS]
-        children = mutate(sketch, np.repeat(genes[best], ROWS // SURVIVORS // 4, axis=0), rng)
-        made, made_cycles = _judged(sketch, children)
-        genes = np.concatenate([genes[best], made])
-        cycles = np.concatenate([cycles[best], made_cycles])
-    return steps(sketch, genes[np.argmin(cycles)])
+    pools = [
+        Pool(whole, *_judged(whole, sample(whole, ROWS, rng)))
+        for sketch in (fused, *packed(fused))
+        for whole in completed(sketch, max_locations=1)
+    ]
+    pool = min(pools, key=_best)
+    for _ in range(ROUNDS if pool.sketch.variables else 0):
+        pool = _bred(pool, rng)
+    return steps(pool.sketch, pool.genes[np.argmin(pool.cycles)])
 
 
-def _judged(sketch: Sketch, genes: Genes) -> tuple[Genes, npt.NDArray[np.float64]]:
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Programs of one sketch [rows, columns] and their estimated cycles [rows]."""
+
+    sketch: Sketch
+    genes: Genes
+    cycles: Cycles
+
+
+def _best(pool: Pool) -> float:
+    return float(pool.cycles.min())
+
+
+def _bred(pool: Pool, rng: np.random.Generator) -> Pool:
+    """The best programs of the pool and mutations of them."""
+    best = np.argsort(pool.cycles, kind="stable")[:SURVIVORS]
+    parents = np.repeat(pool.genes[best], CHILDREN // SURVIVORS, axis=0)
+    genes, cycles = _judged(pool.sketch, mutate(pool.sketch, parents, rng))
+    return Pool(
+        pool.sketch,
+        np.concatenate([pool.genes[best], genes]),
+        np.concatenate([pool.cycles[best], cycles]),
+    )
+
+
+def _judged(sketch: Sketch, genes: Genes) -> tuple[Genes, Cycles]:
     """The rows with the choices made for them, and their estimated cycles."""
     genes = genes.copy()
     rows = len(genes)

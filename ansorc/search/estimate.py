@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator as Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from ansorc.ir.arith.affine import Affine, affine
+from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Call, Expr, Load
 from ansorc.ir.node import walk
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.flops import op_flops
 from ansorc.schedule.bounds import axis_boxes, region
 from ansorc.schedule.extent import Extent
-from ansorc.schedule.stage import IteratorKind, Mark, Stage
+from ansorc.schedule.stage import At, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State
 from ansorc.search.space.registers import vector_pieces
 from ansorc.target import Target
 
 Cycles = npt.NDArray[np.float64]
 Number = npt.NDArray[np.int64]
-Access = tuple[int, tuple[tuple[Affine | None, int], ...]]
+Access = tuple[int, tuple[Affine | None, ...], tuple[Number, ...]]
 """Bytes of an element, and for each dimension the index, if it is affine, and the extent."""
 
 FLOPS_PER_CYCLE = 4.0
@@ -69,7 +70,7 @@ class Footprint:
     """Rows."""
     width: Cycles
     """Bytes touched of each row."""
-    pitch: int
+    pitch: Number
     """Bytes from one row to the next."""
 
     @property
@@ -84,7 +85,7 @@ class Footprint:
         Rows whose pitch is a large power of two begin in few sets of the cache.
         """
         reach = max(LINE_BYTES, cache_bytes // WAYS)
-        starts = reach // gcd(self.pitch, reach)
+        starts = reach // np.gcd(self.pitch, reach)
         covered = np.minimum(reach, starts * np.maximum(self.width, LINE_BYTES))
         return np.where(self.width < self.pitch, self.bytes * reach / covered, self.bytes)
 
@@ -187,7 +188,7 @@ def _moving(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
 def _footprints(state: State, stage: Stage, rows: int) -> Sequence[tuple[Cycles, list[Footprint]]]:
     """(How often it runs, what one run touches) of each loop around the stage and its own."""
     runs = np.ones(rows)
-    accesses = _accesses(stage)
+    accesses = _accesses(state, stage)
     whole: dict[str, Extent] = {axis.name: axis.extent for axis in stage.op.reduce_axes}
     for outer, count in state.chain(stage):
         for place in range(count):
@@ -201,29 +202,39 @@ def _footprints(state: State, stage: Stage, rows: int) -> Sequence[tuple[Cycles,
         runs = runs * _known(iterator.extent)
 
 
-def _accesses(stage: Stage) -> list[Access]:
+def _accesses(state: State, stage: Stage) -> list[Access]:
     """What the stage writes and reads, without repetition."""
-    buffer = stage.op.buffer
+    op = stage.op
     found: dict[tuple[str, tuple[Expr, ...]], Access] = {}
     for node in _loads(stage):
-        dimensions = tuple(zip(map(affine, node.indices), node.buffer.shape, strict=True))
-        found[node.buffer.name, node.indices] = (node.buffer.dtype.bytes, dimensions)
-    own = tuple((Affine(((a.name, 1),), 0), a.extent) for a in stage.op.axes)
-    return [(buffer.dtype.bytes, own), *found.values()]
+        forms = tuple(affine(index) for index in node.indices)
+        extents = _memory(state, node.buffer)
+        found[node.buffer.name, node.indices] = (node.buffer.dtype.bytes, forms, extents)
+    own = tuple(Affine(((axis.name, 1),), 0) for axis in op.axes)
+    return [(op.buffer.dtype.bytes, own, _memory(state, op.buffer)), *found.values()]
+
+
+def _memory(state: State, buffer: Buffer) -> tuple[Number, ...]:
+    """The extents of a tensor in memory: those of the region, if it is computed inside a loop."""
+    stage = state.find(buffer.name)
+    if stage is not None and isinstance(stage.attach, At):
+        return tuple(_known(extent) for extent in stage.region)
+    return tuple(_known(extent) for extent in buffer.shape)
 
 
 def _footprint(access: Access, widths: dict[str, Extent], rows: int) -> Footprint:
     """What one access touches while the axes of its stage span `widths`."""
-    element, dimensions = access
+    element, forms, extents = access
     span = {name: _known(width) for name, width in widths.items()}
     count, width = np.ones(rows), np.ones(rows)
-    for form, extent in dimensions:
+    for form, extent in zip(forms, extents, strict=True):
         count = count * width
-        width = np.full(rows, float(extent))
+        width = np.broadcast_to(extent, rows).astype(np.float64)
         if form is not None:
             reach = 1 + sum(abs(factor) * (span[name] - 1) for name, factor in form.terms)
             width = np.minimum(width, reach)
-    return Footprint(count, width * element, dimensions[-1][1] * element if dimensions else element)
+    pitch = extents[-1] * element if extents else np.array(element)
+    return Footprint(count, width * element, pitch)
 
 
 def _loads(stage: Stage) -> list[Load]:

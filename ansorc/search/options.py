@@ -23,7 +23,7 @@ class SearchOptions:
     """The largest innermost tile length of a reduce axis."""
     max_register_ratio: float = 2.0
     """A register tile has at most this many times as many vectors as the machine has registers."""
-    unroll_limits: tuple[int, ...] = (0, 16, 64)
+    unroll_limits: tuple[int, ...] = (0, 8, 32)
     """Copies of the loop body up to which the inner reduce loops are unrolled. With the register
     tile explicit, more (the paper has 512) only makes code that takes seconds to compile."""
     parallel_ratios: tuple[int, ...] = (1, 2, 4, 16)

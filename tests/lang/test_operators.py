@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +14,22 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.lang.tensor import Tensor
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
+Build = (
+    Callable[[Tensor], Tensor]
+    | Callable[[Tensor, Tensor], Tensor]
+    | Callable[[Tensor, Tensor, Tensor], Tensor]
+)
+Numpy = (
+    Callable[[Array], Array]
+    | Callable[[Array, Array], Array]
+    | Callable[[Array, Array, Array], Array]
+)
 
 
-def run(
-    build: Callable[..., Tensor], *shapes: Sequence[int]
-) -> tuple[Array, list[Array], list[str]]:
+def run(function: Build, *shapes: Sequence[int]) -> tuple[Array, list[Array], list[str]]:
     """Return the result of an operator on random inputs of `shapes`, the inputs, the stages."""
+    build: Callable[..., Tensor] = function
     rng = np.random.default_rng(len(shapes))
     inputs = [ac.placeholder(shape, f"x{place}") for place, shape in enumerate(shapes)]
     dag = ComputeDAG([*inputs, build(*inputs)])

@@ -82,6 +82,7 @@ DAGS: dict[str, ac.ComputeDAG] = {
     "conv1d": dag([(1, 9, 3), (3, 3, 8)], lambda t: ops.conv1d(t[0], t[1], padding=1)),
     "conv3d": dag([(1, 3, 3, 3, 2), (2, 2, 2, 2, 4)], lambda t: ops.conv3d(t[0], t[1], padding=1)),
     "depthwise": dag(
+    "capsule": dag([(1, 3, 3, 2, 2, 2), (2, 2, 2, 2, 2, 4)], lambda t: ops.capsule_conv2d(t[0], t[1])),
         [(1, 5, 5, 6), (3, 3, 6)], lambda t: ops.depthwise_conv2d(t[0], t[1], padding=1)
     ),
     "transposed": dag(

@@ -28,13 +28,15 @@ def extents(stage: Stage, mark: Mark) -> list[int]:
 @pytest.mark.parametrize("cpu", ["znver3", "znver4", "x86-64-v2"])
 def test_matmul_fills_vectors_registers_and_cores(cpu: str) -> None:
     target = Target.parse(f"x86_64-linux-gnu -mcpu={cpu} -cores=4")
-    stage = stage_of(matmul(512, 512, 512), "C", target)
+    stage = stage_of(matmul(512, 512, 512), "C.local", target)
+    outer = stage_of(matmul(512, 512, 512), "C", target)
     lanes = target.vector_bytes // 4
     vector, unrolled = extents(stage, Mark.VECTORIZE)[0], extents(stage, Mark.UNROLL)
     assert vector % lanes == 0
     tile = vector // lanes * int(np.prod(unrolled))
     assert target.vector_registers // 4 <= tile < target.vector_registers
-    assert sum(extents(stage, Mark.PARALLEL)) % 4 == 0
+    chunks = extents(outer, Mark.PARALLEL)[0]
+    assert chunks % 4 == 0 or chunks > 16
 
 
 def test_a_layer_is_one_nest() -> None:
@@ -49,9 +51,9 @@ def test_default_is_the_same_each_time() -> None:
 
 def test_rows_with_a_pitch_of_a_power_of_two_collide() -> None:
     rows, width = np.array([16.0]), np.array([64.0])
-    apart, close = Footprint(rows, width, 4096), Footprint(rows, width, 4096 + 64)
+    apart, close = (Footprint(rows, width, np.array(n)) for n in (4096, 4096 + 64))
     assert apart.bytes == close.bytes == 1024
     assert apart.held(32 * 1024) == 64 * 1024
     assert close.held(32 * 1024) == 1024
-    whole = Footprint(rows, np.array([4096.0]), 4096)
+    whole = Footprint(rows, np.array([4096.0]), np.array(4096))
     assert whole.held(32 * 1024) == whole.bytes == 64 * 1024

@@ -56,12 +56,20 @@ class Access:
     @cached_property
     def elements(self) -> FloatArray:
         """[places, rows]: different elements touched inside each place."""
-        return np.stack([elements for elements, _ in self._places])
+        return np.stack([box.elements for box in self._places])
 
     @cached_property
     def lines(self) -> FloatArray:
         """[places, rows]: cache lines touched inside each place."""
-        return np.stack([lines for _, lines in self._places])
+        return np.stack([box.lines for box in self._places])
+
+    def crowded_bytes(self, way_bytes: int) -> FloatArray:
+        """Return [places, rows]: the size of the cache in which the touched lines find room.
+
+        Lines whose addresses differ by a multiple of `way_bytes` share one set. Rows of a tensor
+        whose pitch has a large divisor in common with that leave many sets unused.
+        """
+        return np.stack([self._crowded(box, way_bytes) for box in self._places])
 
     def stride(self, loop: int) -> FloatArray:
         """Return how many elements one iteration of a loop moves in memory, [rows]."""
@@ -75,7 +83,7 @@ class Access:
         return total
 
     @cached_property
-    def _places(self) -> list[tuple[FloatArray, FloatArray]]:
+    def _places(self) -> list[_Box]:
         spans = [np.full(self.rows, 1.0 + spread) for spread in self.spreads]
         values = [np.full(self.rows, float(count)) for count in self.counts]
         found = [self._box(spans, values)]
@@ -92,24 +100,42 @@ class Access:
             found.append(self._box(spans, values))
         return found[::-1]
 
-    def _box(
-        self, spans: list[FloatArray], values: list[FloatArray]
-    ) -> tuple[FloatArray, FloatArray]:
-        """Elements and cache lines of a box, whose last full dimensions are contiguous."""
+    def _box(self, spans: list[FloatArray], values: list[FloatArray]) -> _Box:
+        """A box of indices; its last dimensions that are whole are contiguous."""
         elements = np.ones(self.rows)
         run = np.ones(self.rows)
         segments = np.ones(self.rows)
+        pitch = np.ones(self.rows)
+        size = np.float64(self.element_bytes)
         is_full = np.ones(self.rows, dtype=np.bool_)
         for dimension in reversed(range(len(spans))):
             extent = self.shape[dimension]
             span = np.minimum(spans[dimension], extent)
             count = np.minimum(np.minimum(span, values[dimension]), self.limits[dimension])
             elements = elements * count
+            size = size * extent
             run = np.where(is_full, run * span, run)
+            pitch = np.where(is_full, size, pitch)
             segments = np.where(is_full, segments, segments * count)
             is_full = is_full & (span >= extent)
-        lines = segments * np.ceil(run * (self.element_bytes / self.line_bytes))
-        return elements, np.minimum(lines, elements)
+        lines = np.ceil(run * (self.element_bytes / self.line_bytes))
+        return _Box(elements, np.minimum(segments * lines, elements), segments, pitch)
+
+    def _crowded(self, box: _Box, way_bytes: int) -> FloatArray:
+        shared = np.gcd(box.pitch.astype(np.int64), way_bytes).astype(np.float64)
+        return np.maximum(box.lines * self.line_bytes, box.segments * shared)
+
+
+@dataclass(frozen=True, eq=False)
+class _Box:
+    """What is touched inside one place; arrays are [rows]."""
+
+    elements: FloatArray
+    lines: FloatArray
+    segments: FloatArray
+    """Runs of neighbouring elements."""
+    pitch: FloatArray
+    """Bytes from one run to the next."""
 
 
 def accesses_of(nests: Nests, nest: Nest, line_bytes: int) -> list[Access]:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
 from ansorc.search.features.access import Access
 from ansorc.search.features.columns import LOG, FloatArray
 from ansorc.search.features.loops import LoopFeatures
-from ansorc.search.features.places import Places, at_place, fitting_place, refills
+from ansorc.search.features.places import Places, at_place, refills
 from ansorc.target import Target
+
+
+WAYS = 8
+"""Associativity of the first two levels: lines that share a set. The third one hashes addresses."""
+
+CROWDING = 4 / 3
+"""Lines that crowd into few sets may take three quarters of these; other tensors need some too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +29,7 @@ class CacheFeatures:
     total_bytes: FloatArray = field(metadata=LOG)
     """Bytes that the statement touches."""
     l1_fill: FloatArray
-    """What is touched inside the place of the first level, as a share of that level."""
+    """What the lines touched inside the place of the first level take of it, as a share."""
     l2_fill: FloatArray
     """The same for the second level."""
     l3_fill: FloatArray
@@ -69,11 +77,19 @@ def levels_of(
     """Return the three cache levels, each core holding its share of the last one."""
     first, second, third = target.cache_bytes
     second = second or first
-    sharing = np.minimum(loops.parallel_extent, target.cores)
-    own = np.ones_like(sharing)
-    capacities = (first * own, second * own, third / sharing if third else second * own)
+    own = np.ones(accesses[0].rows)
+    shared = third / np.minimum(loops.parallel_extent, target.cores) if third else second * own
     times = [refills(access) for access in accesses]
-    return tuple(_level(accesses, places, times, capacity) for capacity in capacities)
+    levels: list[Level] = []
+    for capacity, way in (
+        (first * own, first // WAYS),
+        (second * own, second // WAYS),
+        (shared, 1),
+    ):
+        crowded = [access.crowded_bytes(way) for access in accesses]
+        held = np.maximum(places.line_bytes, CROWDING * reduce(np.maximum, crowded))
+        levels.append(_level(accesses, places, times, held, capacity))
+    return tuple(levels)
 
 
 def cache_features(
@@ -103,13 +119,16 @@ def _level(
     accesses: Sequence[Access],
     places: Places,
     times: Sequence[FloatArray],
+    held: FloatArray,
     capacity: FloatArray,
 ) -> Level:
-    place = fitting_place(places, capacity)
+    """The level of `capacity` bytes, [rows]; `held` [places, rows] is what places take of it."""
+    place = np.minimum((held > capacity).sum(axis=0), len(held) - 1)
     traffic = tuple(
-        at_place(access.lines, place) * at_place(filled, place)
+        at_place(access.lines, place)
+        * at_place(filled, place)
         * (access.line_bytes * (2 if access.is_written else 1))
         for access, filled in zip(accesses, times, strict=True)
-    )  # fmt: skip
-    fill = at_place(places.line_bytes, place) / capacity
+    )
+    fill = at_place(held, place) / capacity
     return Level(np.minimum(fill, 1), at_place(places.inside, place), traffic)

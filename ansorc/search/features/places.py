@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from ansorc.schedule.extent import IntArray
 from ansorc.search.features.access import Access
 from ansorc.search.features.columns import FloatArray
 from ansorc.search.features.nest import Loop
@@ -23,7 +23,7 @@ class Places:
     bytes: FloatArray
     """Bytes of different elements."""
     line_bytes: FloatArray
-    """Bytes of different cache lines: what a cache must hold."""
+    """Bytes of different cache lines."""
     inside: FloatArray
     """Iterations inside the place."""
 
@@ -72,13 +72,7 @@ def reuse_of(access: Access, places: Places) -> Reuse:
     return reuse
 
 
-def fitting_place(places: Places, capacity: FloatArray) -> IntArray:
-    """Return [rows]: the outermost place whose cache lines fit into `capacity` [rows] bytes."""
-    above = (places.line_bytes > capacity).sum(axis=0)
-    return np.minimum(above, len(places.line_bytes) - 1)
-
-
-def at_place(values: FloatArray, place: IntArray) -> FloatArray:
+def at_place(values: FloatArray, place: npt.NDArray[np.int64]) -> FloatArray:
     """Return [rows]: the values [places, rows] at one place for each row."""
     return np.take_along_axis(values, place[None, :], axis=0)[0]
 
@@ -86,7 +80,8 @@ def at_place(values: FloatArray, place: IntArray) -> FloatArray:
 def refills(access: Access) -> FloatArray:
     """Return [places, rows]: how often the loops outside a place replace what it touches.
 
-    Directly around the place, loops that do not move the access find it in the cache again.
+    Directly around the place, loops that do not move the access find it in the cache again, and
+    one that moves it by less than a cache line finds most of it.
     """
     times = np.ones(access.rows)
     kept = np.ones(access.rows)
@@ -94,7 +89,9 @@ def refills(access: Access) -> FloatArray:
     for place, loop in enumerate(access.loops):
         times = times * loop.extent
         if access.is_moved_by(place):
-            kept = np.where(loop.extent > 1, 1, kept)
+            stride_bytes = np.maximum(access.stride(place) * access.element_bytes, 1)
+            shared = np.clip(access.line_bytes / stride_bytes, 1, loop.extent)
+            kept = np.where(loop.extent > 1, shared, kept)
         else:
             kept = kept * loop.extent
         found.append(times / kept)

@@ -7,12 +7,13 @@ import time
 import traceback
 from pathlib import Path
 
+from ansorc.codegen.build import cpu_options
 from ansorc.codegen.llvm import emit_llvm
 from ansorc.codegen.llvm_binding import compile_object
 from ansorc.errors import BuildError, IRError, LanguageError, ParseError, ScheduleError
 from ansorc.ir.node import walk
 from ansorc.ir.parser import parse
-from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
+from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import For, Function, LoopKind
 from ansorc.ir.verify import verify
 from ansorc.schedule import lower, replay, steps_from_json
@@ -38,8 +39,7 @@ class Builder:
             _require_parameters(function, task)
             lowered = clock()
             target = task.target
-            options = CpuOptions(target.vector_bytes, target.vector_registers)
-            prepared = prepare_for_cpu(function, options)
+            prepared = prepare_for_cpu(function, cpu_options(target))
             passed = clock()
             text = emit_llvm(prepared, target)
             emitted = clock()
