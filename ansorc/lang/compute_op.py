@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
@@ -68,7 +69,7 @@ class ComputeOp:
     body: Expr
     hints: tuple[tuple[str, str], ...] = ()
 
-    @property
+    @cached_property
     def reads(self) -> tuple[Buffer, ...]:
         """The tensors that the body reads, without repetition, first read first."""
         loads = (node.buffer for node in walk(self.body) if isinstance(node, Load))

@@ -102,7 +102,7 @@ class Nests:
     def _has_threads(self, stage: Stage) -> bool:
         """Whether a reader of the attached `stage` may run in threads that are started inside."""
         return any(
-            iterator.mark in (Mark.PARALLEL, Mark.BIND)
+            _starts_threads(iterator)
             for other in self.state.stages
             for iterator in other.iterators
         )
@@ -142,7 +142,7 @@ class Nests:
         first = iterators[0]
         var = placed.leaves[first.name]
         was_threaded = self.is_threaded
-        self.is_threaded = was_threaded or first.mark in (Mark.PARALLEL, Mark.BIND)
+        self.is_threaded = was_threaded or (_starts_threads(first) and isinstance(var, Var))
         inside = self.state.attached(placed.stage.name, first.name)
         nests = [(inner, self.nest(inner)) for inner in inside]
         stmt = self._loops(placed, start + 1, unrolled, body, end)
@@ -231,6 +231,10 @@ def _axis_values(
     for axis, low in zip(placed.stage.op.axes, placed.lows, strict=True):
         values[axis.name] = plus(low, values[axis.name])
     return values, guards
+
+
+def _starts_threads(iterator: Iterator) -> bool:
+    return iterator.mark is Mark.BIND or (iterator.mark is Mark.PARALLEL and iterator.extent != 1)
 
 
 def _minus(value: Expr, low: Expr) -> Expr:

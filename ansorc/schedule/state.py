@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn, Self
 
 from ansorc.errors import ScheduleError
-from ansorc.ir.expr import Load
-from ansorc.ir.node import walk
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Tiles, text
 from ansorc.schedule.stage import At, Iterator, Mark, Root, Stage
@@ -152,7 +150,7 @@ class State:
 
 
 def _reads(stage: Stage, name: str) -> bool:
-    return any(isinstance(node, Load) and node.buffer.name == name for node in walk(stage.op.body))
+    return any(buffer.name == name for buffer in stage.op.reads)
 
 
 def _nest_lines(state: State, stage: Stage, depth: int) -> Sequence[str]:

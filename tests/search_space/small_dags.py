@@ -82,12 +82,14 @@ DAGS: dict[str, ac.ComputeDAG] = {
     "conv1d": dag([(1, 9, 3), (3, 3, 8)], lambda t: ops.conv1d(t[0], t[1], padding=1)),
     "conv3d": dag([(1, 3, 3, 3, 2), (2, 2, 2, 2, 4)], lambda t: ops.conv3d(t[0], t[1], padding=1)),
     "depthwise": dag(
-    "capsule": dag([(1, 3, 3, 2, 2, 2), (2, 2, 2, 2, 2, 4)], lambda t: ops.capsule_conv2d(t[0], t[1])),
         [(1, 5, 5, 6), (3, 3, 6)], lambda t: ops.depthwise_conv2d(t[0], t[1], padding=1)
     ),
     "transposed": dag(
         [(1, 3, 3, 2), (4, 4, 2, 4)],
         lambda t: ops.conv2d_transpose(t[0], t[1], stride=2, padding=1),
+    ),
+    "capsule": dag(
+        [(1, 3, 3, 2, 2, 2), (2, 2, 2, 2, 2, 4)], lambda t: ops.capsule_conv2d(t[0], t[1])
     ),
     "softmax": softmax(5, 16),
     "softmax_columns": dag([(6, 10)], lambda t: ops.softmax(t[0], axis=0)),

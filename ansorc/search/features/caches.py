@@ -14,12 +14,8 @@ from ansorc.search.features.loops import LoopFeatures
 from ansorc.search.features.places import Places, at_place, refills
 from ansorc.target import Target
 
-
 WAYS = 8
 """Associativity of the first two levels: lines that share a set. The third one hashes addresses."""
-
-CROWDING = 4 / 3
-"""Lines that crowd into few sets may take three quarters of these; other tensors need some too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +83,7 @@ def levels_of(
         (shared, 1),
     ):
         crowded = [access.crowded_bytes(way) for access in accesses]
-        held = np.maximum(places.line_bytes, CROWDING * reduce(np.maximum, crowded))
+        held = reduce(np.maximum, crowded, places.line_bytes)
         levels.append(_level(accesses, places, times, held, capacity))
     return tuple(levels)
 

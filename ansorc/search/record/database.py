@@ -32,6 +32,15 @@ ON CONFLICT (task_key, program_key, environment_key) DO UPDATE SET
     version = excluded.version
 WHERE excluded.checked >= checked
 """
+_DECIDE = """
+INSERT OR REPLACE INTO winners (task_key, environment_key, program_key, last_id)
+VALUES (?, ?, ?, (SELECT max(id) FROM records))
+"""
+_UNDEFEATED = """AND NOT EXISTS (
+    SELECT 1 FROM winners WHERE winners.task_key = records.task_key
+    AND winners.environment_key = records.environment_key
+    AND winners.last_id >= records.id AND winners.program_key != records.program_key
+) """
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,18 @@ class Records:
                     self._connection.execute("ROLLBACK")
                 raise
 
+    def decide(self, winner: Record) -> None:
+        """Note that `winner` was the fastest when the best programs so far were compared."""
+        row = (winner.task_key, winner.environment.key, winner.program_key)
+        with translated(self.path):
+            self._connection.execute(_DECIDE, row)
+
+    def is_winner(self, record: Record) -> bool:
+        """Return whether `record` is the program that `decide` named last."""
+        query = "SELECT program_key FROM winners WHERE task_key = ? AND environment_key = ?"
+        rows = self._rows(query, (record.task_key, record.environment.key))
+        return any(row[0] == record.program_key for row in rows)
+
     def task_keys(self) -> list[str]:
         """Return the keys of the tasks in the file."""
         query = "SELECT key FROM tasks UNION SELECT DISTINCT task_key FROM records ORDER BY 1"
@@ -126,9 +147,11 @@ class Records:
     def best(self, task_key: str, environment: Environment | None = None) -> Record | None:
         """Return the fastest record whose output was checked, or None.
 
-        Without `environment` records of all machines compete.
+        Programs older than the last decision lost to its winner, whatever time they have: times of
+        different minutes do not compare to the percent. Without `environment` records of all
+        machines compete.
         """
-        where = "WHERE task_key = ? AND checked AND median_s IS NOT NULL "
+        where = "WHERE task_key = ? AND checked AND median_s IS NOT NULL " + _UNDEFEATED
         if environment is not None:
             where += "AND environment_key = ? "
         keys = (task_key,) if environment is None else (task_key, environment.key)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ansorc.errors import RecordError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x616E7372  # "ansr"
 _BUSY_TIMEOUT_S = 10.0
 
@@ -30,6 +30,14 @@ CREATE TABLE records (
 );
 CREATE INDEX records_by_time ON records (task_key, environment_key, median_s);
 """
+_WINNERS = """
+CREATE TABLE winners (
+    task_key TEXT NOT NULL, environment_key TEXT NOT NULL, program_key TEXT NOT NULL,
+    last_id INTEGER NOT NULL, PRIMARY KEY (task_key, environment_key)
+);
+"""
+"""Since version 2: who won when the fastest programs were timed against each other, and the last
+record that there was then."""
 
 
 def connect(path: Path, *, create: bool) -> sqlite3.Connection:
@@ -76,15 +84,17 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         )
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    if version == 0:
+    if version < SCHEMA_VERSION:
         _make_tables(connection)
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if _pragma(connection, "user_version") == 0:  # else another process was faster
-            for statement in filter(str.strip, _TABLES.split(";")):
+        version = _pragma(connection, "user_version")  # another process may have been faster
+        missing = (_TABLES if version < 1 else "") + (_WINNERS if version < 2 else "")
+        if missing:
+            for statement in filter(str.strip, missing.split(";")):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

@@ -1,8 +1,8 @@
 """Packing: copy the operand that the vectors of a tile run over into a panel that stays in cache.
 
 Rows of a large matrix lie far apart: the columns of a tile fall into few sets of the caches and
-into many pages. A panel of just the elements that a tile reads, in the order in which it reads them,
-does not; its copying is paid once and its use many times (the panels of GotoBLAS).
+into many pages. A panel of just the elements that a tile reads, in the order in which it reads
+them, does not; its copying is paid once and its use many times (the panels of GotoBLAS).
 """
 
 from __future__ import annotations

@@ -1,0 +1,42 @@
+"""Recorded programs find their genes again, and packing makes the sketches it should."""
+
+import numpy as np
+import pytest
+from search_space.small_dags import DAGS, TARGET, matmul
+
+from ansorc.schedule import schedule
+from ansorc.search.sketch import generate
+from ansorc.search.sketch.packing import packed, vector_operands
+from ansorc.search.space import design_space, recall, sample, steps
+
+
+@pytest.mark.parametrize("name", DAGS)
+def test_every_program_finds_its_genes_again(name: str) -> None:
+    rng = np.random.default_rng(1)
+    for sketch in design_space(DAGS[name], TARGET).sketches:
+        genes = sample(sketch, 3, rng)
+        for row in genes:
+            program = steps(sketch, row)
+            found = recall(sketch, program)
+            assert found is not None
+            assert steps(sketch, found) == program
+
+
+def test_a_program_of_another_sketch_has_no_genes() -> None:
+    first, second, *_ = design_space(matmul(16, 32, 64), TARGET).sketches
+    program = steps(second, sample(second, 1, np.random.default_rng(0))[0])
+    assert recall(first, program) is None
+    assert recall(first, program[:3]) is None
+
+
+def test_the_operand_that_vectors_run_along_is_packed() -> None:
+    dag = matmul(16, 32, 64)
+    fused = generate(dag, TARGET)[0]
+    (sketch,) = packed(fused)
+    assert sketch.name == f"{fused.name}, pack in1"
+    assert len(sketch.steps) == len(fused.steps) + 2
+
+
+def test_a_column_of_coefficients_is_not_packed() -> None:
+    stage = schedule(matmul(16, 32, 64)).stage("C")
+    assert vector_operands(stage) == ["in1"]  # in0[i, k] has no contiguous step along j
