@@ -1,5 +1,8 @@
 """A standalone tensor compiler with auto-scheduling: `import ansorc as ac`."""
 
+from ansorc.codegen.module import Module, load_library
+from ansorc.errors import AnsorcError
+from ansorc.ir.stmt import Function
 from ansorc.lang import (
     Axis,
     Combiner,
@@ -42,17 +45,34 @@ from ansorc.lang import (
     workload,
 )
 from ansorc.lang import operators as ops
+from ansorc.schedule import Schedule, State, lower, replay, schedule
+from ansorc.search.programs import build
+from ansorc.search.record import Records
+from ansorc.search.task import Task
+from ansorc.search.tune import tune
+from ansorc.search.tune_result import TuneResult
+from ansorc.target import Target
 
 __all__ = [
+    "AnsorcError",
     "Axis",
     "Combiner",
     "ComputeDAG",
     "ComputeOp",
+    "Function",
+    "Module",
+    "Records",
     "Reduction",
+    "Schedule",
+    "State",
+    "Target",
+    "Task",
     "Tensor",
+    "TuneResult",
     "abs",
     "all_of",
     "any_of",
+    "build",
     "cast",
     "ceil",
     "compute",
@@ -63,9 +83,11 @@ __all__ = [
     "exp",
     "floor",
     "if_then_else",
+    "load_library",
     "load_workload",
     "log",
     "logical_not",
+    "lower",
     "max",
     "maximum",
     "min",
@@ -76,12 +98,15 @@ __all__ = [
     "power",
     "prod",
     "reduce_axis",
+    "replay",
     "round",
     "rsqrt",
+    "schedule",
     "sigmoid",
     "sin",
     "sqrt",
     "sum",
     "tanh",
+    "tune",
     "workload",
 ]

@@ -6,29 +6,25 @@ from pathlib import Path
 
 import click
 
-from ansorc.cli.arguments import records_option, task_of, workload_arguments
+from ansorc.cli.arguments import takes_choice, takes_task
 from ansorc.search.programs import build_program, chosen_program
+from ansorc.search.task import Task
 
 
-@click.command()
-@workload_arguments
-@records_option
-@click.option("--default", "use_default", is_flag=True, help="The untuned default schedule.")
+@click.command(short_help="Make a library and a C header.")
+@takes_task
+@takes_choice
 @click.option("--name", default="", help="The C name of the kernel; default: the workload's.")
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), default=None,
-    help="The library: .so, .a or .o; default: NAME.so.",
-)  # fmt: skip
+@click.option("--output", "-o", type=click.Path(path_type=Path),
+              help="The library: .so, .a or .o; default: NAME.so.")  # fmt: skip
 def build(
-    workload: str, settings: tuple[str, ...], target: str, records: Path, **more: object
+    task: Task, records: Path, threads: int, name: str, output: Path | None, *, use_default: bool
 ) -> None:
     """Build the best recorded program: a library, a C header and a manifest."""
-    task = task_of(workload, settings, target)
-    program = chosen_program(task, records, use_default=bool(more["use_default"]))
-    name = str(more["name"] or task.name)
-    output = more["output"]
-    path = output if isinstance(output, Path) else Path(f"{name}.so")
+    program = chosen_program(task, records, threads=threads, use_default=use_default)
+    name = name or task.name
+    path = output or Path(f"{name}.so")
     artifact = build_program(task, program, name).save(path)
-    click.echo(f"{name}: {program.origin}")
+    click.echo(f"{name}: {program.origin}, for {task.target.text}")
     for made in (artifact.library, artifact.header, artifact.manifest):
         click.echo(f"  {made} ({made.stat().st_size} bytes)")

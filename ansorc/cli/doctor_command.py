@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
+from ansorc.cli.tables import new_table
 from ansorc.codegen.limits import Limits, machine_limits
-from ansorc.codegen.toolchain import find_compilers
+from ansorc.codegen.toolchain import find_toolchain
 from ansorc.errors import AnsorcError, BuildError
 from ansorc.target import Target, detect
 
@@ -22,17 +23,18 @@ _EXTRAS = {
 }
 
 
-@click.command()
+@click.command(short_help="Show what was detected and what is missing.")
 @click.option("--no-limits", is_flag=True, help="Leave out the measured limits (3 s).")
 def doctor(*, no_limits: bool) -> None:
     """Show what was detected here: CPU, caches, limits, compilers and missing extras."""
-    console = Console()
+    console = Console(soft_wrap=True)
     target = detect()
-    console.print(_machine_table(target))
-    problems = _compiler_lines(console)
+    _print_machine(console, target)
+    problems = _compiler_lines(console, target)
     for module, (purpose, cure) in _EXTRAS.items():
         if util.find_spec(module) is None:
-            console.print(f"[yellow]optional[/]  {module} is missing: no {purpose}; {cure}")
+            console.print(f"[yellow]optional[/]  {module} is missing: no {purpose}; "
+                          f"{escape(cure)}")  # fmt: skip
     if not no_limits:
         problems += _limit_lines(console, target)
     if problems:
@@ -40,8 +42,8 @@ def doctor(*, no_limits: bool) -> None:
     console.print("[green]ready[/]")
 
 
-def _machine_table(target: Target) -> Table:
-    table = Table(title="this machine", show_header=False)
+def _print_machine(console: Console, target: Target) -> None:
+    table = new_table(console, "this machine")
     level1, level2, level3 = target.cache_bytes
     for name, value in (
         ("ansorc", metadata.version("ansorc")),
@@ -54,7 +56,7 @@ def _machine_table(target: Target) -> Table:
         ("caches", f"L1 {level1 >> 10} KiB, L2 {level2 >> 10} KiB, L3 {level3 >> 10} KiB"),
     ):
         table.add_row(name, value)
-    return table
+    console.print(table, soft_wrap=False)
 
 
 def _cpu_name() -> str:
@@ -66,13 +68,14 @@ def _cpu_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _compiler_lines(console: Console) -> int:
+def _compiler_lines(console: Console, target: Target) -> int:
     try:
-        for role, path in find_compilers().items():
-            console.print(f"[green]found[/]     {role}: {path}")
+        tools = find_toolchain(target)
     except BuildError as error:
-        console.print(f"[red]missing[/]   {error}")
+        console.print(f"[red]missing[/]   {escape(str(error))}")
         return 1
+    for role, command in (("C", tools.cc), ("C++", tools.cxx), ("archiver", tools.ar)):
+        console.print(f"[green]found[/]     {role}: {escape(' '.join(command))}")
     return 0
 
 
@@ -80,9 +83,10 @@ def _limit_lines(console: Console, target: Target) -> int:
     try:
         limits: Limits = machine_limits(target)
     except AnsorcError as error:
-        console.print(f"[red]failed[/]    the probes of the limits: {error}")
+        console.print(f"[red]failed[/]    the probes of the limits: {escape(str(error))}")
         return 1
-    table = Table("limit (float32)", "one core", f"{target.cores} cores", title="measured limits")
+    cores = f"{target.cores} cores"
+    table = new_table(console, "measured limits", "limit (float32)", "one core", cores)
     table.add_row("FMA peak", _giga(limits.fma_one, "FLOP/s"), _giga(limits.fma_all, "FLOP/s"))
     table.add_row("memory read", _giga(limits.read_one, "B/s"), _giga(limits.read_all, "B/s"))
     table.add_row("memory copy", "", _giga(limits.copy_all, "B/s"))

@@ -8,6 +8,7 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from ansorc.search.trial import Trial
 
@@ -15,20 +16,23 @@ _PLAIN_EVERY_S = 5.0
 
 
 class Progress:
-    """Prints trials as they come; use it as a context manager.
+    """Prints trials on the error output as they come; use it as a context manager.
 
-    `flops` is the work of one run, `peak` the machine's measured FLOP/s (0 if not known).
+    `flops` is the work of one call, `peak` the machine's measured FLOP/s (0 if not known).
     """
 
     def __init__(self, name: str, flops: float, peak: float) -> None:
         self._name, self._flops, self._peak = name, flops, peak
-        self._live = Live(console=Console(stderr=True), refresh_per_second=4, transient=True)
-        self._is_live = sys.stderr.isatty()
+        self._live: Live | None = None
+        if sys.stderr.isatty():
+            console = Console(stderr=True)
+            self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._printed_at = 0.0
         self._last: Trial | None = None
+        self._printed: Trial | None = None
 
     def __enter__(self) -> Progress:
-        if self._is_live:
+        if self._live is not None:
             self._live.start()
         return self
 
@@ -38,34 +42,35 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._is_live:
+        if self._live is not None:
             self._live.stop()
-        if self._last is not None:
-            print(self.line(self._last), file=sys.stderr, flush=True)
+        if self._last is not None and self._last is not self._printed:
+            self._print(self._last)
 
     def __call__(self, trial: Trial) -> None:
         """Show `trial`: at once on a terminal, else when it is new best or some seconds passed."""
         self._last = trial
-        if self._is_live:
-            self._live.update(self.line(trial))
-            return
-        now = time.monotonic()
-        if trial.is_new_best or now - self._printed_at >= _PLAIN_EVERY_S:
-            self._printed_at = now
-            print(self.line(trial), file=sys.stderr, flush=True)
+        if self._live is not None:
+            self._live.update(Text(self.line(trial), no_wrap=True, overflow="ellipsis"))
+        elif trial.is_new_best or time.monotonic() - self._printed_at >= _PLAIN_EVERY_S:
+            self._print(trial)
 
     def line(self, trial: Trial) -> str:
         """Return `trial` as one line: done/total, best, rate, ETA, failures by class."""
         words = [f"{self._name} {trial.done}/{trial.total}", self._best(trial.best_s)]
         words.append(f"{trial.rate:.1f} trials/s")
-        if trial.done < trial.total:
-            words.append(f"ETA {_minutes(trial.eta_s)}")
-        else:
-            words.append(f"took {_minutes(trial.elapsed_s)}")
+        is_last = trial.done >= trial.total
+        words.append(
+            f"took {minutes(trial.elapsed_s)}" if is_last else f"ETA {minutes(trial.eta_s)}"
+        )
         if trial.failures:
             counts = ", ".join(f"{count} {kind}" for kind, count in sorted(trial.failures.items()))
             words.append(f"failed: {counts}")
         return " | ".join(words)
+
+    def _print(self, trial: Trial) -> None:
+        self._printed, self._printed_at = trial, time.monotonic()
+        print(self.line(trial), file=sys.stderr, flush=True)
 
     def _best(self, best_s: float | None) -> str:
         if best_s is None:
@@ -78,5 +83,6 @@ class Progress:
         return text
 
 
-def _minutes(seconds: float) -> str:
+def minutes(seconds: float) -> str:
+    """Return `seconds` as minutes and seconds, such as 1:05."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

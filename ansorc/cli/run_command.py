@@ -1,4 +1,4 @@
-"""`ansorc run`: run a built library or a workload, check its numbers and time it."""
+"""`ansorc run`: run a workload's best program or a built library, check its numbers, time it."""
 
 from __future__ import annotations
 
@@ -7,30 +7,36 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ansorc.cli.arguments import records_option, task_of, workload_arguments
+from ansorc.cli.arguments import takes_choice, takes_task
 from ansorc.codegen.limits import fma_peak
-from ansorc.search.programs import build_program, chosen_program
+from ansorc.codegen.module import load_library
+from ansorc.search.programs import build_program, chosen_program, require_this_machine
+from ansorc.search.task import Task
 from ansorc.search.trust import checked_time
 
+_SEED = 1
+"""Other inputs than those of the tuning."""
 
-@click.command()
-@workload_arguments
-@records_option
-@click.option("--default", "use_default", is_flag=True, help="The untuned default schedule.")
-@click.option("--threads", default=0, show_default=True, type=click.IntRange(min=0),
-              help="Threads of the kernel; 0 means all cores.")  # fmt: skip
-@click.option("--seed", default=0, show_default=True, help="Seed of the random inputs.")
+
+@click.command(short_help="Check a program's numbers, then time it.")
+@takes_task
+@takes_choice
+@click.option("--library", "-l", type=click.Path(path_type=Path),
+              help="Run this .so of `ansorc build`, not a recorded program.")  # fmt: skip
 def run(
-    workload: str, settings: tuple[str, ...], target: str, records: Path, **more: object
+    task: Task, records: Path, threads: int, library: Path | None, *, use_default: bool
 ) -> None:
-    """Run the best recorded program on fresh random inputs: check its numbers, then time it."""
-    task = task_of(workload, settings, target)
-    program = chosen_program(task, records, use_default=bool(more["use_default"]))
-    module = build_program(task, program)
-    threads, rng = int(str(more["threads"])), np.random.default_rng(int(str(more["seed"])))
-    found = checked_time(task, module, rng, threads=threads)
-    peak = fma_peak(task.target, threads or task.target.cores)
+    """Run a program on fresh random inputs: check its numbers, then time it."""
+    require_this_machine(task.target)
+    if library is not None:
+        module, origin = load_library(library), f"built library {library}"
+    else:
+        program = chosen_program(task, records, threads=threads, use_default=use_default)
+        module, origin = build_program(task, program), program.origin
+    found = checked_time(task, module, np.random.default_rng(_SEED), threads=threads)
+    click.echo(f"{task.name}: {origin}")
+    click.echo(f"  right: the largest error is {found.error:.2g} of what rounding explains "
+               "(float64 reference)")  # fmt: skip
     rate = task.dag.flops / found.timing.median_s
-    click.echo(f"{task.name}: {program.origin}")
-    click.echo(f"  largest error {found.error:.3g} of the tolerance (float64 reference): right")
+    peak = fma_peak(task.target, threads or task.target.cores)
     click.echo(f"  {found.timing}, {rate / 1e9:.1f} GFLOP/s, {rate / peak:.0%} of the FMA peak")

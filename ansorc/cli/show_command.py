@@ -6,61 +6,81 @@ from pathlib import Path
 
 import click
 
-from ansorc.cli.arguments import records_option, task_of, workload_arguments
+from ansorc.cli.arguments import takes_choice, takes_task
 from ansorc.codegen.build import cpu_options
 from ansorc.codegen.llvm import assembly, emit_llvm, optimized_llvm
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.schedule import lower, replay
-from ansorc.search.programs import chosen_program
+from ansorc.search.programs import Program, chosen_program
+from ansorc.search.task import Task
 
-_VIEWS = ("dag", "schedule", "ir", "passes", "llvm", "optimized", "asm")
+_VIEWS = {
+    "dag": "the computation",
+    "schedule": "the schedule as nested loops",
+    "ir": "the loop program, as lowered",
+    "passes": "the loop program after each pass",
+    "llvm": "the LLVM IR that is emitted",
+    "optimized": "the LLVM IR after LLVM's passes",
+    "asm": "the assembly",
+}
 
 
-@click.command()
-@workload_arguments
-@records_option
-@click.option("--default", "use_default", is_flag=True, help="The untuned default schedule.")
-@click.option(
-    "--view", "views", multiple=True, type=click.Choice(_VIEWS), default=("schedule", "ir"),
-    show_default=True, help="What to print; may be repeated.",
-)  # fmt: skip
+@click.command(
+    short_help="Print loops, IR, LLVM IR, assembly.",
+    epilog="Views: " + "; ".join(f"{view}, {what}" for view, what in _VIEWS.items()),
+)
+@takes_task
+@takes_choice
+@click.option("--view", "views", multiple=True, type=click.Choice(tuple(_VIEWS)),
+              help="What to print; may be repeated. Default: schedule and ir.")  # fmt: skip
 @click.option("--asm", "with_assembly", is_flag=True, help="The same as --view asm.")
 def show(
-    workload: str,
-    settings: tuple[str, ...],
-    target: str,
+    task: Task,
     records: Path,
+    threads: int,
     views: tuple[str, ...],
-    **flags: bool,
+    *,
+    use_default: bool,
+    with_assembly: bool,
 ) -> None:
     """Print the best recorded program of a workload: loops, IR, LLVM IR, assembly."""
-    task = task_of(workload, settings, target)
-    program = chosen_program(task, records, use_default=flags["use_default"])
-    click.echo(f"# {task.name}: {program.origin}")
-    wanted = ("asm",) if flags["with_assembly"] else views
+    program = chosen_program(task, records, threads=threads, use_default=use_default)
+    click.echo(f"# {task.name}: {program.origin}, for {task.target.text}")
+    for view in (*views, "asm") if with_assembly else views or ("schedule", "ir"):
+        click.echo(f"\n# {_VIEWS[view]}\n{_text(task, program, view).rstrip()}")
+
+
+def _text(task: Task, program: Program, view: str) -> str:
+    """The text of one of `_VIEWS`."""
     state = replay(task.dag, program.steps)
-    if "dag" in wanted:
-        click.echo(task.dag.to_text())
-    if "schedule" in wanted:
-        click.echo(f"# schedule\n{state}\n")
-    lowered = lower(state, task.name)
-    if "passes" in wanted:
-        click.echo(f"# lowered\n{to_text(lowered)}")
-    prepared = prepare_for_cpu(
-        lowered, cpu_options(task.target), _tracer() if "passes" in wanted else None
-    )
-    if "ir" in wanted:
-        click.echo(f"# loop program\n{to_text(prepared)}")
-    llvm = emit_llvm(prepared, task.target)
-    for name, make in (("llvm", None), ("optimized", optimized_llvm), ("asm", assembly)):
-        if name in wanted:
-            click.echo(llvm if make is None else make(llvm, task.target))
+    match view:
+        case "dag":
+            return task.dag.to_text()
+        case "schedule":
+            return str(state)
+        case "ir":
+            return to_text(lower(state, task.name))
+        case "passes":
+            return _after_each_pass(lower(state, task.name), task)
+        case _:
+            prepared = prepare_for_cpu(lower(state, task.name), cpu_options(task.target))
+            llvm = emit_llvm(prepared, task.target)
+    match view:
+        case "optimized":
+            return optimized_llvm(llvm, task.target)
+        case "asm":
+            return assembly(llvm, task.target)
+        case _:
+            return llvm
 
 
-def _tracer():
-    def trace(name: str, function: Function) -> None:
-        click.echo(f"# after {name}\n{to_text(function)}")
+def _after_each_pass(lowered: Function, task: Task) -> str:
+    texts: list[str] = []
 
-    return trace
+    def note(name: str, function: Function) -> None:
+        texts.append(f"# after {name}\n{to_text(function)}")
+
+    prepare_for_cpu(lowered, cpu_options(task.target), note)
+    return "\n".join(texts)

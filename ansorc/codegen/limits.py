@@ -52,7 +52,7 @@ def machine_limits(target: Target) -> Limits:
 def fma_peak(target: Target, threads: int, *, repeats: int = 3) -> float:
     """Measure the floating-point operations a second of `threads` cores, float32.
 
-    The best of `repeats`: a limit is what the machine reaches when nothing disturbs it.
+    The fastest batch of `repeats` timings: a limit is what the machine reaches undisturbed.
     """
     lanes = target.vector_bytes // FLOAT32.bytes
     chains = max(2, int(target.vector_registers * _CHAINS_SHARE))
@@ -60,7 +60,7 @@ def fma_peak(target: Target, threads: int, *, repeats: int = 3) -> float:
     start = np.ones((threads, chains, lanes), np.float32)
     arrays = (start, np.array([0.5, 0.25], np.float32), np.empty_like(start))
     times = [module.time(*arrays, threads=threads, min_time_s=0.1) for _ in range(repeats)]
-    return 2.0 * _STEPS * start.size / min(time.median_s for time in times)
+    return 2.0 * _STEPS * start.size / min(time.fastest_s for time in times)
 
 
 def read_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3) -> float:
@@ -72,7 +72,7 @@ def read_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3)
     source = np.zeros(function.params[0].shape, np.float32)
     arrays = (source, np.empty(function.params[1].shape, np.float32))
     times = [module.time(*arrays, threads=threads, min_time_s=0.1) for _ in range(repeats)]
-    return source.nbytes / min(time.median_s for time in times)
+    return source.nbytes / min(time.fastest_s for time in times)
 
 
 def copy_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3) -> float:
@@ -82,7 +82,7 @@ def copy_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3)
     source = np.zeros(function.params[0].shape, np.float32)
     arrays = (source, np.empty_like(source))
     times = [module.time(*arrays, threads=threads, min_time_s=0.1) for _ in range(repeats)]
-    return 2.0 * source.nbytes / min(time.median_s for time in times)
+    return 2.0 * source.nbytes / min(time.fastest_s for time in times)
 
 
 _UNROLL = 8

@@ -22,6 +22,8 @@ class Timing:
     """The distance between the quartiles of the batches."""
     repeats: int
     calls: int
+    fastest_s: float
+    """The fastest batch: what the machine can do while nothing else disturbs it."""
 
     def __str__(self) -> str:
         unit, scale = next(
@@ -52,7 +54,7 @@ def measure(
         total += taken
         times.append(taken / calls)
     low, median, high = (float(value) for value in np.quantile(times, (0.25, 0.5, 0.75)))
-    return Timing(median, high - low, len(times), calls)
+    return Timing(median, high - low, len(times), calls, min(times))
 
 
 def _calls_a_batch(call: Callable[[int], None], clock: Callable[[], float], batch_s: float) -> int:

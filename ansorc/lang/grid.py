@@ -32,6 +32,7 @@ from ansorc.ir.expr import (
     Select,
     Var,
 )
+from ansorc.lang.strided import strided_view
 
 Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = "NDArray[np.bool_] | None"
@@ -96,6 +97,9 @@ class Grid:
         tensor = self.tensors[load.buffer.name]
         if not load.indices:
             return tensor.reshape((1,) * self.rank)
+        view = strided_view(tensor, load.indices, self.axes)
+        if view is not None:
+            return view
         indices: list[Array] = []
         for place, expr in enumerate(load.indices):
             index, extent = self.evaluate(expr, mask), tensor.shape[place]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import runpy
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansorc.errors import LanguageError
+from ansorc.errors import AnsorcError, LanguageError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.tensor import Tensor
 
@@ -75,10 +76,10 @@ def load_workloads(path: str | Path) -> dict[str, Workload]:
         raise LanguageError(f"there is no file '{path}'; give a Python file with @ac.workload")
     try:
         found = runpy.run_path(str(path), run_name="ansorc_workload")
-    except LanguageError:
+    except AnsorcError:
         raise
     except Exception as error:
-        raise LanguageError(f"'{path}' cannot be run: {type(error).__name__}: {error}") from error
+        raise LanguageError(f"'{path}' cannot be run: {_blame(error, path)}") from error
     workloads = {value.name: value for value in found.values() if isinstance(value, Workload)}
     if not workloads:
         raise LanguageError(f"'{path}' has no workload; put @ac.workload above a function in it")
@@ -100,4 +101,17 @@ def load_workload(
     name = function_name or next(iter(workloads))
     if name not in workloads:
         raise LanguageError(f"'{path}' has no workload '{name}'; it has {known}")
-    return workloads[name].dag(settings or {})
+    try:
+        return workloads[name].dag(settings or {})
+    except AnsorcError:
+        raise
+    except Exception as error:
+        raise LanguageError(f"the workload '{name}' failed: {_blame(error, path)}") from error
+
+
+def _blame(error: Exception, path: str | Path) -> str:
+    """What went wrong, in one line, and in which line of the file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == Path(path)]
+    place = f" (line {lines[-1]} of {path})" if lines else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"

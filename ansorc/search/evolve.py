@@ -27,8 +27,10 @@ Keys = npt.NDArray[np.uint64]
 
 MIN_FLOCK = 32
 """Programs of each sketch in a generation, at least."""
+MAX_FLOCKS = 6
+"""Sketches that are bred in a generation: the most successful ones, and one drawn from the rest."""
 FLOOR_SHARE = 0.3
-"""Share of a generation that the sketches divide evenly; the rest follows success."""
+"""Share of a generation that these divide evenly; the rest follows success."""
 PRESSURE = 2.0
 """Parents have rank `n * u ** PRESSURE` for a uniform u: above 1, better ones breed more."""
 
@@ -61,11 +63,10 @@ def evolve(
     """
     flocks = _founded(space, model, rng, options, seeds)
     for _ in range(options.generations):
-        sizes = _sizes(flocks, options.population)
-        for flock, size in zip(flocks, sizes, strict=True):
-            if not flock.is_complete:
-                _breed(flock, int(size), rng, options)
-    offers = [_offer(flock, measured, rng, options) for flock in flocks]
+        for flock, size in _sizes(flocks, options.population, rng):
+            _breed(flock, size, rng, options)
+    _refreshed(flocks, rng, options)
+    offers = [_offer(flock, measured) for flock in flocks]
     candidates = picked(offers, rng, options)
     scored = sum(len(flock.known) for flock in flocks)
     return Evolution(tuple(candidates), not candidates, scored)
@@ -133,14 +134,21 @@ def _founded(
     return flocks
 
 
-def _sizes(flocks: Sequence[_Flock], population: int) -> IntArray:
-    """How many programs of each sketch the next generation has, by how many are among the best."""
+def _sizes(
+    flocks: Sequence[_Flock], population: int, rng: np.random.Generator
+) -> list[tuple[_Flock, int]]:
+    """The flocks to breed and their sizes, by how many of their programs are among the best."""
     scores = np.concatenate([flock.scores for flock in flocks])
     owners = np.repeat(np.arange(len(flocks)), [len(flock.scores) for flock in flocks])
     best = np.argsort(-scores, kind="stable")[: max(1, len(scores) // 8)]
-    success = np.bincount(owners[best], minlength=len(flocks)) / len(best)
-    shares = FLOOR_SHARE / len(flocks) + (1 - FLOOR_SHARE) * success
-    return np.maximum(MIN_FLOCK, shares * population).astype(np.int64)
+    success = np.bincount(owners[best], minlength=len(flocks)) / max(1, len(best))
+    ranked: list[int] = np.argsort(-success, kind="stable").tolist()
+    order = [number for number in ranked if not flocks[number].is_complete]
+    chosen, rest = order[: MAX_FLOCKS - 1], order[MAX_FLOCKS - 1 :]
+    chosen += [rest[int(rng.integers(len(rest)))]] if rest else []
+    shares = [FLOOR_SHARE / len(chosen) + (1 - FLOOR_SHARE) * success[n] for n in chosen]
+    sizes = [max(MIN_FLOCK, int(share * population)) for share in shares]
+    return [(flocks[number], size) for number, size in zip(chosen, sizes, strict=True)]
 
 
 def _breed(flock: _Flock, size: int, rng: np.random.Generator, options: SearchOptions) -> None:
@@ -163,12 +171,17 @@ def _ranks(count: int, size: int, rng: np.random.Generator) -> IntArray:
     return (count * rng.random(size) ** PRESSURE).astype(np.int64)
 
 
-def _offer(
-    flock: _Flock, measured: AbstractSet[int], rng: np.random.Generator, options: SearchOptions
-) -> Offer:
-    """What a flock has that was not measured, with programs for the random picks among it."""
-    if not flock.is_complete:
-        flock.add(sample(flock.sketch, MIN_FLOCK, rng, options))
+def _refreshed(flocks: Sequence[_Flock], rng: np.random.Generator, options: SearchOptions) -> None:
+    """Add new random programs to some flocks, for what is measured by chance to be chosen from."""
+    wanted = round(options.epsilon * options.trials_per_round)
+    order: list[int] = rng.permutation(len(flocks)).tolist()
+    for flock in [flocks[number] for number in order[: max(1, wanted)]]:
+        if not flock.is_complete:
+            flock.add(sample(flock.sketch, MIN_FLOCK, rng, options))
+
+
+def _offer(flock: _Flock, measured: AbstractSet[int]) -> Offer:
+    """What a flock has that was not measured."""
     is_new = ~np.isin(flock.keys, np.array(sorted(measured), dtype=np.uint64))
     genes = flock.genes[is_new]
     return Offer(

@@ -35,7 +35,7 @@ def metrics(predicted: FloatArray, actual: FloatArray, k: int = 30) -> Metrics:
     """Return how well `predicted` [programs] agrees with `actual` [programs] ≥ 0."""
     k = min(k, len(actual))
     error = predicted - actual
-    variance = float(np.mean((actual - actual.mean()) ** 2))
+    variance = float(np.var(actual))
     chosen = np.argsort(-predicted, kind="stable")[:k]
     best = np.argsort(-actual, kind="stable")[:k]
     highest = float(actual.max())
@@ -43,7 +43,7 @@ def metrics(predicted: FloatArray, actual: FloatArray, k: int = 30) -> Metrics:
         rmse=float(np.sqrt(np.mean(error**2))),
         r2=1 - float(np.mean(error**2)) / variance if variance > 0 else 0.0,
         pairwise=_pairwise(predicted[:MAX_PAIRS], actual[:MAX_PAIRS]),
-        recall=len(set(chosen.tolist()) & set(best.tolist())) / k,
+        recall=float(np.isin(chosen, best).sum()) / k,
         peak=float(actual[chosen].max()) / highest if highest > 0 else 0.0,
         k=k,
     )

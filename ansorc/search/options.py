@@ -30,9 +30,9 @@ class SearchOptions:
     """Outer loops are made parallel until they have this many times as many chunks as cores."""
     max_locations: int = 24
     """Sketches of one computation after the stages that are not tiled were placed."""
-    population: int = 4096
+    population: int = 2048
     """Programs in one generation."""
-    generations: int = 6
+    generations: int = 5
     """Times that a generation is scored and bred before programs are measured."""
     mutation_rate: float = 0.85
     """Share of the children that are mutated."""

@@ -1,4 +1,4 @@
-"""Which program a build uses: the best record of the task, or the untuned default."""
+"""Which program a build uses, the best record of the task or the untuned default, and the build."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 
 from ansorc.codegen.build import build_function
 from ansorc.codegen.module import Module
-from ansorc.errors import RecordError
-from ansorc.schedule import Step, lower, replay, steps_from_json
+from ansorc.errors import RecordError, TargetError
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule import State, Step, lower, replay, steps_from_json
 from ansorc.search.default import default_steps
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
+from ansorc.target import Target, detect
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,33 @@ class Program:
     """For people: "untuned default schedule", or the record's time."""
 
 
+def build(
+    program: State | ComputeDAG | Task, target: Target | str | None = None, name: str = ""
+) -> Module:
+    """Return `program` compiled as the C function `name` (default: the task's, else "kernel").
+
+    A ComputeDAG or Task alone gets the untuned default schedule. `target` is the task's, else
+    "native", unless given. Raise TargetError or BuildError for what cannot be built.
+    """
+    own = program.target if isinstance(program, Task) else "native"
+    title = program.name if isinstance(program, Task) else "kernel"
+    dag = program if isinstance(program, ComputeDAG) else program.dag
+    task = Task(dag, own if target is None else target, name or title)
+    if isinstance(program, State):
+        require_cpu(task.target)
+        return _compiled(program, task, task.name)
+    return build_program(task, default_program(task))
+
+
+def build_program(task: Task, program: Program, name: str = "") -> Module:
+    """Return `program` compiled for the task's target under `name` (default: the task's)."""
+    require_cpu(task.target)
+    return _compiled(replay(task.dag, program.steps), task, name or task.name)
+
+
 def default_program(task: Task) -> Program:
     """Return the program that is used without any tuning."""
+    require_cpu(task.target)
     return Program(default_steps(task.dag, task.target), "untuned default schedule")
 
 
@@ -36,16 +63,21 @@ def recorded_program(record: Record) -> Program:
     return Program(steps_from_json(json.loads(record.steps)), origin)
 
 
-def chosen_program(task: Task, path: Path, *, use_default: bool = False) -> Program:
+def chosen_program(
+    task: Task, path: Path, *, threads: int = 0, use_default: bool = False
+) -> Program:
     """Return the best program of `task` in the record file at `path`, or the default one.
 
     Raise RecordError if the file is missing or holds no checked program of the task for this
-    machine: a build never falls back to the default unasked.
+    machine and `threads` (0: all cores): a build never falls back to the default unasked.
     """
     if use_default:
         return default_program(task)
+    advice = "run `ansorc tune` first, or use --default for the untuned schedule"
+    if not path.exists():
+        raise RecordError(f"there is no record file {path}; {advice}")
     with Records.open(path, create=False) as records:
-        environment = current_environment()
+        environment = current_environment(threads)
         best = records.best(task.key, environment)
         if best is not None:
             return recorded_program(best)
@@ -53,13 +85,32 @@ def chosen_program(task: Task, path: Path, *, use_default: bool = False) -> Prog
     found = "no measured program"
     if elsewhere.count:
         found = f"only programs measured on another machine or thread count ({elsewhere.count})"
-    raise RecordError(
-        f"{path} holds {found} of '{task.name}' for {task.target.text}; run `ansorc tune` first, "
-        "or use --default for the untuned schedule"
-    )
+    raise RecordError(f"{path} holds {found} of '{task.name}' for {task.target.text}; {advice}")
 
 
-def build_program(task: Task, program: Program, name: str = "") -> Module:
-    """Return `program` compiled for the task's target under `name` (default: the task's)."""
-    state = replay(task.dag, program.steps)
-    return build_function(lower(state, name or task.name), task.target, name or task.name)
+def require_cpu(target: Target) -> None:
+    """Raise TargetError unless `target` is a CPU."""
+    if target.kind != "cpu":
+        raise TargetError(
+            f"'{target.text}' is a GPU, for which this version of ansorc makes no code yet; "
+            "use a CPU, e.g. 'native'"
+        )
+
+
+def require_this_machine(target: Target) -> None:
+    """Raise TargetError unless this machine can run code that is made for `target`."""
+    require_cpu(target)
+    here = detect()
+    advice = "tune and run on such a machine, or build here with --default for the untuned schedule"
+    if target.triple.partition("-")[0] != here.triple.partition("-")[0]:
+        raise TargetError(f"'{target.text}' cannot be measured on this {here.triple}; {advice}")
+    missing = sorted(set(target.features) - set(here.features))
+    if missing:
+        raise TargetError(
+            f"'{target.text}' cannot be measured here, because this CPU lacks "
+            f"{', '.join(missing)}; {advice}"
+        )
+
+
+def _compiled(state: State, task: Task, name: str) -> Module:
+    return build_function(lower(state, name), task.target, flops=task.dag.flops)

@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.search.cost_model import Sample
-from ansorc.search.features import FEATURE_NAMES, Features
+from ansorc.search.features import Features, estimated_cycles
 
 SCALE_CYCLES = 1e6
 """The time of a program that scores one half."""
-
-_CYCLES = FEATURE_NAMES.index("estimate.total_cycles")
 
 
 @dataclass(frozen=True)
@@ -23,13 +21,7 @@ class RooflineModel:
 
     def predict(self, features: Features) -> npt.NDArray[np.float64]:
         """Return [rows] scores in (0, 1] that fall with the estimated time."""
-        return SCALE_CYCLES / (SCALE_CYCLES + estimated_cycles(features))
+        return SCALE_CYCLES / (SCALE_CYCLES + np.sum(estimated_cycles(features), axis=1))
 
     def update(self, samples: Sequence[Sample]) -> None:
         """Learn nothing."""
-
-
-def estimated_cycles(features: Features) -> npt.NDArray[np.float64]:
-    """Return [rows]: the estimated cycles of programs [rows, statements, features]."""
-    logs = features[:, :, _CYCLES].astype(np.float64)
-    return (np.exp2(logs) - 1).sum(axis=1)

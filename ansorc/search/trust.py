@@ -17,7 +17,7 @@ from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.measure.data import draw_inputs
 from ansorc.search.task import Task
 
-_NUMPY_REPEATS = 5
+_NUMPY_REPEATS, _NUMPY_ENOUGH_S = 5, 2.0
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,13 @@ def numpy_time(task: Task, rng: np.random.Generator) -> tuple[float, float]:
     """
     inputs, _ = draw_inputs(task, rng)
     times: list[float] = []
-    for _ in range(_NUMPY_REPEATS + 1):
+    while len(times) < _NUMPY_REPEATS or (sum(times) < _NUMPY_ENOUGH_S / 10):
         begin = time.perf_counter()
         evaluate(task.dag, inputs, np.float32)
         times.append(time.perf_counter() - begin)
-    low, median, high = statistics.quantiles(times[1:], n=4, method="inclusive")
+        if sum(times) > _NUMPY_ENOUGH_S and len(times) > 1:
+            break
+    low, median, high = statistics.quantiles(times, n=4, method="inclusive")
     return median, high - low
 
 

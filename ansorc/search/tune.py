@@ -5,9 +5,13 @@ sketches -> [ evolve by the cost model -> measure -> record -> learn ] -> best p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import overload
 
+from ansorc.search.programs import require_this_machine
 from ansorc.search.record import Records
 from ansorc.search.task import Task
 from ansorc.search.trial import Trial
@@ -20,20 +24,63 @@ def ignore(trial: Trial) -> None:
     """Show nothing of `trial`."""
 
 
+@overload
 def tune(
     task: Task,
+    *,
+    trials: int = ...,
+    records: str | Path = ...,
+    seed: int = ...,
+    threads: int = ...,
+    time_budget: float | None = ...,
+) -> TuneResult: ...
+
+
+@overload
+def tune(
+    task: Sequence[Task],
+    *,
+    trials: int = ...,
+    records: str | Path = ...,
+    seed: int = ...,
+    threads: int = ...,
+    time_budget: float | None = ...,
+) -> list[TuneResult]: ...
+
+
+def tune(
+    task: Task | Sequence[Task],
     *,
     trials: int = 200,
     records: str | Path = "tune.db",
     seed: int = 0,
     threads: int = 0,
     time_budget: float | None = None,
-) -> TuneResult:
-    """Find a fast program for `task` on this machine; see `tune_task`."""
+) -> TuneResult | list[TuneResult]:
+    """Find a fast program for `task`, or for each of several, on this machine; see `tune_task`.
+
+    `trials` is for each task; `time_budget` is in seconds, for all of them together. After Ctrl-C
+    the results are those of the tasks that were begun.
+    """
     options = TuneOptions(
         trials=trials, records=Path(records), seed=seed, threads=threads, time_budget=time_budget
     )
-    return tune_task(task, options)
+    return tune_task(task, options) if isinstance(task, Task) else tune_tasks(task, options)
+
+
+def tune_tasks(tasks: Sequence[Task], options: TuneOptions) -> list[TuneResult]:
+    """Tune one task after the other; each gets its share of the time that is left."""
+    begin = time.monotonic()
+    results: list[TuneResult] = []
+    for number, task in enumerate(tasks):
+        share = None
+        if options.time_budget is not None:
+            left = options.time_budget - (time.monotonic() - begin)
+            share = max(0.0, left) / (len(tasks) - number)
+        results.append(tune_task(task, replace(options, time_budget=share)))
+        if results[-1].interrupted:
+            break
+    return results
 
 
 def tune_task(
@@ -41,9 +88,11 @@ def tune_task(
 ) -> TuneResult:
     """Tune `task` until `options.trials` programs are recorded, the time is up, or none is new.
 
-    `on_trial` is told of every trial. Ctrl-C ends the run with what is recorded. Raise RecordError
-    for a record file that cannot be used, MeasureError if nothing at all can be measured.
+    `on_trial` is told of every trial. Ctrl-C ends the run with what is recorded. Raise TargetError
+    for a target that is not this machine, RecordError for a record file that cannot be used,
+    MeasureError if nothing at all can be measured.
     """
+    require_this_machine(task.target)
     with Records.open(options.records) as records:
         records.add_task(task)
         run = TuningRun(task, options, records, on_trial)

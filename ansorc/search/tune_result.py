@@ -21,7 +21,10 @@ class TuneResult:
     default: Record | None
     """The untuned default program, measured like the others."""
     curve: tuple[tuple[int, float], ...]
-    """(trial, best seconds so far) at each improvement, the trials of earlier runs counted in."""
+    """(trial, best seconds so far) at each improvement, the trials of earlier runs counted in.
+
+    The times are those of the records: the last one may be faster than `best`, which was chosen by
+    timing the fastest programs against each other."""
     trials: int
     """Programs of the task that the record file holds now."""
     measured_now: int
@@ -29,6 +32,8 @@ class TuneResult:
     elapsed_s: float
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Failed trials of this run by class."""
+    first_failure: str = ""
+    """What the first of them was."""
     exhausted: bool = False
     """Whether the space holds no program that was not measured."""
     interrupted: bool = False
@@ -49,5 +54,5 @@ class TuneResult:
         """Why nothing was found, and what to do."""
         if not self.failures:
             return "none was measured and checked; tune it with more trials"
-        kind, count = max(self.failures.items(), key=lambda item: item[1])
-        return f"{count} of {self.measured_now} trials failed with '{kind}'"
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.failures.items()))
+        return f"{counts} of {self.measured_now} trials; the first: {self.first_failure}"

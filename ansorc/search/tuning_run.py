@@ -6,11 +6,13 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 
+from ansorc.errors import MeasureError
 from ansorc.schedule import Step, steps_from_json, steps_to_json
-from ansorc.search.measure import Candidate, Measurer, MeasureResult
+from ansorc.search.measure import Candidate, Failure, Measurer, MeasureResult
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
@@ -21,6 +23,14 @@ from ansorc.search.tune_result import TuneResult
 
 _FIRST_ROUND = 16
 """Programs measured before the model is first asked: the earlier it learns, the more it helps."""
+_CONTENDERS = 4
+"""The fastest programs, which are timed against each other at the end of a run."""
+_COMPARABLE = 4.0
+"""The default program takes part unless it is this many times slower than the fastest."""
+_HOPELESS = 64
+"""So many failures without one success end the run: the fault is not the programs'."""
+
+Steps = tuple[Step, ...]
 
 
 class TuningRun:
@@ -35,8 +45,8 @@ class TuningRun:
         self._earlier = records.all(task.key, self._environment)
         self._best = records.best(task.key, self._environment)
         self._keys = records.measured(task.key, self._environment)
-        self._curve = _curve(self._earlier)
         self._failures: Counter[str] = Counter()
+        self._first_failure: Failure | None = None
         self._begin = time.monotonic()
         self._measured = 0
         self._default = default_program(task).steps
@@ -45,86 +55,144 @@ class TuningRun:
         self.is_interrupted = False
 
     def measure(self) -> None:
-        """Measure until the options' number of trials, or their time, is reached."""
-        if self._left() <= 0:
+        """Measure until the options' trials or time are reached, then let the best compete."""
+        batch = self._next()
+        if not batch and self._is_decided():
             return
-        rng = np.random.default_rng([self._options.seed, len(self._earlier)])
-        proposals = Proposals(self._task, self._options.search, rng)
-        self._notes += proposals.notes
-        for record in self._earlier:
-            steps = steps_from_json(json.loads(record.steps))
-            proposals.learn(steps, record.median_s)
         best_s = self._best.median_s if self._best is not None else None
         with Measurer(self._task, self._options.for_workers(), best_s or 0.0) as measurer:
-            if not self._is_known(self._default):
-                self._round(measurer, proposals, [self._default])
-            while self._left() > 0 and not self._is_late():
-                batch = self._unmeasured(proposals)
-                if not batch:
-                    self.is_exhausted = True
-                    return
-                self._round(measurer, proposals, batch)
+            try:
+                while batch:
+                    self._round(measurer, batch)
+                    batch = self._next()
+            except MeasureError as error:
+                if self._best is None:
+                    raise
+                self._notes.append(f"stopped early: {error}")
+            self._decide(measurer)
 
     def result(self) -> TuneResult:
         """Return what was found so far, in this and in earlier runs."""
-        key = _candidate(self._default).key
         known = self._records.all(self._task.key, self._environment)
-        default = next((record for record in known if record.program_key == key), None)
+        key = _candidate(self._default).key
         return TuneResult(
             task=self._task,
-            best=self._best,
-            default=default,
-            curve=tuple(self._curve),
+            best=self._records.best(self._task.key, self._environment),
+            default=next((record for record in known if record.program_key == key), None),
+            curve=_curve(known),
             trials=len(known),
             measured_now=self._measured,
             elapsed_s=time.monotonic() - self._begin,
             failures=dict(self._failures),
+            first_failure=self._first_failure.message if self._first_failure else "",
             exhausted=self.is_exhausted,
             interrupted=self.is_interrupted,
             notes=(*self._notes, *self._elsewhere()),
         )
 
-    def _round(
-        self, measurer: Measurer, proposals: Proposals, batch: Sequence[tuple[Step, ...]]
-    ) -> None:
-        candidates = [_candidate(steps) for steps in batch]
-        for steps, result in zip(batch, measurer.measure(candidates), strict=True):
+    @cached_property
+    def _proposals(self) -> Proposals:
+        """The search, which knows what earlier runs measured."""
+        rng = np.random.default_rng([self._options.seed, len(self._earlier)])
+        proposals = Proposals(self._task, self._options.search, rng)
+        self._notes += proposals.notes
+        for record in self._earlier:
+            if not record.function:
+                proposals.learn(steps_from_json(json.loads(record.steps)), record.median_s)
+        return proposals
+
+    def _next(self) -> list[Steps]:
+        """The next round's programs, fewer while there is little to learn from; none at the end."""
+        if self._left() <= 0 or self.is_exhausted or self._is_late():
+            return []
+        size = max(_FIRST_ROUND, self._done() // 2)
+        wanted = min(self._left(), size, self._options.search.trials_per_round)
+        first = [] if self._is_known(self._default) else [self._default]
+        self._keys.update(_candidate(steps).key for steps in first)
+        more = wanted - len(first)
+        proposed = self._proposals.propose(more, self._is_known) if more else []
+        self.is_exhausted = more > 0 and not proposed
+        return first + proposed
+
+    def _round(self, measurer: Measurer, batch: Sequence[Steps]) -> None:
+        """Measure `batch`, but no longer than there is time."""
+        results = measurer.measure([_candidate(steps) for steps in batch])
+        for steps, result in zip(batch, results, strict=True):
             self._note(result)
-            proposals.learn(steps, result.measurement and result.measurement.median_s)
+            self._proposals.learn(steps, result.measurement and result.measurement.median_s)
+            if self._is_late():
+                return
 
     def _note(self, result: MeasureResult) -> None:
         """Record one result and tell of it."""
-        record = Record.of_result(
-            self._task.key, result, self._environment, seed=self._options.seed
-        )
-        self._records.add(record)
+        record = self._recorded(result)
         self._keys.add(record.program_key)
         self._measured += 1
-        if record.failure is not None:
-            self._failures[record.failure.value] += 1
+        if (failure := result.failure) is not None:
+            self._failures[failure.kind.value] += 1
+            self._first_failure = self._first_failure or failure
         is_new_best = _is_better(record, self._best)
         if is_new_best:
             self._best = record
-            self._curve.append((self._done(), record.median_s or 0.0))
-        self._on_trial(
-            Trial(
-                done=self._done(),
-                total=self._options.trials,
-                best_s=self._best.median_s if self._best is not None else None,
-                is_new_best=is_new_best,
-                failures=dict(self._failures),
-                elapsed_s=time.monotonic() - self._begin,
-                measured_now=self._measured,
-            )
+        self._on_trial(self._trial(is_new_best=is_new_best))
+        self._require_hope()
+
+    def _recorded(self, result: MeasureResult) -> Record:
+        key, seed = self._task.key, self._options.seed
+        record = Record.of_result(key, result, self._environment, seed=seed)
+        self._records.add(record)
+        return record
+
+    def _trial(self, *, is_new_best: bool) -> Trial:
+        return Trial(
+            done=self._done(),
+            total=self._options.trials,
+            best_s=self._best.median_s if self._best is not None else None,
+            is_new_best=is_new_best,
+            failures=dict(self._failures),
+            elapsed_s=time.monotonic() - self._begin,
+            measured_now=self._measured,
         )
 
-    def _unmeasured(self, proposals: Proposals) -> list[tuple[Step, ...]]:
-        """The next round's programs: fewer while there is little to learn from."""
-        size = max(_FIRST_ROUND, self._done() // 2)
-        wanted = min(self._left(), size, self._options.search.trials_per_round)
-        return proposals.propose(wanted, self._is_known)
+    def _require_hope(self) -> None:
+        failed = self._failures.total()
+        if failed == self._measured >= _HOPELESS and self._best is None:
+            assert self._first_failure is not None
+            raise MeasureError(
+                f"all of the first {failed} programs of '{self._task.name}' failed; the first one: "
+                f"{self._first_failure.kind.value}, {self._first_failure.message}"
+            )
 
-    def _is_known(self, steps: tuple[Step, ...]) -> bool:
+    def _decide(self, measurer: Measurer) -> None:
+        """Time the fastest programs against each other: a lucky measuring is no victory."""
+        if self._is_decided():
+            return
+        ranked = rivals = self._rivals()
+        if len(rivals) > 1:
+            results = measurer.rank([record.candidate for record in rivals])
+            ranked = [self._recorded(result) for result in results if result.measurement]
+        if ranked:
+            self._records.decide(ranked[0])
+
+    def _rivals(self) -> list[Record]:
+        """The fastest programs, and the default to compare with if it is not hopeless."""
+        records, default = self._records, _candidate(self._default).key
+        rivals = _distinct(records.undefeated(self._task.key, self._environment))[:_CONTENDERS]
+        limit = _COMPARABLE * (rivals[0].median_s or 0.0)
+        return rivals + [
+            record
+            for record in records.all(self._task.key, self._environment)
+            if record.program_key == default
+            and record not in rivals
+            and record.checked
+            and (record.median_s or 0.0) < limit
+        ]
+
+    def _is_decided(self) -> bool:
+        best = self._records.best(self._task.key, self._environment)
+        return best is None or self._records.is_winner(best)
+
+    def _is_known(self, steps: Steps) -> bool:
         return _candidate(steps).key in self._keys
 
     def _done(self) -> int:
@@ -145,7 +213,7 @@ class TuningRun:
                 "of threads; they were not used"]  # fmt: skip
 
 
-def _candidate(steps: tuple[Step, ...]) -> Candidate:
+def _candidate(steps: Steps) -> Candidate:
     return Candidate.of_steps(steps_to_json(steps))
 
 
@@ -155,7 +223,18 @@ def _is_better(record: Record, best: Record | None) -> bool:
     return best is None or best.median_s is None or record.median_s < best.median_s
 
 
-def _curve(records: Sequence[Record]) -> list[tuple[int, float]]:
+def _distinct(records: Sequence[Record]) -> list[Record]:
+    """The first one of `records` with the same machine code, in their order.
+
+    A program whose machine code was measured before repeats that outcome to the last digit.
+    """
+    found: dict[tuple[float | None, float], Record] = {}
+    for record in records:
+        found.setdefault((record.median_s, record.spread_s), record)
+    return list(found.values())
+
+
+def _curve(records: Sequence[Record]) -> tuple[tuple[int, float], ...]:
     """(trial, seconds) at each improvement among `records`, oldest first."""
     curve: list[tuple[int, float]] = []
     for trial, record in enumerate(records, 1):
@@ -163,4 +242,4 @@ def _curve(records: Sequence[Record]) -> list[tuple[int, float]]:
             continue
         if not curve or record.median_s < curve[-1][1]:
             curve.append((trial, record.median_s))
-    return curve
+    return tuple(curve)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -10,12 +11,12 @@ from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var
 from ansorc.ir.node import children, walk
 from ansorc.ir.stmt import For, Function, Store
 
-OPERATORS = {
-    BinaryOp.ADD: lambda a, b: a + b,
-    BinaryOp.SUB: lambda a, b: a - b,
-    BinaryOp.MUL: lambda a, b: a * b,
+OPERATORS: dict[BinaryOp, Callable[[int, int], int]] = {
+    BinaryOp.ADD: operator.add,
+    BinaryOp.SUB: operator.sub,
+    BinaryOp.MUL: operator.mul,
     BinaryOp.FLOORDIV: lambda a, b: a // b,
-    BinaryOp.MOD: lambda a, b: a % b,
+    BinaryOp.MOD: operator.mod,
     BinaryOp.MIN: min,
     BinaryOp.MAX: max,
 }

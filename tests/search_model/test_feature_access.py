@@ -111,7 +111,7 @@ def test_a_local_tile_is_held_as_small_as_its_region() -> None:
     local = found["C.local"]
     assert local.is_local
     assert [extent[0] for extent in local.shape] == [4, 4]
-    outside = next(place for place, loop in enumerate(nest.loops) if local.is_moved_by(place))
+    outside = next(place for place in range(len(nest.loops)) if local.is_moved_by(place))
     assert local.elements[:outside, 0].tolist() == [16] * outside  # every outer tile reuses it
 
 
@@ -146,7 +146,7 @@ def test_a_fused_loop_that_is_split_moves_its_axes_like_digits(
     state = schedule(transpose(i, j)).fuse("B", ["i", "j"]).split("B", "i@j", [inner])
     digits = digits_of(state.stage("B"))
     steps = [d for name in ("i@j.0", "i@j.1") for d in digits[name]]
-    reached = []
+    reached: list[tuple[int, int]] = []
     for point in np.ndindex(*(int(str(d.extent)) for d in steps)):
         at = {"i": 0, "j": 0}
         for digit, step in zip(steps, point, strict=True):

@@ -8,8 +8,12 @@ from ansorc.search.features.extract import (
     FEATURE_NAMES,
     FEATURE_VERSION,
     Features,
+    estimated_cycles,
     extract,
     extract_state,
 )
 
-__all__ = ["COLUMNS", "FEATURE_NAMES", "FEATURE_VERSION", "Features", "extract", "extract_state"]
+__all__ = [
+    "COLUMNS", "FEATURE_NAMES", "FEATURE_VERSION", "Features", "estimated_cycles", "extract",
+    "extract_state",
+]  # fmt: skip

@@ -6,7 +6,7 @@ with one entry for each program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -54,11 +54,3 @@ def stacked(values: Iterable[FloatArray], is_log: BoolArray, rows: int) -> npt.N
         matrix[place] = value
     matrix[is_log] = np.log2(matrix[is_log] + 1)
     return np.ascontiguousarray(matrix.T)
-
-
-def unscaled(
-    matrix: npt.NDArray[np.float32], places: Mapping[str, int], column: Column
-) -> FloatArray:
-    """Return the numbers of one column as they were before scaling."""
-    values = matrix[..., places[column.name]].astype(np.float64)
-    return np.exp2(values) - 1 if column.is_log else values

@@ -55,6 +55,7 @@ FEATURE_NAMES = tuple(column.name for column in COLUMNS)
 Features: TypeAlias = npt.NDArray[np.float32]
 """[rows, statements, features]: the last axis is FEATURE_NAMES."""
 
+_CYCLES = FEATURE_NAMES.index("estimate.total_cycles")
 _IS_LOG = np.array([column.is_log for column in COLUMNS])
 _BLOCK = 2048
 """Rows that are worked on at once, so that the arrays stay in the caches."""
@@ -89,6 +90,11 @@ def extract_state(
         values = _statement(nests, nests.nest(stage), target)
         features[:, place] = stacked(values, _IS_LOG, rows)
     return features
+
+
+def estimated_cycles(features: Features) -> FloatArray:
+    """Return the estimated cycles, 1 at least, of each statement of `features` [..., features]."""
+    return np.maximum(np.exp2(features[..., _CYCLES].astype(np.float64)) - 1, 1)
 
 
 def _statement(nests: Nests, nest: Nest, target: Target) -> Iterator[FloatArray]:

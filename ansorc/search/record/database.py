@@ -145,18 +145,25 @@ class Records:
         return {str(row[0]) for row in self._rows(query, parameters)}
 
     def best(self, task_key: str, environment: Environment | None = None) -> Record | None:
-        """Return the fastest record whose output was checked, or None.
+        """Return the first of `undefeated`, or None."""
+        return next(iter(self.undefeated(task_key, environment, 1)), None)
+
+    def undefeated(
+        self, task_key: str, environment: Environment | None = None, count: int = -1
+    ) -> list[Record]:
+        """Return the records whose output was checked, fastest first, `count` of them or all.
 
         Programs older than the last decision lost to its winner, whatever time they have: times of
         different minutes do not compare to the percent. Without `environment` records of all
         machines compete.
         """
         where = "WHERE task_key = ? AND checked AND median_s IS NOT NULL " + _UNDEFEATED
+        keys: tuple[str | int, ...] = (task_key,)
         if environment is not None:
             where += "AND environment_key = ? "
-        keys = (task_key,) if environment is None else (task_key, environment.key)
-        query = f"{_SELECT}{where}ORDER BY median_s, id LIMIT 1"
-        return next((_record(row) for row in self._rows(query, keys)), None)
+            keys = (task_key, environment.key)
+        query = f"{_SELECT}{where}ORDER BY median_s, id LIMIT ?"
+        return [_record(row) for row in self._rows(query, (*keys, count))]
 
     def all(self, task_key: str, environment: Environment | None = None) -> list[Record]:
         """Return the records of a task (in one environment, if given), oldest first."""

@@ -121,6 +121,11 @@ def _explain(path: str, error: sqlite3.Error) -> str:
             f"{path} is damaged ({text}) and was left as it is; use another record file, "
             f"or save what is readable with: sqlite3 {path} .recover"
         )
+    if "disk I/O error" in text:
+        return (
+            f"{path} cannot be written ({text}); check that its disk works and has space, then "
+            "run again: what was recorded before is safe"
+        )
     if "full" in text:
         return f"the disk that holds {path} is full; free some space and run again, nothing is lost"
     if "locked" in text or "busy" in text:

@@ -1,0 +1,160 @@
+"""Cost models: what they learn, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from search_model.workloads import ZEN, matmul
+
+from ansorc.errors import RecordError
+from ansorc.search.cost_model import RandomModel, Sample, TreeModel, is_available, labels_of
+from ansorc.search.features import FEATURE_NAMES, Features, estimated_cycles, extract
+from ansorc.search.metrics import metrics
+from ansorc.search.options import SearchOptions
+from ansorc.search.roofline import RooflineModel
+from ansorc.search.space import design_space, sample
+
+HIDDEN = FEATURE_NAMES.index("registers.inner_terms")
+
+
+def programs(count: int, seed: int, size: int = 64) -> Features:
+    """Features of programs of the first sketch."""
+    sketch = design_space(matmul(size, size, size), ZEN, SearchOptions()).sketches[0]
+    rng = np.random.default_rng(seed)
+    return extract(sketch, sample(sketch, count, rng, SearchOptions()), ZEN)
+
+
+def hidden_seconds(features: Features) -> np.ndarray:
+    """A machine on which long sums cost what the estimate does not know."""
+    cycles = estimated_cycles(features).sum(axis=1)
+    return cycles * 1e-9 * np.exp(0.4 * features[:, :, HIDDEN].max(axis=1))
+
+
+def samples_of(features: Features, task: str = "matmul") -> list[Sample]:
+    seconds = hidden_seconds(features)
+    return [Sample(task, row, float(s)) for row, s in zip(features, seconds, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def trained() -> TreeModel:
+    model = TreeModel(seed=1)
+    model.update(samples_of(programs(300, 0)))
+    return model
+
+
+def test_trees_learn_what_the_estimate_does_not_know(trained: TreeModel) -> None:
+    test = programs(300, 1)
+    seconds = hidden_seconds(test)
+    actual = seconds.min() / seconds
+    learned = metrics(seconds.min() / trained.expected_seconds(test), actual)
+    guessed = metrics(RooflineModel().predict(test), actual)
+    assert learned.pairwise > 0.88
+    assert guessed.pairwise < 0.7
+    assert learned.r2 > 0.8
+    assert learned.peak > 0.95
+
+
+def test_without_training_trees_rank_as_the_estimate_does() -> None:
+    test = programs(50, 2)
+    model = TreeModel()
+    assert not model.is_trained
+    order = np.argsort(model.predict(test))
+    np.testing.assert_array_equal(order, np.argsort(RooflineModel().predict(test)))
+
+
+def test_training_is_deterministic() -> None:
+    test, samples = programs(40, 3), samples_of(programs(80, 4))
+    first, second, other = TreeModel(seed=5), TreeModel(seed=5), TreeModel(seed=6)
+    for model in (first, second, other):
+        model.update(samples)
+    np.testing.assert_array_equal(first.predict(test), second.predict(test))
+    assert not np.array_equal(first.predict(test), other.predict(test))
+
+
+def test_failed_programs_are_learned_to_be_slow() -> None:
+    """Programs with long sums fail; what is learned of them carries over to others with these."""
+    features, test = programs(200, 5), programs(100, 11)
+    samples = samples_of(features)
+    limit = np.median(features[:, :, HIDDEN].max(axis=1))
+    knows, naive = TreeModel(), TreeModel()
+    long = features[:, :, HIDDEN].max(axis=1) > limit
+    knows.update(
+        [replace(s, seconds=None) if bad else s for s, bad in zip(samples, long, strict=True)]
+    )
+    naive.update([s for s, bad in zip(samples, long, strict=True) if not bad])
+    ratio = knows.expected_seconds(test) / naive.expected_seconds(test)
+    long = test[:, :, HIDDEN].max(axis=1) > limit
+    assert np.median(ratio[long]) > 1.3
+    assert np.median(ratio[~long]) < 1.2
+
+
+def test_only_failures_teach_nothing() -> None:
+    features = programs(20, 6)
+    model = TreeModel()
+    model.update([Sample("a", row, None) for row in features])
+    assert not model.is_trained
+    samples = [*samples_of(features, "a"), *(Sample("b", row, None) for row in features)]
+    model.update(samples)
+    assert model.is_trained
+
+
+def test_labels_are_relative_to_the_best_of_each_task() -> None:
+    row = programs(1, 7)[0]
+    times = [("a", 2.0), ("a", 1.0), ("b", 5.0), ("a", None)]
+    labels = labels_of([Sample(task, row, seconds) for task, seconds in times])
+    assert labels.tolist() == [0.5, 1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9, 17, 40])
+def test_few_programs_are_enough_to_train(count: int) -> None:
+    for seed in range(6):
+        features = programs(count, seed)
+        model = TreeModel(seed=seed)
+        model.update(samples_of(features))
+        assert np.isfinite(model.predict(features)).all()
+
+
+def test_no_programs_give_no_scores(trained: TreeModel) -> None:
+    nothing = programs(4, 8)[:0]
+    for model in (trained, RooflineModel(), RandomModel(np.random.default_rng(0))):
+        assert model.predict(nothing).shape == (0,)
+
+
+def test_a_saved_model_scores_alike(trained: TreeModel, tmp_path: Path) -> None:
+    trained.save(tmp_path / "model.json")
+    loaded = TreeModel()
+    loaded.load(tmp_path / "model.json")
+    test = programs(20, 9)
+    np.testing.assert_allclose(loaded.predict(test), trained.predict(test), rtol=1e-9)
+
+
+def test_a_model_of_other_features_is_refused(trained: TreeModel, tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    trained.save(path)
+    data = json.loads(path.read_text()) | {"version": 0}
+    path.write_text(json.dumps(data))
+    with pytest.raises(RecordError, match=r"features of version 0.*train it again"):
+        TreeModel().load(path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"version": 1}', "not json"])
+def test_a_damaged_model_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(text)
+    with pytest.raises(RecordError, match="is not a saved cost model"):
+        TreeModel().load(path)
+
+
+def test_lightgbm_is_found() -> None:
+    assert is_available()
+
+
+def test_random_scores_follow_the_generator() -> None:
+    features = programs(10, 10)
+    first, second = (RandomModel(np.random.default_rng(4)).predict(features) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert ((first >= 0) & (first < 1)).all()

@@ -1,0 +1,193 @@
+"""Evolution: better programs, none twice, the same for the same seed, and an end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from search_model.workloads import ZEN, matmul, transpose
+
+from ansorc.schedule import replay
+from ansorc.search.cost_model import CostModel, RandomModel, Sample
+from ansorc.search.enumerate import all_programs
+from ansorc.search.evolve import evolve
+from ansorc.search.features import FEATURE_NAMES, Features, extract
+from ansorc.search.options import SearchOptions
+from ansorc.search.pick import Candidate, Offer, picked
+from ansorc.search.roofline import RooflineModel
+from ansorc.search.space import Space, design_space, phenotype_keys, sample, steps
+from ansorc.search.space.genes import gene_counts
+
+SMALL = SearchOptions(population=400, generations=3, trials_per_round=16, epsilon=0.125)
+MATMUL = design_space(matmul(128, 128, 128), ZEN, SMALL)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@dataclass
+class Counting:
+    """Passes on what a model says, and counts what it is asked."""
+
+    model: CostModel
+    asked: int = 0
+
+    def predict(self, features: Features) -> np.ndarray:
+        self.asked += len(features)
+        return self.model.predict(features)
+
+    def update(self, samples: Sequence[Sample]) -> None:
+        self.model.update(samples)
+
+
+def single(space: Space, number: int = 0) -> Space:
+    return replace(space, sketches=space.sketches[number : number + 1])
+
+
+def test_evolution_finds_better_programs_than_sampling() -> None:
+    model = RooflineModel()
+    drawn = max(
+        float(model.predict(extract(sketch, sample(sketch, 200, rng(1), SMALL), ZEN)).max())
+        for sketch in MATMUL.sketches
+    )
+    found = evolve(MATMUL, model, rng(), SMALL)
+    assert not found.exhausted
+    assert len(found.candidates) == 16
+    assert found.candidates[0].score > drawn
+
+
+def test_the_same_seed_gives_the_same_candidates() -> None:
+    runs = [evolve(MATMUL, RooflineModel(), rng(seed), SMALL).candidates for seed in (3, 3, 4)]
+    keys = [[candidate.key for candidate in run] for run in runs]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_candidates_are_new_and_differ() -> None:
+    first = evolve(MATMUL, RooflineModel(), rng(), SMALL).candidates
+    measured = {candidate.key for candidate in first}
+    assert len(measured) == len(first)
+    second = evolve(MATMUL, RooflineModel(), rng(), SMALL, measured, first).candidates
+    assert measured.isdisjoint(candidate.key for candidate in second)
+    for candidate in second:
+        sketch = MATMUL.sketches[candidate.sketch]
+        assert int(phenotype_keys(sketch, candidate.genes[None, :])[0]) == candidate.key
+        replay(MATMUL.dag, steps(sketch, candidate.genes))
+
+
+def test_ranks_fall_and_random_picks_come_last() -> None:
+    found = evolve(MATMUL, RooflineModel(), rng(), SMALL).candidates
+    assert [candidate.is_random for candidate in found] == [False] * 14 + [True] * 2
+    scores = [candidate.score for candidate in found[:14]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_no_program_is_scored_twice() -> None:
+    model = Counting(RandomModel(rng(1)))
+    found = evolve(single(MATMUL), model, rng(), SMALL)
+    assert model.asked == found.scored
+
+
+def test_seeds_are_bred_from() -> None:
+    """One good program among the seeds: its neighbours are proposed without further luck."""
+
+    @dataclass
+    class Near:
+        target: Features
+
+        def predict(self, features: Features) -> np.ndarray:
+            return -np.abs(features - self.target).sum(axis=(1, 2), dtype=np.float64)
+
+        def update(self, samples: Sequence[Sample]) -> None:
+            raise AssertionError
+
+    space = single(MATMUL, len(MATMUL.sketches) - 1)
+    sketch = space.sketches[0]
+    genes = sample(sketch, 1, rng(8), SMALL)
+    key = int(phenotype_keys(sketch, genes)[0])
+    model = Near(extract(sketch, genes, ZEN)[0])
+    options = replace(SMALL, generations=1, population=64)
+    seeded = evolve(space, model, rng(), options, {key}, [Candidate(0, genes[0], key, 0.0)])
+    plain = evolve(space, model, rng(), options, {key})
+    assert seeded.candidates[0].score > plain.candidates[0].score
+    assert key not in {candidate.key for candidate in seeded.candidates}
+
+
+def test_a_small_space_is_searched_completely_and_exhausted() -> None:
+    space = design_space(transpose(4, 8), ZEN, SMALL)
+    everything: set[int] = set()
+    for sketch in space.sketches:
+        genes = all_programs(sketch, 10_000, SMALL)
+        assert genes is not None
+        everything |= {int(key) for key in phenotype_keys(sketch, genes)}
+    measured: set[int] = set()
+    found = evolve(space, RandomModel(rng(2)), rng(), SMALL)
+    while not found.exhausted:
+        assert measured.isdisjoint(candidate.key for candidate in found.candidates)
+        measured |= {candidate.key for candidate in found.candidates}
+        found = evolve(space, RandomModel(rng(2)), rng(), SMALL, measured)
+    assert measured == everything
+    assert found.candidates == ()
+
+
+def test_enumeration_is_every_combination_or_nothing() -> None:
+    sketch = design_space(transpose(4, 8), ZEN, SMALL).sketches[0]
+    count = int(np.prod(gene_counts(sketch)))
+    genes = all_programs(sketch, count, SMALL)
+    assert genes is not None
+    assert len(np.unique(genes, axis=0)) == len(genes) == count
+    assert all_programs(sketch, count - 1, SMALL) is None
+
+
+def offer(sketch: int, scores: list[float], niches: list[int] | None = None) -> Offer:
+    count = len(scores)
+    keys = (np.arange(count) + 1000 * sketch).astype(np.uint64)
+    niche = np.arange(count) if niches is None else np.array(niches)
+    return Offer(sketch, np.zeros((count, 2), dtype=np.int64), keys, np.array(scores), niche)
+
+
+def test_one_sketch_does_not_take_all_places() -> None:
+    options = SearchOptions(trials_per_round=10, epsilon=0)
+    offers = [
+        offer(0, [2.0 - n / 100 for n in range(20)]),
+        offer(1, [1.0 - n / 100 for n in range(20)]),
+    ]
+    chosen = picked(offers, rng(), options)
+    assert [candidate.sketch for candidate in chosen] == [0] * 6 + [1] * 4
+    alone = picked(offers[:1], rng(), options)
+    assert len(alone) == 10
+
+
+def test_one_innermost_tile_does_not_take_all_places() -> None:
+    options = SearchOptions(trials_per_round=8, epsilon=0)
+    scores = [2.0 - n / 100 for n in range(20)]
+    chosen = picked([offer(0, scores, [0] * 10 + list(range(1, 11)))], rng(), options)
+    places = [candidate.key for candidate in chosen]
+    assert places[:2] == [0, 1]
+    assert len([place for place in places if place < 10]) <= 5
+
+
+@pytest.mark.parametrize("count", [1, 3, 10])
+def test_fewer_programs_than_places_are_all_picked(count: int) -> None:
+    options = SearchOptions(trials_per_round=10, epsilon=0.3)
+    chosen = picked([offer(0, [1.0 / (n + 1) for n in range(count)])], rng(), options)
+    assert sorted(candidate.key for candidate in chosen) == list(range(count))
+
+
+def test_random_picks_come_from_all_sketches() -> None:
+    options = SearchOptions(trials_per_round=40, epsilon=1.0)
+    offers = [offer(0, [1.0] * 500), offer(1, [0.0] * 50)]
+    chosen = picked(offers, rng(), options)
+    assert all(candidate.is_random for candidate in chosen)
+    assert 10 < sum(candidate.sketch == 1 for candidate in chosen) < 30
+
+
+def test_features_of_candidates_are_those_that_were_scored() -> None:
+    found = evolve(single(MATMUL), RooflineModel(), rng(), SMALL).candidates
+    genes = np.stack([candidate.genes for candidate in found])
+    features = extract(MATMUL.sketches[0], genes, ZEN)
+    assert features.shape[2] == len(FEATURE_NAMES)
+    scores = RooflineModel().predict(features)
+    np.testing.assert_allclose(scores, [candidate.score for candidate in found], rtol=1e-6)

@@ -1,0 +1,260 @@
+"""Tuning in this process: resuming, deciding, ending, and candidates that do harm."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_tasks import CRASHING, ENDLESS, GREEDY, WRONG, options, product
+
+import ansorc as ac
+from ansorc.errors import MeasureError
+from ansorc.ir.expr import Expr, Var
+from ansorc.schedule import Step, steps_to_json
+from ansorc.search import tuning_run
+from ansorc.search.measure import Candidate, FailureKind, Measurer, MeasureResult
+from ansorc.search.options import SearchOptions
+from ansorc.search.programs import default_program
+from ansorc.search.proposals import Proposals
+from ansorc.search.record import Record, Records, current_environment
+from ansorc.search.trial import Trial
+from ansorc.search.tune import tune_task, tune_tasks
+
+
+def recorded(path: Path) -> list[Record]:
+    with Records.open(path, create=False) as records:
+        return records.all(product().key, current_environment(1))
+
+
+def test_tune_then_resume(tmp_path: Path) -> None:
+    trials: list[Trial] = []
+    first = tune_task(product(), options(tmp_path, 5), trials.append)
+    assert [trial.done for trial in trials] == [1, 2, 3, 4, 5]
+    assert (first.trials, first.measured_now, first.interrupted) == (5, 5, False)
+    assert first.best is not None
+    assert first.best.checked
+    assert first.default is not None
+    assert first.default.candidate == default_candidate()
+    assert first.curve[0][0] == 1
+    assert [time for _, time in first.curve] == sorted((t for _, t in first.curve), reverse=True)
+    before = recorded(tmp_path / "tune.db")
+
+    begin = time.monotonic()
+    again = tune_task(product(), options(tmp_path, 5), trials.append)
+    assert time.monotonic() - begin < 1.0, "nothing is left to do"
+    assert (again.measured_now, again.best, again.curve) == (0, first.best, first.curve)
+    assert len(trials) == 5
+
+    more = tune_task(product(), options(tmp_path, 8), trials.append)
+    assert (more.trials, more.measured_now) == (8, 3)
+    after = recorded(tmp_path / "tune.db")
+    assert [record.program_key for record in after[:5]] == [r.program_key for r in before]
+    assert len({record.program_key for record in after}) == 8
+
+
+def default_candidate() -> Candidate:
+    return Candidate.of_steps(steps_to_json(default_program(product()).steps))
+
+
+def test_the_best_is_the_winner_of_a_contest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contests: list[list[Candidate]] = []
+
+    class Referee(Measurer):
+        def rank(self, candidates: Sequence[Candidate]) -> list[MeasureResult]:
+            contests.append(list(candidates))
+            return super().rank(candidates)[::-1]  # so that the slowest wins
+
+    monkeypatch.setattr(tuning_run, "Measurer", Referee)
+    result = tune_task(product(), options(tmp_path))
+    assert 2 <= len(contests[0]) <= 5
+    assert default_candidate() in contests[0]
+    assert result.best is not None
+    assert result.best.candidate in contests[0]
+    assert result.best.median_s == max(
+        record.median_s or 0.0
+        for record in recorded(tmp_path / "tune.db")
+        if record.candidate in contests[0]
+    )
+    again = tune_task(product(), options(tmp_path))
+    assert (again.best, len(contests)) == (result.best, 1), "it is decided"
+
+
+def test_an_interrupted_contest_is_held_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Measurer):
+        def rank(self, candidates: Sequence[Candidate]) -> list[MeasureResult]:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tuning_run, "Measurer", Interrupted)
+        stopped = tune_task(product(), options(tmp_path, 4))
+    assert stopped.interrupted
+    assert stopped.best is not None
+    assert stopped.best.median_s == min(
+        r.median_s for r in recorded(tmp_path / "tune.db") if r.median_s
+    )
+    resumed = tune_task(product(), options(tmp_path, 4))
+    assert (resumed.measured_now, resumed.interrupted) == (0, False)
+    with Records.open(tmp_path / "tune.db") as records:
+        assert resumed.best is not None
+        assert records.is_winner(resumed.best)
+
+
+class Saboteur(Measurer):
+    """Measures `harm` in the places of the third and later candidates."""
+
+    harm: tuple[Candidate, ...] = (CRASHING, ENDLESS, GREEDY, WRONG)
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[MeasureResult]:
+        mixed = [*candidates[:2], *self.harm, *candidates[2 + len(self.harm) :]]
+        return super().measure(mixed[: len(candidates)])
+
+
+def test_harmful_candidates_are_one_record_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning_run, "Measurer", Saboteur)
+    result = tune_task(product(), options(tmp_path, 9))
+    assert result.trials == result.measured_now == 9
+    assert result.failures == {
+        "crash": 1, "run timeout": 1, "out of memory": 1, "wrong result": 1
+    }  # fmt: skip
+    found = {record.function: record for record in recorded(tmp_path / "tune.db")}
+    kinds = {CRASHING: "crash", ENDLESS: "run timeout", GREEDY: "out of memory"}
+    for candidate, kind in {**kinds, WRONG: "wrong result"}.items():
+        record = found[candidate.function]
+        assert record.failure is FailureKind(kind)
+        assert (record.median_s, record.checked) == (None, False)
+    assert result.best is not None
+    assert not result.best.function
+    a, b = (np.ones((32, 32), np.float32) for _ in "ab")
+    c = np.zeros_like(a)
+    result.build()(a, b, c)
+    assert (c == 32.0).all()
+
+    resumed = tune_task(product(), options(tmp_path, 9))
+    assert (resumed.measured_now, resumed.best) == (0, result.best)
+
+
+class Hopeless(Measurer):
+    """Measures nothing but wrong programs, each of them wrong in another way."""
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[MeasureResult]:
+        for place, candidate in enumerate(candidates):
+            text = WRONG.function.replace("= 0.0", f"= {place}.5")
+            (result,) = super().measure([Candidate.of_function(text)])
+            yield replace(result, candidate=candidate)
+
+
+def test_a_task_whose_programs_all_fail_ends_with_the_first_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning_run, "Measurer", Hopeless)
+    few = tune_task(product(), options(tmp_path, 3))
+    assert few.best is None
+    assert few.hint.startswith("3 wrong result of 3 trials; the first: candidate rejected: element")
+    with pytest.raises(MeasureError, match="no program of 'product' can be built: 3 wrong result"):
+        few.build()
+    monkeypatch.setattr(tuning_run, "_HOPELESS", 4)
+    message = "all of the first 4 programs of 'product' failed; the first one: wrong result, cand"
+    with pytest.raises(MeasureError, match=message) as caught:
+        tune_task(product(), options(tmp_path, 100))
+    assert "\n" not in str(caught.value)
+
+
+def test_equal_failures_in_a_row_end_a_run_that_has_a_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tired(Measurer):
+        def measure(self, candidates: Sequence[Candidate]) -> Iterator[MeasureResult]:
+            yield from super().measure(candidates[:3])
+            raise MeasureError("32 candidates in a row failed alike")
+
+    monkeypatch.setattr(tuning_run, "Measurer", Tired)
+    result = tune_task(product(), options(tmp_path, 8))
+    assert result.best is not None
+    assert result.measured_now == 3
+    assert result.notes == ("stopped early: 32 candidates in a row failed alike",)
+
+
+def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path) -> None:
+    def stop(trial: Trial) -> None:
+        if trial.done == 3:
+            raise KeyboardInterrupt
+
+    result = tune_task(product(), options(tmp_path, 50), stop)
+    assert (result.interrupted, result.trials) == (True, 3)
+    assert result.best is not None
+
+
+def test_a_run_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    result = tune_task(product(), replace(options(tmp_path, 10_000), time_budget=2.0))
+    assert time.monotonic() - begin < 6.0
+    assert 0 < result.measured_now < 10_000
+    assert result.best is not None
+
+
+def test_a_space_of_one_program_is_exhausted_at_once(tmp_path: Path) -> None:
+    a = ac.placeholder((1,), name="A")
+
+    def twice(i: Var) -> Expr:
+        return a[i] * 2.0
+
+    task = ac.Task(ac.ComputeDAG([a, ac.compute((1,), twice, name="B")]))
+    first = tune_task(task, options(tmp_path, 100))
+    assert (first.exhausted, first.trials) == (True, 1)
+    begin = time.monotonic()
+    again = tune_task(task, options(tmp_path, 100))
+    assert (again.exhausted, again.measured_now, again.best) == (True, 0, first.best)
+    assert time.monotonic() - begin < 1.0
+
+
+def test_the_same_seed_proposes_the_same_programs() -> None:
+    search_options = SearchOptions(population=256, generations=2)
+
+    def proposed(seed: int) -> list[list[tuple[Step, ...]]]:
+        search = Proposals(product(), search_options, np.random.default_rng([seed, 0]))
+        batches: list[list[tuple[Step, ...]]] = []
+        known: set[tuple[Step, ...]] = set()
+        for _ in range(2):
+            batches.append(search.propose(20, known.__contains__))
+            known.update(batches[-1])
+            for place, program in enumerate(batches[-1]):
+                search.learn(program, None if place % 7 == 3 else 1e-3 * (1 + place % 5))
+        return batches
+
+    once = proposed(3)
+    assert once == proposed(3)
+    assert once != proposed(4)
+    assert not set(once[0]) & set(once[1])
+
+
+def test_records_of_another_machine_are_told_of_and_not_used(tmp_path: Path) -> None:
+    tune_task(product(), options(tmp_path, 3))
+    with sqlite3.connect(tmp_path / "tune.db") as connection:
+        connection.execute("UPDATE environments SET key = 'else'")
+        connection.execute("UPDATE records SET environment_key = 'else'")
+    connection.close()
+    result = tune_task(product(), options(tmp_path, 2))
+    assert result.measured_now == 2
+    assert result.notes[-1].startswith("3 records of this task come from another machine")
+
+
+def test_several_tasks_share_the_time(tmp_path: Path) -> None:
+    tasks = [product(), replace_name(product(), "again")]
+    results = tune_tasks(tasks, options(tmp_path, 2))
+    assert [result.task.name for result in results] == ["product", "again"]
+    assert [result.measured_now for result in results] == [2, 0], "names do not count"
+
+
+def replace_name(task: ac.Task, name: str) -> ac.Task:
+    return ac.Task(task.dag, task.target, name)
