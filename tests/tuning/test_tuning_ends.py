@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def children_of(parent: int) -> list[int]:
 
 
 @contextmanager
-def tuning(directory: Path, trials: int) -> Iterator[subprocess.Popen[str]]:
+def tuning(directory: Path, trials: int) -> Generator[subprocess.Popen[str]]:
     """A tuner at work; its temporary files go to `directory`, too."""
     (directory / "ops.py").write_text(OPS)
     (directory / "tmp").mkdir(exist_ok=True)
