@@ -102,9 +102,7 @@ class Nests:
     def _has_threads(self, stage: Stage) -> bool:
         """Whether a reader of the attached `stage` may run in threads that are started inside."""
         return any(
-            _starts_threads(iterator)
-            for other in self.state.stages
-            for iterator in other.iterators
+            _starts_threads(iterator) for other in self.state.stages for iterator in other.iterators
         )
 
     def _lows(self, stage: Stage) -> tuple[Expr, ...]:

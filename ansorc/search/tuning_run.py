@@ -13,6 +13,7 @@ import numpy as np
 
 from ansorc.errors import MeasureError
 from ansorc.schedule import Step, steps_from_json, steps_to_json
+from ansorc.search.contest import contest
 from ansorc.search.measure import Candidate, Failure, Measurer, MeasureResult
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
@@ -26,8 +27,6 @@ _FIRST_ROUND = 16
 """Programs measured before the model is first asked: the earlier it learns, the more it helps."""
 _CONTENDERS = 4
 """The fastest programs, which are timed against each other at the end of a run."""
-_CONTESTS, _CALM = 3, 0.1
-"""They are timed so many times at most, until the winner's spread is this share of its time."""
 _COMPARABLE = 4.0
 """The default program takes part unless it is this many times slower than the fastest."""
 _HOPELESS = 64
@@ -172,7 +171,8 @@ class TuningRun:
             return
         ranked = rivals = self._rivals()
         if len(rivals) > 1:
-            results = _contest(measurer, [record.candidate for record in rivals])
+            best_s = rivals[0].median_s or math.inf
+            results = contest(measurer, [record.candidate for record in rivals], best_s)
             ranked = [self._recorded(result) for result in results]
         if ranked:
             self._records.decide(ranked[0])
@@ -218,25 +218,6 @@ class TuningRun:
 
 def _candidate(steps: Steps) -> Candidate:
     return Candidate.of_steps(steps_to_json(steps))
-
-
-def _contest(measurer: Measurer, candidates: Sequence[Candidate]) -> list[MeasureResult]:
-    """Time `candidates` against each other, the fastest first; again if the machine was not calm.
-
-    The calmest of a few attempts counts; a candidate that failed is left out.
-    """
-    contests: list[list[MeasureResult]] = []
-    for _ in range(_CONTESTS):
-        contests.append([result for result in measurer.rank(candidates) if result.measurement])
-        if _unrest(contests[-1]) <= _CALM:
-            break
-    return min(contests, key=_unrest)
-
-
-def _unrest(results: Sequence[MeasureResult]) -> float:
-    """The spread of the fastest one, relative to its time; infinite if there is none."""
-    found = results[0].measurement if results else None
-    return found.spread_s / found.median_s if found is not None else math.inf
 
 
 def _is_better(record: Record, best: Record | None) -> bool:
