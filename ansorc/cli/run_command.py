@@ -8,7 +8,6 @@ import click
 import numpy as np
 
 from ansorc.cli.arguments import takes_choice, takes_task
-from ansorc.codegen.limits import fma_peak
 from ansorc.codegen.module import load_library
 from ansorc.search.programs import build_program, chosen_program, require_this_machine
 from ansorc.search.task import Task
@@ -38,5 +37,5 @@ def run(
     click.echo(f"  right: the largest error is {found.error:.2g} of what rounding explains "
                "(float64 reference)")  # fmt: skip
     rate = task.dag.flops / found.timing.median_s
-    peak = fma_peak(task.target, threads or task.target.cores)
-    click.echo(f"  {found.timing}, {rate / 1e9:.1f} GFLOP/s, {rate / peak:.0%} of the FMA peak")
+    click.echo(f"  {found.timing}, {rate / 1e9:.1f} GFLOP/s, "
+               f"{found.peak_share:.0%} of the FMA peak (timed in turns)")  # fmt: skip

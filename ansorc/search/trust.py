@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ansorc.codegen.limits import FmaProbe
 from ansorc.codegen.module import Module
 from ansorc.codegen.timing import Timing
 from ansorc.errors import MeasureError
@@ -18,6 +19,7 @@ from ansorc.search.measure.data import draw_inputs
 from ansorc.search.task import Task
 
 _NUMPY_REPEATS, _NUMPY_ENOUGH_S = 5, 2.0
+_PAIRS, _PROBE_S, _KERNEL_S = 11, 0.01, 0.03
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Trusted:
     timing: Timing
     error: float
     """Largest deviation from the float64 reference, in units of the tolerance."""
+    peak_share: float
+    """Its FLOP/s by what an FMA probe reached right before, the median of several pairs."""
 
 
 def checked_time(
@@ -34,7 +38,9 @@ def checked_time(
 ) -> Trusted:
     """Run `module` on random inputs of `task` and return its time.
 
-    Raise MeasureError if an output deviates from the float64 reference by more than rounding.
+    Kernel and FMA probe are timed in turns: the clock of a machine changes within seconds, and
+    only what ran at the same clock compares. Raise MeasureError if an output deviates from the
+    float64 reference by more than rounding.
     """
     inputs, references = draw_inputs(task, rng)
     arrays = _arguments(task, inputs)
@@ -49,7 +55,21 @@ def checked_time(
         if verdict.complaint:
             raise MeasureError(f"'{buffer.name}' is wrong: {verdict.complaint}")
         worst = max(worst, verdict.max_error)
-    return Trusted(module.time(*arrays, threads=threads), worst)
+    probe = FmaProbe(task.target, threads or task.target.cores)
+    pairs = [
+        (probe.time(_PROBE_S)[0], module.time(*arrays, threads=threads, min_time_s=_KERNEL_S))
+        for _ in range(_PAIRS)
+    ]
+    shares = [task.dag.flops / timing.median_s / peak for peak, timing in pairs]
+    return Trusted(_joined([timing for _, timing in pairs]), worst, statistics.median(shares))
+
+
+def _joined(timings: list[Timing]) -> Timing:
+    """One timing of the medians of several."""
+    medians = [timing.median_s for timing in timings]
+    low, median, high = statistics.quantiles(medians, n=4, method="inclusive")
+    fastest = min(timing.fastest_s for timing in timings)
+    return Timing(median, high - low, len(timings), timings[0].calls, fastest)
 
 
 def numpy_time(task: Task, rng: np.random.Generator) -> tuple[float, float]:
