@@ -56,7 +56,7 @@ def picked(
     more than its share of the picks by score while others have programs to offer.
     """
     count = min(options.trials_per_round, sum(len(offer.keys) for offer in offers))
-    chances = min(int(options.epsilon * options.trials_per_round), count)
+    chances = min(ceil(options.epsilon * options.trials_per_round), count)
     pool = sorted(
         ((offer, place) for offer in offers for place in range(len(offer.keys))),
         key=lambda entry: -entry[0].scores[entry[1]],
