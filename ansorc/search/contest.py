@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ansorc.search.measure import Candidate, Measurement, Measurer, MeasureResult
 
-_ATTEMPTS = 4
+_ATTEMPTS = 8
 _CALM = 0.1
 """Spread of the winner, and its distance from the best time known before, as shares of its time:
 above this the machine was busy with something else."""

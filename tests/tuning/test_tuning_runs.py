@@ -92,10 +92,11 @@ def test_the_best_is_the_winner_of_a_contest(
     assert (again.best, len(contests)) == (result.best, held), "it is decided"
 
 
-def test_the_least_disturbed_of_four_contests_counts(
+def test_the_least_disturbed_of_the_contests_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = iter([(4.0, 4.0, 4.0), (3.0, 3.0, 9.0), (2.0, 2.0, 2.0), (5.0, 5.0, 5.0)])
+    steady = [(value, value, value) for value in (4.0, 2.0, 5.0, 6.0, 7.0, 8.0)]
+    seconds = iter([(3.0, 3.0, 9.0), *steady, (1.0, 5.0, 9.0)])
 
     class Disturbed(Measurer):
         def rank(self, candidates: Sequence[Candidate]) -> list[MeasureResult]:
