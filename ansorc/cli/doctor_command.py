@@ -17,9 +17,9 @@ from ansorc.errors import AnsorcError, BuildError
 from ansorc.target import Target, detect
 
 _EXTRAS = {
-    "lightgbm": ("the learned cost model", "pip install lightgbm"),
+    "lightgbm": ("learned cost models", "pip install lightgbm"),
     "pycuda": ("CUDA targets", "pip install 'ansorc[cuda]'"),
-    "matplotlib": ("charts of the benchmarks", "pip install 'ansorc[bench]'"),
+    "matplotlib": ("charts of benchmarks", "pip install 'ansorc[bench]'"),
 }
 
 
@@ -33,7 +33,7 @@ def doctor(*, no_limits: bool) -> None:
     problems = _compiler_lines(console, target)
     for module, (purpose, cure) in _EXTRAS.items():
         if util.find_spec(module) is None:
-            console.print(f"[yellow]optional[/]  {module} is missing: no {purpose}; "
+            console.print(f"[yellow]optional[/]  {module} is missing, which {purpose} need; "
                           f"{escape(cure)}")  # fmt: skip
     if not no_limits:
         problems += _limit_lines(console, target)
