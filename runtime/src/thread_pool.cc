@@ -47,6 +47,8 @@ struct alignas(64) Worker {  // a cache line of its own, for callers and workers
   Word state;
   int32_t part;
   Job* job;
+  pthread_t thread;
+  int32_t avoided;  // 1 + the CPU that its affinity leaves out, 0 before the first call
 };
 
 struct Pool {
@@ -138,8 +140,8 @@ bool start_worker(Worker& worker) {
   sigset_t all, before;  // the program's signal handlers run on the program's threads
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  const bool is_started = pthread_create(&thread, &attributes, work, &worker) == 0;
+  worker.avoided = 0;
+  const bool is_started = pthread_create(&worker.thread, &attributes, work, &worker) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   return is_started;
@@ -196,9 +198,35 @@ void for_each(const Claims& claims, Action action) {
   }
 }
 
+// Keep a claimed worker off the CPU that its caller runs on.
+//
+// A kernel may wake a thread on the CPU of the one that wakes it, where it waits until the load is
+// balanced, which takes milliseconds: seen on virtual machines of two CPUs. The worker stays within
+// the CPUs that its caller may use.
+void steer([[maybe_unused]] Worker& worker, [[maybe_unused]] int32_t cpu) {
+#ifdef __linux__
+  cpu_set_t allowed;
+  if (cpu < 0 || worker.avoided == cpu + 1) return;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || cpu >= CPU_SETSIZE) return;
+  CPU_CLR(cpu, &allowed);
+  pthread_setaffinity_np(worker.thread, sizeof allowed, &allowed);  // refused if no CPU is left
+  worker.avoided = cpu + 1;
+#endif
+}
+
+int32_t current_cpu() {
+#ifdef __linux__
+  return sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
 void tell(const Claims& claims, Job& job) {
   int32_t part = 0;
+  const int32_t cpu = claims.count != 0 ? current_cpu() : -1;
   for_each(claims, [&](Worker& worker, bool was_asleep) {
+    steer(worker, cpu);
     worker.job = &job;
     worker.part = ++part;
     worker.state.store(job.go, std::memory_order_release);
