@@ -158,6 +158,34 @@ void use_stack(void* closure, int64_t begin, int64_t end) {
   *static_cast<std::atomic<int>*>(closure) += memory[0];
 }
 
+struct Masks {
+  pthread_t caller;
+  cpu_set_t allowed;
+  std::atomic<int> missing{2}, wrong{0};
+};
+
+// Both parts meet, so that one of them is a worker's.
+void look_at_mask(void* closure, int64_t, int64_t) {
+  auto& masks = *static_cast<Masks*>(closure);
+  for (--masks.missing; masks.missing > 0;) {
+  }
+  if (pthread_equal(pthread_self(), masks.caller)) return;
+  cpu_set_t mine, outside;
+  pthread_getaffinity_np(pthread_self(), sizeof mine, &mine);
+  CPU_OR(&outside, &mine, &masks.allowed);
+  const bool is_within = CPU_EQUAL(&outside, &masks.allowed);
+  if (!is_within || CPU_COUNT(&mine) != CPU_COUNT(&masks.allowed) - 1) ++masks.wrong;
+}
+
+void check_workers_avoid_their_caller() {
+  Masks masks;
+  masks.caller = pthread_self();
+  sched_getaffinity(0, sizeof masks.allowed, &masks.allowed);
+  if (CPU_COUNT(&masks.allowed) < 2) return;  // nowhere else to go
+  ansorc_parallel_for(look_at_mask, &masks, 2, 2);
+  check(masks.wrong == 0, "a worker runs on an allowed CPU other than its caller's");
+}
+
 void check_stack() {
   std::atomic<int> parts{0};
   ansorc_parallel_for(use_stack, &parts, 512, 3);
@@ -173,6 +201,7 @@ int main() {
   check_concurrent();
   check_sleepers();
   check_stack();
+  check_workers_avoid_their_caller();
   check_fork();
   check_thread_counts();
   check(strcmp(ansorc_runtime_version(), ANSORC_RUNTIME_VERSION) == 0, "the version is known");
