@@ -44,7 +44,7 @@ def compiled(program: str, directory: Path) -> Path:
 
 def test_the_thread_pool_passes_its_checks(tmp_path: Path) -> None:
     lines = output(compiled("thread_pool_test", tmp_path)).splitlines()
-    assert len(lines) == 16
+    assert len(lines) == (17 if detect().cores > 1 else 16)  # one check needs a second CPU
     assert all(line.startswith("ok: ") for line in lines)
 
 
