@@ -12,7 +12,7 @@ from typing import NoReturn, Self
 
 from ansorc.errors import ScheduleError
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule.extent import Tiles, text
+from ansorc.schedule.extent import IntArray, Tiles, text
 from ansorc.schedule.stage import At, Iterator, Mark, Root, Stage
 
 
@@ -81,7 +81,7 @@ class State:
     dag: ComputeDAG
     stages: tuple[Stage, ...]
     steps: tuple[Step, ...] = ()
-    tiles: Tiles = field(default_factory=dict[str, "object"])  # pyright: ignore[reportAssignmentType]
+    tiles: Tiles = field(default_factory=dict[str, IntArray])
 
     def then(self, step: Step) -> Self:
         """Return the state after `step`; raise ScheduleError where it does not fit."""
