@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ansorc.cli.arguments import takes_choice, takes_task
+from ansorc.codegen.assembly import marked
 from ansorc.codegen.build import cpu_options
 from ansorc.codegen.llvm import assembly, emit_llvm, optimized_llvm
 from ansorc.ir.passes.pipeline import prepare_for_cpu
@@ -23,7 +24,7 @@ _VIEWS = {
     "passes": "the loop program after each pass",
     "llvm": "the LLVM IR that is emitted",
     "optimized": "the LLVM IR after LLVM's passes",
-    "asm": "the assembly",
+    "asm": "the assembly, with its innermost loops marked",
 }
 
 
@@ -71,7 +72,7 @@ def _text(task: Task, program: Program, view: str) -> str:
         case "optimized":
             return optimized_llvm(llvm, task.target)
         case "asm":
-            return assembly(llvm, task.target)
+            return marked(assembly(llvm, task.target))
         case _:
             return llvm
 

@@ -18,8 +18,12 @@ def compile_object(llvm_text: str, target: Target) -> bytes:
 
 
 def assembly(llvm_text: str, target: Target) -> str:
-    """Return the optimised assembly; raise BuildError with LLVM's words."""
+    """Return the optimised assembly with LLVM's notes on blocks, loops and spills as comments.
+
+    Raises BuildError with LLVM's words.
+    """
     module, machine = _optimized(llvm_text, target)
+    machine.set_asm_verbosity(True)
     return machine.emit_assembly(module)
 
 

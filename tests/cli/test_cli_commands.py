@@ -108,6 +108,19 @@ def test_asm_is_short_for_a_view(cli: CommandLine) -> None:
     assert both.index("# the loop program") < both.index("# the assembly")
 
 
+@pytest.mark.parametrize(
+    ("target", "fma"),
+    [("x86_64-linux-gnu -mcpu=znver4", "vfmadd"), ("aarch64-linux-gnu -mcpu=cortex-a53", "fmla\t")],
+)
+def test_asm_marks_the_innermost_loops(cli: CommandLine, target: str, fma: str) -> None:
+    shown = cli.run("show", "ops.py:product", "--default", "--asm", "--target", target).out
+    loops = [line for line in shown.splitlines() if line.startswith("| == innermost loop product.")]
+    assert loops
+    assert any(" FMA, " in line and " FMA per load" in line for line in loops)
+    assert all(" 0 vector and 0 scalar spills" in line for line in loops)
+    assert any(line.startswith(f"|\t{fma}") for line in shown.splitlines())
+
+
 def test_a_build_for_another_machine(cli: CommandLine) -> None:
     target = "aarch64-linux-gnu -mcpu=cortex-a53"
     built = cli.run("build", "ops.py:product", "--default", "--target", target, "-o", "arm.o")

@@ -1,0 +1,43 @@
+"""What the innermost loops of a program are made of: `python bench/spills.py FILE:WORKLOAD`.
+
+Takes the options of `ansorc show`: --default for the untuned schedule, --set, --target, --records.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ansorc.cli.arguments import takes_choice, takes_task
+from ansorc.codegen.assembly import Loop, innermost_loops
+from ansorc.codegen.build import cpu_options
+from ansorc.codegen.llvm import assembly, emit_llvm
+from ansorc.ir.passes.pipeline import prepare_for_cpu
+from ansorc.schedule import State, lower, replay
+from ansorc.search.programs import chosen_program
+from ansorc.search.task import Task
+from ansorc.target import Target
+
+
+def kernel_loops(state: State, target: Target, name: str = "kernel") -> list[Loop]:
+    """Return the innermost loops of the code of `state`, counted in its assembly."""
+    prepared = prepare_for_cpu(lower(state, name), cpu_options(target))
+    return innermost_loops(assembly(emit_llvm(prepared, target), target))
+
+
+@click.command()
+@takes_task
+@takes_choice
+def main(task: Task, records: Path, threads: int, *, use_default: bool) -> None:
+    """Print a line for each innermost loop of a workload's program, and the spills in all."""
+    program = chosen_program(task, records, threads=threads, use_default=use_default)
+    found = kernel_loops(replay(task.dag, program.steps), task.target, task.name)
+    for loop in found:
+        click.echo(f"{loop.name}, depth {loop.depth}: {loop.summary}")
+    spills = sum(loop.spills for loop in found)
+    click.echo(f"{task.name}: {spills} spills and reloads in {len(found)} innermost loops")
+
+
+if __name__ == "__main__":
+    main()

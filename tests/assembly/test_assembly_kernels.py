@@ -1,0 +1,52 @@
+"""The counts of compiled kernels are those of their register tiles."""
+
+from __future__ import annotations
+
+import pytest
+
+import ansorc as ac
+from ansorc.codegen.assembly import Loop, innermost_loops
+from ansorc.codegen.build import cpu_options
+from ansorc.codegen.llvm import assembly, emit_llvm
+from ansorc.ir.passes.pipeline import prepare_for_cpu
+
+AVX2 = ac.Target.parse("x86_64-linux-gnu -mcpu=znver3")
+AVX512 = ac.Target.parse("x86_64-linux-gnu -mcpu=znver5")
+NEON = ac.Target.parse("aarch64-linux-gnu -mcpu=cortex-a53")
+APPLE = ac.Target.parse("aarch64-apple-darwin -mcpu=apple-m1")
+
+
+def hottest(rows: int, vectors: int, target: ac.Target) -> Loop:
+    """The loop over k of a matrix product with a register tile of `rows` × `vectors`."""
+    columns = vectors * target.vector_bytes // 4
+    a = ac.placeholder((4 * rows, 64), name="A")
+    b = ac.placeholder((64, 2 * columns), name="B")
+    state = ac.schedule(ac.ComputeDAG([a, b, ac.ops.matmul(a, b, name="C")]))
+    state = state.split("C", "i", [rows]).split("C", "j", [columns])
+    state = state.reorder("C", ["i.0", "j.0", "k", "i.1", "j.1"])
+    state = state.unroll("C", "i.1").vectorize("C", "j.1")
+    prepared = prepare_for_cpu(ac.lower(state), cpu_options(target))
+    found = innermost_loops(assembly(emit_llvm(prepared, target), target))
+    return max(found, key=lambda loop: loop.fma)
+
+
+@pytest.mark.parametrize(
+    ("rows", "vectors", "target"),
+    [(6, 2, AVX2), (1, 2, AVX2), (4, 3, AVX2), (8, 3, AVX512), (12, 2, AVX512), (8, 3, NEON),
+     (4, 4, NEON), (8, 3, APPLE)],
+)  # fmt: skip
+def test_as_many_multiply_adds_as_the_tile_has(rows: int, vectors: int, target: ac.Target) -> None:
+    loop = hottest(rows, vectors, target)
+    steps, rest = divmod(loop.fma, rows * vectors)
+    assert rest == 0
+    assert steps >= 1
+    assert loop.counts.loads >= steps * vectors
+    assert loop.stores == 0
+    assert loop.spills == 0
+    assert loop.counts.scalar_fma == 0
+
+
+@pytest.mark.parametrize("target", [AVX2, NEON])
+def test_a_tile_that_is_too_large_spills(target: ac.Target) -> None:
+    loop = hottest(12, 6, target)
+    assert loop.counts.vector_spills + loop.counts.vector_reloads > 0
