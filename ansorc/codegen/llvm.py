@@ -117,11 +117,8 @@ def _param(buffer: Buffer, stored: set[str]) -> str:
 
 def _attributes(target: Target) -> str:
     """Only the listed features may be used, because only they are tested by the guard."""
-    words = ["noinline", "nounwind"]
-    if target.is_x86:
-        words += ['"target-cpu"="x86-64"', f'"tune-cpu"="{target.cpu}"']
-        features = ",".join(f"+{name}" for name in target.features)
-        words.append(f'"target-features"="{features}"')
-    else:
-        words.append(f'"target-cpu"="{target.cpu}"')
+    baseline = "x86-64" if target.is_x86 else "generic"
+    words = ["noinline", "nounwind", f'"target-cpu"="{baseline}"', f'"tune-cpu"="{target.cpu}"']
+    features = ",".join(f"+{name}" for name in target.features)
+    words.append(f'"target-features"="{features}"')
     return f"attributes #0 = {{ {' '.join(words)} }}"

@@ -1,7 +1,8 @@
-"""Refuse to run on an x86 processor that lacks what the kernel's code uses."""
+"""Refuse to run on a processor that lacks what the kernel's code uses."""
 
 from __future__ import annotations
 
+from ansorc.codegen.llvm_guard_arm import arm_masks, write_arm_check
 from ansorc.codegen.llvm_writer import FunctionWriter, ModuleWriter
 from ansorc.target import Target
 from ansorc.target.presets import GUARDED_FEATURES
@@ -27,11 +28,10 @@ def write_guard(entry: FunctionWriter, kernel: str, target: Target) -> None:
 
     `cpuid` takes microseconds under a hypervisor, so the answer is kept: 0 unknown, 1 yes, 2 no.
     """
-    if not target.is_x86 or not target.features:
+    if not (target.features if target.is_x86 else arm_masks(target)):
         return
     module = entry.module
     module.functions.append(f"@{kernel}.cpu = internal global i32 0")
-    module.functions.append(_cpuid_function(kernel))
     module.functions.append(_check_function(module, kernel, target))
     check, join, before = entry.name("check"), entry.name("checked"), entry.block
     seen = entry.emit(f"load atomic i32, ptr @{kernel}.cpu monotonic, align 4")
@@ -51,8 +51,22 @@ def write_guard(entry: FunctionWriter, kernel: str, target: Target) -> None:
 
 
 def _check_function(module: ModuleWriter, kernel: str, target: Target) -> str:
-    """Ask `cpuid` for every feature, and for each leaf whether it exists."""
+    """Find the answer and keep it."""
     writer = FunctionWriter(module)
+    if target.is_x86:
+        module.functions.append(_cpuid_function(kernel))
+        good = _write_x86_check(writer, kernel, target)
+    else:
+        good = write_arm_check(writer, module, target)
+    answer = writer.emit(f"select i1 {good}, i32 1, i32 {LACKS_FEATURES}")
+    writer.line(f"store atomic i32 {answer}, ptr @{kernel}.cpu monotonic, align 4")
+    writer.line(f"ret i32 {answer}")
+    head = f"define internal i32 @{kernel}.check_cpu() {_ONCE}"
+    return f"{head} {{\n{writer.text()}\n}}"
+
+
+def _write_x86_check(writer: FunctionWriter, kernel: str, target: Target) -> str:
+    """Ask `cpuid` for every feature, and for each leaf whether it exists."""
     masks: dict[tuple[int, int, int], int] = {}
     saved = sum({bit for name in target.features for bit in [_SAVED_BY_SYSTEM.get(name, 0)]}) & 0xE6
     places = [GUARDED_FEATURES[name] for name in target.features] + ([_OSXSAVE] if saved else [])
@@ -65,13 +79,7 @@ def _check_function(module: ModuleWriter, kernel: str, target: Target) -> str:
         good = _both(writer, good, f"icmp uge i32 {largest}, {leaf}")
     for place, mask in masks.items():
         good = _has(writer, good, _cpuid(writer, kernel, place), mask)
-    if saved:
-        good = _check_saved(writer, good, saved)
-    answer = writer.emit(f"select i1 {good}, i32 1, i32 {LACKS_FEATURES}")
-    writer.line(f"store atomic i32 {answer}, ptr @{kernel}.cpu monotonic, align 4")
-    writer.line(f"ret i32 {answer}")
-    head = f"define internal i32 @{kernel}.check_cpu() {_ONCE}"
-    return f"{head} {{\n{writer.text()}\n}}"
+    return _check_saved(writer, good, saved) if saved else good
 
 
 def _cpuid_function(kernel: str) -> str:

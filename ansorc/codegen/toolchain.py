@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from ansorc.codegen.find_tools import ARCHIVER, CXX, C, find_tool
 from ansorc.errors import BuildError
-from ansorc.target import Target, detect
+from ansorc.target import Target
 
 _CXX_FLAGS = (
     "-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden",
@@ -21,7 +21,6 @@ _LINK_FLAGS = (
     "-shared", "-nostartfiles", "-Wl,--gc-sections", "-Wl,--as-needed",
     "-Wl,-z,defs,-z,now,-z,relro,-z,noexecstack",
 )  # fmt: skip
-_INSTALL = "install one (Debian/Ubuntu: apt install g++; Fedora: dnf install gcc-c++)"
 
 
 @dataclass(frozen=True)
@@ -39,21 +38,8 @@ class Toolchain:
 
 
 def find_toolchain(target: Target) -> Toolchain:
-    """Return the tools that make code for `target`.
-
-    CC, CXX and AR of the environment come first, then the usual names; for another architecture
-    the names that cross compilers have. Raises BuildError saying what to install.
-    """
-    architecture = target.triple.split("-", maxsplit=1)[0]
-    is_native = architecture == detect().triple.split("-", maxsplit=1)[0]
-    prefix = "" if is_native else f"{architecture}-linux-gnu-"
-    compilers = ("cc", "gcc", "clang") if is_native else (f"{prefix}gcc",)
-    cxx_compilers = ("c++", "g++", "clang++") if is_native else (f"{prefix}g++",)
-    return Toolchain(
-        _tool("CC", compilers, "C compiler", target),
-        _tool("CXX", cxx_compilers, "C++ compiler", target),
-        _tool("AR", (f"{prefix}ar",), "archiver", target),
-    )
+    """Return the tools that make code for `target`; raise BuildError saying how to get them."""
+    return Toolchain(find_tool(C, target), find_tool(CXX, target), find_tool(ARCHIVER, target))
 
 
 def compile_cxx(tools: Toolchain, source: Path, include: Path, output: Path) -> None:
@@ -89,23 +75,6 @@ def archive(tools: Toolchain, objects: Sequence[Path], output: Path) -> None:
 @lru_cache(maxsize=8)
 def _version(command: tuple[str, ...]) -> str:
     return _run([*command, "--version"])
-
-
-def _tool(variable: str, names: Sequence[str], what: str, target: Target) -> tuple[str, ...]:
-    if words := os.environ.get(variable, "").split():
-        if shutil.which(words[0]) is None:
-            raise BuildError(
-                f"{variable} is '{' '.join(words)}', but there is no program '{words[0]}'; "
-                f"correct {variable} or unset it"
-            )
-        return tuple(words)
-    for name in names:
-        if (found := shutil.which(name)) is not None:
-            return (found,)
-    raise BuildError(
-        f"no {what} for {target.triple} was found (tried {', '.join(names)}); "
-        f"{_INSTALL} or set {variable}"
-    )
 
 
 def _run(command: Sequence[str]) -> str:

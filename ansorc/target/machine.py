@@ -14,6 +14,8 @@ from typing import Literal
 
 from ansorc.errors import TargetError
 from ansorc.target.presets import (
+    ARM_FEATURES,
+    ARM_PARTS,
     CPUINFO_NAMES,
     GUARDED_FEATURES,
     PRESETS,
@@ -101,8 +103,9 @@ def detect() -> Target:
     facts = _cpuinfo()
     preset = PRESETS[_detect_x86(facts) if architecture == "x86" else _detect_arm()]
     target = _from_preset(triple, preset)
-    if architecture == "x86" and facts:
-        target = _with_features(target, tuple(sorted(_flags(facts))))
+    if facts:
+        always = () if architecture == "x86" else ("neon",)
+        target = _with_features(target, tuple(sorted({*always, *_flags(facts, architecture)})))
     return replace(target, cores=_usable_cores(), cache_bytes=_caches(preset.cache_bytes))
 
 
@@ -152,15 +155,22 @@ def _changed(target: Target, changes: str) -> tuple[str, ...]:
     features = set(target.features)
     for change in changes.split(","):
         sign, name = change[:1], change[1:]
-        known = GUARDED_FEATURES if target.is_x86 else {*target.features, "neon", "fullfp16"}
+        known = _changeable(target)
         if sign not in ("+", "-") or name not in known:
-            listing = ", ".join(sorted(known))
+            listing = ", ".join(sorted(known)) or "none"
             raise TargetError(
                 f"'{change}' in -mattr is not +name or -name of a known feature; "
                 f"known are {listing}{_nearest(name, known)}"
             )
         features = features | {name} if sign == "+" else features - {name}
     return tuple(sorted(features))
+
+
+def _changeable(target: Target) -> Iterable[str]:
+    """The features that an option may add or remove; NEON is in all of aarch64."""
+    if target.kind == "cuda":
+        return ()
+    return GUARDED_FEATURES if target.is_x86 else ARM_FEATURES
 
 
 def _with_features(target: Target, features: tuple[str, ...]) -> Target:
@@ -191,9 +201,10 @@ def _cpuinfo() -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _flags(facts: dict[str, str]) -> set[str]:
-    names = {CPUINFO_NAMES.get(flag, flag) for flag in facts.get("flags", "").split()}
-    return names & set(GUARDED_FEATURES)
+def _flags(facts: dict[str, str], architecture: str) -> set[str]:
+    words = facts.get("flags" if architecture == "x86" else "Features", "").split()
+    known = GUARDED_FEATURES if architecture == "x86" else ARM_FEATURES
+    return {CPUINFO_NAMES.get(word, word) for word in words} & set(known)
 
 
 def _detect_x86(facts: dict[str, str]) -> str:
@@ -202,7 +213,7 @@ def _detect_x86(facts: dict[str, str]) -> str:
     family, model = int(facts.get("cpu family", 0)), int(facts.get("model", 0))
     if name := x86_model_name(facts.get("vendor_id", ""), family, model):
         return name
-    flags = _flags(facts)
+    flags = _flags(facts, "x86")
     levels = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
     return next((name for name in levels if set(PRESETS[name].features) <= flags), levels[-1])
 
@@ -210,8 +221,7 @@ def _detect_x86(facts: dict[str, str]) -> str:
 def _detect_arm() -> str:
     if platform.system() == "Darwin":
         return "apple-m1"
-    parts = {"0xd03": "cortex-a53", "0xd08": "cortex-a72", "0xd0c": "neoverse-n1"}
-    return parts.get(_cpuinfo().get("CPU part", ""), _BASELINES["arm"])
+    return ARM_PARTS.get(_cpuinfo().get("CPU part", ""), _BASELINES["arm"])
 
 
 def _usable_cores() -> int:

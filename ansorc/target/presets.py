@@ -11,6 +11,7 @@ _V2 = ("cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 _VNNI = (*_V4, "avx512vnni")
+_DOT = ("dotprod", "fullfp16")
 
 GUARDED_FEATURES: dict[str, tuple[int, int, int, int]] = {
     "sse3": (1, 0, 2, 0), "ssse3": (1, 0, 2, 9), "fma": (1, 0, 2, 12), "cx16": (1, 0, 2, 13),
@@ -22,7 +23,14 @@ GUARDED_FEATURES: dict[str, tuple[int, int, int, int]] = {
 }  # fmt: skip
 """Where `cpuid` tells each x86 feature: leaf, subleaf, register (eax, ebx, ecx, edx) and bit."""
 
+ARM_FEATURES: dict[str, tuple[int, int]] = {
+    "fullfp16": (16, 10), "dotprod": (16, 20), "fp16fml": (16, 23), "i8mm": (26, 13),
+    "bf16": (26, 14),
+}  # fmt: skip
+"""Where Linux tells each feature of aarch64 besides NEON: key in the auxiliary vector, and bit."""
+
 CPUINFO_NAMES = {
+    "asimdhp": "fullfp16", "asimddp": "dotprod", "asimdfhm": "fp16fml",
     "pni": "sse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "abm": "lzcnt", "bmi1": "bmi",
     "avx512_vnni": "avx512vnni",
 }  # fmt: skip
@@ -50,9 +58,11 @@ def _x86(name: str, features: tuple[str, ...], kib: tuple[int, int, int]) -> Pre
     return Preset(name, "x86", tuple(sorted(features)), vector_bytes, 32 if wide else 16, caches)
 
 
-def _arm(name: str, kib: tuple[int, int, int], line: int = 64) -> Preset:
+def _arm(
+    name: str, kib: tuple[int, int, int], features: tuple[str, ...] = (), line: int = 64
+) -> Preset:
     caches = (kib[0] * _KIB, kib[1] * _KIB, kib[2] * _KIB)
-    return Preset(name, "arm", ("neon",), 16, 32, caches, line)
+    return Preset(name, "arm", tuple(sorted(("neon", *features))), 16, 32, caches, line)
 
 
 def _gpu(arch: str, multiprocessors: int, shared_kib: int, l2_mib: int) -> Preset:
@@ -79,8 +89,11 @@ PRESETS = {
         _arm("generic", (32, 256, 0)),
         _arm("cortex-a53", (32, 512, 0)),
         _arm("cortex-a72", (32, 1024, 0)),
-        _arm("neoverse-n1", (64, 1024, 32768)),
-        _arm("apple-m1", (128, 12288, 8192), line=128),
+        _arm("cortex-a55", (32, 256, 1024), _DOT),
+        _arm("cortex-a76", (64, 512, 4096), _DOT),
+        _arm("neoverse-n1", (64, 1024, 32768), _DOT),
+        _arm("neoverse-v1", (64, 1024, 32768), (*_DOT, "bf16", "fp16fml", "i8mm")),
+        _arm("apple-m1", (128, 12288, 8192), (*_DOT, "fp16fml"), line=128),
         _gpu("sm_70", 80, 96, 6),
         _gpu("sm_75", 40, 64, 4),
         _gpu("sm_80", 108, 164, 40),
@@ -102,6 +115,12 @@ _INTEL = {
     **dict.fromkeys((106, 108), "icelake-server"),
     **dict.fromkeys((143, 207), "sapphirerapids"),
 }
+
+ARM_PARTS = {
+    "0xd03": "cortex-a53", "0xd05": "cortex-a55", "0xd08": "cortex-a72", "0xd0b": "cortex-a76",
+    "0xd0c": "neoverse-n1", "0xd40": "neoverse-v1",
+}  # fmt: skip
+"""The `CPU part` of Linux' /proc/cpuinfo."""
 
 
 def x86_model_name(vendor: str, family: int, model: int) -> str:
