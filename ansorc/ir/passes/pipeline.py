@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
+from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.stmt import Function
@@ -19,6 +20,8 @@ class CpuOptions:
 
     vector_bytes: int
     vector_registers: int
+    partition_statements: int = 1024
+    """The statements of code that splitting loops at their tests may add to a kernel."""
 
     @property
     def register_bytes(self) -> int:
@@ -37,6 +40,7 @@ def prepare_for_cpu(
     """
     passes: tuple[tuple[str, Callable[[Function], Function]], ...] = (
         ("simplify", simplify_stmt),
+        ("partition_loops", lambda f: partition_loops(f, options.partition_statements)),
         ("hoist_conditions", hoist_conditions),
         ("promote_accumulators", lambda f: promote_accumulators(f, options.register_bytes)),
         ("vectorize_loops", lambda f: vectorize_loops(f, options.vector_bytes)),

@@ -1,0 +1,195 @@
+"""Split loops where the tests inside them change: main part and tail, interior and border.
+
+for i.0 in 0..4:                             for i.0 in 0..3:
+    for i.1 in 0..6:                             for i.1 in 0..6:
+        if i.0 * 6 + i.1 < 20:       ->              X[i.0 * 6 + i.1] = 1
+            X[i.0 * 6 + i.1] = 1             for i.1 in 0..2:
+                                                 X[18 + i.1] = 1
+
+The choice for a parallel loop, or for a share of a fused one (`i.0@j.0 // 3`), is an If around
+copies of its body: there is one parallel region, and in each copy the share is known better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import is_
+from typing import assert_never
+
+from ansorc.ir.arith.affine import Atom, atom_expr, integer
+from ansorc.ir.arith.interval import Interval
+from ansorc.ir.arith.simplify import Simplifier
+from ansorc.ir.expr import Compare, CompareOp, Select, Var
+from ansorc.ir.node import rewrite, walk
+from ansorc.ir.passes.loop_tests import Cuts, LoopTest, find_cuts, loop_tests
+from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.substitute import substitute
+
+Ranges = dict[str, Interval]
+_LANES = 16
+"""Elements of a vectorised loop that are counted as one statement."""
+
+
+def partition_loops(function: Function, statements: int) -> Function:
+    """Return `function` with loops split so that the tests in them are decided beforehand.
+
+    The copies add up to `statements` statements, those of unrolled loops counted once for each
+    copy; a loop that would add more keeps its tests. `function` has to be simplified. Loops bound
+    to GPU threads stay whole.
+    """
+    if not _has_tests(function):
+        return function
+    body = _Partition(statements).stmt(function.body, {})
+    return function if body is function.body else replace(function, body=body)
+
+
+class _Partition:
+    def __init__(self, statements: int) -> None:
+        self._room = statements
+        self._names = 0
+
+    def stmt(self, stmt: Stmt, ranges: Ranges) -> Stmt:
+        match stmt:
+            case Store() | Barrier():
+                return stmt
+            case For():
+                return self._loop(stmt, ranges)
+            case If(condition, then, otherwise):
+                new = self.stmt(then, ranges)
+                other = None if otherwise is None else self.stmt(otherwise, ranges)
+                return stmt if new is then and other is otherwise else If(condition, new, other)
+            case Seq(stmts):
+                return _sequence(stmt, [self.stmt(part, ranges) for part in stmts])
+            case Allocate(buffer, body):
+                new = self.stmt(body, ranges)
+                return stmt if new is body else Allocate(buffer, new)
+            case _:
+                assert_never(stmt)
+
+    def _loop(self, loop: For, ranges: Ranges) -> Stmt:
+        name = loop.var.name
+        inner = {**ranges, name: (0, loop.extent - 1)}
+        done: list[Atom] = []
+        if loop.kind not in (LoopKind.PARALLEL, LoopKind.BOUND):
+            for cuts in find_cuts(name, _tests_of(loop), inner):
+                parts = self._parts(loop, cuts, ranges) if cuts.atom == name else None
+                if parts is not None:
+                    return _sequence(None, [self.stmt(part, ranges) for part in parts])
+            done.append(name)
+        new = self._body(loop, inner, done)
+        return loop if new is loop.body else replace(loop, body=new)
+
+    def _parts(self, loop: For, cuts: Cuts, ranges: Ranges) -> list[Stmt] | None:
+        """Return the loop as one for each range, None where it stays whole."""
+        found = [_part(loop, span, ranges) for span in cuts.ranges()]
+        parts = [part for part in found if not _is_empty(part)]
+        if loop.kind is LoopKind.VECTORIZED and len(parts) > 1:
+            return None  # Lanes that go apart are masked.
+        return parts if self._fits(loop, parts) else None
+
+    def _body(self, loop: For, ranges: Ranges, done: Sequence[Atom]) -> Stmt:
+        """Return the body of `loop` with the choices that its variable decides made first.
+
+        `done` are the expressions of the variable that are no longer to be decided.
+        """
+        if loop.kind in (LoopKind.SERIAL, LoopKind.PARALLEL):
+            refused = list(done)
+            for cuts in find_cuts(loop.var.name, loop_tests(loop.body), ranges):
+                new = None if cuts.atom in refused else self._branches(loop, cuts, ranges, refused)
+                if new is not None:
+                    return new
+                refused.append(cuts.atom)
+        return self.stmt(loop.body, ranges)
+
+    def _branches(
+        self, loop: For, cuts: Cuts, ranges: Ranges, done: Sequence[Atom]
+    ) -> Stmt | None:
+        """Return the body in an If for each range but the last, None for too many copies."""
+        share = atom_expr(cuts.atom)
+        self._names += 1
+        stand_in = Var(f"{loop.var.name}.share{self._names}")
+        generic = rewrite(loop.body, lambda old: stand_in if old == share else None)
+        spans = cuts.ranges()
+        copies = [_copy(generic, stand_in, span, ranges) for span in spans]
+        if not self._fits(loop.body, copies):
+            return None
+        if loop.var.name == cuts.atom:
+            loop, done = replace(loop, var=stand_in), [stand_in.name]
+        result: Stmt | None = None
+        for span, copy in reversed(list(zip(spans, copies, strict=True))):
+            known = {**ranges, stand_in.name: span}
+            new = self._body(replace(loop, body=copy), known, done)
+            new = substitute(new, {stand_in.name: share})
+            test = Compare(CompareOp.LT, share, integer(span[1] + 1))
+            result = new if result is None else If(test, new, result)
+        return result
+
+    def _fits(self, old: Stmt, new: Sequence[Stmt]) -> bool:
+        extra = sum(map(_emitted, new)) - _emitted(old)
+        if extra > self._room:
+            return False
+        self._room -= max(0, extra)
+        return True
+
+
+def _tests_of(loop: For) -> list[LoopTest]:
+    """Return what is worth deciding: the code generator decides choices of values in copies, and
+    lanes that choose different values are masked."""
+    tests = loop_tests(loop.body)
+    return tests if loop.kind is LoopKind.SERIAL else [test for test in tests if test.is_guard]
+
+
+def _part(loop: For, span: Interval, ranges: Ranges) -> Stmt:
+    low, high = span
+    if low == high:
+        return _copy(loop.body, loop.var, span, ranges)
+    moved = loop.body if low == 0 else substitute(loop.body, {loop.var.name: loop.var + low})
+    part = replace(loop, extent=high - low + 1, body=moved)
+    return Simplifier(dict(ranges)).stmt(part)
+
+
+def _copy(body: Stmt, var: Var, span: Interval, ranges: Ranges) -> Stmt:
+    """Return `body` where `var` lies in `span`: simplified, without `var` if that is one value."""
+    if span[0] == span[1]:
+        body = substitute(body, {var.name: integer(span[0])})
+    return Simplifier({**ranges, var.name: span}).stmt(body)
+
+
+def _emitted(stmt: Stmt) -> int:
+    """Return how many statements are emitted as code."""
+    match stmt:
+        case Store() | Barrier():
+            return 1
+        case For(_, extent, kind, body):
+            copies = extent if kind is LoopKind.UNROLLED else 1
+            vectors = -(-extent // _LANES) if kind is LoopKind.VECTORIZED else 1
+            return copies * vectors * _emitted(body)
+        case If(_, then, otherwise):
+            return _emitted(then) + (0 if otherwise is None else _emitted(otherwise))
+        case Seq(stmts):
+            return sum(map(_emitted, stmts))
+        case Allocate(_, body):
+            return _emitted(body)
+        case _:
+            assert_never(stmt)
+
+
+def _sequence(old: Seq | None, parts: list[Stmt]) -> Stmt:
+    if old is not None and all(map(is_, parts, old.stmts)):
+        return old
+    flat: list[Stmt] = []
+    for part in parts:
+        flat.extend(part.stmts if isinstance(part, Seq) else (part,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def _is_empty(stmt: Stmt) -> bool:
+    return isinstance(stmt, Seq) and not stmt.stmts
+
+
+def _has_tests(function: Function) -> bool:
+    parts = list(walk(function.body))
+    return any(isinstance(part, If | Select) for part in parts) and not any(
+        isinstance(part, Barrier) for part in parts
+    )
