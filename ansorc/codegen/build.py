@@ -29,4 +29,12 @@ def build_function(
 
 def cpu_options(target: Target) -> CpuOptions:
     """Return what the passes have to know about `target`."""
-    return CpuOptions(target.vector_bytes, target.vector_registers)
+    masked: frozenset[int] = frozenset()
+    if "avx2" in target.features:
+        masked = frozenset((1, 2, 4, 8) if "avx512bw" in target.features else (4, 8))
+    return CpuOptions(
+        target.vector_bytes,
+        target.vector_registers,
+        masked=masked,
+        stores_masked_fast="avx512vl" in target.features,
+    )

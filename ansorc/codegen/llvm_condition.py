@@ -50,11 +50,19 @@ def compare_linear(writer: FunctionWriter, index: IndexWriter, op: CompareOp, ga
         left = index.materialize(Linear(gap.terms))
         return comparison(writer, op, left, literal(-gap.constant, INT64))
     narrow = bounds is not None and bounds[0] >= -(2**31) and bounds[1] < 2**31
+    if not gap.terms:
+        return pattern([_holds(op, gap.constant + gap.step * lane) for lane in range(gap.lanes)])
     base = index.materialize(gap.lane(0))
     if narrow:
         base = cast(writer, base, INT32)
     lanes = spread(writer, base, gap.step, gap.lanes)
     return comparison(writer, op, lanes, literal(0, lanes.dtype))
+
+
+def pattern(lanes: list[bool]) -> Value:
+    """Return a mask as a literal."""
+    text = ", ".join(f"i1 {str(lane).lower()}" for lane in lanes)
+    return Value(f"<{text}>", with_lanes(BOOL, len(lanes)))
 
 
 def spread(writer: FunctionWriter, base: Value, step: int, lanes: int) -> Value:
@@ -83,3 +91,7 @@ def _decided(op: CompareOp, low: int, high: int) -> bool | None:
             return True if low == high == 0 else False if low > 0 or high < 0 else None
         case CompareOp.NE:
             return False if low == high == 0 else True if low > 0 or high < 0 else None
+
+
+def _holds(op: CompareOp, number: int) -> bool:
+    return _decided(op, number, number) is True

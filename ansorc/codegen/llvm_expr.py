@@ -104,9 +104,9 @@ class ExprWriter:
         if decided is not None:
             return self._widened(self.value(expr.then if decided else expr.otherwise), expr)
         if lanes > 1:
-            with self._masked(condition):
+            with self.masked(condition):
                 then = self.value(expr.then)
-            with self._masked(negate(self._writer, condition)):
+            with self.masked(negate(self._writer, condition)):
                 otherwise = self.value(expr.otherwise)
         elif self._is_free(expr.then) and self._is_free(expr.otherwise):
             then, otherwise = self.value(expr.then), self.value(expr.otherwise)
@@ -118,13 +118,16 @@ class ExprWriter:
         return Value(self._writer.emit(text), a.dtype)
 
     @contextmanager
-    def _masked(self, condition: Value) -> Generator[None]:
-        """Lanes where `condition` is false are not wanted, besides those unwanted already."""
+    def masked(self, condition: Value) -> Generator[Value]:
+        """Lanes where `condition` is false are not wanted, besides those unwanted already.
+
+        Yields the lanes that are.
+        """
         outer = self._mask
         if outer is not None:
             condition = connect(self._writer, BinaryOp.AND, outer, condition)
         self._mask = condition
-        yield
+        yield condition
         self._mask = outer
 
     def _branch(self, expr: Select, condition: Value) -> Value:

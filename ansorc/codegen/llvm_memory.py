@@ -10,7 +10,7 @@ from ansorc.codegen.llvm_linear import Linear
 from ansorc.codegen.llvm_types import Value, literal, memory_type, suffix, with_lanes
 from ansorc.codegen.llvm_vector import any_lane, extract, pack, splat
 from ansorc.codegen.llvm_writer import FunctionWriter
-from ansorc.ir.buffer import Buffer
+from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import UINT8, DType
 from ansorc.ir.expr import Expr, dtype_of
 
@@ -41,10 +41,18 @@ class MemoryWriter:
         self._writer.scopes[-1].loads.setdefault(buffer.name, {})[key] = value
         return value
 
-    def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
-        """Store `value` to `buffer[indices]`; of lanes with one address the last one counts."""
+    def store(
+        self, buffer: Buffer, indices: tuple[Expr, ...], value: Value, mask: Value | None = None
+    ) -> None:
+        """Store `value` to `buffer[indices]`; of lanes with one address the last one counts.
+
+        Where a lane of `mask` is false, nothing is written.
+        """
         flat = self._flat(buffer, indices)
-        if isinstance(flat, list):
+        if mask is not None:
+            self._store_lanes(buffer, flat, splat(self._writer, value, mask.dtype.lanes), mask)
+            places = []
+        elif isinstance(flat, list):
             places = flat
         else:
             count = max(flat.lanes, value.dtype.lanes)
@@ -56,6 +64,32 @@ class MemoryWriter:
         for number, place in enumerate(places):
             self._store_at(buffer, place, extract(self._writer, value, number))
         self._writer.forget_loads((buffer.name,))
+
+    def _store_lanes(
+        self, buffer: Buffer, flat: Linear | list[Linear], value: Value, mask: Value
+    ) -> None:
+        if isinstance(flat, Linear) and flat.step == 1:
+            pointer = self.pointer(buffer, flat.lane(0))
+            if buffer.scope is Scope.REGISTER:  # A masked access would need an address.
+                old = self._load_flat(buffer, flat, None)
+                text = f"select {mask.typed}, {value.typed}, {old.typed}"
+                self._store_at(buffer, flat.lane(0), Value(self._writer.emit(text), value.dtype))
+                return
+            name, where = "masked.store", f"ptr {pointer}"
+        else:
+            lanes = range(mask.dtype.lanes)
+            places = [flat.lane(n) for n in lanes] if isinstance(flat, Linear) else flat
+            name, where = "masked.scatter", self._pointers(buffer, places)
+        kind = _in_memory(value.dtype)
+        ends = f"{suffix(kind)}.p0" if name == "masked.store" else f"{suffix(kind)}.v{kind.lanes}p0"
+        self._writer.module.declare(
+            f"declare void @llvm.{name}.{ends}({memory_type(kind)}, {where.partition(' %')[0]}, "
+            f"i32 immarg, <{kind.lanes} x i1>)"
+        )
+        self._writer.line(
+            f"call void @llvm.{name}.{ends}({self._to_memory(value)}, {where}, "
+            f"i32 {kind.element.bytes}, {mask.typed})"
+        )
 
     def is_inside(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
         """Whether `buffer[indices]` can be shown to lie in the buffer whatever the condition."""
@@ -107,14 +141,18 @@ class MemoryWriter:
             values = [self._load_at(buffer, place, None) for place in places]
             return pack(self._writer, values)
         lanes = len(places)
-        vector = "poison"
+        name = f"masked.gather.{suffix(_in_memory(with_lanes(buffer.dtype, lanes)))}.v{lanes}p0"
+        return self._masked(name, buffer, self._pointers(buffer, places), mask)
+
+    def _pointers(self, buffer: Buffer, places: list[Linear]) -> str:
+        """Return the vector of the addresses of `places`, with its type."""
+        vector, kind = "poison", f"<{len(places)} x ptr>"
         for number, place in enumerate(places):
             pointer = self.pointer(buffer, place)
             vector = self._writer.emit(
-                f"insertelement <{lanes} x ptr> {vector}, ptr {pointer}, i64 {number}"
+                f"insertelement {kind} {vector}, ptr {pointer}, i64 {number}"
             )
-        name = f"masked.gather.{suffix(_in_memory(with_lanes(buffer.dtype, lanes)))}.v{lanes}p0"
-        return self._masked(name, buffer, f"<{lanes} x ptr> {vector}", mask)
+        return f"{kind} {vector}"
 
     def _masked(self, name: str, buffer: Buffer, pointer: str, mask: Value) -> Value:
         """Call a masked load or gather; lanes switched off hold zero."""
@@ -142,11 +180,15 @@ class MemoryWriter:
 
     def _store_at(self, buffer: Buffer, place: Linear, value: Value) -> None:
         pointer = self.pointer(buffer, place)
-        text = value.typed
-        if value.dtype.is_bool:
-            wide = memory_type(value.dtype)
-            text = f"{wide} {self._writer.emit(f'zext {text} to {wide}')}"
+        text = self._to_memory(value)
         self._writer.line(f"store {text}, ptr {pointer}, align {buffer.dtype.bytes}")
+
+    def _to_memory(self, value: Value) -> str:
+        """Return `value` as it is in memory, with its type."""
+        if not value.dtype.is_bool:
+            return value.typed
+        wide = memory_type(value.dtype)
+        return f"{wide} {self._writer.emit(f'zext {value.typed} to {wide}')}"
 
     def _from_memory(self, name: str, dtype: DType) -> Value:
         if not dtype.is_bool:

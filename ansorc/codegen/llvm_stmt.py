@@ -107,7 +107,12 @@ class StmtWriter:
     def _if(self, stmt: If) -> None:
         condition = self.exprs.value(stmt.condition)
         decided = known(condition)
-        if decided is None:
+        if decided is None and condition.dtype.lanes > 1:
+            assert isinstance(stmt.then, Store)
+            with self.exprs.masked(condition) as mask:
+                value = self.exprs.value(stmt.then.value)
+                self.exprs.memory.store(stmt.then.buffer, stmt.then.indices, value, mask)
+        elif decided is None:
             self._branch(stmt, condition.text)
         elif decided:
             self.statement(stmt.then)

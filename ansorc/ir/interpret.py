@@ -99,6 +99,8 @@ class _Compiler:
                 self._loop(var, extent, body)
             case Store(buffer, indices, value):
                 self._store(buffer, indices, value)
+            case If(condition, Store(buffer, indices, value)) if dtype_of(condition).lanes > 1:
+                self._store(buffer, indices, value, self.exprs.expr(condition).text)
             case If(condition, then, otherwise):
                 self._open(f"if {self.exprs.expr(condition).text}:")
                 self._close(then)
@@ -182,14 +184,18 @@ class _Compiler:
                 )
             yield places[0]
 
-    def _store(self, buffer: Buffer, indices: Sequence[Expr], value: Expr) -> None:
+    def _store(
+        self, buffer: Buffer, indices: Sequence[Expr], value: Expr, mask: str = "True"
+    ) -> None:
+        """Write a store of the lanes in which `mask` holds."""
         lanes = max((dtype_of(index).lanes for index in indices), default=1)
         name = self.exprs.buffers[buffer.name]
         place, element = self.exprs.place(buffer, indices), self.exprs.expr(value).text
         if lanes == 1:
             self._line(f"{name}[{place}] = {element}")
             return
-        both = (f"[{text} for {LANE} in range({lanes})]" for text in (place, element))
+        wanted = f"for {LANE} in range({lanes}) if {mask}"
+        both = (f"[{text} {wanted}]" for text in (place, element))
         self._line(f"for place, value in zip({', '.join(both)}): {name}[place] = value")
 
     def _allocate(self, buffer: Buffer) -> None:

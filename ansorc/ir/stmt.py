@@ -56,7 +56,11 @@ class Store(Node):
 
 @node
 class If(Node):
-    """Run `then` if `condition` holds, else `otherwise` (which may be missing)."""
+    """Run `then` if `condition` holds, else `otherwise` (which may be missing).
+
+    With a vector condition `then` is one Store of as many lanes, and there is no `otherwise`: each
+    lane is stored, and what it needs is loaded, only where its condition holds.
+    """
 
     condition: Expr
     then: Stmt

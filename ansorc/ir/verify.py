@@ -143,8 +143,8 @@ def _check_leaf(stmt: Store | If, place: _Place) -> None:
     try:
         if isinstance(stmt, Store):
             _check_store(stmt, rules)
-        elif (dtype := rules.dtype(stmt.condition)) != BOOL:
-            raise IRError(f"the condition is {dtype}, not one bool; compare it with something")
+        else:
+            _check_condition(stmt, rules)
     except IRError as error:
         raise IRError(f"{error}\n    in: {stmt_text(stmt).splitlines()[0]}") from None
 
@@ -158,6 +158,19 @@ def _check_store(stmt: Store, rules: ExprRules) -> None:
         raise IRError(f"the value is {dtype}, but {buffer_text(buffer)}; cast the value")
     if dtype.lanes not in (1, lanes):
         raise IRError(f"the value has {dtype.lanes} lanes, but the indices {lanes}; use a ramp")
+
+
+def _check_condition(stmt: If, rules: ExprRules) -> None:
+    dtype = rules.dtype(stmt.condition)
+    if dtype.element != BOOL:
+        raise IRError(f"the condition is {dtype}, not a bool; compare it with something")
+    if dtype.lanes == 1:
+        return
+    if not isinstance(stmt.then, Store) or stmt.otherwise is not None:
+        raise IRError(f"the condition has {dtype.lanes} lanes; such an 'if' guards one store alone")
+    lanes = rules.access(stmt.then.buffer, stmt.then.indices)
+    if lanes != dtype.lanes:
+        raise IRError(f"the condition has {dtype.lanes} lanes, but the store {lanes}")
 
 
 def _check_access(access: Load, place: _Place) -> None:

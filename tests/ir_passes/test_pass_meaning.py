@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,21 +27,30 @@ from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Select, Var, const
 from ansorc.ir.interpret import interpret
 from ansorc.ir.node import walk
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
+from ansorc.ir.passes.lane_groups import Vectors
+from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.verify import verify
 
+SIZES = frozenset((1, 2, 4, 8))
+MASKED = Vectors(32, SIZES, stores_masked_fast=True)
+MASKING = CpuOptions(32, 16, masked=SIZES, stores_masked_fast=True)
 Pass = Callable[[Function], Function]
 PASSES: dict[str, Pass] = {
     "simplify": simplify_stmt,
     "hoist_conditions": hoist_conditions,
     "promote_accumulators": lambda f: promote_accumulators(f, 1024),
     "promote_little": lambda f: promote_accumulators(f, 64),
-    "vectorize_loops": lambda f: vectorize_loops(f, 32),
-    "vectorize_narrow": lambda f: vectorize_loops(f, 8),
+    "partition_loops": lambda f: partition_loops(simplify_stmt(f), 64),
+    "vectorize_loops": lambda f: vectorize_loops(f, Vectors(32)),
+    "vectorize_narrow": lambda f: vectorize_loops(f, Vectors(8)),
+    "vectorize_masked": lambda f: vectorize_loops(f, MASKED),
     "prepare_for_cpu": lambda f: prepare_for_cpu(f, CpuOptions(32, 16)),
+    "prepare_masked": lambda f: prepare_for_cpu(f, MASKING),
+    "prepare_loading": lambda f: prepare_for_cpu(f, replace(MASKING, stores_masked_fast=False)),
 }
 
 
@@ -183,7 +193,7 @@ def test_the_trace_names_every_pass() -> None:
         Matmul().function(), CpuOptions(32, 16), lambda name, function: seen.append(name)
     )
     assert seen == [
-        "simplify", "hoist_conditions", "promote_accumulators", "vectorize_loops", "simplify",
+        "simplify", "partition_loops", "hoist_conditions", "promote_accumulators", "vectorize_loops", "simplify",
     ]  # fmt: skip
 
 

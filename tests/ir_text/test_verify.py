@@ -111,7 +111,7 @@ def test_stores() -> None:
 def test_conditions() -> None:
     text = "kernel k(A: float32[8]):\n    if {}:\n        A[0] = 1.0\n"
     for condition, dtype in (("1", "int64"), ("ramp(0, 1, 4) < 2", "boolx4")):
-        with pytest.raises(IRError, match=f"the condition is {dtype}, not one bool; compare it"):
+        with pytest.raises(IRError, match=f"the condition is {dtype}, not a bool; compare it"):
             verify(parse(text.format(condition)))
 
 

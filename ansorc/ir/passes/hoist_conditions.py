@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from ansorc.ir.arith.scalar import conjunction, conjuncts
-from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Var
+from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Var, dtype_of
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
 
@@ -110,5 +110,8 @@ def _is_invariant(condition: Expr, loop: For) -> bool:
 
 
 def _is_pure(condition: Expr) -> bool:
-    """Whether no memory is read: the value stays, and evaluating it anywhere is safe."""
-    return not any(isinstance(part, Load) for part in walk(condition))
+    """Whether no memory is read: the value stays, and evaluating it anywhere is safe.
+
+    Not of a mask either, which belongs to its one store.
+    """
+    return dtype_of(condition).lanes == 1 and not any(isinstance(part, Load) for part in walk(condition))

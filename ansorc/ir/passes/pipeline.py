@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
+from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
@@ -22,6 +23,15 @@ class CpuOptions:
     vector_registers: int
     partition_statements: int = 1024
     """The statements of code that splitting loops at their tests may add to a kernel."""
+
+    masked: frozenset[int] = frozenset()
+    """The bytes of the elements that it has masked vectors of; see `Vectors`."""
+    stores_masked_fast: bool = False
+
+    @property
+    def vectors(self) -> Vectors:
+        """Return what its vectors can do."""
+        return Vectors(self.vector_bytes, self.masked, self.stores_masked_fast)
 
     @property
     def register_bytes(self) -> int:
@@ -43,7 +53,7 @@ def prepare_for_cpu(
         ("partition_loops", lambda f: partition_loops(f, options.partition_statements)),
         ("hoist_conditions", hoist_conditions),
         ("promote_accumulators", lambda f: promote_accumulators(f, options.register_bytes)),
-        ("vectorize_loops", lambda f: vectorize_loops(f, options.vector_bytes)),
+        ("vectorize_loops", lambda f: vectorize_loops(f, options.vectors)),
         ("simplify", simplify_stmt),
     )
     verified: Function | None = None

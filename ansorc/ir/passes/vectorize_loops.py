@@ -4,6 +4,10 @@ vectorized j in 0..14:              X[ramp(0, 1, 8)] = broadcast(1, 8)
     X[j] = 1                 ->     X[ramp(8, 1, 4)] = broadcast(1, 4)
                                     X[ramp(12, 1, 2)] = broadcast(1, 2)
 
+                             or     X[ramp(0, 1, 8)] = broadcast(1, 8)
+                                    if ramp(0, 1, 8) < broadcast(6, 8):
+                                        X[ramp(8, 1, 8)] = broadcast(1, 8)
+
 A loop whose iterations depend on each other, or go apart, runs serially instead.
 """
 
@@ -14,11 +18,17 @@ from typing import assert_never
 
 from ansorc.ir.arith.affine import integer
 from ansorc.ir.arith.interval import Interval
-from ansorc.ir.buffer import Scope
-from ansorc.ir.expr import Expr, Var
+from ansorc.ir.expr import Var
 from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import Accesses
 from ansorc.ir.passes.independence import are_iterations_independent
+from ansorc.ir.passes.lane_groups import (
+    Vectors,
+    lane_groups,
+    masks_tail,
+    may_mask,
+    with_padded_tiles,
+)
 from ansorc.ir.passes.widen import uses_registers, widen
 from ansorc.ir.passes.widen_expr import Lanes, NotWidenableError
 from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
@@ -27,12 +37,16 @@ MAX_UNROLLED_CHUNKS = 16
 """More vectors than this run in a loop, lest the code outgrow the instruction cache."""
 
 
-def vectorize_loops(function: Function, vector_bytes: int) -> Function:
-    """Return `function` without VECTORIZED loops, on vectors of `vector_bytes` bytes.
+def vectorize_loops(function: Function, vectors: Vectors) -> Function:
+    """Return `function` without VECTORIZED loops.
 
-    The widest element that a loop accesses decides how many lanes it has.
+    The widest element that a loop accesses decides how many lanes it has (see `lane_groups`).
     """
-    body = _Vectorizing(function, vector_bytes).stmt(function.body, {})
+    accesses = Accesses(function.body)
+    padded = with_padded_tiles(function, accesses, lane_groups(accesses, vectors))
+    if padded is not function:
+        accesses = Accesses(padded.body)
+    body = _Vectorizing(accesses, vectors).stmt(padded.body, {})
     return function if body is function.body else replace(function, body=body)
 
 
@@ -43,13 +57,15 @@ class _Piece:
     start: int
     chunks: int
     lanes: int
+    wanted: int = 0
+    """How many lanes of the only vector are wanted, 0 if all are."""
 
 
 class _Vectorizing:
-    def __init__(self, function: Function, vector_bytes: int) -> None:
-        self._accesses = Accesses(function.body)
-        self._vector_bytes = vector_bytes
-        self._widest = _widest_elements(self._accesses)
+    def __init__(self, accesses: Accesses, vectors: Vectors) -> None:
+        self._accesses = accesses
+        self._vectors = vectors
+        self._groups = lane_groups(accesses, vectors)
 
     def stmt(self, stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
         match stmt:
@@ -79,9 +95,12 @@ class _Vectorizing:
         private = {n for n, depth in self._accesses.allocated.items() if depth > span.depth}
         if _contains_vectorized(loop.body) or not are_iterations_independent(span, private):
             return self._sequential(loop, ranges)
-        native = max(1, self._vector_bytes // self._widest[id(loop)])
+        group = self._groups[id(loop)]
+        is_masked = masks_tail(span, group, self._vectors)
+        pieces = _pieces(loop.extent, group.native, is_masked=is_masked)
+        masks = may_mask(span, self._vectors)
         try:
-            parts = [_widened(loop, piece, ranges) for piece in _pieces(loop.extent, native)]
+            parts = [_widened(loop, piece, ranges, may_mask=masks) for piece in pieces]
         except NotWidenableError:
             return self._sequential(loop, ranges)
         return parts[0] if len(parts) == 1 else Seq(tuple(parts))
@@ -91,23 +110,27 @@ class _Vectorizing:
         return self.stmt(replace(loop, kind=kind), ranges)
 
 
-def _widened(loop: For, piece: _Piece, ranges: dict[str, Interval]) -> Stmt:
+def _widened(loop: For, piece: _Piece, ranges: dict[str, Interval], *, may_mask: bool) -> Stmt:
     if piece.chunks == 1:
-        lanes = Lanes(loop.var.name, integer(piece.start), piece.lanes, dict(ranges))
-        return widen(loop.body, lanes)
+        base = integer(piece.start)
+        lanes = Lanes(loop.var.name, base, piece.lanes, dict(ranges), wanted=piece.wanted)
+        return widen(loop.body, lanes, may_mask=may_mask)
     chunk = Var(f"{loop.var.name}.chunk")
     within = {**ranges, chunk.name: (0, piece.chunks - 1)}
-    base: Expr = chunk * piece.lanes
-    body = widen(loop.body, Lanes(loop.var.name, base, piece.lanes, within))
+    lanes = Lanes(loop.var.name, chunk * piece.lanes, piece.lanes, within)
+    body = widen(loop.body, lanes, may_mask=may_mask)
     unrolled = piece.chunks <= MAX_UNROLLED_CHUNKS or uses_registers(loop.body)
     kind = LoopKind.UNROLLED if unrolled else LoopKind.SERIAL
     return For(chunk, piece.chunks, kind, body)
 
 
-def _pieces(extent: int, native: int) -> list[_Piece]:
-    """Return native vectors for 0 … extent - 1, and powers of two of lanes for what is left."""
+def _pieces(extent: int, native: int, *, is_masked: bool) -> list[_Piece]:
+    """Return native vectors for 0 … extent - 1, and for what is left a masked one, or vectors of
+    powers of two of lanes."""
     whole = extent // native
     pieces = [_Piece(0, whole, native)] if whole else []
+    if is_masked:
+        return [*pieces, _Piece(whole * native, 1, native, extent % native)]
     start, lanes = whole * native, 1 << max(0, (native - 1).bit_length() - 1)
     while start < extent:
         if start + lanes <= extent:
@@ -119,26 +142,3 @@ def _pieces(extent: int, native: int) -> list[_Piece]:
 
 def _contains_vectorized(stmt: Stmt) -> bool:
     return any(isinstance(part, For) and part.kind is LoopKind.VECTORIZED for part in walk(stmt))
-
-
-def _widest_elements(accesses: Accesses) -> dict[int, int]:
-    """Return the bytes of the widest element each VECTORIZED loop accesses, by the loop's id.
-
-    Loops that share a register tile get the widest of them all: a tile is cut into vectors in
-    one way only, or it would not stay in registers.
-    """
-    spans = [span for span in accesses.spans() if span.loop.kind is LoopKind.VECTORIZED]
-    widest = {id(span.loop): 1 for span in spans}
-    tiles: dict[str, int] = {}
-    changed = True
-    while changed:
-        changed = False
-        for span in spans:
-            buffers = {access.buffer.name: access.buffer for access in span.accesses}.values()
-            sizes = [max(b.dtype.bytes, tiles.get(b.name, 1)) for b in buffers]
-            size = max([widest[id(span.loop)], *sizes])
-            shared = {b.name: size for b in buffers if b.scope is Scope.REGISTER}
-            changed |= size > widest[id(span.loop)] or any(tiles.get(n) != size for n in shared)
-            widest[id(span.loop)] = size
-            tiles |= shared
-    return widest

@@ -8,26 +8,32 @@ from typing import assert_never
 from ansorc.ir.arith.affine import Linear, difference, integer
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Ramp
+from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Not, Ramp
 from ansorc.ir.node import walk
 from ansorc.ir.passes.widen_expr import ExprWidener, Lanes, NotWidenableError, uses
 from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Seq, Stmt, Store
 
 
-def widen(stmt: Stmt, lanes: Lanes) -> Stmt:
+def widen(stmt: Stmt, lanes: Lanes, *, may_mask: bool = False) -> Stmt:
     """Return `stmt` run once for all lanes; raise NotWidenableError where they go apart.
 
-    The iterations have to be independent (see `independence`).
+    The iterations have to be independent (see `independence`). With `may_mask` lanes that go
+    apart are masked, else run one by one.
     """
-    return _Widener(lanes).stmt(stmt)
+    return _Widener(lanes, may_mask=may_mask).stmt(stmt)
 
 
 class _Widener:
-    __slots__ = ("_exprs", "_lanes")
+    __slots__ = ("_everywhere", "_exprs", "_lanes", "_may_mask", "_where")
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: Lanes, *, may_mask: bool) -> None:
         self._lanes = lanes
+        self._may_mask = may_mask
         self._exprs = ExprWidener(lanes)
+        self._everywhere = ExprWidener(lanes, lanes.mask)
+        """For what is computed in unwanted lanes too."""
+        self._where: list[Expr] = []
+        """The conditions on lanes, of the Ifs around."""
 
     def stmt(self, stmt: Stmt) -> Stmt:
         match stmt:
@@ -59,24 +65,49 @@ class _Widener:
         return own
 
     def _store(self, store: Store) -> Stmt:
-        buffer, indices, is_vector = self._exprs.place(store.buffer, store.indices)
-        value = self._exprs.wide(store.value)
-        if is_vector:
-            return Store(buffer, indices, self._exprs.spread(value))
-        if value[1]:
+        mask = self._mask(store.buffer)
+        exprs = self._everywhere if mask is None else self._exprs
+        buffer, indices, is_vector = exprs.place(store.buffer, store.indices)
+        value = exprs.wide(store.value)
+        if not is_vector and (value[1] or self._where):
             raise NotWidenableError
-        return Store(buffer, indices, value[0])
+        if not is_vector:
+            return Store(buffer, indices, value[0])
+        new = Store(buffer, indices, exprs.spread(value))
+        return new if mask is None else If(mask, new)
+
+    def _mask(self, buffer: Buffer) -> Expr | None:
+        """Return the lanes in which stores to `buffer` happen, None if that may be all of them."""
+        padding = self._lanes.mask
+        if not self._where:
+            return None if self._lanes.owns(buffer) else padding
+        return conjunction([*([] if padding is None else [padding]), *self._where])
 
     def _if(self, stmt: If) -> Stmt:
-        test, is_vector = self._exprs.wide(stmt.condition)
+        test, is_vector = self._everywhere.wide(stmt.condition)
         if not is_vector:
             otherwise = None if stmt.otherwise is None else self.stmt(stmt.otherwise)
             return If(test, self.stmt(stmt.then), otherwise)
+        apart = self._masked(stmt, test) if self._may_mask else None
         all_hold = [self._for_all(part) for part in conjuncts(stmt.condition)]
         known = [test for test in all_hold if test is not None]
         if len(known) != len(all_hold) or stmt.otherwise is not None:
-            raise NotWidenableError
-        return If(conjunction(known), self.stmt(stmt.then), self._one_by_one(stmt))
+            if apart is None:
+                raise NotWidenableError
+            return apart
+        return If(conjunction(known), self.stmt(stmt.then), apart or self._one_by_one(stmt))
+
+    def _masked(self, stmt: If, test: Expr) -> Stmt | None:
+        """Return `stmt` with masked stores, None where what it stores may change its condition."""
+        if any(isinstance(part, Load) for part in walk(test)):
+            return None
+        parts: list[Stmt] = []
+        for condition, arm in ((test, stmt.then), (Not(test), stmt.otherwise)):
+            if arm is not None:
+                self._where.append(condition)
+                parts.append(self.stmt(arm))
+                self._where.pop()
+        return parts[0] if len(parts) == 1 else Seq(tuple(parts))
 
     def _for_all(self, condition: Expr) -> Expr | None:
         """Return the scalar condition that holds where `condition` holds for every lane."""
@@ -93,8 +124,9 @@ class _Widener:
         ends |= {CompareOp.GT: step < 0, CompareOp.GE: step < 0}
         if step == 0 or condition.op not in ends:
             return None
-        last = self._lanes.count - 1 if ends[condition.op] else 0
-        worst = replace(self._lanes, base=_plus(self._lanes.base, integer(last)), count=1)
+        last = (self._lanes.wanted or self._lanes.count) - 1 if ends[condition.op] else 0
+        base = _plus(self._lanes.base, integer(last))
+        worst = replace(self._lanes, base=base, count=1, wanted=0)
         return ExprWidener(worst).wide(condition)[0]
 
     def _one_by_one(self, stmt: Stmt) -> Stmt:
@@ -104,7 +136,7 @@ class _Widener:
         base = _plus(self._lanes.base, lane)
         one = Lanes(self._lanes.name, base, 1, dict(self._lanes.ranges), dict(private))
         kind = LoopKind.UNROLLED if uses_registers(stmt) else LoopKind.SERIAL
-        return For(lane, self._lanes.count, kind, widen(stmt, one))
+        return For(lane, self._lanes.wanted or self._lanes.count, kind, widen(stmt, one))
 
 
 def uses_registers(stmt: Stmt) -> bool:

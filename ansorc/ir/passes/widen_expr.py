@@ -10,7 +10,7 @@ from ansorc.ir.arith.affine import Linear, integer, linear
 from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.arith.simplify import simplify
-from ansorc.ir.buffer import Buffer
+from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
@@ -18,6 +18,7 @@ from ansorc.ir.expr import (
     Call,
     Cast,
     Compare,
+    CompareOp,
     Const,
     Expr,
     Load,
@@ -25,6 +26,7 @@ from ansorc.ir.expr import (
     Ramp,
     Select,
     Var,
+    const,
 )
 from ansorc.ir.node import walk
 
@@ -41,6 +43,7 @@ class Lanes:
     """The values `base … base + count - 1` of the variable `name`, one for each lane.
 
     With `count` 1 widening is substitution. `ranges` bounds the variables around the expression.
+    Of the lanes only the first `wanted` are, where that is not 0.
     """
 
     name: str
@@ -49,20 +52,37 @@ class Lanes:
     ranges: dict[str, Interval]
     private: dict[str, tuple[Buffer, Expr]] = field(default_factory=dict[str, tuple[Buffer, Expr]])
     """What stands for a buffer that each lane has for itself, and the index of the lane in it."""
+    wanted: int = 0
 
     @property
     def lane(self) -> Var:
         """The number of a lane, where lanes are considered one after another."""
         return Var(f"{self.name}.lane")
 
+    @property
+    def mask(self) -> Expr | None:
+        """Whether each lane is wanted, None where all are."""
+        if not self.wanted:
+            return None
+        lanes = Ramp(integer(0), integer(1), self.count)
+        return Compare(CompareOp.LT, lanes, Broadcast(integer(self.wanted), self.count))
+
+    def owns(self, buffer: Buffer) -> bool:
+        """Whether each lane, wanted or not, has an element of its own of `buffer`."""
+        return buffer.scope is Scope.REGISTER or buffer.name in self.private
+
 
 class ExprWidener:
-    """Widens expressions to the given lanes; what all lanes share stays scalar."""
+    """Widens expressions to the given lanes; what all lanes share stays scalar.
 
-    __slots__ = ("_lanes", "_memo")
+    With `mask` the lanes outside it load nothing, and have 0 instead.
+    """
 
-    def __init__(self, lanes: Lanes) -> None:
+    __slots__ = ("_lanes", "_mask", "_memo")
+
+    def __init__(self, lanes: Lanes, mask: Expr | None = None) -> None:
         self._lanes = lanes
+        self._mask = mask
         self._memo: dict[int, tuple[Expr, Wide]] = {}
 
     def wide(self, expr: Expr) -> Wide:
@@ -113,7 +133,11 @@ class ExprWidener:
                 return Call(name, tuple(new)), is_vector
             case Load(buffer, indices):
                 own, places, is_vector = self.place(buffer, indices)
-                return Load(own, places), is_vector
+                load = Load(own, places)
+                if self._mask is None or not is_vector or self._lanes.owns(buffer):
+                    return load, is_vector
+                zero = Broadcast(const(0, buffer.dtype), self._lanes.count)
+                return Select(self._mask, load, zero), True
             case Ramp() | Broadcast():
                 raise NotWidenableError
             case _:

@@ -1,0 +1,181 @@
+"""How each vectorised loop is cut into vectors: of how many lanes, and if the last is masked.
+
+Loops that share a register tile are cut alike, or the tile would not stay in registers: a group.
+A remainder of several bits, such as 7 of 8 lanes, takes one masked vector instead of 4 + 2 + 1
+where masked loads are fast. A tile then has whole vectors only; what its loops store to memory is
+stored by masked vectors where those are fast too, else in powers of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ansorc.ir.arith.affine import linear
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var
+from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.passes.accesses import Access, Accesses, Span
+from ansorc.ir.passes.independence import are_iterations_independent
+from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """What a processor's vectors can do."""
+
+    bytes: int
+    masked: frozenset[int] = frozenset()
+    """The bytes of the elements of which it loads some lanes as fast as all, and stores some."""
+    stores_masked_fast: bool = False
+    """Whether it also stores some lanes as fast as all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Vectorised loops that share register tiles, or one loop alone."""
+
+    native: int
+    """The lanes of a whole vector: as many as its widest element leaves room for."""
+    is_padded: bool
+    """Whether its register tiles have room for whole vectors, and the last is filled in part."""
+
+
+def lane_groups(accesses: Accesses, vectors: Vectors) -> dict[int, Group]:
+    """Return the group of each VECTORIZED loop, by the loop's id."""
+    spans = [span for span in accesses.spans() if span.loop.kind is LoopKind.VECTORIZED]
+    found: dict[int, Group] = {}
+    for members in _joined(spans):
+        widest = max((a.buffer.dtype.bytes for span in members for a in span.accesses), default=1)
+        native = max(1, vectors.bytes // widest)
+        is_padded = any(map(_tiles, members)) and all(
+            is_ragged(span.loop.extent, native) and _may_pad(span, accesses, native, vectors)
+            for span in members
+        )
+        for span in members:
+            found[id(span.loop)] = Group(native, is_padded)
+    return found
+
+
+def is_ragged(extent: int, native: int) -> bool:
+    """Whether what is left of `extent` after vectors of `native` lanes is no power of two."""
+    return (extent % native).bit_count() > 1
+
+
+def may_mask(span: Span, vectors: Vectors) -> bool:
+    """Whether there are masked vectors for all that the loop of `span` accesses."""
+    return all(_is_maskable(span, access, vectors) for access in span.accesses)
+
+
+def masks_tail(span: Span, group: Group, vectors: Vectors) -> bool:
+    """Whether one masked vector at the end of the loop of `span` is faster than several parts."""
+    if not is_ragged(span.loop.extent, group.native) or not may_mask(span, vectors):
+        return False
+    if vectors.stores_masked_fast:
+        return group.is_padded or not _tiles(span)
+    stored = (access.buffer for access in span.accesses if access.is_store)
+    return group.is_padded and all(buffer.scope is Scope.REGISTER for buffer in stored)
+
+
+def with_padded_tiles(
+    function: Function, accesses: Accesses, groups: dict[int, Group]
+) -> Function:
+    """Return `function` with room for whole vectors in the register tiles of padded groups."""
+    wider: dict[str, Buffer] = {}
+    for span in accesses.spans():
+        group = groups.get(id(span.loop))
+        if group is not None and group.is_padded:
+            for tile in _tiles(span):
+                whole = _whole(tile.shape[-1], group.native)
+                wider[tile.name] = replace(tile, shape=(*tile.shape[:-1], whole))
+    if not wider:
+        return function
+
+    def rule(old: Node) -> Node | None:
+        match old:
+            case Load(buffer, _) | Store(buffer, _, _) | Allocate(buffer, _):
+                new = wider.get(buffer.name)
+                return None if new is None else replace(old, buffer=new)
+            case _:
+                return None
+
+    return rewrite(function, rule)
+
+
+def _whole(extent: int, native: int) -> int:
+    """Return `extent` rounded up to whole vectors."""
+    return -(-extent // native) * native
+
+
+def _joined(spans: Sequence[Span]) -> list[list[Span]]:
+    """Return the spans in groups that have no register tile in common."""
+    groups: list[tuple[set[str], list[Span]]] = []
+    for span in spans:
+        names, members = {tile.name for tile in _tiles(span)}, [span]
+        apart: list[tuple[set[str], list[Span]]] = []
+        for other in groups:
+            if names.isdisjoint(other[0]):
+                apart.append(other)
+            else:
+                names, members = names | other[0], other[1] + members
+        groups = [*apart, (names, members)]
+    return [members for _, members in groups]
+
+
+def _tiles(span: Span) -> set[Buffer]:
+    return {a.buffer for a in span.accesses if a.buffer.scope is Scope.REGISTER}
+
+
+def _may_pad(span: Span, accesses: Accesses, native: int, vectors: Vectors) -> bool:
+    """Whether the loop can work on whole vectors of its register tiles, loading parts of others.
+
+    Lanes that are not wanted compute something, which must not be a division by zero.
+    """
+    name, extent = span.loop.var.name, span.loop.extent
+    whole = _whole(extent, native)
+    private = {n for n, depth in accesses.allocated.items() if depth > span.depth}
+    return (
+        are_iterations_independent(span, private)
+        and all(
+            _is_lane(a.indices, name) and a.buffer.shape[-1] in (extent, whole)
+            for a in span.accesses
+            if a.buffer.scope is Scope.REGISTER
+        )
+        and all(_is_maskable(span, a, vectors) for a in span.accesses if not a.is_store)
+        and not _divides(span.loop)
+    )
+
+
+def _is_lane(indices: Sequence[Expr], name: str) -> bool:
+    """Whether the last index is the variable `name`, and the others are without it."""
+    return indices[-1] == Var(name) and not any(_uses(index, name) for index in indices[:-1])
+
+
+def _is_maskable(span: Span, access: Access, vectors: Vectors) -> bool:
+    """Whether the loop accesses one element, registers, or neighbours that may be masked."""
+    name = span.loop.var.name
+    if access.buffer.scope is Scope.REGISTER or not any(_uses(i, name) for i in access.indices):
+        return True
+    total = linear(access.indices[-1])
+    return (
+        access.buffer.dtype.bytes in vectors.masked
+        and not (access.buffer.dtype.is_float and access.buffer.dtype.bits < 32)
+        and total is not None
+        and total.terms.get(name) == 1
+        and not any(_uses(atom, name) for atom in total.terms if not isinstance(atom, str))
+        and not any(_uses(index, name) for index in access.indices[:-1])
+    )
+
+
+def _divides(root: Node) -> bool:
+    divisions = (BinaryOp.FLOORDIV, BinaryOp.MOD)
+    return any(
+        isinstance(part, Binary) and part.op in divisions and not isinstance(part.right, Const)
+        for part in walk(root)
+    )
+
+
+def _uses(expr: Expr, name: str) -> bool:
+    return any(isinstance(part, Var) and part.name == name for part in walk(expr))
+
+
