@@ -77,26 +77,52 @@ def fma_peak(target: Target, threads: int, *, repeats: int = 3) -> float:
     return max(probe.time()[1] for _ in range(repeats))
 
 
+class ReadProbe:
+    """A kernel that reads `size` bytes in `threads` threads, adding them up."""
+
+    def __init__(self, target: Target, threads: int, size: int) -> None:
+        lanes = target.vector_bytes // FLOAT32.bytes
+        rows = max(1, size // (threads * _UNROLL * lanes * FLOAT32.bytes))
+        function = _read_function(threads, rows, lanes)
+        self._module = build_function(function, target, function.name)
+        source = np.zeros(function.params[0].shape, np.float32)
+        self._arrays = (source, np.empty(function.params[1].shape, np.float32))
+        self._threads = threads
+
+    def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
+        """Return bytes read a second: (median, best) of about `min_time_s`."""
+        found = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
+        size = self._arrays[0].nbytes
+        return size / found.median_s, size / found.fastest_s
+
+
+class CopyProbe:
+    """A kernel that copies `size` bytes to as many others in `threads` threads."""
+
+    def __init__(self, target: Target, threads: int, size: int) -> None:
+        function = _copy_function(threads, max(1, size // (threads * FLOAT32.bytes)))
+        self._module = build_function(function, target, function.name)
+        source = np.zeros(function.params[0].shape, np.float32)
+        self._arrays = (source, np.empty_like(source))
+        self._threads = threads
+
+    def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
+        """Return bytes read plus written a second: (median, best) of about `min_time_s`."""
+        found = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
+        size = 2 * self._arrays[0].nbytes
+        return size / found.median_s, size / found.fastest_s
+
+
 def read_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3) -> float:
     """Measure the bytes a second that `threads` cores read, summing over `size` bytes."""
-    lanes = target.vector_bytes // FLOAT32.bytes
-    rows = size // (threads * _UNROLL * lanes * FLOAT32.bytes)
-    function = _read_function(threads, rows, lanes)
-    module = build_function(function, target, function.name)
-    source = np.zeros(function.params[0].shape, np.float32)
-    arrays = (source, np.empty(function.params[1].shape, np.float32))
-    times = [module.time(*arrays, threads=threads, min_time_s=0.1) for _ in range(repeats)]
-    return source.nbytes / min(time.fastest_s for time in times)
+    probe = ReadProbe(target, threads, size)
+    return max(probe.time()[1] for _ in range(repeats))
 
 
 def copy_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3) -> float:
     """Measure the bytes a second that `threads` cores read and write, copying `size` bytes."""
-    function = _copy_function(threads, size // (threads * FLOAT32.bytes))
-    module = build_function(function, target, function.name)
-    source = np.zeros(function.params[0].shape, np.float32)
-    arrays = (source, np.empty_like(source))
-    times = [module.time(*arrays, threads=threads, min_time_s=0.1) for _ in range(repeats)]
-    return 2.0 * source.nbytes / min(time.fastest_s for time in times)
+    probe = CopyProbe(target, threads, size)
+    return max(probe.time()[1] for _ in range(repeats))
 
 
 _UNROLL = 8
