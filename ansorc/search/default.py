@@ -35,7 +35,8 @@ RULES: tuple[SketchRule, ...] = (
 """The first sketch of these is taken: tiled stages in their consumers, or in those of copies."""
 
 ROWS, CHILDREN, SURVIVORS, ROUNDS = 512, 256, 32, 5
-UNROLL_LIMIT = 64
+UNROLL_LIMIT, NARROW_UNROLL_LIMIT = 64, 16
+"""With vectors of 16 bytes a step is several times as many instructions."""
 
 
 def default_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
@@ -94,7 +95,8 @@ def _judged(sketch: Sketch, genes: Genes) -> tuple[Genes, Cycles]:
             serial[_root(state, stage.name)] += stage_cycles(state, stage, sketch.target, rows)
     for column, choice in enumerate(sketch.choices, start=len(sketch.variables)):
         if isinstance(choice, UnrollLimit):
-            genes[:, column] = choice.values.index(UNROLL_LIMIT)
+            limit = NARROW_UNROLL_LIMIT if sketch.target.vector_bytes <= 16 else UNROLL_LIMIT
+            genes[:, column] = choice.values.index(limit)
             continue
         loops = state.stage(choice.stage).iterators
         extents = [loop.extent for loop in loops if loop.name in choice.iterators]

@@ -34,6 +34,7 @@ Access = tuple[int, tuple[Affine | None, ...], tuple[Number, ...]]
 FLOPS_PER_CYCLE = 4.0
 """Vector operations that one core starts in a cycle: two multiply-adds."""
 LOADS_PER_CYCLE = 2.0
+INSTRUCTIONS_PER_CYCLE = 4.0
 LATENCY = 4.0
 """Cycles until the result of an addition can be added to again."""
 CALL_CYCLES = 12.0
@@ -60,6 +61,8 @@ class Lanes:
     """Vectors that hold them."""
     loads: Number
     """Vectors or scalars read for them."""
+    operands: Number
+    """Vectors read along the vectorised loop, which stay in registers beside the results."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +104,11 @@ def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycle
     calls = sum(isinstance(node, Call) for node in walk(op.body))
     busy = inner.vectors * (flops / FLOPS_PER_CYCLE + calls * CALL_CYCLES)
     busy = np.maximum(busy, inner.loads / LOADS_PER_CYCLE)
+    if not target.is_x86:  # where arithmetic does not read memory, loads take the place of it
+        instructions = inner.vectors * flops / 2 + inner.loads
+        busy = np.maximum(busy, instructions / INSTRUCTIONS_PER_CYCLE)
     if op.reduce_axes:
-        spilled = np.maximum(0, 1.25 * inner.vectors + 1 - target.vector_registers)
-        busy = np.maximum(busy, LATENCY) + spilled
+        busy = np.maximum(busy, LATENCY) + _spilled(inner, target)
     total = iterations * (busy + LOOP_CYCLES)
     if op.reduce_axes:
         total += iterations / _kept(stage, rows) * (2 * inner.vectors + VISIT_CYCLES)
@@ -128,6 +133,17 @@ def parallel_speed(extents: list[Extent], serial: Cycles, cores: int) -> tuple[N
     return count, best
 
 
+def _spilled(inner: Lanes, target: Target) -> Cycles:
+    """Cycles of each step for the vectors that the registers cannot hold besides the sums.
+
+    Arithmetic of x86 reads operands from memory; elsewhere they are in registers, and the scheduler
+    of LLVM loads some for the step that follows.
+    """
+    if target.is_x86:
+        return np.maximum(0, 1.25 * inner.vectors + 1 - target.vector_registers)
+    return 2.0 * np.maximum(0, inner.vectors + inner.operands + 4 - target.vector_registers)
+
+
 def _lanes(stage: Stage, lanes: int, rows: int) -> Lanes:
     """Vectorised and unrolled loops, those at the end of the loop order."""
     parts = stage.parts()
@@ -140,15 +156,17 @@ def _lanes(stage: Stage, lanes: int, rows: int) -> Lanes:
             marked.append((parts[iterator.name][0].axis, extent, is_vector))
             elements = elements * extent
             vectors = vectors * (vector_pieces(extent, lanes) if is_vector else extent)
-    loads = np.zeros(rows, dtype=np.int64)
+    loads = operands = np.zeros(rows, dtype=np.int64)
     for node in _loads(stage):
         count = np.ones(rows, dtype=np.int64)
         for axis, extent, is_vector in marked:
             if any(axis in free_vars(index) for index in node.indices):
                 is_along = is_vector and _coefficient(node.indices[-1], axis) == 1
-                count = count * (vector_pieces(extent, lanes) if is_along else extent)
+                pieces = vector_pieces(extent, lanes) if is_along else extent
+                operands = operands + (pieces if is_along else 0)
+                count = count * pieces
         loads = loads + count
-    return Lanes(elements, vectors, loads)
+    return Lanes(elements, vectors, loads, operands)
 
 
 def _kept(stage: Stage, rows: int) -> Number:
