@@ -17,9 +17,10 @@ from ansorc.codegen.artifact import Artifact
 from ansorc.codegen.build import build_function
 from ansorc.codegen.module import load_library
 from ansorc.codegen.runtime_library import runtime_sources
-from ansorc.errors import BuildError
+from ansorc.errors import BuildError, CallError
 from ansorc.ir.parser import parse
-from ansorc.target import Target
+from ansorc.target import Target, detect
+from ansorc.target.presets import PRESETS
 
 RUNTIME = Path(__file__).parents[2] / "runtime"
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
@@ -295,6 +296,30 @@ def test_a_kernel_for_another_machine_is_saved_as_an_object_file(
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(BuildError, match="no C compiler for aarch64-linux-gnu was found"):
         module.save(tmp_path / "kernel.so")
+
+
+@pytest.mark.parametrize("name", sorted(n for n, p in PRESETS.items() if p.architecture != "cuda"))
+def test_object_files_for_every_processor(tmp_path: Path, name: str) -> None:
+    triple = "x86_64" if PRESETS[name].architecture == "x86" else "aarch64"
+    target = Target.parse(f"{triple}-linux-gnu -mcpu={name}")
+    build_function(parse(kernels.PARALLEL_TWICE), target).save(tmp_path / "kernel.o")
+    machine = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}[triple]
+    assert (tmp_path / "kernel.o").read_bytes()[18:20] == machine
+
+
+def test_a_library_for_a_newer_processor_of_this_architecture(tmp_path: Path) -> None:
+    """This machine's tools link it; whether it may run here is asked when it is called."""
+    target = Target.parse(f"{detect().triple} -mcpu={'znver5' if detect().is_x86 else 'apple-m1'}")
+    artifact = build_function(parse(kernels.PARALLEL_TWICE), target).save(tmp_path / "kernel.so")
+    module = load_library(artifact.library)
+    x = np.arange(960, dtype=np.float32).reshape(24, 40)
+    y = np.zeros_like(x)
+    if set(target.features) <= set(detect().features):
+        module(x, y)
+        np.testing.assert_array_equal(y, 2 * x)
+    else:
+        with pytest.raises(CallError, match="which has instructions that this CPU lacks"):
+            module(x, y)
 
 
 def test_the_package_holds_the_runtime_sources() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -70,6 +71,14 @@ def test_native_is_this_machine() -> None:
         ("", "'' is not a target; use 'native'"),
         ("x86_46-linux-gnu", "did you mean 'x86_64-linux-gnu'"),
         ("x86_64-linux-gnu -mcpu=znver44", "known are .*znver5; did you mean 'znver4'"),
+        ("aarch64-linux-gnu -mcpu=cortex-a75", "'cortex-a75' is not .* did you mean 'cortex-a7"),
+        (
+            "aarch64-linux-gnu -mattr=+sve",
+            r"'\+sve' in -mattr .* known are bf16, dotprod",
+        ),
+        ("aarch64-linux-gnu -mattr=-neon", "'-neon' in -mattr is not"),
+        ("arm64_be-linux-gnu", "'arm64_be-linux-gnu' is not a target"),
+        ("cuda -arch=sm_90 -mattr=+fma", "'[+]fma' in -mattr .*; known are none"),
         ("aarch64-linux-gnu -mcpu=skylake", "'skylake' is not a known -mcpu; known are generic"),
         ("cuda", "the target needs -arch=NAME; known are sm_70"),
         ("cuda -arch=sm_99", "'sm_99' is not a known -arch; .*sm_90"),
@@ -90,3 +99,44 @@ def test_processors_by_number() -> None:
     assert x86_model_name("GenuineIntel", 6, 143) == "sapphirerapids"
     assert not x86_model_name("GenuineIntel", 6, 1)
     assert not x86_model_name("SomebodyElse", 6, 143)
+
+
+CORTEX_A76 = """processor\t: 0
+BogoMIPS\t: 108.00
+Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimddp
+CPU implementer\t: 0x41
+CPU part\t: 0xd0b
+
+processor\t: 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cpu", "features"),
+    [
+        (CORTEX_A76, "cortex-a76", ("dotprod", "fullfp16", "neon")),
+        (CORTEX_A76.replace("0xd0b", "0xd03").replace("asimddp", ""), "cortex-a53",
+         ("fullfp16", "neon")),
+        (CORTEX_A76.replace("0xd0b", "0x001"), "generic", ("dotprod", "fullfp16", "neon")),
+        ("", "generic", ("neon",)),
+    ],
+)  # fmt: skip
+def test_detection_on_arm(
+    text: str, cpu: str, features: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the system says counts, not what a processor of that name usually has."""
+    read = Path.read_text
+
+    def read_text(path: Path, **options: str) -> str:
+        return text if path == Path("/proc/cpuinfo") else read(path, **options)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    detect.cache_clear()
+    try:
+        target = detect()
+    finally:
+        detect.cache_clear()
+    assert (target.triple, target.cpu, target.features) == ("aarch64-linux-gnu", cpu, features)
+    assert (target.vector_bytes, target.vector_registers) == (16, 32)
+    assert Target.parse(target.text) == target
