@@ -13,7 +13,7 @@ from ansorc.errors import RecordError
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.record.environment import Environment
 from ansorc.search.record.record import Record
-from ansorc.search.record.schema import connect, translated
+from ansorc.search.record.schema import connect, transaction, translated
 from ansorc.search.task import Task
 
 _COLUMNS = (
@@ -92,16 +92,9 @@ class Records:
         """Write `record` to disk."""
         environment = record.environment
         row = (environment.key, environment.to_json(), environment.cpu)
-        with translated(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                self._connection.execute("INSERT OR IGNORE INTO environments VALUES (?, ?, ?)", row)
-                self._connection.execute(_UPSERT, _row(record))
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+        with translated(self.path), transaction(self._connection):
+            self._connection.execute("INSERT OR IGNORE INTO environments VALUES (?, ?, ?)", row)
+            self._connection.execute(_UPSERT, _row(record))
 
     def decide(self, winner: Record) -> None:
         """Note that `winner` was the fastest when the best programs so far were compared."""

@@ -68,6 +68,22 @@ def translated(path: Path) -> Generator[None]:
         raise RecordError(_explain(str(path), error)) from error
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """Do all of the statements inside or none; an interrupt may come between any two of them.
+
+    After the last one too: then there is nothing to roll back, which SQLite would call an error.
+    """
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN")  # one snapshot: another process may be making the tables now
     version = _pragma(connection, "user_version")
@@ -89,8 +105,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         version = _pragma(connection, "user_version")  # another process may have been faster
         missing = (_TABLES if version < 1 else "") + (_WINNERS if version < 2 else "")
         if missing:
@@ -98,10 +113,6 @@ def _make_tables(connection: sqlite3.Connection) -> None:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
