@@ -77,9 +77,7 @@ def masks_tail(span: Span, group: Group, vectors: Vectors) -> bool:
     return group.is_padded and all(buffer.scope is Scope.REGISTER for buffer in stored)
 
 
-def with_padded_tiles(
-    function: Function, accesses: Accesses, groups: dict[int, Group]
-) -> Function:
+def with_padded_tiles(function: Function, accesses: Accesses, groups: dict[int, Group]) -> Function:
     """Return `function` with room for whole vectors in the register tiles of padded groups."""
     wider: dict[str, Buffer] = {}
     for span in accesses.spans():
@@ -123,7 +121,13 @@ def _joined(spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def _tiles(span: Span) -> set[Buffer]:
-    return {a.buffer for a in span.accesses if a.buffer.scope is Scope.REGISTER}
+    """Return the registers in which each lane has an element."""
+    return {a.buffer for a in span.accesses if _is_tile(a, span.loop.var.name)}
+
+
+def _is_tile(access: Access, name: str) -> bool:
+    is_register = access.buffer.scope is Scope.REGISTER
+    return is_register and any(_uses(index, name) for index in access.indices)
 
 
 def _may_pad(span: Span, accesses: Accesses, native: int, vectors: Vectors) -> bool:
@@ -139,7 +143,7 @@ def _may_pad(span: Span, accesses: Accesses, native: int, vectors: Vectors) -> b
         and all(
             _is_lane(a.indices, name) and a.buffer.shape[-1] in (extent, whole)
             for a in span.accesses
-            if a.buffer.scope is Scope.REGISTER
+            if _is_tile(a, name)
         )
         and all(_is_maskable(span, a, vectors) for a in span.accesses if not a.is_store)
         and not _divides(span.loop)
@@ -177,5 +181,3 @@ def _divides(root: Node) -> bool:
 
 def _uses(expr: Expr, name: str) -> bool:
     return any(isinstance(part, Var) and part.name == name for part in walk(expr))
-
-

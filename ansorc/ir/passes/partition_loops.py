@@ -102,9 +102,7 @@ class _Partition:
                 refused.append(cuts.atom)
         return self.stmt(loop.body, ranges)
 
-    def _branches(
-        self, loop: For, cuts: Cuts, ranges: Ranges, done: Sequence[Atom]
-    ) -> Stmt | None:
+    def _branches(self, loop: For, cuts: Cuts, ranges: Ranges, done: Sequence[Atom]) -> Stmt | None:
         """Return the body in an If for each range but the last, None for too many copies."""
         share = atom_expr(cuts.atom)
         self._names += 1
