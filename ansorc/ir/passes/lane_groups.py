@@ -17,7 +17,7 @@ from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Access, Accesses, Span
 from ansorc.ir.passes.independence import are_iterations_independent
-from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Store
+from ansorc.ir.stmt import Allocate, Function, LoopKind, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def lane_groups(accesses: Accesses, vectors: Vectors) -> dict[int, Group]:
         widest = max((a.buffer.dtype.bytes for span in members for a in span.accesses), default=1)
         native = max(1, vectors.bytes // widest)
         is_padded = any(map(_tiles, members)) and all(
-            is_ragged(span.loop.extent, native) and _may_pad(span, accesses, native, vectors)
+            is_ragged(span.loop.extent, native) and _may_pad(span, native, vectors)
             for span in members
         )
         for span in members:
@@ -130,16 +130,15 @@ def _is_tile(access: Access, name: str) -> bool:
     return is_register and any(_uses(index, name) for index in access.indices)
 
 
-def _may_pad(span: Span, accesses: Accesses, native: int, vectors: Vectors) -> bool:
+def _may_pad(span: Span, native: int, vectors: Vectors) -> bool:
     """Whether the loop can work on whole vectors of its register tiles, loading parts of others.
 
     Lanes that are not wanted compute something, which must not be a division by zero.
     """
     name, extent = span.loop.var.name, span.loop.extent
     whole = _whole(extent, native)
-    private = {n for n, depth in accesses.allocated.items() if depth > span.depth}
     return (
-        are_iterations_independent(span, private)
+        are_iterations_independent(span)
         and all(
             _is_lane(a.indices, name) and a.buffer.shape[-1] in (extent, whole)
             for a in span.accesses
