@@ -193,7 +193,8 @@ def test_the_trace_names_every_pass() -> None:
         Matmul().function(), CpuOptions(32, 16), lambda name, function: seen.append(name)
     )
     assert seen == [
-        "simplify", "partition_loops", "hoist_conditions", "promote_accumulators", "vectorize_loops", "simplify",
+        "simplify", "partition_loops", "hoist_conditions", "promote_accumulators",
+        "vectorize_loops", "simplify",
     ]  # fmt: skip
 
 
@@ -204,7 +205,8 @@ def test_a_tile_that_is_too_large_stays_in_memory() -> None:
 
 
 def test_what_cannot_be_promoted_is_left_alone() -> None:
-    guarded = simplify_stmt(Matmul(guard="i.3").function())
+    by_data = If(Load(A, (s, v)) > 0.0, Store(Y, (s,), Load(Y, (s,)) + Load(A, (s, v))))
+    guarded = Function("g", (A, Y), loops([("s", ROWS, SERIAL), ("v", 8, SERIAL)], by_data))
     parallel = Function(
         "sum",
         (X, Y),

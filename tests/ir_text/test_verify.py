@@ -110,9 +110,22 @@ def test_stores() -> None:
 
 def test_conditions() -> None:
     text = "kernel k(A: float32[8]):\n    if {}:\n        A[0] = 1.0\n"
-    for condition, dtype in (("1", "int64"), ("ramp(0, 1, 4) < 2", "boolx4")):
+    for condition, dtype in (("1", "int64"), ("ramp(0, 1, 4)", "int64x4")):
         with pytest.raises(IRError, match=f"the condition is {dtype}, not a bool; compare it"):
             verify(parse(text.format(condition)))
+
+
+def test_masks() -> None:
+    text = "kernel k(A: float32[8]):\n    if ramp(0, 1, 4) < 2:\n{}"
+    verify(parse(text.format("        A[ramp(0, 1, 4)] = 1.0\n")))
+    for body, words in (
+        ("        A[0] = 1.0\n", "the condition has 4 lanes, but the store 1"),
+        ("        A[ramp(0, 1, 8)] = 1.0\n", "the condition has 4 lanes, but the store 8"),
+        ("        A[0] = 1.0\n        A[1] = 1.0\n", "has 4 lanes; such an 'if' guards one store"),
+        ("        A[ramp(0, 1, 4)] = 1.0\n    else:\n        A[0] = 1.0\n", "guards one store"),
+    ):
+        with pytest.raises(IRError, match=words):
+            verify(parse(text.format(body)))
 
 
 def test_names() -> None:

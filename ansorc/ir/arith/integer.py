@@ -52,7 +52,7 @@ def remainder(total: Linear, divisor: int, ranges: Ranges) -> Linear:
     g*h + t      ->  g*((h + m) % (d/g)) + t-m*g  where g divides d and t is in m*g … m*g + g-1
     (y % (a*d))  ->  y % d
     """
-    rest = _without_inner_mod(total.split(divisor)[1], divisor)
+    rest = _without_inner_mod(total.split(divisor)[1], divisor).split(divisor)[1]
     bucket = _bucket(rest, divisor, ranges)
     if bucket is not None:
         rest.constant -= bucket * divisor
@@ -196,5 +196,4 @@ def _without_inner_mod(rest: Linear, divisor: int) -> Linear:
                 result.add_scaled(whole or Linear({atom: 1}), coefficient)
             case _:
                 result.add(atom, coefficient)
-    result.constant %= divisor
     return result

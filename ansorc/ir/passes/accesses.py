@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Expr, Load
+from ansorc.ir.expr import Expr, Load, Not
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import Allocate, Barrier, For, If, Seq, Stmt, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition under which something runs."""
+
+    condition: Expr
+    depth: int
+    """How many loops are around the If."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is around a statement."""
+
+    loops: tuple[For, ...] = ()
+    """The outermost first."""
+    guards: tuple[Guard, ...] = ()
+    homes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many loops are around the Allocate of a buffer in scope, by its name."""
+
+    def guarded(self, condition: Expr) -> Place:
+        """Return the place inside an If."""
+        return replace(self, guards=(*self.guards, Guard(condition, len(self.loops))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +43,16 @@ class Access:
     buffer: Buffer
     indices: tuple[Expr, ...]
     is_store: bool
-    loops: tuple[For, ...]
-    """The loops around it, the outermost first."""
-    guard: int
-    """How many of `loops` are outside the innermost If around it; -1 without an If."""
+    place: Place
+
+    @property
+    def loops(self) -> tuple[For, ...]:
+        """The loops around it, the outermost first."""
+        return self.place.loops
+
+    def is_private(self, depth: int) -> bool:
+        """Whether its buffer is allocated inside the innermost of the first `depth` + 1 loops."""
+        return self.place.homes.get(self.buffer.name, 0) > depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +63,20 @@ class Span:
     depth: int
     accesses: tuple[Access, ...]
 
+    @property
+    def private(self) -> set[str]:
+        """The buffers that each iteration has for itself."""
+        return {a.buffer.name for a in self.accesses if a.is_private(self.depth)}
+
 
 class Accesses:
     """All accesses of a program in order, found by the loop that they are in."""
 
     def __init__(self, root: Stmt) -> None:
         self.has_barrier = False
-        self.allocated: dict[str, int] = {}
-        """The number of loops around each Allocate, by buffer name."""
         self._found: list[Access] = []
         self._spans: dict[int, Span] = {}
-        self._visit(root, (), -1)
+        self._visit(root, Place())
 
     def below(self, loop: For) -> Span:
         """Return the accesses below `loop`, one of the program's own nodes."""
@@ -53,45 +86,45 @@ class Accesses:
         """Return the accesses below each loop, for every loop."""
         return self._spans.values()
 
-    def _visit(self, stmt: Stmt, loops: tuple[For, ...], guard: int) -> None:
+    def _visit(self, stmt: Stmt, place: Place) -> None:
         match stmt:
             case For():
                 start = len(self._found)
-                self._visit(stmt.body, (*loops, stmt), guard)
-                span = Span(stmt, len(loops), tuple(self._found[start:]))
+                self._visit(stmt.body, replace(place, loops=(*place.loops, stmt)))
+                span = Span(stmt, len(place.loops), tuple(self._found[start:]))
                 self._spans[id(stmt)] = span
             case Store(buffer, indices, value):
                 for index in indices:
-                    self._loads(index, loops, guard)
-                self._loads(value, loops, guard)
-                self._found.append(Access(buffer, indices, True, loops, guard))
+                    self._loads(index, place)
+                self._loads(value, place)
+                self._found.append(Access(buffer, indices, True, place))
             case If(condition, then, otherwise):
-                self._loads(condition, loops, guard)
-                self._visit(then, loops, len(loops))
+                self._loads(condition, place)
+                self._visit(then, place.guarded(condition))
                 if otherwise is not None:
-                    self._visit(otherwise, loops, len(loops))
+                    self._visit(otherwise, place.guarded(Not(condition)))
             case Seq(stmts):
                 for part in stmts:
-                    self._visit(part, loops, guard)
+                    self._visit(part, place)
             case Allocate(buffer, body):
-                self.allocated[buffer.name] = len(loops)
-                self._visit(body, loops, guard)
+                homes = {**place.homes, buffer.name: len(place.loops)}
+                self._visit(body, replace(place, homes=homes))
             case Barrier():
                 self.has_barrier = True
             case _:
                 assert_never(stmt)
 
-    def _loads(self, expr: Expr, loops: tuple[For, ...], guard: int) -> None:
+    def _loads(self, expr: Expr, place: Place) -> None:
         for part in walk(expr):
             if isinstance(part, Load):
-                self._found.append(Access(part.buffer, part.indices, False, loops, guard))
-
-
-def is_loaded(root: Stmt, name: str) -> bool:
-    """Whether `root` loads from the buffer called `name`."""
-    return any(isinstance(part, Load) and part.buffer.name == name for part in walk(root))
+                self._found.append(Access(part.buffer, part.indices, False, place))
 
 
 def is_accessed(root: Stmt, name: str) -> bool:
     """Whether `root` loads from or stores to the buffer called `name`."""
     return any(isinstance(part, Load | Store) and part.buffer.name == name for part in walk(root))
+
+
+def is_loaded(root: Stmt, name: str) -> bool:
+    """Whether `root` loads from the buffer called `name`."""
+    return any(isinstance(part, Load) and part.buffer.name == name for part in walk(root))

@@ -114,4 +114,6 @@ def _is_pure(condition: Expr) -> bool:
 
     Not of a mask either, which belongs to its one store.
     """
-    return dtype_of(condition).lanes == 1 and not any(isinstance(part, Load) for part in walk(condition))
+    return dtype_of(condition).lanes == 1 and not any(
+        isinstance(part, Load) for part in walk(condition)
+    )

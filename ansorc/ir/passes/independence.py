@@ -11,13 +11,13 @@ from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import Access, Span
 
 
-def are_iterations_independent(span: Span, private: set[str]) -> bool:
+def are_iterations_independent(span: Span) -> bool:
     """Whether the loop's iterations may run in lock step, statement by statement.
 
-    `private` names the buffers that each iteration has for itself. Different buffers never
-    overlap, so only those that the loop stores to matter.
+    Different buffers never overlap, so only those that the loop stores to matter, without those
+    that each iteration has for itself.
     """
-    stored = {access.buffer.name for access in span.accesses if access.is_store} - private
+    stored = {access.buffer.name for access in span.accesses if access.is_store} - span.private
     groups = [[a for a in span.accesses if a.buffer.name == name] for name in stored]
     return all(_is_scatter(span, group) or _are_apart(span, group) for group in groups)
 

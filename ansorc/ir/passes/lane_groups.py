@@ -17,7 +17,7 @@ from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Access, Accesses, Span
 from ansorc.ir.passes.independence import are_iterations_independent
-from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Store
+from ansorc.ir.stmt import Allocate, Function, LoopKind, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def lane_groups(accesses: Accesses, vectors: Vectors) -> dict[int, Group]:
         widest = max((a.buffer.dtype.bytes for span in members for a in span.accesses), default=1)
         native = max(1, vectors.bytes // widest)
         is_padded = any(map(_tiles, members)) and all(
-            is_ragged(span.loop.extent, native) and _may_pad(span, accesses, native, vectors)
+            is_ragged(span.loop.extent, native) and _may_pad(span, native, vectors)
             for span in members
         )
         for span in members:
@@ -77,9 +77,7 @@ def masks_tail(span: Span, group: Group, vectors: Vectors) -> bool:
     return group.is_padded and all(buffer.scope is Scope.REGISTER for buffer in stored)
 
 
-def with_padded_tiles(
-    function: Function, accesses: Accesses, groups: dict[int, Group]
-) -> Function:
+def with_padded_tiles(function: Function, accesses: Accesses, groups: dict[int, Group]) -> Function:
     """Return `function` with room for whole vectors in the register tiles of padded groups."""
     wider: dict[str, Buffer] = {}
     for span in accesses.spans():
@@ -123,23 +121,28 @@ def _joined(spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def _tiles(span: Span) -> set[Buffer]:
-    return {a.buffer for a in span.accesses if a.buffer.scope is Scope.REGISTER}
+    """Return the registers in which each lane has an element."""
+    return {a.buffer for a in span.accesses if _is_tile(a, span.loop.var.name)}
 
 
-def _may_pad(span: Span, accesses: Accesses, native: int, vectors: Vectors) -> bool:
+def _is_tile(access: Access, name: str) -> bool:
+    is_register = access.buffer.scope is Scope.REGISTER
+    return is_register and any(_uses(index, name) for index in access.indices)
+
+
+def _may_pad(span: Span, native: int, vectors: Vectors) -> bool:
     """Whether the loop can work on whole vectors of its register tiles, loading parts of others.
 
     Lanes that are not wanted compute something, which must not be a division by zero.
     """
     name, extent = span.loop.var.name, span.loop.extent
     whole = _whole(extent, native)
-    private = {n for n, depth in accesses.allocated.items() if depth > span.depth}
     return (
-        are_iterations_independent(span, private)
+        are_iterations_independent(span)
         and all(
             _is_lane(a.indices, name) and a.buffer.shape[-1] in (extent, whole)
             for a in span.accesses
-            if a.buffer.scope is Scope.REGISTER
+            if _is_tile(a, name)
         )
         and all(_is_maskable(span, a, vectors) for a in span.accesses if not a.is_store)
         and not _divides(span.loop)
@@ -177,5 +180,3 @@ def _divides(root: Node) -> bool:
 
 def _uses(expr: Expr, name: str) -> bool:
     return any(isinstance(part, Var) and part.name == name for part in walk(expr))
-
-

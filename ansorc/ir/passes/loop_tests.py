@@ -28,6 +28,10 @@ class LoopTest:
     is_guard: bool
     """Whether it decides if statements run (an If), not which value is taken (a Select)."""
 
+    def depends_on(self, name: str) -> bool:
+        """Whether the variable `name` occurs in it."""
+        return any(name in _names(atom) for atom in self.total.terms)
+
 
 @dataclass(frozen=True, slots=True)
 class Cuts:

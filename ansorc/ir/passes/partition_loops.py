@@ -22,13 +22,12 @@ from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.simplify import Simplifier
 from ansorc.ir.expr import Compare, CompareOp, Select, Var
 from ansorc.ir.node import rewrite, walk
+from ansorc.ir.passes.code_size import emitted_statements, executed_stores
 from ansorc.ir.passes.loop_tests import Cuts, LoopTest, find_cuts, loop_tests
 from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import substitute
 
 Ranges = dict[str, Interval]
-_LANES = 16
-"""Elements of a vectorised loop that are counted as one statement."""
 
 
 def partition_loops(function: Function, statements: int) -> Function:
@@ -71,7 +70,7 @@ class _Partition:
         name = loop.var.name
         inner = {**ranges, name: (0, loop.extent - 1)}
         done: list[Atom] = []
-        if loop.kind not in (LoopKind.PARALLEL, LoopKind.BOUND):
+        if loop.kind not in (LoopKind.PARALLEL, LoopKind.BOUND) and not _minor_part(loop):
             for cuts in find_cuts(name, _tests_of(loop), inner):
                 parts = self._parts(loop, cuts, ranges) if cuts.atom == name else None
                 if parts is not None:
@@ -93,6 +92,9 @@ class _Partition:
 
         `done` are the expressions of the variable that are no longer to be decided.
         """
+        part = _minor_part(loop)
+        if part is not None:
+            return self._around(part, loop, ranges, done)
         if loop.kind in (LoopKind.SERIAL, LoopKind.PARALLEL):
             refused = list(done)
             for cuts in find_cuts(loop.var.name, loop_tests(loop.body), ranges):
@@ -102,9 +104,23 @@ class _Partition:
                 refused.append(cuts.atom)
         return self.stmt(loop.body, ranges)
 
-    def _branches(
-        self, loop: For, cuts: Cuts, ranges: Ranges, done: Sequence[Atom]
-    ) -> Stmt | None:
+    def _around(self, part: Stmt, loop: For, ranges: Ranges, done: Sequence[Atom]) -> Stmt:
+        """Return the body of `loop` with the choices made around `part` of it alone."""
+        match loop.body:
+            case Allocate(buffer, body):
+                return Allocate(buffer, self._around(part, replace(loop, body=body), ranges, done))
+            case Seq(stmts) as body:
+                parts = [
+                    self._body(replace(loop, body=stmt), ranges, done)
+                    if stmt is part
+                    else self.stmt(stmt, ranges)
+                    for stmt in stmts
+                ]
+                return _sequence(body, parts)
+            case body:
+                return self.stmt(body, ranges)
+
+    def _branches(self, loop: For, cuts: Cuts, ranges: Ranges, done: Sequence[Atom]) -> Stmt | None:
         """Return the body in an If for each range but the last, None for too many copies."""
         share = atom_expr(cuts.atom)
         self._names += 1
@@ -126,7 +142,7 @@ class _Partition:
         return result
 
     def _fits(self, old: Stmt, new: Sequence[Stmt]) -> bool:
-        extra = sum(map(_emitted, new)) - _emitted(old)
+        extra = sum(map(emitted_statements, new)) - emitted_statements(old)
         if extra > self._room:
             return False
         self._room -= max(0, extra)
@@ -156,23 +172,24 @@ def _copy(body: Stmt, var: Var, span: Interval, ranges: Ranges) -> Stmt:
     return Simplifier({**ranges, var.name: span}).stmt(body)
 
 
-def _emitted(stmt: Stmt) -> int:
-    """Return how many statements are emitted as code."""
-    match stmt:
-        case Store() | Barrier():
-            return 1
-        case For(_, extent, kind, body):
-            copies = extent if kind is LoopKind.UNROLLED else 1
-            vectors = -(-extent // _LANES) if kind is LoopKind.VECTORIZED else 1
-            return copies * vectors * _emitted(body)
-        case If(_, then, otherwise):
-            return _emitted(then) + (0 if otherwise is None else _emitted(otherwise))
-        case Seq(stmts):
-            return sum(map(_emitted, stmts))
-        case Allocate(_, body):
-            return _emitted(body)
-        case _:
-            assert_never(stmt)
+def _minor_part(loop: For) -> Stmt | None:
+    """Return the only part of the body that has tests on the variable of `loop`.
+
+    None where there is none, where that part is most of the work, or in copies and lanes.
+    """
+    body = loop.body
+    while isinstance(body, Allocate):
+        body = body.body
+    if not isinstance(body, Seq) or loop.kind not in (LoopKind.SERIAL, LoopKind.PARALLEL):
+        return None
+    tested = [part for part in body.stmts if _asks_about(loop.var.name, part)]
+    if len(tested) != 1 or 2 * executed_stores(tested[0]) >= executed_stores(body):
+        return None
+    return tested[0]
+
+
+def _asks_about(name: str, stmt: Stmt) -> bool:
+    return any(test.depends_on(name) for test in loop_tests(stmt))
 
 
 def _sequence(old: Seq | None, parts: list[Stmt]) -> Stmt:

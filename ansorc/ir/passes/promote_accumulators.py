@@ -118,7 +118,7 @@ class _Promotion:
     def _may_move(self, buffer: Buffer, span: Span) -> bool:
         """Whether the buffer is memory, outlives the loop, and no barrier orders its accesses."""
         return (
-            self._accesses.allocated.get(buffer.name, 0) <= span.depth
+            buffer.name not in span.private
             and buffer.scope in (Scope.GLOBAL, Scope.LOCAL)
             and not self._accesses.has_barrier
         )
@@ -158,7 +158,7 @@ def _filled(tile: Tile, before: list[Stmt]) -> Stmt:
 
 
 def _read_out(stmt: Stmt, tiles: Sequence[Tile]) -> Stmt | None:
-    _, store = perfect_nest(stmt)
+    _, _, store = perfect_nest(stmt)
     if store is None or any(tile.buffer.name == store.buffer.name for tile in tiles):
         return None
     found = None

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 
 from ansorc.ir.arith.affine import Linear, difference, linear
+from ansorc.ir.arith.scalar import conjuncts
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Var
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Access, Span
-from ansorc.ir.stmt import For, LoopKind, Stmt, Store
+from ansorc.ir.passes.tile_guards import guarded, happens, split_guards
+from ansorc.ir.stmt import For, If, LoopKind, Stmt, Store
 
 _TILE_KINDS = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 _THREADED_KINDS = (LoopKind.PARALLEL, LoopKind.BOUND)
@@ -26,6 +28,8 @@ class Tile:
     loops: tuple[For, ...]
     """The unrolled loops, then the vectorised one; each is a dimension of `register`."""
     register: Buffer
+    guards: tuple[Expr, ...] = ()
+    """The conditions on elements under which they are accessed; the others stay as they are."""
 
     def element(self) -> tuple[Expr, ...]:
         """Return the indices of `register` that stand for `indices`."""
@@ -33,15 +37,15 @@ class Tile:
 
     def nest(self, buffer: Buffer, indices: tuple[Expr, ...], value: Expr) -> Stmt:
         """Return `buffer[indices] = value` for each element of the tile."""
-        return nest(self.loops, Store(buffer, indices, value))
+        return nest(self.loops, guarded(self.guards, Store(buffer, indices, value)))
 
 
 def find_tile(name: str, span: Span, register: str) -> Tile | None:
     """Return the tile of the buffer `name` that the loop of `span` updates, None if there is none.
 
     Every access below the loop must be to the same element of the tile, whatever the values of
-    that loop's variable and of the serial loops below it; the elements must be distinct; and no
-    condition may guard a store.
+    that loop's variable and of the serial loops below it, and the elements must be distinct. All
+    must be under the same conditions on elements, and some iteration must meet the others.
     """
     group = [access for access in span.accesses if access.buffer.name == name]
     stores = [access for access in group if access.is_store]
@@ -54,14 +58,21 @@ def find_tile(name: str, span: Span, register: str) -> Tile | None:
     loops = _tile_loops(first, depth, used)
     if loops is None or not _are_distinct(first, loops):
         return None
+    moving = {x.var.name for access in group for x in access.loops[span.depth :]} - {
+        x.var.name for x in loops
+    }
+    guards, _ = split_guards(first, depth, moving)
+    if not any(happens(store, depth, moving) for store in stores):
+        return None
     for access in group:
-        guarded = access.is_store and access.guard >= depth
-        if guarded or access.indices != first.indices or not _same_loops(access, depth, loops):
+        if access.indices != first.indices or not _same_loops(access, depth, loops):
+            return None
+        if set(split_guards(access, depth, moving)[0]) != set(guards):
             return None
     ordered = tuple(sorted(loops, key=lambda loop: loop.kind is LoopKind.VECTORIZED))
     shape = tuple(loop.extent for loop in ordered)
     buffer = Buffer(register, shape, first.buffer.dtype, Scope.REGISTER)
-    return Tile(first.buffer, first.indices, ordered, buffer)
+    return Tile(first.buffer, first.indices, ordered, buffer, guards)
 
 
 def in_registers(root: Stmt, tiles: Sequence[Tile]) -> Stmt:
@@ -82,11 +93,11 @@ def in_registers(root: Stmt, tiles: Sequence[Tile]) -> Stmt:
 
 def as_initial_value(stmt: Stmt, tile: Tile) -> Stmt | None:
     """Return `stmt`, where it sets exactly the tile without reading memory, on the registers."""
-    loops, store = perfect_nest(stmt)
+    loops, guards, store = perfect_nest(stmt)
     if store is None or store.buffer.name != tile.buffer.name or _reads_memory(store.value):
         return None
     names = match_loops(loops, store.indices, tile)
-    if names is None:
+    if names is None or {rename(guard, names) for guard in guards} != set(tile.guards):
         return None
     return tile.nest(tile.register, tile.element(), rename(store.value, names))
 
@@ -96,13 +107,15 @@ def as_read_out(stmt: Stmt, tile: Tile) -> Stmt | None:
 
     It keeps its order of loops; serial ones are unrolled where the tile's are.
     """
-    loops, store = perfect_nest(stmt)
+    loops, guards, store = perfect_nest(stmt)
     if store is None or tile.buffer.name == store.buffer.name:
         return None
     loads = [load for load in walk(store) if isinstance(load, Load)]
     wanted = [load for load in loads if load.buffer.name == tile.buffer.name]
     names = match_loops(loops, wanted[0].indices, tile) if wanted else None
     if names is None or any(load.indices != wanted[0].indices for load in wanted):
+        return None
+    if not {rename(guard, names) for guard in guards}.issuperset(tile.guards):
         return None
     kinds = {loop.var.name: loop.kind for loop in tile.loops}
     adapted = [replace(loop, kind=kinds[names[loop.var.name].name]) for loop in loops]
@@ -115,7 +128,7 @@ def as_read_out(stmt: Stmt, tile: Tile) -> Stmt | None:
         is_tile = isinstance(old, Load) and old.buffer.name == tile.buffer.name
         return Load(tile.register, element) if is_tile else None
 
-    return nest(adapted, rewrite(store, rule))
+    return nest(adapted, guarded(guards, rewrite(store, rule)))
 
 
 def match_loops(
@@ -137,13 +150,23 @@ def match_loops(
     return None
 
 
-def perfect_nest(stmt: Stmt) -> tuple[list[For], Store | None]:
-    """Return the loops of a perfect nest of sequential loops and the store in it, if it is one."""
+def perfect_nest(stmt: Stmt) -> tuple[list[For], list[Expr], Store | None]:
+    """Return the loops of a perfect nest of sequential loops, what guards its store, and that.
+
+    The store is None where it is no such nest.
+    """
     loops: list[For] = []
-    while isinstance(stmt, For) and stmt.kind not in _THREADED_KINDS:
-        loops.append(stmt)
-        stmt = stmt.body
-    return loops, stmt if isinstance(stmt, Store) else None
+    guards: list[Expr] = []
+    while True:
+        match stmt:
+            case For(_, _, kind, body) if kind not in _THREADED_KINDS:
+                loops.append(stmt)
+                stmt = body
+            case If(condition, then, None) if not _reads_memory(condition):
+                guards += conjuncts(condition)
+                stmt = then
+            case _:
+                return loops, guards, stmt if isinstance(stmt, Store) else None
 
 
 def nest(loops: Sequence[For], body: Stmt) -> Stmt:

@@ -92,8 +92,7 @@ class _Vectorizing:
 
     def _vectorized(self, loop: For, ranges: dict[str, Interval]) -> Stmt:
         span = self._accesses.below(loop)
-        private = {n for n, depth in self._accesses.allocated.items() if depth > span.depth}
-        if _contains_vectorized(loop.body) or not are_iterations_independent(span, private):
+        if _contains_vectorized(loop.body) or not are_iterations_independent(span):
             return self._sequential(loop, ranges)
         group = self._groups[id(loop)]
         is_masked = masks_tail(span, group, self._vectors)

@@ -99,7 +99,8 @@ class _Widener:
 
     def _masked(self, stmt: If, test: Expr) -> Stmt | None:
         """Return `stmt` with masked stores, None where what it stores may change its condition."""
-        if any(isinstance(part, Load) for part in walk(test)):
+        is_alone = isinstance(stmt.then, Store) and stmt.otherwise is None
+        if not is_alone and any(isinstance(part, Load) for part in walk(test)):
             return None
         parts: list[Stmt] = []
         for condition, arm in ((test, stmt.then), (Not(test), stmt.otherwise)):

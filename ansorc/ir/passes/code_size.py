@@ -1,0 +1,48 @@
+"""How much code a statement becomes, and how often its stores run."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Seq, Stmt, Store
+
+_LANES = 16
+"""Elements of a vectorised loop that are counted as one statement."""
+
+
+def emitted_statements(stmt: Stmt) -> int:
+    """Return how many statements are emitted as code: one for each copy and each vector."""
+    match stmt:
+        case Store() | Barrier():
+            return 1
+        case For(_, extent, kind, body):
+            copies = extent if kind is LoopKind.UNROLLED else 1
+            vectors = -(-extent // _LANES) if kind is LoopKind.VECTORIZED else 1
+            return copies * vectors * emitted_statements(body)
+        case If(_, then, otherwise):
+            other = 0 if otherwise is None else emitted_statements(otherwise)
+            return emitted_statements(then) + other
+        case Seq(stmts):
+            return sum(map(emitted_statements, stmts))
+        case Allocate(_, body):
+            return emitted_statements(body)
+        case _:
+            assert_never(stmt)
+
+
+def executed_stores(stmt: Stmt) -> int:
+    """Return how many elements are stored, the larger arm of each If counted."""
+    match stmt:
+        case Store() | Barrier():
+            return 1
+        case For(_, extent, _, body):
+            return extent * executed_stores(body)
+        case If(_, then, otherwise):
+            other = 0 if otherwise is None else executed_stores(otherwise)
+            return max(executed_stores(then), other)
+        case Seq(stmts):
+            return sum(map(executed_stores, stmts))
+        case Allocate(_, body):
+            return executed_stores(body)
+        case _:
+            assert_never(stmt)
