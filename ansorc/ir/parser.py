@@ -134,8 +134,10 @@ class _Parser:
             raise self._tokens.error("loops start at 0", start)
         self._tokens.require("..")
         extent = int(self._tokens.expect(TokenKind.INT).text)
+        is_dynamic = kind is LoopKind.PARALLEL and self._tokens.accept("dynamic")
+        chunk = int(self._tokens.expect(TokenKind.INT).text) if is_dynamic else 0
         inner = _Parser(self._tokens, self._buffers, {**self._variables, var.name: var})
-        return For(var, extent, kind, inner._block(), thread)
+        return For(var, extent, kind, inner._block(), thread, chunk)
 
     def _if(self) -> Stmt:
         condition = self._exprs.expr()
