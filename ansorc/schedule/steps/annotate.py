@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ansorc.ir.stmt import THREADS
 from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State, Step
+from ansorc.schedule.unrolling import require_bounded
 
 PRAGMAS = ("auto_unroll_max_step",)
 SHARINGS = ("static", "dynamic")
@@ -77,7 +78,9 @@ class Vectorize(Step):
                 self.refuse(state, f"'{inner.name}' is computed inside '{self.iterator}'; "
                             "vectorize a loop further inside",
                             (stage.name, iterator.name))  # fmt: skip
-        return state.with_stage(_marked(stage, place, Mark.VECTORIZE))
+        after = state.with_stage(_marked(stage, place, Mark.VECTORIZE))
+        require_bounded(self, state, after, (stage.name, self.iterator))
+        return after
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,9 @@ class Unroll(Step):
         stage = self.stage_of(state)
         place = self.place_of(state, stage, self.iterator)
         self.unmarked(state, stage.iterators[place], "nothing else fits")
-        return state.with_stage(_marked(stage, place, Mark.UNROLL))
+        after = state.with_stage(_marked(stage, place, Mark.UNROLL))
+        require_bounded(self, state, after, (stage.name, self.iterator))
+        return after
 
 
 @dataclass(frozen=True)

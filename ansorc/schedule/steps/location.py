@@ -11,6 +11,7 @@ from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.bounds import region, settle
 from ansorc.schedule.stage import At, Inlined, Mark, Root, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
+from ansorc.schedule.unrolling import require_bounded
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ class ComputeAt(Step):
             region=widths,
             iterators=fresh_iterators(stage.op, widths),
         )
-        return settle(state.with_stage(attached), self, state)
+        after = settle(state.with_stage(attached), self, state)
+        require_bounded(self, state, after, (target.name, self.iterator))
+        return after
 
     def _check(self, state: State, stage: Stage, target: Stage, place: int) -> None:
         chain = [target.name, *(outer.name for outer, _ in state.chain(target))]
