@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+Spot: TypeAlias = tuple[str, str]
+"""A line in the picture of a program: a stage and its iterator, or "" for its statement."""
+
+
+class Pictured(Protocol):
+    """What can show its loops with some lines marked."""
+
+    def picture(self, spots: Sequence[Spot]) -> str:
+        """Return the loops, one a line, those of `spots` marked."""
+        ...
+
 
 class AnsorcError(Exception):
     """Anything that a user of ansorc can provoke; the command line prints its text alone."""
@@ -14,16 +28,20 @@ class LanguageError(AnsorcError):
 class ScheduleError(AnsorcError):
     """A step that the state refuses because it would change the meaning of the program.
 
-    `step` and `state` are kept as they are and rendered only when somebody reads the message,
-    because the search throws thousands of refusals away.
+    `step` and `state`, the program before it, are kept as they are and rendered only when somebody
+    reads the message, because the search throws thousands of refusals away. `spots` are the loops
+    that are the reason.
     """
 
-    def __init__(self, step: object, state: object, reason: str) -> None:
-        super().__init__(step, state, reason)
-        self.step, self.state, self.reason = step, state, reason
+    def __init__(
+        self, step: object, state: Pictured, reason: str, spots: Sequence[Spot] = ()
+    ) -> None:
+        super().__init__(step, state, reason, spots)
+        self.step, self.state, self.reason, self.spots = step, state, reason, spots
 
     def __str__(self) -> str:
-        return f"{self.step} does not fit this program:\n  {self.reason}\n\n{self.state}"
+        picture = self.state.picture(self.spots)
+        return f"{self.step} does not fit this program:\n  {self.reason}\n\n{picture}"
 
 
 class IRError(AnsorcError):

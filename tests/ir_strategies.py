@@ -137,7 +137,8 @@ class Programs(Exprs):
         )
         loops = (*place.loops, (var, extent))
         inner = Place(loops, seen, (owner,), {owner.name: {**fixed, dimension: var}})
-        return For(var, extent, kind, self.stmt(inner, depth))
+        chunk = self.number(0, 3) if is_parallel else 0
+        return For(var, extent, kind, self.stmt(inner, depth), chunk=chunk)
 
     def seq(self, place: Place, depth: int) -> Stmt:
         """Draw several statements."""

@@ -23,6 +23,7 @@ from ansorc.schedule.steps import (
     Reorder,
     RFactor,
     Split,
+    StorageAlign,
     Unroll,
     Vectorize,
 )
@@ -90,6 +91,13 @@ def _cache_read(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
     return CacheRead(name, "local", tuple(readers)) if readers else None
 
 
+def _storage_align(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    if len(stage.op.axes) < 2:
+        return None
+    axis = draw(st.sampled_from(stage.op.axes[:-1]))
+    return StorageAlign(stage.name, axis.name, 8, draw(st.integers(0, 7)))
+
+
 _MAKERS: dict[str, Callable[[st.DrawFn, Schedule, Stage], Step | None]] = {
     "split": _split,
     "split again": _split,
@@ -102,6 +110,10 @@ _MAKERS: dict[str, Callable[[st.DrawFn, Schedule, Stage], Step | None]] = {
     "cache write": lambda draw, state, stage: CacheWrite(stage.name, "local"),
     "rfactor": lambda draw, state, stage: RFactor(stage.name, _iterator(draw, stage)),
     "parallel": lambda draw, state, stage: Parallelize(stage.name, _iterator(draw, stage)),
+    "parallel in chunks": lambda draw, state, stage: Parallelize(
+        stage.name, _iterator(draw, stage), "dynamic", draw(st.integers(1, 3))
+    ),
+    "storage align": _storage_align,
     "vectorize": lambda draw, state, stage: Vectorize(stage.name, _iterator(draw, stage)),
     "unroll": lambda draw, state, stage: Unroll(stage.name, _iterator(draw, stage)),
     "pragma": lambda draw, state, stage: Pragma(

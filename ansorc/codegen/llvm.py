@@ -8,6 +8,7 @@ uint64_t NAME_workspace_bytes(void)
 
 from __future__ import annotations
 
+from ansorc.codegen.code_size import require_bounded_code
 from ansorc.codegen.llvm_binding import assembly, compile_object, optimized_llvm
 from ansorc.codegen.llvm_guard import write_guard
 from ansorc.codegen.llvm_parallel import Outliner, allocate_block, pointer_attributes
@@ -26,10 +27,12 @@ __all__ = ["assembly", "compile_object", "emit_llvm", "optimized_llvm", "workspa
 def emit_llvm(function: Function, target: Target) -> str:
     """Return the text of the LLVM module of `function`.
 
-    Raises BuildError for what a CPU does not have: bound loops, barriers, shared memory.
+    Raises BuildError for what a CPU does not have: bound loops, barriers, shared memory; and for
+    unrolled loops that make too much code.
     """
     if target.kind != "cpu":
         raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")
+    require_bounded_code(function)
     module = ModuleWriter()
     storage = kernel_storage(function)
     _write_body(module, function, storage)

@@ -45,7 +45,7 @@ class Outliner:
         operands = [outer.exprs.memory.bases[buffer.name] for buffer in captures.buffers]
         index = outer.exprs.index
         operands += [index.materialize(value).text for value in captures.variables.values()]
-        _write_call(outer.writer, name, list(zip(kinds, operands, strict=True)), loop.extent)
+        _write_call(outer.writer, name, list(zip(kinds, operands, strict=True)), loop)
         outer.writer.forget_loads(buffer.name for buffer in captures.buffers)
 
     def _chunk(self, name: str, outer: StmtWriter, loop: For, captures: _Captures) -> str:
@@ -146,7 +146,7 @@ def _trampoline(name: str, kinds: list[str]) -> str:
 
 
 def _write_call(
-    writer: FunctionWriter, name: str, operands: list[tuple[str, str]], extent: int
+    writer: FunctionWriter, name: str, operands: list[tuple[str, str]], loop: For
 ) -> None:
     """With one thread, call the body; else let the runtime call it from its pool."""
     direct, pool, join = writer.name("direct"), writer.name("pool"), writer.name("join")
@@ -157,11 +157,11 @@ def _write_call(
     writer.line(f"br i1 {alone}, label {direct}, label {pool}")
     writer.start_block(direct)
     listing = ", ".join([f"{kind} {text}" for kind, text in operands])
-    listing = f"{listing}, i64 0, i64 {extent}" if listing else f"i64 0, i64 {extent}"
+    listing = f"{listing}, i64 0, i64 {loop.extent}" if listing else f"i64 0, i64 {loop.extent}"
     first = writer.emit(f"call i32 @{name}({listing})")
     writer.line(f"br label {join}")
     writer.start_block(pool)
-    second = _pool_call(writer, name, memory, operands, extent)
+    second = _pool_call(writer, name, memory, operands, loop)
     writer.line(f"br label {join}")
     writer.start_block(join)
     status = writer.emit(f"phi i32 [{first}, {direct}], [{second}, {pool}]")
@@ -169,17 +169,26 @@ def _write_call(
 
 
 def _pool_call(
-    writer: FunctionWriter, name: str, memory: str, operands: list[tuple[str, str]], extent: int
+    writer: FunctionWriter, name: str, memory: str, operands: list[tuple[str, str]], loop: For
 ) -> str:
     """Fill the closure and hand the loop to the runtime; return the name of its status."""
-    writer.module.declare("declare i32 @ansorc_parallel_for(ptr, ptr, i64, i32)")
     closure = _closure_type([kind for kind, _ in operands])
     status = ""
     for number, (kind, text) in enumerate([*operands, ("i32", "0")]):
         status = writer.emit(f"getelementptr {closure}, ptr {memory}, i32 0, i32 {number}")
         writer.line(f"store {kind} {text}, ptr {status}")
-    failed = writer.emit(
-        f"call i32 @ansorc_parallel_for(ptr @{name}.call, ptr {memory}, i64 {extent}, i32 %threads)"
-    )
+    failed = _runtime_call(writer, f"ptr @{name}.call, ptr {memory}", loop)
     own = writer.emit(f"load i32, ptr {status}")
     return writer.emit(f"or i32 {failed}, {own}")
+
+
+def _runtime_call(writer: FunctionWriter, part: str, loop: For) -> str:
+    """Write the call that shares `loop` among threads, in equal parts or in chunks."""
+    if loop.chunk == 0:
+        writer.module.declare("declare i32 @ansorc_parallel_for(ptr, ptr, i64, i32)")
+        return writer.emit(
+            f"call i32 @ansorc_parallel_for({part}, i64 {loop.extent}, i32 %threads)"
+        )
+    writer.module.declare("declare i32 @ansorc_parallel_for_dynamic(ptr, ptr, i64, i64, i32)")
+    counts = f"i64 {loop.extent}, i64 {loop.chunk}, i32 %threads"
+    return writer.emit(f"call i32 @ansorc_parallel_for_dynamic({part}, {counts})")

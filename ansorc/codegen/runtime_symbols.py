@@ -9,7 +9,10 @@ from functools import lru_cache
 from ansorc.codegen.runtime_library import runtime_library
 from ansorc.errors import BuildError
 
-_NAMES = ("ansorc_parallel_for", "ansorc_num_threads", "ansorc_set_num_threads")
+_NAMES = (
+    "ansorc_parallel_for", "ansorc_parallel_for_dynamic", "ansorc_num_threads",
+    "ansorc_set_num_threads",
+)  # fmt: skip
 
 
 @lru_cache(maxsize=1)

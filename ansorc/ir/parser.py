@@ -134,8 +134,17 @@ class _Parser:
             raise self._tokens.error("loops start at 0", start)
         self._tokens.require("..")
         extent = int(self._tokens.expect(TokenKind.INT).text)
+        chunk = self._chunk() if kind is LoopKind.PARALLEL else 0
         inner = _Parser(self._tokens, self._buffers, {**self._variables, var.name: var})
-        return For(var, extent, kind, inner._block(), thread)
+        return For(var, extent, kind, inner._block(), thread, chunk)
+
+    def _chunk(self) -> int:
+        if not self._tokens.accept("dynamic"):
+            return 0
+        count = self._tokens.expect(TokenKind.INT)
+        if int(count.text) < 1:
+            raise self._tokens.error("a chunk has 1 iteration or more", count)
+        return int(count.text)
 
     def _if(self) -> Stmt:
         condition = self._exprs.expr()

@@ -92,9 +92,10 @@ def _lines_of(stmts: Sequence[Stmt]) -> Iterator[str]:
 def _stmt(stmt: Stmt, *, is_last: bool) -> Iterator[str]:
     """Yield the lines of one statement of a block; an allocation may own the lines after it."""
     match stmt:
-        case For(var, extent, kind, body, thread):
+        case For(var, extent, kind, body, thread, chunk):
             bound = f" {thread}" if kind is LoopKind.BOUND else ""
-            yield f"{kind.value}{bound} {var.name} in 0..{extent}:"
+            sharing = f" dynamic {chunk}" if chunk else ""
+            yield f"{kind.value}{bound} {var.name} in 0..{extent}{sharing}:"
             yield from _indented(_block(body))
         case Store(buffer, indices, value):
             yield f"{_access(buffer, indices)} = {expr_text(value)}"

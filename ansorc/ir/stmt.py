@@ -18,7 +18,7 @@ class LoopKind(Enum):
 
     SERIAL = "for"
     PARALLEL = "parallel"
-    """In any order, by several threads."""
+    """In any order, by several threads; see `For.chunk`."""
     VECTORIZED = "vectorized"
     """In lanes of vector instructions."""
     UNROLLED = "unrolled"
@@ -43,6 +43,9 @@ class For(Node):
     body: Stmt
     thread: str = ""
     """One of THREADS for a BOUND loop, else empty."""
+    chunk: int = 0
+    """Iterations that a thread of a PARALLEL loop takes whenever it is free; 0: it gets one part of
+    nearly equal length. 0 for every other loop."""
 
 
 @node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeVar, cast
 
 from ansorc.errors import IRError
@@ -32,10 +33,10 @@ def substitute(root: N, values: Mapping[str, Expr]) -> N:
         match old:
             case Var(name):
                 return values.get(name, old)
-            case For(var, extent, kind, body, thread):
+            case For(_, _, _, body):
                 inner = _inside(old, values)
                 new = visit(body) if inner is values else substitute(body, inner)
-                return old if new is body else For(var, extent, kind, cast(For, new), thread)
+                return old if new is body else replace(old, body=cast(For, new))
             case _:
                 return map_children(old, visit)
 

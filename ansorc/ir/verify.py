@@ -111,6 +111,17 @@ def _check(stmt: Stmt, place: _Place) -> None:
             assert_never(stmt)
 
 
+def _check_chunk(loop: For) -> None:
+    if loop.chunk == 0:
+        return
+    if loop.kind is not LoopKind.PARALLEL:
+        raise IRError(
+            f"the {loop.kind.value} loop over '{loop.var.name}' has chunks; only parallel loops do"
+        )
+    if not is_count(loop.chunk):
+        raise IRError(f"the chunk of '{loop.var.name}' is {loop.chunk!r}, no Python int above 0")
+
+
 def _check_loop(loop: For, place: _Place) -> None:
     name, thread = loop.var.name, loop.thread
     _check_name(name)
@@ -122,6 +133,7 @@ def _check_loop(loop: For, place: _Place) -> None:
         raise IRError(f"loop variable '{name}' is {loop.var.dtype}, not int64")
     if not is_count(loop.extent):
         raise IRError(f"the extent of '{name}' is {loop.extent!r}, no Python int above 0")
+    _check_chunk(loop)
     if loop.kind is not LoopKind.BOUND:
         if thread:
             raise IRError(f"the {loop.kind.value} loop over '{name}' names the thread '{thread}'")

@@ -14,7 +14,7 @@ from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Expr, Load
 from ansorc.ir.node import walk
 from ansorc.schedule.extent import Extent, add, same, scaled_span, smaller
-from ansorc.schedule.stage import At, Mark, Stage, fresh_iterators
+from ansorc.schedule.stage import At, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
 
 
@@ -78,8 +78,10 @@ def region(state: State, name: str, target: Stage, place: int) -> tuple[Box, ...
     return tuple(_hull(list(c), extent) for c, extent in zip(columns, shape, strict=True))
 
 
-def settle(state: State, step: Step) -> State:
+def settle(state: State, step: Step, before: State) -> State:
     """Bring the regions of all attached stages up to date after `step`, or refuse the step.
+
+    `before` is the state that a refusal shows.
 
     A stage whose loops were already changed keeps its region: a step that would alter it comes too
     late. A reader must stay inside the loop where what it reads is computed.
@@ -87,7 +89,7 @@ def settle(state: State, step: Step) -> State:
     for name in [stage.name for stage in reversed(state.stages)]:
         stage = state.stage(name)
         if isinstance(stage.attach, At):
-            state = _settle_stage(state, stage, stage.attach, step)
+            state = _settle_stage(state, stage, stage.attach, (step, before))
     return state
 
 
@@ -96,7 +98,8 @@ def loads_of(body: Expr, name: str) -> Sequence[Load]:
     return (node for node in walk(body) if isinstance(node, Load) and node.buffer.name == name)
 
 
-def _settle_stage(state: State, stage: Stage, attach: At, step: Step) -> State:
+def _settle_stage(state: State, stage: Stage, attach: At, change: tuple[Step, State]) -> State:
+    step, before = change
     target = state.stage(attach.stage)
     place = target.position(attach.iterator)
     assert place is not None
@@ -104,17 +107,25 @@ def _settle_stage(state: State, stage: Stage, attach: At, step: Step) -> State:
         widths = tuple(box.width for box in region(state, stage.name, target, place + 1))
     except LookupError as error:
         step.refuse(
-            state,
+            before,
             f"'{error.args[0]}' reads '{stage.name}' outside the loop "
             f"'{attach.iterator}' of '{target.name}' in which it is computed",
-        )
-    if all(same(old, new) for old, new in zip(stage.region, widths, strict=True)):
+            (error.args[0], ""), (stage.name, ""),
+        )  # fmt: skip
+    changed = {
+        axis.name
+        for axis, old, new in zip(stage.op.axes, stage.region, widths, strict=True)
+        if not same(old, new)
+    }
+    if not changed:
         return state
-    if stage.relations or any(iterator.mark is not Mark.NONE for iterator in stage.iterators):
+    if stage.is_shaped:
+        moved = [n for n, parts in stage.parts().items() if changed & {p.axis for p in parts}]
         step.refuse(
-            state,
+            before,
             f"it would change the region of '{stage.name}', whose loops were already changed; "
             f"do this before computing '{stage.name}' at '{attach.iterator}'",
+            *((stage.name, name) for name in moved),
         )
     return state.with_stage(
         replace(stage, region=widths, iterators=fresh_iterators(stage.op, widths))

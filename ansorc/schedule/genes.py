@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import TypeAlias, cast
 
 from ansorc.errors import RecordError
@@ -47,12 +47,9 @@ def _number(hole: Hole, tiles: Tiles) -> int:
 
 def _fields(step: Step) -> dict[str, Json]:
     values: dict[str, Json] = {}
-    for field in fields(step):
-        value: object = getattr(step, field.name)
+    for name, value in step.fields().items():
         is_tuple = isinstance(value, tuple)
-        values[field.name] = cast(
-            Json, list(cast(tuple[object, ...], value)) if is_tuple else value
-        )
+        values[name] = cast(Json, list(cast(tuple[object, ...], value)) if is_tuple else value)
     return values
 
 
@@ -63,8 +60,9 @@ def _step(entry: object) -> Step:
     if not isinstance(name, str) or name not in STEPS or not isinstance(values, dict):
         raise RecordError(f"{name!r} is not a step; known: {', '.join(STEPS)}")
     given = cast(dict[str, object], values)
-    wanted = [field.name for field in fields(STEPS[name])]
-    if sorted(given) != sorted(wanted):
+    wanted = {field.name: field.default is MISSING for field in fields(STEPS[name])}
+    is_whole = all(field in given for field, is_needed in wanted.items() if is_needed)
+    if not is_whole or not wanted.keys() >= given.keys():
         raise RecordError(f"step {name} has the fields {sorted(given)}, not {sorted(wanted)}")
     return STEPS[name](**{key: _value(value) for key, value in given.items()})
 

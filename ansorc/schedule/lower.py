@@ -19,5 +19,5 @@ def lower(state: State, name: str = "kernel") -> Function:
     body: Stmt = Seq(tuple(nests.nest(stage) for stage in roots))
     for stage in reversed(roots):
         if not stage.is_output:
-            body = Allocate(stage.op.buffer, body)
+            body = Allocate(nests.placed[stage.name].buffer, body)
     return Function(name, state.dag.params, body)

@@ -13,6 +13,7 @@ from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import substitute
 from ansorc.schedule.bounds import region
+from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import unrolled_by_pragma
@@ -89,9 +90,9 @@ class Nests:
         return Var(name)
 
     def _buffer(self, stage: Stage) -> Buffer:
+        shape = tuple(known(extent) for extent in memory_shape(stage))
         if isinstance(stage.attach, Root):
-            return stage.op.buffer
-        shape = tuple(known(extent) for extent in stage.region)
+            return replace(stage.op.buffer, shape=shape)
         scope = Scope.LOCAL
         if stage.scope == "shared":
             scope = Scope.SHARED
@@ -251,4 +252,4 @@ def _loop(iterator: Iterator, var: Expr, body: Stmt, *, is_unrolled: bool) -> St
     if not isinstance(var, Var):
         return body
     kind = LoopKind.UNROLLED if is_unrolled else _KINDS[iterator.mark]
-    return For(var, known(iterator.extent), kind, body, iterator.thread)
+    return For(var, known(iterator.extent), kind, body, iterator.thread, iterator.chunk)

@@ -22,6 +22,7 @@ from ansorc.schedule.steps import (
     Reorder,
     RFactor,
     Split,
+    StorageAlign,
     Unroll,
     Vectorize,
 )
@@ -70,9 +71,15 @@ class Schedule(State):
         """Reduce the shares of a reduction in `stage.rf` first; see RFactor."""
         return self.then(RFactor(stage, iterator))
 
-    def parallel(self, stage: str, iterator: str) -> Self:
+    def storage_align(self, stage: str, axis: str, factor: int, offset: int = 0) -> Self:
+        """Pad the rows of the buffer of `stage`, in elements; see StorageAlign."""
+        return self.then(StorageAlign(stage, axis, factor, offset))
+
+    def parallel(
+        self, stage: str, iterator: str, *, sharing: str = "static", chunk: int = 1
+    ) -> Self:
         """Run a space loop in several threads; see Parallelize."""
-        return self.then(Parallelize(stage, iterator))
+        return self.then(Parallelize(stage, iterator, sharing, chunk))
 
     def vectorize(self, stage: str, iterator: str) -> Self:
         """Run a space loop in vector lanes; see Vectorize."""

@@ -36,6 +36,8 @@ class Iterator:
     mark: Mark = Mark.NONE
     thread: str = ""
     """The GPU thread or block index of a BIND mark."""
+    chunk: int = 0
+    """Iterations that a thread of a PARALLEL mark takes at a time; 0: equal shares for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +90,15 @@ class Part:
     """False for an iterator split from a fused one: its steps do not move the axis evenly."""
 
 
+@dataclass(frozen=True)
+class Alignment:
+    """The steps of `axis` lie `n * factor + offset` elements apart in memory, for some n."""
+
+    axis: str
+    factor: int
+    offset: int
+
+
 @dataclass(frozen=True, eq=False)
 class Stage:
     """The loops that compute one tensor."""
@@ -102,6 +113,8 @@ class Stage:
     is_output: bool = False
     scope: str = ""
     """The memory scope that a cache step asked for; empty for the default of its place."""
+    alignments: tuple[Alignment, ...] = ()
+    """At most one for each axis."""
 
     @property
     def name(self) -> str:
@@ -114,10 +127,24 @@ class Stage:
         return isinstance(self.attach, Inlined)
 
     @property
+    def is_shaped(self) -> bool:
+        """Whether a step has divided, joined or marked its loops, or laid out its memory."""
+        is_marked = any(iterator.mark is not Mark.NONE for iterator in self.iterators)
+        return bool(self.relations or self.alignments) or is_marked
+
+    @property
     def is_untouched(self) -> bool:
         """Whether no step has changed the loops of the stage."""
-        marked = any(iterator.mark is not Mark.NONE for iterator in self.iterators)
-        return not self.relations and not marked and isinstance(self.attach, Root)
+        return not self.is_shaped and isinstance(self.attach, Root)
+
+    def changed_loops(self) -> tuple[Iterator, ...]:
+        """Return the iterators that a step has made or marked."""
+        axes = {axis.name for axis in (*self.op.axes, *self.op.reduce_axes)}
+        return tuple(
+            iterator
+            for iterator in self.iterators
+            if iterator.mark is not Mark.NONE or iterator.name not in axes
+        )
 
     def position(self, iterator: str) -> int | None:
         """Return the place of `iterator` in the loop order, outermost 0; None if it has none."""

@@ -6,11 +6,12 @@ A State is fully determined by its DAG, its steps and the tile lengths chosen fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator as Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator as Lines
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import NoReturn, Self
 
-from ansorc.errors import ScheduleError
+from ansorc.errors import ScheduleError, Spot
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import IntArray, Tiles, text
 from ansorc.schedule.stage import At, Iterator, Mark, Root, Stage
@@ -30,14 +31,23 @@ class Step(ABC):
     def apply(self, state: State) -> State:
         """Return the changed state; raise ScheduleError where the step does not fit."""
 
-    def refuse(self, state: State, reason: str) -> NoReturn:
-        """Raise the ScheduleError of this step."""
-        raise ScheduleError(self, state, reason)
+    def fields(self) -> dict[str, object]:
+        """Return the fields by name, those left out that have their default value."""
+        pairs = ((field, getattr(self, field.name)) for field in fields(self))
+        return {field.name: value for field, value in pairs if value != field.default}
 
-    def require(self, state: State, reason: str, *, condition: bool) -> None:
-        """Refuse with `reason` unless `condition` holds."""
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.fields().items())
+        return f"{type(self).__name__}({given})"
+
+    def refuse(self, state: State, reason: str, *spots: Spot) -> NoReturn:
+        """Raise the ScheduleError of this step, with `spots` (default: its stage) marked."""
+        raise ScheduleError(self, state, reason, spots or ((self.stage, ""),))
+
+    def require(self, state: State, reason: str, *spots: Spot, condition: bool) -> None:
+        """Refuse with `reason`, and `spots` marked, unless `condition` holds."""
         if not condition:
-            self.refuse(state, reason)
+            self.refuse(state, reason, *spots)
 
     def stage_of(self, state: State, name: str | None = None) -> Stage:
         """Return the stage called `name` (default: this step's); refuse if there is none."""
@@ -47,7 +57,7 @@ class Step(ABC):
             names = ", ".join(f"'{stage.name}'" for stage in state.stages)
             self.refuse(state, f"there is no stage '{wanted}'; the stages are {names}")
         if found.is_inlined:
-            self.refuse(state, f"stage '{wanted}' is inlined and has no loops")
+            self.refuse(state, f"stage '{wanted}' is inlined and has no loops", (wanted, ""))
         return found
 
     def place_of(self, state: State, stage: Stage, iterator: str) -> int:
@@ -58,15 +68,27 @@ class Step(ABC):
             self.refuse(
                 state,
                 f"stage '{stage.name}' has no iterator '{iterator}'; it has {names or 'none'}",
+                (stage.name, ""),
             )
         return place
 
+    def untouched(self, state: State, stage: Stage, verb: str) -> None:
+        """Refuse if a step has divided, joined or marked the loops of `stage`."""
+        changed = ((stage.name, iterator.name) for iterator in stage.changed_loops())
+        self.require(
+            state,
+            f"the loops of '{stage.name}' were already changed; {verb} before that",
+            *changed,
+            condition=not stage.is_shaped,
+        )
+
     def unmarked(self, state: State, iterator: Iterator, verb: str) -> None:
-        """Refuse if `iterator` already carries a mark."""
+        """Refuse if `iterator` of this step's stage already carries a mark."""
         if iterator.mark is not Mark.NONE:
             self.refuse(
                 state,
                 f"'{iterator.name}' is already marked {iterator.mark.value}; {verb} before that",
+                (self.stage, iterator.name),
             )
 
 
@@ -137,28 +159,45 @@ class State:
             stage = outer
         return found
 
-    def around(self, stage: Stage) -> tuple[Iterator, ...]:
+    def around(self, stage: Stage) -> tuple[tuple[Stage, Iterator], ...]:
         """Return the iterators of other stages that enclose `stage`, outermost first."""
-        return tuple(it for outer, count in self.chain(stage) for it in outer.iterators[:count])
+        return tuple(
+            (outer, iterator)
+            for outer, count in self.chain(stage)
+            for iterator in outer.iterators[:count]
+        )
+
+    def picture(self, spots: Sequence[Spot]) -> str:
+        """Return the loops with `spots` marked; an inlined stage is shown only if it is one."""
+        inlined = ((f"{s.name} = ... (inlined)", (s.name, "")) for s in self.stages if s.is_inlined)
+        lines = [*(line for line in inlined if line[1] in spots), *_lines(self)]
+        width = max((len(text) for text, spot in lines if spot in spots), default=0)
+        return "\n".join(
+            f"> {text:<{width}}  <-- here" if spot in spots else f"  {text}" for text, spot in lines
+        )
 
     def __str__(self) -> str:
-        lines: list[str] = []
-        for stage in self.stages:
-            if isinstance(stage.attach, Root):
-                lines.extend(_nest_lines(self, stage, 0))
-        return "\n".join(lines)
+        return "\n".join(text for text, _ in _lines(self))
 
 
 def _reads(stage: Stage, name: str) -> bool:
     return any(buffer.name == name for buffer in stage.op.reads)
 
 
-def _nest_lines(state: State, stage: Stage, depth: int) -> Sequence[str]:
+def _lines(state: State) -> Lines[tuple[str, Spot]]:
+    for stage in state.stages:
+        if isinstance(stage.attach, Root):
+            yield from _nest_lines(state, stage, 0)
+
+
+def _nest_lines(state: State, stage: Stage, depth: int) -> Lines[tuple[str, Spot]]:
     for iterator in stage.iterators:
         mark = f"bind {iterator.thread}" if iterator.mark is Mark.BIND else iterator.mark.value
-        yield f"{'  ' * depth}{mark} {iterator.name} in 0..{text(iterator.extent)}"
+        sharing = f" dynamic {iterator.chunk}" if iterator.chunk else ""
+        line = f"{'  ' * depth}{mark} {iterator.name} in 0..{text(iterator.extent)}{sharing}"
+        yield line, (stage.name, iterator.name)
         depth += 1
         for inner in state.attached(stage.name, iterator.name):
             yield from _nest_lines(state, inner, depth)
     sign = "=" if stage.op.combiner is None else f"{stage.op.combiner.value}="
-    yield f"{'  ' * depth}{stage.name} {sign} ..."
+    yield f"{'  ' * depth}{stage.name} {sign} ...", (stage.name, "")

@@ -98,7 +98,8 @@ def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycle
     op = stage.op
     widest = max(buffer.dtype.bytes for buffer in (op.buffer, *op.reads))
     inner = _lanes(stage, max(1, target.vector_bytes // widest), rows)
-    loops = [it.extent for it in (*state.around(stage), *stage.iterators)]
+    around = [iterator for _, iterator in state.around(stage)]
+    loops = [it.extent for it in (*around, *stage.iterators)]
     iterations = _product(loops, rows) / inner.elements
     flops = max(1.0, op_flops(op) / prod(a.extent for a in (*op.axes, *op.reduce_axes)))
     calls = sum(isinstance(node, Call) for node in walk(op.body))

@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <signal.h>
 
+#include "chunks.h"
 #include "cores.h"
 #include "park.h"
 
@@ -298,6 +299,21 @@ ANSORC_EXPORT int32_t ansorc_parallel_for(ansorc_body body, void* closure, int64
   ansorc::take_back(claims, job);
   ansorc::wait_for_others(job);
   return 0;
+}
+
+ANSORC_EXPORT int32_t ansorc_parallel_for_dynamic(ansorc_body body, void* closure, int64_t extent,
+                                                  int64_t chunk, int32_t threads) {
+  if (extent <= 0) return 0;
+  if (chunk < 1) chunk = 1;
+  const int64_t chunks = extent / chunk + (extent % chunk != 0 ? 1 : 0);
+  int64_t takers = threads > 0 ? ansorc::clamp_threads(threads) : ansorc_num_threads();
+  if (takers > chunks) takers = chunks;
+  if (takers == 1 || ansorc_in_part_1) {
+    body(closure, 0, extent);
+    return 0;
+  }
+  ansorc::Chunks all = {body, closure, extent, chunk, chunks, {0}};
+  return ansorc_parallel_for(ansorc::take_chunks, &all, takers, static_cast<int32_t>(takers));
 }
 
 ANSORC_EXPORT const char* ansorc_runtime_version(void) { return ANSORC_RUNTIME_VERSION; }

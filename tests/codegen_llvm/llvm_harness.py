@@ -22,6 +22,9 @@ CHUNK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 PARALLEL_FOR = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
 )
+DYNAMIC_FOR = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
+)
 
 
 def buffer(name: str, *shape: int, dtype: DType = FLOAT32, scope: Scope = Scope.GLOBAL) -> Buffer:
@@ -71,12 +74,21 @@ def call(
                 CHUNK(chunk)(closure, begin, end)
         return 0
 
-    callback = PARALLEL_FOR(parallel_for)
-    address = ctypes.cast(callback, ctypes.c_void_p).value or 0
+    def in_chunks(part: int, closure: int, extent: int, chunk: int, threads: int) -> int:
+        calls.append((extent, threads))
+        for begin in reversed(range(0, extent, chunk)):
+            CHUNK(part)(closure, begin, min(begin + chunk, extent))
+        return 0
+
+    callbacks = {
+        "ansorc_parallel_for": PARALLEL_FOR(parallel_for),
+        "ansorc_parallel_for_dynamic": DYNAMIC_FOR(in_chunks),
+    }
+    symbols = {n: ctypes.cast(c, ctypes.c_void_p).value or 0 for n, c in callbacks.items()}
     text = emit_llvm(function, target)
     if not has_contraction:
         text = text.replace(" contract ", " ")
-    code = load_object_code(compile_object(text, target), {"ansorc_parallel_for": address})
+    code = load_object_code(compile_object(text, target), symbols)
     pointers = [ctypes.c_void_p] * (len(arrays) + 1)
     kernel = ctypes.CFUNCTYPE(ctypes.c_int32, *pointers, ctypes.c_int32)(
         code.address(function.name)

@@ -4,7 +4,7 @@ from functools import cache
 
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
-from ansorc.ir.expr import Const, Expr, Load, Var
+from ansorc.ir.expr import Const, Expr, Load, Var, as_expr
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
 from ansorc.lang import ComputeDAG, compute, placeholder
@@ -87,10 +87,11 @@ def greedy() -> Candidate:
 
 
 def exploding() -> Candidate:
-    """Has a hundred million unrolled statements."""
-    index = (Var("u") % EXTENT,)
-    body = Store(result(), index, Load(source(), index) * 2.0)
-    return candidate(loop(100_000_000, body, "u", LoopKind.UNROLLED))
+    """Has many unrolled statements, each a sum of 60 elements that lie anywhere."""
+    places = [(Var("u") * (2 * n + 1)) % EXTENT for n in range(60)]
+    total = sum((Load(source(), (place,)) * 2.0 for place in places), as_expr(0.0))
+    body = Store(result(), (Var("u") % EXTENT,), total)
+    return candidate(loop(8000, body, "u", LoopKind.UNROLLED))
 
 
 ZERO = Const(0.0, FLOAT32)

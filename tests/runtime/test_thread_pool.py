@@ -35,8 +35,8 @@ def output(*command: str | Path) -> str:
     return done.stdout
 
 
-def compiled(program: str, directory: Path) -> Path:
-    flags = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]
+def compiled(program: str, directory: Path, *more: str) -> Path:
+    flags = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", *more]
     sources = [RUNTIME / "tests" / f"{program}.cc", RUNTIME / "src/thread_pool.cc"]
     output("c++", *flags, f"-I{RUNTIME}/include", *sources, "-o", directory / program)
     return directory / program
@@ -44,7 +44,18 @@ def compiled(program: str, directory: Path) -> Path:
 
 def test_the_thread_pool_passes_its_checks(tmp_path: Path) -> None:
     lines = output(compiled("thread_pool_test", tmp_path)).splitlines()
-    assert len(lines) == (17 if detect().cores > 1 else 16)  # one check needs a second CPU
+    assert len(lines) == (20 if detect().cores > 1 else 19)  # one check needs a second CPU
+    assert all(line.startswith("ok: ") for line in lines)
+
+
+def test_the_thread_pool_has_no_races(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.cc"
+    empty.write_text("int main() { return 0; }")
+    tried = ["c++", "-fsanitize=thread", empty, "-o", tmp_path / "empty"]
+    if subprocess.run(tried, capture_output=True, check=False).returncode != 0:
+        pytest.skip("the compiler has no thread sanitizer")
+    lines = output(compiled("thread_pool_test", tmp_path, "-g", "-fsanitize=thread")).splitlines()
+    assert len(lines) >= 15
     assert all(line.startswith("ok: ") for line in lines)
 
 
@@ -70,7 +81,10 @@ def test_the_functions_are_weak_and_the_pool_is_unique() -> None:
 
 def test_the_addresses_of_the_functions_are_known() -> None:
     symbols = runtime_symbols()
-    assert set(symbols) == {"ansorc_parallel_for", "ansorc_num_threads", "ansorc_set_num_threads"}
+    assert set(symbols) == {
+        "ansorc_parallel_for", "ansorc_parallel_for_dynamic", "ansorc_num_threads",
+        "ansorc_set_num_threads",
+    }  # fmt: skip
     assert all(symbols.values())
 
 

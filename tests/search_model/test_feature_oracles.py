@@ -179,3 +179,16 @@ def test_a_small_working_set_is_fetched_once() -> None:
 def test_feature_groups_are_named() -> None:
     groups = {name.partition(".")[0] for name in FEATURE_NAMES}
     assert groups >= {"operations", "loops", "registers", "caches", "estimate", "buffer0"}
+
+
+def test_padding_spreads_the_rows_over_the_sets() -> None:
+    """Tiles of 8 columns of 256 rows: 16 KiB of lines, which a pitch of 2 KiB keeps in few sets."""
+    a = placeholder((256, 512), name="A")
+    p = compute((256, 512), lambda i, j: a[i, j] + 1.0, name="P")
+    c = compute((512, 256), lambda i, j: p[j, i] * 2.0, name="C")
+    state = schedule(ComputeDAG([a, c])).split("C", "i", [8]).reorder("C", ["i.0", "j", "i.1"])
+    plain = numbers(state, 1)
+    padded = numbers(state.storage_align("P", "i", 32, 16), 1)
+    assert padded["buffer1.held_bytes"] == pytest.approx(256 * 528 * 4, rel=1e-4)
+    assert plain["buffer1.held_bytes"] == pytest.approx(256 * 512 * 4, rel=1e-4)
+    assert padded["buffer1.l1_bytes"] < 0.75 * plain["buffer1.l1_bytes"]

@@ -241,7 +241,7 @@ class Simplifier:
             return body
         if body is loop.body:
             return loop
-        return For(loop.var, loop.extent, loop.kind, body, loop.thread)
+        return replace(loop, body=body)
 
     def _if(self, stmt: If) -> Stmt:
         condition = self.expr(stmt.condition)

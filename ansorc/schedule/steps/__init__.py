@@ -10,16 +10,18 @@ from ansorc.schedule.steps.location import ComputeAt, ComputeInline, ComputeRoot
 from ansorc.schedule.steps.order import Fuse, Reorder
 from ansorc.schedule.steps.rfactor import RFactor
 from ansorc.schedule.steps.split import Split
+from ansorc.schedule.steps.storage import StorageAlign
 
 STEPS: dict[str, type[Step]] = {
     step.__name__: step
     for step in (
         Split, Fuse, Reorder, ComputeAt, ComputeInline, ComputeRoot, CacheRead, CacheWrite, RFactor,
-        Parallelize, Vectorize, Unroll, BindThread, Pragma,
+        StorageAlign, Parallelize, Vectorize, Unroll, BindThread, Pragma,
     )
 }  # fmt: skip
 
 __all__ = [
     "STEPS", "BindThread", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
-    "Fuse", "Parallelize", "Pragma", "RFactor", "Reorder", "Split", "Step", "Unroll", "Vectorize",
+    "Fuse", "Parallelize", "Pragma", "RFactor", "Reorder", "Split", "Step",
+    "StorageAlign", "Unroll", "Vectorize",
 ]  # fmt: skip

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from ansorc.ir.stmt import THREADS
 from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State, Step
+from ansorc.schedule.unrolling import require_bounded
 
 PRAGMAS = ("auto_unroll_max_step",)
+SHARINGS = ("static", "dynamic")
 
 
 @dataclass(frozen=True)
@@ -17,21 +19,43 @@ class Parallelize(Step):
     """Run the iterations of a space loop in several threads.
 
     for i in 0..8:  body     ->     parallel i in 0..8:  body
+
+    `sharing` is "static" (each thread gets one part, all of nearly equal length) or "dynamic" (a
+    thread that is done takes the next `chunk` iterations: for iterations of unequal cost).
     """
 
     iterator: str
+    sharing: str = "static"
+    chunk: int = 1
 
     def apply(self, state: State) -> State:
         """Return the state with the loop marked parallel."""
         stage = self.stage_of(state)
         place = self.place_of(state, stage, self.iterator)
-        _require_space(self, state, stage.iterators[place], "parallel", "rfactor it first")
+        own = (stage.name, self.iterator)
+        _require_space(self, state, stage.iterators[place], "parallel")
         self.unmarked(state, stage.iterators[place], "nothing else fits")
-        for other in (*state.around(stage), *stage.iterators, *_inside(state, stage, place)):
+        self.require(
+            state, f"there is no sharing '{self.sharing}'; use 'static' or 'dynamic'", own,
+            condition=self.sharing in SHARINGS,
+        )  # fmt: skip
+        is_dynamic = self.sharing == "dynamic"
+        self.require(
+            state, f"a chunk is 1 iteration or more, and 1 for static sharing, not {self.chunk}",
+            own, condition=self.chunk == 1 or (is_dynamic and self.chunk > 1),
+        )  # fmt: skip
+        self._require_alone(state, stage, place)
+        chunk = self.chunk if is_dynamic else 0
+        marked = replace(stage.iterators[place], mark=Mark.PARALLEL, chunk=chunk)
+        return state.with_stage(stage.with_iterator(place, marked))
+
+    def _require_alone(self, state: State, stage: Stage, place: int) -> None:
+        own = ((stage, iterator) for iterator in stage.iterators)
+        for owner, other in (*state.around(stage), *own, *_inside(state, stage, place)):
             if other.mark is Mark.PARALLEL:
                 self.refuse(state, f"'{other.name}' is already parallel, and threads do not nest; "
-                            "fuse the loops first and mark the fused one")  # fmt: skip
-        return state.with_stage(_marked(stage, place, Mark.PARALLEL))
+                            "fuse the loops first and mark the fused one",
+                            (owner.name, other.name))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,13 +71,16 @@ class Vectorize(Step):
         """Return the state with the loop marked vectorized."""
         stage = self.stage_of(state)
         place = self.place_of(state, stage, self.iterator)
-        _require_space(self, state, stage.iterators[place], "vectorized", "rfactor it first")
+        _require_space(self, state, stage.iterators[place], "vectorized")
         self.unmarked(state, stage.iterators[place], "nothing else fits")
         for iterator in stage.iterators[place:]:
             for inner in state.attached(stage.name, iterator.name):
                 self.refuse(state, f"'{inner.name}' is computed inside '{self.iterator}'; "
-                            "vectorize a loop further inside")  # fmt: skip
-        return state.with_stage(_marked(stage, place, Mark.VECTORIZE))
+                            "vectorize a loop further inside",
+                            (stage.name, iterator.name))  # fmt: skip
+        after = state.with_stage(_marked(stage, place, Mark.VECTORIZE))
+        require_bounded(self, state, after, (stage.name, self.iterator))
+        return after
 
 
 @dataclass(frozen=True)
@@ -71,7 +98,9 @@ class Unroll(Step):
         stage = self.stage_of(state)
         place = self.place_of(state, stage, self.iterator)
         self.unmarked(state, stage.iterators[place], "nothing else fits")
-        return state.with_stage(_marked(stage, place, Mark.UNROLL))
+        after = state.with_stage(_marked(stage, place, Mark.UNROLL))
+        require_bounded(self, state, after, (stage.name, self.iterator))
+        return after
 
 
 @dataclass(frozen=True)
@@ -91,9 +120,9 @@ class BindThread(Step):
         known = ", ".join(THREADS)
         self.require(
             state, f"there is no thread index '{self.thread}'; use one of {known}",
-            condition=self.thread in THREADS,
+            (stage.name, self.iterator), condition=self.thread in THREADS,
         )  # fmt: skip
-        _require_space(self, state, stage.iterators[place], "bound to a thread", "rfactor it first")
+        _require_space(self, state, stage.iterators[place], "bound to a thread")
         self.unmarked(state, stage.iterators[place], "nothing else fits")
         bound = replace(stage.iterators[place], mark=Mark.BIND, thread=self.thread)
         return state.with_stage(stage.with_iterator(place, bound))
@@ -126,16 +155,16 @@ def _marked(stage: Stage, place: int, mark: Mark) -> Stage:
     return stage.with_iterator(place, replace(stage.iterators[place], mark=mark))
 
 
-def _require_space(step: Step, state: State, iterator: Iterator, what: str, cure: str) -> None:
+def _require_space(step: Step, state: State, iterator: Iterator, what: str) -> None:
     step.require(
         state, f"'{iterator.name}' is a reduction and its steps depend on each other, so it cannot "
-        f"be {what}; {cure}",
+        f"be {what}; rfactor it first", (step.stage, iterator.name),
         condition=iterator.kind is IteratorKind.SPACE,
     )  # fmt: skip
 
 
-def _inside(state: State, stage: Stage, place: int) -> Sequence[Iterator]:
+def _inside(state: State, stage: Stage, place: int) -> Sequence[tuple[Stage, Iterator]]:
     for iterator in stage.iterators[place:]:
         for inner in state.attached(stage.name, iterator.name):
-            yield from inner.iterators
+            yield from ((inner, own) for own in inner.iterators)
             yield from _inside(state, inner, 0)

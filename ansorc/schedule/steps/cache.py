@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ansorc.errors import Spot
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Expr, Load, Var
 from ansorc.ir.node import Node, rewrite
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.schedule.bounds import settle
-from ansorc.schedule.stage import Stage, initial_stage
+from ansorc.schedule.stage import Root, Stage, initial_stage
 from ansorc.schedule.state import State, Step
 
 SCOPES = ("local", "shared", "global")
@@ -29,9 +30,15 @@ class CacheWrite(Step):
         """Return the state with the computing stage put before the copying one."""
         stage = self.stage_of(state)
         _check_scope(self, state, self.scope)
+        self.untouched(state, stage, "use cache_write")
+        held = [(inner.name, "") for inner in state.attached(stage.name)]
         self.require(
-            state, f"the loops of '{self.stage}' were already changed; use cache_write before that",
-            condition=stage.is_untouched and not state.attached(stage.name),
+            state, "stages are computed inside its loops; use cache_write before that",
+            *held, condition=not held,
+        )  # fmt: skip
+        self.require(
+            state, f"'{self.stage}' is computed inside another stage; use cache_write before that",
+            condition=isinstance(stage.attach, Root),
         )  # fmt: skip
         name = state.unused_name(f"{stage.name}.{self.scope}")
         buffer = replace(stage.op.buffer, name=name)
@@ -44,7 +51,7 @@ class CacheWrite(Step):
         )
         place = state.stages.index(stage)
         stages = (*state.stages[:place], *new, *state.stages[place + 1 :])
-        return settle(replace(state, stages=stages), self)
+        return settle(replace(state, stages=stages), self, state)
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class CacheRead(Step):
 
     def apply(self, state: State) -> State:
         """Return the state with the copying stage put before the first reader."""
-        _check_scope(self, state, self.scope)
+        _check_scope(self, state, self.scope, *((name, "") for name in self.readers))
         self.require(state, "name one reader or more", condition=bool(self.readers))
         readers = [self.stage_of(state, name) for name in self.readers]
         source = self._source(state, readers)
@@ -77,25 +84,31 @@ class CacheRead(Step):
         place = min(state.stages.index(reader) for reader in readers)
         new = replace(initial_stage(copy, is_output=False), scope=self.scope)
         stages = (*changed.stages[:place], new, *changed.stages[place:])
-        return settle(replace(changed, stages=stages), self)
+        return settle(replace(changed, stages=stages), self, state)
 
     def _source(self, state: State, readers: list[Stage]) -> Buffer:
         known = [stage.op.buffer for stage in state.stages if not stage.is_inlined]
         source = next((b for b in (*state.dag.inputs, *known) if b.name == self.stage), None)
         if source is None:
-            self.refuse(state, f"there is no tensor '{self.stage}' to read")
+            self.refuse(
+                state, f"there is no tensor '{self.stage}' to read",
+                *((reader.name, "") for reader in readers),
+            )  # fmt: skip
         reading = {reader.name for reader in state.readers(self.stage)}
         for reader in readers:
             if reader.name not in reading:
-                self.refuse(state, f"'{reader.name}' does not read '{self.stage}'")
+                self.refuse(
+                    state, f"'{reader.name}' does not read '{self.stage}'", (reader.name, "")
+                )
         return source
 
 
-def _check_scope(step: Step, state: State, scope: str) -> None:
+def _check_scope(step: Step, state: State, scope: str, *spots: Spot) -> None:
     known = ", ".join(f"'{name}'" for name in SCOPES)
     step.require(
-        state, f"there is no memory scope '{scope}'; use {known}", condition=scope in SCOPES
-    )
+        state, f"there is no memory scope '{scope}'; use {known}", *spots,
+        condition=scope in SCOPES,
+    )  # fmt: skip
 
 
 def _copy_op(buffer: Buffer, axes: tuple[Axis, ...], body: Expr) -> ComputeOp:

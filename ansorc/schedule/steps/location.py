@@ -11,6 +11,7 @@ from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.bounds import region, settle
 from ansorc.schedule.stage import At, Inlined, Mark, Root, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
+from ansorc.schedule.unrolling import require_bounded
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class ComputeAt(Step):
         except LookupError as error:
             self.refuse(
                 state, f"'{error.args[0]}' reads '{self.stage}' outside that loop; "
-                "every reader must be inside the loop in which it is computed",
+                "every reader must be inside the loop in which it is computed", (error.args[0], ""),
             )  # fmt: skip
         attached = replace(
             stage,
@@ -46,25 +47,29 @@ class ComputeAt(Step):
             region=widths,
             iterators=fresh_iterators(stage.op, widths),
         )
-        return settle(state.with_stage(attached), self)
+        after = settle(state.with_stage(attached), self, state)
+        require_bounded(self, state, after, (target.name, self.iterator))
+        return after
 
     def _check(self, state: State, stage: Stage, target: Stage, place: int) -> None:
         chain = [target.name, *(outer.name for outer, _ in state.chain(target))]
         self.require(
             state, f"'{self.target}' is '{self.stage}' itself or computed inside it",
+            (self.target, self.iterator),
             condition=stage.name not in chain,
         )  # fmt: skip
         self.require(
             state, f"'{self.stage}' is an output and must be computed whole",
             condition=not stage.is_output,
         )  # fmt: skip
-        self.require(
-            state, f"the loops of '{self.stage}' were already changed; use compute_at before that",
-            condition=not stage.relations and all(it.mark is Mark.NONE for it in stage.iterators),
-        )  # fmt: skip
-        for iterator in (*state.around(target), *target.iterators[: place + 1]):
+        self.untouched(state, stage, "use compute_at")
+        inside = tuple((target, iterator) for iterator in target.iterators[: place + 1])
+        for outer, iterator in (*state.around(target), *inside):
             if iterator.mark is Mark.VECTORIZE:
-                self.refuse(state, f"'{iterator.name}' is vectorized; choose a loop outside it")
+                self.refuse(
+                    state, f"'{iterator.name}' is vectorized; choose a loop outside it",
+                    (outer.name, iterator.name),
+                )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,16 +79,12 @@ class ComputeRoot(Step):
     def apply(self, state: State) -> State:
         """Return the state with the stage at the root."""
         stage = self.stage_of(state)
-        self.require(
-            state,
-            f"the loops of '{self.stage}' were already changed; use compute_root before that",
-            condition=not stage.relations and all(it.mark is Mark.NONE for it in stage.iterators),
-        )  # fmt: skip
+        self.untouched(state, stage, "use compute_root")
         whole = tuple(axis.extent for axis in stage.op.axes)
         root = replace(
             stage, attach=Root(), region=whole, iterators=fresh_iterators(stage.op, whole)
         )
-        return settle(state.with_stage(root), self)
+        return settle(state.with_stage(root), self, state)
 
 
 @dataclass(frozen=True)
@@ -105,18 +106,15 @@ class ComputeInline(Step):
             state, f"'{self.stage}' is an output and must be stored", condition=not stage.is_output
         )
         for inner in state.attached(stage.name):
-            self.refuse(state, f"'{inner.name}' is computed inside its loops")
-        self.require(
-            state, f"the loops of '{self.stage}' were already changed; inline it before that",
-            condition=not stage.relations and all(it.mark is Mark.NONE for it in stage.iterators),
-        )  # fmt: skip
+            self.refuse(state, f"'{inner.name}' is computed inside its loops", (inner.name, ""))
+        self.untouched(state, stage, "inline it")
         changed = state.with_stage(replace(stage, attach=Inlined(), iterators=(), relations=()))
         for reader in state.readers(stage.name):
             body = inlined(reader.op.body, stage.op)
             changed = changed.with_stage(
                 replace(changed.stage(reader.name), op=replace(reader.op, body=body))
             )
-        return settle(changed, self)
+        return settle(changed, self, state)
 
 
 def inlined(body: Expr, op: ComputeOp) -> Expr:

@@ -25,25 +25,28 @@ class Fuse(Step):
         """Return the state with the iterators fused, in the place of the first."""
         stage = self.stage_of(state)
         places = [self.place_of(state, stage, name) for name in self.iterators]
-        self.require(state, "give two iterators or more", condition=len(places) >= 2)
+        spots = [(self.stage, name) for name in self.iterators]
+        self.require(state, "give two iterators or more", *spots, condition=len(places) >= 2)
         first = places[0]
         self.require(
             state,
             "the iterators are not direct neighbours, outermost first; reorder before fusing",
+            *spots,
             condition=places == list(range(first, first + len(places))),
         )  # fmt: skip
         joined = stage.iterators[first : first + len(places)]
         for iterator in joined:
             self.unmarked(state, iterator, "fuse it")
         self.require(
-            state, "space and reduce iterators cannot be fused with each other",
+            state, "space and reduce iterators cannot be fused with each other", *spots,
             condition=len({iterator.kind for iterator in joined}) == 1,
         )  # fmt: skip
         for iterator in joined[:-1]:
             for inner in state.attached(stage.name, iterator.name):
+                words = f"'{inner.name}' is computed at '{iterator.name}', between the two loops"
                 self.refuse(
-                    state, f"'{inner.name}' is computed at '{iterator.name}', between the two loops"
-                )
+                    state, words, (stage.name, iterator.name),
+                )  # fmt: skip
         child = Iterator(
             "@".join(self.iterators), multiply(it.extent for it in joined), joined[0].kind
         )
@@ -53,7 +56,7 @@ class Fuse(Step):
         for attached in state.attached(stage.name, joined[-1].name):
             moved = replace(attached, attach=At(stage.name, child.name))
             changed = changed.with_stage(moved)
-        return settle(changed, self)
+        return settle(changed, self, state)
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,9 @@ class Reorder(Step):
         """Return the state with the iterators in the new order."""
         stage = self.stage_of(state)
         places = [self.place_of(state, stage, name) for name in self.order]
-        self.require(state, "an iterator is named twice", condition=len(set(places)) == len(places))
+        twice = [(self.stage, name) for name in self.order if self.order.count(name) > 1]
+        self.require(state, "an iterator is named twice", *twice, condition=not twice)
         iterators = list(stage.iterators)
         for slot, place in zip(sorted(places), places, strict=True):
             iterators[slot] = stage.iterators[place]
-        return settle(state.with_stage(replace(stage, iterators=tuple(iterators))), self)
+        return settle(state.with_stage(replace(stage, iterators=tuple(iterators))), self, state)

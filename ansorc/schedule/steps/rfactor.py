@@ -9,11 +9,9 @@ from ansorc.ir.substitute import substitute
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import (
-    FuseRelation,
     Iterator,
     IteratorKind,
     Mark,
-    SplitRelation,
     Stage,
     initial_stage,
 )
@@ -48,19 +46,23 @@ class RFactor(Step):
             initial_stage(final, is_output=stage.is_output),
         )
         stages = (*state.stages[:where], *new, *state.stages[where + 1 :])
-        return settle(replace(state, stages=stages), self)
+        return settle(replace(state, stages=stages), self, state)
 
     def _check(self, state: State, stage: Stage, place: int) -> None:
         self.require(
-            state, f"'{self.iterator}' is not a loop of a reduction",
+            state, f"'{self.iterator}' is not a loop of a reduction", (stage.name, self.iterator),
             condition=stage.iterators[place].kind is IteratorKind.REDUCE,
         )  # fmt: skip
-        changed = any(_kind(relation) is IteratorKind.SPACE for relation in stage.relations)
-        marked = any(it.mark is not Mark.NONE for it in stage.iterators)
-        is_plain = not changed and not marked and stage.region == _shape(stage)
+        changed = [
+            (stage.name, it.name)
+            for it in stage.changed_loops()
+            if it.mark is not Mark.NONE or it.kind is IteratorKind.SPACE
+        ]
+        held = [(inner.name, "") for inner in state.attached(stage.name)]
+        is_plain = stage.region == _shape(stage) and not stage.alignments and stage.scope == ""
         self.require(
             state, "only the reduce loops may have been changed before; use rfactor first",
-            condition=is_plain and not state.attached(stage.name) and stage.scope == "",
+            *changed, *held, condition=is_plain and not changed and not held,
         )  # fmt: skip
 
     def _partial(self, state: State, stage: Stage, name: str) -> ComputeOp:
@@ -70,7 +72,10 @@ class RFactor(Step):
             values, guards = iterator_values(stage, leaves)
             reduce = [self._axis(it) for it in stage.iterators if it.kind is IteratorKind.REDUCE]
         except ValueError:
-            self.refuse(state, "the lengths of the reduction are not chosen yet")
+            self.refuse(
+                state, "the lengths of the reduction are not chosen yet",
+                *((stage.name, it.name) for it in stage.iterators if it.extent is None),
+            )  # fmt: skip
         body = substitute(op.body, {axis.name: values[axis.name] for axis in op.reduce_axes})
         assert op.combiner is not None
         for guard in guards:
@@ -93,10 +98,6 @@ class RFactor(Step):
         return replace(
             stage.op, reduce_axes=(partial.axes[-1],), body=Load(partial.buffer, indices)
         )
-
-
-def _kind(relation: SplitRelation | FuseRelation) -> IteratorKind:
-    return relation.parent.kind if isinstance(relation, SplitRelation) else relation.child.kind
 
 
 def _shape(stage: Stage) -> tuple[int, ...]:

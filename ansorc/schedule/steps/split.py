@@ -33,7 +33,7 @@ class Split(Step):
         self.unmarked(state, iterator, "split it")
         is_positive = all(not isinstance(n, int) or n >= 1 for n in self.lengths)
         self.require(
-            state, "give at least one length, each 1 or more",
+            state, "give at least one length, each 1 or more", (self.stage, self.iterator),
             condition=bool(self.lengths) and is_positive,
         )  # fmt: skip
         lengths = [resolve(length, state.tiles) for length in self.lengths]
@@ -51,4 +51,4 @@ class Split(Step):
         for attached in state.attached(stage.name, iterator.name):
             moved = replace(attached, attach=At(stage.name, children[-1].name))
             changed = changed.with_stage(moved)
-        return settle(changed, self)
+        return settle(changed, self, state)

@@ -15,6 +15,7 @@ import numpy as np
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Load
 from ansorc.ir.node import walk
+from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.stage import At
 from ansorc.search.features.columns import FloatArray
 from ansorc.search.features.index_form import IndexForm, index_form
@@ -30,7 +31,8 @@ class Access:
     steps: tuple[tuple[Step, ...], ...]
     """[dimensions][loops]: how far one iteration moves the index."""
     shape: tuple[FloatArray, ...]
-    """The extents in memory: those of the region, where the tensor is computed inside a loop."""
+    """The extents in memory: those of the region, where the tensor is computed inside a loop, and
+    the padding."""
     spreads: tuple[int, ...]
     """For each dimension how far apart the indices of the loads are in one iteration."""
     counts: tuple[int, ...]
@@ -194,6 +196,6 @@ def _steps(nest: Nest, form: IndexForm, outside: int) -> tuple[Step, ...]:
 
 def _shape(nests: Nests, buffer: Buffer) -> tuple[FloatArray, ...]:
     source = nests.state.find(buffer.name)
-    if source is not None and isinstance(source.attach, At):
-        return tuple(nests.array(extent) for extent in source.region)
+    if source is not None:
+        return tuple(nests.array(extent) for extent in memory_shape(source))
     return tuple(np.broadcast_to(np.float64(extent), (nests.rows,)) for extent in buffer.shape)

@@ -17,6 +17,7 @@ from ansorc.schedule.bounds import region
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State
+from ansorc.schedule.unrolling import MAX_COPIES, vectors_of
 from ansorc.search.features.columns import BoolArray, FloatArray
 from ansorc.search.features.digits import digits_of
 
@@ -137,7 +138,8 @@ class Nests:
     def _unrolled(self, stage: Stage) -> dict[str, BoolArray]:
         """Which iterators are unrolled, by their mark or by `ansorc.schedule.unrolling`."""
         pragma = dict(stage.pragmas).get("auto_unroll_max_step", 0)
-        limit = self.array(self.choices.get(f"unroll:{stage.name}", pragma))
+        wanted = self.array(self.choices.get(f"unroll:{stage.name}", pragma))
+        limit = np.minimum(wanted, MAX_COPIES // self.array(vectors_of(stage)))
         copies = np.ones(self.rows)
         is_open = np.ones(self.rows, dtype=np.bool_)
         found: dict[str, BoolArray] = {}

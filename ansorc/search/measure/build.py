@@ -8,8 +8,8 @@ import traceback
 from pathlib import Path
 
 from ansorc.codegen.build import cpu_options
+from ansorc.codegen.compile_cache import CompileCache
 from ansorc.codegen.llvm import emit_llvm
-from ansorc.codegen.llvm_binding import compile_object
 from ansorc.errors import BuildError, IRError, LanguageError, ParseError, ScheduleError
 from ansorc.ir.node import walk
 from ansorc.ir.parser import parse
@@ -23,11 +23,15 @@ from ansorc.search.task import Task
 
 
 class Builder:
-    """Builds candidates of the task whose directory the message names; remembers the last task."""
+    """Builds candidates of the task whose directory the message names.
+
+    It remembers the last task, and code that equal programs share.
+    """
 
     def __init__(self) -> None:
         self._directory = ""
         self._task: Task | None = None
+        self._cache = CompileCache()
 
     def handle(self, message: Message) -> Message:
         """Answer a job with object code and the seconds of each phase, or with a failure."""
@@ -43,7 +47,7 @@ class Builder:
             passed = clock()
             text = emit_llvm(prepared, target)
             emitted = clock()
-            code = compile_object(text, target)
+            code = self._cache.compile(text, target)
             done = clock()
         except (ScheduleError, LanguageError, IRError, ParseError, BuildError) as error:
             return _failure(error)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ansorc.schedule.extent import IntArray
 from ansorc.schedule.stage import IteratorKind, Mark, Stage
 from ansorc.schedule.state import State
+from ansorc.schedule.unrolling import MAX_COPIES, vectors_of
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch, UnrollLimit
 from ansorc.search.space.genes import Genes, choice_values, population_state
 
@@ -67,6 +68,7 @@ def _loop_keys(state: State, stage: Stage, keys: Keys, chosen: tuple[IntArray, I
 
 def _unrolled(state: State, stage: Stage, parallel: IntArray, limit: IntArray) -> IntArray:
     """[rows]: the place of the outermost loop that the unroll limit reaches."""
+    limit = np.minimum(limit, MAX_COPIES // vectors_of(stage))
     reached = np.full(len(parallel), len(stage.iterators), dtype=np.int64)
     alive = np.ones(len(parallel), dtype=bool)
     copies = np.ones(len(parallel), dtype=np.int64)

@@ -22,6 +22,11 @@ typedef void (*ansorc_body)(void *closure, int64_t begin, int64_t end);
  * Fewer take part if other calls keep them busy; a call from inside `body` runs alone. */
 int32_t ansorc_parallel_for(ansorc_body body, void *closure, int64_t extent, int32_t threads);
 
+/* The same, but cut into parts of `chunk` iterations, the last one maybe shorter: a thread that is done
+ * with one takes the next. For iterations of unequal cost; `chunk` < 1 means 1. */
+int32_t ansorc_parallel_for_dynamic(ansorc_body body, void *closure, int64_t extent, int64_t chunk,
+                                    int32_t threads);
+
 /* What `threads == 0` means: the last ansorc_set_num_threads, else the environment variable
  * ANSORC_NUM_THREADS, else the cores that the process was allowed to use when this was first asked. */
 int32_t ansorc_num_threads(void);
