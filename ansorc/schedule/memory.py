@@ -1,15 +1,22 @@
-"""How the tensor of a stage lies in memory: the box that is held, and its padding.
+"""How the tensor of a stage lies in memory: the box that is held, its padding and its panels.
 
 A row of a tile whose pitch is a power of two meets its neighbours in few sets of a cache. Padding
 is a larger inner dimension whose last elements nobody uses, so no pass needs to know of it.
+
+Panels of `length` along an axis are the tensor with that axis divided: what a tile of that length
+reads, one row after another, is contiguous (the micro-panels of GotoBLAS).
+
+    [k, j]    ->    [j // length, k, j % length]
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ansorc.schedule.extent import Extent, IntArray, add, multiply
-from ansorc.schedule.stage import Alignment, At, Stage
+from ansorc.ir.expr import BinaryOp, Expr, binary, const
+from ansorc.schedule.extent import Extent, IntArray, add, divide_up, multiply
+from ansorc.schedule.stage import Alignment, At, SplitRelation, Stage
+from ansorc.schedule.values import known
 
 
 def memory_shape(stage: Stage) -> tuple[Extent, ...]:
@@ -17,7 +24,38 @@ def memory_shape(stage: Stage) -> tuple[Extent, ...]:
 
     An alignment that no padding reaches adds none; `unreachable` finds it.
     """
-    return _padded(stage)[0]
+    shape = _padded(stage)[0]
+    found = panel_of(stage)
+    if found is None:
+        return shape
+    place, length = found
+    return (divide_up(shape[place], length), *shape[:place], *shape[place + 1 :], length)
+
+
+def memory_indices(stage: Stage, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Return where in memory the element at `indices` of the box that is held lies.
+
+    Raise ValueError for a sketch or a population.
+    """
+    found = panel_of(stage)
+    if found is None:
+        return indices
+    place, extent = found
+    length = const(known(extent))
+    panel = binary(BinaryOp.FLOORDIV, indices[place], length)
+    column = binary(BinaryOp.MOD, indices[place], length)
+    return (panel, *indices[:place], *indices[place + 1 :], column)
+
+
+def panel_of(stage: Stage) -> tuple[int, Extent] | None:
+    """Return the place of the axis that is divided into panels and their length, or None."""
+    if not stage.panel:
+        return None
+    names = [axis.name for axis in stage.op.axes]
+    for relation in stage.relations:
+        if isinstance(relation, SplitRelation) and relation.children[-1].name == stage.panel:
+            return names.index(relation.parent.name), relation.children[-1].extent
+    raise KeyError(stage.panel)
 
 
 def unreachable(stage: Stage) -> Alignment | None:

@@ -13,7 +13,7 @@ from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import substitute
 from ansorc.schedule.bounds import region
-from ansorc.schedule.memory import memory_shape
+from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import unrolled_by_pragma
@@ -189,7 +189,8 @@ class Nests:
 
     def _store_indices(self, placed: _Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
         axes = zip(placed.stage.op.axes, placed.lows, strict=True)
-        return tuple(_minus(values[axis.name], low) for axis, low in axes)
+        box = tuple(_minus(values[axis.name], low) for axis, low in axes)
+        return memory_indices(placed.stage, box)
 
     def _value(self, placed: _Placed, values: Mapping[str, Expr]) -> Expr:
         op = placed.stage.op
@@ -201,7 +202,8 @@ class Nests:
             if source is None or not isinstance(node, Load):
                 return None
             indices = zip(node.indices, source.lows, strict=True)
-            return Load(source.buffer, tuple(_minus(index, low) for index, low in indices))
+            box = tuple(_minus(index, low) for index, low in indices)
+            return Load(source.buffer, memory_indices(source.stage, box))
 
         return rewrite(body, rule)
 

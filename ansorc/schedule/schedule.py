@@ -17,6 +17,7 @@ from ansorc.schedule.steps import (
     ComputeInline,
     ComputeRoot,
     Fuse,
+    Panel,
     Parallelize,
     Pragma,
     Reorder,
@@ -74,6 +75,10 @@ class Schedule(State):
     def storage_align(self, stage: str, axis: str, factor: int, offset: int = 0) -> Self:
         """Pad the rows of the buffer of `stage`, in elements; see StorageAlign."""
         return self.then(StorageAlign(stage, axis, factor, offset))
+
+    def panel(self, stage: str, iterator: str) -> Self:
+        """Hold the tensor of `stage` in panels as long as `iterator`; see Panel."""
+        return self.then(Panel(stage, iterator))
 
     def parallel(
         self, stage: str, iterator: str, *, sharing: str = "static", chunk: int = 1

@@ -115,6 +115,8 @@ class Stage:
     """The memory scope that a cache step asked for; empty for the default of its place."""
     alignments: tuple[Alignment, ...] = ()
     """At most one for each axis."""
+    panel: str = ""
+    """The last iterator of a split axis: the tensor is held in panels of its extent."""
 
     @property
     def name(self) -> str:
@@ -130,7 +132,7 @@ class Stage:
     def is_shaped(self) -> bool:
         """Whether a step has divided, joined or marked its loops, or laid out its memory."""
         is_marked = any(iterator.mark is not Mark.NONE for iterator in self.iterators)
-        return bool(self.relations or self.alignments) or is_marked
+        return bool(self.relations or self.alignments or self.panel) or is_marked
 
     @property
     def is_untouched(self) -> bool:

@@ -16,6 +16,7 @@ from ansorc.schedule import Schedule, lower, replay, schedule
 from ansorc.search.features.access import Access, accesses_of
 from ansorc.search.features.digits import digits_of
 from ansorc.search.features.nest import Nest, Nests
+from ansorc.search.features.panels import in_panels
 
 
 def lengths(extent: int, levels: int) -> st.SearchStrategy[tuple[int, ...]]:
@@ -27,7 +28,8 @@ def lengths(extent: int, levels: int) -> st.SearchStrategy[tuple[int, ...]]:
 def accesses_by_name(state: Schedule, name: str) -> tuple[Nest, dict[str, Access]]:
     nests = Nests(state, 1)
     nest = nests.nest(state.stage(name))
-    return nest, {access.buffer.name: access for access in accesses_of(nests, nest, 64)}
+    found = [in_panels(nests, access) for access in accesses_of(nests, nest, 64)]
+    return nest, {access.buffer.name: access for access in found}
 
 
 def check_counts(state: Schedule, *, clipped: bool = False) -> None:
@@ -61,6 +63,20 @@ def test_matmul_tiles_touch_what_counting_says(
 ) -> None:
     tiles = {name: np.array(levels) for name, levels in (("i", i), ("j", j), ("k", k))}
     check_counts(replay(matmul(8, 12, 6), tiled_matmul(), tiles))
+
+
+@settings(max_examples=20, deadline=None)
+@given(j=lengths(12, 3), k=lengths(6, 2), i=lengths(4, 2))
+def test_panels_are_touched_as_counting_says(
+    j: tuple[int, ...], k: tuple[int, ...], i: tuple[int, ...]
+) -> None:
+    state = schedule(matmul(4, 12, 6)).cache_read("B", "local", ["C"])
+    state = state.split("C", "i", i[1:]).split("C", "j", j[1:]).split("C", "k", k[1:])
+    state = state.reorder("C", ["j.0", "k.0", "i.0", "j.1", "k.1", "i.1", "j.2"])
+    state = state.compute_at("B.local", "C", "k.0")
+    rows, columns = (iterator.name for iterator in state.stage("B.local").iterators)
+    state = state.split("B.local", columns, [j[2]]).panel("B.local", f"{columns}.1")
+    check_counts(state.reorder("B.local", [f"{columns}.0", rows, f"{columns}.1"]))
 
 
 @settings(max_examples=12, deadline=None)

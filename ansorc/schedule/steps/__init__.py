@@ -10,18 +10,18 @@ from ansorc.schedule.steps.location import ComputeAt, ComputeInline, ComputeRoot
 from ansorc.schedule.steps.order import Fuse, Reorder
 from ansorc.schedule.steps.rfactor import RFactor
 from ansorc.schedule.steps.split import Split
-from ansorc.schedule.steps.storage import StorageAlign
+from ansorc.schedule.steps.storage import Panel, StorageAlign
 
 STEPS: dict[str, type[Step]] = {
     step.__name__: step
     for step in (
         Split, Fuse, Reorder, ComputeAt, ComputeInline, ComputeRoot, CacheRead, CacheWrite, RFactor,
-        StorageAlign, Parallelize, Vectorize, Unroll, BindThread, Pragma,
+        StorageAlign, Panel, Parallelize, Vectorize, Unroll, BindThread, Pragma,
     )
 }  # fmt: skip
 
 __all__ = [
     "STEPS", "BindThread", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
-    "Fuse", "Parallelize", "Pragma", "RFactor", "Reorder", "Split", "Step",
+    "Fuse", "Panel", "Parallelize", "Pragma", "RFactor", "Reorder", "Split", "Step",
     "StorageAlign", "Unroll", "Vectorize",
 ]  # fmt: skip

@@ -1,11 +1,11 @@
-"""StorageAlign: pad the rows of a buffer, so that they do not meet in the same sets of a cache."""
+"""StorageAlign and Panel: how the tensor of a stage lies in memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from ansorc.schedule.memory import unreachable
-from ansorc.schedule.stage import Alignment
+from ansorc.schedule.stage import Alignment, SplitRelation
 from ansorc.schedule.state import State, Step
 
 MAX_FACTOR = 4096
@@ -33,6 +33,10 @@ class StorageAlign(Step):
             state, f"'{self.stage}' is an output, whose layout is the caller's; "
             "use cache_write first and align that", condition=not stage.is_output,
         )  # fmt: skip
+        self.require(
+            state, f"'{self.stage}' is held in panels, which leave nothing to align",
+            condition=not stage.panel,
+        )  # fmt: skip
         names = [axis.name for axis in stage.op.axes]
         listed = ", ".join(f"'{name}'" for name in names[:-1]) or "none"
         self.require(
@@ -58,3 +62,41 @@ class StorageAlign(Step):
                 "padded; align a later axis, or use a multiple of its size as factor and offset",
             )  # fmt: skip
         return state.with_stage(aligned)
+
+
+@dataclass(frozen=True)
+class Panel(Step):
+    """Hold a tensor in panels: those of the last part of a split axis, one after the other.
+
+        alloc B.local: float32[256, 512]    ->    alloc B.local: float32[16, 256, 32]
+        B.local[k, j.0 * 32 + j.1]          ->    B.local[j.0, k, j.1]
+
+    with the iterator "j.1" of extent 32. A tile of that length then reads memory in one go, however
+    long the rows are (GotoBLAS). An input or output has the caller's layout.
+    """
+
+    iterator: str
+
+    def apply(self, state: State) -> State:
+        """Return the state in which the tensor of the stage is held in panels."""
+        stage = self.stage_of(state)
+        self.require(
+            state, f"'{self.stage}' is an output, whose layout is the caller's; "
+            "use cache_write first and hold that in panels", condition=not stage.is_output,
+        )  # fmt: skip
+        self.require(
+            state, f"'{self.stage}' is held in panels or aligned already",
+            condition=not stage.panel and not stage.alignments,
+        )  # fmt: skip
+        axes = {axis.name for axis in stage.op.axes}
+        last = [
+            relation.children[-1].name
+            for relation in stage.relations
+            if isinstance(relation, SplitRelation) and relation.parent.name in axes
+        ]
+        listed = ", ".join(f"'{name}'" for name in last) or "none; split an axis first"
+        self.require(
+            state, f"'{self.iterator}' is not the last part of an axis that was split; "
+            f"there is {listed}", condition=self.iterator in last,
+        )  # fmt: skip
+        return state.with_stage(replace(stage, panel=self.iterator))

@@ -31,6 +31,7 @@ from ansorc.search.features.operations import (
     operation_counts,
     operation_features,
 )
+from ansorc.search.features.panels import in_panels
 from ansorc.search.features.places import places_of
 from ansorc.search.features.registers import RegisterFeatures, register_features
 from ansorc.search.features.tile import tile_of, vectors_of
@@ -100,7 +101,8 @@ def estimated_cycles(features: Features) -> FloatArray:
 def _statement(nests: Nests, nest: Nest, target: Target) -> Iterator[FloatArray]:
     """The columns of one statement, in order."""
     counts = operation_counts(nest.stage.op)
-    accesses = accesses_of(nests, nest, target.cache_line_bytes)
+    found = accesses_of(nests, nest, target.cache_line_bytes)
+    accesses = [in_panels(nests, access) for access in found]
     places = places_of(nest.loops, accesses)
     iterations = places.inside[0]
     operations = operation_features(counts, iterations)
