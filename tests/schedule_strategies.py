@@ -21,6 +21,7 @@ from ansorc.schedule.steps import (
     Parallelize,
     Pragma,
     Reorder,
+    RewriteLayout,
     RFactor,
     Split,
     Unroll,
@@ -90,6 +91,11 @@ def _cache_read(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
     return CacheRead(name, "local", tuple(readers)) if readers else None
 
 
+def _rewrite_layout(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    tensors = [b.name for b in state.dag.inputs if b.constant and stage in state.readers(b.name)]
+    return RewriteLayout(stage.name, draw(st.sampled_from(tensors))) if tensors else None
+
+
 _MAKERS: dict[str, Callable[[st.DrawFn, Schedule, Stage], Step | None]] = {
     "split": _split,
     "split again": _split,
@@ -97,6 +103,7 @@ _MAKERS: dict[str, Callable[[st.DrawFn, Schedule, Stage], Step | None]] = {
     "reorder": _reorder,
     "compute at": _compute_at,
     "cache read": _cache_read,
+    "rewrite layout": _rewrite_layout,
     "compute root": lambda draw, state, stage: ComputeRoot(stage.name),
     "compute inline": lambda draw, state, stage: ComputeInline(stage.name),
     "cache write": lambda draw, state, stage: CacheWrite(stage.name, "local"),

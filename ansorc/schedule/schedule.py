@@ -20,6 +20,7 @@ from ansorc.schedule.steps import (
     Parallelize,
     Pragma,
     Reorder,
+    RewriteLayout,
     RFactor,
     Split,
     Unroll,
@@ -69,6 +70,10 @@ class Schedule(State):
     def rfactor(self, stage: str, iterator: str) -> Self:
         """Reduce the shares of a reduction in `stage.rf` first; see RFactor."""
         return self.then(RFactor(stage, iterator))
+
+    def rewrite_layout(self, stage: str, tensor: str) -> Self:
+        """Keep the constant input `tensor` in the order `stage` reads it; see RewriteLayout."""
+        return self.then(RewriteLayout(stage, tensor))
 
     def parallel(self, stage: str, iterator: str) -> Self:
         """Run a space loop in several threads; see Parallelize."""

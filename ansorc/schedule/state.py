@@ -82,11 +82,14 @@ class State:
     stages: tuple[Stage, ...]
     steps: tuple[Step, ...] = ()
     tiles: Tiles = field(default_factory=dict[str, IntArray])
+    rewritten: tuple[str, ...] = ()
+    """The constant inputs whose layout follows the loops of their reader."""
 
     def then(self, step: Step) -> Self:
         """Return the state after `step`; raise ScheduleError where it does not fit."""
         after = step.apply(self)
-        return replace(self, stages=after.stages, steps=(*self.steps, step))
+        steps = (*self.steps, step)
+        return replace(self, stages=after.stages, steps=steps, rewritten=after.rewritten)
 
     def find(self, name: str) -> Stage | None:
         """Return the stage called `name`, or None."""
@@ -142,7 +145,7 @@ class State:
         return tuple(it for outer, count in self.chain(stage) for it in outer.iterators[:count])
 
     def __str__(self) -> str:
-        lines: list[str] = []
+        lines = [f"{tensor} laid out in the order of its reads" for tensor in self.rewritten]
         for stage in self.stages:
             if isinstance(stage.attach, Root):
                 lines.extend(_nest_lines(self, stage, 0))
