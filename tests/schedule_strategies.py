@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ansorc.errors import ScheduleError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule, Step, schedule
-from ansorc.schedule.stage import Stage
+from ansorc.schedule.stage import SplitRelation, Stage
 from ansorc.schedule.steps import (
     CacheRead,
     CacheWrite,
@@ -18,9 +18,11 @@ from ansorc.schedule.steps import (
     ComputeInline,
     ComputeRoot,
     Fuse,
+    Panel,
     Parallelize,
     Pragma,
     Reorder,
+    RewriteLayout,
     RFactor,
     Split,
     StorageAlign,
@@ -98,6 +100,17 @@ def _storage_align(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | Non
     return StorageAlign(stage.name, axis.name, 8, draw(st.integers(0, 7)))
 
 
+def _panel(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    axes = {axis.name for axis in stage.op.axes}
+    splits = [r for r in stage.relations if isinstance(r, SplitRelation) and r.parent.name in axes]
+    return Panel(stage.name, draw(st.sampled_from(splits)).children[-1].name) if splits else None
+
+
+def _rewrite_layout(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    tensors = [b.name for b in state.dag.inputs if b.constant and stage in state.readers(b.name)]
+    return RewriteLayout(stage.name, draw(st.sampled_from(tensors))) if tensors else None
+
+
 _MAKERS: dict[str, Callable[[st.DrawFn, Schedule, Stage], Step | None]] = {
     "split": _split,
     "split again": _split,
@@ -105,6 +118,8 @@ _MAKERS: dict[str, Callable[[st.DrawFn, Schedule, Stage], Step | None]] = {
     "reorder": _reorder,
     "compute at": _compute_at,
     "cache read": _cache_read,
+    "panel": _panel,
+    "rewrite layout": _rewrite_layout,
     "compute root": lambda draw, state, stage: ComputeRoot(stage.name),
     "compute inline": lambda draw, state, stage: ComputeInline(stage.name),
     "cache write": lambda draw, state, stage: CacheWrite(stage.name, "local"),

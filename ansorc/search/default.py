@@ -14,6 +14,7 @@ from ansorc.search.sketch.cache_write import AddCacheWrite
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.inline import AlwaysInline
+from ansorc.search.sketch.layout_rewrite import laid_out
 from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
 from ansorc.search.sketch.packing import packed
 from ansorc.search.sketch.rule import SketchRule
@@ -39,13 +40,17 @@ UNROLL_LIMIT, NARROW_UNROLL_LIMIT = 64, 16
 """With vectors of 16 bytes a step is several times as many instructions."""
 
 
-def default_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
+def default_steps(
+    dag: ComputeDAG, target: Target, *, rewrite_layout: bool = True
+) -> tuple[Step, ...]:
     """Return the program that seems best by a rough estimate of its cycles; always the same one.
 
     A few thousand tilings of one structure, with and without a packed operand, are compared as
-    arrays.
+    arrays. `rewrite_layout` is that of `SearchOptions`.
     """
     fused = generate(dag, target, RULES)[0]
+    if rewrite_layout:
+        fused = laid_out(fused)
     rng = np.random.default_rng(0)
     pools = [
         Pool(whole, *_judged(whole, sample(whole, ROWS, rng)))
