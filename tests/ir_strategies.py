@@ -108,7 +108,11 @@ class Programs(Exprs):
         value = self.value(buffer.dtype, replace(place, lanes=lanes), 3)
         if not buffer.dtype.is_bool and self.chance(2):
             value = Binary(BinaryOp.ADD, Load(buffer, indices), value)
-        return Store(buffer, indices, value)
+        store = Store(buffer, indices, value)
+        if lanes == 1 or not self.chance(2):
+            return store
+        mask = self.value(BOOL, replace(place, lanes=lanes), 2)
+        return If(mask, store)
 
     def loop(self, place: Place, depth: int) -> Stmt:
         """Draw a loop whose iterations run in order."""

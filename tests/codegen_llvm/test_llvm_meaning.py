@@ -14,6 +14,13 @@ from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
 from ansorc.ir.stmt import Function
 from ansorc.target import Target, detect
 
+SIZES = frozenset((1, 2, 4, 8))
+OPTIONS = (
+    CpuOptions(16, 16),
+    CpuOptions(32, 16),
+    CpuOptions(32, 16, masked=SIZES),
+    CpuOptions(32, 16, masked=SIZES, stores_masked_fast=True),
+)
 WIDE_TREES = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
@@ -33,9 +40,9 @@ def test_programs_as_they_are(function: Function, seed: int, threads: int) -> No
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=WIDE_TREES)
-@given(functions(Options(has_math=False)), st.integers(0, 99), st.sampled_from([16, 32]))
-def test_programs_prepared_for_a_cpu(function: Function, seed: int, vector_bytes: int) -> None:
-    prepared = prepare_for_cpu(function, CpuOptions(vector_bytes, 16))
+@given(functions(Options(has_math=False)), st.integers(0, 99), st.sampled_from(OPTIONS))
+def test_programs_prepared_for_a_cpu(function: Function, seed: int, options: CpuOptions) -> None:
+    prepared = prepare_for_cpu(function, options)
     _assert_same(function, prepared, seed, threads=1)
 
 

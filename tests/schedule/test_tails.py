@@ -16,6 +16,7 @@ from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
 from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.operators import conv2d
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower
 from ansorc.target import Target, detect
@@ -140,7 +141,7 @@ windows = st.builds(
 def convolved(window: Window) -> tuple[ComputeDAG, Schedule]:
     x = ac.placeholder((1, window.size, window.size, 3), name="X")
     w = ac.placeholder((window.filter, window.filter, 3, window.channels), name="W")
-    y = ac.ops.conv2d(x, w, stride=window.stride, padding=window.padding)
+    y = conv2d(x, w, stride=window.stride, padding=window.padding)
     dag = ComputeDAG([x, w, y])
     state = ac.schedule(dag)
     has_pad = window.padding > 0
