@@ -46,7 +46,13 @@ def depthwise() -> ac.ComputeDAG:
     return ac.ComputeDAG([x, w, ac.ops.depthwise_conv2d(x, w, padding=1, name="Y")])
 
 
-OPERATORS = (matmul_relu, conv2d_bn_relu, softmax, depthwise)
+def odd_matmul() -> ac.ComputeDAG:
+    """No extent is a multiple of the vectors' lanes."""
+    a, b = ac.placeholder((131, 61), name="A"), ac.placeholder((61, 107), name="B")
+    return ac.ComputeDAG([a, b, ac.ops.matmul(a, b, name="C")])
+
+
+OPERATORS = (matmul_relu, odd_matmul, conv2d_bn_relu, softmax, depthwise)
 Operator = Callable[[], ac.ComputeDAG]
 
 
