@@ -10,8 +10,12 @@ import pytest
 from command_line import CommandLine
 
 from ansorc.cli import show_command
+from ansorc.lang import load_workload
 from ansorc.search import programs
-from ansorc.search.record import Records
+from ansorc.search.measure.result import Candidate, Measurement, MeasureResult
+from ansorc.search.record import Record, Records
+from ansorc.search.record.environment import current_environment
+from ansorc.search.task import Task
 from ansorc.target import Target, detect
 
 
@@ -100,6 +104,26 @@ def test_a_record_file_of_another_program(cli: CommandLine) -> None:
 def test_a_record_file_in_no_directory(cli: CommandLine) -> None:
     error = cli.run("tune", "ops.py:product", "--records", "no/tune.db").refused()
     assert "no/tune.db cannot be written" in error
+
+
+def test_a_program_that_no_longer_fits(cli: CommandLine) -> None:
+    task = Task(load_workload("ops.py", "product"), "native", "product")
+    steps = Candidate.of_steps([["Parallelize", {"stage": "C", "iterator": "k"}]])
+    measured = MeasureResult(steps, Measurement((1e-3,), checked=True))
+    with Records.open("tune.db") as records:
+        records.add_task(task)
+        records.add(Record.of_result(task.key, measured, current_environment(0)))
+    ended = cli.run("show", "ops.py:product")
+    assert ended.code == 1
+    assert ended.err == (
+        "error: Parallelize(stage='C', iterator='k') does not fit this program:\n"
+        "  'k' is a reduction and its steps depend on each other, so it cannot be parallel; "
+        "rfactor it first\n\n"
+        "  for i in 0..64\n"
+        "    for j in 0..64\n"
+        ">     for k in 0..32  <-- here\n"
+        "        C sum= ...\n"
+    )
 
 
 def test_a_fault_of_our_own(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
