@@ -21,6 +21,7 @@ from ansorc.schedule.steps import (
     Parallelize,
     Pragma,
     Reorder,
+    RewriteLayout,
     RFactor,
     Split,
     StorageAlign,
@@ -98,6 +99,11 @@ def _storage_align(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | Non
     return StorageAlign(stage.name, axis.name, 8, draw(st.integers(0, 7)))
 
 
+def _rewrite_layout(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    tensors = [b.name for b in state.dag.inputs if b.constant and stage in state.readers(b.name)]
+    return RewriteLayout(stage.name, draw(st.sampled_from(tensors))) if tensors else None
+
+
 _MAKERS: dict[str, Callable[[st.DrawFn, Schedule, Stage], Step | None]] = {
     "split": _split,
     "split again": _split,
@@ -105,6 +111,7 @@ _MAKERS: dict[str, Callable[[st.DrawFn, Schedule, Stage], Step | None]] = {
     "reorder": _reorder,
     "compute at": _compute_at,
     "cache read": _cache_read,
+    "rewrite layout": _rewrite_layout,
     "compute root": lambda draw, state, stage: ComputeRoot(stage.name),
     "compute inline": lambda draw, state, stage: ComputeInline(stage.name),
     "cache write": lambda draw, state, stage: CacheWrite(stage.name, "local"),

@@ -36,6 +36,9 @@ def run(
     click.echo(f"{task.name}: {origin}")
     click.echo(f"  right: the largest error is {found.error:.2g} of what rounding explains "
                "(float64 reference)")  # fmt: skip
+    packed = [param.name for param in module.signature.params if param.is_rewritten]
+    if packed:
+        click.echo(f"  {', '.join(packed)}: packed once before the calls, which is not timed")
     rate = task.dag.flops / found.timing.median_s
     click.echo(f"  {found.timing}, {rate / 1e9:.1f} GFLOP/s, "
                f"{found.peak_share:.0%} of the FMA peak (timed in turns)")  # fmt: skip

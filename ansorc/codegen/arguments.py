@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ansorc.codegen.packed_weight import PackedWeight
 from ansorc.codegen.signature import Param, Signature
 from ansorc.errors import CallError
 
@@ -26,6 +27,7 @@ class SupportsDLPack(Protocol):
 def checked_arrays(signature: Signature, values: Sequence[object]) -> list[Array]:
     """Return `values` as NumPy arrays that share their memory, in call order.
 
+    A weight that the kernel reads in another order is copied, unless it is packed already.
     Raises CallError that names the argument, what was given and what the kernel wants.
     """
     params = signature.params
@@ -35,7 +37,7 @@ def checked_arrays(signature: Signature, values: Sequence[object]) -> list[Array
             f"{signature.name} takes {len(params)} arrays ({wanted}), but {len(values)} were given"
         )
     pairs = list(zip(params, values, strict=True))
-    arrays = [_array(_Place(signature.name, n, p), v) for n, (p, v) in enumerate(pairs, start=1)]
+    arrays = [_passed(_Place(signature.name, n, p), v) for n, (p, v) in enumerate(pairs, start=1)]
     _require_no_overlap(signature, arrays)
     return arrays
 
@@ -51,14 +53,40 @@ class _Place:
         return CallError(f"{self._words} {given}, but {remedy}")
 
 
+def packed_weight(signature: Signature, name: str, value: object) -> PackedWeight:
+    """Return the weight `name` as the kernel reads it; raise CallError as a call would."""
+    for number, param in enumerate(signature.params, start=1):
+        if param.name == name and param.packing is not None:
+            array = _array(_Place(signature.name, number, param), value)
+            return PackedWeight(param.packing, param.packing.apply(array))
+    known = ", ".join(f"'{param.name}'" for param in signature.params if param.packing is not None)
+    raise CallError(
+        f"{signature.name} has no weight '{name}' to pack; its constant inputs: {known or 'none'}"
+    )
+
+
+def _passed(place: _Place, value: object) -> Array:
+    """The array that the kernel gets for `value`."""
+    param = place.param
+    if not isinstance(value, PackedWeight):
+        array = _array(place, value)
+        return param.packing.apply(array) if param.packing and param.is_rewritten else array
+    if value.packing != param.packing:
+        raise place.refuse(
+            f"is {value!r} for another kernel or tensor",
+            f"each kernel has an order of its own; pass what its pack('{param.name}', …) returns",
+        )
+    return value.array
+
+
 def _array(place: _Place, value: object) -> Array:
     param = place.param
     array, may_write = _viewed(place, value)
     if array.dtype != param.dtype.numpy:
         remedy = f"the kernel wants {param.dtype}; convert it with .astype('{param.dtype}')"
         raise place.refuse(f"has dtype {array.dtype}", remedy)
-    if array.shape != param.shape:
-        raise place.refuse(f"has shape {array.shape}", f"the kernel wants {param.shape}")
+    if array.shape != param.source_shape:
+        raise place.refuse(f"has shape {array.shape}", f"the kernel wants {param.source_shape}")
     if not array.flags.c_contiguous:
         given = f"is not contiguous (strides {array.strides} bytes)"
         raise place.refuse(given, _contiguous_remedy(param))
@@ -125,4 +153,4 @@ def _require_no_overlap(signature: Signature, arrays: Sequence[Array]) -> None:
 
 
 def _described(param: Param) -> str:
-    return f"{param.name}: {param.dtype}{list(param.shape)}"
+    return f"{param.name}: {param.dtype}{list(param.source_shape)}"

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from ansorc.codegen.c_names import require_c_name
 from ansorc.codegen.llvm import compile_object, emit_llvm
 from ansorc.codegen.module import Module, load_object
-from ansorc.codegen.signature import require_c_name, signature_of
+from ansorc.codegen.signature import packing_functions, signature_of
+from ansorc.ir.packing import Packing
 from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
 from ansorc.ir.stmt import Function
 from ansorc.target import Target
 
 
 def build_function(
-    function: Function, target: Target, name: str | None = None, *, flops: float | None = None
+    function: Function,
+    target: Target,
+    name: str | None = None,
+    *,
+    flops: float | None = None,
+    packings: Sequence[Packing] = (),
 ) -> Module:
     """Compile `function` for `target`, as the C function `name` (by default its own name).
 
-    `flops` is what one call computes, for the manifest. Raises BuildError for what the target or C
-    cannot do.
+    `flops` is what one call computes, for the manifest; `packings` are the layouts of constants
+    that differ from the caller's. Raises BuildError for what the target or C cannot do.
     """
     require_c_name(name or function.name)
     named = replace(function, name=name or function.name)
     prepared = prepare_for_cpu(named, cpu_options(target))
-    code = compile_object(emit_llvm(prepared, target), target)
-    return load_object(code, signature_of(prepared, flops), target)
+    signature = signature_of(prepared, flops, packings)
+    packers = [
+        prepare_for_cpu(packer, cpu_options(target)) for packer in packing_functions(signature)
+    ]
+    code = compile_object(emit_llvm(prepared, target, packers), target)
+    return load_object(code, signature, target)
 
 
 def cpu_options(target: Target) -> CpuOptions:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
+from ansorc.codegen.c_names import c_names, packer_name
 from ansorc.codegen.manifest import Manifest
-from ansorc.codegen.signature import Param, Signature, is_reserved
+from ansorc.codegen.signature import Param, Signature
 from ansorc.ir.dtype import DType
 
 _STATUS = """\
@@ -15,7 +16,6 @@ _STATUS = """\
 #define ANSORC_OUT_OF_MEMORY 1 /* the heap had no room for the kernel's buffers */
 #define ANSORC_LACKS_FEATURES 2 /* this processor lacks instructions that the kernel uses */
 #endif"""
-_NAMES_TAKEN = ("workspace", "threads")
 
 
 def header_text(manifest: Manifest) -> str:
@@ -33,25 +33,11 @@ def header_text(manifest: Manifest) -> str:
         _declaration(signature, names),
         f"/* The same as {prefix}_WORKSPACE_BYTES. */\n"
         f"size_t {signature.name}_workspace_bytes(void);",
+        *_packers(signature, names),
         "#ifdef __cplusplus\n}\n#endif",
         "#endif",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def c_names(names: Sequence[str]) -> list[str]:
-    """Return an identifier of C for each name: unique, also in upper case, and no reserved word."""
-    taken = {name.upper() for name in _NAMES_TAKEN}
-    found: list[str] = []
-    for name in names:
-        base = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "array"
-        base = f"p_{base}" if base[0].isdigit() else f"{base}_" if is_reserved(base) else base
-        unique, number = base, 2
-        while unique.upper() in taken:
-            unique, number = f"{base}_{number}", number + 1
-        taken.add(unique.upper())
-        found.append(unique)
-    return found
 
 
 def c_type(dtype: DType) -> str:
@@ -76,6 +62,7 @@ def _contract(manifest: Manifest, names: Sequence[str]) -> str:
         *_workspace_lines(signature),
         "",
         *_thread_lines(signature),
+        *_weight_lines(signature, names),
         "Calls from several threads at once are safe if their outputs and workspaces differ.",
         "",
         "Returns ANSORC_OK, ANSORC_OUT_OF_MEMORY or ANSORC_LACKS_FEATURES; if it is not ANSORC_OK,",
@@ -104,9 +91,37 @@ def _thread_lines(signature: Signature) -> list[str]:
     ]
 
 
+def _weight_lines(signature: Signature, names: Sequence[str]) -> list[str]:
+    if not any(param.packing for param in signature.params):
+        return []
+    rewritten = [n for p, n in zip(signature.params, names, strict=True) if p.is_rewritten]
+    which = f"it differs from the source's for {', '.join(rewritten)}"
+    return [
+        "",
+        f"Weights: pass what {signature.name}_pack_<weight>() made of them once, best at an",
+        "address that is a multiple of 64. Each build has an order of its own; in this one",
+        f"{which if rewritten else 'it is that of the source for all of them'}.",
+        "",
+    ]
+
+
+def _packers(signature: Signature, names: Sequence[str]) -> Iterator[str]:
+    for param, name in zip(signature.params, names, strict=True):
+        if param.packing is None:
+            continue
+        function, kind = packer_name(signature.name, name), c_type(param.dtype)
+        macro = f"{signature.name.upper()}_{name.upper()}"
+        yield (
+            f"/* Reads {macro}_ELEMENTS of source, writes {macro}_PACKED_ELEMENTS of packed; they\n"
+            "   may not overlap. Returns ANSORC_OK or ANSORC_LACKS_FEATURES. */\n"
+            f"int32_t {function}(const {kind} *source, {kind} *packed);"
+        )
+
+
 def _described(param: Param, name: str) -> str:
     role = "output" if param.is_output else "input, a weight" if param.constant else "input"
-    shape = "".join(f"[{extent}]" for extent in param.shape) or " (one element)"
+    role += ", packed" if param.is_rewritten else ""
+    shape = "".join(f"[{extent}]" for extent in param.source_shape) or " (one element)"
     original = "" if name == param.name else f" ('{param.name}')"
     half = ", IEEE binary16 bits" if param.dtype.is_float and param.dtype.bits == 16 else ""
     return f"{name}{original}: {param.dtype}{shape}, {role}{half}"
@@ -123,9 +138,12 @@ def _macros(manifest: Manifest, prefix: str, names: Sequence[str]) -> list[str]:
     ]
     for param, name in zip(signature.params, names, strict=True):
         base = f"{prefix}_{name.upper()}"
-        lines.append(f"#define {base}_RANK {len(param.shape)}")
-        lines += [f"#define {base}_DIM{n} {extent}" for n, extent in enumerate(param.shape)]
-        lines.append(f"#define {base}_ELEMENTS {param.elements}")
+        shape = param.source_shape
+        lines.append(f"#define {base}_RANK {len(shape)}")
+        lines += [f"#define {base}_DIM{n} {extent}" for n, extent in enumerate(shape)]
+        lines.append(f"#define {base}_ELEMENTS {math.prod(shape)}")
+        if param.packing is not None:
+            lines.append(f"#define {base}_PACKED_ELEMENTS {param.elements}")
     return lines
 
 

@@ -3,14 +3,17 @@
 int32_t NAME(params…, void *workspace, int32_t threads)     checks the CPU, finds memory
 NAME.body                                                   the loops, with the CPU's features
 NAME.parallelN                                              one chunk of a parallel loop
+int32_t NAME_pack_WEIGHT(source, packed)                    lays out a constant for the kernel
 uint64_t NAME_workspace_bytes(void)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ansorc.codegen.code_size import require_bounded_code
 from ansorc.codegen.llvm_binding import assembly, compile_object, optimized_llvm
-from ansorc.codegen.llvm_guard import write_guard
+from ansorc.codegen.llvm_guard import define_check, write_guard
 from ansorc.codegen.llvm_parallel import Outliner, allocate_block, pointer_attributes
 from ansorc.codegen.llvm_stmt import StmtWriter
 from ansorc.codegen.llvm_storage import Storage, kernel_storage, workspace_bytes
@@ -24,8 +27,8 @@ from ansorc.target import Target
 __all__ = ["assembly", "compile_object", "emit_llvm", "optimized_llvm", "workspace_bytes"]
 
 
-def emit_llvm(function: Function, target: Target) -> str:
-    """Return the text of the LLVM module of `function`.
+def emit_llvm(function: Function, target: Target, packers: Sequence[Function] = ()) -> str:
+    """Return the text of the LLVM module of `function` and of those that pack its constants.
 
     Raises BuildError for what a CPU does not have: bound loops, barriers, shared memory; and for
     unrolled loops that make too much code.
@@ -35,8 +38,12 @@ def emit_llvm(function: Function, target: Target) -> str:
     require_bounded_code(function)
     module = ModuleWriter()
     storage = kernel_storage(function)
+    define_check(module, function.name, target)
     _write_body(module, function, storage)
     _write_entry(module, function, storage, target)
+    for packer in packers:
+        _write_body(module, packer, kernel_storage(packer))
+        _write_packer(module, packer, function.name, target)
     size = f"define i64 @{function.name}_workspace_bytes() nounwind"
     module.functions.append(f"{size} {{\n  ret i64 {storage.block_bytes}\n}}")
     module.functions.insert(0, f'target triple = "{target.triple}"')
@@ -79,6 +86,18 @@ def _write_entry(
     params = [f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(function.params)]
     listing = ", ".join([*params, "ptr %workspace", "i32 %threads"])
     head = f"define i32 @{function.name}({listing}) nounwind"
+    module.functions.append(f"{head} {{\n{writer.text()}\n}}")
+
+
+def _write_packer(module: ModuleWriter, packer: Function, kernel: str, target: Target) -> None:
+    """The entry of a function that needs neither workspace nor threads."""
+    writer = FunctionWriter(module)
+    write_guard(writer, kernel, target)
+    stored = _stored(packer)
+    params = ", ".join(f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(packer.params))
+    passed = ", ".join(f"ptr %p{number}" for number in range(len(packer.params)))
+    writer.line(f"ret i32 {writer.emit(f'call i32 @{packer.name}.body({passed}, i32 1)')}")
+    head = f"define i32 @{packer.name}({params}) nounwind"
     module.functions.append(f"{head} {{\n{writer.text()}\n}}")
 
 

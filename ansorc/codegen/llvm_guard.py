@@ -23,16 +23,20 @@ _ONCE = "noinline optnone nounwind"
 _OSXSAVE = (1, 0, 2, 27)
 
 
+def define_check(module: ModuleWriter, kernel: str, target: Target) -> None:
+    """Add to `module` what the guards of `kernel` call."""
+    if _is_guarded(target):
+        module.functions.append(f"@{kernel}.cpu = internal global i32 0")
+        module.functions.append(_check_function(module, kernel, target))
+
+
 def write_guard(entry: FunctionWriter, kernel: str, target: Target) -> None:
     """Return LACKS_FEATURES from `entry` unless the processor has the target's features.
 
     `cpuid` takes microseconds under a hypervisor, so the answer is kept: 0 unknown, 1 yes, 2 no.
     """
-    if not (target.features if target.is_x86 else arm_masks(target)):
+    if not _is_guarded(target):
         return
-    module = entry.module
-    module.functions.append(f"@{kernel}.cpu = internal global i32 0")
-    module.functions.append(_check_function(module, kernel, target))
     check, join, before = entry.name("check"), entry.name("checked"), entry.block
     seen = entry.emit(f"load atomic i32, ptr @{kernel}.cpu monotonic, align 4")
     unknown = entry.emit(f"icmp eq i32 {seen}, 0")
@@ -48,6 +52,10 @@ def write_guard(entry: FunctionWriter, kernel: str, target: Target) -> None:
     entry.start_block(stop)
     entry.line(f"ret i32 {LACKS_FEATURES}")
     entry.start_block(go)
+
+
+def _is_guarded(target: Target) -> bool:
+    return bool(target.features if target.is_x86 else arm_masks(target))
 
 
 def _check_function(module: ModuleWriter, kernel: str, target: Target) -> str:

@@ -13,9 +13,11 @@ from typing import Any
 from ansorc.codegen.signature import Param, Signature
 from ansorc.errors import AnsorcError, BuildError
 from ansorc.ir.dtype import dtype
+from ansorc.ir.packing import Packing
 from ansorc.target import Target
 
-FORMAT = 1
+FORMAT = 2
+"""Since 2 weights may be packed: `shape` is what the kernel reads, `packing` how to get there."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def _param_fields(param: Param) -> dict[str, object]:
         "alignment": param.dtype.bytes,
         "output": param.is_output,
         "constant": param.constant,
+        "packing": param.packing.to_json() if param.packing is not None else None,
     }
 
 
@@ -96,6 +99,7 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
             dtype(fields["dtype"]),
             bool(fields["output"]),
             bool(fields["constant"]),
+            Packing.from_json(fields["packing"]) if fields["packing"] is not None else None,
         )
         for fields in document["parameters"]
     )

@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorc.codegen.arguments import Array, checked_arrays
+from ansorc.codegen.arguments import Array, checked_arrays, packed_weight
 from ansorc.codegen.artifact import Artifact, write_artifact
 from ansorc.codegen.invoke import invoke
 from ansorc.codegen.llvm_binding import load_object_code
 from ansorc.codegen.manifest import read_manifest
+from ansorc.codegen.packed_weight import PackedWeight
 from ansorc.codegen.runtime_symbols import runtime_symbols
 from ansorc.codegen.signature import Signature
 from ansorc.codegen.timing import Timing, measure
@@ -61,18 +62,29 @@ class Module:
     def __call__(self, *arrays: object, threads: int = 0) -> None:
         """Run the kernel on NumPy arrays, or objects with `__dlpack__`, in call order, in place.
 
-        `threads`: 0 for all cores, else the most that may be used. Raises CallError for arrays
-        that the kernel cannot take, and if it runs out of memory or the CPU cannot run it.
+        A weight that the kernel reads in another order is copied at every call: better pass what
+        `pack` made of it once. `threads`: 0 for all cores, else the most that may be used. Raises
+        CallError for arrays that the kernel cannot take, and if it runs out of memory or the CPU
+        cannot run it.
         """
         checked = checked_arrays(self.signature, arrays)
         self._run(checked, threads, 1)
+
+    def pack(self, weight: str, array: object) -> PackedWeight:
+        """Return the constant input `weight` in the order in which the kernel reads it.
+
+        Pass it in the place of the original at every call; it does not follow later changes of
+        `array`. Raises CallError for what is no weight, or an array that a call would refuse.
+        """
+        return packed_weight(self.signature, weight, array)
 
     def time(
         self, *arrays: object, threads: int = 0, min_time_s: float = 0.1, max_repeats: int = 100
     ) -> Timing:
         """Run the kernel for about `min_time_s` seconds and return the time of one call.
 
-        The calls follow each other in machine code, on the same arrays: caches are warm.
+        The calls follow each other in machine code, on the same arrays: caches are warm. Packing
+        weights is done before and not timed.
         """
         checked = checked_arrays(self.signature, arrays)
         return measure(
@@ -95,7 +107,9 @@ class Module:
         return write_artifact(Path(path), self._object_code, self.signature, self.target)
 
     def __repr__(self) -> str:
-        params = ", ".join(f"{p.name}: {p.dtype}{list(p.shape)}" for p in self.signature.params)
+        params = ", ".join(
+            f"{p.name}: {p.dtype}{list(p.source_shape)}" for p in self.signature.params
+        )
         return f"<kernel {self.signature.name}({params}) for {self.target.text}>"
 
     def _run(self, arrays: list[Array], threads: int, calls: int) -> None:

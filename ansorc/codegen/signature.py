@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ansorc.codegen.c_names import c_names, packer_name, require_c_name
 from ansorc.codegen.llvm_storage import is_parallel, workspace_bytes
-from ansorc.errors import BuildError
 from ansorc.ir.dtype import DType
 from ansorc.ir.node import walk
+from ansorc.ir.packing import Packing
 from ansorc.ir.stmt import Function, Store
 
 
@@ -22,14 +24,23 @@ class Param:
     is_output: bool
     constant: bool = False
     """Holds the same values at every call (a weight)."""
+    packing: Packing | None = None
+    """How a weight becomes the array of `shape` that the kernel reads; for constants alone."""
+
+    @property
+    def source_shape(self) -> tuple[int, ...]:
+        """The shape of a weight before it is packed, of any other array `shape`."""
+        return self.shape if self.packing is None else self.packing.source.shape
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether the kernel reads it in another order than the caller has it."""
+        return self.packing is not None and not self.packing.is_plain
 
     @property
     def elements(self) -> int:
         """The number of elements."""
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -45,48 +56,37 @@ class Signature:
     """Floating-point operations of one call, if known."""
 
 
-def signature_of(function: Function, flops: float | None = None) -> Signature:
-    """Return the signature of `function`; raise BuildError if C cannot call it by its name."""
+def signature_of(
+    function: Function, flops: float | None = None, packings: Sequence[Packing] = ()
+) -> Signature:
+    """Return the signature of `function`, whose weights are packed as `packings` say.
+
+    Raise BuildError if C cannot call it by its name.
+    """
     require_c_name(function.name)
     parts = list(walk(function.body))
     stored = {part.buffer.name for part in parts if isinstance(part, Store)}
+    packed = {packing.source.name: packing for packing in packings}
     params = tuple(
-        Param(buffer.name, buffer.shape, buffer.dtype, buffer.name in stored, buffer.constant)
-        for buffer in function.params
-    )
+        Param(
+            b.name, b.shape, b.dtype, b.name in stored, b.constant,
+            packed.get(b.name, Packing.plain(b) if b.constant else None),
+        )
+        for b in function.params
+    )  # fmt: skip
     parallel = any(is_parallel(part) for part in parts)
     return Signature(function.name, params, workspace_bytes(function), parallel, flops)
 
 
-def require_c_name(name: str) -> None:
-    """Raise BuildError unless a function of C and C++ may be called `name`."""
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
-        raise BuildError(
-            f"a kernel cannot be called '{name}': its name becomes a C function, so it must be "
-            "letters, digits and underscores, a letter first; give another name"
-        )
-    if is_reserved(name) or name.lower().startswith("ansorc_"):
-        raise BuildError(
-            f"a kernel cannot be called '{name}': C or the runtime uses that; give another name"
-        )
+def packing_functions(signature: Signature) -> list[Function]:
+    """Return the programs that pack the weights of a kernel, by their names in C.
 
-
-def is_reserved(name: str) -> bool:
-    """Whether `name` is a word of C or C++, or of the C library that kernels are linked with."""
-    return name in _RESERVED
-
-
-_RESERVED_TEXT = """
-alignas alignof asm auto bool break case catch char class const constexpr const_cast continue
-decltype default delete do double dynamic_cast else enum explicit export extern false float for
-friend goto if inline int int8_t int16_t int32_t int64_t long main mutable namespace new noexcept
-nullptr operator private protected public register reinterpret_cast requires restrict return short
-signed sizeof size_t static static_assert static_cast struct switch template this thread_local
-throw true try typedef typeid typename typeof uint8_t uint16_t uint32_t uint64_t union unsigned
-using virtual void volatile wchar_t while concept co_await co_return co_yield char8_t char16_t
-char32_t and and_eq bitand bitor compl not not_eq or or_eq xor xor_eq
-abs acos asin atan calloc ceil cos cosh erf erff exp expf fabs floor fma fmaf fmax fmin fmod free
-log logf malloc memcpy memset memmove pow powf realloc round sin sinf sinh sqrt sqrtf tan tanh
-tanhf trunc aligned_alloc exit abort read write
-"""
-_RESERVED = frozenset(_RESERVED_TEXT.split())
+    There is one for each constant, also where the layout stays as it is: so programs that pack
+    all weights fit every schedule of the kernel.
+    """
+    names = c_names([param.name for param in signature.params])
+    return [
+        param.packing.function(packer_name(signature.name, name))
+        for param, name in zip(signature.params, names, strict=True)
+        if param.packing is not None
+    ]

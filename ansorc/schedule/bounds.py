@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Expr, Load
 from ansorc.ir.node import walk
+from ansorc.schedule.constant_reads import unfit_read
 from ansorc.schedule.extent import Extent, add, same, scaled_span, smaller
 from ansorc.schedule.stage import At, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
@@ -90,6 +91,9 @@ def settle(state: State, step: Step, before: State) -> State:
         stage = state.stage(name)
         if isinstance(stage.attach, At):
             state = _settle_stage(state, stage, stage.attach, (step, before))
+    for tensor in state.rewritten:
+        if complaint := unfit_read(state, tensor):
+            step.refuse(before, f"the layout of '{tensor}' is rewritten, but then {complaint}")
     return state
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ansorc.ir.stmt import Allocate, Function, Seq, Stmt
+from ansorc.schedule.layout import packings
 from ansorc.schedule.nest import Nests
 from ansorc.schedule.stage import Root
 from ansorc.schedule.state import State
@@ -10,6 +11,8 @@ from ansorc.schedule.state import State
 
 def lower(state: State, name: str = "kernel") -> Function:
     """Return the loop program of `state`, its parameters those of the DAG in call order.
+
+    Inputs whose layout is rewritten have the shape that `packings` says.
 
     Loops carry the marks of their iterators; index expressions are not simplified. Intermediate
     tensors are allocated where they are computed. Raise ValueError for a sketch or a population.
@@ -20,4 +23,5 @@ def lower(state: State, name: str = "kernel") -> Function:
     for stage in reversed(roots):
         if not stage.is_output:
             body = Allocate(nests.placed[stage.name].buffer, body)
-    return Function(name, state.dag.params, body)
+    packed = {packing.source.name: packing.packed for packing in packings(state)}
+    return Function(name, tuple(packed.get(b.name, b) for b in state.dag.params), body)

@@ -13,6 +13,7 @@ from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import substitute
 from ansorc.schedule.bounds import region
+from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.state import State
@@ -198,6 +199,8 @@ class Nests:
         body = substitute(op.body, {name: values[name] for name in names})
 
         def rule(node: Node) -> Node | None:
+            if isinstance(node, Load) and node.buffer.name in self.state.rewritten:
+                return self._packed(node.buffer.name)
             source = self.placed.get(node.buffer.name) if isinstance(node, Load) else None
             if source is None or not isinstance(node, Load):
                 return None
@@ -206,6 +209,15 @@ class Nests:
             return Load(source.buffer, memory_indices(source.stage, box))
 
         return rewrite(body, rule)
+
+    def _packed(self, tensor: str) -> Load:
+        """The load of an input whose layout is rewritten: its indices are the loops themselves."""
+        layout = layout_of(self.state, tensor)
+        indices: list[Expr] = []
+        for digit in layout.digits:
+            placed = self.placed[digit.stage]
+            indices.append(iterator_values(placed.stage, placed.leaves)[0][digit.iterator])
+        return Load(layout.packing.packed, tuple(indices))
 
     def _guarded(
         self, placed: _Placed, values: Mapping[str, Expr], guards: list[Guard], stmt: Stmt

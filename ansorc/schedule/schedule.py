@@ -21,6 +21,7 @@ from ansorc.schedule.steps import (
     Parallelize,
     Pragma,
     Reorder,
+    RewriteLayout,
     RFactor,
     Split,
     StorageAlign,
@@ -71,6 +72,10 @@ class Schedule(State):
     def rfactor(self, stage: str, iterator: str) -> Self:
         """Reduce the shares of a reduction in `stage.rf` first; see RFactor."""
         return self.then(RFactor(stage, iterator))
+
+    def rewrite_layout(self, stage: str, tensor: str) -> Self:
+        """Keep the constant input `tensor` in the order `stage` reads it; see RewriteLayout."""
+        return self.then(RewriteLayout(stage, tensor))
 
     def storage_align(self, stage: str, axis: str, factor: int, offset: int = 0) -> Self:
         """Pad the rows of the buffer of `stage`, in elements; see StorageAlign."""

@@ -104,11 +104,14 @@ class State:
     stages: tuple[Stage, ...]
     steps: tuple[Step, ...] = ()
     tiles: Tiles = field(default_factory=dict[str, IntArray])
+    rewritten: tuple[str, ...] = ()
+    """The constant inputs whose layout follows the loops of their reader."""
 
     def then(self, step: Step) -> Self:
         """Return the state after `step`; raise ScheduleError where it does not fit."""
         after = step.apply(self)
-        return replace(self, stages=after.stages, steps=(*self.steps, step))
+        steps = (*self.steps, step)
+        return replace(self, stages=after.stages, steps=steps, rewritten=after.rewritten)
 
     def find(self, name: str) -> Stage | None:
         """Return the stage called `name`, or None."""
@@ -177,7 +180,8 @@ class State:
         )
 
     def __str__(self) -> str:
-        return "\n".join(text for text, _ in _lines(self))
+        heads = [f"{tensor} laid out in the order of its reads" for tensor in self.rewritten]
+        return "\n".join([*heads, *(text for text, _ in _lines(self))])
 
 
 def _reads(stage: Stage, name: str) -> bool:

@@ -14,6 +14,7 @@ from ansorc.search.sketch.cache_write import AddCacheWrite
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.inline import AlwaysInline
+from ansorc.search.sketch.layout_rewrite import laid_out
 from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
 from ansorc.search.sketch.packing import packed
 from ansorc.search.sketch.rule import SketchRule
@@ -45,7 +46,7 @@ def default_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
     A few thousand tilings of one structure, with and without a packed operand, are compared as
     arrays.
     """
-    fused = generate(dag, target, RULES)[0]
+    fused = laid_out(generate(dag, target, RULES)[0])
     rng = np.random.default_rng(0)
     pools = [
         Pool(whole, *_judged(whole, sample(whole, ROWS, rng)))

@@ -28,8 +28,9 @@ from ansorc.target import Target
 
 Cycles = npt.NDArray[np.float64]
 Number = npt.NDArray[np.int64]
-Access = tuple[int, tuple[Affine | None, ...], tuple[Number, ...]]
-"""Bytes of an element, and for each dimension the index, if it is affine, and the extent."""
+Access = tuple[int, tuple[Affine | None, ...], tuple[Number, ...], bool]
+"""Bytes of an element, for each dimension the index, if it is affine, and the extent, and whether
+what is touched lies in one piece because the layout follows the loops."""
 
 FLOPS_PER_CYCLE = 4.0
 """Vector operations that one core starts in a cycle: two multiply-adds."""
@@ -97,7 +98,7 @@ def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycle
     """Return [rows]: the cycles of all runs of `stage` on one core."""
     op = stage.op
     widest = max(buffer.dtype.bytes for buffer in (op.buffer, *op.reads))
-    inner = _lanes(stage, max(1, target.vector_bytes // widest), rows)
+    inner = _lanes(stage, max(1, target.vector_bytes // widest), rows, state.rewritten)
     around = [iterator for _, iterator in state.around(stage)]
     loops = [it.extent for it in (*around, *stage.iterators)]
     iterations = _product(loops, rows) / inner.elements
@@ -145,7 +146,7 @@ def _spilled(inner: Lanes, target: Target) -> Cycles:
     return 2.0 * np.maximum(0, inner.vectors + inner.operands + 4 - target.vector_registers)
 
 
-def _lanes(stage: Stage, lanes: int, rows: int) -> Lanes:
+def _lanes(stage: Stage, lanes: int, rows: int, rewritten: tuple[str, ...]) -> Lanes:
     """Vectorised and unrolled loops, those at the end of the loop order."""
     parts = stage.parts()
     elements = vectors = np.ones(rows, dtype=np.int64)
@@ -162,7 +163,8 @@ def _lanes(stage: Stage, lanes: int, rows: int) -> Lanes:
         count = np.ones(rows, dtype=np.int64)
         for axis, extent, is_vector in marked:
             if any(axis in free_vars(index) for index in node.indices):
-                is_along = is_vector and _coefficient(node.indices[-1], axis) == 1
+                is_row = node.buffer.name in rewritten or _coefficient(node.indices[-1], axis) == 1
+                is_along = is_vector and is_row
                 pieces = vector_pieces(extent, lanes) if is_along else extent
                 operands = operands + (pieces if is_along else 0)
                 count = count * pieces
@@ -228,9 +230,10 @@ def _accesses(state: State, stage: Stage) -> list[Access]:
     for node in _loads(stage):
         forms = tuple(affine(index) for index in node.indices)
         extents = _memory(state, node.buffer)
-        found[node.buffer.name, node.indices] = (node.buffer.dtype.bytes, forms, extents)
+        is_laid_out = node.buffer.name in state.rewritten
+        found[node.buffer.name, node.indices] = node.buffer.dtype.bytes, forms, extents, is_laid_out
     own = tuple(Affine(((axis.name, 1),), 0) for axis in op.axes)
-    return [(op.buffer.dtype.bytes, own, _memory(state, op.buffer)), *found.values()]
+    return [(op.buffer.dtype.bytes, own, _memory(state, op.buffer), False), *found.values()]
 
 
 def _memory(state: State, buffer: Buffer) -> tuple[Number, ...]:
@@ -243,7 +246,7 @@ def _memory(state: State, buffer: Buffer) -> tuple[Number, ...]:
 
 def _footprint(access: Access, widths: dict[str, Extent], rows: int) -> Footprint:
     """What one access touches while the axes of its stage span `widths`."""
-    element, forms, extents = access
+    element, forms, extents, is_laid_out = access
     span = {name: _known(width) for name, width in widths.items()}
     count, width = np.ones(rows), np.ones(rows)
     for form, extent in zip(forms, extents, strict=True):
@@ -253,6 +256,9 @@ def _footprint(access: Access, widths: dict[str, Extent], rows: int) -> Footprin
             reach = 1 + sum(abs(factor) * (span[name] - 1) for name, factor in form.terms)
             width = np.minimum(width, reach)
     pitch = extents[-1] * element if extents else np.array(element)
+    if is_laid_out:
+        count, width = np.ones(rows), count * width
+        pitch = np.zeros(rows, dtype=np.int64)
     return Footprint(count, width * element, pitch)
 
 

@@ -28,6 +28,9 @@ class SearchOptions:
     tile explicit, more (the paper has 512) only makes code that takes seconds to compile."""
     parallel_ratios: tuple[int, ...] = (1, 2, 4, 16)
     """Outer loops are made parallel until they have this many times as many chunks as cores."""
+    rewrite_layout: bool = True
+    """Lay out constant operands of tiles in the order of the tile, before the first call and so
+    outside of the time. False: they are copied to panels inside the kernel, in the time."""
     max_locations: int = 24
     """Sketches of one computation after the stages that are not tiled were placed."""
     population: int = 2048

@@ -10,7 +10,7 @@ from ansorc.codegen.build import build_function
 from ansorc.codegen.module import Module
 from ansorc.errors import RecordError, TargetError
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule import State, Step, lower, replay, steps_from_json
+from ansorc.schedule import State, Step, lower, packings, replay, steps_from_json
 from ansorc.search.default import default_steps
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
@@ -60,6 +60,8 @@ def recorded_program(record: Record) -> Program:
     """Return the program of `record`."""
     assert record.median_s is not None
     origin = f"tuned, {record.median_s * 1e3:.4g} ms when measured"
+    if record.packed_before:
+        origin += f" (without the packing of {', '.join(record.packed_before)}, done once before)"
     return Program(steps_from_json(json.loads(record.steps)), origin)
 
 
@@ -113,4 +115,6 @@ def require_this_machine(target: Target) -> None:
 
 
 def _compiled(state: State, task: Task, name: str) -> Module:
-    return build_function(lower(state, name), task.target, flops=task.dag.flops)
+    return build_function(
+        lower(state, name), task.target, flops=task.dag.flops, packings=packings(state)
+    )

@@ -81,6 +81,13 @@ def test_the_files_of_an_artifact(tmp_path: Path) -> None:
         "alignment": 4,
         "output": False,
         "constant": True,
+        "packing": {
+            "name": "B",
+            "shape": [9, 20],
+            "dtype": "float32",
+            "parts": [[0, 1, 9], [1, 1, 20]],
+            "offsets": [0, 0],
+        },
     }
 
 

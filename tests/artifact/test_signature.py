@@ -5,8 +5,13 @@ from __future__ import annotations
 import kernels
 
 from ansorc.codegen.signature import Param, signature_of
+from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
+from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
+
+
+B = Buffer("B", (9, 20), FLOAT32, constant=True)
 
 
 def test_outputs_are_what_is_stored_to() -> None:
@@ -14,7 +19,7 @@ def test_outputs_are_what_is_stored_to() -> None:
     assert signature.name == "matmul_relu"
     assert signature.params == (
         Param("A", (12, 9), FLOAT32, is_output=False),
-        Param("B", (9, 20), FLOAT32, is_output=False, constant=True),
+        Param("B", (9, 20), FLOAT32, False, True, Packing.plain(B)),
         Param("D", (12, 20), FLOAT32, is_output=True),
     )
     assert (signature.workspace_bytes, signature.parallel, signature.flops) == (0, True, 4320.0)

@@ -15,7 +15,7 @@ from ansorc.ir.printer import to_text
 from ansorc.ir.verify import verify
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
-from ansorc.schedule import Schedule, lower, replay, steps_from_json, steps_to_json
+from ansorc.schedule import Schedule, lower, packings, replay, steps_from_json, steps_to_json
 from ansorc.target import detect
 
 Arrays = list[np.ndarray]
@@ -71,14 +71,19 @@ def test_any_legal_schedule_keeps_the_meaning(state: Schedule) -> None:
     function = lower(state)
     verify(function)
     assert parse(to_text(function)) == function
-    interpreted = poisoned(dag, inputs)
+    laid_out = {packing.source.name: packing for packing in packings(state)}
+    by_hand = [
+        laid_out[b.name].apply(array) if b.name in laid_out else array
+        for b, array in zip(dag.inputs, inputs, strict=True)
+    ]
+    interpreted = poisoned(dag, by_hand)
     interpret(function, interpreted)
     check(dag, interpreted, expected, "the lowered program")
-    prepared = poisoned(dag, inputs)
+    prepared = poisoned(dag, by_hand)
     interpret(prepare_for_cpu(function, cpu_options(target)), prepared)
     check(dag, prepared, expected, "the program after the passes")
     compiled = poisoned(dag, inputs)
-    build_function(function, target, "kernel")(*compiled, threads=2)
+    build_function(function, target, "kernel", packings=packings(state))(*compiled, threads=2)
     check(dag, compiled, expected, "the machine code")
 
 

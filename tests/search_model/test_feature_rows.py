@@ -32,6 +32,7 @@ GROUPS: tuple[type[Group], ...] = (
 DAGS = {
     "matmul": matmul(32, 48, 24),
     "convolution": convolution(8, 8, 2),
+    "convolution of weights": convolution(8, 8, 2, constant=True),
     "transpose": transpose(24, 64),
     "smoothing": smoothing(60),
 }

@@ -26,10 +26,10 @@ def matmul(n: int, m: int, depth: int) -> ComputeDAG:
     return ComputeDAG([a, b, c])
 
 
-def convolution(size: int, channels: int, stride: int) -> ComputeDAG:
-    """A padded 3×3 convolution; its padding is the stage P."""
+def convolution(size: int, channels: int, stride: int, *, constant: bool = False) -> ComputeDAG:
+    """A padded 3×3 convolution; its padding is the stage P. Its weights may be constant."""
     x = placeholder((size, size, channels), name="X")
-    w = placeholder((3, 3, channels, channels), name="W")
+    w = placeholder((3, 3, channels, channels), name="W", constant=constant)
     padded = compute(
         (size + 2, size + 2, channels),
         lambda h, v, c: ac.if_then_else(

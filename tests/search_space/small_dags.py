@@ -11,32 +11,41 @@ from ansorc.ir.interpret import interpret
 from ansorc.ir.verify import verify
 from ansorc.lang import operators as ops
 from ansorc.lang.reference import evaluate
-from ansorc.schedule import Step, lower, replay
+from ansorc.schedule import Step, lower, packings, replay
 from ansorc.target import Target
 
 TARGET = Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=2")
 
 
-def given(*shapes: tuple[int, ...]) -> list[ac.Tensor]:
-    return [ac.placeholder(shape, f"in{place}") for place, shape in enumerate(shapes)]
+def given(*shapes: tuple[int, ...], constant: bool = False) -> list[ac.Tensor]:
+    """Inputs of these shapes; with `constant` all but the first are weights."""
+    return [
+        ac.placeholder(shape, f"in{place}", constant=constant and place > 0)
+        for place, shape in enumerate(shapes)
+    ]
 
 
 def dag(
-    shapes: Sequence[tuple[int, ...]], build: Callable[[list[ac.Tensor]], ac.Tensor]
+    shapes: Sequence[tuple[int, ...]],
+    build: Callable[[list[ac.Tensor]], ac.Tensor],
+    *,
+    constant: bool = False,
 ) -> ac.ComputeDAG:
-    inputs = given(*shapes)
+    inputs = given(*shapes, constant=constant)
     return ac.ComputeDAG([*inputs, build(inputs)])
 
 
-def matmul(n: int, m: int, k: int) -> ac.ComputeDAG:
-    return dag([(n, k), (k, m)], lambda t: ops.matmul(t[0], t[1], name="C"))
+def matmul(n: int, m: int, k: int, *, constant: bool = False) -> ac.ComputeDAG:
+    return dag([(n, k), (k, m)], lambda t: ops.matmul(t[0], t[1], name="C"), constant=constant)
 
 
 def two_matmuls(n: int) -> ac.ComputeDAG:
     return dag([(n, n)] * 3, lambda t: ops.matmul(ops.matmul(t[0], t[1], name="C"), t[2], name="E"))
 
 
-def conv_layer(size: int, ci: int, co: int, layout: str = "NHWC") -> ac.ComputeDAG:
+def conv_layer(
+    size: int, ci: int, co: int, layout: str = "NHWC", *, constant: bool = False
+) -> ac.ComputeDAG:
     data = (1, size, size, ci) if layout == "NHWC" else (1, ci, size, size)
     weight = (3, 3, ci, co) if layout == "NHWC" else (co, ci, 3, 3)
     axis = layout.index("C")
@@ -46,7 +55,7 @@ def conv_layer(size: int, ci: int, co: int, layout: str = "NHWC") -> ac.ComputeD
         conv = ops.conv2d(x, w, padding=1, stride=2, layout=layout, name="conv")
         return ops.relu(ops.batch_norm(conv, scale, shift, axis, name="bn"), name="relu")
 
-    return dag([data, weight, (co,), (co,)], build)
+    return dag([data, weight, (co,), (co,)], build, constant=constant)
 
 
 def softmax(n: int, m: int) -> ac.ComputeDAG:
@@ -67,6 +76,7 @@ def total(x: ac.Tensor) -> ac.Tensor:
 DAGS: dict[str, ac.ComputeDAG] = {
     "matmul": matmul(8, 24, 6),
     "matmul_odd": matmul(7, 13, 5),
+    "matmul_of_weights": matmul(8, 24, 6, constant=True),
     "matvec": matmul(12, 1, 8),
     "vecmat": matmul(1, 12, 8),
     "two_matmuls": two_matmuls(6),
@@ -76,6 +86,8 @@ DAGS: dict[str, ac.ComputeDAG] = {
     ),
     "conv_layer": conv_layer(6, 3, 8),
     "conv_layer_nchw": conv_layer(6, 2, 4, "NCHW"),
+    "conv_layer_of_weights": conv_layer(6, 3, 8, constant=True),
+    "conv_layer_nchw_of_weights": conv_layer(6, 2, 4, "NCHW", constant=True),
     "conv_groups": dag(
         [(1, 4, 4, 4), (2, 2, 2, 6)], lambda t: ops.conv2d(t[0], t[1], groups=2, dilation=2)
     ),
@@ -87,6 +99,11 @@ DAGS: dict[str, ac.ComputeDAG] = {
     "transposed": dag(
         [(1, 3, 3, 2), (4, 4, 2, 4)],
         lambda t: ops.conv2d_transpose(t[0], t[1], stride=2, padding=1),
+    ),
+    "transposed_of_weights": dag(
+        [(1, 3, 3, 2), (4, 4, 2, 4)],
+        lambda t: ops.conv2d_transpose(t[0], t[1], stride=2, padding=1),
+        constant=True,
     ),
     "capsule": dag(
         [(1, 3, 3, 2, 2, 2), (2, 2, 2, 2, 2, 4)], lambda t: ops.capsule_conv2d(t[0], t[1])
@@ -108,13 +125,16 @@ DAGS: dict[str, ac.ComputeDAG] = {
 
 def check_meaning(computation: ac.ComputeDAG, steps: tuple[Step, ...]) -> None:
     """Lower, verify and run the program; its results must be those of the definition."""
-    function = lower(replay(computation, steps))
+    state = replay(computation, steps)
+    function = lower(state)
     verify(function)
     rng = np.random.default_rng(7)
     inputs = [rng.normal(size=b.shape).astype(np.float32) for b in computation.inputs]
     wanted = evaluate(computation, inputs)
     made = {b.name: np.full(b.shape, np.nan, np.float32) for b in computation.outputs}
     arrays = {b.name: a for b, a in zip(computation.inputs, inputs, strict=True)} | made
+    for packing in packings(state):
+        arrays[packing.source.name] = packing.apply(arrays[packing.source.name])
     interpret(function, [arrays[b.name] for b in computation.params])
     for buffer, result in zip(computation.outputs, wanted, strict=True):
         np.testing.assert_allclose(arrays[buffer.name], result, rtol=1e-4, atol=1e-4)

@@ -6,6 +6,7 @@ In: a State. Out: a changed State, or a ScheduleError. `STEPS` lists them all by
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps.annotate import BindThread, Parallelize, Pragma, Unroll, Vectorize
 from ansorc.schedule.steps.cache import CacheRead, CacheWrite
+from ansorc.schedule.steps.layout import RewriteLayout
 from ansorc.schedule.steps.location import ComputeAt, ComputeInline, ComputeRoot
 from ansorc.schedule.steps.order import Fuse, Reorder
 from ansorc.schedule.steps.rfactor import RFactor
@@ -17,11 +18,12 @@ STEPS: dict[str, type[Step]] = {
     for step in (
         Split, Fuse, Reorder, ComputeAt, ComputeInline, ComputeRoot, CacheRead, CacheWrite, RFactor,
         StorageAlign, Panel, Parallelize, Vectorize, Unroll, BindThread, Pragma,
+        RewriteLayout,
     )
 }  # fmt: skip
 
 __all__ = [
     "STEPS", "BindThread", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
-    "Fuse", "Panel", "Parallelize", "Pragma", "RFactor", "Reorder", "Split", "Step",
-    "StorageAlign", "Unroll", "Vectorize",
+    "Fuse", "Panel", "Parallelize", "Pragma", "RFactor", "Reorder", "RewriteLayout", "Split",
+    "Step", "StorageAlign", "Unroll", "Vectorize",
 ]  # fmt: skip

@@ -168,6 +168,9 @@ def _reads(nests: Nests, nest: Nest, line_bytes: int) -> Iterator[Access]:
         is_local = source is not None and isinstance(source.attach, At)
         outside = nests.nest(source).own if source is not None and is_local else 0
         constants = [[form.constant for form in column] for column in zip(*group, strict=True)]
+        if name in nests.state.rewritten:
+            yield _laid_out(nests, nest, buffers[name], group[0], line_bytes)
+            continue
         yield Access(
             buffers[name],
             nest.loops,
@@ -182,6 +185,27 @@ def _reads(nests: Nests, nest: Nest, line_bytes: int) -> Iterator[Access]:
             rows=nests.rows,
             line_bytes=line_bytes,
         )
+
+
+def _laid_out(
+    nests: Nests, nest: Nest, buffer: Buffer, forms: tuple[IndexForm, ...], line_bytes: int
+) -> Access:
+    """A constant in the order of the loops, as `ansorc.schedule.layout` makes it: a dimension for
+    each loop that moves it, the vectorised one last."""
+    indices = [_steps(nest, form, 0) for form in forms]
+    moving = [
+        loop for loop in range(len(nest.loops)) if any(steps[loop] is not None for steps in indices)
+    ]
+    moving.sort(key=lambda loop: nest.loops[loop].is_vector)
+    one, rank = np.ones(nests.rows), len(moving)
+    steps = tuple(
+        tuple(one if loop == own else None for loop in range(len(nest.loops))) for own in moving
+    )
+    shape = tuple(nest.loops[loop].extent for loop in moving)
+    return Access(
+        buffer, nest.loops, steps, shape, (0,) * rank, (1,) * rank, (np.inf,) * rank,
+        is_read=True, is_written=False, is_local=False, rows=nests.rows, line_bytes=line_bytes,
+    )  # fmt: skip
 
 
 def _steps(nest: Nest, form: IndexForm, outside: int) -> tuple[Step, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ansorc.ir.packing import Packing
 from ansorc.search.measure.check import Expectation, Reference, tolerance
 from ansorc.search.measure.guarded import GuardedArray, guarded_copy
 from ansorc.search.task import Task
@@ -27,14 +28,20 @@ class Output:
 class Bench:
     """All arrays of a task in guarded memory; the inputs cannot be written."""
 
+    names: tuple[str, ...]
+    """Those of `params`."""
     params: tuple[GuardedArray, ...]
     outputs: tuple[Output, ...]
     compare_s: float = 0.0
     """What one comparison of all outputs costs, in seconds."""
 
-    def arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """Return the arrays in call order."""
-        return tuple(guarded.array for guarded in self.params)
+    def arrays(self, packings: Sequence[Packing] = ()) -> tuple[GuardedArray, ...]:
+        """Return the arrays in call order, with those constants packed that `packings` name."""
+        layouts = {packing.source.name: packing for packing in packings}
+        return tuple(
+            guarded_copy(layouts[name].apply(guarded.array)) if name in layouts else guarded
+            for name, guarded in zip(self.names, self.params, strict=True)
+        )
 
     def poison(self) -> None:
         """Overwrite all outputs."""
@@ -67,7 +74,8 @@ def load_bench(directory: Path) -> Bench:
         allowed = tolerance(task.dag, buffer.name, reference)
         expectation = Expectation(reference, allowed, buffer.dtype.numpy)
         outputs.append(Output(memory, reference, expectation))
-    bench = Bench(tuple(arrays[buffer.name] for buffer in task.dag.params), tuple(outputs))
+    names = tuple(buffer.name for buffer in task.dag.params)
+    bench = Bench(names, tuple(arrays[name] for name in names), tuple(outputs))
     return replace(bench, compare_s=_compare_seconds(bench))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from ansorc.codegen.build import cpu_options
@@ -12,11 +13,12 @@ from ansorc.codegen.compile_cache import CompileCache
 from ansorc.codegen.llvm import emit_llvm
 from ansorc.errors import BuildError, IRError, LanguageError, ParseError, ScheduleError
 from ansorc.ir.node import walk
+from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import For, Function, LoopKind
 from ansorc.ir.verify import verify
-from ansorc.schedule import lower, replay, steps_from_json
+from ansorc.schedule import lower, packings, replay, steps_from_json
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.measure.wire import Message
 from ansorc.search.task import Task
@@ -39,8 +41,8 @@ class Builder:
         clock = time.perf_counter
         try:
             begin = clock()
-            function = _program(task, message.text("steps"), message.text("function"))
-            _require_parameters(function, task)
+            function, layouts = _program(task, message.text("steps"), message.text("function"))
+            _require_parameters(function, task, layouts)
             lowered = clock()
             target = task.target
             prepared = prepare_for_cpu(function, cpu_options(target))
@@ -54,6 +56,7 @@ class Builder:
         fields = {
             "name": prepared.name,
             "is_parallel": _is_parallel(prepared),
+            "packings": [packing.to_json() for packing in layouts],
             "lower_s": lowered - begin,
             "passes_s": passed - lowered,
             "emit_s": emitted - passed,
@@ -68,17 +71,21 @@ class Builder:
         return self._task
 
 
-def _program(task: Task, steps: str, function: str) -> Function:
+def _program(task: Task, steps: str, function: str) -> tuple[Function, tuple[Packing, ...]]:
+    """The loop program, and how its constants are packed before it runs."""
     if function:
         parsed = parse(function)
         verify(parsed)
-        return parsed
-    return lower(replay(task.dag, steps_from_json(json.loads(steps))))
+        return parsed, ()
+    state = replay(task.dag, steps_from_json(json.loads(steps)))
+    return lower(state), packings(state)
 
 
-def _require_parameters(function: Function, task: Task) -> None:
+def _require_parameters(function: Function, task: Task, layouts: Sequence[Packing]) -> None:
+    packed = {packing.source.name: packing.packed for packing in layouts}
+    params = [packed.get(buffer.name, buffer) for buffer in task.dag.params]
     found = [(buffer.shape, buffer.dtype) for buffer in function.params]
-    wanted = [(buffer.shape, buffer.dtype) for buffer in task.dag.params]
+    wanted = [(buffer.shape, buffer.dtype) for buffer in params]
     if found != wanted:
         raise IRError("the program's parameters are not those of the task")
 

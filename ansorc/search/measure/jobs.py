@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from ansorc.ir.packing import Packing
 from ansorc.search.measure.crew import Request
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.options import RunOptions
@@ -35,11 +36,18 @@ class Program:
     is_parallel: bool
     """It calls the runtime's parallel-for."""
     code: bytes
+    packings: tuple[Packing, ...] = ()
+    """How its constants are packed before it runs."""
 
     @staticmethod
     def of(built: Message) -> Program:
         """Return the program in a build worker's answer."""
-        return Program(built.text("name"), bool(built.number("is_parallel")), built.blob)
+        return Program(
+            built.text("name"),
+            bool(built.number("is_parallel")),
+            built.blob,
+            _packings(built.fields["packings"]),
+        )
 
 
 def run_request(
@@ -54,6 +62,7 @@ def run_request(
         "directory": str(data.directory),
         "names": [program.name for program in programs],
         "is_parallel": [int(program.is_parallel) for program in programs],
+        "packings": [[packing.to_json() for packing in p.packings] for p in programs],
         "bytes": [len(program.code) for program in programs],
         "best_s": best_s,
         "options": asdict(options),
@@ -68,11 +77,18 @@ def programs_of(message: Message) -> list[Program]:
     found: list[Program] = []
     begin = 0
     sizes, parallel = message.numbers("bytes"), message.numbers("is_parallel")
-    for name, size, flag in zip(message.texts("names"), sizes, parallel, strict=True):
+    layouts = cast("list[Any]", message.fields["packings"])
+    rows = zip(message.texts("names"), sizes, parallel, layouts, strict=True)
+    for name, size, flag, packings in rows:
         end = begin + int(size)
-        found.append(Program(name, bool(flag), message.blob[begin:end]))
+        code = message.blob[begin:end]
+        found.append(Program(name, bool(flag), code, _packings(packings)))
         begin = end
     return found
+
+
+def _packings(fields: object) -> tuple[Packing, ...]:
+    return tuple(Packing.from_json(entry) for entry in cast("list[dict[str, Any]]", fields))
 
 
 def run_options_of(message: Message) -> RunOptions:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ansorc.codegen.llvm_binding import load_object_code
 from ansorc.codegen.runtime_symbols import runtime_symbols
@@ -31,9 +30,7 @@ class Kernel:
     Raises BuildError for code that cannot be loaded and MemoryError for a workspace too large.
     """
 
-    def __init__(
-        self, program: Program, arrays: Sequence[NDArray[np.generic]], threads: int
-    ) -> None:
+    def __init__(self, program: Program, arrays: Sequence[GuardedArray], threads: int) -> None:
         symbols: Mapping[str, int] = runtime_symbols() if program.is_parallel else {}
         self._loaded = load_object_code(program.code, symbols)
         measure = self._loaded.address(f"{program.name}_workspace_bytes")
@@ -45,7 +42,7 @@ class Kernel:
             self._loaded.address(program.name)
         )
         workspace = self._workspace.array.ctypes.data if self._workspace else None
-        addresses = [array.ctypes.data for array in arrays]
+        addresses = [guarded.array.ctypes.data for guarded in arrays]
         self._arguments = (*map(pointer, addresses), pointer(workspace), ctypes.c_int32(threads))
         self._arrays = arrays
 

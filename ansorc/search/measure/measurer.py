@@ -145,7 +145,8 @@ class Measurer:
             return MeasureResult(candidate, failure)
         assert isinstance(built, Message)
         cost = build_cost_of(built)
-        code = hashlib.sha256(built.blob).hexdigest()
+        layouts = repr(built.fields["packings"]).encode()  # equal code may read other orders
+        code = hashlib.sha256(layouts + built.blob).hexdigest()
         if (known := self._known.get(code)) is not None:
             return MeasureResult(candidate, known, cost, reused=True)
         outcome = self._run(built)

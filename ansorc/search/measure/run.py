@@ -67,7 +67,7 @@ class Runner:
 
 
 def _kernel(program: Program, bench: Bench, options: RunOptions) -> Kernel:
-    return Kernel(program, bench.arrays(), options.threads)
+    return Kernel(program, bench.arrays(program.packings), options.threads)
 
 
 def _answer(found: Sequence[Measurement] | Failure) -> Message:

@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import Any
 
 from ansorc.errors import RecordError
+from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.measure.result import Candidate, FailureKind, MeasureResult
 from ansorc.search.record.environment import Environment
 
@@ -76,6 +77,12 @@ class Record:
         """The program, as it is given to a `Measurer`."""
         return Candidate(self.steps, self.function)
 
+    @property
+    def packed_before(self) -> tuple[str, ...]:
+        """The constant inputs that were packed before the timing: the time is without that."""
+        genes = json.loads(self.steps)
+        return tuple(gene["tensor"] for name, gene in genes if name == RewriteLayout.__name__)
+
     def to_json(self) -> dict[str, object]:
         """Return the record as a JSON object."""
         return {
@@ -83,6 +90,7 @@ class Record:
             "program": self.program_key,
             "steps": json.loads(self.steps),
             "function": self.function,
+            "packed_before": list(self.packed_before),
             "environment": json.loads(self.environment.to_json()),
             "median_s": self.median_s,
             "spread_s": self.spread_s,

@@ -28,14 +28,16 @@ def packed(sketch: Sketch) -> Iterator[Sketch]:
             for i1, j1, k1, i2, j2:      ->          for k, j: B.local = B
                 C += A * B                           for i1, j1, k1, i2, j2: C += A * B.local
 
-    The panel is filled in the outermost reduce level, and used by all tiles inside it.
+    The panel is filled in the outermost reduce level, and used by all tiles inside it. A constant
+    whose layout is rewritten is a panel already.
     """
     state = replay(sketch.dag, sketch.steps)
     draft = Draft(state, sketch.target, (), sketch.variables, sketch.register_tiles, (sketch.name,))
     for tile in sketch.register_tiles:
         stage = draft.stage(tile.stage)
         place = _panel_loop(stage)
-        for operand in vector_operands(stage) if place else ():
+        operands = [o for o in vector_operands(stage) if place and o not in state.rewritten]
+        for operand in operands:
             steps = (
                 CacheRead(operand, CACHE_SCOPE, (stage.name,)),
                 ComputeAt(f"{operand}.{CACHE_SCOPE}", stage.name, place),

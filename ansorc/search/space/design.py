@@ -9,6 +9,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.generate import RuleFailure, cpu_rules, generate
+from ansorc.search.sketch.layout_rewrite import laid_out
 from ansorc.search.sketch.packing import packed
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Sketch
@@ -37,12 +38,15 @@ def design_space(
 
     Each derived sketch appears once for each way to place the stages that are not tiled, at most
     `options.max_locations` in all unless there are more derived sketches than that; and so do
-    their variants with a packed operand.
+    their variants with an operand packed in the kernel. Constant operands of tiles are laid out
+    in the tiles' order, unless the options say otherwise.
     """
     failures: list[RuleFailure] = []
     chosen = cpu_rules(tiling_of(options)) if rules is None else rules
     derived = generate(dag, target, chosen, failures)
     share = max(1, options.max_locations // max(1, len(derived)))
+    if options.rewrite_layout:
+        derived = tuple(laid_out(sketch) for sketch in derived)
     derived = tuple(s for sketch in derived for s in (sketch, *packed(sketch)))
     sketches = tuple(s for d in derived for s in completed(d, share, options.unroll_limits))
     return Space(dag, target, sketches, tuple(failures))

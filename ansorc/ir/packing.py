@@ -1,0 +1,135 @@
+"""Packing: a constant tensor in the order in which a kernel reads it, as a map of indices.
+
+The packed tensor has one dimension for each part. The element at (d_0, d_1, ...) is that of the
+source whose index along dimension n is `offsets[n] + sum of d_p * stride` over the parts p of n, or
+0 where there is none: lengths that do not divide are filled up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import dtype
+from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Select, Var, binary, compare, const
+from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store
+
+PACKED_ALIGNMENT = 64
+"""Bytes to which packed tensors are aligned here, so that vectors do not straddle cache lines."""
+
+
+@dataclass(frozen=True)
+class PackedPart:
+    """One dimension of a packed tensor: a step along it moves one index of the source."""
+
+    dimension: int
+    """Of the source."""
+    stride: int
+    """How far one step moves the index."""
+    extent: int
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How the constant tensor `source` is laid out anew, outermost part first."""
+
+    source: Buffer
+    parts: tuple[PackedPart, ...]
+    offsets: tuple[int, ...]
+    """For each dimension of the source its index where all parts are at 0."""
+
+    @classmethod
+    def plain(cls, source: Buffer) -> Self:
+        """Return the packing that leaves the layout as it is."""
+        parts = (PackedPart(n, 1, extent) for n, extent in enumerate(source.shape))
+        return cls(source, tuple(parts), (0,) * len(source.shape))
+
+    @property
+    def packed(self) -> Buffer:
+        """The tensor that the kernel reads, of the same name."""
+        return replace(self.source, shape=tuple(part.extent for part in self.parts))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the layout is that of the source."""
+        return self == Packing.plain(self.source)
+
+    def apply(self, array: NDArray[np.generic]) -> NDArray[np.generic]:
+        """Return the packed copy of `array`, which has the source's shape."""
+        margins = [self._margin(dimension) for dimension in range(array.ndim)]
+        padded = np.pad(array, margins) if np.any(margins) else array
+        starts = zip(self.offsets, margins, strict=True)
+        corner = padded[tuple(slice(offset + before, None) for offset, (before, _) in starts)]
+        strides = [part.stride * padded.strides[part.dimension] for part in self.parts]
+        result = _aligned(self.packed)
+        result[...] = as_strided(corner, self.packed.shape, strides, writeable=False)
+        return result
+
+    def function(self, name: str) -> Function:
+        """Return the loop program `name`, which copies the source to `packed`."""
+        target = replace(self.packed, name="packed", constant=False)
+        source = replace(self.source, name="source")
+        digits = [Var(f"d{n}") for n in range(len(self.parts))]
+        body: Stmt = Store(target, tuple(digits), self._element(source, digits))
+        for digit, part in reversed(list(zip(digits, self.parts, strict=True))):
+            body = For(digit, part.extent, LoopKind.SERIAL, body)
+        return Function(name, (source, target), body)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the fields as a JSON object."""
+        return {
+            "name": self.source.name,
+            "shape": list(self.source.shape),
+            "dtype": self.source.dtype.name,
+            "parts": [[part.dimension, part.stride, part.extent] for part in self.parts],
+            "offsets": list(self.offsets),
+        }
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Packing:
+        """Return the packing that `to_json` wrote."""
+        shape = tuple(int(extent) for extent in fields["shape"])
+        source = Buffer(str(fields["name"]), shape, dtype(fields["dtype"]), constant=True)
+        parts = tuple(PackedPart(*map(int, part)) for part in fields["parts"])
+        return Packing(source, parts, tuple(int(offset) for offset in fields["offsets"]))
+
+    def _range(self, dimension: int) -> tuple[int, int]:
+        """The lowest and the highest index along a dimension of the source."""
+        reach = [p.stride * (p.extent - 1) for p in self.parts if p.dimension == dimension]
+        low = high = self.offsets[dimension]
+        return low + sum(min(0, n) for n in reach), high + sum(max(0, n) for n in reach)
+
+    def _margin(self, dimension: int) -> tuple[int, int]:
+        """How far the indices reach beyond the source, before and after it."""
+        low, high = self._range(dimension)
+        return max(0, -low), max(0, high - self.source.shape[dimension] + 1)
+
+    def _element(self, source: Buffer, digits: list[Var]) -> Expr:
+        indices: list[Expr] = [const(offset) for offset in self.offsets]
+        for digit, part in zip(digits, self.parts, strict=True):
+            step = binary(BinaryOp.MUL, digit, const(part.stride))
+            indices[part.dimension] = binary(BinaryOp.ADD, indices[part.dimension], step)
+        inside: list[Expr] = []
+        for index, extent, n in zip(indices, source.shape, range(len(indices)), strict=True):
+            before, after = self._margin(n)
+            inside += [compare(CompareOp.GE, index, const(0))] if before else []
+            inside += [compare(CompareOp.LT, index, const(extent))] if after else []
+        load = Load(source, tuple(indices))
+        if not inside:
+            return load
+        condition = reduce(lambda left, right: binary(BinaryOp.AND, left, right), inside)
+        return Select(condition, load, const(0, source.dtype))
+
+
+def _aligned(buffer: Buffer) -> NDArray[np.generic]:
+    """An array for `buffer` that begins at a multiple of PACKED_ALIGNMENT."""
+    memory: NDArray[np.uint8] = np.empty(buffer.bytes + PACKED_ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % PACKED_ALIGNMENT
+    return memory[start : start + buffer.bytes].view(buffer.dtype.numpy).reshape(buffer.shape)

@@ -1,0 +1,40 @@
+"""Whether a tensor may be laid out anew: one stage reads it, and steps along it with its axes."""
+
+from __future__ import annotations
+
+from ansorc.ir.arith.affine import affine
+from ansorc.ir.expr import Load
+from ansorc.ir.node import walk
+from ansorc.ir.printer import expr_text
+from ansorc.schedule.state import State
+
+
+def unfit_read(state: State, tensor: str) -> str:
+    """Return why the layout of the input `tensor` cannot follow its reader; "" if it can.
+
+    Each index must be affine, and no axis of the reader may move two of them.
+    """
+    readers = state.readers(tensor)
+    if len(readers) != 1:
+        names = " and ".join(f"'{reader.name}'" for reader in readers)
+        return f"'{tensor}' is read by {names or 'no stage'}; a layout follows the loops of one"
+    (reader,) = readers
+    loads = {n for n in walk(reader.op.body) if isinstance(n, Load) and n.buffer.name == tensor}
+    if len({load.indices for load in loads}) > 1:
+        texts = " and ".join(sorted(expr_text(load) for load in loads))
+        return f"'{reader.name}' reads it as {texts}; one layout cannot follow both"
+    return _unfit_index(next(iter(loads)))
+
+
+def _unfit_index(load: Load) -> str:
+    seen: set[str] = set()
+    for index in load.indices:
+        form = affine(index)
+        if form is None:
+            return f"the index {expr_text(index)} of {expr_text(load)} does not step along axes"
+        axes = {axis for axis, _ in form.terms}
+        if seen & axes:
+            twice = ", ".join(sorted(seen & axes))
+            return f"the axis {twice} moves two indices of {expr_text(load)}"
+        seen |= axes
+    return ""

@@ -1,0 +1,179 @@
+"""Layout: the order in which the loops of its reader walk over a constant tensor.
+
+The loops that move an index, outermost first, become the dimensions of the packed tensor; the
+vectorised one comes last, so that vectors are contiguous. A fused loop counts as those it was fused
+from. The loops in which the reader is computed are part of the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Iterator as Sequence
+from dataclasses import dataclass, replace
+
+from ansorc.ir.arith.affine import affine
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.packing import PackedPart, Packing
+from ansorc.schedule.bounds import loads_of, region
+from ansorc.schedule.stage import At, FuseRelation, Iterator, Mark, SplitRelation, Stage
+from ansorc.schedule.state import State
+from ansorc.schedule.values import known
+
+
+@dataclass(frozen=True)
+class Digit:
+    """An iterator that moves an index of the tensor: `index += stride`, `extent` times."""
+
+    stage: str
+    iterator: str
+    """One of the loops of the stage, or one that was fused into such a loop."""
+    stride: int
+    extent: int
+    order: tuple[int, ...]
+    """Orders the digits, outermost first."""
+    dimension: int = 0
+    """Of the tensor."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The digits of a tensor, in the order of the packed dimensions."""
+
+    source: Buffer
+    digits: tuple[Digit, ...]
+    offsets: tuple[int, ...]
+
+    @property
+    def packing(self) -> Packing:
+        """The layout without the loops that it came from."""
+        parts = (PackedPart(digit.dimension, digit.stride, digit.extent) for digit in self.digits)
+        return Packing(self.source, tuple(parts), self.offsets)
+
+
+def packings(state: State) -> tuple[Packing, ...]:
+    """Return how the tensors that RewriteLayout names are packed for the program `state`.
+
+    Raise ValueError for a sketch or a population.
+    """
+    return tuple(layout_of(state, tensor).packing for tensor in state.rewritten)
+
+
+def layout_of(state: State, tensor: str) -> Layout:
+    """Return the order in which the only reader of the input `tensor` reads it in `state`."""
+    (reader,) = state.readers(tensor)
+    load = next(loads_of(reader.op.body, tensor))
+    digits: list[Digit] = []
+    offsets: list[int] = []
+    for dimension, index in enumerate(load.indices):
+        form = affine(index)
+        assert form is not None, "RewriteLayout refuses such an index"
+        offset = form.constant
+        for axis, factor in form.terms:
+            found, low = _axis_digits(state, reader, axis, len(reader.iterators))
+            offset += factor * low
+            digits += (replace(digit, dimension=dimension) for digit in _scaled(found, factor))
+        offsets.append(offset)
+    long = (digit for digit in digits if digit.extent > 1)
+    return Layout(load.buffer, tuple(sorted(long, key=_order)), tuple(offsets))
+
+
+def _order(digit: Digit) -> tuple[int, ...]:
+    return digit.order
+
+
+def _scaled(digits: Iterable[Digit], factor: int) -> Sequence[Digit]:
+    return (replace(digit, stride=digit.stride * factor) for digit in digits)
+
+
+def _axis_digits(state: State, stage: Stage, axis: str, place: int) -> tuple[list[Digit], int]:
+    """What makes up `axis` of `stage` inside its first `place` loops: digits and a constant.
+
+    The other loops are at 0. This is the sum that lowering makes of the axis (`Nests`).
+    """
+    depth = len(state.chain(stage))
+    digits = list(_Decomposition(stage, place, depth).digits(axis))
+    names = [own.name for own in stage.op.axes]
+    if not isinstance(stage.attach, At) or axis not in names:
+        return digits, 0
+    target = state.stage(stage.attach.stage)
+    inside = target.position(stage.attach.iterator)
+    assert inside is not None
+    low = region(state, stage.name, target, inside + 1)[names.index(axis)].low
+    if low is None:
+        return digits, 0
+    constant = known(low.constant)
+    for anchor, factor in low.terms:
+        found, shift = _axis_digits(state, target, anchor, inside + 1)
+        digits += _scaled(found, factor)
+        constant += factor * shift
+    return digits, constant
+
+
+@dataclass(frozen=True)
+class _Decomposition:
+    """Takes the axes of one stage apart into the iterators whose sums they are."""
+
+    stage: Stage
+    place: int
+    """The number of outer loops that count; those inside are at 0."""
+    depth: int
+    """The number of nests around the stage."""
+
+    def digits(self, iterator: str, stride: int = 1) -> Sequence[Digit]:
+        """Yield the digits of an iterator that the stage has or had."""
+        split = self._split(iterator)
+        if split is not None:
+            for child in reversed(split.children):
+                yield from self.digits(child.name, stride)
+                stride *= known(child.extent)
+            return
+        leaves = list(self._leaves(iterator))
+        if any(leaf >= self.place for leaf in leaves):
+            return  # a loop inside, at 0
+        mark = self.stage.iterators[leaves[0]].mark
+        order = (int(mark is Mark.VECTORIZE), self.depth, *self._path(iterator))
+        extent = known(self._iterator(iterator).extent)
+        yield Digit(self.stage.name, iterator, stride, extent, order)
+
+    def _split(self, iterator: str) -> SplitRelation | None:
+        splits = (r for r in self.stage.relations if isinstance(r, SplitRelation))
+        return next((split for split in splits if split.parent.name == iterator), None)
+
+    def _fused(self, iterator: str) -> tuple[FuseRelation, int] | None:
+        """The fusion that `iterator` went into, and its place among the parents."""
+        for relation in self.stage.relations:
+            if isinstance(relation, FuseRelation):
+                names = [parent.name for parent in relation.parents]
+                if iterator in names:
+                    return relation, names.index(iterator)
+        return None
+
+    def _leaves(self, iterator: str) -> Sequence[int]:
+        """The places of the loops that `iterator` became."""
+        split, fused = self._split(iterator), self._fused(iterator)
+        if split is not None:
+            for child in split.children:
+                yield from self._leaves(child.name)
+        elif fused is not None:
+            yield from self._leaves(fused[0].child.name)
+        else:
+            place = self.stage.position(iterator)
+            assert place is not None
+            yield place
+
+    def _path(self, iterator: str) -> tuple[int, ...]:
+        """The place of the outermost loop that `iterator` became, and its places in fusions."""
+        split, fused = self._split(iterator), self._fused(iterator)
+        if split is not None:
+            return min(self._path(child.name) for child in split.children)
+        if fused is not None:
+            return (*self._path(fused[0].child.name), fused[1])
+        return (next(self._leaves(iterator)),)
+
+    def _iterator(self, name: str) -> Iterator:
+        fused = self._fused(name)
+        if fused is not None:
+            return fused[0].parents[fused[1]]
+        place = self.stage.position(name)
+        assert place is not None
+        return self.stage.iterators[place]
