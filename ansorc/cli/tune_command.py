@@ -56,8 +56,7 @@ def _show(result: TuneResult, records: Path, peak: float) -> None:
     if result.best is None:
         return
     print_table(result, peak, with_numpy=not result.interrupted)
-    packed = result.best.packed_before if result.best is not None else ()
-    if packed:
+    if packed := result.best.packed_before:
         click.echo(f"{', '.join(packed)}: packed once before the calls, which is not in the times")
     click.echo(f"records: {records} ({result.trials} programs)")
     click.echo(f"build it with: ansorc build {same_workload()}")

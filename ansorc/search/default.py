@@ -40,13 +40,17 @@ UNROLL_LIMIT, NARROW_UNROLL_LIMIT = 64, 16
 """With vectors of 16 bytes a step is several times as many instructions."""
 
 
-def default_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
+def default_steps(
+    dag: ComputeDAG, target: Target, *, rewrite_layout: bool = True
+) -> tuple[Step, ...]:
     """Return the program that seems best by a rough estimate of its cycles; always the same one.
 
     A few thousand tilings of one structure, with and without a packed operand, are compared as
-    arrays.
+    arrays. `rewrite_layout` is that of `SearchOptions`.
     """
-    fused = laid_out(generate(dag, target, RULES)[0])
+    fused = generate(dag, target, RULES)[0]
+    if rewrite_layout:
+        fused = laid_out(fused)
     rng = np.random.default_rng(0)
     pools = [
         Pool(whole, *_judged(whole, sample(whole, ROWS, rng)))

@@ -50,10 +50,14 @@ def build_program(task: Task, program: Program, name: str = "") -> Module:
     return _compiled(replay(task.dag, program.steps), task, name or task.name)
 
 
-def default_program(task: Task) -> Program:
-    """Return the program that is used without any tuning."""
+def default_program(task: Task, *, rewrite_layout: bool = True) -> Program:
+    """Return the program that is used without any tuning.
+
+    `rewrite_layout`: whether constants may be laid out in the order of their tile.
+    """
     require_cpu(task.target)
-    return Program(default_steps(task.dag, task.target), "untuned default schedule")
+    chosen = default_steps(task.dag, task.target, rewrite_layout=rewrite_layout)
+    return Program(chosen, "untuned default schedule")
 
 
 def recorded_program(record: Record) -> Program:

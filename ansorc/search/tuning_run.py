@@ -51,7 +51,8 @@ class TuningRun:
         self._first_failure: Failure | None = None
         self._begin = time.monotonic()
         self._measured = 0
-        self._default = default_program(task).steps
+        rewrite = options.search.rewrite_layout
+        self._default = default_program(task, rewrite_layout=rewrite).steps
         self._notes: list[str] = []
         self.is_exhausted = False
         self.is_interrupted = False

@@ -17,6 +17,7 @@
 namespace {
 
 using Floats = std::vector<float>;
+using Weight = ansorc::PackedWeight<float>;
 using Kernel = std::function<void(float* output, void* workspace, std::int32_t threads)>;
 
 constexpr double kTolerance = 1e-3;
@@ -103,8 +104,9 @@ bool check(const char* name, const Kernel& kernel, std::size_t workspace_bytes,
 bool check_matmul() {
   const Floats a = random_floats(MATMUL_RELU_A_ELEMENTS, 1);
   const Floats b = random_floats(MATMUL_RELU_B_ELEMENTS, 2);
+  const Weight packed_b(matmul_relu_pack_B, b.data(), MATMUL_RELU_B_PACKED_ELEMENTS);
   const Kernel kernel = [&](float* d, void* workspace, std::int32_t threads) {
-    ansorc::require(matmul_relu(a.data(), b.data(), d, workspace, threads), "matmul_relu");
+    ansorc::require(matmul_relu(a.data(), packed_b.get(), d, workspace, threads), "matmul_relu");
   };
   return check("matmul_relu", kernel, matmul_relu_workspace_bytes(), reference_matmul(a, b));
 }
@@ -114,9 +116,14 @@ bool check_conv2d() {
   const Floats w = random_floats(CONV2D_BN_RELU_W_ELEMENTS, 4);
   const Floats scale = random_floats(CONV2D_BN_RELU_SCALE_ELEMENTS, 5);
   const Floats shift = random_floats(CONV2D_BN_RELU_SHIFT_ELEMENTS, 6);
+  const Weight packed_w(conv2d_bn_relu_pack_W, w.data(), CONV2D_BN_RELU_W_PACKED_ELEMENTS);
+  const Weight packed_scale(conv2d_bn_relu_pack_scale, scale.data(),
+                            CONV2D_BN_RELU_SCALE_PACKED_ELEMENTS);
+  const Weight packed_shift(conv2d_bn_relu_pack_shift, shift.data(),
+                            CONV2D_BN_RELU_SHIFT_PACKED_ELEMENTS);
   const Kernel kernel = [&](float* y, void* workspace, std::int32_t threads) {
-    ansorc::require(conv2d_bn_relu(x.data(), w.data(), scale.data(), shift.data(), y, workspace,
-                                   threads),
+    ansorc::require(conv2d_bn_relu(x.data(), packed_w.get(), packed_scale.get(), packed_shift.get(),
+                                   y, workspace, threads),
                     "conv2d_bn_relu");
   };
   return check("conv2d_bn_relu", kernel, conv2d_bn_relu_workspace_bytes(),

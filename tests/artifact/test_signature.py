@@ -10,7 +10,6 @@ from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
 
-
 B = Buffer("B", (9, 20), FLOAT32, constant=True)
 
 

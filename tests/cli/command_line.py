@@ -29,6 +29,12 @@ def single():
 @ac.workload
 def broken(n: int = 4):
     return [1 // (n - 4)]
+
+@ac.workload
+def layer(n: int = 64):
+    a = ac.placeholder((n, 32), name="A")
+    b = ac.placeholder((32, n), name="B", constant=True)
+    return [a, b, ac.ops.matmul(a, b, name="C")]
 """
 
 

@@ -197,3 +197,19 @@ def test_progress_on_a_terminal_is_one_live_line() -> None:
     assert b"\x1b[2K" in text  # the live line is erased …
     assert text.count(b"took 0:01") <= 3
     assert text.rstrip().endswith(b"8.0 trials/s | took 0:01")  # … and the last one stays
+
+
+def test_every_command_says_that_a_weight_is_packed(cli: CommandLine) -> None:
+    tuned = cli.run("tune", "ops.py:layer", "--trials", "2")
+    assert tuned.code == 0, tuned
+    assert "\nB: packed once before the calls, which is not in the times\n" in tuned.out
+    built = cli.run("build", "ops.py:layer")
+    assert "(without the packing of B, done once before), for " in built.out
+    assert "int32_t layer_pack_B(" in Path("layer.h").read_text()
+    for choice in ("--records=tune.db", "--library=layer.so"):
+        ran = cli.run("run", "ops.py:layer", choice)
+        assert ran.code == 0, ran
+        assert "  B: packed once before the calls, which is not timed\n" in ran.out
+    shown = cli.run("show", "ops.py:layer", "--default")
+    assert "B laid out in the order of its reads\n" in shown.out
+    assert re.search(r"B: float32\[[\d, ]+\] constant", shown.out)

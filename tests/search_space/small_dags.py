@@ -134,7 +134,8 @@ def check_meaning(computation: ac.ComputeDAG, steps: tuple[Step, ...]) -> None:
     made = {b.name: np.full(b.shape, np.nan, np.float32) for b in computation.outputs}
     arrays = {b.name: a for b, a in zip(computation.inputs, inputs, strict=True)} | made
     for packing in packings(state):
-        arrays[packing.source.name] = packing.apply(arrays[packing.source.name])
+        weight = packing.apply(arrays[packing.source.name])
+        arrays[packing.source.name] = weight.astype(np.float32, copy=False)
     interpret(function, [arrays[b.name] for b in computation.params])
     for buffer, result in zip(computation.outputs, wanted, strict=True):
         np.testing.assert_allclose(arrays[buffer.name], result, rtol=1e-4, atol=1e-4)

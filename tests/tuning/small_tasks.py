@@ -19,6 +19,13 @@ def product() -> ac.Task:
     return ac.Task(ac.ComputeDAG([a, b, ac.ops.matmul(a, b, name="C")]), name="product")
 
 
+def layer() -> ac.Task:
+    """The same with a constant B."""
+    a = ac.placeholder((EXTENT, EXTENT), name="A")
+    b = ac.placeholder((EXTENT, EXTENT), name="B", constant=True)
+    return ac.Task(ac.ComputeDAG([a, b, ac.ops.matmul(a, b, name="C")]), name="layer")
+
+
 def options(directory: Path, trials: int = 6, seed: int = 0) -> TuneOptions:
     return TuneOptions(trials, directory / "tune.db", seed, threads=1, measuring=MEASURING)
 

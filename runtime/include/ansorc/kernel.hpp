@@ -1,4 +1,5 @@
-// Conveniences for C++ programs that call kernels: workspaces that free themselves, statuses that throw.
+// Conveniences for C++ programs that call kernels: workspaces that free themselves, packed weights,
+// statuses that throw.
 #ifndef ANSORC_KERNEL_HPP
 #define ANSORC_KERNEL_HPP
 
@@ -43,6 +44,23 @@ inline void require(std::int32_t status, const char* kernel) {
       throw std::runtime_error(std::string(kernel) + " failed: status " + std::to_string(status));
   }
 }
+
+// A weight in the order in which a kernel reads it: made once, then only read, by any number of threads.
+template <class Element>
+class PackedWeight {
+ public:
+  // `pack` is the kernel's NAME_pack_WEIGHT and `elements` its NAME_WEIGHT_PACKED_ELEMENTS; `source` may
+  // go afterwards. Throws std::bad_alloc, or std::runtime_error where the kernel could not run either.
+  PackedWeight(std::int32_t (*pack)(const Element*, Element*), const Element* source, std::size_t elements)
+      : memory_(elements * sizeof(Element)) {
+    require(pack(source, static_cast<Element*>(memory_.get())), "the packing of a weight");
+  }
+
+  const Element* get() const noexcept { return static_cast<const Element*>(memory_.get()); }
+
+ private:
+  Workspace memory_;
+};
 
 }  // namespace ansorc
 
