@@ -4,11 +4,12 @@ BIN := .venv/bin
 OUT := out
 TRIALS ?= 128
 
-.PHONY: help demo test check lint types clean
+.PHONY: help demo test nightly check lint types clean
 
 help:
 	@echo "make demo    set up, tune two operators, build both libraries, run them from C++"
 	@echo "make test    set up and run the tests"
+	@echo "make nightly run the long checks: all operators of the paper, thousands of schedules"
 	@echo "make check   lint, types and tests"
 	@echo "make clean   remove .venv and $(OUT)"
 
@@ -34,6 +35,9 @@ demo: .venv/core
 
 test: .venv/dev
 	$(BIN)/python -m pytest -n 2 -q
+
+nightly: .venv/dev
+	$(BIN)/python -m pytest -n 2 -q -m nightly --durations=10
 
 lint: .venv/dev
 	$(BIN)/ruff format --check .

@@ -29,11 +29,13 @@ extents = st.sampled_from(EXTENTS)
 def dags(draw: st.DrawFn, most_stages: int = 4) -> ComputeDAG:
     """Draw a DAG of one or two outputs, small enough for the IR interpreter.
 
-    Elementwise stages, broadcasts, reductions, matrix products, strided and padded windows,
-    transposed, reversed and strided reads, guards; extents with primes; float32, float64, int32.
+    Elementwise stages, broadcasts, reductions (of tuples too), several outputs, products of
+    matrices with others and with themselves, strided, dilated and padded windows, transposed,
+    reversed, strided and data-dependent reads, guards; scalars; extents of 1 and primes; float32,
+    float64, int32.
     """
     chain = Chain(draw, draw(st.sampled_from(DTYPES)))
-    rank = draw(st.integers(1, 3))
+    rank = draw(st.sampled_from([0, 1, 1, 2, 2, 2, 3, 3]))
     chain.tensors.append(chain.input(draw(_shapes(rank))))
     for _ in range(draw(st.integers(1, most_stages))):
         makers = [make for make, fits in MAKERS if fits(chain)]
@@ -222,18 +224,98 @@ def window(chain: Chain) -> Tensor:
         chain.tensors.append(padded)
     sizes = [min(chain.draw(st.integers(1, 3)), extent) for extent in padded.shape[rank - count :]]
     strides = [chain.draw(st.integers(1, 2)) for _ in sizes]
+    dilations = [
+        chain.draw(st.integers(1, 3)) if (size - 1) * 3 < padded.shape[rank - count + d] else 1
+        for d, size in enumerate(sizes)
+    ]
     kernel = chain.input(sizes)
     offsets = [ac.reduce_axis(size, f"r{place}") for place, size in enumerate(sizes)]
     shape = list(padded.shape[: rank - count])
     for place, size in enumerate(sizes):
-        shape.append((padded.shape[rank - count + place] - size) // strides[place] + 1)
+        reach = (size - 1) * dilations[place]
+        shape.append((padded.shape[rank - count + place] - reach - 1) // strides[place] + 1)
 
     def body(*i: Var) -> ac.Reduction:
-        moved = (i[rank - count + d] * strides[d] + offsets[d] for d in range(count))
+        moved = (i[rank - count + d] * strides[d] + offsets[d] * dilations[d] for d in range(count))
         element = padded[(*i[: rank - count], *moved)]
         return ac.sum(element * kernel[tuple(offsets)], axis=offsets)
 
     return ac.compute(shape, body, chain.name)
+
+
+def product_with_itself(chain: Chain) -> Tensor:
+    """The products of all pairs of rows of one matrix: `batch_matmul(x, x)`."""
+    data = chain.last
+    k = ac.reduce_axis(data.shape[-1], "k")
+    return ac.compute(
+        (*data.shape[:-1], data.shape[-2]),
+        lambda *i: ac.sum(data[(*i[:-1], k)] * data[(*i[:-2], i[-1], k)], axis=k),
+        chain.name,
+    )
+
+
+def two_outputs(chain: Chain) -> Tensor:
+    """Two tensors of one computation; the chain goes on with one of them."""
+    data = chain.last
+    both = ac.compute_tuple(
+        data.shape, lambda *i: (data[i] * 2, 1 - data[i]), [f"{chain.name}a", f"{chain.name}b"]
+    )
+    return _chosen(chain, both)
+
+
+def tuple_reduction(chain: Chain) -> Tensor:
+    """Sums of terms and of squares, or (for floats) the largest and the sum of exponentials."""
+    data = chain.last
+    k = ac.reduce_axis(data.shape[-1], "k")
+    moments = ac.reducer(lambda a, b: (a[0] + b[0], a[1] + b[1]), (0, 0))
+    names = [f"{chain.name}a", f"{chain.name}b"]
+    if not chain.is_float or chain.draw(st.booleans()):
+        both = ac.compute_tuple(
+            data.shape[:-1],
+            lambda *i: moments(data[(*i, k)], data[(*i, k)] * data[(*i, k)], axis=k),
+            names,
+        )
+    else:
+        scaled = ac.reducer(_exponentials, (-1000.0, 0.0))
+        one = ac.const(1.0, chain.dtype)
+        both = ac.compute_tuple(
+            data.shape[:-1],
+            lambda *i: scaled(ac.minimum(ac.maximum(data[(*i, k)], -8), 8), one, axis=k),
+            names,
+        )
+    return _chosen(chain, both)
+
+
+def _exponentials(a: Sequence[Var], b: Sequence[Var]) -> tuple[Expr, Expr]:
+    top = ac.maximum(a[0], b[0])
+    return top, a[1] * ac.exp(a[0] - top) + b[1] * ac.exp(b[0] - top)
+
+
+def extreme_place(chain: Chain) -> Tensor:
+    """Where the largest or smallest element is, or that element, found by a second read."""
+    data, rank = chain.last, len(chain.last.shape)
+    place = chain.draw(st.integers(0, rank - 1))
+    k = ac.reduce_axis(data.shape[place], "k")
+    find = chain.draw(st.sampled_from([ac.argmax, ac.argmin]))
+    shape = [*data.shape[:place], *data.shape[place + 1 :]]
+    _, where = ac.compute_tuple(
+        shape, lambda *i: find(data[(*i[:place], k, *i[place:])], axis=k), f"{chain.name}x"
+    )
+    if chain.draw(st.booleans()):
+        return ac.compute(shape, lambda *i: ac.cast(where[i], chain.dtype), chain.name)
+    return ac.compute(shape, lambda *i: data[(*i[:place], where[i], *i[place:])], chain.name)
+
+
+def _chosen(chain: Chain, both: tuple[Tensor, ...]) -> Tensor:
+    first, second = both if chain.draw(st.booleans()) else both[::-1]
+    if chain.draw(st.booleans()):
+        chain.tensors.append(second)
+    return first
+
+
+def _is_exact(chain: Chain) -> bool:
+    """Whether rounding cannot decide which of two elements of the last tensor is larger."""
+    return not chain.is_float or chain.last.definition is None
 
 
 def _rank(chain: Chain) -> int:
@@ -257,5 +339,12 @@ MAKERS: list[tuple[Callable[[Chain], Tensor], Callable[[Chain], bool]]] = [
     (reduction, lambda chain: _rank(chain) >= 1),
     (matmul, lambda chain: _rank(chain) >= 1),
     (window, lambda chain: _rank(chain) >= 1),
+    (
+        product_with_itself,
+        lambda chain: _rank(chain) >= 2 and _size(chain) * chain.last.shape[-2] <= MOST_TERMS,
+    ),
+    (two_outputs, lambda chain: True),
+    (tuple_reduction, lambda chain: _rank(chain) >= 1),
+    (extreme_place, lambda chain: _rank(chain) >= 1 and _is_exact(chain)),
 ]
 """The kinds of stages, and for which chains there is one."""

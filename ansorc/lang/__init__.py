@@ -3,10 +3,23 @@
 In: Python functions over indices. Out: a ComputeDAG, an immutable value.
 """
 
-from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
+from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output
 from ansorc.lang.dag import ComputeDAG
-from ansorc.lang.define import compute
-from ansorc.lang.reduction import Reduction, max, min, prod, reduce_axis, sum
+from ansorc.lang.define import compute, compute_tuple
+from ansorc.lang.reducer import Reducer
+from ansorc.lang.reduction import (
+    Reduction,
+    TupleReducer,
+    TupleReduction,
+    argmax,
+    argmin,
+    max,
+    min,
+    prod,
+    reduce_axis,
+    reducer,
+    sum,
+)
 from ansorc.lang.scalar import (
     abs,
     all_of,
@@ -41,14 +54,21 @@ __all__ = [
     "Combiner",
     "ComputeDAG",
     "ComputeOp",
+    "Output",
+    "Reducer",
     "Reduction",
     "Tensor",
+    "TupleReducer",
+    "TupleReduction",
     "abs",
     "all_of",
     "any_of",
+    "argmax",
+    "argmin",
     "cast",
     "ceil",
     "compute",
+    "compute_tuple",
     "const",
     "cos",
     "equal",
@@ -68,6 +88,7 @@ __all__ = [
     "power",
     "prod",
     "reduce_axis",
+    "reducer",
     "round",
     "rsqrt",
     "sigmoid",

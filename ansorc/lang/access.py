@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ansorc.ir.expr import Binary, BinaryOp, Call, Const, Expr, Load, Select, Var
-from ansorc.ir.node import walk
+from ansorc.ir.expr import Binary, BinaryOp, Call, Const, Expr, Select, Var
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag import ComputeDAG
@@ -47,10 +46,15 @@ class SimpleAccess:
 def reads(op: ComputeOp) -> dict[str, tuple[Access, ...]]:
     """Return the indices of each load of `op`, by the name of the tensor, without repetition."""
     found: dict[str, dict[Access, None]] = {}
-    for node in walk(op.body):
-        if isinstance(node, Load):
-            found.setdefault(node.buffer.name, {})[node.indices] = None
+    for load in op.loads:
+        found.setdefault(load.buffer.name, {})[load.indices] = None
     return {name: tuple(accesses) for name, accesses in found.items()}
+
+
+def reads_of(reader: ComputeOp, producer: ComputeOp) -> tuple[Access, ...]:
+    """Return the indices of each load by `reader` of what `producer` computes."""
+    found = reads(reader)
+    return tuple(a for buffer in producer.buffers for a in found.get(buffer.name, ()))
 
 
 def simple_access(op: ComputeOp, access: Access) -> SimpleAccess | None:
@@ -91,7 +95,7 @@ def strictly_inlineable(op: ComputeOp) -> bool:
     accesses = [simple_access(op, access) for found in reads(op).values() for access in found]
     if not accesses:
         return True
-    if any(isinstance(node, Select) or _is_expensive(node) for node in walk(op.body)):
+    if any(isinstance(node, Select) or _is_expensive(node) for node in op.nodes()):
         return False
     return all(a is not None and a.is_in_order and not a.has_repeated_axis for a in accesses)
 
@@ -140,7 +144,7 @@ def elementwise_match(dag: ComputeDAG, name: str, target: str) -> bool:
         if len(readers) != 1 or dag.op(readers[0]).buffer.shape != dag.op(name).buffer.shape:
             return False
         reader = dag.op(readers[0])
-        if not all(_is_elementwise(reader, access) for access in reads(reader)[name]):
+        if not all(_is_elementwise(reader, access) for access in reads_of(reader, dag.op(name))):
             return False
         name = reader.name
     return True
@@ -183,7 +187,7 @@ def _common_on_paths(dag: ComputeDAG, name: str, target: str) -> int | None:
 def _common_axes(dag: ComputeDAG, name: str, reader: str) -> int:
     producer, consumer = dag.op(name), dag.op(reader)
     for place, (mine, theirs) in enumerate(zip(producer.axes, consumer.axes, strict=False)):
-        indices = [access[place] for access in reads(consumer)[name]]
+        indices = [access[place] for access in reads_of(consumer, producer)]
         is_same = all(shifted_axis(index) == theirs.name for index in indices)
         if mine.extent != theirs.extent or not is_same:
             return place
@@ -191,7 +195,7 @@ def _common_axes(dag: ComputeDAG, name: str, reader: str) -> int:
 
 
 def _is_computed(dag: ComputeDAG, name: str) -> bool:
-    return any(op.name == name for op in dag.ops)
+    return any(buffer.name == name for op in dag.ops for buffer in op.buffers)
 
 
 def _is_expensive(node: object) -> bool:

@@ -16,7 +16,7 @@ def canonical(
     params: Sequence[Buffer], ops: Sequence[ComputeOp]
 ) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
     """Return the DAG with tensors called t0, t1, … (params first) and axes a0, a1, …"""
-    named = {b.name: b for b in (*params, *(op.buffer for op in ops))}
+    named = {b.name: b for b in (*params, *(b for op in ops for b in op.buffers))}
     buffers = {
         name: replace(buffer, name=f"t{place}")
         for place, (name, buffer) in enumerate(named.items())
@@ -37,15 +37,14 @@ def _renamed(op: ComputeOp, buffers: Mapping[str, Buffer]) -> ComputeOp:
             case _:
                 return None
 
-    buffer = buffers[op.name]
-    return ComputeOp(
-        buffer.name,
-        buffer,
-        tuple(Axis(axes[axis.name], axis.extent) for axis in op.axes),
-        tuple(Axis(axes[axis.name], axis.extent) for axis in op.reduce_axes),
-        op.combiner,
-        rewrite(op.body, rule),
-        _renamed_hints(op, axes),
+    renamed = replace(
+        op,
+        axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.axes),
+        reduce_axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.reduce_axes),
+        hints=_renamed_hints(op, axes),
+    )
+    return renamed.with_buffers([buffers[buffer.name] for buffer in op.buffers]).with_bodies(
+        lambda body: rewrite(body, rule)
     )
 
 

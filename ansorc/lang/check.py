@@ -6,11 +6,11 @@ from ansorc.errors import IRError, LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Broadcast, Load, Ramp, Var, dtype_of
-from ansorc.ir.node import walk
 from ansorc.ir.verify_expr import ExprRules
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.hints import AXIS_HINTS, hint_axes
 from ansorc.lang.in_range import check_reads_in_range
+from ansorc.lang.reducer import Reducer, check_reducer
 
 
 def check_op(op: ComputeOp) -> None:
@@ -20,13 +20,17 @@ def check_op(op: ComputeOp) -> None:
         raise LanguageError(f"'{op.name}' has two axes of one name: {', '.join(axes)}")
     if any(axis.extent <= 0 for axis in (*op.axes, *op.reduce_axes)):
         raise LanguageError(f"'{op.name}' has an empty axis; extents are 1 or more")
-    if op.buffer.shape != tuple(axis.extent for axis in op.axes):
-        raise LanguageError(f"the axes of '{op.name}' do not match its shape {op.buffer.shape}")
+    for buffer in op.buffers:
+        if buffer.shape != tuple(axis.extent for axis in op.axes):
+            raise LanguageError(f"the axes of '{op.name}' do not match the shape {buffer.shape}")
     if (op.combiner is None) != (not op.reduce_axes):
         raise LanguageError(f"'{op.name}' needs a combiner exactly if it has reduce axes")
-    found = dtype_of(op.body)
-    if found != op.buffer.dtype:
-        raise LanguageError(f"'{op.name}' is {op.buffer.dtype}, but its body is {found}")
+    for buffer, body in zip(op.buffers, op.bodies, strict=True):
+        if dtype_of(body) != buffer.dtype:
+            raise LanguageError(
+                f"'{buffer.name}' is {buffer.dtype}, but its body is {dtype_of(body)}"
+            )
+    _check_combiner(op)
     _check_nodes(op, set(axes))
     _check_hints(op, axes)
     check_reads_in_range(op)
@@ -34,9 +38,9 @@ def check_op(op: ComputeOp) -> None:
 
 def check_ops(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
     """Raise LanguageError unless each op is legal and reads only parameters and earlier ops."""
-    computed = {op.name for op in ops}
-    names = [buffer.name for buffer in params if buffer.name not in computed]
-    names += [op.name for op in ops]
+    made = [buffer.name for op in ops for buffer in op.buffers]
+    computed = set(made)
+    names = [buffer.name for buffer in params if buffer.name not in computed] + made
     if len(set(names)) != len(names) or len({b.name for b in params}) != len(params):
         raise LanguageError(f"two tensors have one name: {', '.join(names)}")
     known = {buffer.name: buffer for buffer in params if buffer.name not in computed}
@@ -49,15 +53,23 @@ def check_ops(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
                 )
         check_op(op)
         _check_dtypes(op)
-        known[op.name] = op.buffer
+        known |= {buffer.name: buffer for buffer in op.buffers}
     if any(known[buffer.name] != buffer for buffer in params):
         raise LanguageError("an output is declared unlike the tensor that is computed")
     if not computed & {buffer.name for buffer in params}:
         raise LanguageError("there is no output: list what was computed after the inputs")
 
 
+def _check_combiner(op: ComputeOp) -> None:
+    """Raise LanguageError unless the combiner of `op` takes as many values as it computes."""
+    if isinstance(op.combiner, Reducer):
+        check_reducer(op.combiner, [buffer.dtype for buffer in op.buffers], op.name)
+    elif op.combiner is not None and op.more:
+        raise LanguageError(f"'{op.name}' has several outputs; reduce them by one ac.reducer(...)")
+
+
 def _check_nodes(op: ComputeOp, axes: set[str]) -> None:
-    for node in walk(op.body):
+    for node in op.nodes():
         if isinstance(node, Var) and (node.name not in axes or node.dtype != INT64):
             raise LanguageError(
                 f"'{op.name}' uses the variable '{node.name}', which is none of its axes "
@@ -76,7 +88,8 @@ def _check_dtypes(op: ComputeOp) -> None:
     buffers = {buffer.name: buffer for buffer in op.reads}
     variables = {axis.name: Var(axis.name) for axis in (*op.axes, *op.reduce_axes)}
     try:
-        ExprRules(buffers, variables, lambda _: None).dtype(op.body)
+        for body in op.bodies:
+            ExprRules(buffers, variables, lambda _: None).dtype(body)
     except IRError as error:
         raise LanguageError(f"in the definition of '{op.name}': {error}") from error
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
 from ansorc.ir.expr import BinaryOp, Const, Expr, Load, binary, const
-from ansorc.ir.node import walk
+from ansorc.ir.node import Node, walk
+from ansorc.lang.reducer import Reducer
 
 
 @dataclass(frozen=True)
@@ -54,26 +56,81 @@ _OPERATORS = {
 
 
 @dataclass(frozen=True)
+class Output:
+    """One more tensor that a computation fills, and its elements."""
+
+    buffer: Buffer
+    body: Expr
+
+
+@dataclass(frozen=True)
 class ComputeOp:
     """`buffer[axes] = body`, or the terms `body` combined over `reduce_axes` by `combiner`.
 
     In `body` an axis is `Var(axis.name)`, an int64. `combiner` is None exactly if there are no
-    reduce axes. `hints` are (name, value) pairs for the search.
+    reduce axes, and a Reducer if tuples are combined. `hints` are (name, value) pairs for the
+    search. `more` are further outputs, computed for the same axes at the same time; the
+    computation has the name of its first.
     """
 
     name: str
     buffer: Buffer
     axes: tuple[Axis, ...]
     reduce_axes: tuple[Axis, ...]
-    combiner: Combiner | None
+    combiner: Combiner | Reducer | None
     body: Expr
     hints: tuple[tuple[str, str], ...] = ()
+    more: tuple[Output, ...] = ()
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """All tensors that are computed, `buffer` first."""
+        return (self.buffer, *(output.buffer for output in self.more))
+
+    @property
+    def bodies(self) -> tuple[Expr, ...]:
+        """The elements of `buffers`."""
+        return (self.body, *(output.body for output in self.more))
+
+    def nodes(self) -> Iterator[Node]:
+        """Yield every node of the bodies, parents first."""
+        for body in self.bodies:
+            yield from walk(body)
+
+    @property
+    def loads(self) -> list[Load]:
+        """The loads of the bodies, in order."""
+        return [node for node in self.nodes() if isinstance(node, Load)]
 
     @cached_property
     def reads(self) -> tuple[Buffer, ...]:
-        """The tensors that the body reads, without repetition, first read first."""
-        loads = (node.buffer for node in walk(self.body) if isinstance(node, Load))
-        return tuple({buffer.name: buffer for buffer in loads}.values())
+        """The tensors that the bodies read, without repetition, first read first."""
+        return tuple({load.buffer.name: load.buffer for load in self.loads}.values())
+
+    @property
+    def identities(self) -> tuple[Const, ...]:
+        """What a reduction begins with, for each of `buffers`."""
+        if isinstance(self.combiner, Reducer):
+            return self.combiner.identities
+        return () if self.combiner is None else (self.combiner.identity(self.buffer.dtype),)
+
+    def combine(self, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Return the results `left` of a reduction so far with the terms `right` added."""
+        if isinstance(self.combiner, Reducer):
+            return self.combiner.combine(left, right)
+        assert self.combiner is not None
+        return (self.combiner.combine(left[0], right[0]),)
+
+    def with_bodies(self, change: Callable[[Expr], Expr]) -> ComputeOp:
+        """Return the computation with each of its bodies changed."""
+        more = tuple(replace(output, body=change(output.body)) for output in self.more)
+        return replace(self, body=change(self.body), more=more)
+
+    def with_buffers(self, buffers: Sequence[Buffer]) -> ComputeOp:
+        """Return the computation of `buffers` instead, called like the first."""
+        pairs = zip(buffers[1:], self.more, strict=True)
+        more = tuple(replace(output, buffer=buffer) for buffer, output in pairs)
+        return replace(self, name=buffers[0].name, buffer=buffers[0], more=more)
 
 
 def _integer_range(dtype: DType) -> tuple[int, int]:

@@ -52,14 +52,12 @@ class ComputeDAG:
     @cached_property
     def inputs(self) -> tuple[Buffer, ...]:
         """The parameters that the caller fills, in call order."""
-        computed = {op.name for op in self.ops}
-        return tuple(buffer for buffer in self.params if buffer.name not in computed)
+        return tuple(buffer for buffer in self.params if buffer.name not in self._by_name)
 
     @cached_property
     def outputs(self) -> tuple[Buffer, ...]:
         """The parameters that the kernel fills, in call order."""
-        computed = {op.name for op in self.ops}
-        return tuple(buffer for buffer in self.params if buffer.name in computed)
+        return tuple(buffer for buffer in self.params if buffer.name in self._by_name)
 
     def op(self, name: str) -> ComputeOp:
         """Return the computation of the tensor `name`; raise LanguageError if there is none."""
@@ -70,11 +68,14 @@ class ComputeDAG:
         return found
 
     def producers(self, name: str) -> tuple[str, ...]:
-        """Return the names of the tensors that `name` is computed from, first read first."""
-        return tuple(buffer.name for buffer in self.op(name).reads)
+        """Return the names of the inputs and computations that `name` reads, first read first."""
+        return tuple(dict.fromkeys(self._source(buffer) for buffer in self.op(name).reads))
 
     def readers(self, name: str) -> tuple[str, ...]:
-        """Return the names of the computations that read the tensor `name`, producers first."""
+        """Return the names of the computations that read an input or computation `name`.
+
+        Producers come first.
+        """
         return self._readers.get(name, ())
 
     @cached_property
@@ -106,12 +107,17 @@ class ComputeDAG:
 
     @cached_property
     def _by_name(self) -> dict[str, ComputeOp]:
-        return {op.name: op for op in self.ops}
+        return {buffer.name: op for op in self.ops for buffer in op.buffers}
 
     @cached_property
     def _readers(self) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
         for op in self.ops:
-            for buffer in op.reads:
-                found[buffer.name] = (*found.get(buffer.name, ()), op.name)
+            for name in self.producers(op.name):
+                found[name] = (*found.get(name, ()), op.name)
         return found
+
+    def _source(self, buffer: Buffer) -> str:
+        """The name of the computation that fills `buffer`, or its own if it is an input."""
+        op = self._by_name.get(buffer.name)
+        return buffer.name if op is None else op.name

@@ -6,6 +6,14 @@
         hint always_unroll_inner = "j"
     params A, B, C
 
+Further outputs of a computation follow it, and so does a reduction of tuples, an element a line:
+what it begins with, and what (l0, l1, …) and (r0, r1, …) combine to.
+
+    compute S: float32[4] (i: 4) tuple over (k: 8) = A[i, k]
+        also Q: float32[4] = A[i, k] * A[i, k]
+        combine from 0.0 = l0 + r0
+        combine from 0.0 = l1 + r1
+
 Expressions are written as in docs/language.md. A line that starts with # is a comment.
 """
 
@@ -19,11 +27,12 @@ from dataclasses import dataclass, field, replace
 from ansorc.errors import LanguageError, ParseError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import dtype
-from ansorc.ir.expr import Expr, Var
+from ansorc.ir.expr import Const, Expr, Var
 from ansorc.ir.parser import parse_expr
 from ansorc.ir.printer import buffer_text, expr_text
-from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
+from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output
 from ansorc.lang.naming import check_axis_name, check_tensor_name
+from ansorc.lang.reducer import Reducer, operands
 
 _BUFFER = r"(?P<name>\S+): (?P<dtype>\w+)\[(?P<shape>[^\]]*)\]"
 _INPUT = re.compile(rf"input {_BUFFER}(?P<constant> constant)?")
@@ -31,13 +40,15 @@ _COMPUTE = re.compile(
     rf"compute {_BUFFER} \((?P<axes>[^)]*)\)"
     r"(?: (?P<combiner>\w+) over \((?P<reduce>[^)]*)\))? = (?P<body>.+)"
 )
+_ALSO = re.compile(rf"also {_BUFFER} = (?P<body>.+)")
+_COMBINE = re.compile(r"combine from (?P<identity>\S+) = (?P<body>.+)")
 _HINT = re.compile(r"hint (?P<name>\S+) = (?P<value>\".*\")")
 _PARAMS = re.compile(r"params (?P<names>.+)")
 
 
 def dag_text(params: Sequence[Buffer], ops: Sequence[ComputeOp]) -> str:
     """Return the text of the computations `ops` behind the parameters `params`."""
-    computed = {op.name for op in ops}
+    computed = {buffer.name for op in ops for buffer in op.buffers}
     lines = [f"input {buffer_text(b)}" for b in params if b.name not in computed]
     for op in ops:
         lines.extend(_op_lines(op))
@@ -65,6 +76,12 @@ def _op_lines(op: ComputeOp) -> Iterator[str]:
     head = f"compute {buffer_text(op.buffer)} ({_axes_text(op.axes)})"
     over = f" {op.combiner.value} over ({_axes_text(op.reduce_axes)})" if op.combiner else ""
     yield f"{head}{over} = {expr_text(op.body)}"
+    for output in op.more:
+        yield f"    also {buffer_text(output.buffer)} = {expr_text(output.body)}"
+    if isinstance(op.combiner, Reducer):
+        pairs = zip(op.combiner.identities, op.combiner.results, strict=True)
+        for identity, result in pairs:
+            yield f"    combine from {expr_text(identity)} = {expr_text(result)}"
     for name, value in op.hints:
         yield f"    hint {name} = {json.dumps(value)}"
 
@@ -92,12 +109,18 @@ class _Reader:
             op = self._op(found)
             self.ops.append(op)
             self.buffers[op.name] = op.buffer
+        elif (found := _ALSO.fullmatch(text)) and self.ops:
+            self._also(found)
+        elif (found := _COMBINE.fullmatch(text)) and self.ops:
+            self._combine(found["identity"], found["body"])
         elif (found := _HINT.fullmatch(text)) and self.ops:
             self._hint(found["name"], found["value"])
         elif found := _PARAMS.fullmatch(text):
             self.params = tuple(self._known(name.strip()) for name in found["names"].split(","))
         else:
-            raise ParseError("expected 'input …', 'compute …', 'hint …' or 'params …'")
+            raise ParseError(
+                "expected 'input …', 'compute …', 'also …', 'combine …', 'hint …' or 'params …'"
+            )
 
     def _buffer(self, found: re.Match[str]) -> Buffer:
         name = found["name"]
@@ -109,10 +132,29 @@ class _Reader:
     def _op(self, found: re.Match[str]) -> ComputeOp:
         buffer = self._buffer(found)
         axes, reduce_axes = _axes(found["axes"]), _axes(found["reduce"] or "")
-        variables = {axis.name: Var(axis.name) for axis in (*axes, *reduce_axes)}
-        body: Expr = parse_expr(found["body"], self.buffers, variables)
+        body: Expr = parse_expr(found["body"], self.buffers, _variables(axes, reduce_axes))
         combiner = _combiner(found["combiner"]) if found["combiner"] else None
         return ComputeOp(buffer.name, buffer, axes, reduce_axes, combiner, body)
+
+    def _also(self, found: re.Match[str]) -> None:
+        op, buffer = self.ops[-1], self._buffer(found)
+        body = parse_expr(found["body"], self.buffers, _variables(op.axes, op.reduce_axes))
+        self.ops[-1] = replace(op, more=(*op.more, Output(buffer, body)))
+        self.buffers[buffer.name] = buffer
+
+    def _combine(self, identity: str, body: str) -> None:
+        op = self.ops[-1]
+        if not isinstance(op.combiner, Reducer):
+            raise ParseError(f"'{op.name}' is no reduction of tuples")
+        first = parse_expr(identity, {}, {})
+        if not isinstance(first, Const):
+            raise ParseError(f"'{identity}' is no literal")
+        variables = {v.name: v for side in operands([b.dtype for b in op.buffers]) for v in side}
+        combiner = Reducer(
+            (*op.combiner.identities, first),
+            (*op.combiner.results, parse_expr(body, {}, variables)),
+        )
+        self.ops[-1] = replace(op, combiner=combiner)
 
     def _hint(self, name: str, value: str) -> None:
         try:
@@ -146,9 +188,15 @@ def _integers(text: str) -> Iterator[int]:
         yield int(word)
 
 
-def _combiner(word: str) -> Combiner:
+def _variables(axes: Sequence[Axis], reduce_axes: Sequence[Axis]) -> dict[str, Var]:
+    return {axis.name: Var(axis.name) for axis in (*axes, *reduce_axes)}
+
+
+def _combiner(word: str) -> Combiner | Reducer:
+    if word == "tuple":
+        return Reducer((), ())
     try:
         return Combiner(word)
     except ValueError:
-        known = ", ".join(combiner.value for combiner in Combiner)
+        known = ", ".join([*(combiner.value for combiner in Combiner), "tuple"])
         raise ParseError(f"'{word}' is no way to reduce; use {known}") from None

@@ -1,49 +1,36 @@
-"""`compute`: define a tensor element by element."""
+"""`compute` and `compute_tuple`: define tensors element by element."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, overload
+from typing import overload
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Expr, Operand, Value, Var, as_expr, dtype_of
+from ansorc.ir.expr import Expr, Operand, Var, as_expr, dtype_of
 from ansorc.ir.node import Node, rewrite
+from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
-from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.lang.hints import Hints, as_hints
-from ansorc.lang.naming import AutoName, check_axis_name, check_tensor_name, unique_name
-from ansorc.lang.reduction import ReduceAxis, Reduction
+from ansorc.lang.naming import (
+    AutoName,
+    check_axis_name,
+    check_tensor_name,
+    stage_name,
+    unique_name,
+)
+from ansorc.lang.reduction import ReduceAxis, Reduction, TupleReduction
 from ansorc.lang.tensor import Tensor, extents_of
 
-Element: TypeAlias = "Value | Reduction"
-Body: TypeAlias = Callable[..., Element]
-FixedRank: TypeAlias = (
-    Callable[[Var], Element]
-    | Callable[[Var, Var], Element]
-    | Callable[[Var, Var, Var], Element]
-    | Callable[[Var, Var, Var, Var], Element]
-    | Callable[[Var, Var, Var, Var, Var], Element]
-    | Callable[[Var, Var, Var, Var, Var, Var], Element]
-    | Callable[[], Element]
-)
-"""Functions of one index for each dimension, spelled out so that lambdas are type-checked."""
-
-
-class AnyRank(Protocol):
-    """A function like `lambda *indices: …`."""
-
-    def __call__(self, *indices: Var) -> Element: ...
-
-
-_COMPUTE = AutoName("compute")
+_COMPUTE, _TUPLE = AutoName("compute"), AutoName("compute_tuple")
 
 
 @overload
 def compute(
     shape: int | Sequence[int],
-    fn: AnyRank,
+    fn: AnyRank[Element],
     name: str = ...,
     hints: Hints | None = ...,
     axes: Sequence[str] | None = ...,
@@ -51,7 +38,7 @@ def compute(
 @overload
 def compute(
     shape: int | Sequence[int],
-    fn: FixedRank,
+    fn: FixedRank[Element],
     name: str = ...,
     hints: Hints | None = ...,
     axes: Sequence[str] | None = ...,
@@ -59,25 +46,93 @@ def compute(
 @overload
 def compute(
     shape: int | Sequence[int],
-    fn: Body,
+    fn: Callable[..., Element],
     name: str = ...,
     hints: Hints | None = ...,
     axes: Sequence[str] | None = ...,
 ) -> Tensor: ...
 def compute(
     shape: int | Sequence[int],
-    fn: Body,
+    fn: Callable[..., Element],
     name: str = _COMPUTE,
     hints: Hints | None = None,
     axes: Sequence[str] | None = None,
 ) -> Tensor:
     """Return the tensor of `shape` whose element at (i, j, …) is `fn(i, j, …)`.
 
-    `fn` returns an expression, a Python number, or a reduction (`sum`, `max`, `min`, `prod`). Its
+    `fn` returns an expression, a Python number, or a reduction (`sum`, `max`, `min`, `prod`, or
+    one of 1-tuples). Its
     parameter names, or else `axes`, name the axes. `hints` are for the search (lang/hints.py).
     Raise LanguageError where that has no meaning: a wrong rank, mixed dtypes, a read outside of a
     tensor, a bad name.
     """
+    space, value = _traced(shape, fn, name, axes)
+    op = _op((str(name),), space, _one(name, value), as_hints(hints or {}))
+    check_op(op)
+    return Tensor(op.buffer, op, isinstance(name, AutoName))
+
+
+@overload
+def compute_tuple(
+    shape: int | Sequence[int],
+    fn: AnyRank[Elements],
+    name: str | Sequence[str] = ...,
+    hints: Hints | None = ...,
+    axes: Sequence[str] | None = ...,
+) -> tuple[Tensor, ...]: ...
+@overload
+def compute_tuple(
+    shape: int | Sequence[int],
+    fn: FixedRank[Elements],
+    name: str | Sequence[str] = ...,
+    hints: Hints | None = ...,
+    axes: Sequence[str] | None = ...,
+) -> tuple[Tensor, ...]: ...
+@overload
+def compute_tuple(
+    shape: int | Sequence[int],
+    fn: Callable[..., Elements],
+    name: str | Sequence[str] = ...,
+    hints: Hints | None = ...,
+    axes: Sequence[str] | None = ...,
+) -> tuple[Tensor, ...]: ...
+def compute_tuple(
+    shape: int | Sequence[int],
+    fn: Callable[..., Elements],
+    name: str | Sequence[str] = _TUPLE,
+    hints: Hints | None = None,
+    axes: Sequence[str] | None = None,
+) -> tuple[Tensor, ...]:
+    """Return several tensors of `shape`, computed at the same time: `fn` returns their elements.
+
+    `fn` returns a tuple of expressions, or one reduction of tuples (`argmax`, `argmin`, or one made
+    by `reducer`). `name` is a list of their names, or one to which .0, .1, … is added. All else
+    is as in `compute`.
+    """
+    stem = name if isinstance(name, str) else "compute"
+    space, value = _traced(shape, fn, stem, axes)
+    found = _many(stem, value)
+    count = len(found) if isinstance(found, tuple) else len(found.bodies)
+    names = [stage_name(name, f"{n}") for n in range(count)] if isinstance(name, str) else name
+    if len(names) != count:
+        raise LanguageError(f"{count} tensors are computed, but the names are {tuple(names)}")
+    for one in names:
+        check_tensor_name(one)
+    op = _op(tuple(map(str, names)), space, found, as_hints(hints or {}))
+    check_op(op)
+    return tuple(
+        Tensor(buffer, op, isinstance(one, AutoName), place)
+        for place, (buffer, one) in enumerate(zip(op.buffers, names, strict=True))
+    )
+
+
+def _traced(
+    shape: int | Sequence[int],
+    fn: Callable[..., Element | Elements],
+    name: str,
+    axes: Sequence[str] | None,
+) -> tuple[tuple[Axis, ...], Element | Elements]:
+    """Return the axes of a compute and what its function returns for them."""
     check_tensor_name(name)
     extents = extents_of(shape, name)
     names = _axis_names(fn, len(extents), name) if axes is None else tuple(axes)
@@ -89,26 +144,56 @@ def compute(
         value = fn(*(Var(axis) for axis in names))
     except LanguageError as error:
         raise LanguageError(f"in the definition of '{name}': {error}") from error
-    space = tuple(Axis(axis, extent) for axis, extent in zip(names, extents, strict=True))
-    op = _op(str(name), space, value, as_hints(hints or {}))
-    check_op(op)
-    return Tensor(op.buffer, op, isinstance(name, AutoName))
+    return tuple(Axis(axis, extent) for axis, extent in zip(names, extents, strict=True)), value
 
 
 def _op(
-    name: str, space: tuple[Axis, ...], value: Value | Reduction, hints: tuple[tuple[str, str], ...]
+    names: tuple[str, ...],
+    space: tuple[Axis, ...],
+    value: Found,
+    hints: tuple[tuple[str, str], ...],
 ) -> ComputeOp:
-    reduction = value if isinstance(value, Reduction) else None
-    body = reduction.body if reduction is not None else _scalar(name, value)
-    reduce = {} if reduction is None else _reduce_axes(space, reduction)
-    body = _without_reduce_axes(name, body, reduce)
-    buffer = Buffer(name, tuple(axis.extent for axis in space), dtype_of(body))
-    combiner = None if reduction is None else reduction.combiner
+    """Return the computation of the tensors `names` over the axes `space`."""
+    bodies, reduce, combiner = value, dict[int, tuple[Axis, int]](), None
+    if isinstance(bodies, Reduction):
+        bodies, combiner = (bodies.body,), bodies.combiner
+    elif isinstance(bodies, TupleReduction):
+        bodies, combiner = bodies.bodies, bodies.reducer
+    if isinstance(value, Reduction | TupleReduction):
+        reduce = _reduce_axes(space, value.axes)
+    shape = tuple(axis.extent for axis in space)
+    outputs: list[Output] = []
+    for name, body in zip(names, bodies, strict=True):
+        plain = _without_reduce_axes(name, body, reduce)
+        outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
+    first, *more = outputs
     axes = tuple(axis for axis, _ in reduce.values())
-    return ComputeOp(name, buffer, space, axes, combiner, body, hints)
+    return ComputeOp(names[0], first.buffer, space, axes, combiner, first.body, hints, tuple(more))
 
 
-def _scalar(name: str, value: Value | Reduction) -> Expr:
+def _one(name: str, value: Element | Elements) -> Found:
+    """Return what the function of a `compute` gave; raise LanguageError unless it is one value."""
+    if isinstance(value, TupleReduction) and len(value.bodies) > 1:
+        raise LanguageError(
+            f"the function of '{name}' returned {len(value.bodies)} values; use compute_tuple, "
+            "which returns as many tensors"
+        )
+    return value if isinstance(value, Reduction | TupleReduction) else (_scalar(name, value),)
+
+
+def _many(name: str, value: Element | Elements) -> tuple[Expr, ...] | TupleReduction:
+    """Return what the function of a `compute_tuple` gave; raise LanguageError on other things."""
+    if isinstance(value, TupleReduction):
+        return value
+    if not isinstance(value, tuple) or not value:
+        raise LanguageError(
+            f"the function of '{name}' returned {value!r}; return a tuple of expressions, or one "
+            "reduction of tuples"
+        )
+    return tuple(_scalar(name, element) for element in value)
+
+
+def _scalar(name: str, value: object) -> Expr:
     if isinstance(value, (Operand, int, float)):
         return as_expr(value)
     raise LanguageError(
@@ -117,11 +202,13 @@ def _scalar(name: str, value: Value | Reduction) -> Expr:
     )
 
 
-def _reduce_axes(space: tuple[Axis, ...], reduction: Reduction) -> dict[int, tuple[Axis, int]]:
+def _reduce_axes(
+    space: tuple[Axis, ...], axes: Sequence[ReduceAxis]
+) -> dict[int, tuple[Axis, int]]:
     """Return the axis and the first value of each reduce axis, by identity."""
     taken = {axis.name for axis in space}
     found: dict[int, tuple[Axis, int]] = {}
-    for axis in reduction.axes:
+    for axis in axes:
         name = unique_name(axis.name, taken)
         taken.add(name)
         found[id(axis)] = (Axis(name, axis.extent), axis.lo)
@@ -135,7 +222,7 @@ def _without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis,
         if id(node) not in reduce:
             raise LanguageError(
                 f"'{name}' uses the reduce axis '{node.name}' but does not reduce over it; "
-                "list it in axis= of sum, max, min or prod"
+                "list it in axis= of the reduction"
             )
         axis, lo = reduce[id(node)]
         return Var(axis.name) + lo if lo else Var(axis.name)
@@ -143,7 +230,7 @@ def _without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis,
     return rewrite(body, rule)
 
 
-def _axis_names(fn: Body, rank: int, name: str) -> tuple[str, ...]:
+def _axis_names(fn: Callable[..., object], rank: int, name: str) -> tuple[str, ...]:
     parameters = inspect.signature(fn).parameters.values()
     names = [
         parameter.name

@@ -6,7 +6,8 @@ import math
 
 from ansorc.ir.dtype import DType
 from ansorc.ir.expr import Binary, Call, Cast, Compare, Expr, Not, Select, dtype_of
-from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.compute_op import Combiner, ComputeOp
+from ansorc.lang.reducer import Reducer
 
 
 def op_flops(op: ComputeOp) -> float:
@@ -14,13 +15,18 @@ def op_flops(op: ComputeOp) -> float:
 
     An arithmetic, comparing or logical node counts 1 if an operand is of the result's kind (so
     index arithmetic in a float computation is free); calls, loads and casts count 0; a reduction
-    adds one combining operation for each term; of two arms the dearer one counts.
+    adds one combining operation for each term (a Reducer what its results cost); of two arms the
+    dearer one counts.
     """
     hinted = dict(op.hints).get("flop")
     if hinted is not None:
         return float(hinted)
     terms = math.prod(axis.extent for axis in (*op.axes, *op.reduce_axes))
-    return float(terms * (_cost(op.body, op.buffer.dtype) + (op.combiner is not None)))
+    pairs = list(zip(op.bodies, op.buffers, strict=True))
+    if isinstance(op.combiner, Reducer):
+        pairs += zip(op.combiner.results, op.buffers, strict=True)
+    each = sum(_cost(body, buffer.dtype) for body, buffer in pairs)
+    return float(terms * (each + isinstance(op.combiner, Combiner)))
 
 
 def _cost(expr: Expr, result: DType) -> int:

@@ -29,9 +29,10 @@ def check_reads_in_range(op: ComputeOp) -> None:
     tensors is not decided.
     """
     ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes)}
-    for load, guards in _guarded_loads(op.body, ()):
-        for place, index in enumerate(load.indices):
-            _Read(op.name, load, place, index).check(guards, ranges)
+    for body in op.bodies:
+        for load, guards in _guarded_loads(body, ()):
+            for place, index in enumerate(load.indices):
+                _Read(op.name, load, place, index).check(guards, ranges)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Reductions: axes that are summed away, and sum, max, min and prod over them."""
+"""Reductions: axes that are summed away, and sum, max, min, prod, argmax … over them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Expr, Value, Var, as_expr, dtype_of
+from ansorc.ir.expr import CompareOp, Expr, Select, Value, Var, as_expr, compare, const, dtype_of
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.naming import check_axis_name
+from ansorc.lang.reducer import Combine, Reducer, reducer_of
+from ansorc.lang.scalar import all_of, any_of, logical_not
 from ansorc.lang.whole import Whole
 
 
@@ -41,6 +43,58 @@ class Reduction(Whole):
 
     def __repr__(self) -> str:
         return f"<{self.advice()}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TupleReduction(Whole):
+    """Tuples of the terms `bodies` combined over `axes`; only as the whole of a compute_tuple."""
+
+    reducer: Reducer
+    bodies: tuple[Expr, ...]
+    axes: tuple[ReduceAxis, ...]
+
+    def advice(self) -> str:
+        over = ", ".join(axis.name for axis in self.axes)
+        return (
+            f"the reduction of {len(self.bodies)} values over {over} must be all that the function "
+            "of a compute_tuple returns: put it in its own, then read that"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.advice()}>"
+
+
+@dataclass(frozen=True)
+class TupleReducer:
+    """A way to combine tuples, yet without their dtypes; see `reducer`."""
+
+    combine_tuples: Combine
+    identities: tuple[Value, ...]
+    name: str
+
+    def __call__(self, *terms: Value, axis: Axes) -> TupleReduction:
+        """Return the tuples of `terms` combined over the reduce axes `axis`.
+
+        Raise LanguageError where the reducer does not fit the number or dtypes of the terms.
+        """
+        axes, bodies = _axes(self.name, axis), tuple(as_expr(term) for term in terms)
+        dtypes = [dtype_of(body) for body in bodies]
+        return TupleReduction(
+            reducer_of(self.combine_tuples, self.identities, dtypes, self.name), bodies, axes
+        )
+
+
+def reducer(combine: Combine, identities: Sequence[Value], name: str = "reducer") -> TupleReducer:
+    """Return a reduction of tuples, for use in `compute_tuple`.
+
+    `combine(left, right)` takes two tuples of scalars and returns the tuple that they combine to.
+    It must be associative and commutative (up to rounding), for a schedule combines in any order.
+    The tuple `identities` combined with any other must give that other.
+
+        moments = reducer(lambda a, b: (a[0] + b[0], a[1] + b[1]), (0, 0))
+        S, Q = compute_tuple(n, lambda i: moments(A[i, k], A[i, k] * A[i, k], axis=k))
+    """
+    return TupleReducer(combine, tuple(identities), name)
 
 
 def reduce_axis(domain: int | tuple[int, int], name: str = "k") -> ReduceAxis:
@@ -78,9 +132,60 @@ def prod(expr: Value, axis: Axes) -> Reduction:
     return _reduction(Combiner.PROD, expr, axis)
 
 
+def argmax(expr: Value, axis: Axes) -> TupleReduction:
+    """Return (the largest `expr`, where it is): the whole of a `compute_tuple`.
+
+    Where is the int64 value of the reduce axis; of several axes, the place in row-major order. The
+    first of equal ones wins, and NaN is the largest of all, as in NumPy. Raise LanguageError for
+    several axes that do not begin at 0.
+    """
+    return _extreme(expr, axis, Combiner.MAX, "argmax")
+
+
+def argmin(expr: Value, axis: Axes) -> TupleReduction:
+    """Return (the smallest `expr`, where it is); see `argmax`."""
+    return _extreme(expr, axis, Combiner.MIN, "argmin")
+
+
+def _extreme(expr: Value, axis: Axes, combiner: Combiner, name: str) -> TupleReduction:
+    axes, body = _axes(name, axis), as_expr(expr)
+    place: Expr = axes[0]
+    for inner in axes[1:]:
+        if any(one.lo for one in axes):
+            raise LanguageError(f"{name} over several axes counts from 0; let all of them begin so")
+        place = place * inner.extent + inner
+    first = TupleReducer(
+        lambda a, b: _better(a, b, combiner),
+        (combiner.identity(dtype_of(body)), const(2**63 - 1)),
+        name,
+    )
+    return first(body, place, axis=axes)
+
+
+def _better(left: tuple[Var, ...], right: tuple[Var, ...], combiner: Combiner) -> tuple[Expr, Expr]:
+    """Return the (value, place) of two that is more extreme, the first of equal ones."""
+    (a, i), (b, j) = left, right
+    is_beyond = a > b if combiner is Combiner.MAX else a < b
+    is_same = compare(CompareOp.EQ, a, b)
+    if dtype_of(a).is_float:
+        no_a, no_b = compare(CompareOp.NE, a, a), compare(CompareOp.NE, b, b)
+        is_beyond = any_of(is_beyond, all_of(no_a, logical_not(no_b)))
+        is_same = any_of(is_same, all_of(no_a, no_b))
+    is_left = any_of(is_beyond, all_of(is_same, i < j))
+    return Select(is_left, a, b), Select(is_left, i, j)
+
+
 def _reduction(combiner: Combiner, expr: Value, axis: Axes) -> Reduction:
-    axes = (axis,) if isinstance(axis, Var) else tuple(axis)
     verb = combiner.value
+    axes, body = _axes(verb, axis), as_expr(expr)
+    if dtype_of(body).is_bool:
+        raise LanguageError(f"{verb} of bools; cast them first")
+    return Reduction(combiner, body, axes)
+
+
+def _axes(verb: str, axis: Axes) -> tuple[ReduceAxis, ...]:
+    """Return the axes that `verb` runs over; raise LanguageError unless they are some."""
+    axes = (axis,) if isinstance(axis, Var) else tuple(axis)
     if not axes:
         raise LanguageError(f"{verb} needs axis=, one reduce axis or a list of them")
     for one in axes:
@@ -88,7 +193,4 @@ def _reduction(combiner: Combiner, expr: Value, axis: Axes) -> Reduction:
             raise LanguageError(f"{verb} runs over reduce axes; make one with ac.reduce_axis(...)")
     if len({id(one) for one in axes}) < len(axes):
         raise LanguageError(f"{verb} runs over the axis '{axes[0].name}' twice; list it once")
-    body = as_expr(expr)
-    if dtype_of(body).is_bool:
-        raise LanguageError(f"{verb} of bools; cast them first")
-    return Reduction(combiner, body, axes)
+    return axes

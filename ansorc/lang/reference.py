@@ -19,6 +19,8 @@ from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.grid import Array, Grid
+from ansorc.lang.reducer import Reducer
+from ansorc.lang.tuple_fold import combined, folded
 
 Box: TypeAlias = tuple[slice, ...]
 
@@ -45,7 +47,7 @@ def evaluate(
     }
     with np.errstate(all="ignore"):
         for op in dag.ops:
-            tensors[op.name] = _Evaluation(op, tensors, floats).run()
+            tensors |= _Evaluation(op, tensors, floats).run()
     return [tensors[buffer.name] for buffer in dag.outputs]
 
 
@@ -63,23 +65,36 @@ class _Evaluation:
     tensors: Mapping[str, Array]
     floats: np.dtype[np.floating[Any]]
 
-    def run(self) -> Array:
-        """Return the whole tensor."""
+    def run(self) -> dict[str, Array]:
+        """Return the whole tensors, by name."""
         op, rank = self.op, len(self.op.axes)
         factors = _factors(op)
-        dtype = self.floats if op.buffer.dtype.is_float else op.buffer.dtype.numpy
-        result = np.empty(op.buffer.shape, dtype)
-        if op.combiner is not None:
-            result[...] = op.combiner.identity(op.buffer.dtype).value
-        for box in _boxes((*op.axes, *op.reduce_axes), factors):
+        results = [self._empty(buffer) for buffer in op.buffers]
+        for result, identity in zip(results, op.identities, strict=False):
+            result[...] = identity.value
+        is_whole = isinstance(op.combiner, Reducer)
+        for box in _boxes((*op.axes, *op.reduce_axes), factors, is_whole=is_whole):
             values = [self._grid(box).evaluate(factor) for factor in factors]
             shape = [part.stop - part.start for part in box]
-            block = result[(*box[:rank], ...)]
-            if op.combiner is None:
-                block[...] = values[0]
-            else:
-                block[...] = _ACCUMULATE[op.combiner](block, self._reduced(values, shape))
-        return result
+            blocks = [result[(*box[:rank], ...)] for result in results]
+            for block, new in zip(blocks, self._updated(blocks, values, shape), strict=True):
+                block[...] = new
+        return {buffer.name: result for buffer, result in zip(op.buffers, results, strict=True)}
+
+    def _empty(self, buffer: Buffer) -> Array:
+        return np.empty(buffer.shape, self.floats if buffer.dtype.is_float else buffer.dtype.numpy)
+
+    def _updated(
+        self, blocks: Sequence[Array], values: Sequence[Array], shape: Sequence[int]
+    ) -> Sequence[Array]:
+        """Return the results in a box: `values`, or what they and `blocks` combine to."""
+        combiner, rank = self.op.combiner, len(self.op.axes)
+        if combiner is None:
+            return values
+        if isinstance(combiner, Reducer):
+            terms = folded(combiner, values, shape, rank, self.floats)
+            return combined(combiner, blocks, terms, self.floats)
+        return [_ACCUMULATE[combiner](blocks[0], self._reduced(values, shape))]
 
     def _grid(self, box: Box) -> Grid:
         axes: dict[str, Array] = {}
@@ -111,8 +126,8 @@ _ACCUMULATE = {
 
 
 def _factors(op: ComputeOp) -> list[Expr]:
-    """Return what the terms of a sum are products of; otherwise the body alone."""
-    factors: list[Expr] = [op.body]
+    """Return what the terms of a sum are products of; otherwise the bodies."""
+    factors = list(op.bodies)
     if op.combiner is not Combiner.SUM:
         return factors
     while isinstance(first := factors[0], Binary) and first.op is BinaryOp.MUL:
@@ -120,11 +135,16 @@ def _factors(op: ComputeOp) -> list[Expr]:
     return factors
 
 
-def _boxes(axes: Sequence[Axis], factors: Sequence[Expr]) -> Iterator[Box]:
-    """Cut the box of all `axes` so that no factor takes more than a block, outermost axes first."""
+def _boxes(axes: Sequence[Axis], factors: Sequence[Expr], *, is_whole: bool) -> Iterator[Box]:
+    """Cut the box of all `axes` so that no factor takes more than a block, outermost axes first.
+
+    With `is_whole` no box itself is larger than a block.
+    """
     lengths = [axis.extent for axis in axes]
     varying = [free_vars(factor) for factor in factors]
     needed = [{i for i, axis in enumerate(axes) if axis.name in names} for names in varying]
+    if is_whole:
+        needed.append(set(range(len(axes))))
     for place in range(len(axes)):
         while lengths[place] > 1 and any(
             place in used and math.prod(lengths[i] for i in used) > _BLOCK_ELEMENTS

@@ -31,6 +31,8 @@ class Tensor(Whole):
     buffer: Buffer
     definition: ComputeOp | None = None
     has_auto_name: bool = False
+    output: int = 0
+    """Which of the outputs of `definition` it is."""
 
     @property
     def name(self) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Load
-from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.node import Node, rewrite
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.naming import unique_name
 from ansorc.lang.tensor import OwnedBuffer, Tensor
+
+Key: TypeAlias = tuple[int, int]
+"""A tensor: the identity of its computation, and which output it is."""
 
 
 def trace(params: Sequence[Tensor]) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
@@ -31,12 +35,9 @@ def trace(params: Sequence[Tensor]) -> tuple[tuple[Buffer, ...], tuple[ComputeOp
                 "give ComputeDAG all inputs and outputs, in call order"
             )
     buffers = _buffers(tensors)
-    ops = tuple(
-        _plain(tensor.definition, buffers, buffers[id(tensor)])
-        for tensor in tensors
-        if tensor.definition is not None
-    )
-    return tuple(buffers[id(tensor)] for tensor in params), ops
+    ops = {id(t.definition): t.definition for t in tensors if t.definition is not None}
+    plain = tuple(_plain(op, buffers) for op in ops.values())
+    return tuple(buffers[_key(tensor)] for tensor in params), plain
 
 
 def _check_params(params: Sequence[Tensor]) -> None:
@@ -76,9 +77,8 @@ def _sources(tensor: Tensor) -> list[Tensor]:
     return list(found.values())
 
 
-def _loads(tensor: Tensor) -> Iterator[Load]:
-    if tensor.definition is not None:
-        yield from (node for node in walk(tensor.definition.body) if isinstance(node, Load))
+def _loads(tensor: Tensor) -> list[Load]:
+    return [] if tensor.definition is None else tensor.definition.loads
 
 
 def _owner(reader: Tensor, load: Load) -> Tensor:
@@ -91,8 +91,12 @@ def _owner(reader: Tensor, load: Load) -> Tensor:
     )
 
 
-def _buffers(tensors: Sequence[Tensor]) -> dict[int, Buffer]:
-    """Return the buffer of each tensor by identity, with names made unique."""
+def _key(tensor: Tensor) -> Key:
+    return id(tensor.definition or tensor), tensor.output
+
+
+def _buffers(tensors: Sequence[Tensor]) -> dict[Key, Buffer]:
+    """Return the buffer of each tensor, and of unused outputs, with names made unique."""
     taken: dict[str, Tensor] = {}
     for tensor in tensors:
         if tensor.has_auto_name:
@@ -103,18 +107,27 @@ def _buffers(tensors: Sequence[Tensor]) -> dict[int, Buffer]:
                 "tell them apart by name="
             )
         taken[tensor.name] = tensor
-    names: dict[int, str] = {}
+    found: dict[Key, Buffer] = {}
     for tensor in tensors:
         name = unique_name(tensor.name, taken) if tensor.has_auto_name else tensor.name
         taken[name] = tensor
-        names[id(tensor)] = name
-    return {id(tensor): replace(tensor.buffer, name=names[id(tensor)]) for tensor in tensors}
+        found[_key(tensor)] = replace(tensor.buffer, name=name)
+    for tensor in tensors:
+        op = tensor.definition
+        for output, buffer in enumerate(() if op is None else op.buffers):
+            if (id(op), output) not in found:
+                name = unique_name(buffer.name, taken)
+                taken[name] = tensor
+                found[id(op), output] = replace(buffer, name=name)
+    return found
 
 
-def _plain(op: ComputeOp, buffers: Mapping[int, Buffer], own: Buffer) -> ComputeOp:
+def _plain(op: ComputeOp, buffers: Mapping[Key, Buffer]) -> ComputeOp:
     def rule(node: Node) -> Node | None:
-        if isinstance(node, Load) and isinstance(node.buffer, OwnedBuffer):
-            return Load(buffers[id(node.buffer.owner)], node.indices)
+        buffer = node.buffer if isinstance(node, Load) else None
+        if isinstance(node, Load) and isinstance(buffer, OwnedBuffer) and buffer.owner is not None:
+            return Load(buffers[_key(buffer.owner)], node.indices)
         return None
 
-    return replace(op, name=own.name, buffer=own, body=rewrite(op.body, rule))
+    own = [buffers[id(op), output] for output in range(len(op.buffers))]
+    return op.with_buffers(own).with_bodies(lambda body: rewrite(body, rule))

@@ -7,12 +7,10 @@ dimension: that is always enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator as Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.ir.arith.affine import affine
-from ansorc.ir.expr import Expr, Load
-from ansorc.ir.node import walk
+from ansorc.ir.expr import Expr
 from ansorc.schedule.constant_reads import unfit_read
 from ansorc.schedule.extent import Extent, add, same, scaled_span, smaller
 from ansorc.schedule.stage import At, Stage, fresh_iterators
@@ -64,18 +62,20 @@ def axis_boxes(stage: Stage, place: int) -> dict[str, Box]:
 
 
 def region(state: State, name: str, target: Stage, place: int) -> tuple[Box, ...]:
-    """Return the box of tensor `name` that is read inside the first `place` loops of `target`.
+    """Return the box of stage `name` that is read inside the first `place` loops of `target`.
 
     Raise LookupError with the reader's name where one lies outside that place.
     """
+    source = state.stage(name).op
+    tensors = {buffer.name for buffer in source.buffers}
     boxes: list[list[Box]] = []
-    shape: tuple[int, ...] = ()
     for reader in state.readers(name):
         axes = _reader_boxes(state, reader, target, place)
-        for load in loads_of(reader.op.body, name):
-            shape = load.buffer.shape
-            boxes.append([_index_box(index, axes) for index in load.indices])
+        for load in reader.op.loads:
+            if load.buffer.name in tensors:
+                boxes.append([_index_box(index, axes) for index in load.indices])
     columns = zip(*boxes, strict=True)
+    shape = source.buffer.shape
     return tuple(_hull(list(c), extent) for c, extent in zip(columns, shape, strict=True))
 
 
@@ -95,11 +95,6 @@ def settle(state: State, step: Step, before: State) -> State:
         if complaint := unfit_read(state, tensor):
             step.refuse(before, f"the layout of '{tensor}' is rewritten, but then {complaint}")
     return state
-
-
-def loads_of(body: Expr, name: str) -> Sequence[Load]:
-    """Yield the loads of tensor `name` in `body`."""
-    return (node for node in walk(body) if isinstance(node, Load) and node.buffer.name == name)
 
 
 def _settle_stage(state: State, stage: Stage, attach: At, change: tuple[Step, State]) -> State:

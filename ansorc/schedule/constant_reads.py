@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Load
-from ansorc.ir.node import walk
 from ansorc.ir.printer import expr_text
 from ansorc.schedule.state import State
 
@@ -19,7 +18,7 @@ def unfit_read(state: State, tensor: str) -> str:
         names = " and ".join(f"'{reader.name}'" for reader in readers)
         return f"'{tensor}' is read by {names or 'no stage'}; a layout follows the loops of one"
     (reader,) = readers
-    loads = {n for n in walk(reader.op.body) if isinstance(n, Load) and n.buffer.name == tensor}
+    loads = {load for load in reader.op.loads if load.buffer.name == tensor}
     if len({load.indices for load in loads}) > 1:
         texts = " and ".join(sorted(expr_text(load) for load in loads))
         return f"'{reader.name}' reads it as {texts}; one layout cannot follow both"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.packing import PackedPart, Packing
-from ansorc.schedule.bounds import loads_of, region
+from ansorc.schedule.bounds import region
 from ansorc.schedule.stage import At, FuseRelation, Iterator, Mark, SplitRelation, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.values import known
@@ -61,7 +61,7 @@ def packings(state: State) -> tuple[Packing, ...]:
 def layout_of(state: State, tensor: str) -> Layout:
     """Return the order in which the only reader of the input `tensor` reads it in `state`."""
     (reader,) = state.readers(tensor)
-    load = next(loads_of(reader.op.body, tensor))
+    load = next(load for load in reader.op.loads if load.buffer.name == tensor)
     digits: list[Digit] = []
     offsets: list[int] = []
     for dimension, index in enumerate(load.indices):

@@ -20,8 +20,10 @@ def lower(state: State, name: str = "kernel") -> Function:
     nests = Nests(state)
     roots = [stage for stage in state.stages if isinstance(stage.attach, Root)]
     body: Stmt = Seq(tuple(nests.nest(stage) for stage in roots))
+    given = {buffer.name for buffer in state.dag.params}
     for stage in reversed(roots):
-        if not stage.is_output:
-            body = Allocate(nests.placed[stage.name].buffer, body)
+        for buffer in reversed(nests.placed[stage.name].buffers):
+            if buffer.name not in given:
+                body = Allocate(buffer, body)
     packed = {packing.source.name: packing.packed for packing in packings(state)}
     return Function(name, tuple(packed.get(b.name, b) for b in state.dag.params), body)

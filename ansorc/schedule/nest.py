@@ -10,7 +10,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Binary, CompareOp, Expr, Load, Var, binary, compare, const
 from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.node import Node, rewrite
-from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
 from ansorc.ir.substitute import substitute
 from ansorc.schedule.bounds import region
 from ansorc.schedule.layout import layout_of
@@ -18,6 +18,7 @@ from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import unrolled_by_pragma
+from ansorc.schedule.update import stores, update
 from ansorc.schedule.values import Guard, iterator_values, known, plus, times
 
 _KINDS = {
@@ -34,7 +35,7 @@ class _Placed:
     """A stage whose loops are being built: its variables, and where its region begins."""
 
     stage: Stage
-    buffer: Buffer
+    buffers: tuple[Buffer, ...]
     lows: tuple[Expr, ...]
     """The first index computed along each space axis; literal 0 for a whole tensor."""
     leaves: dict[str, Expr]
@@ -79,8 +80,8 @@ class Nests:
                 leaves[iterator.name] = self._fresh(iterator)
         zeros = tuple(const(0) for _ in stage.op.axes)
         lows = self._lows(stage) if isinstance(stage.attach, At) else zeros
-        placed = _Placed(stage, self._buffer(stage), lows, leaves)
-        self.placed[stage.name] = placed
+        placed = _Placed(stage, self._buffers(stage), lows, leaves)
+        self.placed |= {buffer.name: placed for buffer in stage.op.buffers}
         return placed
 
     def _fresh(self, iterator: Iterator) -> Var:
@@ -90,16 +91,16 @@ class Nests:
         self.ranges[name] = (0, known(iterator.extent) - 1)
         return Var(name)
 
-    def _buffer(self, stage: Stage) -> Buffer:
+    def _buffers(self, stage: Stage) -> tuple[Buffer, ...]:
         shape = tuple(known(extent) for extent in memory_shape(stage))
         if isinstance(stage.attach, Root):
-            return replace(stage.op.buffer, shape=shape)
+            return tuple(replace(buffer, shape=shape) for buffer in stage.op.buffers)
         scope = Scope.LOCAL
         if stage.scope == "shared":
             scope = Scope.SHARED
         elif not self.is_threaded and self._has_threads(stage):
             scope = Scope.GLOBAL
-        return replace(stage.op.buffer, shape=shape, scope=scope)
+        return tuple(replace(buffer, shape=shape, scope=scope) for buffer in stage.op.buffers)
 
     def _has_threads(self, stage: Stage) -> bool:
         """Whether a reader of the attached `stage` may run in threads that are started inside."""
@@ -148,17 +149,18 @@ class Nests:
         stmt = self._loops(placed, start + 1, unrolled, body, end)
         stmt = _sequence(*(nest for _, nest in nests), stmt)
         for inner, _ in reversed(nests):
-            stmt = Allocate(self.placed[inner.name].buffer, stmt)
+            for buffer in reversed(self.placed[inner.name].buffers):
+                stmt = Allocate(buffer, stmt)
         self.is_threaded = was_threaded
         return _loop(first, var, stmt, is_unrolled=first.name in unrolled)
 
     def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
         update = self._loops(placed, reduce, unrolled, lambda: self._update(placed))
-        return _sequence(self._initial(placed, reduce), update)
+        return _sequence(*self._initial(placed, reduce), update)
 
-    def _initial(self, placed: _Placed, reduce: int) -> Stmt:
+    def _initial(self, placed: _Placed, reduce: int) -> list[Stmt]:
+        """Return what gives each result its identity, with loops of its own."""
         op = placed.stage.op
-        assert op.combiner is not None
         leaves = dict(placed.leaves)
         own = [it for it in placed.stage.iterators[reduce:] if it.kind is IteratorKind.SPACE]
         for iterator in own:
@@ -167,36 +169,34 @@ class Nests:
         values, guards = _axis_values(placed, leaves)
         space = [guard for guard in guards if guard.kind is IteratorKind.SPACE]
         indices = self._store_indices(placed, values)
-        stmt: Stmt = Store(placed.buffer, indices, op.combiner.identity(op.buffer.dtype))
-        stmt = self._guarded(placed, values, space, stmt)
-        for iterator in reversed(own):
-            stmt = _loop(iterator, leaves[iterator.name], stmt, is_unrolled=False)
-        return stmt
+        nests: list[Stmt] = []
+        for store in stores(placed.buffers, indices, op.identities):
+            stmt = self._guarded(placed, values, space, store)
+            for iterator in reversed(own):
+                stmt = _loop(iterator, leaves[iterator.name], stmt, is_unrolled=False)
+            nests.append(stmt)
+        return nests
 
     def _assign(self, placed: _Placed) -> Stmt:
         values, guards = _axis_values(placed, placed.leaves)
-        store = Store(
-            placed.buffer, self._store_indices(placed, values), self._value(placed, values)
-        )
-        return self._guarded(placed, values, guards, store)
+        indices, elements = self._store_indices(placed, values), self._values(placed, values)
+        stmt = _sequence(*stores(placed.buffers, indices, elements))
+        return self._guarded(placed, values, guards, stmt)
 
     def _update(self, placed: _Placed) -> Stmt:
-        op = placed.stage.op
         values, guards = _axis_values(placed, placed.leaves)
-        indices = self._store_indices(placed, values)
-        assert op.combiner is not None
-        total = op.combiner.combine(Load(placed.buffer, indices), self._value(placed, values))
-        return self._guarded(placed, values, guards, Store(placed.buffer, indices, total))
+        indices, terms = self._store_indices(placed, values), self._values(placed, values)
+        stmt = update(placed.stage.op, placed.buffers, indices, terms)
+        return self._guarded(placed, values, guards, stmt)
 
     def _store_indices(self, placed: _Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
         axes = zip(placed.stage.op.axes, placed.lows, strict=True)
         box = tuple(_minus(values[axis.name], low) for axis, low in axes)
         return memory_indices(placed.stage, box)
 
-    def _value(self, placed: _Placed, values: Mapping[str, Expr]) -> Expr:
+    def _values(self, placed: _Placed, values: Mapping[str, Expr]) -> list[Expr]:
         op = placed.stage.op
-        names = [axis.name for axis in (*op.axes, *op.reduce_axes)]
-        body = substitute(op.body, {name: values[name] for name in names})
+        own = {axis.name: values[axis.name] for axis in (*op.axes, *op.reduce_axes)}
 
         def rule(node: Node) -> Node | None:
             if isinstance(node, Load) and node.buffer.name in self.state.rewritten:
@@ -206,9 +206,11 @@ class Nests:
                 return None
             indices = zip(node.indices, source.lows, strict=True)
             box = tuple(_minus(index, low) for index, low in indices)
-            return Load(source.buffer, memory_indices(source.stage, box))
+            names = [buffer.name for buffer in source.stage.op.buffers]
+            buffer = source.buffers[names.index(node.buffer.name)]
+            return Load(buffer, memory_indices(source.stage, box))
 
-        return rewrite(body, rule)
+        return [rewrite(substitute(body, own), rule) for body in op.bodies]
 
     def _packed(self, tensor: str) -> Load:
         """The load of an input whose layout is rewritten: its indices are the loops themselves."""

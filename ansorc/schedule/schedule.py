@@ -114,7 +114,10 @@ def schedule(dag: ComputeDAG, tiles: Tiles | None = None) -> Schedule:
     `tiles` gives the tile variables that holes of later splits refer to.
     """
     outputs = {buffer.name for buffer in dag.outputs}
-    stages = tuple(initial_stage(op, is_output=op.name in outputs) for op in dag.ops)
+    stages = tuple(
+        initial_stage(op, is_output=any(buffer.name in outputs for buffer in op.buffers))
+        for op in dag.ops
+    )
     return Schedule(dag, stages, (), {} if tiles is None else tiles)
 
 

@@ -111,6 +111,7 @@ class Stage:
     """The extent computed along each space axis: the whole tensor, or what the place needs."""
     pragmas: tuple[tuple[str, int], ...] = ()
     is_output: bool = False
+    """Whether a tensor that it computes is one."""
     scope: str = ""
     """The memory scope that a cache step asked for; empty for the default of its place."""
     alignments: tuple[Alignment, ...] = ()
@@ -120,7 +121,7 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """The name of the tensor that the stage computes."""
+        """The name of the tensor that the stage computes; of several, the first."""
         return self.op.name
 
     @property

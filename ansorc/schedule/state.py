@@ -126,7 +126,8 @@ class State:
 
     def unused_name(self, wanted: str) -> str:
         """Return `wanted`, with a number behind it if a stage or input has that name already."""
-        taken = {stage.name for stage in self.stages} | {b.name for b in self.dag.inputs}
+        taken = {buffer.name for stage in self.stages for buffer in stage.op.buffers}
+        taken |= {buffer.name for buffer in self.dag.inputs}
         name, count = wanted, 1
         while name in taken:
             name, count = f"{wanted}.{count}", count + 1
@@ -138,8 +139,17 @@ class State:
         return replace(self, stages=tuple(new if s.name == name else s for s in self.stages))
 
     def readers(self, name: str) -> tuple[Stage, ...]:
-        """Return the stages, inlined ones left out, whose body loads the tensor `name`."""
-        return tuple(stage for stage in self.stages if not stage.is_inlined and _reads(stage, name))
+        """Return the stages, inlined ones left out, that read what the stage `name` computes.
+
+        Or those that read the tensor `name`, if no stage is called so.
+        """
+        source = self.find(name)
+        tensors = {name} if source is None else {buffer.name for buffer in source.op.buffers}
+        return tuple(s for s in self.stages if not s.is_inlined and _reads(s, tensors))
+
+    def source(self, tensor: str) -> Stage | None:
+        """Return the stage that computes `tensor`, or None."""
+        return next((s for s in self.stages if any(b.name == tensor for b in s.op.buffers)), None)
 
     def attached(self, name: str, iterator: str | None = None) -> tuple[Stage, ...]:
         """Return the stages computed directly inside loops of `name` (at `iterator`, if given)."""
@@ -184,8 +194,8 @@ class State:
         return "\n".join((*notes, *(text for text, _ in _lines(self))))
 
 
-def _reads(stage: Stage, name: str) -> bool:
-    return any(buffer.name == name for buffer in stage.op.reads)
+def _reads(stage: Stage, tensors: set[str]) -> bool:
+    return any(buffer.name in tensors for buffer in stage.op.reads)
 
 
 def _lines(state: State) -> Lines[tuple[str, Spot]]:

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from ansorc.ir.arith.affine import Affine, affine
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Call, Expr, Load
-from ansorc.ir.node import walk
+from ansorc.ir.expr import Call, Expr
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.flops import op_flops
 from ansorc.schedule.bounds import axis_boxes, region
@@ -97,13 +96,13 @@ class Footprint:
 def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
     """Return [rows]: the cycles of all runs of `stage` on one core."""
     op = stage.op
-    widest = max(buffer.dtype.bytes for buffer in (op.buffer, *op.reads))
+    widest = max(buffer.dtype.bytes for buffer in (*op.buffers, *op.reads))
     inner = _lanes(stage, max(1, target.vector_bytes // widest), rows, state.rewritten)
     around = [iterator for _, iterator in state.around(stage)]
     loops = [it.extent for it in (*around, *stage.iterators)]
     iterations = _product(loops, rows) / inner.elements
     flops = max(1.0, op_flops(op) / prod(a.extent for a in (*op.axes, *op.reduce_axes)))
-    calls = sum(isinstance(node, Call) for node in walk(op.body))
+    calls = sum(isinstance(node, Call) for node in op.nodes())
     busy = inner.vectors * (flops / FLOPS_PER_CYCLE + calls * CALL_CYCLES)
     busy = np.maximum(busy, inner.loads / LOADS_PER_CYCLE)
     if not target.is_x86:  # where arithmetic does not read memory, loads take the place of it
@@ -159,7 +158,7 @@ def _lanes(stage: Stage, lanes: int, rows: int, rewritten: tuple[str, ...]) -> L
             elements = elements * extent
             vectors = vectors * (vector_pieces(extent, lanes) if is_vector else extent)
     loads = operands = np.zeros(rows, dtype=np.int64)
-    for node in _loads(stage):
+    for node in stage.op.loads:
         count = np.ones(rows, dtype=np.int64)
         for axis, extent, is_vector in marked:
             if any(axis in free_vars(index) for index in node.indices):
@@ -227,18 +226,19 @@ def _accesses(state: State, stage: Stage) -> list[Access]:
     """What the stage writes and reads, without repetition."""
     op = stage.op
     found: dict[tuple[str, tuple[Expr, ...]], Access] = {}
-    for node in _loads(stage):
+    for node in stage.op.loads:
         forms = tuple(affine(index) for index in node.indices)
         extents = _memory(state, node.buffer)
         is_laid_out = node.buffer.name in state.rewritten
         found[node.buffer.name, node.indices] = node.buffer.dtype.bytes, forms, extents, is_laid_out
     own = tuple(Affine(((axis.name, 1),), 0) for axis in op.axes)
-    return [(op.buffer.dtype.bytes, own, _memory(state, op.buffer), False), *found.values()]
+    written = [(buffer.dtype.bytes, own, _memory(state, buffer), False) for buffer in op.buffers]
+    return [*written, *found.values()]
 
 
 def _memory(state: State, buffer: Buffer) -> tuple[Number, ...]:
     """The extents of a tensor in memory: those of the region, if it is computed inside a loop."""
-    stage = state.find(buffer.name)
+    stage = state.source(buffer.name)
     if stage is not None and isinstance(stage.attach, At):
         return tuple(_known(extent) for extent in stage.region)
     return tuple(_known(extent) for extent in buffer.shape)
@@ -260,10 +260,6 @@ def _footprint(access: Access, widths: dict[str, Extent], rows: int) -> Footprin
         count, width = np.ones(rows), count * width
         pitch = np.zeros(rows, dtype=np.int64)
     return Footprint(count, width * element, pitch)
-
-
-def _loads(stage: Stage) -> list[Load]:
-    return [node for node in walk(stage.op.body) if isinstance(node, Load)]
 
 
 def _product(extents: list[Extent] | list[Number], rows: int) -> Cycles:

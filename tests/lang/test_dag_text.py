@@ -100,7 +100,7 @@ def test_key_sees_hints_and_call_order() -> None:
         ("sum over", "total over", "'total' is no way to reduce"),
         ("B[k, j]", "B[k, q]", "line 3 .*no variable 'q'"),
         ("B[k, j]", "B[k, j + 1]", "outside of it.*index 1 is j \\+ 1"),
-        ("(i: 8, j: 6) sum", "(i: 8, j: 5) sum", "do not match its shape"),
+        ("(i: 8, j: 6) sum", "(i: 8, j: 5) sum", "do not match the shape"),
         ("0.0)", "float64(0.0))", "its operands are float32 and float64"),
     ],
 )

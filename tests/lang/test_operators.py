@@ -102,25 +102,6 @@ def test_depthwise(layout: str) -> None:
     np.testing.assert_allclose(found, expected)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "stride", "padding"), [(4, 2, 1), (3, 1, 1), (3, 2, 0), (2, 3, 1), (5, 2, 2)]
-)
-def test_transposed_convolution(kernel: int, stride: int, padding: int) -> None:
-    found, (x, w), _ = run(
-        lambda x, w: ops.conv2d_transpose(x, w, stride=stride, padding=padding),
-        (1, 4, 3, 2), (kernel, kernel, 2, 3),
-    )  # fmt: skip
-    full = np.zeros((1, 3 * stride + kernel, 2 * stride + kernel, 3))
-    for i, j in itertools.product(range(4), range(3)):
-        rows, columns = (
-            slice(i * stride, i * stride + kernel),
-            slice(j * stride, j * stride + kernel),
-        )
-        full[0, rows, columns] += np.einsum("c,hwco->hwo", x[0, i, j], w)
-    expected = full[:, padding : full.shape[1] - padding, padding : full.shape[2] - padding]
-    np.testing.assert_allclose(found, expected)
-
-
 def test_capsule() -> None:
     found, (x, w), stages = run(
         lambda x, w: ops.capsule_conv2d(x, w, stride=2, padding=1, name="c"),

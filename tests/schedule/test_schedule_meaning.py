@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from dag_strategies import dags
 from hypothesis import HealthCheck, given, settings
 from schedule_strategies import schedules
@@ -65,6 +66,19 @@ def check(dag: ComputeDAG, arrays: Arrays, expected: Arrays, what: str) -> None:
 @_OPTIONS
 @given(schedules(dags()))
 def test_any_legal_schedule_keeps_the_meaning(state: Schedule) -> None:
+    keeps_the_meaning(state)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@settings(_OPTIONS, max_examples=3000)
+@given(schedules(dags(), most=16))
+def test_thousands_of_schedules_keep_the_meaning(state: Schedule) -> None:
+    keeps_the_meaning(state)
+
+
+def keeps_the_meaning(state: Schedule) -> None:
+    """Compare the lowered program, the prepared one and machine code with the reference."""
     dag, target = state.dag, detect()
     inputs = inputs_of(dag, seed=len(state.steps))
     expected = evaluate(dag, inputs)

@@ -73,6 +73,17 @@ def total(x: ac.Tensor) -> ac.Tensor:
     return ac.compute((), lambda: ac.sum(x[k], axis=k), "total")
 
 
+def extreme(x: ac.Tensor, axis: int) -> ac.Tensor:
+    """Where the largest element is along an axis of a matrix, as a float."""
+    k = ac.reduce_axis(x.shape[axis], "k")
+    _, place = ac.compute_tuple(
+        x.shape[1 - axis],
+        lambda i: ac.argmax(x[i, k] if axis else x[k, i], axis=k),
+        "best",
+    )
+    return ac.compute(x.shape[1 - axis], lambda i: ac.cast(place[i], "float32"), "found")
+
+
 DAGS: dict[str, ac.ComputeDAG] = {
     "matmul": matmul(8, 24, 6),
     "matmul_odd": matmul(7, 13, 5),
@@ -119,6 +130,8 @@ DAGS: dict[str, ac.ComputeDAG] = {
     "transpose": dag([(6, 20)], lambda t: ops.transpose(t[0], (1, 0))),
     "elementwise": dag([(40,), (40,)], lambda t: ops.sigmoid(ops.add(t[0], t[1]))),
     "outer": dag([(6, 1), (1, 16)], lambda t: ops.multiply(t[0], t[1])),
+    "argmax_rows": dag([(9, 21)], lambda t: extreme(t[0], 1)),
+    "argmax_columns": dag([(9, 21)], lambda t: extreme(t[0], 0)),
     "scalar": dag([(30,)], lambda t: total(t[0])),
 }
 

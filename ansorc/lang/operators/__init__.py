@@ -1,54 +1,197 @@
 """Ready-made definitions of common operators: each takes tensors and returns a tensor."""
 
-from ansorc.lang.operators.attention import attention_scores
-from ansorc.lang.operators.capsule import capsule_conv2d
-from ansorc.lang.operators.convolution import conv1d, conv2d, conv3d, depthwise_conv2d
+from ansorc.lang.operators.activation import (
+    elu,
+    gelu,
+    hard_sigmoid,
+    hard_swish,
+    leaky_relu,
+    mish,
+    prelu,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    softplus,
+    softsign,
+    tanh,
+)
+from ansorc.lang.operators.attention import (
+    attention_scores,
+)
+from ansorc.lang.operators.capsule import (
+    capsule_conv2d,
+)
+from ansorc.lang.operators.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    depthwise_conv2d,
+)
 from ansorc.lang.operators.elementwise import (
     add,
     batch_norm,
+    batch_norm_inference,
     bias_add,
+    cast,
+    clip,
     divide,
-    gelu,
+    maximum,
+    minimum,
     multiply,
-    relu,
-    sigmoid,
+    power,
     subtract,
-    tanh,
+    where,
+)
+from ansorc.lang.operators.indexing import (
+    embedding,
+    gather,
+    one_hot,
+    take,
+)
+from ansorc.lang.operators.matmul import (
+    batch_matmul,
+    dense,
+    matmul,
+)
+from ansorc.lang.operators.normalization import (
+    group_norm,
+    instance_norm,
+    layer_norm,
+    log_softmax,
+    norm2,
+    rms_norm,
+    softmax,
+)
+from ansorc.lang.operators.pad import (
+    edge_pad,
+    pad,
+    reflect_pad,
+)
+from ansorc.lang.operators.pool import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    global_avg_pool,
+    global_max_pool,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
+from ansorc.lang.operators.reduce import (
+    argmax,
+    argmin,
+    max,
+    mean,
+    min,
+    prod,
+    sum,
+)
+from ansorc.lang.operators.resize import (
+    resize2d_bilinear,
+    resize2d_nearest,
+)
+from ansorc.lang.operators.transposed_convolution import (
+    conv1d_transpose,
+    conv2d_transpose,
+    conv3d_transpose,
+)
+from ansorc.lang.operators.view import (
+    broadcast_to,
+    concat,
+    expand_dims,
+    flatten,
+    flip,
+    reshape,
+    squeeze,
+    stack,
+    tile,
     transpose,
 )
-from ansorc.lang.operators.matmul import batch_matmul, dense, matmul
-from ansorc.lang.operators.normalization import layer_norm, norm2, softmax
-from ansorc.lang.operators.pad import pad
-from ansorc.lang.operators.pool import avg_pool2d, global_avg_pool, max_pool2d
-from ansorc.lang.operators.transposed_convolution import conv2d_transpose
+from ansorc.lang.operators.view import slice_ as slice
 
 __all__ = [
     "add",
+    "argmax",
+    "argmin",
     "attention_scores",
+    "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
     "batch_matmul",
     "batch_norm",
+    "batch_norm_inference",
     "bias_add",
+    "broadcast_to",
     "capsule_conv2d",
+    "cast",
+    "clip",
+    "concat",
     "conv1d",
+    "conv1d_transpose",
     "conv2d",
     "conv2d_transpose",
     "conv3d",
+    "conv3d_transpose",
     "dense",
     "depthwise_conv2d",
     "divide",
+    "edge_pad",
+    "elu",
+    "embedding",
+    "expand_dims",
+    "flatten",
+    "flip",
+    "gather",
     "gelu",
     "global_avg_pool",
+    "global_max_pool",
+    "group_norm",
+    "hard_sigmoid",
+    "hard_swish",
+    "instance_norm",
     "layer_norm",
+    "leaky_relu",
+    "log_softmax",
     "matmul",
+    "max",
+    "max_pool1d",
     "max_pool2d",
+    "max_pool3d",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
+    "mish",
     "multiply",
     "norm2",
+    "one_hot",
     "pad",
+    "power",
+    "prelu",
+    "prod",
+    "reflect_pad",
     "relu",
+    "relu6",
+    "reshape",
+    "resize2d_bilinear",
+    "resize2d_nearest",
+    "rms_norm",
+    "selu",
     "sigmoid",
+    "silu",
+    "slice",
     "softmax",
+    "softplus",
+    "softsign",
+    "squeeze",
+    "stack",
     "subtract",
+    "sum",
+    "take",
     "tanh",
+    "tile",
     "transpose",
+    "where",
 ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
-from ansorc.lang.operators.elementwise import transpose
 from ansorc.lang.operators.normalization import softmax
 from ansorc.lang.operators.shapes import require, require_rank
+from ansorc.lang.operators.view import transpose
 from ansorc.lang.reduction import reduce_axis, sum
 from ansorc.lang.tensor import Tensor
 

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
-from ansorc.ir.expr import BinaryOp, Expr, Value, as_expr, binary, const
+from ansorc.ir.expr import BinaryOp, Expr, Value, binary
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
-from ansorc.lang.operators.shapes import axis_number, require
+from ansorc.lang.operators.shapes import axis_number, broadcast_indices, broadcast_shape, require
 from ansorc.lang.tensor import Tensor
 
-_RELU, _GELU, _SIGMOID, _TANH = (AutoName(n) for n in ("relu", "gelu", "sigmoid", "tanh"))
 _ADD, _SUBTRACT, _MULTIPLY = (AutoName(n) for n in ("add", "subtract", "multiply"))
 _DIVIDE, _BIAS_ADD, _BATCH_NORM = (AutoName(n) for n in ("divide", "bias_add", "batch_norm"))
-_TRANSPOSE = AutoName("transpose")
-
-
-def relu(data: Tensor, name: str = _RELU) -> Tensor:
-    """Return max(data, 0), of the shape of `data`."""
-    return _map(data, lambda x: scalar.maximum(x, 0), name)
-
-
-def gelu(data: Tensor, name: str = _GELU) -> Tensor:
-    """Return data * Phi(data), Phi the normal distribution (by erf), of the shape of `data`."""
-    return _map(data, lambda x: x * 0.5 * (scalar.erf(x * 0.5**0.5) + 1.0), name)
-
-
-def sigmoid(data: Tensor, name: str = _SIGMOID) -> Tensor:
-    """Return 1 / (1 + exp(-data)), of the shape of `data`."""
-    return _map(data, scalar.sigmoid, name)
-
-
-def tanh(data: Tensor, name: str = _TANH) -> Tensor:
-    """Return tanh(data), of the shape of `data`."""
-    return _map(data, scalar.tanh, name)
+_MAXIMUM, _MINIMUM, _POWER = (AutoName(n) for n in ("maximum", "minimum", "power"))
+_WHERE, _CLIP, _CAST = AutoName("where"), AutoName("clip"), AutoName("cast")
 
 
 def add(a: Tensor, b: Tensor, name: str = _ADD) -> Tensor:
@@ -55,6 +36,47 @@ def multiply(a: Tensor, b: Tensor, name: str = _MULTIPLY) -> Tensor:
 def divide(a: Tensor, b: Tensor, name: str = _DIVIDE) -> Tensor:
     """Return a / b (floats), broadcast as NumPy does; raise LanguageError on other shapes."""
     return _broadcast("divide", a, b, BinaryOp.DIV, name)
+
+
+def maximum(a: Tensor, b: Tensor, name: str = _MAXIMUM) -> Tensor:
+    """Return the larger of a and b, broadcast as NumPy does; NaN if one is NaN."""
+    return _broadcast("maximum", a, b, BinaryOp.MAX, name)
+
+
+def minimum(a: Tensor, b: Tensor, name: str = _MINIMUM) -> Tensor:
+    """Return the smaller of a and b, broadcast as NumPy does; NaN if one is NaN."""
+    return _broadcast("minimum", a, b, BinaryOp.MIN, name)
+
+
+def power(a: Tensor, b: Tensor, name: str = _POWER) -> Tensor:
+    """Return a to the power b (floats), broadcast as NumPy does."""
+    shape = broadcast_shape("power", a, b)
+    return compute(shape, lambda *i: scalar.power(element_at(a, i), element_at(b, i)), name)
+
+
+def where(condition: Tensor, a: Tensor, b: Tensor, name: str = _WHERE) -> Tensor:
+    """Return a where `condition` (bool) holds, else b, all three broadcast as NumPy does."""
+    shape = broadcast_shape("where", condition, a, b)
+
+    def body(*i: Expr) -> Expr:
+        test = element_at(condition, i)
+        return scalar.if_then_else(test, element_at(a, i), element_at(b, i))
+
+    return compute(shape, body, name)
+
+
+def clip(data: Tensor, low: float, high: float, name: str = _CLIP) -> Tensor:
+    """Return `data` with all below `low` raised to it, and all above `high` lowered to it.
+
+    Raise LanguageError where low is above high.
+    """
+    require(low <= high, "clip", data, need=f"low {low} must not be above high {high}")
+    return compute(data.shape, lambda *i: scalar.minimum(scalar.maximum(data[i], low), high), name)
+
+
+def cast(data: Tensor, dtype: str, name: str = _CAST) -> Tensor:
+    """Return `data` converted to `dtype` as NumPy's `astype` does."""
+    return compute(data.shape, lambda *i: scalar.cast(data[i], dtype), name)
 
 
 def bias_add(data: Tensor, bias: Tensor, axis: int = -1, name: str = _BIAS_ADD) -> Tensor:
@@ -78,17 +100,42 @@ def batch_norm(
     return compute(data.shape, lambda *i: data[i] * scale[i[place]] + shift[i[place]], name)
 
 
-def transpose(data: Tensor, order: Sequence[int], name: str = _TRANSPOSE) -> Tensor:
-    """Return `data` with its dimension order[d] as dimension d; raise LanguageError on others."""
-    is_order = sorted(order) == list(range(len(data.shape)))
-    require(is_order, "transpose", data, need=f"{tuple(order)} must list each dimension once")
-    back = [list(order).index(place) for place in range(len(order))]
-    shape = [data.shape[place] for place in order]
-    return compute(shape, lambda *i: data[tuple(i[place] for place in back)], name)
+class BatchNormOptions(TypedDict, total=False):
+    """How a batch normalisation is done."""
+
+    axis: int
+    """The dimension of the channels; default: the last."""
+    epsilon: float
+    """Added to the variance; default 1e-5."""
+    name: str
 
 
-def _map(data: Tensor, function: Callable[[Expr], Expr], name: str) -> Tensor:
-    return compute(data.shape, lambda *i: function(data[i]), name)
+def batch_norm_inference(
+    data: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    **options: Unpack[BatchNormOptions],
+) -> Tensor:
+    """Return (data - mean) / sqrt(variance + epsilon) * scale + shift; all four are [channels].
+
+    Raise LanguageError where the extents differ.
+    """
+    axis, epsilon = options.get("axis", -1), options.get("epsilon", 1e-5)
+    place = _channels("batch_norm_inference", data, axis, scale, shift, mean, variance)
+
+    def body(*i: Expr) -> Expr:
+        c = i[place]
+        factor = scale[c] * scalar.rsqrt(variance[c] + epsilon)
+        return (data[i] - mean[c]) * factor + shift[c]
+
+    return compute(data.shape, body, options.get("name", AutoName("batch_norm")))
+
+
+def element_at(tensor: Tensor, indices: Sequence[Value]) -> Expr:
+    """Return the element of `tensor` that NumPy's broadcasting takes for `indices` of a result."""
+    return tensor[broadcast_indices(tensor.shape, indices)]
 
 
 def _channels(operator: str, data: Tensor, axis: int, *vectors: Tensor) -> int:
@@ -102,16 +149,5 @@ def _channels(operator: str, data: Tensor, axis: int, *vectors: Tensor) -> int:
 
 
 def _broadcast(operator: str, a: Tensor, b: Tensor, op: BinaryOp, name: str) -> Tensor:
-    rank = max(len(a.shape), len(b.shape))
-    left, right = (1,) * (rank - len(a.shape)) + a.shape, (1,) * (rank - len(b.shape)) + b.shape
-    pairs = list(zip(left, right, strict=True))
-    fits = all(x == y or 1 in (x, y) for x, y in pairs)
-    require(fits, operator, a, b, need="extents must be equal, or 1, from the last one on")
-    shape = [max(pair) for pair in pairs]
-    return compute(shape, lambda *i: binary(op, _at(a, i), _at(b, i)), name)
-
-
-def _at(tensor: Tensor, indices: Sequence[Value]) -> Expr:
-    own = indices[len(indices) - len(tensor.shape) :]
-    pairs = zip(tensor.shape, own, strict=True)
-    return tensor[tuple(const(0) if extent == 1 else as_expr(i) for extent, i in pairs)]
+    shape = broadcast_shape(operator, a, b)
+    return compute(shape, lambda *i: binary(op, element_at(a, i), element_at(b, i)), name)

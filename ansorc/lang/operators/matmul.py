@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
-from ansorc.lang.operators.shapes import require, require_rank
-from ansorc.lang.reduction import reduce_axis, sum
+from ansorc.lang.operators.shapes import (
+    broadcast_extents,
+    broadcast_indices,
+    require,
+    require_rank,
+)
+from ansorc.lang.reduction import Reduction, reduce_axis, sum
 from ansorc.lang.tensor import Tensor
 
 _MATMUL, _BATCH_MATMUL, _DENSE = AutoName("matmul"), AutoName("batch_matmul"), AutoName("dense")
 
 
 def matmul(a: Tensor, b: Tensor, name: str = _MATMUL) -> Tensor:
-    """Return the product [n, m] of a [n, k] and b [k, m]; raise LanguageError on other shapes."""
-    require_rank("matmul", 2, a, b)
-    require(a.shape[1] == b.shape[0], "matmul", a, b, need="columns of one = rows of the other")
-    k = reduce_axis(a.shape[1], "k")
-    shape = (a.shape[0], b.shape[1])
-    return compute(shape, lambda i, j: sum(a[i, k] * b[k, j], axis=k), name)
+    """Return the product [..., n, m] of a [..., n, k] and b [..., k, m].
+
+    The dimensions in front are broadcast as NumPy does. Raise LanguageError on other shapes.
+    """
+    has_rank = min(len(a.shape), len(b.shape)) >= 2
+    require(has_rank, "matmul", a, b, need="each must have 2 dimensions or more")
+    require(a.shape[-1] == b.shape[-2], "matmul", a, b, need="columns of one = rows of the other")
+    k = reduce_axis(a.shape[-1], "k")
+    batch = broadcast_extents(a.shape[:-2], b.shape[:-2])
+    require(batch is not None, "matmul", a, b, need="the dimensions in front must be equal, or 1")
+
+    def body(*i: Expr) -> Reduction:
+        left, right = (
+            broadcast_indices(a.shape[:-2], i[:-2]),
+            broadcast_indices(b.shape[:-2], i[:-2]),
+        )
+        return sum(a[(*left, i[-2], k)] * b[(*right, k, i[-1])], axis=k)
+
+    shape = (*(batch or ()), a.shape[-2], b.shape[-1])
+    return compute(shape, body, name, axes=[*(f"b{d}" for d in range(len(shape) - 2)), "i", "j"])
 
 
 def batch_matmul(a: Tensor, b: Tensor, name: str = _BATCH_MATMUL) -> Tensor:
@@ -34,13 +54,18 @@ def batch_matmul(a: Tensor, b: Tensor, name: str = _BATCH_MATMUL) -> Tensor:
 
 
 def dense(data: Tensor, weight: Tensor, name: str = _DENSE) -> Tensor:
-    """Return the layer [n, units] of data [n, k] and weight [units, k], without a bias.
+    """Return the layer [..., units] of data [..., k] and weight [units, k], without a bias.
 
     Raise LanguageError on other shapes.
     """
-    require_rank("dense", 2, data, weight)
-    fits = data.shape[1] == weight.shape[1]
-    require(fits, "dense", data, weight, need="they must be [n, k] and [units, k]")
-    k = reduce_axis(data.shape[1], "k")
-    shape = (data.shape[0], weight.shape[0])
-    return compute(shape, lambda i, j: sum(data[i, k] * weight[j, k], axis=k), name)
+    require_rank("dense", 2, weight)
+    fits = bool(data.shape) and data.shape[-1] == weight.shape[1]
+    require(fits, "dense", data, weight, need="they must be [..., k] and [units, k]")
+    k = reduce_axis(weight.shape[1], "k")
+    rank = len(data.shape)
+    return compute(
+        (*data.shape[:-1], weight.shape[0]),
+        lambda *i: sum(data[(*i[:-1], k)] * weight[i[-1], k], axis=k),
+        name,
+        axes=[*(f"b{d}" for d in range(rank - 2)), *"ij"[2 - min(rank, 2) :]],
+    )

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 from ansorc.ir.expr import Expr
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
+from ansorc.lang.operators.reduce import reduced
 from ansorc.lang.operators.shapes import axis_number, require, require_rank
+from ansorc.lang.operators.window import SPATIAL, Window
 from ansorc.lang.reduction import Reduction, max, reduce_axis, sum
 from ansorc.lang.tensor import Tensor
 
-_SOFTMAX, _NORM2, _LAYER_NORM = AutoName("softmax"), AutoName("norm2"), AutoName("layer_norm")
+_SOFTMAX, _LOG_SOFTMAX = AutoName("softmax"), AutoName("log_softmax")
+_NORM2, _LAYER_NORM, _RMS_NORM = AutoName("norm2"), AutoName("layer_norm"), AutoName("rms_norm")
+
+
+class NormOptions(TypedDict, total=False):
+    """How a norm over groups of channels is done."""
+
+    epsilon: float
+    """Added to the variance; default 1e-5."""
+    layout: str
+    """Channels last (default: NLC, NHWC, NDHWC) or first (NCL, NCHW, NCDHW)."""
+    name: str
 
 
 def softmax(data: Tensor, axis: int = -1, name: str = _SOFTMAX) -> Tensor:
@@ -22,14 +37,36 @@ def softmax(data: Tensor, axis: int = -1, name: str = _SOFTMAX) -> Tensor:
     `<name>.sum` and the division. Raise LanguageError where there is no such axis.
     """
     place = axis_number("softmax", data, axis)
-    peak = _reduced(data, place, max, stage_name(name, "max"))
+    peak = reduced("softmax", data, place, max, stage_name(name, "max"))
     raised = compute(
         data.shape,
         lambda *i: scalar.exp(data[i] - peak[_without(i, place)]),
         stage_name(name, "exp"),
     )
-    total = _reduced(raised, place, sum, stage_name(name, "sum"))
+    total = reduced("softmax", raised, place, sum, stage_name(name, "sum"))
     return compute(data.shape, lambda *i: raised[i] / total[_without(i, place)], name)
+
+
+def log_softmax(data: Tensor, axis: int = -1, name: str = _LOG_SOFTMAX) -> Tensor:
+    """Return log(softmax(data)) along `axis`, without forming small quotients.
+
+    Three stages: `<name>.max`, `<name>.sum` of the exponentials of the differences to it, and the
+    result. Raise LanguageError where there is no such axis.
+    """
+    place = axis_number("log_softmax", data, axis)
+    peak = reduced("log_softmax", data, place, max, stage_name(name, "max"))
+    k = reduce_axis(data.shape[place], "k")
+
+    def exponentials(*i: Expr) -> Reduction:
+        return sum(scalar.exp(data[(*i[:place], k, *i[place:])] - peak[i]), axis=k)
+
+    total = compute(peak.shape, exponentials, stage_name(name, "sum"))
+
+    def result(*i: Expr) -> Expr:
+        outer = _without(i, place)
+        return data[i] - peak[outer] - scalar.log(total[outer])
+
+    return compute(data.shape, result, name)
 
 
 def norm2(data: Tensor, name: str = _NORM2) -> Tensor:
@@ -50,37 +87,113 @@ def norm2(data: Tensor, name: str = _NORM2) -> Tensor:
 def layer_norm(
     data: Tensor, scale: Tensor, shift: Tensor, epsilon: float = 1e-5, name: str = _LAYER_NORM
 ) -> Tensor:
-    """Return (data - mean) / sqrt(variance + epsilon) * scale + shift, along the last axis.
+    """Return (data - mean) / sqrt(variance + epsilon) * scale + shift, along the last axes.
 
-    scale and shift are [extent of that axis]. Three stages: `<name>.sum`, `<name>.squares` (of the
-    differences to the mean) and the result. Raise LanguageError on other shapes.
+    These are as many as scale and shift have, and of their extents. Three stages: `<name>.sum`,
+    `<name>.squares` (of the differences to the mean) and the result. Raise LanguageError on other
+    shapes.
     """
-    last = axis_number("layer_norm", data, -1)
-    extent = data.shape[last]
-    fits = scale.shape == shift.shape == (extent,)
-    require(fits, "layer_norm", data, scale, shift, need=f"scale and shift must be [{extent}]")
-    share = 1.0 / extent
-    total = _reduced(data, last, sum, stage_name(name, "sum"))
-    k = reduce_axis(extent, "k")
+    first = _normalised("layer_norm", data, scale, shift)
+    share = 1.0 / math.prod(scale.shape)
+    axes = range(first, len(data.shape))
+    total = reduced("layer_norm", data, list(axes), sum, stage_name(name, "sum"))
+    inner = [reduce_axis(data.shape[place], f"k{place}") for place in axes]
 
     def squares(*indices: Expr) -> Reduction:
-        difference = data[(*indices, k)] - total[indices] * share
-        return sum(difference * difference, axis=k)
+        difference = data[(*indices, *inner)] - total[indices] * share
+        return sum(difference * difference, axis=inner)
 
-    def result(*indices: Expr) -> Expr:
-        outer = _without(indices, last)
+    variance = compute(data.shape[:first], squares, stage_name(name, "squares"))
+
+    def result(*i: Expr) -> Expr:
+        outer, own = i[:first], i[first:]
         spread = scalar.rsqrt(variance[outer] * share + epsilon)
-        centred = data[indices] - total[outer] * share
-        return centred * spread * scale[indices[last]] + shift[indices[last]]
+        return (data[i] - total[outer] * share) * spread * scale[own] + shift[own]
 
-    variance = compute(data.shape[:last], squares, stage_name(name, "squares"))
     return compute(data.shape, result, name)
 
 
-def _reduced(data: Tensor, place: int, reduce: Callable[..., Reduction], name: str) -> Tensor:
-    k = reduce_axis(data.shape[place], "k")
-    shape = (*data.shape[:place], *data.shape[place + 1 :])
-    return compute(shape, lambda *i: reduce(data[(*i[:place], k, *i[place:])], axis=k), name)
+def rms_norm(data: Tensor, scale: Tensor, epsilon: float = 1e-5, name: str = _RMS_NORM) -> Tensor:
+    """Return data / sqrt(mean(data^2) + epsilon) * scale, along the last axes (those of scale).
+
+    Two stages: `<name>.squares` and the result. Raise LanguageError on other shapes.
+    """
+    first = _normalised("rms_norm", data, scale)
+    share = 1.0 / math.prod(scale.shape)
+    inner = [reduce_axis(data.shape[d], f"k{d}") for d in range(first, len(data.shape))]
+
+    def squares(*i: Expr) -> Reduction:
+        return sum(data[(*i, *inner)] * data[(*i, *inner)], axis=inner)
+
+    total = compute(data.shape[:first], squares, stage_name(name, "squares"))
+
+    def result(*i: Expr) -> Expr:
+        return data[i] * scalar.rsqrt(total[i[:first]] * share + epsilon) * scale[i[first:]]
+
+    return compute(data.shape, result, name)
+
+
+def group_norm(
+    data: Tensor, scale: Tensor, shift: Tensor, groups: int, **options: Unpack[NormOptions]
+) -> Tensor:
+    """Return `data` normalised over the places and channels of each of `groups` groups.
+
+    data is [n, …, c] (or channels first), scale and shift are [c]. Three stages: `<name>.sum`,
+    `<name>.squares` and the result. Raise LanguageError on other shapes.
+    """
+    operator, name = "group_norm", options.get("name", AutoName("group_norm"))
+    rank = len(data.shape) - 2
+    require(rank in SPATIAL, operator, data, need="it must have 1 to 3 spatial dimensions")
+    letters = SPATIAL[rank].upper()
+    window = Window.of(operator, rank, {"layout": options.get("layout", f"N{letters}C")})
+    batch, spatial, channels = window.unpacked(data.shape)
+    fits = groups >= 1 and channels % groups == 0 and scale.shape == shift.shape == (channels,)
+    need = f"scale and shift must be [{channels}], a multiple of {groups} groups"
+    require(fits, operator, data, scale, shift, need=need)
+    each = channels // groups
+    places, rc = window.reduce_axes(spatial), reduce_axis(each, "rc")
+    share, epsilon = 1.0 / (math.prod(spatial) * each), options.get("epsilon", 1e-5)
+
+    def element(n: Expr, g: Expr) -> Expr:
+        return data[window.packed(n, places, g * each + rc)]
+
+    def squares(n: Expr, g: Expr) -> Reduction:
+        difference = element(n, g) - total[n, g] * share
+        return sum(difference * difference, axis=[*places, rc])
+
+    def result(*i: Expr) -> Expr:
+        n, _, c = window.unpacked(i)
+        spread = scalar.rsqrt(variance[n, c // each] * share + epsilon)
+        return (data[i] - total[n, c // each] * share) * spread * scale[c] + shift[c]
+
+    total = compute(
+        (batch, groups),
+        lambda n, g: sum(element(n, g), axis=[*places, rc]),
+        stage_name(name, "sum"),
+    )
+    variance = compute((batch, groups), squares, stage_name(name, "squares"))
+    return compute(data.shape, result, name, axes=window.axes)
+
+
+def instance_norm(
+    data: Tensor, scale: Tensor, shift: Tensor, **options: Unpack[NormOptions]
+) -> Tensor:
+    """Return `data` normalised over the places of each channel; as `group_norm` of one channel."""
+    is_first = options.get("layout", "").startswith("NC")
+    channels = data.shape[1 if is_first else -1] if data.shape else 1
+    options["name"] = options.get("name", AutoName("instance_norm"))
+    return group_norm(data, scale, shift, channels, **options)
+
+
+def _normalised(operator: str, data: Tensor, *vectors: Tensor) -> int:
+    """Return the first axis of `data` that `vectors` have too."""
+    shape = vectors[0].shape
+    first = len(data.shape) - len(shape)
+    fits = bool(shape) and first >= 0
+    fits = fits and all(vector.shape == shape == data.shape[first:] for vector in vectors)
+    need = f"scale and shift must have the last extents of {list(data.shape)}"
+    require(fits, operator, data, *vectors, need=need)
+    return first
 
 
 def _without(indices: Sequence[Expr], place: int) -> tuple[Expr, ...]:

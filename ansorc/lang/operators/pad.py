@@ -1,17 +1,19 @@
-"""Padding: a tensor with a margin of one value."""
+"""Padding: a tensor with a margin of one value, of its own edge, or of its reflection."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ansorc.ir.expr import Expr, as_expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import each, require
-from ansorc.lang.scalar import all_of, const, if_then_else
+from ansorc.lang.scalar import abs, all_of, const, if_then_else, maximum, minimum
 from ansorc.lang.tensor import Tensor
 
-_PAD = AutoName("pad")
+Move = Callable[[Expr, int], Expr]
+
+_PAD, _EDGE_PAD, _REFLECT_PAD = AutoName("pad"), AutoName("edge_pad"), AutoName("reflect_pad")
 
 
 def pad(
@@ -26,9 +28,7 @@ def pad(
 
     `axes` name the axes. Raise LanguageError unless there is one number >= 0 for each dimension.
     """
-    rank = len(data.shape)
-    first, last = each("pad", "before", before, rank), each("pad", "after", after, rank)
-    require(min((*first, *last), default=0) >= 0, "pad", data, need="padding must not be negative")
+    first, last = _margins("pad", data, before, after)
     shape = [a + extent + b for a, extent, b in zip(first, data.shape, last, strict=True)]
 
     def body(*indices: Expr) -> Expr:
@@ -43,4 +43,65 @@ def pad(
         margin = const(value, data.dtype)
         return if_then_else(all_of(*inside), element, margin) if inside else as_expr(element)
 
-    return compute(shape, body, name, axes=axes or [f"i{place}" for place in range(rank)])
+    return compute(shape, body, name, axes=axes or [f"i{d}" for d in range(len(shape))])
+
+
+def edge_pad(
+    data: Tensor, before: Sequence[int], after: Sequence[int], name: str = _EDGE_PAD
+) -> Tensor:
+    """Return `data` with before[d] and after[d] copies of its outermost elements around it.
+
+    Raise LanguageError unless there is one number >= 0 for each dimension.
+    """
+    first, last = _margins("edge_pad", data, before, after)
+    return _moved(data, first, last, name, _at_edge)
+
+
+def reflect_pad(
+    data: Tensor, before: Sequence[int], after: Sequence[int], name: str = _REFLECT_PAD
+) -> Tensor:
+    """Return `data` with its reflection, the outermost element not repeated, around it.
+
+    Raise LanguageError unless there is one number for each dimension, 0 or more and less than the
+    extent.
+    """
+    first, last = _margins("reflect_pad", data, before, after)
+    triples = zip(first, last, data.shape, strict=True)
+    is_short = all(max(low, high) < extent for low, high, extent in triples)
+    require(is_short, "reflect_pad", data, need="padding must be less than the extents")
+    return _moved(data, first, last, name, _reflected)
+
+
+def _at_edge(place: Expr, extent: int) -> Expr:
+    return minimum(maximum(place, 0), extent - 1)
+
+
+def _reflected(place: Expr, extent: int) -> Expr:
+    return (extent - 1) - abs((extent - 1) - abs(place))
+
+
+def _margins(
+    operator: str, data: Tensor, before: Sequence[int], after: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    rank = len(data.shape)
+    first, last = each(operator, "before", before, rank), each(operator, "after", after, rank)
+    is_outside = min((*first, *last), default=0) >= 0
+    require(is_outside, operator, data, need="padding must not be negative")
+    return first, last
+
+
+def _moved(
+    data: Tensor, first: Sequence[int], last: Sequence[int], name: str, move: Move
+) -> Tensor:
+    """Return `data` with margins, `move` saying which element stands at a place outside."""
+    shape = [a + extent + b for a, extent, b in zip(first, data.shape, last, strict=True)]
+
+    def body(*indices: Expr) -> Expr:
+        found: list[Expr] = []
+        for place, (index, extent) in enumerate(zip(indices, data.shape, strict=True)):
+            is_padded = first[place] or last[place]
+            shifted = index - first[place] if first[place] else index
+            found.append(move(shifted, extent) if is_padded else index)
+        return data[tuple(found)]
+
+    return compute(shape, body, name)

@@ -1,82 +1,181 @@
-"""Pools: the largest or the mean element of each window."""
+"""Pools: the largest or the mean element of each window, or of each whole image."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Unpack
 
 from ansorc.ir.expr import Expr
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
-from ansorc.lang.operators.shapes import each, require_rank
-from ansorc.lang.operators.window import Window, WindowOptions
-from ansorc.lang.reduction import Reduction, max, reduce_axis, sum
+from ansorc.lang.operators.shapes import each, require, require_rank, scaled
+from ansorc.lang.operators.window import SPATIAL, Window, WindowOptions
+from ansorc.lang.reduction import Reduction, max, sum
+from ansorc.lang.scalar import cast, maximum, minimum
 from ansorc.lang.tensor import Tensor
 
-_GLOBAL = AutoName("global_avg_pool")
+Kernel = int | Sequence[int]
 
 
-def max_pool2d(
-    data: Tensor, kernel: int | Sequence[int], **options: Unpack[WindowOptions]
-) -> Tensor:
+class PoolOptions(WindowOptions, total=False):
+    """How the window of a pool moves."""
+
+    ceil_mode: bool
+    """Whether a last window that is partly outside counts too, if it begins inside."""
+
+
+class AvgPoolOptions(PoolOptions, total=False):
+    """How means are taken."""
+
+    count_include_pad: bool
+    """Whether padded zeros are counted; default True."""
+
+
+def max_pool1d(data: Tensor, kernel: Kernel, **options: Unpack[PoolOptions]) -> Tensor:
+    """Return the largest element of each window of data [n, l, c]; see `max_pool2d`."""
+    return _max_pool("max_pool1d", 1, data, kernel, options)
+
+
+def max_pool2d(data: Tensor, kernel: Kernel, **options: Unpack[PoolOptions]) -> Tensor:
     """Return the largest element of each window of data [n, h, w, c] (or "NCHW").
 
     What padding adds is never the largest. Raise LanguageError where no window fits.
     """
-    lowest = float(Combiner.MAX.identity(data.dtype).value)
-    return _pool("max_pool2d", data, kernel, lowest, options)
+    return _max_pool("max_pool2d", 2, data, kernel, options)
 
 
-def avg_pool2d(
-    data: Tensor, kernel: int | Sequence[int], **options: Unpack[WindowOptions]
+def max_pool3d(data: Tensor, kernel: Kernel, **options: Unpack[PoolOptions]) -> Tensor:
+    """Return the largest element of each window of data [n, d, h, w, c]; see `max_pool2d`."""
+    return _max_pool("max_pool3d", 3, data, kernel, options)
+
+
+def avg_pool1d(data: Tensor, kernel: Kernel, **options: Unpack[AvgPoolOptions]) -> Tensor:
+    """Return the mean of each window of data [n, l, c]; see `avg_pool2d`."""
+    return _avg_pool("avg_pool1d", 1, data, kernel, options)
+
+
+def avg_pool2d(data: Tensor, kernel: Kernel, **options: Unpack[AvgPoolOptions]) -> Tensor:
+    """Return the mean of each window of data [n, h, w, c] (or "NCHW").
+
+    Padded zeros are counted unless `count_include_pad` is False. Two stages, `<name>.sum` and the
+    division. Raise LanguageError where no window fits.
+    """
+    return _avg_pool("avg_pool2d", 2, data, kernel, options)
+
+
+def avg_pool3d(data: Tensor, kernel: Kernel, **options: Unpack[AvgPoolOptions]) -> Tensor:
+    """Return the mean of each window of data [n, d, h, w, c]; see `avg_pool2d`."""
+    return _avg_pool("avg_pool3d", 3, data, kernel, options)
+
+
+def global_avg_pool(
+    data: Tensor, layout: str = "", name: str = AutoName("global_avg_pool")
 ) -> Tensor:
-    """Return the mean of each window of data [n, h, w, c] (or "NCHW"), padded zeros counted.
+    """Return the mean [n, c] over the one to three spatial dimensions of data [n, …, c].
 
-    Two stages, `<name>.sum` and the division. Raise LanguageError where no window fits.
+    Or of [n, c, …], with a layout like "NCHW". Two stages, `<name>.sum` and the division. Raise
+    LanguageError on another rank.
     """
-    name = options.get("name", AutoName("avg_pool2d"))
-    options["name"] = stage_name(name, "sum")
-    total = _pool("avg_pool2d", data, kernel, 0.0, options)
-    share = 1.0 / math.prod(each("avg_pool2d", "kernel", kernel, 2))
-    return compute(total.shape, lambda *i: total[i] * share, name)
-
-
-def global_avg_pool(data: Tensor, layout: str = "NHWC", name: str = _GLOBAL) -> Tensor:
-    """Return the mean [n, c] over the spatial dimensions of data [n, h, w, c] (or "NCHW").
-
-    Two stages, `<name>.sum` and the division. Raise LanguageError on another rank.
-    """
-    window = Window.of("global_avg_pool", 2, {"layout": layout})
-    require_rank("global_avg_pool", 4, data)
-    batch, spatial, channels = window.unpacked(data.shape)
-    rh, rw = (reduce_axis(extent, axis) for extent, axis in zip(spatial, ("rh", "rw"), strict=True))
-    total = compute(
-        (batch, channels),
-        lambda n, c: sum(data[window.packed(n, (rh, rw), c)], axis=[rh, rw]),
-        stage_name(name, "sum"),
-    )
-    share = 1.0 / math.prod(spatial)
+    total = _whole("global_avg_pool", data, layout, sum, stage_name(name, "sum"))
+    share = math.prod(total.shape) / math.prod(data.shape)
     return compute(total.shape, lambda n, c: total[n, c] * share, name)
 
 
-def _pool(
-    operator: str,
-    data: Tensor,
-    kernel: int | Sequence[int],
-    margin: float,
-    options: WindowOptions,
+def global_max_pool(
+    data: Tensor, layout: str = "", name: str = AutoName("global_max_pool")
 ) -> Tensor:
-    window = Window.of(operator, 2, options)
-    extents = each(operator, "kernel", kernel, 2)
-    require_rank(operator, 4, data)
+    """Return the largest elements [n, c] over the spatial dimensions; see `global_avg_pool`."""
+    return _whole("global_max_pool", data, layout, max, name)
+
+
+def _whole(
+    operator: str, data: Tensor, layout: str, reduce: Callable[..., Reduction], name: str
+) -> Tensor:
+    rank = len(data.shape) - 2
+    require(rank in SPATIAL, operator, data, need="it must have 1 to 3 spatial dimensions")
+    window = Window.of(operator, rank, {"layout": layout or f"N{SPATIAL[rank].upper()}C"})
+    batch, spatial, channels = window.unpacked(data.shape)
+    axes = window.reduce_axes(spatial)
+    return compute(
+        (batch, channels),
+        lambda n, c: reduce(data[window.packed(n, axes, c)], axis=axes),
+        name,
+    )
+
+
+def _max_pool(
+    operator: str, rank: int, data: Tensor, kernel: Kernel, options: PoolOptions
+) -> Tensor:
+    extents = each(operator, "kernel", kernel, rank)
+    window = _window(operator, data, extents, options)
+    lowest = float(Combiner.MAX.identity(data.dtype).value)
+    return _pool(window, data, extents, lowest, options.get("name", AutoName(operator)))
+
+
+def _avg_pool(
+    operator: str, rank: int, data: Tensor, kernel: Kernel, options: AvgPoolOptions
+) -> Tensor:
+    require(data.dtype.is_float, operator, data, need="it needs floats; cast it first")
+    extents = each(operator, "kernel", kernel, rank)
+    window = _window(operator, data, extents, options)
+    name = options.get("name", AutoName(operator))
+    total = _pool(window, data, extents, 0.0, stage_name(name, "sum"))
+    given = Window.of(operator, rank, options).margins
+    margins = given if options.get("count_include_pad", True) else (0,) * (2 * rank)
+    if margins == window.margins:
+        share = 1.0 / math.prod(extents)
+        return compute(total.shape, lambda *i: total[i] * share, name)
+    _, inputs, _ = window.unpacked(data.shape)
+
+    def body(*indices: Expr) -> Expr:
+        _, spatial, _ = window.unpacked(indices)
+        counts: list[Expr] = []
+        for d, place in enumerate(spatial):
+            start = scaled(place, window.stride[d]) - window.margins[d]
+            inside = -margins[d], inputs[d] + margins[d + rank]
+            counts.append(_count(start, inside, extents[d], window.dilation[d]))
+        return total[indices] / cast(math.prod(counts[1:], start=counts[0]), data.dtype)
+
+    return compute(total.shape, body, name, axes=window.axes)
+
+
+def _count(start: Expr, inside: tuple[int, int], taps: int, dilation: int) -> Expr:
+    """Return how many of the places start, start + dilation, … lie in `inside`."""
+    low, high = inside
+    first = maximum((low - start + (dilation - 1)) // dilation, 0)
+    behind = minimum((high - start + (dilation - 1)) // dilation, taps)
+    return behind - first
+
+
+def _window(operator: str, data: Tensor, extents: Sequence[int], options: PoolOptions) -> Window:
+    """Return the window, its margins after the data as large as `ceil_mode` asks for."""
+    rank = len(extents)
+    window = Window.of(operator, rank, options)
+    require_rank(operator, rank + 2, data)
+    if not options.get("ceil_mode", False):
+        return window
+    _, inputs, _ = window.unpacked(data.shape)
+    after: list[int] = []
+    for d, extent in enumerate(inputs):
+        before, behind, stride = window.margins[d], window.margins[d + rank], window.stride[d]
+        reach = (extents[d] - 1) * window.dilation[d] + 1
+        steps = -(-(extent + before + behind - reach) // stride)
+        if steps * stride >= extent + before:
+            steps -= 1  # the last window would begin in the padding
+        wanted = steps * stride + reach - extent - before
+        after.append(wanted if wanted > behind else behind)
+    return replace(window, margins=(*window.margins[:rank], *after))
+
+
+def _pool(window: Window, data: Tensor, extents: Sequence[int], margin: float, name: str) -> Tensor:
     batch, _, channels = window.unpacked(data.shape)
     shape = window.packed(batch, window.output(data, extents), channels)
-    name = options.get("name", AutoName(operator))
     padded = window.padded(data, margin, stage_name(name, "pad"))
     offsets = window.reduce_axes(extents)
-    reduce = max if operator == "max_pool2d" else sum
+    reduce = max if window.operator.startswith("max") else sum
 
     def body(*indices: Expr) -> Reduction:
         n, spatial, c = window.unpacked(indices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr
+from ansorc.ir.expr import Expr, Value, as_expr, const
 from ansorc.lang.tensor import Tensor
 
 
@@ -28,6 +28,47 @@ def axis_number(operator: str, tensor: Tensor, axis: int) -> int:
     is_there = -rank <= axis < rank
     require(is_there, operator, tensor, need=f"there is no axis {axis}; use -{rank}..{rank - 1}")
     return axis % rank
+
+
+def axis_numbers(operator: str, tensor: Tensor, axis: int | Sequence[int] | None) -> list[int]:
+    """Return some axes counted from the front, in order; all for None.
+
+    Raise LanguageError where there is no such axis, or one is named twice.
+    """
+    if axis is None:
+        return list(range(len(tensor.shape)))
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    found = sorted(axis_number(operator, tensor, one) for one in given)
+    is_once = len(set(found)) == len(found)
+    require(is_once, operator, tensor, need=f"an axis is named twice in {given}")
+    return found
+
+
+def broadcast_shape(operator: str, *tensors: Tensor) -> tuple[int, ...]:
+    """Return the shape that NumPy broadcasts `tensors` to; raise LanguageError if there is none."""
+    shape = broadcast_extents(*(tensor.shape for tensor in tensors))
+    need = "extents must be equal, or 1, from the last one on"
+    require(shape is not None, operator, *tensors, need=need)
+    return shape or ()
+
+
+def broadcast_extents(*shapes: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the shape that NumPy broadcasts `shapes` to, None if there is none."""
+    rank = max(len(shape) for shape in shapes)
+    columns = zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True)
+    found: list[int] = []
+    for column in columns:
+        found.append(max(column))
+        if not set(column) <= {1, found[-1]}:
+            return None
+    return tuple(found)
+
+
+def broadcast_indices(shape: Sequence[int], indices: Sequence[Value]) -> tuple[Expr, ...]:
+    """Return the indices into `shape` that NumPy's broadcasting takes for those of a result."""
+    own = indices[len(indices) - len(shape) :]
+    pairs = zip(shape, own, strict=True)
+    return tuple(const(0) if extent == 1 else as_expr(i) for extent, i in pairs)
 
 
 def each(operator: str, name: str, value: int | Sequence[int], rank: int) -> tuple[int, ...]:

@@ -1,8 +1,16 @@
-"""Transposed convolution: a convolution of the input with zeros put between its elements."""
+"""Transposed convolutions, by phases: no product with the zeros between the input's elements.
+
+A transposed convolution of stride s is an ordinary one of the input with s - 1 zeros after each
+element. Output number o reads elements h and taps k of the kernel with o + padding = h * s + k.
+So o modulo s, its phase, decides which taps meet elements: k0, k0 + s, k0 + 2 s, …, and each phase
+is a dense convolution of stride 1 with ceil(kernel / s) taps. The phases are computed as axes of
+one tensor and then interleaved.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Unpack
 
 from ansorc.errors import LanguageError
@@ -10,75 +18,216 @@ from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.pad import pad
-from ansorc.lang.operators.shapes import require, require_rank
+from ansorc.lang.operators.shapes import each, require, require_rank
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
-from ansorc.lang.scalar import all_of, const, equal, if_then_else
+from ansorc.lang.scalar import all_of, const, if_then_else
 from ansorc.lang.tensor import Tensor
 
-_OPERATOR = "conv2d_transpose"
+
+class TransposedOptions(WindowOptions, total=False):
+    """How a transposed convolution moves."""
+
+    output_padding: int | Sequence[int]
+    """Elements more at the end of each spatial dimension of the result."""
 
 
-def conv2d_transpose(data: Tensor, weight: Tensor, **options: Unpack[WindowOptions]) -> Tensor:
+def conv1d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedOptions]) -> Tensor:
+    """Return the transposed convolution of data [n, l, ci] with weight [k, ci, co].
+
+    As `conv2d_transpose`, over one dimension.
+    """
+    return _transposed("conv1d_transpose", 1, data, weight, options)
+
+
+def conv2d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedOptions]) -> Tensor:
     """Return the transposed convolution [n, (h - 1) stride + kh - 2 padding, …, co].
 
-    data [n, h, w, ci], weight [kh, kw, ci, co]. Raise LanguageError on other shapes or layouts, on
-    dilation, and on padding of more than kh - 1. With a stride, most terms of a sum are products
-    with an inserted zero; the hint `always_unroll_inner` lets them vanish from unrolled tiles.
+    data [n, h, w, ci], weight [kh, kw, ci, co]; with layout "NCHW" data [n, ci, h, w] and weight
+    [ci, co, kh, kw]. The stages are `<name>.pad` (if elements beyond the input are read),
+    `<name>.phases` and their interleaving; with a stride of 1 the last two are one. Raise
+    LanguageError on other shapes and on dilation.
     """
-    window = Window.of(_OPERATOR, 2, options)
-    if not window.is_channels_last or window.dilation != (1, 1):
-        raise LanguageError(f"{_OPERATOR} takes the layout NHWC alone, and no dilation")
-    require_rank(_OPERATOR, 4, data, weight)
-    fits = data.shape[3] == weight.shape[2]
-    require(fits, _OPERATOR, data, weight, need="weight must be [kh, kw, ci, co]")
-    kernel, stride = weight.shape[:2], window.stride
-    shape = _output(window, data, weight)
-    before, after, first = _margins(window, data.shape[1:3], shape[1:3], kernel)
-    name = options.get("name", AutoName(_OPERATOR))
-    padded = data
-    if any(before) or any(after):
-        stage = stage_name(name, "pad")
-        padded = pad(data, [0, *before, 0], [0, *after, 0], 0.0, stage, window.axes)
-    rh, rw, rc = *window.reduce_axes(kernel), reduce_axis(data.shape[3], "rc")
-
-    def body(n: Expr, h: Expr, w: Expr, c: Expr) -> Reduction:
-        sums = zip((h + rh, w + rw), first, strict=True)
-        places = [place + offset if offset else place for place, offset in sums]
-        strided = [(p, s) for p, s in zip(places, stride, strict=True) if s > 1]
-        rows = [p // s if s > 1 else p for p, s in zip(places, stride, strict=True)]
-        element = padded[n, rows[0], rows[1], rc]
-        if strided:
-            hits = all_of(*(equal(p % s, 0) for p, s in strided))
-            element = if_then_else(hits, element, const(0, data.dtype))
-        factor = weight[kernel[0] - 1 - rh, kernel[1] - 1 - rw, rc, c]
-        return sum(element * factor, axis=[rh, rw, rc])
-
-    hints = {"always_unroll_inner": ["h", "w", "rh", "rw"]} if max(stride) > 1 else None
-    return compute(shape, body, name, hints)
+    return _transposed("conv2d_transpose", 2, data, weight, options)
 
 
-def _margins(
-    window: Window, inputs: Sequence[int], outputs: Sequence[int], kernel: Sequence[int]
-) -> tuple[list[int], list[int], list[int]]:
-    """Return the elements to add before and after, and what the first output reads of those.
+def conv3d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedOptions]) -> Tensor:
+    """Return the transposed convolution of data [n, d, h, w, ci] with weight [kd, kh, kw, ci, co].
 
-    The last is counted in places of the input with its zeros.
+    As `conv2d_transpose`, over three dimensions.
     """
-    lead = [kernel[d] - 1 - window.margins[d] for d in range(2)]
-    before = [-(-lead[d] // window.stride[d]) for d in range(2)]
-    first = [before[d] * window.stride[d] - lead[d] for d in range(2)]
-    last = [(outputs[d] + kernel[d] - 2 + first[d]) // window.stride[d] for d in range(2)]
-    after = [max(0, last[d] + 1 - before[d] - inputs[d]) for d in range(2)]
-    return before, after, first
+    return _transposed("conv3d_transpose", 3, data, weight, options)
 
 
-def _output(window: Window, data: Tensor, weight: Tensor) -> tuple[int, ...]:
-    spatial: list[int] = []
-    for d in range(2):
-        begin, end, reach = window.margins[d], window.margins[d + 2], weight.shape[d] - 1
-        need = f"padding must be at most {reach}, one less than the window"
-        require(max(begin, end) <= reach, _OPERATOR, data, weight, need=need)
-        spatial.append((data.shape[d + 1] - 1) * window.stride[d] + reach + 1 - begin - end)
-    require(min(spatial) > 0, _OPERATOR, data, weight, need="the padding leaves nothing")
-    return data.shape[0], spatial[0], spatial[1], weight.shape[3]
+@dataclass(frozen=True)
+class _Phases:
+    """One spatial dimension: output `block * stride + phase` reads `input[row(...)]`."""
+
+    inputs: int
+    outputs: int
+    kernel: int
+    stride: int
+    margin: int
+
+    @property
+    def taps(self) -> int:
+        """Taps of the kernel that one phase uses, at most."""
+        return -(-self.kernel // self.stride)
+
+    @property
+    def blocks(self) -> int:
+        """Outputs of one phase."""
+        return -(-self.outputs // self.stride)
+
+    @property
+    def before(self) -> int:
+        """Elements read before the first one of the input."""
+        return max(0, self.taps - 1 - self.margin // self.stride)
+
+    @property
+    def after(self) -> int:
+        """Elements read behind the last one of the input."""
+        last = self.blocks - 1 + (self.stride - 1 + self.margin) // self.stride
+        return max(0, last + 1 - self.inputs)
+
+    def row(self, block: Expr, phase: Expr, tap: Expr) -> Expr:
+        """Return which element of the padded input a tap meets."""
+        s, whole, rest = self.stride, self.margin // self.stride, self.margin % self.stride
+        place = block - tap + (whole + self.before)
+        if rest == 0:
+            return place
+        return place + (phase if s == 2 else (phase + rest) // s)
+
+    def element(self, phase: Expr, tap: Expr) -> Expr:
+        """Return the number of a tap in the kernel; `has_gaps` says if all are inside."""
+        s, rest = self.stride, self.margin % self.stride
+        if s == 1:
+            return tap
+        first = phase if rest == 0 else 1 - phase if s == 2 else (phase + rest) % s
+        return first + tap * s
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some phases use fewer taps than others."""
+        return self.kernel % self.stride > 0
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A transposed convolution: its window, dimensions and channels."""
+
+    window: Window
+    dimensions: tuple[_Phases, ...]
+    batch: int
+    channels: tuple[int, int]
+
+    def axes(self) -> tuple[str, ...]:
+        """The names of the axes of the phases: n, h, ph, w, pw, c without those of stride 1."""
+        spatial = list[str]()
+        for letter, phases in zip(self.window.spatial, self.dimensions, strict=True):
+            spatial += [letter, f"p{letter}"] if phases.stride > 1 else [letter]
+        return self.window.packed("n", spatial, "c")
+
+    def shape(self) -> tuple[int, ...]:
+        """The extents of the phases."""
+        spatial = list[int]()
+        for d in self.dimensions:
+            spatial += [d.blocks, d.stride] if d.stride > 1 else [d.blocks]
+        return self.window.packed(self.batch, spatial, self.channels[1])
+
+    def blocks_and_phases(self, spatial: Sequence[Expr]) -> list[tuple[Expr, Expr]]:
+        """Return the block and the phase of each dimension, from indices of the phases."""
+        rest = iter(spatial)
+        return [
+            (next(rest), next(rest) if phases.stride > 1 else const(0))
+            for phases in self.dimensions
+        ]
+
+    def interleaved(self, spatial: Sequence[Expr]) -> list[Expr]:
+        """Return the indices of the phases for an element of the result."""
+        indices = list[Expr]()
+        for index, phases in zip(spatial, self.dimensions, strict=True):
+            s = phases.stride
+            indices += [index // s, index % s] if s > 1 else [index]
+        return indices
+
+
+def _transposed(
+    operator: str, rank: int, data: Tensor, weight: Tensor, options: TransposedOptions
+) -> Tensor:
+    window = Window.of(operator, rank, options)
+    extra = each(operator, "output_padding", options.get("output_padding", 0), rank)
+    layer = _layer(window, data, weight, extra)
+    name = options.get("name", AutoName(operator))
+    padded = _padded(layer, data, stage_name(name, "pad"))
+    is_plain = all(phases.stride == 1 for phases in layer.dimensions)
+    phases = _phases(layer, padded, weight, name if is_plain else stage_name(name, "phases"))
+    if is_plain:
+        return phases
+
+    def body(*indices: Expr) -> Expr:
+        n, spatial, c = window.unpacked(indices)
+        return phases[window.packed(n, layer.interleaved(spatial), c)]
+
+    outputs = [dimension.outputs for dimension in layer.dimensions]
+    shape = window.packed(layer.batch, outputs, layer.channels[1])
+    return compute(shape, body, name, axes=window.axes)
+
+
+def _layer(window: Window, data: Tensor, weight: Tensor, extra: Sequence[int]) -> _Layer:
+    operator, rank = window.operator, len(window.spatial)
+    if set(window.dilation) != {1}:
+        raise LanguageError(f"{operator} takes no dilation")
+    require_rank(operator, rank + 2, data, weight)
+    batch, inputs, channels = window.unpacked(data.shape)
+    is_last = window.is_channels_last
+    kernel = weight.shape[:-2] if is_last else weight.shape[2:]
+    depth, co = weight.shape[-2:] if is_last else weight.shape[:2]
+    form = "[…kernel, ci, co]" if is_last else "[ci, co, …kernel]"
+    require(channels == depth, operator, data, weight, need=f"weight must be {form}")
+    is_small = all(0 <= e < s for e, s in zip(extra, window.stride, strict=True))
+    require(is_small, operator, data, weight, need="output_padding must be less than the stride")
+    dimensions = tuple(
+        _Phases(
+            inputs[d],
+            (inputs[d] - 1) * window.stride[d] + kernel[d] + extra[d]
+            - window.margins[d] - window.margins[d + rank],
+            kernel[d],
+            window.stride[d],
+            window.margins[d],
+        )
+        for d in range(rank)
+    )  # fmt: skip
+    is_left = all(phases.outputs > 0 for phases in dimensions)
+    require(is_left, operator, data, weight, need="the padding leaves nothing")
+    return _Layer(window, dimensions, batch, (channels, co))
+
+
+def _padded(layer: _Layer, data: Tensor, name: str) -> Tensor:
+    before = [phases.before for phases in layer.dimensions]
+    after = [phases.after for phases in layer.dimensions]
+    if not any((*before, *after)):
+        return data
+    window = layer.window
+    first, last = window.packed(0, before, 0), window.packed(0, after, 0)
+    return pad(data, first, last, 0.0, name, window.axes)
+
+
+def _phases(layer: _Layer, padded: Tensor, weight: Tensor, name: str) -> Tensor:
+    window, dimensions = layer.window, layer.dimensions
+    taps = [reduce_axis(p.taps, f"r{x}") for p, x in zip(dimensions, window.spatial, strict=True)]
+    rc = reduce_axis(layer.channels[0], "rc")
+
+    def body(*indices: Expr) -> Reduction:
+        n, spatial, c = window.unpacked(indices)
+        places = list(zip(dimensions, layer.blocks_and_phases(spatial), taps, strict=True))
+        rows = [d.row(block, phase, tap) for d, (block, phase), tap in places]
+        kernel = [d.element(phase, tap) for d, (_, phase), tap in places]
+        factor = weight[(*kernel, rc, c) if window.is_channels_last else (rc, c, *kernel)]
+        term = padded[window.packed(n, rows, rc)] * factor
+        gaps = [k < d.kernel for d, k in zip(dimensions, kernel, strict=True) if d.has_gaps]
+        if gaps:
+            term = if_then_else(all_of(*gaps), term, const(0, padded.dtype))
+        return sum(term, axis=[*taps, rc])
+
+    return compute(layer.shape(), body, name, axes=layer.axes())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.errors import Spot
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Expr, Load, Var
 from ansorc.ir.node import Node, rewrite
-from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import Root, Stage, initial_stage
 from ansorc.schedule.state import State, Step
@@ -40,11 +41,11 @@ class CacheWrite(Step):
             state, f"'{self.stage}' is computed inside another stage; use cache_write before that",
             condition=isinstance(stage.attach, Root),
         )  # fmt: skip
-        name = state.unused_name(f"{stage.name}.{self.scope}")
-        buffer = replace(stage.op.buffer, name=name)
-        axes = tuple(Var(axis.name) for axis in stage.op.axes)
-        work = replace(stage.op, name=buffer.name, buffer=buffer)
-        copy = _copy_op(stage.op.buffer, stage.op.axes, Load(buffer, axes))
+        op = stage.op
+        names = [state.unused_name(f"{buffer.name}.{self.scope}") for buffer in op.buffers]
+        cached = [replace(b, name=name) for b, name in zip(op.buffers, names, strict=True)]
+        work = op.with_buffers(cached)
+        copy = _copy_op(op.buffers, op.axes, cached)
         new = (
             replace(initial_stage(work, is_output=False), scope=self.scope),
             initial_stage(copy, is_output=stage.is_output),
@@ -76,27 +77,26 @@ class CacheRead(Step):
         name = state.unused_name(f"{self.stage}.{self.scope}")
         axes = tuple(Axis(f"ax{place}", extent) for place, extent in enumerate(source.shape))
         buffer = Buffer(name, source.shape, source.dtype)
-        copy = _copy_op(buffer, axes, Load(source, tuple(Var(axis.name) for axis in axes)))
+        copy = _copy_op([buffer], axes, [source])
         changed = state
         for reader in readers:
-            body = _redirected(reader.op.body, source, buffer)
-            changed = changed.with_stage(replace(reader, op=replace(reader.op, body=body)))
+            op = reader.op.with_bodies(lambda body: _redirected(body, source, buffer))
+            changed = changed.with_stage(replace(reader, op=op))
         place = min(state.stages.index(reader) for reader in readers)
         new = replace(initial_stage(copy, is_output=False), scope=self.scope)
         stages = (*changed.stages[:place], new, *changed.stages[place:])
         return settle(replace(changed, stages=stages), self, state)
 
     def _source(self, state: State, readers: list[Stage]) -> Buffer:
-        known = [stage.op.buffer for stage in state.stages if not stage.is_inlined]
+        known = [b for stage in state.stages if not stage.is_inlined for b in stage.op.buffers]
         source = next((b for b in (*state.dag.inputs, *known) if b.name == self.stage), None)
         if source is None:
             self.refuse(
                 state, f"there is no tensor '{self.stage}' to read",
                 *((reader.name, "") for reader in readers),
             )  # fmt: skip
-        reading = {reader.name for reader in state.readers(self.stage)}
         for reader in readers:
-            if reader.name not in reading:
+            if all(buffer.name != self.stage for buffer in reader.op.reads):
                 self.refuse(
                     state, f"'{reader.name}' does not read '{self.stage}'", (reader.name, "")
                 )
@@ -111,10 +111,19 @@ def _check_scope(step: Step, state: State, scope: str, *spots: Spot) -> None:
     )  # fmt: skip
 
 
-def _copy_op(buffer: Buffer, axes: tuple[Axis, ...], body: Expr) -> ComputeOp:
-    return ComputeOp(
-        name=buffer.name, buffer=buffer, axes=axes, reduce_axes=(), combiner=None, body=body
+def _copy_op(
+    buffers: Sequence[Buffer], axes: tuple[Axis, ...], sources: Sequence[Buffer]
+) -> ComputeOp:
+    """Return the computation of each of `buffers` as a copy of one of `sources`."""
+    indices = tuple(Var(axis.name) for axis in axes)
+    first, *more = (
+        Output(buffer, Load(source, indices))
+        for buffer, source in zip(buffers, sources, strict=True)
     )
+    return ComputeOp(
+        name=first.buffer.name, buffer=first.buffer, axes=axes, reduce_axes=(), combiner=None,
+        body=first.body, more=tuple(more),
+    )  # fmt: skip
 
 
 def _redirected(body: Expr, old: Buffer, new: Buffer) -> Expr:

@@ -110,20 +110,20 @@ class ComputeInline(Step):
         self.untouched(state, stage, "inline it")
         changed = state.with_stage(replace(stage, attach=Inlined(), iterators=(), relations=()))
         for reader in state.readers(stage.name):
-            body = inlined(reader.op.body, stage.op)
-            changed = changed.with_stage(
-                replace(changed.stage(reader.name), op=replace(reader.op, body=body))
-            )
+            op = reader.op.with_bodies(lambda body: inlined(body, stage.op))
+            changed = changed.with_stage(replace(changed.stage(reader.name), op=op))
         return settle(changed, self, state)
 
 
 def inlined(body: Expr, op: ComputeOp) -> Expr:
-    """Return `body` with each load of the tensor of `op` replaced by the value it has."""
+    """Return `body` with each load of a tensor of `op` replaced by the value it has."""
+    values = {b.name: value for b, value in zip(op.buffers, op.bodies, strict=True)}
 
     def rule(node: Node) -> Node | None:
-        if isinstance(node, Load) and node.buffer.name == op.name:
+        if isinstance(node, Load) and node.buffer.name in values:
             names = (axis.name for axis in op.axes)
-            return substitute(op.body, dict(zip(names, node.indices, strict=True)))
+            where = dict(zip(names, node.indices, strict=True))
+            return substitute(values[node.buffer.name], where)
         return None
 
     return rewrite(body, rule)

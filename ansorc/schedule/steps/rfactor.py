@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.ir.expr import Expr, Load, Select, Var
 from ansorc.ir.substitute import substitute
-from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import (
     Iterator,
@@ -38,7 +38,7 @@ class RFactor(Step):
         stage = self.stage_of(state)
         place = self.place_of(state, stage, self.iterator)
         self._check(state, stage, place)
-        partial = self._partial(state, stage, state.unused_name(f"{stage.name}.rf"))
+        partial = self._partial(state, stage)
         final = self._final(stage, partial)
         where = state.stages.index(stage)
         new = (
@@ -65,7 +65,7 @@ class RFactor(Step):
             *changed, *held, condition=is_plain and not changed and not held,
         )  # fmt: skip
 
-    def _partial(self, state: State, stage: Stage, name: str) -> ComputeOp:
+    def _partial(self, state: State, stage: Stage) -> ComputeOp:
         op = stage.op
         leaves: dict[str, Expr] = {it.name: Var(it.name) for it in stage.iterators}
         try:
@@ -76,18 +76,23 @@ class RFactor(Step):
                 state, "the lengths of the reduction are not chosen yet",
                 *((stage.name, it.name) for it in stage.iterators if it.extent is None),
             )  # fmt: skip
-        body = substitute(op.body, {axis.name: values[axis.name] for axis in op.reduce_axes})
-        assert op.combiner is not None
+        terms = {axis.name: values[axis.name] for axis in op.reduce_axes}
+        bodies = [substitute(body, terms) for body in op.bodies]
         for guard in guards:
-            body = Select(guard.condition, body, op.combiner.identity(op.buffer.dtype))
+            pairs = zip(bodies, op.identities, strict=True)
+            bodies = [Select(guard.condition, body, identity) for body, identity in pairs]
         own = next(axis for axis in reduce if axis.name == self.iterator)
         axes = (*op.axes, own)
-        buffer = replace(op.buffer, name=name, shape=tuple(axis.extent for axis in axes))
+        shape = tuple(axis.extent for axis in axes)
+        names = [state.unused_name(f"{buffer.name}.rf") for buffer in op.buffers]
+        first, *more = (
+            Output(replace(buffer, name=name, shape=shape), body)
+            for buffer, name, body in zip(op.buffers, names, bodies, strict=True)
+        )
         rest = tuple(axis for axis in reduce if axis.name != self.iterator)
-        combiner = op.combiner if rest else None
         return replace(
-            op, name=buffer.name, buffer=buffer, axes=axes, reduce_axes=rest,
-            combiner=combiner, body=body,
+            op, name=first.buffer.name, buffer=first.buffer, axes=axes, reduce_axes=rest,
+            combiner=op.combiner if rest else None, body=first.body, more=tuple(more),
         )  # fmt: skip
 
     def _axis(self, iterator: Iterator) -> Axis:
@@ -95,9 +100,11 @@ class RFactor(Step):
 
     def _final(self, stage: Stage, partial: ComputeOp) -> ComputeOp:
         indices = tuple(Var(axis.name) for axis in partial.axes)
-        return replace(
-            stage.op, reduce_axes=(partial.axes[-1],), body=Load(partial.buffer, indices)
+        first, *more = (
+            Output(mine, Load(theirs, indices))
+            for mine, theirs in zip(stage.op.buffers, partial.buffers, strict=True)
         )
+        return replace(stage.op, reduce_axes=(partial.axes[-1],), body=first.body, more=tuple(more))
 
 
 def _shape(stage: Stage) -> tuple[int, ...]:

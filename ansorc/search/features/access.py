@@ -13,8 +13,6 @@ from functools import cached_property
 import numpy as np
 
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Load
-from ansorc.ir.node import walk
 from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.stage import At
 from ansorc.search.features.columns import FloatArray
@@ -141,30 +139,32 @@ class _Box:
 
 
 def accesses_of(nests: Nests, nest: Nest, line_bytes: int) -> list[Access]:
-    """Return the accesses of the statement of `nest`: the store first, then the loads."""
+    """Return the accesses of the statement of `nest`: the stores first, then the loads."""
     op = nest.stage.op
     is_update = op.combiner is not None
     inner = [None] * nest.own
     own = tuple((*inner, *nest.axes[axis.name][nest.own :]) for axis in op.axes)
-    store = Access(
-        op.buffer, nest.loops, own, _shape(nests, op.buffer), (0,) * len(own),
-        (1,) * len(own), (np.inf,) * len(own), is_update, is_written=True,
-        is_local=isinstance(nest.stage.attach, At), rows=nests.rows, line_bytes=line_bytes,
-    )  # fmt: skip
-    return [store, *_reads(nests, nest, line_bytes)]
+    stores = [
+        Access(
+            buffer, nest.loops, own, _shape(nests, buffer), (0,) * len(own),
+            (1,) * len(own), (np.inf,) * len(own), is_update, is_written=True,
+            is_local=isinstance(nest.stage.attach, At), rows=nests.rows, line_bytes=line_bytes,
+        )
+        for buffer in op.buffers
+    ]  # fmt: skip
+    return [*stores, *_reads(nests, nest, line_bytes)]
 
 
 def _reads(nests: Nests, nest: Nest, line_bytes: int) -> Iterator[Access]:
     groups: dict[tuple[str, tuple[object, ...]], list[tuple[IndexForm, ...]]] = {}
     buffers: dict[str, Buffer] = {}
-    for load in walk(nest.stage.op.body):
-        if isinstance(load, Load):
-            forms = tuple(index_form(index) for index in load.indices)
-            key = load.buffer.name, tuple(form.terms for form in forms)
-            groups.setdefault(key, []).append(forms)
-            buffers[load.buffer.name] = load.buffer
+    for load in nest.stage.op.loads:
+        forms = tuple(index_form(index) for index in load.indices)
+        key = load.buffer.name, tuple(form.terms for form in forms)
+        groups.setdefault(key, []).append(forms)
+        buffers[load.buffer.name] = load.buffer
     for (name, _), group in groups.items():
-        source = nests.state.find(name)
+        source = nests.state.source(name)
         is_local = source is not None and isinstance(source.attach, At)
         outside = nests.nest(source).own if source is not None and is_local else 0
         constants = [[form.constant for form in column] for column in zip(*group, strict=True)]
@@ -219,7 +219,7 @@ def _steps(nest: Nest, form: IndexForm, outside: int) -> tuple[Step, ...]:
 
 
 def _shape(nests: Nests, buffer: Buffer) -> tuple[FloatArray, ...]:
-    source = nests.state.find(buffer.name)
+    source = nests.state.source(buffer.name)
     if source is not None:
         return tuple(nests.array(extent) for extent in memory_shape(source))
     return tuple(np.broadcast_to(np.float64(extent), (nests.rows,)) for extent in buffer.shape)

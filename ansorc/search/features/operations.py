@@ -18,6 +18,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.node import Node, children
 from ansorc.lang.compute_op import Combiner, ComputeOp
+from ansorc.lang.reducer import Reducer
 from ansorc.search.features.columns import LOG, FloatArray
 
 
@@ -78,9 +79,13 @@ _ROOTS = ("sqrt", "rsqrt")
 def operation_counts(op: ComputeOp) -> OperationCounts:
     """Return what one iteration of `op` does, the combining of a reduction included."""
     found = dict.fromkeys(OperationCounts.__dataclass_fields__, 0)
-    _count(op.body, found)
+    for body in op.bodies:
+        _count(body, found)
     is_float = op.buffer.dtype.is_float
-    if op.combiner is not None:
+    if isinstance(op.combiner, Reducer):
+        for result in op.combiner.results:
+            _count(result, found)
+    elif op.combiner is not None:
         is_product = isinstance(op.body, Binary) and op.body.op is BinaryOp.MUL
         if op.combiner is Combiner.SUM and is_product and is_float:
             found["fused"], found["multiplied"] = 1, found["multiplied"] - 1

@@ -77,7 +77,8 @@ def register_features(
     """Return the register features of a statement of `instructions` arithmetic instructions."""
     rows = accesses[0].rows
     zeros = np.zeros(rows)
-    reads = list(zip(accesses[1:], tile.loads[1:], strict=True))
+    pairs = zip(accesses, tile.loads, strict=True)
+    reads = [(access, count) for access, count in pairs if not access.is_written]
     loads = sum((count for _, count in reads), zeros)
     most = reduce(np.maximum, (count for _, count in reads), zeros)
     is_sum = accesses[0].is_read

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ansorc.ir.expr import Load
-from ansorc.ir.node import walk
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.state import State, Step
@@ -47,8 +45,7 @@ class Draft:
 
     def lanes(self, op: ComputeOp) -> int:
         """Return how many elements the machine's vectors hold of the widest type `op` touches."""
-        loads = (node.buffer for node in walk(op.body) if isinstance(node, Load))
-        widest = max(buffer.dtype.bytes for buffer in (op.buffer, *loads))
+        widest = max(buffer.dtype.bytes for buffer in (*op.buffers, *op.reads))
         return max(1, self.target.vector_bytes // widest)
 
     def sketch(self) -> Sketch:

@@ -6,8 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from ansorc.ir.arith.affine import affine
-from ansorc.ir.expr import Call, Expr, Load
-from ansorc.ir.node import walk
+from ansorc.ir.expr import Call, Expr
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
@@ -87,14 +86,13 @@ def reads_along(op: ComputeOp, axis: str) -> bool:
     """
     name = axis.partition(".")[0]
     reduce = [other.name for other in op.reduce_axes]
-    loads = [node for node in walk(op.body) if isinstance(node, Load)]
-    if any(isinstance(node, Call) for node in walk(op.body)):
+    if any(isinstance(node, Call) for node in op.nodes()):
         return True
     return all(
         _coefficient(load.indices[-1], name) == 1
         or not any(_coefficient(index, name) for index in load.indices)
         or not any(_coefficient(load.indices[-1], other) == 1 for other in reduce)
-        for load in loads
+        for load in op.loads
         if load.indices
     )
 

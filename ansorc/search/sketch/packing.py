@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from ansorc.errors import ScheduleError
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Load
-from ansorc.ir.node import walk
 from ansorc.schedule.schedule import replay
 from ansorc.schedule.stage import IteratorKind, Stage
 from ansorc.schedule.steps import CacheRead, ComputeAt
@@ -58,7 +57,7 @@ def vector_operands(stage: Stage) -> list[str]:
         return []
     name = stage.op.axes[contiguous].name
     found: dict[str, bool] = {}
-    for load in walk(stage.op.body):
+    for load in stage.op.nodes():
         if not isinstance(load, Load) or not load.indices:
             continue
         forms = [affine(index) for index in load.indices]

@@ -5,7 +5,7 @@ Inlined stages are part of their readers' bodies here, so a consumer behind them
 
 from __future__ import annotations
 
-from ansorc.lang.access import has_data_reuse, reads, simple_access, strictly_inlineable
+from ansorc.lang.access import has_data_reuse, reads_of, simple_access, strictly_inlineable
 from ansorc.schedule.stage import Stage
 from ansorc.search.sketch.draft import Draft
 
@@ -45,7 +45,7 @@ def fusible_consumer(draft: Draft, name: str) -> Stage | None:
     is_same_shape = extents == [axis.extent for axis in reader.op.axes]
     if not is_same_shape or reader.op.reduce_axes or not reader.is_untouched:
         return None
-    return reader if _is_elementwise(reader, name) else None
+    return reader if _is_elementwise(reader, stage) else None
 
 
 def is_cache_write(draft: Draft, name: str) -> bool:
@@ -53,7 +53,7 @@ def is_cache_write(draft: Draft, name: str) -> bool:
     return draft.stage(name).scope == CACHE_SCOPE
 
 
-def _is_elementwise(reader: Stage, name: str) -> bool:
+def _is_elementwise(reader: Stage, source: Stage) -> bool:
     order = tuple(range(len(reader.op.axes)))
-    accesses = [simple_access(reader.op, access) for access in reads(reader.op)[name]]
+    accesses = [simple_access(reader.op, access) for access in reads_of(reader.op, source.op)]
     return all(access is not None and access.axes == order for access in accesses)

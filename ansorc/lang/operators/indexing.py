@@ -1,0 +1,118 @@
+"""Operators that read elements at places that another tensor holds."""
+
+from __future__ import annotations
+
+from ansorc.errors import LanguageError
+from ansorc.ir.dtype import INT64
+from ansorc.ir.dtype import dtype as parse
+from ansorc.ir.expr import Cast, CompareOp, Expr, compare, const, dtype_of
+from ansorc.lang.define import compute
+from ansorc.lang.naming import AutoName
+from ansorc.lang.operators.shapes import axis_number, require, require_rank
+from ansorc.lang.scalar import if_then_else, maximum, minimum
+from ansorc.lang.tensor import Tensor
+
+_TAKE, _GATHER, _ONE_HOT = AutoName("take"), AutoName("gather"), AutoName("one_hot")
+_EMBEDDING = AutoName("embedding")
+
+MODES = {
+    "clip": "places beyond the ends are moved to the ends",
+    "wrap": "places are taken modulo the extent, so that -1 is the last",
+}
+"""What becomes of places outside of the tensor: none is ever read there."""
+
+
+def take(
+    data: Tensor, indices: Tensor, axis: int = 0, mode: str = "clip", name: str = _TAKE
+) -> Tensor:
+    """Return the slices of `data` at the places `indices` along `axis`, as numpy.take does.
+
+    The dimensions of `indices` stand where `axis` was. `mode` is one of MODES. Raise LanguageError
+    where there is no such axis or mode, or the indices are no integers.
+    """
+    place, rank = axis_number("take", data, axis), len(indices.shape)
+    _check("take", data, indices, mode)
+    shape = (*data.shape[:place], *indices.shape, *data.shape[place + 1 :])
+
+    def body(*i: Expr) -> Expr:
+        where = _inside(indices[i[place : place + rank]], data.shape[place], mode)
+        return data[(*i[:place], where, *i[place + rank :])]
+
+    return compute(shape, body, name)
+
+
+def gather(
+    data: Tensor, indices: Tensor, axis: int = 0, mode: str = "clip", name: str = _GATHER
+) -> Tensor:
+    """Return data[…, indices[i], …] for each element of `indices`, as numpy.take_along_axis does.
+
+    `indices` has the rank of `data` and at most its extents but along `axis`. Raise LanguageError
+    on other shapes.
+    """
+    place = axis_number("gather", data, axis)
+    require_rank("gather", len(data.shape), indices)
+    _check("gather", data, indices, mode)
+    pairs = zip(indices.shape, data.shape, strict=True)
+    fits = all(mine <= theirs or d == place for d, (mine, theirs) in enumerate(pairs))
+    need = f"indices must not be longer, but along axis {axis}"
+    require(fits, "gather", data, indices, need=need)
+
+    def body(*i: Expr) -> Expr:
+        where = _inside(indices[i], data.shape[place], mode)
+        return data[(*i[:place], where, *i[place + 1 :])]
+
+    return compute(indices.shape, body, name)
+
+
+def embedding(table: Tensor, indices: Tensor, name: str = _EMBEDDING) -> Tensor:
+    """Return the rows of table [words, units] at `indices` [...]: [..., units].
+
+    Places outside of the table are moved to its ends. Raise LanguageError on another rank.
+    """
+    require_rank("embedding", 2, table)
+    return take(table, indices, 0, "clip", name)
+
+
+def one_hot(
+    indices: Tensor, depth: int, axis: int = -1, dtype: str = "float32", name: str = _ONE_HOT
+) -> Tensor:
+    """Return 1 where the place along the new dimension `axis` of extent `depth` is the index.
+
+    Elsewhere 0; an index outside of 0 … depth - 1 gives zeros alone. Raise LanguageError where the
+    indices are no integers.
+    """
+    rank = len(indices.shape) + 1
+    require(-rank <= axis < rank, "one_hot", indices, need=f"there is no axis {axis}")
+    require(indices.dtype.is_integer, "one_hot", indices, need="the indices must be integers")
+    require(depth >= 1, "one_hot", indices, need=f"depth is {depth}; it must be 1 or more")
+    place = axis % rank
+
+    def body(*i: Expr) -> Expr:
+        index = _as_int64(indices[(*i[:place], *i[place + 1 :])])
+        is_here = compare(CompareOp.EQ, index, i[place])
+        return if_then_else(is_here, _literal(1, dtype), _literal(0, dtype))
+
+    return compute((*indices.shape[:place], depth, *indices.shape[place:]), body, name)
+
+
+def _check(operator: str, data: Tensor, indices: Tensor, mode: str) -> None:
+    need = f"the indices are {indices.dtype}; they must be integers"
+    require(indices.dtype.is_integer, operator, data, indices, need=need)
+    if mode not in MODES:
+        known = "; ".join(f"'{name}': {meaning}" for name, meaning in MODES.items())
+        raise LanguageError(f"{operator} has no mode '{mode}'; use {known}")
+
+
+def _inside(index: Expr, extent: int, mode: str) -> Expr:
+    place = _as_int64(index)
+    if mode == "wrap":
+        return place % extent
+    return minimum(maximum(place, 0), extent - 1)
+
+
+def _as_int64(index: Expr) -> Expr:
+    return index if dtype_of(index) == INT64 else Cast(INT64, index)
+
+
+def _literal(value: int, dtype: str) -> Expr:
+    return const(value, parse(dtype))

@@ -1,0 +1,241 @@
+"""Operators that only move elements: transpose, reshape, concat, slice and their like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ansorc.errors import LanguageError
+from ansorc.ir.expr import Expr, as_expr, const
+from ansorc.lang.define import compute
+from ansorc.lang.naming import AutoName
+from ansorc.lang.operators.elementwise import element_at
+from ansorc.lang.operators.shapes import axis_number, axis_numbers, require, scaled
+from ansorc.lang.scalar import if_then_else
+from ansorc.lang.tensor import Tensor, extents_of
+
+_TRANSPOSE, _RESHAPE, _FLATTEN = AutoName("transpose"), AutoName("reshape"), AutoName("flatten")
+_CONCAT, _STACK, _SLICE = AutoName("concat"), AutoName("stack"), AutoName("slice")
+_FLIP, _TILE, _BROADCAST_TO = AutoName("flip"), AutoName("tile"), AutoName("broadcast_to")
+_SQUEEZE, _EXPAND_DIMS = AutoName("squeeze"), AutoName("expand_dims")
+
+
+def transpose(data: Tensor, order: Sequence[int], name: str = _TRANSPOSE) -> Tensor:
+    """Return `data` with its dimension order[d] as dimension d; raise LanguageError on others."""
+    is_order = sorted(order) == list(range(len(data.shape)))
+    require(is_order, "transpose", data, need=f"{tuple(order)} must list each dimension once")
+    back = [list(order).index(place) for place in range(len(order))]
+    shape = [data.shape[place] for place in order]
+    return compute(shape, lambda *i: data[tuple(i[place] for place in back)], name)
+
+
+def reshape(data: Tensor, shape: int | Sequence[int], name: str = _RESHAPE) -> Tensor:
+    """Return the elements of `data`, in row-major order, as a tensor of `shape`.
+
+    One extent may be -1: what is left. Dimensions that are only split are read by multiplication,
+    joined ones by division. Raise LanguageError on another number of elements.
+    """
+    extents = _completed(data, (shape,) if isinstance(shape, int) else tuple(shape))
+    return compute(extents, lambda *i: data[_reshaped(data.shape, extents, i)], name)
+
+
+def flatten(data: Tensor, axis: int = 1, name: str = _FLATTEN) -> Tensor:
+    """Return `data` as a matrix: the dimensions before `axis` joined, and those from it on."""
+    rank = len(data.shape)
+    require(-rank <= axis <= rank, "flatten", data, need=f"there is no axis {axis}")
+    place = axis % rank if axis < 0 else axis
+    return reshape(data, (math.prod(data.shape[:place]), math.prod(data.shape[place:])), name)
+
+
+def squeeze(data: Tensor, axis: int | Sequence[int] | None = None, name: str = _SQUEEZE) -> Tensor:
+    """Return `data` without the dimensions `axis`, whose extents must be 1; None: all such."""
+    ones = [place for place, extent in enumerate(data.shape) if extent == 1]
+    places = ones if axis is None else axis_numbers("squeeze", data, axis)
+    require(set(places) <= set(ones), "squeeze", data, need=f"the extents of {places} must be 1")
+    return reshape(data, [e for place, e in enumerate(data.shape) if place not in places], name)
+
+
+def expand_dims(data: Tensor, axis: int | Sequence[int], name: str = _EXPAND_DIMS) -> Tensor:
+    """Return `data` with dimensions of extent 1, so that they are `axis` of the result."""
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    rank = len(data.shape) + len(given)
+    places = {place % rank for place in given if -rank <= place < rank}
+    need = f"{given} must be different dimensions of the result, which has {rank}"
+    require(len(places) == len(given), "expand_dims", data, need=need)
+    rest = iter(data.shape)
+    return reshape(data, [1 if place in places else next(rest) for place in range(rank)], name)
+
+
+def broadcast_to(data: Tensor, shape: Sequence[int], name: str = _BROADCAST_TO) -> Tensor:
+    """Return `data` repeated along its dimensions of extent 1, and new ones in front, to `shape`.
+
+    Raise LanguageError where NumPy would not broadcast it so.
+    """
+    extents = extents_of(shape, name)
+    own = extents[len(extents) - len(data.shape) :] if len(extents) >= len(data.shape) else ()
+    fits = len(own) == len(data.shape) and all(
+        mine in (1, wanted) for mine, wanted in zip(data.shape, own, strict=True)
+    )
+    require(fits, "broadcast_to", data, need=f"it cannot be broadcast to {list(extents)}")
+    return compute(extents, lambda *i: element_at(data, i), name)
+
+
+def tile(data: Tensor, repeats: Sequence[int], name: str = _TILE) -> Tensor:
+    """Return `data` repeats[d] times one after another along each dimension d.
+
+    Raise LanguageError unless there is one number of 1 or more for each dimension.
+    """
+    fits = len(repeats) == len(data.shape) and min(repeats, default=1) >= 1
+    require(
+        fits, "tile", data, need=f"repeats are {tuple(repeats)}; give one of 1 or more for each"
+    )
+    shape = [extent * count for extent, count in zip(data.shape, repeats, strict=True)]
+
+    def body(*indices: Expr) -> Expr:
+        triples = zip(indices, data.shape, repeats, strict=True)
+        return data[tuple(i if count == 1 else i % extent for i, extent, count in triples)]
+
+    return compute(shape, body, name)
+
+
+def flip(data: Tensor, axis: int | Sequence[int], name: str = _FLIP) -> Tensor:
+    """Return `data` with the order of its elements along `axis` reversed."""
+    places = axis_numbers("flip", data, axis)
+
+    def body(*indices: Expr) -> Expr:
+        return data[
+            tuple(data.shape[d] - 1 - i if d in places else i for d, i in enumerate(indices))
+        ]
+
+    return compute(data.shape, body, name)
+
+
+def slice_(
+    data: Tensor,
+    begin: Sequence[int | None],
+    end: Sequence[int | None],
+    stride: Sequence[int] | None = None,
+    name: str = _SLICE,
+) -> Tensor:
+    """Return data[begin:end:stride] of each dimension, as NumPy does: negatives, None and all.
+
+    Exported as `ops.slice`. Raise LanguageError where nothing is left, a stride is 0, or there is
+    not one number for each dimension.
+    """
+    rank = len(data.shape)
+    steps = (1,) * rank if stride is None else tuple(stride)
+    is_each = len(begin) == len(end) == len(steps) == rank
+    require(is_each, "slice", data, need=f"give begin, end and stride for each of {rank}")
+    require(0 not in steps, "slice", data, need="a stride of 0 goes nowhere")
+    ranges = [
+        range(*slice(low, high, step).indices(extent))
+        for low, high, step, extent in zip(begin, end, steps, data.shape, strict=True)
+    ]
+    need = f"{list(begin)} to {list(end)} by {list(steps)} leaves nothing"
+    require(all(len(one) for one in ranges), "slice", data, need=need)
+
+    def body(*indices: Expr) -> Expr:
+        pairs = zip(indices, ranges, strict=True)
+        return data[tuple(_shifted(scaled(i, one.step), one.start) for i, one in pairs)]
+
+    return compute([len(one) for one in ranges], body, name)
+
+
+def concat(tensors: Sequence[Tensor], axis: int = 0, name: str = _CONCAT) -> Tensor:
+    """Return `tensors` one after another along `axis`.
+
+    Raise LanguageError unless they agree in all other dimensions and in their dtype.
+    """
+    if not tensors:
+        raise LanguageError("concat needs one tensor or more")
+    first = tensors[0]
+    place = axis_number("concat", first, axis)
+    rest = first.shape[:place] + first.shape[place + 1 :]
+    fits = all(t.shape[:place] + t.shape[place + 1 :] == rest for t in tensors)
+    require(fits, "concat", *tensors, need=f"they may differ in axis {axis} alone")
+    ends = [sum(t.shape[place] for t in tensors[: n + 1]) for n in range(len(tensors))]
+
+    def body(*indices: Expr) -> Expr:
+        def part(number: int) -> Expr:
+            begin = ends[number] - tensors[number].shape[place]
+            here = _shifted(indices[place], -begin)
+            return tensors[number][(*indices[:place], here, *indices[place + 1 :])]
+
+        result = part(len(tensors) - 1)
+        for number in reversed(range(len(tensors) - 1)):
+            result = if_then_else(indices[place] < ends[number], part(number), result)
+        return result
+
+    return compute((*first.shape[:place], ends[-1], *first.shape[place + 1 :]), body, name)
+
+
+def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = _STACK) -> Tensor:
+    """Return `tensors`, all of one shape, along a new dimension `axis` of the result."""
+    if not tensors:
+        raise LanguageError("stack needs one tensor or more")
+    shape, rank = tensors[0].shape, len(tensors[0].shape) + 1
+    require(-rank <= axis < rank, "stack", tensors[0], need=f"there is no axis {axis}")
+    is_alike = all(tensor.shape == shape for tensor in tensors)
+    require(is_alike, "stack", *tensors, need="they must have one shape")
+    place = axis % rank
+
+    def body(*indices: Expr) -> Expr:
+        inner = (*indices[:place], *indices[place + 1 :])
+        result = as_expr(tensors[-1][inner])
+        for number in reversed(range(len(tensors) - 1)):
+            result = if_then_else(indices[place] <= number, tensors[number][inner], result)
+        return result
+
+    return compute((*shape[:place], len(tensors), *shape[place:]), body, name)
+
+
+def _completed(data: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return `shape` with its -1 replaced."""
+    size, known = math.prod(data.shape), math.prod(e for e in shape if e != -1)
+    if shape.count(-1) == 1 and known > 0:
+        shape = tuple(size // known if extent == -1 else extent for extent in shape)
+    fits = all(extent > 0 for extent in shape) and math.prod(shape) == size
+    require(fits, "reshape", data, need=f"its {size} elements do not make {list(shape)}")
+    return shape
+
+
+def _reshaped(old: Sequence[int], new: Sequence[int], indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Return the indices into the extents `old` of what is at `indices` of the extents `new`.
+
+    Both lists are cut where their products agree, so that each piece is as short as can be.
+    """
+    found: list[Expr] = []
+    before = after = 0
+    while before < len(old):
+        first, start = before, after
+        before += 1
+        while math.prod(old[first:before]) != math.prod(new[start:after]):
+            if math.prod(old[first:before]) > math.prod(new[start:after]) and after < len(new):
+                after += 1
+            else:
+                before += 1
+        found += _piece(old[first:before], new[start:after], indices[start:after])
+    return tuple(found)
+
+
+def _piece(old: Sequence[int], new: Sequence[int], indices: Sequence[Expr]) -> list[Expr]:
+    """Return the indices into `old`, whose product is that of `new`."""
+    flat: Expr = const(0)
+    for index, extent in zip(indices, new, strict=True):
+        if extent > 1:
+            is_first = flat == const(0)
+            flat = index if is_first else flat * extent + index
+    found: list[Expr] = []
+    for place, extent in enumerate(old):
+        inner = math.prod(old[place + 1 :])
+        if extent == 1:
+            found.append(const(0))
+            continue
+        part = flat if inner == 1 else flat // inner
+        outer = math.prod(old[:place])
+        found.append(part if outer == 1 else part % extent)
+    return found
+
+
+def _shifted(index: Expr, by: int) -> Expr:
+    return index if by == 0 else index + by if by > 0 else index - -by

@@ -1,0 +1,107 @@
+"""Reducer: a user's own way to put the terms of a reduction together, tuple by tuple."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ansorc.errors import LanguageError
+from ansorc.ir.dtype import DType
+from ansorc.ir.expr import Const, Expr, Load, Operand, Value, Var, as_expr, const, dtype_of
+from ansorc.ir.node import walk
+from ansorc.ir.substitute import substitute
+
+Combine = Callable[[tuple[Var, ...], tuple[Var, ...]], Sequence[Value]]
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """`results[k]` is element k of the tuple that (l0, l1, …) and (r0, r1, …) combine to.
+
+    It must be associative and commutative, up to rounding: schedules add terms in any order. The
+    tuple `identities` changes nothing.
+    """
+
+    identities: tuple[Const, ...]
+    results: tuple[Expr, ...]
+
+    @property
+    def value(self) -> str:
+        """The word for it where a Combiner has its name."""
+        return "tuple"
+
+    @property
+    def operands(self) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
+        """The variables that `results` consist of: those of the left and of the right tuple."""
+        return operands([identity.dtype for identity in self.identities])
+
+    def combine(self, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Return the tuple that the terms `right` and the results `left` so far combine to."""
+        mine, theirs = self.operands
+        values = {var.name: expr for var, expr in zip(mine, left, strict=True)}
+        values |= {var.name: expr for var, expr in zip(theirs, right, strict=True)}
+        return tuple(substitute(result, values) for result in self.results)
+
+
+def operands(dtypes: Sequence[DType]) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
+    """Return variables l0, l1, … and r0, r1, … for two tuples of elements of `dtypes`."""
+    left = tuple(Var(f"l{place}", dtype) for place, dtype in enumerate(dtypes))
+    return left, tuple(Var(f"r{place}", var.dtype) for place, var in enumerate(left))
+
+
+def reducer_of(
+    combine: Combine, identities: Sequence[Value], dtypes: Sequence[DType], name: str
+) -> Reducer:
+    """Return `combine` as a Reducer of tuples of `dtypes`; raise LanguageError where it is none."""
+    if len(identities) != len(dtypes):
+        raise LanguageError(
+            f"the reducer '{name}' has {len(identities)} identities, but is given {len(dtypes)} "
+            "terms; give one for each"
+        )
+    found = tuple(_literal(v, dtype, name) for v, dtype in zip(identities, dtypes, strict=True))
+    values = combine(*operands(dtypes))
+    if not isinstance(values, (tuple, list)) or len(values) != len(dtypes):
+        raise LanguageError(
+            f"the reducer '{name}' combines two tuples of {len(dtypes)} to {values!r}; return a "
+            f"tuple of {len(dtypes)}"
+        )
+    results = tuple(as_expr(v, dtype) for v, dtype in zip(values, dtypes, strict=True))
+    reducer = Reducer(found, results)
+    check_reducer(reducer, dtypes, name)
+    return reducer
+
+
+def check_reducer(reducer: Reducer, dtypes: Sequence[DType], name: str) -> None:
+    """Raise LanguageError unless `reducer` gives `dtypes` and reads nothing but its operands."""
+    if not len(reducer.identities) == len(reducer.results) == len(dtypes):
+        raise LanguageError(f"the reducer of '{name}' is not one of {len(dtypes)} values")
+    known = {var for side in operands(dtypes) for var in side}
+    triples = zip(reducer.identities, reducer.results, dtypes, strict=True)
+    for place, (identity, result, dtype) in enumerate(triples):
+        if identity.dtype != dtype or dtype_of(result) != dtype:
+            raise LanguageError(
+                f"element {place} of the reducer of '{name}' is {dtype_of(result)} from "
+                f"{identity.dtype}, but its term is {dtype}; cast the term or the result"
+            )
+        for node in walk(result):
+            if isinstance(node, Load) or (isinstance(node, Var) and node not in known):
+                raise LanguageError(
+                    f"the reducer of '{name}' reads '{_name(node)}'; it may read its two tuples "
+                    "alone, so put the rest into the terms"
+                )
+
+
+def _literal(value: Value, dtype: DType, name: str) -> Const:
+    expr = as_expr(value, dtype)
+    if not isinstance(expr, Const):
+        raise LanguageError(f"the identities of the reducer '{name}' must be numbers")
+    if expr.dtype != dtype and isinstance(value, Operand):
+        raise LanguageError(
+            f"the reducer '{name}' begins at a {expr.dtype}, but its term is {dtype}; "
+            "give a plain number"
+        )
+    return const(expr.value, dtype)
+
+
+def _name(node: Load | Var) -> str:
+    return node.buffer.name if isinstance(node, Load) else node.name

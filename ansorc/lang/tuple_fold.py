@@ -1,0 +1,51 @@
+"""Combine tuples of arrays along dimensions, as the reference of reductions by a Reducer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ansorc.lang.grid import Array, Grid
+from ansorc.lang.reducer import Reducer
+
+
+def folded(
+    reducer: Reducer,
+    terms: Sequence[Array],
+    shape: Sequence[int],
+    rank: int,
+    floats: np.dtype[np.floating[Any]],
+) -> list[Array]:
+    """Return the tuples of `terms` over the box `shape`, combined over its dimensions from `rank`.
+
+    Halves are combined again and again, so rounding errors grow with the logarithm of the length.
+    """
+    length = math.prod(shape[rank:])
+    current = [np.broadcast_to(term, shape).reshape(*shape[:rank], length) for term in terms]
+    while length > 1:
+        half = length // 2
+        left = [array[..., :half] for array in current]
+        right = [array[..., half : 2 * half] for array in current]
+        rest = [array[..., 2 * half :] for array in current]
+        pairs = zip(combined(reducer, left, right, floats), rest, strict=True)
+        current = [np.concatenate(pair, axis=-1) for pair in pairs]
+        length = half + length % 2
+    return [array[..., 0] for array in current]
+
+
+def combined(
+    reducer: Reducer,
+    left: Sequence[Array],
+    right: Sequence[Array],
+    floats: np.dtype[np.floating[Any]],
+) -> list[Array]:
+    """Return the tuples that `left` and `right`, arrays of one shape, combine to."""
+    mine, theirs = reducer.operands
+    values = {var.name: array for var, array in zip(mine, left, strict=True)}
+    values |= {var.name: array for var, array in zip(theirs, right, strict=True)}
+    grid = Grid(values, {}, floats, "reducer", left[0].ndim)
+    shape = left[0].shape
+    return [np.broadcast_to(grid.evaluate(result), shape) for result in reducer.results]

@@ -1,0 +1,64 @@
+"""What one iteration of a stage stores: its value, or its results so far combined with a term."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Const, Expr, Load, Var
+from ansorc.ir.stmt import Allocate, Seq, Stmt, Store
+from ansorc.lang.compute_op import ComputeOp
+
+
+def stores(
+    buffers: Sequence[Buffer], indices: tuple[Expr, ...], values: Sequence[Expr]
+) -> list[Stmt]:
+    """Return one store for each of `buffers`, all at `indices`."""
+    return [Store(b, indices, value) for b, value in zip(buffers, values, strict=True)]
+
+
+def update(
+    op: ComputeOp, buffers: Sequence[Buffer], indices: tuple[Expr, ...], terms: Sequence[Expr]
+) -> Stmt:
+    """Return `buffers[indices] = combine(buffers[indices], terms)` for a reduction.
+
+    Of several results none is stored before all are known: they wait in scalars, and so do terms
+    that take more than a load.
+
+        for k:                           for k:
+            best, at = combine(    ->        alloc best.new: float32[] local
+                (best, at),                  best.new[] = …
+                (A[k], k))                   at[] = …
+                                             best[] = best.new[]
+    """
+    held = _Held()
+    if len(buffers) > 1:
+        terms = [held.term(b, t) for b, t in zip(buffers, terms, strict=True)]
+    results = op.combine([Load(buffer, indices) for buffer in buffers], terms)
+    *waiting, last = zip(buffers, results, strict=True)
+    after = [Store(buffer, indices, held.scalar(buffer, "new", new)) for buffer, new in waiting]
+    body = (*held.stmts, Store(last[0], indices, last[1]), *after)
+    stmt: Stmt = body[0] if len(body) == 1 else Seq(body)
+    for scalar in reversed(held.scalars):
+        stmt = Allocate(scalar, stmt)
+    return stmt
+
+
+class _Held:
+    """Scalars, and what gives them their values."""
+
+    def __init__(self) -> None:
+        self.scalars: list[Buffer] = []
+        self.stmts: list[Stmt] = []
+
+    def term(self, buffer: Buffer, term: Expr) -> Expr:
+        """Return `term`, or a scalar that holds it if it takes more than a load."""
+        is_plain = isinstance(term, Const | Var | Load)
+        return term if is_plain else self.scalar(buffer, "term", term)
+
+    def scalar(self, buffer: Buffer, suffix: str, value: Expr) -> Expr:
+        """Return a new scalar, of the type of `buffer` and named after it, that holds `value`."""
+        scalar = Buffer(f"{buffer.name}.{suffix}", (), buffer.dtype, Scope.LOCAL)
+        self.scalars.append(scalar)
+        self.stmts.append(Store(scalar, (), value))
+        return Load(scalar, ())
