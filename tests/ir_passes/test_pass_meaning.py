@@ -44,7 +44,7 @@ PASSES: dict[str, Pass] = {
     "hoist_conditions": hoist_conditions,
     "promote_accumulators": lambda f: promote_accumulators(f, 1024),
     "promote_little": lambda f: promote_accumulators(f, 64),
-    "partition_loops": lambda f: partition_loops(simplify_stmt(f), 64),
+    "partition_loops": lambda f: partition_loops(simplify_stmt(f), 256),
     "vectorize_loops": lambda f: vectorize_loops(f, Vectors(32)),
     "vectorize_narrow": lambda f: vectorize_loops(f, Vectors(8)),
     "vectorize_masked": lambda f: vectorize_loops(f, MASKED),

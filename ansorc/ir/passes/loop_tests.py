@@ -6,15 +6,18 @@ values of a variable in 0 … 3 and `v*6 + i < 20`, i in 0 … 5: it holds for v
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from math import gcd
 
-from ansorc.ir.arith.affine import Atom, Linear, atom_expr, difference
-from ansorc.ir.arith.interval import Interval, Ranges, bounds, linear_bounds
+from ansorc.ir.arith.affine import Atom, Linear, difference
+from ansorc.ir.arith.interval import Interval, Ranges, linear_bounds
 from ansorc.ir.expr import Compare, CompareOp, Expr, Load, Select, Var
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import Allocate, Barrier, For, If, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Seq, Stmt, Store
 
+_TILE_KINDS = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 _ORDERS = (CompareOp.LT, CompareOp.LE, CompareOp.GT, CompareOp.GE)
 
 
@@ -23,24 +26,51 @@ class LoopTest:
     """A test of the program: it holds where `total` is negative."""
 
     total: Linear
-    inner: Mapping[str, Interval]
-    """The bounds of the variables of the loops between the place that asks and the test."""
+    loops: tuple[For, ...]
+    """The loops between the place that asks and the test, the outermost first."""
     is_guard: bool
     """Whether it decides if statements run (an If), not which value is taken (a Select)."""
+    placing: frozenset[str] = frozenset()
+    """The variables in the indices of every store that it guards."""
+
+    @property
+    def inner(self) -> dict[str, Interval]:
+        """The bounds of the variables of `loops`."""
+        return {loop.var.name: (0, loop.extent - 1) for loop in self.loops}
+
+    @property
+    def tile(self) -> set[str]:
+        """The variables of those `loops` that become copies or lanes."""
+        return {loop.var.name for loop in self.loops if loop.kind in _TILE_KINDS}
 
     def depends_on(self, name: str) -> bool:
         """Whether the variable `name` occurs in it."""
         return any(name in _names(atom) for atom in self.total.terms)
 
+    def is_of_a_tile_inside(self) -> bool:
+        """Whether it guards a tile that one of `loops`, not a reduction, moves along."""
+        moved = any(
+            loop.kind is LoopKind.SERIAL
+            and loop.var.name in self.placing
+            and self.depends_on(loop.var.name)
+            for loop in self.loops
+        )
+        return moved and any(self.depends_on(name) for name in self.tile)
+
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Where the values low … high of `atom` are cut: each place begins a new range."""
+    """Where the values low … high of the sum `share` are cut: each place begins a new range."""
 
-    atom: Atom
+    share: Linear
     low: int
     high: int
     places: tuple[int, ...]
+
+    @property
+    def expr(self) -> Expr:
+        """Return `share` as an expression."""
+        return self.share.to_expr()
 
     def ranges(self) -> list[Interval]:
         """Return the ranges, inclusive, from low to high."""
@@ -51,7 +81,7 @@ class Cuts:
 
 def loop_tests(stmt: Stmt) -> list[LoopTest]:
     """Return the tests in `stmt`, without those on data."""
-    return list(_tests(stmt, {}))
+    return list(_tests(stmt, ()))
 
 
 def find_cuts(name: str, tests: Sequence[LoopTest], ranges: Ranges) -> list[Cuts]:
@@ -60,97 +90,108 @@ def find_cuts(name: str, tests: Sequence[LoopTest], ranges: Ranges) -> list[Cuts
     `ranges` bounds the variables around, and `name`. Those that decide guards come first, then
     those with the largest coefficients.
     """
-    places: dict[Atom, set[int]] = {}
-    ranks: dict[Atom, tuple[bool, int]] = {}
+    shares: dict[Expr, Linear] = {}
+    places: dict[Expr, set[int]] = {}
+    ranks: dict[Expr, tuple[bool, int]] = {}
     for test in tests:
-        atom = _atom(name, test)
-        found = [] if atom is None else _places(test, atom, name, ranges)
-        if atom is not None and found:
-            places.setdefault(atom, set()).update(found)
-            rank = (test.is_guard, abs(test.total.terms[atom]))
-            ranks[atom] = max(rank, ranks.get(atom, rank))
+        factor, share = _share(name, test)
+        found = _places(test, factor, share, ranges) if factor else []
+        if found:
+            key = share.to_expr()
+            shares[key] = share
+            places.setdefault(key, set()).update(found)
+            rank = (test.is_guard, abs(factor))
+            ranks[key] = max(rank, ranks.get(key, rank))
     cuts: list[Cuts] = []
-    for atom in sorted(places, key=lambda atom: ranks[atom], reverse=True):
-        low, high = bounds(atom_expr(atom), ranges) or (0, 0)
-        cuts.append(Cuts(atom, low, high, tuple(sorted(places[atom]))))
+    for key in sorted(places, key=lambda key: ranks[key], reverse=True):
+        low, high = linear_bounds(shares[key], ranges) or (0, 0)
+        cuts.append(Cuts(shares[key], low, high, tuple(sorted(places[key]))))
     return cuts
 
 
-def _tests(stmt: Stmt, inner: dict[str, Interval]) -> Iterator[LoopTest]:
+def _tests(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[LoopTest]:
     match stmt:
         case Store(_, indices, value):
             for expr in (*indices, value):
-                yield from _choices(expr, inner)
-        case For(var, extent, _, body):
-            yield from _tests(body, {**inner, var.name: (0, extent - 1)})
+                for part in walk(expr):
+                    if isinstance(part, Select):
+                        for total in _orders(part.condition):
+                            yield LoopTest(total, loops, is_guard=False)
+        case For(body=body):
+            yield from _tests(body, (*loops, stmt))
         case If(condition, then, otherwise):
-            yield from _comparisons(condition, inner, is_guard=True)
-            yield from _tests(then, inner)
+            placing = _placing(stmt)
+            for total in _orders(condition):
+                yield LoopTest(total, loops, is_guard=True, placing=placing)
+            yield from _tests(then, loops)
             if otherwise is not None:
-                yield from _tests(otherwise, inner)
+                yield from _tests(otherwise, loops)
         case Seq(stmts):
             for part in stmts:
-                yield from _tests(part, inner)
+                yield from _tests(part, loops)
         case Allocate(_, body):
-            yield from _tests(body, inner)
+            yield from _tests(body, loops)
         case Barrier():
             pass
 
 
-def _choices(expr: Expr, inner: dict[str, Interval]) -> Iterator[LoopTest]:
-    for part in walk(expr):
-        if isinstance(part, Select):
-            yield from _comparisons(part.condition, inner, is_guard=False)
+def _placing(root: Stmt) -> frozenset[str]:
+    """Return the variables in the indices of every store below `root`."""
+    stores = [part for part in walk(root) if isinstance(part, Store)]
+    names = [frozenset(n for index in store.indices for n in _names(index)) for store in stores]
+    return reduce(frozenset[str].intersection, names) if names else frozenset()
 
 
-def _comparisons(
-    condition: Expr, inner: dict[str, Interval], *, is_guard: bool
-) -> Iterator[LoopTest]:
+def _orders(condition: Expr) -> Iterator[Linear]:
+    """Yield, for each comparison in `condition` that orders sums, what is negative if it holds."""
     for part in walk(condition):
         if not isinstance(part, Compare) or part.op not in _ORDERS:
             continue
         total = difference(part.left, part.right)
         if total is None or any(_reads_memory(atom) for atom in total.terms):
             continue
-        if part.op in (CompareOp.GT, CompareOp.GE):
-            negated = Linear()
-            negated.add_scaled(total, -1)
-            total = negated
-        total.constant -= part.op in (CompareOp.LE, CompareOp.GE)
-        yield LoopTest(total, inner, is_guard)
+        result = Linear()
+        result.add_scaled(total, -1 if part.op in (CompareOp.GT, CompareOp.GE) else 1)
+        result.constant -= part.op in (CompareOp.LE, CompareOp.GE)
+        yield result
 
 
-def _atom(name: str, test: LoopTest) -> Atom | None:
-    """Return the largest term of the test with the variable `name` and without inner ones."""
-    best: Atom | None = None
-    for atom, coefficient in test.total.terms.items():
-        used = _names(atom)
-        if name not in used:
-            continue
-        if not used.isdisjoint(test.inner):
-            return None
-        if best is None or abs(coefficient) > abs(test.total.terms[best]):
-            best = atom
-    return best
+def _share(name: str, test: LoopTest) -> tuple[int, Linear]:
+    """Return the factor and the sum, of terms with the variable `name`, that a test is cut along.
+
+    For the guard of a tile that is the whole sum outside the tile, else its largest term; the
+    factor is 0 where there is none.
+    """
+    terms, inner = test.total.terms, test.inner.keys()
+    outer = {atom: c for atom, c in terms.items() if _names(atom).isdisjoint(inner)}
+    own = {atom: c for atom, c in terms.items() if name in _names(atom)}
+    if not own or not own.keys() <= outer.keys():
+        return 0, Linear()
+    within = {n for atom in terms.keys() - outer.keys() for n in _names(atom)}
+    if test.is_guard and within and within <= test.tile:
+        factor = gcd(*outer.values())
+        factor = factor if next(iter(outer.values())) > 0 else -factor
+        return factor, Linear({atom: c // factor for atom, c in outer.items()})
+    largest = max(own, key=lambda atom: abs(own[atom]))
+    return own[largest], Linear({largest: 1})
 
 
-def _places(test: LoopTest, atom: Atom, name: str, ranges: Ranges) -> list[int]:
-    """Return where to cut the values of `atom` to decide the test: nowhere if it does not pay.
+def _places(test: LoopTest, factor: int, share: Linear, ranges: Ranges) -> list[int]:
+    """Return where to cut the values of `share` to decide the test: nowhere if it does not pay.
 
     It pays if the values for which the test stays open are at most half of all, or one. A test
     that also depends on loops around must not stay open at all.
     """
-    known = {**ranges, **test.inner}
+    inner = test.inner
     rest = Linear(dict(test.total.terms), test.total.constant)
-    factor = rest.terms.pop(atom)
-    low_high, span = linear_bounds(rest, known), bounds(atom_expr(atom), known)
+    rest.add_scaled(share, -factor)
+    low_high, span = linear_bounds(rest, {**ranges, **inner}), linear_bounds(share, ranges)
     if low_high is None or span is None:
         return []
     first, last = _open_values(factor, low_high)
     first, last = max(first, span[0]), min(last, span[1] + 1)
     is_open = max(0, last - first)
-    known_here = test.inner.keys() | {name}
-    is_alone = all(_names(other) <= known_here for other in rest.terms)
+    is_alone = all(_names(other) <= inner.keys() | _all_names(share) for other in rest.terms)
     allowed = max(1, (span[1] - span[0] + 1) // 2) if is_alone else 0
     if is_open > allowed:
         return []
@@ -169,6 +210,10 @@ def _names(atom: Atom) -> set[str]:
     if isinstance(atom, str):
         return {atom}
     return {part.name for part in walk(atom) if isinstance(part, Var)}
+
+
+def _all_names(total: Linear) -> set[str]:
+    return {name for atom in total.terms for name in _names(atom)}
 
 
 def _reads_memory(atom: Atom) -> bool:

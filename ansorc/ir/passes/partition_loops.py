@@ -17,17 +17,19 @@ from dataclasses import replace
 from operator import is_
 from typing import assert_never
 
-from ansorc.ir.arith.affine import Atom, atom_expr, integer
+from ansorc.ir.arith.affine import Linear, difference, integer
 from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.simplify import Simplifier
-from ansorc.ir.expr import Compare, CompareOp, Select, Var
-from ansorc.ir.node import rewrite, walk
+from ansorc.ir.expr import Compare, CompareOp, Expr, Select, Var
+from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.code_size import emitted_statements, executed_stores
 from ansorc.ir.passes.loop_tests import Cuts, LoopTest, find_cuts, loop_tests
 from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import substitute
 
 Ranges = dict[str, Interval]
+_SMALL = 32
+"""Statements of a body that may be copied for the guards of tiles inside it."""
 
 
 def partition_loops(function: Function, statements: int) -> Function:
@@ -69,13 +71,13 @@ class _Partition:
     def _loop(self, loop: For, ranges: Ranges) -> Stmt:
         name = loop.var.name
         inner = {**ranges, name: (0, loop.extent - 1)}
-        done: list[Atom] = []
+        done: list[Expr] = []
         if loop.kind not in (LoopKind.PARALLEL, LoopKind.BOUND) and not _minor_part(loop):
-            for cuts in find_cuts(name, _tests_of(loop), inner):
-                parts = self._parts(loop, cuts, ranges) if cuts.atom == name else None
+            for cuts in find_cuts(name, _tests_of(loop, loop.body), inner):
+                parts = self._parts(loop, cuts, ranges) if cuts.expr == loop.var else None
                 if parts is not None:
                     return _sequence(None, [self.stmt(part, ranges) for part in parts])
-            done.append(name)
+            done.append(loop.var)
         new = self._body(loop, inner, done)
         return loop if new is loop.body else replace(loop, body=new)
 
@@ -87,7 +89,7 @@ class _Partition:
             return None  # Lanes that go apart are masked.
         return parts if self._fits(loop, parts) else None
 
-    def _body(self, loop: For, ranges: Ranges, done: Sequence[Atom]) -> Stmt:
+    def _body(self, loop: For, ranges: Ranges, done: Sequence[Expr]) -> Stmt:
         """Return the body of `loop` with the choices that its variable decides made first.
 
         `done` are the expressions of the variable that are no longer to be decided.
@@ -97,14 +99,14 @@ class _Partition:
             return self._around(part, loop, ranges, done)
         if loop.kind in (LoopKind.SERIAL, LoopKind.PARALLEL):
             refused = list(done)
-            for cuts in find_cuts(loop.var.name, loop_tests(loop.body), ranges):
-                new = None if cuts.atom in refused else self._branches(loop, cuts, ranges, refused)
+            for cuts in find_cuts(loop.var.name, _tests_of(loop, loop.body), ranges):
+                new = None if cuts.expr in refused else self._branches(loop, cuts, ranges, refused)
                 if new is not None:
                     return new
-                refused.append(cuts.atom)
+                refused.append(cuts.expr)
         return self.stmt(loop.body, ranges)
 
-    def _around(self, part: Stmt, loop: For, ranges: Ranges, done: Sequence[Atom]) -> Stmt:
+    def _around(self, part: Stmt, loop: For, ranges: Ranges, done: Sequence[Expr]) -> Stmt:
         """Return the body of `loop` with the choices made around `part` of it alone."""
         match loop.body:
             case Allocate(buffer, body):
@@ -120,18 +122,18 @@ class _Partition:
             case body:
                 return self.stmt(body, ranges)
 
-    def _branches(self, loop: For, cuts: Cuts, ranges: Ranges, done: Sequence[Atom]) -> Stmt | None:
+    def _branches(self, loop: For, cuts: Cuts, ranges: Ranges, done: Sequence[Expr]) -> Stmt | None:
         """Return the body in an If for each range but the last, None for too many copies."""
-        share = atom_expr(cuts.atom)
+        share = cuts.expr
         self._names += 1
         stand_in = Var(f"{loop.var.name}.share{self._names}")
-        generic = rewrite(loop.body, lambda old: stand_in if old == share else None)
+        generic = _on_share(loop.body, cuts.share, stand_in)
         spans = cuts.ranges()
         copies = [_copy(generic, stand_in, span, ranges) for span in spans]
         if not self._fits(loop.body, copies):
             return None
-        if loop.var.name == cuts.atom:
-            loop, done = replace(loop, var=stand_in), [stand_in.name]
+        if share == loop.var:
+            loop, done = replace(loop, var=stand_in), [stand_in]
         result: Stmt | None = None
         for span, copy in reversed(list(zip(spans, copies, strict=True))):
             known = {**ranges, stand_in.name: span}
@@ -149,11 +151,42 @@ class _Partition:
         return True
 
 
-def _tests_of(loop: For) -> list[LoopTest]:
-    """Return what is worth deciding: the code generator decides choices of values in copies, and
-    lanes that choose different values are masked."""
-    tests = loop_tests(loop.body)
-    return tests if loop.kind is LoopKind.SERIAL else [test for test in tests if test.is_guard]
+def _tests_of(loop: For, part: Stmt) -> list[LoopTest]:
+    """Return what is to be decided in `part` of the body for the variable of `loop`.
+
+    Not the choices of values in a loop that becomes copies, which the code generator decides, or
+    lanes, which are masked. And not the guards of tiles further inside if the body is large: those
+    are decided where the tiles begin, so that only they are copied.
+    """
+    tests = loop_tests(part)
+    if loop.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
+        return [test for test in tests if test.is_guard]
+    if emitted_statements(loop.body) <= _SMALL:
+        return tests
+    return [test for test in tests if not (test.is_guard and test.is_of_a_tile_inside())]
+
+
+def _on_share(stmt: Stmt, share: Linear, stand_in: Var) -> Stmt:
+    """Return `stmt` with `stand_in` for `share`: for a sum of several terms in its tests only."""
+    wanted = share.to_expr()
+    first = next(iter(share.terms))
+
+    def rule(old: Node) -> Node | None:
+        if old == wanted:
+            return stand_in
+        if len(share.terms) == 1 or not isinstance(old, Compare):
+            return None
+        total = difference(old.left, old.right)
+        factor, rest = divmod(total.terms.get(first, 0), share.terms[first]) if total else (0, 0)
+        if total is None or factor == 0 or rest:
+            return None
+        total.add_scaled(share, -factor)
+        if not total.terms.keys().isdisjoint(share.terms):
+            return None
+        total.add(stand_in.name, factor)
+        return Compare(old.op, total.to_expr(), integer(0))
+
+    return rewrite(stmt, rule)
 
 
 def _part(loop: For, span: Interval, ranges: Ranges) -> Stmt:
@@ -182,14 +215,13 @@ def _minor_part(loop: For) -> Stmt | None:
         body = body.body
     if not isinstance(body, Seq) or loop.kind not in (LoopKind.SERIAL, LoopKind.PARALLEL):
         return None
-    tested = [part for part in body.stmts if _asks_about(loop.var.name, part)]
+    name = loop.var.name
+    tested = [
+        part for part in body.stmts if any(test.depends_on(name) for test in _tests_of(loop, part))
+    ]
     if len(tested) != 1 or 2 * executed_stores(tested[0]) >= executed_stores(body):
         return None
     return tested[0]
-
-
-def _asks_about(name: str, stmt: Stmt) -> bool:
-    return any(test.depends_on(name) for test in loop_tests(stmt))
 
 
 def _sequence(old: Seq | None, parts: list[Stmt]) -> Stmt:
