@@ -57,8 +57,8 @@ signed sizeof size_t static static_assert static_cast struct switch template thi
 throw true try typedef typeid typename typeof uint8_t uint16_t uint32_t uint64_t union unsigned
 using virtual void volatile wchar_t while concept co_await co_return co_yield char8_t char16_t
 char32_t and and_eq bitand bitor compl not not_eq or or_eq xor xor_eq
-abs acos asin atan calloc ceil cos cosh erf erff exp expf fabs floor fma fmaf fmax fmin fmod free
-log logf malloc memcpy memset memmove pow powf realloc round sin sinf sinh sqrt sqrtf tan tanh
-tanhf trunc aligned_alloc exit abort read write
+abs acos asin atan calloc ceil cos cosh erf erff exp exp2 expf expm1 fabs floor fma fmaf fmax fmin
+fmod free log log1p log2 logf malloc memcpy memset memmove pow powf realloc round sin sinf sinh
+sqrt sqrtf tan tanh tanhf trunc aligned_alloc exit abort read write
 """
 _RESERVED = frozenset(_RESERVED_TEXT.split())

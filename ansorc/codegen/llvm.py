@@ -36,7 +36,7 @@ def emit_llvm(function: Function, target: Target, packers: Sequence[Function] = 
     if target.kind != "cpu":
         raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")
     require_bounded_code(function)
-    module = ModuleWriter()
+    module = ModuleWriter(target)
     storage = kernel_storage(function)
     define_check(module, function.name, target)
     _write_body(module, function, storage)
@@ -138,9 +138,14 @@ def _param(buffer: Buffer, stored: set[str]) -> str:
 
 
 def _attributes(target: Target) -> str:
-    """Only the listed features may be used, because only they are tested by the guard."""
+    """Return groups #0, of the kernel's code, and #1, of the math functions that it calls.
+
+    Only the listed features may be used, because only they are tested by the guard.
+    """
     baseline = "x86-64" if target.is_x86 else "generic"
-    words = ["noinline", "nounwind", f'"target-cpu"="{baseline}"', f'"tune-cpu"="{target.cpu}"']
     features = ",".join(f"+{name}" for name in target.features)
-    words.append(f'"target-features"="{features}"')
-    return f"attributes #0 = {{ {' '.join(words)} }}"
+    machine = f'"target-cpu"="{baseline}" "tune-cpu"="{target.cpu}" "target-features"="{features}"'
+    pure = "noinline nounwind willreturn memory(none)"
+    return (
+        f"attributes #0 = {{ noinline nounwind {machine} }}\nattributes #1 = {{ {pure} {machine} }}"
+    )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ansorc.codegen.llvm_integer import divide
 from ansorc.codegen.llvm_types import Value, literal, register_type, suffix, with_lanes
-from ansorc.codegen.llvm_vector import extract, matched, pack
+from ansorc.codegen.llvm_vector import matched
 from ansorc.codegen.llvm_writer import FunctionWriter
+from ansorc.codegen.vector_math import Shape, math_function
 from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp
 
@@ -71,7 +72,7 @@ def cast(writer: FunctionWriter, value: Value, dtype: DType) -> Value:
 
 
 def math_call(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
-    """Write the math function `name`: an instruction where there is one, else libm by lane."""
+    """Write the math function `name`: an instruction where there is one, else a call of ours."""
     values = matched(writer, *args)
     dtype = values[0].dtype
     if dtype.bits == 16:
@@ -79,17 +80,16 @@ def math_call(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
         return cast(writer, wide, dtype.element)
     if name in _INTRINSICS:
         return intrinsic(writer, f"{_INTRINSICS[name]}.{suffix(dtype)}", dtype, values)
-    one = literal(1.0, dtype)
     if name == "rsqrt":
         root = math_call(writer, "sqrt", values)
-        return arithmetic(writer, BinaryOp.DIV, one, root)
-    if name == "sigmoid":
-        minus = Value(writer.emit(f"fneg {values[0].typed}"), dtype)
-        power = math_call(writer, "exp", [minus])
-        return arithmetic(writer, BinaryOp.DIV, one, arithmetic(writer, BinaryOp.ADD, one, power))
-    lanes = range(dtype.lanes)
-    results = [_libm(writer, name, [extract(writer, v, lane) for v in values]) for lane in lanes]
-    return pack(writer, results) if dtype.lanes > 1 else results[0]
+        return arithmetic(writer, BinaryOp.DIV, literal(1.0, dtype), root)
+    module = writer.module
+    function = math_function(name, Shape.on(module.target, dtype.bits, dtype.lanes))
+    module.define(function.symbol, function.definition)
+    for declaration in function.declarations:
+        module.declare(declaration)
+    operands = ", ".join(value.typed for value in values)
+    return Value(writer.emit(f"call {register_type(dtype)} {function.symbol}({operands})"), dtype)
 
 
 def intrinsic(writer: FunctionWriter, name: str, result: DType, args: list[Value]) -> Value:
@@ -114,16 +114,6 @@ def _extreme(writer: FunctionWriter, op: BinaryOp, a: Value, b: Value) -> Value:
     writer.module.declare(f"declare {kind} @{name}({kind}, {kind})")
     # nsz: NumPy leaves open which of -0.0 and 0.0 is larger, and the instruction needs no fix-up.
     return Value(writer.emit(f"call nsz {kind} @{name}({a.typed}, {b.typed})"), dtype)
-
-
-def _libm(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
-    dtype = args[0].dtype
-    kind = register_type(dtype)
-    symbol = name if dtype.bits == 64 else f"{name}f"
-    kinds = ", ".join([kind] * len(args))
-    writer.module.declare(f"declare {kind} @{symbol}({kinds}) nounwind willreturn memory(none)")
-    operands = ", ".join(arg.typed for arg in args)
-    return Value(writer.emit(f"call {kind} @{symbol}({operands})"), dtype)
 
 
 def _to_odd(writer: FunctionWriter, value: Value) -> Value:

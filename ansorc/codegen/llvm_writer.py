@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from ansorc.codegen.llvm_types import Value
+from ansorc.target import Target
 
 Lines = list["str | list[str]"]
 
@@ -13,8 +14,10 @@ Lines = list["str | list[str]"]
 class ModuleWriter:
     """The parts of a module: functions, declarations and metadata."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target) -> None:
+        self.target = target
         self.functions: list[str] = []
+        self._library: dict[str, str] = {}
         self._declarations: dict[str, None] = {}
         self._metadata = [
             '!0 = !{!"llvm.loop.unroll.disable"}',
@@ -25,6 +28,10 @@ class ModuleWriter:
         """Add a declaration, once."""
         self._declarations[text] = None
 
+    def define(self, symbol: str, definition: str) -> None:
+        """Add a function that several places call, once."""
+        self._library[symbol] = definition
+
     def loop_metadata(self) -> str:
         """Return a fresh `!llvm.loop` node: the schedule has unrolled and vectorised already."""
         number = len(self._metadata)
@@ -33,7 +40,8 @@ class ModuleWriter:
 
     def text(self) -> str:
         """The whole module."""
-        return "\n".join([*self.functions, *self._declarations, *self._metadata, ""])
+        parts = [*self.functions, *self._library.values(), *self._declarations, *self._metadata]
+        return "\n".join([*parts, ""])
 
 
 class Scope:

@@ -79,7 +79,8 @@ def _fma(left: Float, right: Float, addend: Float) -> Float:
 
 
 def _sigmoid(operand: Float) -> Float:
-    return 1.0 / (1.0 + np.exp(-operand))
+    power = np.exp(-abs(operand))  # the other sign could overflow
+    return (power if operand < 0 else 1.0) / (1.0 + power)
 
 
 def _rsqrt(operand: Float) -> Float:
@@ -88,7 +89,11 @@ def _rsqrt(operand: Float) -> Float:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
     "log": np.log,
+    "log2": np.log2,
+    "log1p": np.log1p,
     "tanh": np.tanh,
     "erf": math.erf,
     "sigmoid": _sigmoid,

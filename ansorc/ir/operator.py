@@ -37,7 +37,8 @@ class CompareOp(Enum):
 
 
 MATH_FUNCTIONS: dict[str, int] = {
-    "exp": 1, "log": 1, "tanh": 1, "erf": 1, "sigmoid": 1, "sqrt": 1, "rsqrt": 1, "sin": 1,
-    "cos": 1, "abs": 1, "floor": 1, "ceil": 1, "round": 1, "pow": 2, "fma": 3,
+    "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log1p": 1, "tanh": 1, "erf": 1,
+    "sigmoid": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "abs": 1, "floor": 1, "ceil": 1,
+    "round": 1, "pow": 2, "fma": 3,
 }  # fmt: skip
 """Name and number of operands of each math function."""

@@ -120,7 +120,8 @@ class Grid:
 
 
 def _sigmoid(x: Array) -> Array:
-    return 1.0 / (1.0 + np.exp(-x))
+    power = np.exp(-np.abs(x))  # the other sign could overflow
+    return np.where(x < 0, power, 1.0) / (1.0 + power)
 
 
 def _rsqrt(x: Array) -> Array:
@@ -159,7 +160,11 @@ _COMPARE: dict[CompareOp, Callable[[Array, Array], Array]] = {
 
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
     "log": np.log,
+    "log2": np.log2,
+    "log1p": np.log1p,
     "tanh": np.tanh,
     "erf": _erf,
     "sigmoid": _sigmoid,

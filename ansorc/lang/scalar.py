@@ -78,9 +78,29 @@ def exp(x: Value) -> Expr:
     return ir.call("exp", x)
 
 
+def exp2(x: Value) -> Expr:
+    """Return 2 to the power of the float `x`."""
+    return ir.call("exp2", x)
+
+
+def expm1(x: Value) -> Expr:
+    """Return exp(x) - 1 of the float `x`, exact near 0."""
+    return ir.call("expm1", x)
+
+
 def log(x: Value) -> Expr:
     """Return the natural logarithm of the float `x`."""
     return ir.call("log", x)
+
+
+def log2(x: Value) -> Expr:
+    """Return the logarithm to base 2 of the float `x`."""
+    return ir.call("log2", x)
+
+
+def log1p(x: Value) -> Expr:
+    """Return log(1 + x) of the float `x`, exact near 0."""
+    return ir.call("log1p", x)
 
 
 def tanh(x: Value) -> Expr:

@@ -22,6 +22,7 @@ from ansorc.schedule.bounds import axis_boxes, region
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.stage import At, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State
+from ansorc.search.features.operations import CALL_INSTRUCTIONS
 from ansorc.search.space.registers import vector_pieces
 from ansorc.target import Target
 
@@ -37,8 +38,10 @@ LOADS_PER_CYCLE = 2.0
 INSTRUCTIONS_PER_CYCLE = 4.0
 LATENCY = 4.0
 """Cycles until the result of an addition can be added to again."""
-CALL_CYCLES = 12.0
-"""Cycles of a vector of `exp`, `tanh`, …"""
+CALL_INSTRUCTIONS_PER_CYCLE = 2.0
+"""Instructions of `exp`, `tanh`, … that one core starts in a cycle."""
+OTHER_CALL_INSTRUCTIONS = 10
+"""What a root counts as; the rounding functions are cheaper, and rare."""
 LOOP_CYCLES = 1.0
 VISIT_CYCLES = 10.0
 """Cycles lost where a register tile begins and ends, besides loading and storing it."""
@@ -102,8 +105,10 @@ def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycle
     loops = [it.extent for it in (*around, *stage.iterators)]
     iterations = _product(loops, rows) / inner.elements
     flops = max(1.0, op_flops(op) / prod(a.extent for a in (*op.axes, *op.reduce_axes)))
-    calls = sum(isinstance(node, Call) for node in op.nodes())
-    busy = inner.vectors * (flops / FLOPS_PER_CYCLE + calls * CALL_CYCLES)
+    names = [node.name for node in op.nodes() if isinstance(node, Call)]
+    calls = sum(CALL_INSTRUCTIONS.get(name, OTHER_CALL_INSTRUCTIONS) for name in names)
+    calls = calls / CALL_INSTRUCTIONS_PER_CYCLE
+    busy = inner.vectors * (flops / FLOPS_PER_CYCLE + calls)
     busy = np.maximum(busy, inner.loads / LOADS_PER_CYCLE)
     if not target.is_x86:  # where arithmetic does not read memory, loads take the place of it
         instructions = inner.vectors * flops / 2 + inner.loads

@@ -158,14 +158,16 @@ def _sigmoid(x: Array) -> Array:
 MATH: dict[str, Any] = {
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": _erf, "sqrt": np.sqrt, "sin": np.sin,
     "cos": np.cos, "abs": np.abs, "floor": np.floor, "ceil": np.ceil, "round": np.round,
-    "rsqrt": _rsqrt, "sigmoid": _sigmoid,
+    "rsqrt": _rsqrt, "sigmoid": _sigmoid, "exp2": np.exp2, "expm1": np.expm1, "log2": np.log2,
+    "log1p": np.log1p,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("name", MATH)
 def test_math(name: str, dtype: DType) -> None:
-    data = np.linspace(0.5 if name in ("log", "sqrt", "rsqrt") else -4.5, 4.5, COUNT)
+    positive = ("log", "log2", "log1p", "sqrt", "rsqrt")
+    data = np.linspace(0.5 if name in positive else -4.5, 4.5, COUNT)
     data = data.astype(dtype.numpy)
     expected = MATH[name](data.astype(np.float64))
     found = _unary(lambda x: call(name, x), dtype, dtype, data)

@@ -130,6 +130,12 @@ def test_math_functions_round_the_true_value(name: str, dtype: str) -> None:
         np.testing.assert_allclose(found, np.array(function(*args)).astype(dtype), rtol=1e-15)
 
 
+@pytest.mark.parametrize("value", [-1000.0, -740.0, 1000.0])
+def test_sigmoid_neither_overflows_nor_vanishes_too_early(value: float) -> None:
+    wanted = math.exp(value) if value < 0 else 1.0
+    assert evaluate("sigmoid(A[0])", "float64", value) == wanted
+
+
 def test_fma_rounds_once() -> None:
     # a * b is 1 - 2**-46 exactly, which rounds to 1 if it is rounded before -1 is added
     a, b = 1 + 2.0**-23, 1 - 2.0**-23

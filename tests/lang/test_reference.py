@@ -73,7 +73,11 @@ def test_integers_wrap_around_and_round_down() -> None:
 
 FUNCTIONS: list[tuple[Callable[[Expr], Expr], Callable[[Array], Array]]] = [
     (ac.exp, np.exp),
+    (ac.exp2, np.exp2),
+    (ac.expm1, np.expm1),
     (ac.log, np.log),
+    (ac.log2, np.log2),
+    (ac.log1p, np.log1p),
     (ac.tanh, np.tanh),
     (ac.sqrt, np.sqrt),
     (ac.sin, np.sin),

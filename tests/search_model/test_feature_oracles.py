@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from search_model.workloads import ZEN, convolution, matmul, transpose
 
+from ansorc.ir.expr import Expr
 from ansorc.lang import ComputeDAG, compute, placeholder
+from ansorc.lang import erf as error_function
 from ansorc.lang import exp as exponential
+from ansorc.lang import floor as rounded_down
 from ansorc.schedule import Schedule, schedule
 from ansorc.search.features import COLUMNS, FEATURE_NAMES, extract_state
 from ansorc.target import Target
@@ -157,6 +162,16 @@ def test_operations_are_told_apart() -> None:
     found = numbers(schedule(ComputeDAG([x, y])))
     counts = {name: found[f"operations.{name}"] for name in ("called", "divided", "added", "fused")}
     assert counts == pytest.approx({"called": 64, "divided": 64, "added": 64, "fused": 0})
+
+
+def test_a_dear_function_takes_longer_than_a_cheap_one() -> None:
+    def cycles(function: Callable[[Expr], Expr]) -> float:
+        x = placeholder((8, 8), name="X")
+        y = compute((8, 8), lambda i, j: function(x[i, j]), name="Y")
+        return numbers(schedule(ComputeDAG([x, y])))["estimate.arithmetic_cycles"]
+
+    assert 1.4 * cycles(exponential) < cycles(error_function)
+    assert 1.4 * cycles(rounded_down) < cycles(exponential)
 
 
 def test_columns_of_a_power_of_two_pitch_crowd_into_few_sets() -> None:

@@ -56,6 +56,8 @@ class OperationCounts:
     divided: int
     compared: int
     called: int
+    call_instructions: int
+    """Instructions of those math functions, for one vector."""
     selected: int
     integer: int
 
@@ -69,10 +71,14 @@ class OperationCounts:
     def vector_instructions(self) -> float:
         """Arithmetic instructions for one vector of results, in simple ones' time."""
         simple = self.fused + self.added + self.multiplied + self.compared
-        return simple + self.selected + self.integer + 5.0 * self.divided + 16.0 * self.called
+        return simple + self.selected + self.integer + 5.0 * self.divided + self.call_instructions
 
 
-_CHEAP_CALLS = ("abs", "floor", "ceil", "round", "fma")
+CALL_INSTRUCTIONS = {
+    "exp": 25, "exp2": 25, "expm1": 30, "sigmoid": 35, "tanh": 35, "log": 40, "log2": 40,
+    "log1p": 50, "erf": 50, "sin": 40, "cos": 40, "pow": 150,
+}  # fmt: skip
+"""Instructions for a vector of float32, those that wait counted longer (bench/vector_math.py)."""
 _ROOTS = ("sqrt", "rsqrt")
 
 
@@ -107,6 +113,8 @@ def _count(node: Node, found: dict[str, int]) -> None:
     kind = _kind(node)
     if kind:
         found[kind] += 1
+    if isinstance(node, Call):
+        found["call_instructions"] += CALL_INSTRUCTIONS.get(node.name, 0)
     if isinstance(node, Load) and all(_is_simple(index) for index in node.indices):
         return
     for child in children(node):
@@ -124,9 +132,9 @@ def _kind(node: Node) -> str:
         case Cast():
             return "integer"
         case Call(name, _):
-            if name in _CHEAP_CALLS:
-                return "added"
-            return "divided" if name in _ROOTS else "called"
+            if name in CALL_INSTRUCTIONS:
+                return "called"
+            return "divided" if name in _ROOTS else "added"
         case _:
             return ""
 

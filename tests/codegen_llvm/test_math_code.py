@@ -1,0 +1,90 @@
+"""The code of math functions: no calls of the C library, one copy a module, small emission."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from codegen_llvm.llvm_harness import buffer, lanes, seq
+from codegen_llvm.math_kernels import WRITTEN
+
+import ansorc as ac
+from ansorc.codegen.build import cpu_options
+from ansorc.codegen.llvm import assembly, emit_llvm
+from ansorc.ir.dtype import DType, dtype
+from ansorc.ir.expr import Load, call
+from ansorc.ir.passes.pipeline import prepare_for_cpu
+from ansorc.ir.stmt import Function, Store
+from ansorc.target import Target
+
+MACHINES = (
+    "x86_64-linux-gnu -mcpu=x86-64-v2", "x86_64-linux-gnu -mcpu=znver3",
+    "x86_64-linux-gnu -mcpu=znver4", "aarch64-linux-gnu -mcpu=cortex-a53",
+)  # fmt: skip
+
+
+def called(function: Function, target: Target) -> set[str]:
+    """Return the names that the kernel's machine code calls, besides its own functions."""
+    text = assembly(emit_llvm(function, target), target)
+    names = re.findall(r"^\s+(?:callq?|bl)\s+([A-Za-z_][\w.]*)", text, re.MULTILINE)
+    own = re.findall(r"^([A-Za-z_][\w.]*):", text, re.MULTILINE)
+    assert any(name.startswith("ansorc.") for name in own)
+    return set(names) - set(own)
+
+
+def on_vectors(name: str, kind: DType, target: Target, copies: int = 1) -> Function:
+    """Return a kernel of `copies` calls on a vector each."""
+    width = target.vector_bytes // kind.bytes
+    operands = [buffer(f"x{n}", copies * width, dtype=kind) for n in range(1 + (name == "pow"))]
+    out = buffer("out", copies * width, dtype=kind)
+    places = [lanes(width * copy, width) for copy in range(copies)]
+    stores = [Store(out, (i,), call(name, *(Load(x, (i,)) for x in operands))) for i in places]
+    return Function("f", (*operands, out), seq(*stores))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", WRITTEN)
+def test_only_large_angles_call_the_c_library(name: str, machine: str) -> None:
+    target = Target.parse(machine)
+    for kind in (dtype("float32"), dtype("float64")):
+        symbol = name if kind.bits == 64 else f"{name}f"
+        allowed = {symbol} if name in ("sin", "cos") else set[str]()
+        assert called(on_vectors(name, kind, target), target) == allowed
+
+
+OPERATORS: dict[str, tuple[Callable[[ac.Tensor], ac.Tensor], str]] = {
+    "gelu": (ac.ops.gelu, "erf"),
+    "sigmoid": (ac.ops.sigmoid, "sigmoid"),
+    "tanh": (ac.ops.tanh, "tanh"),
+    "softmax": (ac.ops.softmax, "exp"),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_call_nothing(name: str, machine: str) -> None:
+    target, (operator, function_name) = Target.parse(machine), OPERATORS[name]
+    x = ac.placeholder((8, 64), name="x")
+    state = ac.schedule(ac.ComputeDAG([x, operator(x)]))
+    for stage in state.stages:
+        if len(stage.iterators) == 2 and not stage.op.reduce_axes:
+            state = state.vectorize(stage.name, stage.iterators[-1].name)
+    function = prepare_for_cpu(ac.lower(state), cpu_options(target))
+    symbol = f"@ansorc.{function_name}.v{target.vector_bytes // 4}f32("
+    assert symbol in emit_llvm(function, target)
+    assert called(function, target) <= {"malloc", "free", "aligned_alloc"}
+
+
+def test_a_module_holds_one_copy_of_each_function() -> None:
+    target = Target.parse("x86_64-linux-gnu -mcpu=znver3")
+    text = emit_llvm(on_vectors("exp", dtype("float32"), target, copies=5), target)
+    assert text.count("define internal <8 x float> @ansorc.exp.v8f32(") == 1
+    assert text.count("call <8 x float> @ansorc.exp.v8f32(") == 5
+
+
+def test_fma_is_used_only_where_there_is_one() -> None:
+    for cpu, has_fma in (("x86-64-v2", False), ("x86-64-v3", True)):
+        target = Target.parse(f"x86_64-linux-gnu -mcpu={cpu}")
+        text = emit_llvm(on_vectors("log", dtype("float32"), target), target)
+        assert ("@llvm.fma." in text) is has_fma
