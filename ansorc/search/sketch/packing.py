@@ -12,23 +12,24 @@ from collections.abc import Iterator
 from ansorc.errors import ScheduleError
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Load
+from ansorc.schedule.extent import Hole
 from ansorc.schedule.schedule import replay
 from ansorc.schedule.stage import IteratorKind, Stage
-from ansorc.schedule.steps import CacheRead, ComputeAt
+from ansorc.schedule.steps import CacheRead, ComputeAt, Panel, Reorder, Split
 from ansorc.search.sketch.draft import Draft, vector_axis
 from ansorc.search.sketch.predicates import CACHE_SCOPE
-from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.sketch.sketch import RegisterTile, Sketch
 
 
 def packed(sketch: Sketch) -> Iterator[Sketch]:
     """Yield `sketch` with the vector operand of one of its tiles packed, for each such operand.
 
         for i0, j0, k0:                          for i0, j0, k0:
-            for i1, j1, k1, i2, j2:      ->          for k, j: B.local = B
+            for i1, j1, k1, i2, j2:      ->          for j0, k, j1: B.local[j0, k, j1] = B
                 C += A * B                           for i1, j1, k1, i2, j2: C += A * B.local
 
-    The panel is filled in the outermost reduce level, and used by all tiles inside it. A constant
-    whose layout is rewritten is a panel already.
+    The copy is made in the outermost reduce level, and used by all tiles inside it. It is held in
+    panels as wide as the register tile. A constant whose layout is rewritten is packed already.
     """
     state = replay(sketch.dag, sketch.steps)
     draft = Draft(state, sketch.target, (), sketch.variables, sketch.register_tiles, (sketch.name,))
@@ -37,14 +38,29 @@ def packed(sketch: Sketch) -> Iterator[Sketch]:
         place = _panel_loop(stage)
         operands = [o for o in vector_operands(stage) if place and o not in state.rewritten]
         for operand in operands:
+            copy = f"{operand}.{CACHE_SCOPE}"
             steps = (
                 CacheRead(operand, CACHE_SCOPE, (stage.name,)),
-                ComputeAt(f"{operand}.{CACHE_SCOPE}", stage.name, place),
+                ComputeAt(copy, stage.name, place),
             )
             try:
-                yield draft.then(*steps).saying(f"pack {operand}").sketch()
+                filled = draft.then(*steps)
             except ScheduleError:
                 continue  # the operand is computed inside this stage's own loops
+            yield _in_panels(filled, copy, tile).saying(f"pack {operand}").sketch()
+
+
+def _in_panels(draft: Draft, copy: str, tile: RegisterTile) -> Draft:
+    """Return the draft with `copy` held and filled in panels as wide as the register tile."""
+    name = tile.variables[tile.vector]
+    variable = next((v for v in draft.variables if v.name == name), None)
+    if variable is None:
+        return draft
+    *others, along = (iterator.name for iterator in draft.stage(copy).iterators)
+    width = Hole(name, (variable.levels - 1,))
+    order = (f"{along}.0", *others, f"{along}.1")
+    panels = (Split(copy, along, (width,)), Reorder(copy, order), Panel(copy, f"{along}.1"))
+    return draft.then(*panels)
 
 
 def vector_operands(stage: Stage) -> list[str]:
