@@ -1,0 +1,105 @@
+"""The table of cases: each operator with its hand-made schedule and its goals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule import Schedule
+from ansorc.target import Target
+from bench.codegen.case import Case, Limit
+from bench.codegen.convolutions import (
+    Tile,
+    by_phases,
+    convolution,
+    depthwise,
+    direct,
+    sliding,
+    transposed_convolution,
+)
+from bench.codegen.matrix_products import Blocking, narrow_product, packed_product, product
+
+Scheduling = Callable[[ComputeDAG, Target, int], Schedule]
+Lengths = TypeVar("Lengths")
+_MANY_REGISTERS = 32
+"""Vector registers from which on the large tiles are used."""
+
+
+def _by(
+    make: Callable[[ComputeDAG, Target, Lengths], Schedule], large: Lengths, small: Lengths
+) -> Scheduling:
+    """Schedule by `make` with the lengths that suit the number of registers."""
+
+    def scheduled(dag: ComputeDAG, target: Target, _threads: int) -> Schedule:
+        return make(dag, target, large if target.vector_registers >= _MANY_REGISTERS else small)
+
+    return scheduled
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        "matmul 1024x1024x1024",
+        lambda: product(1024, 1024, 1024),
+        _by(packed_product, Blocking(14, 2, 512, 4, 8), Blocking(6, 2, 256, 8, 16)),
+        Limit.FMA,
+        (0.92, 0.88),
+    ),
+    Case(
+        "matmul 512x32x512",
+        lambda: product(512, 32, 512),
+        _by(narrow_product, Blocking(8, 2, 512, 1, 8), Blocking(4, 2, 512, 1, 16)),
+        Limit.FMA,
+        (0.80, 0.70),
+    ),
+    Case(
+        "conv2d 14x14, 256 to 256, 3x3",
+        lambda: convolution((14, 14, 256, 256, 3, 1, 1)),
+        _by(direct, Tile(14, 2), Tile(7, 1, 2)),
+        Limit.FMA,
+        (0.88, 0.80),
+    ),
+    Case(
+        "conv2d 56x56, 64 to 64, 1x1",
+        lambda: convolution((56, 56, 64, 64, 1, 1, 0)),
+        _by(
+            direct,
+            Tile(14, 2, has_rows_outside=True),
+            Tile(7, 1, 2, has_rows_outside=True),
+        ),
+        Limit.FMA,
+        (0.88, 0.80),
+    ),
+    Case(
+        "conv2d 7x7, 512 to 512, 3x3",
+        lambda: convolution((7, 7, 512, 512, 3, 1, 1)),
+        _by(direct, Tile(7, 2, 2), Tile(7, 1, 2)),
+        Limit.FMA,
+        (0.80, 0.75),
+    ),
+    Case(
+        "conv2d 224x224, 3 to 64, 7x7, stride 2",
+        lambda: convolution((224, 224, 3, 64, 7, 2, 3)),
+        _by(
+            direct,
+            Tile(7, 4, unroll=3, has_rows_outside=True),
+            Tile(7, 1, 2, unroll=3, has_rows_outside=True),
+        ),
+        Limit.FMA,
+        (0.75, 0.70),
+    ),
+    Case(
+        "transposed conv2d 4x4, 512 to 256, 4x4, stride 2",
+        lambda: transposed_convolution((4, 4, 512, 256, 4, 2, 1)),
+        _by(by_phases, Tile(4, 1, 4), Tile(4, 1, 3)),
+        Limit.FMA,
+        (0.65, 0.65),
+    ),
+    Case(
+        "depthwise conv2d 112x112, 32, 3x3",
+        lambda: depthwise((112, 112, 32, 3, 1, 1)),
+        _by(sliding, Tile(4, 1, 4), Tile(4, 1, 2)),
+        Limit.COPY,
+        (0.85, 0.85),
+    ),
+)

@@ -1,0 +1,96 @@
+"""Check a case's numbers, then time it in turns with the probe of its limit."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+import numpy as np
+
+from ansorc.codegen.assembly import innermost_loops
+from ansorc.codegen.build import cpu_options
+from ansorc.codegen.limits import CopyProbe, FmaProbe, ReadProbe
+from ansorc.codegen.llvm import assembly, emit_llvm
+from ansorc.codegen.module import Module
+from ansorc.ir.passes.pipeline import prepare_for_cpu
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule import Schedule, lower
+from ansorc.search.measure.check import Expectation, tolerance
+from ansorc.search.measure.data import Array, draw_inputs
+from ansorc.search.programs import build
+from ansorc.search.task import Task
+from ansorc.target import Target
+from bench.codegen.case import Case, Limit
+
+_PAIRS, _PROBE_S, _KERNEL_S = 15, 0.01, 0.03
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was measured of one case with one number of threads."""
+
+    case: str
+    threads: int
+    milliseconds: float
+    share: float
+    """Of the limit, the median of pairs of runs."""
+    quartiles: tuple[float, float]
+    goal: float
+    spills: int
+    """Spills and reloads in the innermost loops that multiply and add (in all, where none do)."""
+
+
+def measure(case: Case, target: Target, threads: int) -> Finding:
+    """Build the case, compare its numbers with float64, and time it."""
+    dag = case.dag()
+    schedule = case.schedule(dag, target, threads)
+    module = build(schedule, target)
+    arrays = _checked_arrays(dag, module, target, threads)
+    probe = _probe(case.limit, dag, target, threads)
+    work = float(case.flops or dag.flops)
+    if case.limit is not Limit.FMA:
+        work = float(sum(array.nbytes for array in arrays))
+    pairs: list[tuple[float, float]] = []
+    for _ in range(_PAIRS):
+        limit = probe.time(_PROBE_S)[0]
+        seconds = module.time(*arrays, threads=threads, min_time_s=_KERNEL_S).median_s
+        pairs.append((work / seconds / limit, seconds))
+    low, share, high = statistics.quantiles([pair[0] for pair in pairs], n=4, method="inclusive")
+    seconds = statistics.median(pair[1] for pair in pairs)
+    goal = case.goals[min(threads, 2) - 1]
+    spills = _spills(schedule, target)
+    return Finding(case.name, threads, seconds * 1e3, share, (low, high), goal, spills)
+
+
+def _checked_arrays(dag: ComputeDAG, module: Module, target: Target, threads: int) -> list[Array]:
+    """Return the arguments after a run whose outputs, poisoned before, were right."""
+    rng = np.random.default_rng(0)
+    inputs, references = draw_inputs(Task(dag, target, "kernel"), rng)
+    outputs = [np.full(buffer.shape, np.nan, buffer.dtype.numpy) for buffer in dag.outputs]
+    module(*inputs, *outputs, threads=threads)
+    for buffer, found, right in zip(dag.outputs, outputs, references, strict=True):
+        reference = right.astype(np.float64)
+        allowed = tolerance(dag, buffer.name, reference)
+        verdict = Expectation(reference, allowed, buffer.dtype.numpy).compare(found)
+        if verdict.complaint:
+            raise SystemExit(f"'{buffer.name}' is wrong: {verdict.complaint}")
+    return [*inputs, *outputs]
+
+
+def _probe(
+    limit: Limit, dag: ComputeDAG, target: Target, threads: int
+) -> FmaProbe | ReadProbe | CopyProbe:
+    """Return the probe of a limit; bandwidths are those of as many bytes as the case moves."""
+    if limit is Limit.FMA:
+        return FmaProbe(target, threads)
+    size = sum(buffer.bytes for buffer in dag.params)
+    if limit is Limit.READ:
+        return ReadProbe(target, threads, size)
+    return CopyProbe(target, threads, size // 2)
+
+
+def _spills(schedule: Schedule, target: Target) -> int:
+    prepared = prepare_for_cpu(lower(schedule), cpu_options(target))
+    loops = innermost_loops(assembly(emit_llvm(prepared, target), target))
+    working = [loop for loop in loops if loop.fma] or loops
+    return sum(loop.spills for loop in working)
