@@ -14,7 +14,6 @@ from ansorc.target import Target
 from bench.codegen.cases import CASES
 from bench.codegen.measuring import Finding, measure
 
-
 _WIDTH = 110
 
 
