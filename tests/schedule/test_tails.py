@@ -140,7 +140,7 @@ windows = st.builds(
 def convolved(window: Window) -> tuple[ComputeDAG, Schedule]:
     x = ac.placeholder((1, window.size, window.size, 3), name="X")
     w = ac.placeholder((window.filter, window.filter, 3, window.channels), name="W")
-    y = ac.ops.conv2d(x, w, strides=window.stride, padding=window.padding)
+    y = ac.ops.conv2d(x, w, stride=window.stride, padding=window.padding)
     dag = ComputeDAG([x, w, y])
     state = ac.schedule(dag)
     has_pad = window.padding > 0
