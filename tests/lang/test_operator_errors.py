@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,9 @@ A = ac.placeholder((8, 4), "A")
 V = ac.placeholder(8, "V")
 N = ac.placeholder((3, 4), "N", "int32")
 X = ac.placeholder((1, 6, 6, 4), "X")
+
+UNTYPED: Any = ops
+W = ac.placeholder((3, 3, 4, 2), "W")
 
 CASES: list[tuple[str, Callable[[], object]]] = [
     (r"prelu of A .*axis -1 has 4 channels; use a slope \[4\]", lambda: ops.prelu(A, V)),
@@ -72,6 +76,19 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("rms_norm of A .*must have the last extents", lambda: ops.rms_norm(A, V)),
     (r"group_norm of X .*scale and shift must be \[4\], a multiple of 3",
      lambda: ops.group_norm(X, ac.placeholder(4, "a"), ac.placeholder(4, "b"), 3)),
+    ("conv2d has no option 'strides'; it has dilation, groups",
+     lambda: UNTYPED.conv2d(X, W, strides=2)),
+    ("depthwise_conv2d has no option 'groups'",
+     lambda: UNTYPED.depthwise_conv2d(X, W, groups=2)),
+    ("conv2d_transpose has no option 'pad'", lambda: UNTYPED.conv2d_transpose(X, W, pad=2)),
+    ("max_pool2d has no option 'count_include_pad'",
+     lambda: UNTYPED.max_pool2d(X, 2, count_include_pad=True)),
+    ("avg_pool2d has no option 'strides'", lambda: UNTYPED.avg_pool2d(X, 2, strides=2)),
+    ("resize2d_bilinear has no option 'rounding'",
+     lambda: UNTYPED.resize2d_bilinear(X, 2, rounding="floor")),
+    ("group_norm has no option 'eps'", lambda: UNTYPED.group_norm(X, V, V, 1, eps=1)),
+    ("batch_norm_inference has no option 'eps'",
+     lambda: UNTYPED.batch_norm_inference(X, V, V, V, V, eps=1)),
     ("group_norm of V .*1 to 3 spatial", lambda: ops.group_norm(V, V, V, 1)),
 ]  # fmt: skip
 

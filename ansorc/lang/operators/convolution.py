@@ -26,7 +26,7 @@ def conv1d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tens
     With layout "NCL": data [n, ci, l], weight [co, ci / groups, k]. Raise LanguageError on other
     shapes. There is a stage `<name>.pad` only if there is padding.
     """
-    return _convolution(Window.of("conv1d", 1, options), data, weight, options)
+    return _convolution(Window.of("conv1d", 1, options, "groups"), data, weight, options)
 
 
 def conv2d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tensor:
@@ -35,7 +35,7 @@ def conv2d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tens
     With layout "NCHW": data [n, ci, h, w], weight [co, ci / groups, kh, kw]. Raise LanguageError on
     other shapes. There is a stage `<name>.pad` only if there is padding.
     """
-    return _convolution(Window.of("conv2d", 2, options), data, weight, options)
+    return _convolution(Window.of("conv2d", 2, options, "groups"), data, weight, options)
 
 
 def conv3d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tensor:
@@ -44,7 +44,7 @@ def conv3d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tens
     With layout "NCDHW": data [n, ci, d, h, w], weight [co, ci / groups, kd, kh, kw]. Raise
     LanguageError on other shapes. There is a stage `<name>.pad` only if there is padding.
     """
-    return _convolution(Window.of("conv3d", 3, options), data, weight, options)
+    return _convolution(Window.of("conv3d", 3, options, "groups"), data, weight, options)
 
 
 def depthwise_conv2d(data: Tensor, weight: Tensor, **options: Unpack[WindowOptions]) -> Tensor:

@@ -9,7 +9,13 @@ from ansorc.ir.expr import BinaryOp, Expr, Value, binary
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
-from ansorc.lang.operators.shapes import axis_number, broadcast_indices, broadcast_shape, require
+from ansorc.lang.operators.shapes import (
+    axis_number,
+    broadcast_indices,
+    broadcast_shape,
+    refuse_unknown,
+    require,
+)
 from ansorc.lang.tensor import Tensor
 
 _ADD, _SUBTRACT, _MULTIPLY = (AutoName(n) for n in ("add", "subtract", "multiply"))
@@ -122,6 +128,7 @@ def batch_norm_inference(
 
     Raise LanguageError where the extents differ.
     """
+    refuse_unknown("batch_norm_inference", options, BatchNormOptions.__optional_keys__)
     axis, epsilon = options.get("axis", -1), options.get("epsilon", 1e-5)
     place = _channels("batch_norm_inference", data, axis, scale, shift, mean, variance)
 

@@ -11,7 +11,7 @@ from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.reduce import reduced
-from ansorc.lang.operators.shapes import axis_number, require, require_rank
+from ansorc.lang.operators.shapes import axis_number, refuse_unknown, require, require_rank
 from ansorc.lang.operators.window import SPATIAL, Window
 from ansorc.lang.reduction import Reduction, max, reduce_axis, sum
 from ansorc.lang.tensor import Tensor
@@ -142,6 +142,7 @@ def group_norm(
     `<name>.squares` and the result. Raise LanguageError on other shapes.
     """
     operator, name = "group_norm", options.get("name", AutoName("group_norm"))
+    refuse_unknown(operator, options, NormOptions.__optional_keys__)
     rank = len(data.shape) - 2
     require(rank in SPATIAL, operator, data, need="it must have 1 to 3 spatial dimensions")
     letters = SPATIAL[rank].upper()

@@ -11,13 +11,14 @@ from ansorc.ir.expr import Expr
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
-from ansorc.lang.operators.shapes import each, require, require_rank, scaled
+from ansorc.lang.operators.shapes import each, refuse_unknown, require, require_rank, scaled
 from ansorc.lang.operators.window import SPATIAL, Window, WindowOptions
 from ansorc.lang.reduction import Reduction, max, sum
 from ansorc.lang.scalar import cast, maximum, minimum
 from ansorc.lang.tensor import Tensor
 
 Kernel = int | Sequence[int]
+_OPTIONS = ("ceil_mode", "count_include_pad")
 
 
 class PoolOptions(WindowOptions, total=False):
@@ -109,6 +110,7 @@ def _whole(
 def _max_pool(
     operator: str, rank: int, data: Tensor, kernel: Kernel, options: PoolOptions
 ) -> Tensor:
+    refuse_unknown(operator, options, PoolOptions.__optional_keys__)
     extents = each(operator, "kernel", kernel, rank)
     window = _window(operator, data, extents, options)
     lowest = float(Combiner.MAX.identity(data.dtype).value)
@@ -123,7 +125,7 @@ def _avg_pool(
     window = _window(operator, data, extents, options)
     name = options.get("name", AutoName(operator))
     total = _pool(window, data, extents, 0.0, stage_name(name, "sum"))
-    given = Window.of(operator, rank, options).margins
+    given = Window.of(operator, rank, options, *_OPTIONS).margins
     margins = given if options.get("count_include_pad", True) else (0,) * (2 * rank)
     if margins == window.margins:
         share = 1.0 / math.prod(extents)
@@ -153,7 +155,7 @@ def _count(start: Expr, inside: tuple[int, int], taps: int, dilation: int) -> Ex
 def _window(operator: str, data: Tensor, extents: Sequence[int], options: PoolOptions) -> Window:
     """Return the window, its margins after the data as large as `ceil_mode` asks for."""
     rank = len(extents)
-    window = Window.of(operator, rank, options)
+    window = Window.of(operator, rank, options, *_OPTIONS)
     require_rank(operator, rank + 2, data)
     if not options.get("ceil_mode", False):
         return window

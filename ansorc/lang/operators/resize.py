@@ -14,7 +14,7 @@ from ansorc.ir.dtype import DType
 from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
-from ansorc.lang.operators.shapes import each, require, require_rank
+from ansorc.lang.operators.shapes import each, refuse_unknown, require, require_rank
 from ansorc.lang.operators.window import Window
 from ansorc.lang.scalar import cast, maximum, minimum
 from ansorc.lang.tensor import Tensor
@@ -60,7 +60,7 @@ def resize2d_nearest(
     if rounding not in ROUNDINGS:
         known = ", ".join(ROUNDINGS)
         raise LanguageError(f"resize2d_nearest has no rounding '{rounding}'; use {known}")
-    window, lines = _lines("resize2d_nearest", data, size, options)
+    window, lines = _lines("resize2d_nearest", data, size, options, "rounding")
 
     def body(*indices: Expr) -> Expr:
         n, spatial, c = window.unpacked(indices)
@@ -146,8 +146,9 @@ class _Line:
 
 
 def _lines(
-    operator: str, data: Tensor, size: int | Sequence[int], options: ResizeOptions
+    operator: str, data: Tensor, size: int | Sequence[int], options: ResizeOptions, *more: str
 ) -> tuple[Window, list[_Line]]:
+    refuse_unknown(operator, options, (*ResizeOptions.__optional_keys__, *more))
     coordinates = options.get("coordinates", "half_pixel")
     if coordinates not in COORDINATES:
         known = ", ".join(COORDINATES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ansorc.errors import LanguageError
 from ansorc.ir.expr import Expr, Value, as_expr, const
@@ -69,6 +69,14 @@ def broadcast_indices(shape: Sequence[int], indices: Sequence[Value]) -> tuple[E
     own = indices[len(indices) - len(shape) :]
     pairs = zip(shape, own, strict=True)
     return tuple(const(0) if extent == 1 else as_expr(i) for extent, i in pairs)
+
+
+def refuse_unknown(operator: str, options: Iterable[str], known: Iterable[str]) -> None:
+    """Raise LanguageError for an option that `operator` does not have."""
+    allowed = sorted(known)
+    for option in options:
+        if option not in allowed:
+            raise LanguageError(f"{operator} has no option '{option}'; it has {', '.join(allowed)}")
 
 
 def each(operator: str, name: str, value: int | Sequence[int], rank: int) -> tuple[int, ...]:

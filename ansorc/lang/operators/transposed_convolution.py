@@ -155,7 +155,7 @@ class _Layer:
 def _transposed(
     operator: str, rank: int, data: Tensor, weight: Tensor, options: TransposedOptions
 ) -> Tensor:
-    window = Window.of(operator, rank, options)
+    window = Window.of(operator, rank, options, "output_padding")
     extra = each(operator, "output_padding", options.get("output_padding", 0), rank)
     layer = _layer(window, data, weight, extra)
     name = options.get("name", AutoName(operator))

@@ -9,7 +9,7 @@ from typing import TypedDict, TypeVar
 from ansorc.errors import LanguageError
 from ansorc.ir.expr import Expr, Var
 from ansorc.lang.operators.pad import pad
-from ansorc.lang.operators.shapes import each, require, scaled
+from ansorc.lang.operators.shapes import each, refuse_unknown, require, scaled
 from ansorc.lang.reduction import ReduceAxis, reduce_axis
 from ansorc.lang.tensor import Tensor
 
@@ -46,8 +46,12 @@ class Window:
     is_channels_last: bool
 
     @staticmethod
-    def of(operator: str, rank: int, options: WindowOptions) -> Window:
-        """Return the window that `options` describe; raise LanguageError where they make none."""
+    def of(operator: str, rank: int, options: WindowOptions, *more: str) -> Window:
+        """Return the window that `options` describe; raise LanguageError where they make none.
+
+        `more` are options of the operator that do not concern the window.
+        """
+        refuse_unknown(operator, options, (*WindowOptions.__optional_keys__, *more))
         spatial = SPATIAL[rank]
         last, first = f"N{spatial.upper()}C", f"NC{spatial.upper()}"
         layout = options.get("layout", last)
