@@ -142,6 +142,26 @@ BUFFERS: dict[str, Case] = {
         lambda s: s.storage_align("C", "i", 8, 8),
         C,
     ),
+    "'D' is an output, whose layout is the caller's; use cache_write first and hold": (
+        lambda s: s.split("D", "j", [4]).panel("D", "j.1"),
+        D,
+    ),
+    "'j' is not the last part of an axis that was split; there is none; split an axis first": (
+        lambda s: s.panel("C", "j"),
+        C,
+    ),
+    "'k.1' is not the last part of an axis that was split; there is 'j.1'": (
+        lambda s: s.split("C", "j", [4]).split("C", "k", [4]).panel("C", "k.1"),
+        C,
+    ),
+    "'C' is held in panels or aligned already": (
+        lambda s: s.split("C", "j", [4]).panel("C", "j.1").panel("C", "j.1"),
+        C,
+    ),
+    "'C' is held in panels, which leave nothing to align": (
+        lambda s: s.split("C", "j", [4]).panel("C", "j.1").storage_align("C", "i", 8),
+        C,
+    ),
     "'C' were already changed; use compute_root": (
         lambda s: s.compute_at("C", "D", "i").storage_align("C", "i", 8).compute_root("C"),
         C,
