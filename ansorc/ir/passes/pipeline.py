@@ -11,6 +11,7 @@ from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
+from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
 
@@ -34,6 +35,11 @@ class CpuOptions:
         return Vectors(self.vector_bytes, self.masked, self.stores_masked_fast)
 
     @property
+    def vectors(self) -> tuple[int, int]:
+        """The bytes of a vector, and the number of vector registers."""
+        return self.vector_bytes, self.vector_registers
+
+    @property
     def register_bytes(self) -> int:
         """The largest register tile: twice the vector registers, for a few spills cost little."""
         return 2 * self.vector_registers * self.vector_bytes
@@ -52,6 +58,7 @@ def prepare_for_cpu(
         ("simplify", simplify_stmt),
         ("partition_loops", lambda f: partition_loops(f, options.partition_statements)),
         ("hoist_conditions", hoist_conditions),
+        ("vectorize_reductions", lambda f: vectorize_reductions(f, *options.vectors)),
         ("promote_accumulators", lambda f: promote_accumulators(f, options.register_bytes)),
         ("vectorize_loops", lambda f: vectorize_loops(f, options.vectors)),
         ("simplify", simplify_stmt),
