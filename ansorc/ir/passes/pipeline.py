@@ -35,11 +35,6 @@ class CpuOptions:
         return Vectors(self.vector_bytes, self.masked, self.stores_masked_fast)
 
     @property
-    def vectors(self) -> tuple[int, int]:
-        """The bytes of a vector, and the number of vector registers."""
-        return self.vector_bytes, self.vector_registers
-
-    @property
     def register_bytes(self) -> int:
         """The largest register tile: twice the vector registers, for a few spills cost little."""
         return 2 * self.vector_registers * self.vector_bytes
@@ -58,7 +53,10 @@ def prepare_for_cpu(
         ("simplify", simplify_stmt),
         ("partition_loops", lambda f: partition_loops(f, options.partition_statements)),
         ("hoist_conditions", hoist_conditions),
-        ("vectorize_reductions", lambda f: vectorize_reductions(f, *options.vectors)),
+        (
+            "vectorize_reductions",
+            lambda f: vectorize_reductions(f, options.vector_bytes, options.vector_registers),
+        ),
         ("promote_accumulators", lambda f: promote_accumulators(f, options.register_bytes)),
         ("vectorize_loops", lambda f: vectorize_loops(f, options.vectors)),
         ("simplify", simplify_stmt),
