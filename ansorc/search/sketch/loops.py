@@ -7,15 +7,15 @@ from math import prod
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Call, Expr
-from ansorc.lang.compute_op import Combiner, ComputeOp
+from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
 from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
 from ansorc.search.sketch.sketch import TileVariable
+from ansorc.search.sketch.tiling import variable_name
 
-CHUNKS_PER_CORE = 16
-"""Outer loops with this many iterations for each core are enough to be parallel."""
 UNROLLED_ROWS = 16
 """Reductions of rows that run interleaved, at most."""
 
@@ -44,7 +44,7 @@ def shaped(draft: Draft, name: str) -> Draft:
     outer = [axis.name for place, axis in enumerate(axes) if place != contiguous]
     is_split = isinstance(stage.attach, Root) and _wants_split(draft, stage.op, contiguous)
     if is_split:
-        draft = _split(draft, stage.op, contiguous)
+        draft = _split(draft, stage, axes[contiguous])
         outer, inner = [*outer, f"{inner}.0"], f"{inner}.1"
     reduce = [axis.name for axis in stage.op.reduce_axes]
     if reduce and not is_split and not reads_along(stage.op, inner):
@@ -123,13 +123,12 @@ def _wants_split(draft: Draft, op: ComputeOp, contiguous: int) -> bool:
     return bool(op.reduce_axes) or outer < CHUNKS_PER_CORE * draft.target.cores
 
 
-def _split(draft: Draft, op: ComputeOp, contiguous: int) -> Draft:
-    axis = op.axes[contiguous]
-    lanes = draft.lanes(op)
+def _split(draft: Draft, stage: Stage, axis: Axis) -> Draft:
+    op, lanes = stage.op, draft.lanes(stage.op)
     limit = draft.target.vector_registers * lanes if op.reduce_axes else axis.extent
     if op.reduce_axes and not reads_along(op, axis.name):
         limit, lanes = UNROLLED_ROWS, 0
-    variable = TileVariable(f"{op.name}.{axis.name}", axis.extent, 2, limit, lanes)
+    variable = TileVariable(variable_name(stage, axis), axis.extent, 2, limit, lanes)
     opened = replace(draft, variables=(*draft.variables, variable))
     return opened.then(Split(op.name, axis.name, (Hole(variable.name, (1,)),)))
 
