@@ -29,7 +29,7 @@ class AddRfactor:
     k1 to be vectorised. The shape of `C.rf` is part of the sketch: each length is one of its own.
     """
 
-    parts_per_core: tuple[int, ...] = (1, 4)
+    parts_per_core: tuple[int, ...] = (4,)
     """The shares that run in parallel, for each core."""
     vectors: tuple[int, ...] = (4,)
     """The vectors of partial results, where they lie in lanes."""

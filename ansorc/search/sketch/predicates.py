@@ -14,6 +14,8 @@ from ansorc.search.sketch.draft import Draft
 
 CHUNKS_PER_CORE = 16
 """Outer loops with this many iterations for each core are enough to be parallel."""
+LEAST_TERMS = 4096
+"""Terms that take as long as it takes to start the threads, about."""
 CACHE_SCOPE = "local"
 """Where a cache write computes."""
 
@@ -39,15 +41,16 @@ def needs_tiling(draft: Draft, name: str) -> bool:
 def needs_rfactor(draft: Draft, name: str) -> bool:
     """Return whether a reduction is longer than wide (HasMoreReductionParallel).
 
-    Its space loops must leave cores without work. Those of a reduction without reuse have to do
-    so too, beyond the paper: its rows are vectorised as they are.
+    Beyond the paper, the space loops of a reduction without reuse have to leave cores without work
+    too, for its rows are vectorised as they are; and a short one is not worth starting threads.
     """
     stage = draft.stage(name)
-    if not stage.is_untouched or is_partial(draft, name) or not stage.op.reduce_axes:
+    is_new = stage.is_untouched and not stage.scope and not is_partial(draft, name)
+    if not is_new or not stage.op.reduce_axes:
         return False
     space = prod(axis.extent for axis in stage.op.axes)
     terms = prod(axis.extent for axis in stage.op.reduce_axes)
-    if space > CHUNKS_PER_CORE * draft.target.cores:
+    if space > CHUNKS_PER_CORE * draft.target.cores or space * terms < LEAST_TERMS:
         return False
     return space <= terms if has_data_reuse(stage.op) else terms > draft.target.cores
 
