@@ -148,7 +148,8 @@ def collect(expr: Expr, scale: int, total: Linear, atom: Callable[[Expr], Expr] 
         if op is BinaryOp.MUL and isinstance(left, Const):
             return is_index(left.dtype) and collect(right, scale * int(left.value), total, atom)
     if isinstance(expr, Const):
-        total.constant += scale * int(expr.value)
+        if is_index(expr.dtype):
+            total.constant += scale * int(expr.value)
         return is_index(expr.dtype)
     if atom is not None:
         return collect(atom(expr), scale, total, None)

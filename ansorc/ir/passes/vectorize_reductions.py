@@ -186,10 +186,11 @@ def _updates(sums: _Sums) -> Stmt:
     step = Var(f"{sums.reduction.loop.var.name}.step")
     vectors, rounds = extent // sums.lanes, extent // block
     parts: list[Stmt] = []
-    if rounds:
-        start: Expr = step * block if rounds > 1 else integer(0)
-        bulk = _vectors_of(sums, sums.count, lambda at, n: _update(sums, at, start + n))
-        parts.append(For(step, rounds, LoopKind.SERIAL, bulk) if rounds > 1 else bulk)
+    if rounds > 1:
+        bulk = _vectors_of(sums, sums.count, lambda at, n: _update(sums, at, step * block + n))
+        parts.append(For(step, rounds, LoopKind.SERIAL, bulk))
+    elif rounds:
+        parts.append(_vectors_of(sums, sums.count, lambda at, n: _update(sums, at, n)))
     if rest := vectors - rounds * sums.count:
         done = rounds * block
         parts.append(_vectors_of(sums, rest, lambda at, n: _update(sums, at, n + done)))
