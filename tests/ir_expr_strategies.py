@@ -36,11 +36,14 @@ from ansorc.ir.expr import (
     Load,
     Not,
     Ramp,
+    Reduce,
     Select,
     Var,
     const,
+    dtype_of,
 )
 from ansorc.ir.interpret_math import integer_range
+from ansorc.ir.operator import REDUCTIONS
 
 T = TypeVar("T")
 FLOATS = (FLOAT32, FLOAT64, FLOAT16)
@@ -132,8 +135,18 @@ class Exprs(Draws):
             return self.truth(place, depth - 1)
         if self.chance(6):
             return self.cast(dtype, place, depth - 1)
+        if self.options.has_vectors and self.chance(8):
+            return self.reduced(dtype, place, depth - 1)
         number = self.float if dtype.is_float else self.integer
         return number(dtype, place, depth - 1)
+
+    def reduced(self, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw the combination of the lanes of a vector."""
+        lanes = self.one_of((2, 4, 8))
+        vector = self.value(dtype, replace(place, lanes=lanes), depth)
+        if dtype_of(vector).lanes == 1:
+            vector = Broadcast(vector, lanes)
+        return Reduce(self.one_of(tuple(REDUCTIONS)), vector)
 
     def leaf(self, dtype: DType, place: Place) -> Expr:
         """Draw a literal, a loop variable or a load."""

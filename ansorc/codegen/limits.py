@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ansorc.codegen.build import build_function
 from ansorc.ir.buffer import Buffer, Scope
@@ -85,7 +86,7 @@ class ReadProbe:
         rows = max(1, size // (threads * _UNROLL * lanes * FLOAT32.bytes))
         function = _read_function(threads, rows, lanes)
         self._module = build_function(function, target, function.name)
-        source = np.zeros(function.params[0].shape, np.float32)
+        source = _touched(function.params[0].shape)
         self._arrays = (source, np.empty(function.params[1].shape, np.float32))
         self._threads = threads
 
@@ -102,7 +103,7 @@ class CopyProbe:
     def __init__(self, target: Target, threads: int, size: int) -> None:
         function = _copy_function(threads, max(1, size // (threads * FLOAT32.bytes)))
         self._module = build_function(function, target, function.name)
-        source = np.zeros(function.params[0].shape, np.float32)
+        source = _touched(function.params[0].shape)
         self._arrays = (source, np.empty_like(source))
         self._threads = threads
 
@@ -126,6 +127,11 @@ def copy_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3)
 
 
 _UNROLL = 8
+
+
+def _touched(shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return memory that was written to: pages that never were are all one page, in a cache."""
+    return np.ones(shape, np.float32)
 
 
 def _fma_function(threads: int, chains: int, lanes: int) -> Function:

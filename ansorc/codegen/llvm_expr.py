@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from ansorc.codegen.llvm_condition import compare_linear, connect, known, negate, spread
 from ansorc.codegen.llvm_index import IndexWriter
 from ansorc.codegen.llvm_linear import Linear
-from ansorc.codegen.llvm_math import arithmetic, cast, comparison, math_call
+from ansorc.codegen.llvm_math import across_lanes, arithmetic, cast, comparison, math_call
 from ansorc.codegen.llvm_memory import MemoryWriter
 from ansorc.codegen.llvm_types import Value, literal, register_type
-from ansorc.codegen.llvm_vector import splat
+from ansorc.codegen.llvm_vector import any_lane, splat
 from ansorc.codegen.llvm_writer import FunctionWriter
 from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import (
@@ -26,6 +26,7 @@ from ansorc.ir.expr import (
     Load,
     Not,
     Ramp,
+    Reduce,
     Select,
     Var,
     dtype_of,
@@ -69,6 +70,8 @@ class ExprWriter:
                 return cast(self._writer, self._spread(self.index.variables[expr.name]), dtype)
             case Ramp(base, stride, lanes):
                 return self._ramp(self.value(base), self.value(stride), lanes)
+            case Reduce(op, operand):
+                return self._reduce(op, operand)
 
     def _binary(self, expr: Binary, op: BinaryOp, left: Expr, right: Expr) -> Value:
         if _element(expr) == INT64 and (linear := self.index.linear(expr)) is not None:
@@ -97,6 +100,14 @@ class ExprWriter:
         numbers = spread(self._writer, literal(0, base.dtype), 1, lanes)
         scaled = arithmetic(self._writer, BinaryOp.MUL, numbers, stride)
         return arithmetic(self._writer, BinaryOp.ADD, scaled, base)
+
+    def _reduce(self, op: BinaryOp, operand: Expr) -> Value:
+        outer = self._mask
+        if outer is not None:  # its lanes are not those of the operand
+            self._mask = splat(self._writer, any_lane(self._writer, outer), dtype_of(operand).lanes)
+        value = self.value(operand)
+        self._mask = outer
+        return across_lanes(self._writer, op, value)
 
     def _select(self, expr: Select, condition: Value) -> Value:
         lanes = condition.dtype.lanes
@@ -171,7 +182,7 @@ def _element(expr: Expr) -> DType:
     """The element type of `expr`, from its leftmost leaf."""
     while True:
         match expr:
-            case Binary(_, inner, _) | Broadcast(inner, _) | Ramp(inner, _, _):
+            case Binary(_, inner, _) | Broadcast(inner, _) | Ramp(inner, _, _) | Reduce(_, inner):
                 expr = inner
             case Load(buffer, _):
                 return buffer.dtype

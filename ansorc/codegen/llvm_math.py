@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ansorc.codegen.llvm_integer import divide
 from ansorc.codegen.llvm_types import Value, literal, register_type, suffix, with_lanes
-from ansorc.codegen.llvm_vector import matched
+from ansorc.codegen.llvm_vector import halves, matched
 from ansorc.codegen.llvm_writer import FunctionWriter
 from ansorc.codegen.vector_math import Shape, math_function
 from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, DType, Kind
@@ -36,6 +36,13 @@ def arithmetic(writer: FunctionWriter, op: BinaryOp, left: Value, right: Value) 
         wide = arithmetic(writer, op, _single(writer, a), _single(writer, b))
         return cast(writer, wide, dtype)
     return Value(writer.emit(f"{_FLOAT_OPS[op]} contract {a.typed}, {b.text}"), dtype)
+
+
+def across_lanes(writer: FunctionWriter, op: BinaryOp, value: Value) -> Value:
+    """Write the combination of all lanes of `value`, whose number is a power of 2, as a tree."""
+    while value.dtype.lanes > 1:
+        value = arithmetic(writer, op, *halves(writer, value))
+    return value
 
 
 def comparison(writer: FunctionWriter, op: CompareOp, left: Value, right: Value) -> Value:

@@ -46,6 +46,21 @@ def pack(writer: FunctionWriter, values: list[Value]) -> Value:
     return Value(vector, dtype)
 
 
+def halves(writer: FunctionWriter, value: Value) -> tuple[Value, Value]:
+    """Return the first and the second half of the lanes of `value`; one lane is a scalar."""
+    count = value.dtype.lanes // 2
+    if count == 1:
+        return extract(writer, value, 0), extract(writer, value, 1)
+    return _lanes(writer, value, range(count)), _lanes(writer, value, range(count, 2 * count))
+
+
+def _lanes(writer: FunctionWriter, value: Value, lanes: range) -> Value:
+    dtype = with_lanes(value.dtype, len(lanes))
+    mask = f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
+    kind = register_type(value.dtype)
+    return Value(writer.emit(f"shufflevector {value.typed}, {kind} poison, {mask}"), dtype)
+
+
 def any_lane(writer: FunctionWriter, mask: Value) -> Value:
     """Return whether any lane of a bool vector holds."""
     lanes = mask.dtype.lanes

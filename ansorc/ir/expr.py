@@ -165,8 +165,16 @@ class Broadcast(Operand):
     lanes: int
 
 
+@node
+class Reduce(Operand):
+    """The lanes of `operand` combined by `op` of REDUCTIONS: halves, until one lane is left."""
+
+    op: BinaryOp
+    operand: Expr
+
+
 Expr: TypeAlias = (
-    Const | Var | Binary | Compare | Not | Select | Cast | Call | Load | Ramp | Broadcast
+    Const | Var | Binary | Compare | Not | Select | Cast | Call | Load | Ramp | Broadcast | Reduce
 )
 Value: TypeAlias = "Operand | float"
 """What the builders accept: an expression or a Python number."""
@@ -198,6 +206,8 @@ def dtype_of(expr: Expr) -> DType:
             return dtype_of(base).vector(lanes)
         case Broadcast(operand, lanes):
             return dtype_of(operand).vector(lanes)
+        case Reduce(_, operand):
+            return dtype_of(operand).element
 
 
 def const(value: float, dtype: DType = INT64) -> Const:

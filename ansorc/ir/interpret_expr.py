@@ -26,11 +26,19 @@ from ansorc.ir.expr import (
     Load,
     Not,
     Ramp,
+    Reduce,
     Select,
     Var,
     dtype_of,
 )
-from ansorc.ir.interpret_math import converter, integer_range, math_function, maximum, minimum
+from ansorc.ir.interpret_math import (
+    converter,
+    integer_range,
+    lane_reducer,
+    math_function,
+    maximum,
+    minimum,
+)
 from ansorc.ir.printer import buffer_text, expr_text
 
 LANE = "lane"
@@ -117,6 +125,8 @@ class ExprCompiler:
                 return _arithmetic(BinaryOp.ADD, self.expr(base), step, dtype)
             case Broadcast(operand, _):
                 return self.expr(operand)
+            case Reduce(op, operand):
+                return self._reduce(op, operand)
             case _:
                 assert_never(expr)
 
@@ -178,6 +188,15 @@ class ExprCompiler:
         dtype = dtype_of(args[0]).element
         function = self.constant(f"{name}_{dtype}", math_function(name, dtype))
         return Code(f"{function}({', '.join(self.expr(arg).text for arg in args)})")
+
+    def _reduce(self, op: BinaryOp, operand: Expr) -> Code:
+        dtype = dtype_of(operand)
+        low, high = integer_range(dtype.element) if dtype.is_integer else (0, 0)
+        reducer = self.constant(
+            f"{op.name.lower()}_lanes_{dtype.element}", lane_reducer(op, dtype.element)
+        )
+        lanes = f"[{self.expr(operand).text} for {LANE} in range({dtype.lanes})]"
+        return Code(f"{reducer}({lanes})", low, high)
 
     def _index(self, buffer: Buffer, dimension: int, indices: Sequence[Expr], index: Code) -> str:
         extent = buffer.shape[dimension]

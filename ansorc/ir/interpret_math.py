@@ -7,13 +7,14 @@ computed in double precision, or exactly, and rounded once to the dtype of their
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ansorc.ir.dtype import DType, Kind
+from ansorc.ir.operator import BinaryOp
 
 Float: TypeAlias = "np.floating[Any]"
 """A NumPy scalar of float16, float32 or float64."""
@@ -60,6 +61,20 @@ def math_function(name: str, dtype: DType) -> Callable[..., Float]:
     return lambda *args: round_to(function(*(np.float64(arg) for arg in args)))  # pyright: ignore[reportReturnType]
 
 
+def lane_reducer(op: BinaryOp, dtype: DType) -> Callable[[Sequence[Any]], Any]:
+    """Return the function of `Reduce` with `op` on the lanes of a vector of `dtype`."""
+    combine, kind = _COMBINERS[op], dtype.numpy.type
+
+    def reduced(lanes: Sequence[Any]) -> Any:
+        values: list[Any] = [kind(lane) for lane in lanes]
+        while len(values) > 1:
+            half = len(values) // 2
+            values = list(map(combine, values[:half], values[half:]))
+        return values[0] if dtype.is_float else values[0].item()
+
+    return reduced
+
+
 def _fma(left: Float, right: Float, addend: Float) -> Float:
     """Return left * right + addend, rounded to odd, so that rounding it again is harmless.
 
@@ -86,6 +101,13 @@ def _sigmoid(operand: Float) -> Float:
 def _rsqrt(operand: Float) -> Float:
     return 1.0 / np.sqrt(operand)
 
+
+_COMBINERS: dict[BinaryOp, Callable[..., Any]] = {
+    BinaryOp.ADD: np.add,
+    BinaryOp.MUL: np.multiply,
+    BinaryOp.MIN: minimum,
+    BinaryOp.MAX: maximum,
+}
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "exp": np.exp,

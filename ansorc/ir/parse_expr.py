@@ -21,16 +21,19 @@ from ansorc.ir.expr import (
     Load,
     Not,
     Ramp,
+    Reduce,
     Select,
     Var,
 )
 from ansorc.ir.lexer import Token, TokenKind, Tokens
+from ansorc.ir.operator import REDUCTIONS
 from ansorc.ir.printer import COMPARE_LEVEL, LEVELS, NOT_LEVEL
 
 _INFIX = {op.value: op for op in LEVELS}
 _COMPARISONS = {op.value: op for op in CompareOp}
 _EXTREMES = {"min": BinaryOp.MIN, "max": BinaryOp.MAX}
-_FUNCTIONS = (*_EXTREMES, "cast", "ramp", "broadcast", *MATH_FUNCTIONS, *SCALARS)
+_REDUCERS = {name: op for op, name in REDUCTIONS.items()}
+_FUNCTIONS = (*_EXTREMES, "cast", "ramp", "broadcast", *_REDUCERS, *MATH_FUNCTIONS, *SCALARS)
 
 
 class ExprParser:
@@ -140,6 +143,10 @@ class ExprParser:
                 return Ramp(base, stride, self._lanes())
             case "broadcast":
                 return Broadcast(self.expr(), self._lanes())
+            case text if text in _REDUCERS:
+                operand = self.expr()
+                self._tokens.require(")")
+                return Reduce(_REDUCERS[text], operand)
             case text if text in SCALARS:
                 literal = self._number(SCALARS[text])
                 self._tokens.require(")")

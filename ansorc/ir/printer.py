@@ -22,9 +22,11 @@ from ansorc.ir.expr import (
     Load,
     Not,
     Ramp,
+    Reduce,
     Select,
     Var,
 )
+from ansorc.ir.operator import REDUCTIONS
 from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
 
 INDENT = " " * 4
@@ -154,6 +156,8 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"ramp({expr_text(base)}, {expr_text(stride)}, {lanes})", ATOM_LEVEL
         case Broadcast(operand, lanes):
             return f"broadcast({expr_text(operand)}, {lanes})", ATOM_LEVEL
+        case Reduce(op, operand):
+            return f"{REDUCTIONS.get(op, op.value)}({expr_text(operand)})", ATOM_LEVEL
         case _:
             assert_never(expr)
 

@@ -21,10 +21,12 @@ from ansorc.ir.expr import (
     Load,
     Not,
     Ramp,
+    Reduce,
     Select,
     Var,
 )
 from ansorc.ir.interpret_math import integer_range
+from ansorc.ir.operator import REDUCTIONS
 from ansorc.ir.printer import buffer_text, expr_text
 
 
@@ -60,9 +62,7 @@ class ExprRules:
                 arms = self._common(expr, (then, otherwise))
                 return arms.vector(_joined(expr, lanes, arms.lanes))
             case Cast(dtype, operand):
-                if dtype.lanes != 1:
-                    raise _illegal(expr, "lanes follow the operand; cast to a scalar dtype")
-                return dtype.vector(self.dtype(operand).lanes)
+                return _converted(expr, dtype, self.dtype(operand).lanes)
             case Call(name, args):
                 return self._call(expr, name, args)
             case Load(buffer, indices):
@@ -74,6 +74,8 @@ class ExprRules:
                 return _widened(expr, dtype, lanes)
             case Broadcast(operand, lanes):
                 return _widened(expr, self.dtype(operand), lanes)
+            case Reduce(op, operand):
+                return _reduced(expr, op, self.dtype(operand))
             case _:
                 assert_never(expr)
 
@@ -174,6 +176,22 @@ def _joined(expr: Expr, left: int, right: int) -> int:
     if left != right and 1 not in (left, right):
         raise _illegal(expr, f"its parts have {left} and {right} lanes; vectors must agree")
     return max(left, right)
+
+
+def _converted(expr: Expr, dtype: DType, lanes: int) -> DType:
+    if dtype.lanes != 1:
+        raise _illegal(expr, "lanes follow the operand; cast to a scalar dtype")
+    return dtype.vector(lanes)
+
+
+def _reduced(expr: Reduce, op: BinaryOp, dtype: DType) -> DType:
+    if op not in REDUCTIONS:
+        raise IRError(f"'{op.value}' does not combine lanes; use {', '.join(REDUCTIONS.values())}")
+    if dtype.is_bool:
+        raise _illegal(expr, "its operand is bools; cast it to numbers")
+    if dtype.lanes < 2 or dtype.lanes & (dtype.lanes - 1):
+        raise _illegal(expr, f"its operand is {dtype}; halves need 2, 4, 8, … lanes")
+    return dtype.element
 
 
 def _widened(expr: Expr, dtype: DType, lanes: int) -> DType:

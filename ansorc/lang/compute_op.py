@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
+from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import BinaryOp, Const, Expr, Load, binary, const
+from ansorc.ir.expr import BinaryOp, Const, Expr, Load, binary
 from ansorc.ir.node import Node, walk
 from ansorc.lang.reducer import Reducer
 
@@ -33,14 +33,7 @@ class Combiner(Enum):
 
     def identity(self, dtype: DType) -> Const:
         """Return the value that changes nothing: 0 for a sum, the lowest `dtype` for max."""
-        if self is Combiner.SUM:
-            return const(0, dtype)
-        if self is Combiner.PROD:
-            return const(1, dtype)
-        if dtype.is_float:
-            return const(-math.inf if self is Combiner.MAX else math.inf, dtype)
-        low, high = _integer_range(dtype)
-        return const(low if self is Combiner.MAX else high, dtype)
+        return identity(_OPERATORS[self], dtype)
 
     def combine(self, left: Expr, right: Expr) -> Expr:
         """Return the expression that adds the term `right` to the result `left`."""
@@ -131,9 +124,3 @@ class ComputeOp:
         pairs = zip(buffers[1:], self.more, strict=True)
         more = tuple(replace(output, buffer=buffer) for buffer, output in pairs)
         return replace(self, name=buffers[0].name, buffer=buffers[0], more=more)
-
-
-def _integer_range(dtype: DType) -> tuple[int, int]:
-    if dtype.kind.value == "int":
-        return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
-    return 0, 2**dtype.bits - 1

@@ -29,6 +29,7 @@ from ansorc.ir.expr import (
     Load,
     Not,
     Ramp,
+    Reduce,
     Select,
     Var,
 )
@@ -72,7 +73,7 @@ class Grid:
                 return _FUNCTIONS[name](*(self.evaluate(arg, mask) for arg in args))
             case Load():
                 return self._load(expr, mask)
-            case Ramp() | Broadcast():
+            case Ramp() | Broadcast() | Reduce():
                 raise LanguageError(f"'{self.op_name}' holds a vector; it defines one element")
             case _:
                 assert_never(expr)

@@ -69,9 +69,9 @@ class Schedule(State):
         """Compute `stage` in `stage.scope` and copy it; see CacheWrite."""
         return self.then(CacheWrite(stage, scope))
 
-    def rfactor(self, stage: str, iterator: str) -> Self:
+    def rfactor(self, stage: str, iterator: str, axis: int = -1) -> Self:
         """Reduce the shares of a reduction in `stage.rf` first; see RFactor."""
-        return self.then(RFactor(stage, iterator))
+        return self.then(RFactor(stage, iterator, axis))
 
     def rewrite_layout(self, stage: str, tensor: str) -> Self:
         """Keep the constant input `tensor` in the order `stage` reads it; see RewriteLayout."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
 from ansorc.errors import Spot
+from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.schedule.extent import IntArray
-from ansorc.schedule.stage import Iterator, Mark, Stage
+from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.values import known
 
@@ -51,8 +54,17 @@ def vectors_of(stage: Stage) -> int | IntArray:
     vectors: int | IntArray = 1
     for iterator in stage.iterators:
         if iterator.mark is Mark.VECTORIZE and iterator.extent is not None:
-            vectors = vectors * -(-iterator.extent // NOMINAL_LANES)
+            vectors = vectors * _vectors(iterator.extent, iterator.kind)
     return vectors
+
+
+def _vectors(extent: int | IntArray, kind: IteratorKind) -> int | IntArray:
+    """The vectors of a vectorized loop that become code; a long reduction is a loop of a few."""
+    vectors = -(-extent // NOMINAL_LANES)
+    if kind is IteratorKind.SPACE:
+        return vectors
+    most = 2 * INDEPENDENT_SUMS
+    return min(vectors, most) if isinstance(vectors, int) else np.minimum(vectors, most)
 
 
 def require_bounded(step: Step, state: State, after: State, loop: Spot) -> None:
@@ -82,4 +94,4 @@ def _copies(iterator: Iterator) -> int:
     if not isinstance(iterator.extent, int):
         return 1
     is_vector = iterator.mark is Mark.VECTORIZE
-    return -(-iterator.extent // NOMINAL_LANES) if is_vector else iterator.extent
+    return int(_vectors(iterator.extent, iterator.kind)) if is_vector else iterator.extent

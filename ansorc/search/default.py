@@ -9,7 +9,9 @@ import numpy as np
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.stage import Root
 from ansorc.schedule.state import State, Step
+from ansorc.schedule.steps import RFactor
 from ansorc.search.estimate import Cycles, parallel_speed, stage_cycles
+from ansorc.search.sketch.add_rfactor import AddRfactor
 from ansorc.search.sketch.cache_write import AddCacheWrite
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.generate import generate
@@ -34,6 +36,8 @@ RULES: tuple[SketchRule, ...] = (
     Skip(),
 )
 """The first sketch of these is taken: tiled stages in their consumers, or in those of copies."""
+WITH_RFACTOR: tuple[SketchRule, ...] = (AddRfactor(vectors=()), *RULES)
+"""The first sketch of these has long reductions in shares for the cores."""
 
 ROWS, CHILDREN, SURVIVORS, ROUNDS = 512, 256, 32, 5
 UNROLL_LIMIT, NARROW_UNROLL_LIMIT = 64, 16
@@ -45,16 +49,16 @@ def default_steps(
 ) -> tuple[Step, ...]:
     """Return the program that seems best by a rough estimate of its cycles; always the same one.
 
-    A few thousand tilings of one structure, with and without a packed operand, are compared as
-    arrays. `rewrite_layout` is that of `SearchOptions`.
+    A few thousand tilings of one structure, with and without a packed operand and shares of long
+    reductions, are compared as arrays. `rewrite_layout` is that of `SearchOptions`.
     """
-    fused = generate(dag, target, RULES)[0]
-    if rewrite_layout:
-        fused = laid_out(fused)
+    firsts = [generate(dag, target, rules)[0] for rules in (RULES, WITH_RFACTOR)]
+    fused = {s.steps: laid_out(s) if rewrite_layout else s for s in firsts}
     rng = np.random.default_rng(0)
     pools = [
         Pool(whole, *_judged(whole, sample(whole, ROWS, rng)))
-        for sketch in (fused, *packed(fused))
+        for first in fused.values()
+        for sketch in (first, *packed(first))
         for whole in completed(sketch, max_locations=1)
     ]
     pool = min(pools, key=_best)
@@ -73,7 +77,8 @@ class Pool:
 
 
 def _best(pool: Pool) -> float:
-    return float(pool.cycles.min())
+    has_shares = any(isinstance(step, RFactor) for step in pool.sketch.steps)
+    return float(pool.cycles.min()) * (1.1 if has_shares else 1.0)  # they have to be worth it
 
 
 def _bred(pool: Pool, rng: np.random.Generator) -> Pool:

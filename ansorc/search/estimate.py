@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ansorc.ir.arith.affine import Affine, affine
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Call, Expr
+from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.flops import op_flops
 from ansorc.schedule.bounds import axis_boxes, region
@@ -66,6 +67,8 @@ class Lanes:
     """Vectors or scalars read for them."""
     operands: Number
     """Vectors read along the vectorised loop, which stay in registers beside the results."""
+    sums: Number
+    """Vectors of results or sums that are kept in registers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +120,7 @@ def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycle
         busy = np.maximum(busy, LATENCY) + _spilled(inner, target)
     total = iterations * (busy + LOOP_CYCLES)
     if op.reduce_axes:
-        total += iterations / _kept(stage, rows) * (2 * inner.vectors + VISIT_CYCLES)
+        total += iterations / _kept(stage, rows) * (2 * inner.sums + VISIT_CYCLES)
     return total + _moving(state, stage, target, rows)
 
 
@@ -146,14 +149,14 @@ def _spilled(inner: Lanes, target: Target) -> Cycles:
     of LLVM loads some for the step that follows.
     """
     if target.is_x86:
-        return np.maximum(0, 1.25 * inner.vectors + 1 - target.vector_registers)
-    return 2.0 * np.maximum(0, inner.vectors + inner.operands + 4 - target.vector_registers)
+        return np.maximum(0, 1.25 * inner.sums + 1 - target.vector_registers)
+    return 2.0 * np.maximum(0, inner.sums + inner.operands + 4 - target.vector_registers)
 
 
 def _lanes(stage: Stage, lanes: int, rows: int, rewritten: tuple[str, ...]) -> Lanes:
     """Vectorised and unrolled loops, those at the end of the loop order."""
     parts = stage.parts()
-    elements = vectors = np.ones(rows, dtype=np.int64)
+    elements = vectors = sums = np.ones(rows, dtype=np.int64)
     marked: list[tuple[str, Number, bool]] = []
     for iterator in stage.iterators:
         if iterator.mark in (Mark.VECTORIZE, Mark.UNROLL):
@@ -161,8 +164,13 @@ def _lanes(stage: Stage, lanes: int, rows: int, rewritten: tuple[str, ...]) -> L
             is_vector = iterator.mark is Mark.VECTORIZE
             marked.append((parts[iterator.name][0].axis, extent, is_vector))
             elements = elements * extent
-            vectors = vectors * (vector_pieces(extent, lanes) if is_vector else extent)
+            pieces = vector_pieces(extent, lanes) if is_vector else extent
+            vectors = vectors * pieces
+            in_lanes = is_vector and iterator.kind is IteratorKind.REDUCE
+            kept = np.maximum(1, INDEPENDENT_SUMS // sums) if in_lanes else pieces
+            sums = sums * np.minimum(kept, pieces)
     loads = operands = np.zeros(rows, dtype=np.int64)
+    terms = {axis.name for axis in stage.op.reduce_axes}
     for node in stage.op.loads:
         count = np.ones(rows, dtype=np.int64)
         for axis, extent, is_vector in marked:
@@ -170,10 +178,11 @@ def _lanes(stage: Stage, lanes: int, rows: int, rewritten: tuple[str, ...]) -> L
                 is_row = node.buffer.name in rewritten or _coefficient(node.indices[-1], axis) == 1
                 is_along = is_vector and is_row
                 pieces = vector_pieces(extent, lanes) if is_along else extent
-                operands = operands + (pieces if is_along else 0)
+                held = np.minimum(pieces, INDEPENDENT_SUMS) if axis in terms else pieces
+                operands = operands + (held if is_along else 0)
                 count = count * pieces
         loads = loads + count
-    return Lanes(elements, vectors, loads, operands)
+    return Lanes(elements, vectors, loads, operands, sums)
 
 
 def _kept(stage: Stage, rows: int) -> Number:

@@ -23,6 +23,7 @@ from ansorc.ir.expr import (
     Load,
     Not,
     Ramp,
+    Reduce,
     Select,
     Var,
     dtype_of,
@@ -125,6 +126,12 @@ class Walker:
                 return self.value(base, lane) + step * np.array(lane).astype(step.dtype)[()]
             case Broadcast(operand, _):
                 return self.value(operand, lane)
+            case Reduce(op, operand):
+                found = [self.value(operand, place) for place in range(dtype_of(operand).lanes)]
+                while len(found) > 1:
+                    half = len(found) // 2
+                    found = list(map(BINARY[op], found[:half], found[half:]))
+                return found[0]
 
 
 @settings(max_examples=150, deadline=None)

@@ -128,6 +128,10 @@ BUFFERS: dict[str, Case] = {
     "'D' does not read 'A'": (lambda s: s.cache_read("A", "local", ["D"]), D),
     "name one reader or more": (lambda s: s.cache_read("C", "local", []), C),
     "'i' is not a loop of a reduction": (lambda s: s.rfactor("C", "i"), I8),
+    "the partial result has no dimension 3; use 0 to 2, or -1": (
+        lambda s: s.rfactor("C", "k", 3),
+        C,
+    ),
     "only the reduce loops may have been changed before; use rfactor first": (
         lambda s: s.split("C", "i", [2]).split("C", "k", [4]).rfactor("C", "k.0"),
         "for i.0 in 0..4 | for i.1 in 0..2",
@@ -173,7 +177,6 @@ MARKS: dict[str, Case] = {
         lambda s: s.parallel("C", "k"),
         K16,
     ),
-    "cannot be vectorized; rfactor it first": (lambda s: s.vectorize("C", "k"), K16),
     "cannot be bound to a thread; rfactor it": (lambda s: s.bind("C", "k", "threadIdx.x"), K16),
     "'i' is already parallel, and threads do not nest": (
         lambda s: s.parallel("C", "i").parallel("C", "j"),

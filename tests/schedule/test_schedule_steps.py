@@ -57,6 +57,17 @@ def test_cache_write_and_rfactor_add_a_stage_before() -> None:
     assert loops(state, "C") == [("i", 8), ("j", 12), ("k.1", 4)]
 
 
+def test_the_factored_loop_becomes_the_dimension_that_is_asked_for() -> None:
+    state = matmul().split("C", "k", [4]).rfactor("C", "k.0", axis=0)
+    assert loops(state, "C.rf") == [("k.0", 4), ("i", 8), ("j", 12), ("k.1", 4)]
+    assert state.stage("C.rf").op.buffer.shape == (4, 8, 12)
+    assert loops(state, "C") == [("i", 8), ("j", 12), ("k.0", 4)]
+
+
+def test_a_reduce_loop_may_be_vectorized() -> None:
+    assert "vectorize k in 0..16" in str(matmul().vectorize("C", "k"))
+
+
 def test_cache_read_packs_the_region_a_loop_needs() -> None:
     state = matmul().split("C", "j", [4]).cache_read("B", "local", ["C"])
     state = state.reorder("C", ["j.0", "i", "j.1"]).compute_at("B.local", "C", "j.0")

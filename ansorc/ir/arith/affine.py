@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from ansorc.ir.dtype import INT64, DType
-from ansorc.ir.expr import Binary, BinaryOp, Call, Cast, Const, Expr, Load, Var, dtype_of
+from ansorc.ir.expr import Binary, BinaryOp, Call, Cast, Const, Expr, Load, Reduce, Var, dtype_of
 from ansorc.ir.node import walk
 
 Atom: TypeAlias = str | Expr
@@ -125,7 +125,7 @@ def wraps(total: Linear) -> bool:
     if abs(total.constant) > _LARGE or any(abs(c) > _LARGE for c in total.terms.values()):
         return True
     return any(
-        isinstance(part, Load | Cast | Call)
+        isinstance(part, Load | Cast | Call | Reduce)
         or (isinstance(part, Const) and abs(part.value) > _LARGE)
         for atom in total.terms
         if not isinstance(atom, str)
@@ -148,7 +148,8 @@ def collect(expr: Expr, scale: int, total: Linear, atom: Callable[[Expr], Expr] 
         if op is BinaryOp.MUL and isinstance(left, Const):
             return is_index(left.dtype) and collect(right, scale * int(left.value), total, atom)
     if isinstance(expr, Const):
-        total.constant += scale * int(expr.value)
+        if is_index(expr.dtype):
+            total.constant += scale * int(expr.value)
         return is_index(expr.dtype)
     if atom is not None:
         return collect(atom(expr), scale, total, None)

@@ -23,6 +23,7 @@ from ansorc.ir.expr import (
     Load,
     Not,
     Ramp,
+    Reduce,
     Select,
     Var,
     dtype_of,
@@ -117,9 +118,9 @@ class Simplifier:
                 if isinstance(step, Const) and step.value == 0:
                     return Broadcast(first, lanes)
                 return expr if first is base and step is stride else Ramp(first, step, lanes)
-            case Broadcast(operand, lanes):
+            case Broadcast(operand) | Reduce(_, operand):
                 new = self.expr(operand)
-                return expr if new is operand else Broadcast(new, lanes)
+                return expr if new is operand else replace(expr, operand=new)
             case Const() | Var():
                 return expr
             case _:

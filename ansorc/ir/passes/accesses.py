@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from ansorc.ir.buffer import Buffer
+from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Not
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import Allocate, Barrier, For, If, Seq, Stmt, Store
@@ -81,6 +81,14 @@ class Accesses:
     def below(self, loop: For) -> Span:
         """Return the accesses below `loop`, one of the program's own nodes."""
         return self._spans[id(loop)]
+
+    def may_move(self, buffer: Buffer, span: Span) -> bool:
+        """Whether `buffer` is memory, outlives the loop, and no barrier orders its accesses."""
+        return (
+            buffer.name not in span.private
+            and buffer.scope in (Scope.GLOBAL, Scope.LOCAL)
+            and not self.has_barrier
+        )
 
     def spans(self) -> Iterable[Span]:
         """Return the accesses below each loop, for every loop."""

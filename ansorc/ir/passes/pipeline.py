@@ -11,6 +11,7 @@ from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
+from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
 
@@ -52,6 +53,10 @@ def prepare_for_cpu(
         ("simplify", simplify_stmt),
         ("partition_loops", lambda f: partition_loops(f, options.partition_statements)),
         ("hoist_conditions", hoist_conditions),
+        (
+            "vectorize_reductions",
+            lambda f: vectorize_reductions(f, options.vector_bytes, options.vector_registers),
+        ),
         ("promote_accumulators", lambda f: promote_accumulators(f, options.register_bytes)),
         ("vectorize_loops", lambda f: vectorize_loops(f, options.vectors)),
         ("simplify", simplify_stmt),

@@ -21,9 +21,8 @@ from dataclasses import replace
 from operator import is_
 from typing import assert_never
 
-from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Load
-from ansorc.ir.passes.accesses import Accesses, Span, is_accessed, is_loaded
+from ansorc.ir.passes.accesses import Accesses, is_accessed, is_loaded
 from ansorc.ir.passes.register_tile import (
     Tile,
     as_initial_value,
@@ -106,7 +105,7 @@ class _Promotion:
         span, tiles, free = self._accesses.below(loop), list[Tile](), self._register_bytes
         stored = {a.buffer.name: a.buffer for a in span.accesses if a.is_store}
         for name, buffer in stored.items():
-            if name in done or not self._may_move(buffer, span):
+            if name in done or not self._accesses.may_move(buffer, span):
                 continue
             tile = find_tile(name, span, self._register_name(name))
             if tile is not None and tile.register.bytes <= free:
@@ -114,14 +113,6 @@ class _Promotion:
                 self._uses[name] = self._uses.get(name, 0) + 1
                 tiles.append(tile)
         return tiles
-
-    def _may_move(self, buffer: Buffer, span: Span) -> bool:
-        """Whether the buffer is memory, outlives the loop, and no barrier orders its accesses."""
-        return (
-            buffer.name not in span.private
-            and buffer.scope in (Scope.GLOBAL, Scope.LOCAL)
-            and not self._accesses.has_barrier
-        )
 
     def _register_name(self, name: str) -> str:
         uses = self._uses.get(name, 0)

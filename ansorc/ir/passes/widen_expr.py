@@ -24,6 +24,7 @@ from ansorc.ir.expr import (
     Load,
     Not,
     Ramp,
+    Reduce,
     Select,
     Var,
     const,
@@ -138,7 +139,7 @@ class ExprWidener:
                     return load, is_vector
                 zero = Broadcast(const(0, buffer.dtype), self._lanes.count)
                 return Select(self._mask, load, zero), True
-            case Ramp() | Broadcast():
+            case Ramp() | Broadcast() | Reduce():
                 raise NotWidenableError
             case _:
                 assert_never(expr)

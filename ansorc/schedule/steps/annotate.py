@@ -60,9 +60,12 @@ class Parallelize(Step):
 
 @dataclass(frozen=True)
 class Vectorize(Step):
-    """Run the iterations of a space loop in the lanes of vector instructions.
+    """Run the iterations of a loop in the lanes of vector instructions.
 
     for j in 0..8:  C[j] = A[j]     ->     C[0:8] = A[0:8]
+
+    Of a reduction each lane adds up terms of its own, and the lanes are added up at the end: the
+    terms are added in another order.
     """
 
     iterator: str
@@ -71,7 +74,6 @@ class Vectorize(Step):
         """Return the state with the loop marked vectorized."""
         stage = self.stage_of(state)
         place = self.place_of(state, stage, self.iterator)
-        _require_space(self, state, stage.iterators[place], "vectorized")
         self.unmarked(state, stage.iterators[place], "nothing else fits")
         for iterator in stage.iterators[place:]:
             for inner in state.attached(stage.name, iterator.name):

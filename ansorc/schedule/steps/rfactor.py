@@ -27,11 +27,13 @@ class RFactor(Step):
             C[i] += A[i, k]         ->         C.rf[i, k.0] += A[i, k]
                                            for i: for k.0: C[i] += C.rf[i, k.0]
 
-    `k.0` is a space iterator of `C.rf`, so it can be parallel or vectorized. The terms are added
-    in another order.
+    `k.0` is a space iterator of `C.rf`, so it can be parallel or vectorized. It becomes dimension
+    `axis` of `C.rf` (-1: the last). What a split of the reduction computes too much adds nothing.
+    The terms are added in another order.
     """
 
     iterator: str
+    axis: int = -1
 
     def apply(self, state: State) -> State:
         """Return the state with `<stage>.rf` put before the stage."""
@@ -52,6 +54,11 @@ class RFactor(Step):
         self.require(
             state, f"'{self.iterator}' is not a loop of a reduction", (stage.name, self.iterator),
             condition=stage.iterators[place].kind is IteratorKind.REDUCE,
+        )  # fmt: skip
+        last = len(stage.op.axes)
+        self.require(
+            state, f"the partial result has no dimension {self.axis}; use 0 to {last}, or -1",
+            condition=-1 <= self.axis <= last,
         )  # fmt: skip
         changed = [
             (stage.name, it.name)
@@ -82,7 +89,8 @@ class RFactor(Step):
             pairs = zip(bodies, op.identities, strict=True)
             bodies = [Select(guard.condition, body, identity) for body, identity in pairs]
         own = next(axis for axis in reduce if axis.name == self.iterator)
-        axes = (*op.axes, own)
+        before = len(op.axes) if self.axis < 0 else self.axis
+        axes = (*op.axes[:before], own, *op.axes[before:])
         shape = tuple(axis.extent for axis in axes)
         names = [state.unused_name(f"{buffer.name}.rf") for buffer in op.buffers]
         first, *more = (
@@ -100,11 +108,12 @@ class RFactor(Step):
 
     def _final(self, stage: Stage, partial: ComputeOp) -> ComputeOp:
         indices = tuple(Var(axis.name) for axis in partial.axes)
+        factored = next(axis for axis in partial.axes if axis.name == self.iterator)
         first, *more = (
             Output(mine, Load(theirs, indices))
             for mine, theirs in zip(stage.op.buffers, partial.buffers, strict=True)
         )
-        return replace(stage.op, reduce_axes=(partial.axes[-1],), body=first.body, more=tuple(more))
+        return replace(stage.op, reduce_axes=(factored,), body=first.body, more=tuple(more))
 
 
 def _shape(stage: Stage) -> tuple[int, ...]:

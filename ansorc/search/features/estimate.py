@@ -33,6 +33,8 @@ STEP_INSTRUCTIONS = 2.0
 """Instructions of loop control for each step that is not unrolled; two fit in a cycle."""
 TILE_CYCLES = 4.0
 """Cycles of loop control and addresses for each tile, besides one for each vector of it."""
+LANES_CYCLES = 12.0
+"""Cycles to add up the lanes of a vector of sums."""
 CODE_LIMIT = 1500.0
 """Instructions of straight-line code that the instruction caches hold."""
 L1_BYTES, L2_BYTES, L3_BYTES = 32.0, 16.0, 8.0
@@ -94,7 +96,8 @@ def _arithmetic(counts: OperationCounts, registers: RegisterFeatures) -> FloatAr
     is_late = np.maximum(registers.step_code / CODE_LIMIT, 1)
     step = np.maximum.reduce([busy / PORTS, registers.loads / PORTS, stores, latency]) * is_late
     step = step + control / PORTS + SPILL_CYCLES * registers.spilled
-    tile = TILE_CYCLES + np.where(in_registers, vectors, 0)
+    results = np.where(registers.sums_in_lanes > 0, registers.sums + LANES_CYCLES, vectors)
+    tile = TILE_CYCLES + np.where(in_registers, results, 0)
     return registers.steps * step + registers.tiles * tile
 
 
@@ -102,6 +105,7 @@ def _latency(registers: RegisterFeatures, instructions: FloatArray) -> FloatArra
     """Cycles that a step of so many instructions waits for the sums that it adds to."""
     overlap = np.maximum(WINDOW / (registers.inner_terms * instructions), 1)
     is_kept = (registers.is_promoted > 0) & (registers.spilled == 0)
-    return np.where(is_kept, SUM_LATENCY, MEMORY_SUM_LATENCY) / np.where(
+    chain = np.where(registers.sums_in_lanes > 0, registers.vectors / registers.sums, 1)
+    return np.where(is_kept, SUM_LATENCY * chain, MEMORY_SUM_LATENCY) / np.where(
         registers.is_promoted > 0, overlap, registers.sum_distance
     )

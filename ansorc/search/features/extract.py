@@ -39,7 +39,7 @@ from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, choice_values, population_state
 from ansorc.target import Target
 
-FEATURE_VERSION = 1
+FEATURE_VERSION = 2
 """Grows when a feature changes its meaning: models of another version do not fit."""
 
 COLUMNS: tuple[Column, ...] = (

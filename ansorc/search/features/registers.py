@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 
 from ansorc.search.features.access import Access
-from ansorc.search.features.columns import LOG, FloatArray
+from ansorc.search.features.columns import LOG, BoolArray, FloatArray
 from ansorc.search.features.places import Places, reuse_of
 from ansorc.search.features.tile import Tile, Vectors, vector_loads
 from ansorc.target import Target
@@ -32,9 +32,13 @@ class RegisterFeatures:
     copies: FloatArray = field(metadata=LOG)
     """Product of the unrolled loops of the tile."""
     vectors: FloatArray = field(metadata=LOG)
-    """Vectors of results in the tile."""
+    """Vectors computed in a step of the tile."""
+    sums: FloatArray = field(metadata=LOG)
+    """Vectors of results in the tile; of sums in lanes where the lanes are terms of one result."""
+    sums_in_lanes: FloatArray
+    """1 if the lanes are terms of one result and have to be added up at the end, else 0."""
     tile_ratio: FloatArray
-    """Vectors of results for each vector register of the machine, 4 at most."""
+    """Vectors of results or sums for each vector register of the machine, 4 at most."""
     live_ratio: FloatArray
     """The same with the operands that are kept beside the tile."""
     spilled: FloatArray = field(metadata=LOG)
@@ -45,7 +49,7 @@ class RegisterFeatures:
     """Sums that do not wait for each other, for each one that the latency of an addition asks for;
     1 at most, and where nothing is added up."""
     inner_terms: FloatArray = field(metadata=LOG)
-    """Terms that are added to each result while the tile stays in registers."""
+    """Steps that add to each result while the tile stays in registers."""
     sum_distance: FloatArray = field(metadata=LOG)
     """Steps from one addition to a result to the next: 1 for sums in registers."""
     loads: FloatArray = field(metadata=LOG)
@@ -82,7 +86,10 @@ def register_features(
     loads = sum((count for _, count in reads), zeros)
     most = reduce(np.maximum, (count for _, count in reads), zeros)
     is_sum = accesses[0].is_read
-    kept = np.where(tile.terms > 1, tile.vectors, 1) + loads - most + 1
+    in_lanes = (vectors.extent > 1) & vectors.is_reduce
+    is_kept = (tile.terms > 1) | in_lanes
+    operands = np.where(in_lanes, len(reads), loads - most + 1)
+    kept = np.where(is_kept, tile.sums, 1) + operands
     registers = float(target.vector_registers)
     steps = places.inside[0] / tile.elements
     return RegisterFeatures(
@@ -91,13 +98,15 @@ def register_features(
         vector_efficiency=vectors.extent / (vectors.chunks * vectors.lanes),
         copies=tile.copies,
         vectors=tile.vectors,
-        tile_ratio=np.minimum(tile.vectors / registers, _MAX_RATIO),
+        sums=tile.sums,
+        sums_in_lanes=in_lanes.astype(np.float64),
+        tile_ratio=np.minimum(tile.sums / registers, _MAX_RATIO),
         live_ratio=np.minimum(kept / registers, _MAX_RATIO),
         spilled=np.maximum(kept - registers, 0),
-        is_promoted=(tile.terms > 1).astype(np.float64),
-        accumulators=np.minimum(tile.vectors / LATENCY_TIMES_PORTS, 1) if is_sum else zeros + 1,
+        is_promoted=is_kept.astype(np.float64),
+        accumulators=np.minimum(tile.sums / LATENCY_TIMES_PORTS, 1) if is_sum else zeros + 1,
         inner_terms=tile.terms,
-        sum_distance=_sum_distance(tile, accesses[0], places) if is_sum else steps,
+        sum_distance=_sum_distance(tile, accesses[0], places, is_kept) if is_sum else steps,
         loads=loads,
         loads_per_vector=loads / tile.vectors,
         gathered=sum((_is_gathered(access, vectors) for access, _ in reads), zeros),
@@ -105,14 +114,20 @@ def register_features(
         scattered=_is_gathered(accesses[0], vectors),
         steps=steps,
         tiles=steps / tile.terms,
-        step_code=tile.vectors * tile.unrolled_terms * (instructions + 1) + loads,
+        step_code=_step_code(tile, loads, instructions),
     )
 
 
-def _sum_distance(tile: Tile, store: Access, places: Places) -> FloatArray:
+def _step_code(tile: Tile, loads: FloatArray, instructions: float) -> FloatArray:
+    """The code of the vectors that are not in a loop: all, or those of sums in lanes."""
+    share = np.minimum(tile.sums / tile.vectors, 1)
+    return share * (tile.vectors * tile.unrolled_terms * (instructions + 1) + loads)
+
+
+def _sum_distance(tile: Tile, store: Access, places: Places, is_kept: BoolArray) -> FloatArray:
     again = reuse_of(store, places).iterations
     inside = np.where(again > 0, again, places.inside[0])
-    return np.where(tile.terms > 1, 1, np.maximum(inside / tile.elements, 1))
+    return np.where(is_kept, 1, np.maximum(inside / tile.elements, 1))
 
 
 def _is_gathered(access: Access, vectors: Vectors) -> FloatArray:

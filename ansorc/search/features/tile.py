@@ -2,7 +2,9 @@
 
 The innermost loops that are unrolled or vectorised make the tile. A reduce loop around them adds
 to it step by step without touching memory (`ansorc.ir.passes.promote_accumulators`). A step is one
-iteration of all the loops of the tile.
+iteration of all the loops of the tile. Where the vectorised loop is itself one of the reduction, it
+is a loop of the tile as well: its lanes are terms, and each result has a few vectors of sums
+(`ansorc.ir.passes.vectorize_reductions`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.search.features.access import Access
 from ansorc.search.features.columns import BoolArray, FloatArray
 from ansorc.search.features.nest import Loop, Nest, product
@@ -33,6 +36,8 @@ class Vectors:
     """Instructions for it: the full vectors, and one for each power of two in the remainder."""
     lanes: int
     """Elements of a native vector, of the widest type that the statement touches."""
+    is_reduce: bool
+    """Whether the lanes are terms of one sum."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +47,11 @@ class Tile:
     copies: FloatArray
     """Product of the unrolled loops."""
     vectors: FloatArray
-    """Vectors of results: `copies` times the chunks of the vectorised loop."""
+    """Vectors computed in a step: `copies` times the chunks of the vectorised loop."""
+    sums: FloatArray
+    """Vectors of results, or of sums in lanes, that are kept in registers."""
     elements: FloatArray
-    """Results: `copies` times the extent of the vectorised loop."""
+    """Iterations in a step: `copies` times the extent of the vectorised loop."""
     loads: tuple[FloatArray, ...]
     """For each access, the instructions that load or store its elements of one step."""
     terms: FloatArray
@@ -61,7 +68,9 @@ def vectors_of(nest: Nest, accesses: Sequence[Access], target: Target) -> Vector
     extent = product([nest.loops[place].extent for place in places], rows)
     whole = np.floor(extent / lanes)
     rest = (extent - whole * lanes).astype(np.int64)
-    return Vectors(places[-1] if places else None, extent, whole + _BITS[rest], lanes)
+    is_reduce = bool(places) and nest.loops[places[-1]].is_reduce
+    last = np.minimum(rest, 1) if is_reduce else _BITS[rest]
+    return Vectors(places[-1] if places else None, extent, whole + last, lanes, is_reduce)
 
 
 def tile_of(nest: Nest, accesses: Sequence[Access], vectors: Vectors, target: Target) -> Tile:
@@ -72,8 +81,11 @@ def tile_of(nest: Nest, accesses: Sequence[Access], vectors: Vectors, target: Ta
     limit = MAX_TILE_RATIO * target.vector_registers
     for place in reversed(range(nest.own, len(nest.loops))):
         loop = nest.loops[place]
-        if loop.is_reduce:
-            scan = replace(scan, is_open=scan.is_open & (scan.tile.vectors <= limit))
+        if loop.is_reduce and loop.is_vector:
+            scan = _chosen(scan.is_open, _grown(scan, place, accesses, vectors), scan)
+            best = scan
+        elif loop.is_reduce:
+            scan = replace(scan, is_open=scan.is_open & (scan.tile.sums <= limit))
             best = _chosen(scan.is_open & (loop.extent > 1), _added(scan, best, loop), best)
         else:
             inside = loop.is_unrolled | loop.is_vector | (loop.extent == 1)
@@ -95,7 +107,7 @@ class _Scan:
 
 def _start(accesses: Sequence[Access]) -> _Scan:
     ones = np.ones(accesses[0].rows)
-    tile = Tile(ones, ones, ones, tuple(ones for _ in accesses), ones, ones)
+    tile = Tile(ones, ones, ones, ones, tuple(ones for _ in accesses), ones, ones)
     return _Scan(tile, ones > 0, ones > 0)
 
 
@@ -103,7 +115,7 @@ def _vector_only(accesses: Sequence[Access], vectors: Vectors) -> Tile:
     """The tile of a reduction whose sums stay in memory."""
     ones = np.ones_like(vectors.extent)
     loads = tuple(vector_loads(access, vectors) for access in accesses)
-    return Tile(ones, vectors.chunks, vectors.extent, loads, ones, ones)
+    return Tile(ones, vectors.chunks, vectors.chunks, vectors.extent, loads, ones, ones)
 
 
 def vector_loads(access: Access, vectors: Vectors) -> FloatArray:
@@ -133,8 +145,18 @@ def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors
             vectors=tile.vectors * loop.extent,
             elements=tile.elements * loop.extent,
         )
+    grown = replace(grown, sums=_sums(grown, vectors))
     loads = tuple(old * factor for old, factor in zip(tile.loads, factors, strict=True))
     return replace(scan, tile=replace(grown, loads=loads))
+
+
+def _sums(tile: Tile, vectors: Vectors) -> FloatArray:
+    if not vectors.is_reduce:
+        return tile.vectors
+    each = np.clip(
+        INDEPENDENT_SUMS // tile.copies, 1, np.maximum(vectors.extent // vectors.lanes, 1)
+    )
+    return tile.copies * each
 
 
 def _added(scan: _Scan, best: _Scan, loop: Loop) -> _Scan:
@@ -152,6 +174,7 @@ def _chosen(condition: BoolArray, new: _Scan, old: _Scan) -> _Scan:
     tile = Tile(
         pick(new.tile.copies, old.tile.copies),
         pick(new.tile.vectors, old.tile.vectors),
+        pick(new.tile.sums, old.tile.sums),
         pick(new.tile.elements, old.tile.elements),
         tuple(pick(a, b) for a, b in zip(new.tile.loads, old.tile.loads, strict=True)),
         pick(new.tile.terms, old.tile.terms),

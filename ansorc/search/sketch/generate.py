@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ansorc.errors import AnsorcError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.schedule import schedule
+from ansorc.search.sketch.add_rfactor import AddRfactor
 from ansorc.search.sketch.cache_write import AddCacheWrite
 from ansorc.search.sketch.draft import Draft
 from ansorc.search.sketch.inline import AlwaysInline
@@ -42,6 +43,7 @@ def cpu_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
     """Return the rules for a CPU, in the order in which they are asked."""
     return (
         AlwaysInline(),
+        AddRfactor(),
         AddCacheWrite(),
         MultiLevelTilingWithFusion(tiling),
         MultiLevelTiling(tiling),

@@ -8,6 +8,7 @@ from ansorc.errors import ScheduleError
 from ansorc.schedule.stage import Iterator, IteratorKind, Stage
 from ansorc.schedule.steps import ComputeAt, ComputeInline
 from ansorc.search.sketch.draft import Draft
+from ansorc.search.sketch.predicates import is_parallel_partial
 
 Spot = tuple[str, str]
 """A loop: the stage and the name of its iterator."""
@@ -19,10 +20,12 @@ MAX_SPOTS = 4
 def placements(draft: Draft, name: str) -> list[Draft]:
     """Return the draft with stage `name` in each sensible place, the most promising first.
 
-    A stage whose loops a rule has shaped, and an output, stay where they are.
+    A stage whose loops a rule has shaped, partial results made in parallel, and an output stay
+    where they are.
     """
     stage = draft.stage(name)
-    if stage.is_output or not stage.is_untouched or not draft.state.readers(name):
+    is_fixed = not stage.is_untouched or is_parallel_partial(draft, name)
+    if stage.is_output or is_fixed or not draft.state.readers(name):
         return [draft]
     found: list[Draft] = []
     for place in _places(draft, stage):

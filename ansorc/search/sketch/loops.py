@@ -7,15 +7,15 @@ from math import prod
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Call, Expr
-from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
 from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
 from ansorc.search.sketch.sketch import TileVariable
+from ansorc.search.sketch.tiling import variable_name
 
-CHUNKS_PER_CORE = 16
-"""Outer loops with this many iterations for each core are enough to be parallel."""
 UNROLLED_ROWS = 16
 """Reductions of rows that run interleaved, at most."""
 
@@ -27,24 +27,29 @@ def shaped(draft: Draft, name: str) -> Draft:
     loop of a reduction goes inside the reduce loops, so that several sums run side by side:
 
         for i, k: S[i] += A[k, i]    ->    for i0: for k: for i1: S[i] += A[k, i]
+
+    Where the terms of one sum adjoin in memory, their loop goes inside instead.
     """
     stage = draft.stage(name)
     contiguous = vector_axis(stage.op)
-    if stage.is_inlined or stage.relations or contiguous is None:
+    if stage.is_inlined or stage.relations:
+        return draft
+    along = adjoining_terms(draft, stage.op)
+    if along is not None:
+        return _ordered(draft, name, _with_last(stage, along))
+    if contiguous is None:
         return draft
     axes = stage.op.axes
     inner = axes[contiguous].name
     outer = [axis.name for place, axis in enumerate(axes) if place != contiguous]
     is_split = isinstance(stage.attach, Root) and _wants_split(draft, stage.op, contiguous)
     if is_split:
-        draft = _split(draft, stage.op, contiguous)
+        draft = _split(draft, stage, axes[contiguous])
         outer, inner = [*outer, f"{inner}.0"], f"{inner}.1"
     reduce = [axis.name for axis in stage.op.reduce_axes]
     if reduce and not is_split and not reads_along(stage.op, inner):
         return draft
-    order = (*outer, *reduce, inner)
-    current = tuple(iterator.name for iterator in draft.stage(name).iterators)
-    return draft if order == current else draft.then(Reorder(name, order))
+    return _ordered(draft, name, (*outer, *reduce, inner))
 
 
 def marked(draft: Draft) -> Draft:
@@ -84,17 +89,30 @@ def reads_along(op: ComputeOp, axis: str) -> bool:
     They do not where steps of `axis` are far apart in memory and steps of a reduce axis adjoin,
     unless the body calls functions, which are far faster on vectors.
     """
-    name = axis.partition(".")[0]
-    reduce = [other.name for other in op.reduce_axes]
-    if any(isinstance(node, Call) for node in op.nodes()):
-        return True
-    return all(
-        _coefficient(load.indices[-1], name) == 1
-        or not any(_coefficient(index, name) for index in load.indices)
-        or not any(_coefficient(load.indices[-1], other) == 1 for other in reduce)
-        for load in op.loads
-        if load.indices
-    )
+    has_calls = any(isinstance(node, Call) for node in op.nodes())
+    whole = next(a.name for a in op.axes if axis == a.name or axis.startswith(f"{a.name}."))
+    return has_calls or _adjoin(op, whole)
+
+
+def adjoining_terms(draft: Draft, op: ComputeOp) -> str | None:
+    """Return the reduce axis that is best vectorised: along which the terms of one sum adjoin.
+
+    None where vectors along a space axis suit all loads, where the terms do not fill a vector, and
+    where a reduction has several results.
+    """
+    loads = [load for load in op.loads if load.indices]
+    fitting = [
+        axis.name
+        for axis in op.reduce_axes
+        if axis.extent >= draft.lanes(op)
+        and any(_coefficient(load.indices[-1], axis.name) == 1 for load in loads)
+    ]
+    contiguous = vector_axis(op)
+    if not fitting or not isinstance(op.combiner, Combiner):
+        return None
+    if contiguous is not None and _adjoin(op, op.axes[contiguous].name):
+        return None
+    return fitting[-1]
 
 
 def _wants_split(draft: Draft, op: ComputeOp, contiguous: int) -> bool:
@@ -105,27 +123,52 @@ def _wants_split(draft: Draft, op: ComputeOp, contiguous: int) -> bool:
     return bool(op.reduce_axes) or outer < CHUNKS_PER_CORE * draft.target.cores
 
 
-def _split(draft: Draft, op: ComputeOp, contiguous: int) -> Draft:
-    axis = op.axes[contiguous]
-    lanes = draft.lanes(op)
+def _split(draft: Draft, stage: Stage, axis: Axis) -> Draft:
+    op, lanes = stage.op, draft.lanes(stage.op)
     limit = draft.target.vector_registers * lanes if op.reduce_axes else axis.extent
     if op.reduce_axes and not reads_along(op, axis.name):
         limit, lanes = UNROLLED_ROWS, 0
-    variable = TileVariable(f"{op.name}.{axis.name}", axis.extent, 2, limit, lanes)
+    variable = TileVariable(variable_name(stage, axis), axis.extent, 2, limit, lanes)
     opened = replace(draft, variables=(*draft.variables, variable))
     return opened.then(Split(op.name, axis.name, (Hole(variable.name, (1,)),)))
 
 
 def _marked_last(draft: Draft, stage: Stage) -> Draft:
-    if not stage.iterators or vector_axis(stage.op) is None:
+    if not stage.iterators:
         return draft
     last = stage.iterators[-1]
     is_held = bool(draft.state.attached(stage.name, last.name))
-    if last.kind is not IteratorKind.SPACE or not _is_free(last) or is_held:
+    if not _is_free(last) or is_held:
+        return draft
+    if last.kind is IteratorKind.REDUCE:
+        is_along = last.name == adjoining_terms(draft, stage.op)
+        return draft.then(Vectorize(stage.name, last.name)) if is_along else draft
+    if vector_axis(stage.op) is None:
         return draft
     if not stage.op.reduce_axes or reads_along(stage.op, last.name):
         return draft.then(Vectorize(stage.name, last.name))
     return draft.then(Unroll(stage.name, last.name)) if stage.relations else draft
+
+
+def _adjoin(op: ComputeOp, name: str) -> bool:
+    """Return whether no load moves far along the axis `name` and little along a reduce axis."""
+    reduce = [other.name for other in op.reduce_axes]
+    return all(
+        _coefficient(load.indices[-1], name) == 1
+        or not any(_coefficient(index, name) for index in load.indices)
+        or not any(_coefficient(load.indices[-1], other) == 1 for other in reduce)
+        for load in op.loads
+        if load.indices
+    )
+
+
+def _with_last(stage: Stage, name: str) -> tuple[str, ...]:
+    return (*(it.name for it in stage.iterators if it.name != name), name)
+
+
+def _ordered(draft: Draft, name: str, order: tuple[str, ...]) -> Draft:
+    current = tuple(iterator.name for iterator in draft.stage(name).iterators)
+    return draft if order == current else draft.then(Reorder(name, order))
 
 
 def _is_free(iterator: Iterator) -> bool:

@@ -5,10 +5,17 @@ Inlined stages are part of their readers' bodies here, so a consumer behind them
 
 from __future__ import annotations
 
+from math import prod
+
 from ansorc.lang.access import has_data_reuse, reads_of, simple_access, strictly_inlineable
 from ansorc.schedule.stage import Stage
+from ansorc.schedule.steps import RFactor
 from ansorc.search.sketch.draft import Draft
 
+CHUNKS_PER_CORE = 16
+"""Outer loops with this many iterations for each core are enough to be parallel."""
+LEAST_TERMS = 4096
+"""Terms that take as long as it takes to start the threads, about."""
 CACHE_SCOPE = "local"
 """Where a cache write computes."""
 
@@ -29,6 +36,38 @@ def needs_tiling(draft: Draft, name: str) -> bool:
     """Return whether a stage reads elements again and again, so that tiles pay (HasDataReuse)."""
     stage = draft.stage(name)
     return stage.is_untouched and has_data_reuse(stage.op)
+
+
+def needs_rfactor(draft: Draft, name: str) -> bool:
+    """Return whether a reduction is longer than wide (HasMoreReductionParallel).
+
+    Beyond the paper, the space loops of a reduction without reuse have to leave cores without work
+    too, for its rows are vectorised as they are; and a short one is not worth starting threads.
+    """
+    stage = draft.stage(name)
+    is_new = stage.is_untouched and not stage.scope and not is_partial(draft, name)
+    if not is_new or not stage.op.reduce_axes:
+        return False
+    space = prod(axis.extent for axis in stage.op.axes)
+    terms = prod(axis.extent for axis in stage.op.reduce_axes)
+    if space > CHUNKS_PER_CORE * draft.target.cores or space * terms < LEAST_TERMS:
+        return False
+    return space <= terms if has_data_reuse(stage.op) else terms > draft.target.cores
+
+
+def is_partial(draft: Draft, name: str) -> bool:
+    """Return whether a stage holds the partial results of an rfactor."""
+    return any(name.startswith(f"{step.stage}.rf") for step in _rfactors(draft))
+
+
+def is_parallel_partial(draft: Draft, name: str) -> bool:
+    """Return whether a stage holds partial results whose first axis is to run in parallel."""
+    steps = [step for step in _rfactors(draft) if name.startswith(f"{step.stage}.rf")]
+    return bool(steps) and steps[-1].axis == 0
+
+
+def _rfactors(draft: Draft) -> list[RFactor]:
+    return [step for step in draft.state.steps if isinstance(step, RFactor)]
 
 
 def fusible_consumer(draft: Draft, name: str) -> Stage | None:

@@ -85,8 +85,8 @@ def tiled(draft: Draft, name: str, tiling: Tiling, fused: int = 0) -> Draft:
 
 
 def variable_name(stage: Stage, axis: Axis) -> str:
-    """Return the name of the tile variable of an axis of `stage`."""
-    return f"{stage.name}.{axis.name}"
+    """Return the name of the tile variable of an axis of `stage`: `stage.axis`."""
+    return f"{stage.name}.{axis.name.replace('.', '')}"
 
 
 def part(axis: Axis, level: int, levels: int) -> str:

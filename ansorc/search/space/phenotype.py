@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ def _loop_keys(state: State, stage: Stage, keys: Keys, chosen: tuple[IntArray, I
         if iterator.kind is IteratorKind.REDUCE and not seen_reduce:
             seen_reduce = True  # the initial value is stored just before this loop
             keys = _mixed(keys, np.full(len(keys), _REDUCE, dtype=np.int64))
-        kind = axes.index(iterator.name.partition(".")[0]) * len(marks)
+        kind = _axis(iterator.name, axes) * len(marks)
         kind = (kind + marks.index(iterator.mark)) * 4
         bits = _PARALLEL * (place < parallel) + _UNROLLED * (place >= unrolled)
         loop = (kind + bits + 1) * _STRIDE + iterator.extent
@@ -64,6 +65,11 @@ def _loop_keys(state: State, stage: Stage, keys: Keys, chosen: tuple[IntArray, I
         if state.attached(stage.name, iterator.name):
             keys = _mixed(keys, np.full(len(keys), _ATTACHED, dtype=np.int64))
     return _mixed(keys, np.full(len(keys), len(stage.iterators), dtype=np.int64))
+
+
+def _axis(iterator: str, axes: Sequence[str]) -> int:
+    """The number of the axis that `iterator` is or was split from."""
+    return next(n for n, axis in enumerate(axes) if f"{iterator}.".startswith(f"{axis}."))
 
 
 def _unrolled(state: State, stage: Stage, parallel: IntArray, limit: IntArray) -> IntArray:

@@ -1,0 +1,166 @@
+"""Find the VECTORIZED loops that do nothing but add up terms, and bring them to one form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from operator import is_
+from typing import assert_never
+
+from ansorc.ir.arith.affine import integer
+from ansorc.ir.arith.identity import identity
+from ansorc.ir.arith.interval import Interval
+from ansorc.ir.arith.scalar import conjunction, conjuncts
+from ansorc.ir.arith.simplify import Simplifier
+from ansorc.ir.dtype import BOOL
+from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr, Load, Select, Var
+from ansorc.ir.node import walk
+from ansorc.ir.operator import REDUCTIONS
+from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Seq, Stmt, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A VECTORIZED loop with loops of one copy of `buffer[indices] = buffer[indices] op term`.
+
+    The place does not move with the loop, and the term does not read the buffer.
+    """
+
+    loop: For
+    store: Store
+    op: BinaryOp
+    term: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What holds where a statement runs: the bounds of variables, and conditions around it."""
+
+    ranges: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
+    conditions: tuple[Expr, ...] = ()
+
+    def inside(self, *loops: For) -> Known:
+        """Return what is known inside `loops`."""
+        own = {loop.var.name: (0, loop.extent - 1) for loop in loops}
+        return replace(self, ranges={**self.ranges, **own})
+
+    def is_legal(self, store: Store) -> bool:
+        """Whether the place of `store` is in its buffer."""
+        rules = Simplifier(dict(self.ranges))
+        for condition in self.conditions:
+            rules = rules.assuming(rules.expr(condition))
+        tests = [
+            Compare(op, index, integer(limit))
+            for index, extent in zip(store.indices, store.buffer.shape, strict=True)
+            for op, limit in ((CompareOp.GE, 0), (CompareOp.LT, extent))
+        ]
+        return all(rules.expr(test) == Const(True, BOOL) for test in tests)
+
+
+def with_reductions(stmt: Stmt, found: dict[int, Reduction], known: Known) -> Stmt:
+    """Return `stmt` with its reductions in one form, noted in `found` by the ids of their loops."""
+    match stmt:
+        case Store() | Barrier():
+            return stmt
+        case For(_, _, kind, body, _):
+            own = _reduction(stmt, known) if kind is LoopKind.VECTORIZED else None
+            if own is not None:
+                found[id(own.loop)] = own
+                return own.loop
+            new = with_reductions(body, found, known.inside(stmt))
+            return stmt if new is body else replace(stmt, body=new)
+        case If(condition, then, otherwise):
+            held = replace(known, conditions=(*known.conditions, condition))
+            new = with_reductions(then, found, held)
+            other = None if otherwise is None else with_reductions(otherwise, found, known)
+            return stmt if new is then and other is otherwise else If(condition, new, other)
+        case Seq(stmts):
+            parts = tuple(with_reductions(part, found, known) for part in stmts)
+            return stmt if all(map(is_, parts, stmts)) else Seq(parts)
+        case Allocate(buffer, body):
+            new = with_reductions(body, found, known)
+            return stmt if new is body else Allocate(buffer, new)
+        case _:
+            assert_never(stmt)
+
+
+def _reduction(loop: For, known: Known) -> Reduction | None:
+    """Return what `loop` adds up; None if it is no reduction.
+
+    A condition becomes part of the term, which is the identity where it does not hold.
+    """
+    inner, guards, store = _nest(loop.body)
+    if store is None or any(_uses(index, loop.var.name) for index in store.indices):
+        return None
+    found = _update(store)
+    if found is None:
+        return None
+    op, term = found
+    if guards:
+        if not known.inside(loop, *inner).is_legal(store):
+            return None
+        term = Select(conjunction(guards), term, identity(op, store.buffer.dtype))
+    place = Load(store.buffer, store.indices)
+    store = replace(store, value=Binary(op, place, term))
+    body: Stmt = store
+    for each in reversed(inner):
+        body = replace(each, body=body)
+    return Reduction(replace(loop, body=body), store, op, term)
+
+
+def _nest(stmt: Stmt) -> tuple[list[For], list[Expr], Store | None]:
+    """Return the loops, conditions and the store of a nest that has nothing else in it."""
+    loops: list[For] = []
+    guards: list[Expr] = []
+    while True:
+        match stmt:
+            case For(_, _, LoopKind.SERIAL | LoopKind.UNROLLED, body, _):
+                loops.append(stmt)
+                stmt = body
+            case If(condition, then, None) if not _reads_memory(condition):
+                guards += conjuncts(condition)
+                stmt = then
+            case Store():
+                return loops, guards, stmt
+            case _:
+                return loops, guards, None
+
+
+def _update(store: Store) -> tuple[BinaryOp, Expr] | None:
+    """Return `op, term` of `place = place op term`."""
+    place = Load(store.buffer, store.indices)
+    loads = [part for part in walk(store) if isinstance(part, Load)]
+    if sum(load.buffer.name == store.buffer.name for load in loads) != 1:
+        return None
+    value = store.value
+    op = value.op if isinstance(value, Binary) else None
+    op = BinaryOp.ADD if op is BinaryOp.SUB else op
+    term = None if op not in REDUCTIONS else _without(value, op, place)
+    return None if op is None or term is None else (op, term)
+
+
+def _without(value: Expr, op: BinaryOp, place: Load) -> Expr | None:
+    """Return the term where `value` is `place op term`, whatever the grouping."""
+    if not isinstance(value, Binary):
+        return None
+    minus = op is BinaryOp.ADD and value.op is BinaryOp.SUB
+    if value.op is not op and not minus:
+        return None
+    left, right = value.left, value.right
+    if left == place:
+        return -right if minus else right
+    if right == place and not minus:
+        return left
+    rest = _without(left, op, place)
+    if rest is not None:
+        return Binary(value.op, rest, right)
+    rest = None if minus else _without(right, op, place)
+    return None if rest is None else Binary(op, left, rest)
+
+
+def _uses(expr: Expr, name: str) -> bool:
+    return any(isinstance(part, Var) and part.name == name for part in walk(expr))
+
+
+def _reads_memory(expr: Expr) -> bool:
+    return any(isinstance(part, Load) for part in walk(expr))

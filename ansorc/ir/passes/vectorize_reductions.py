@@ -1,0 +1,240 @@
+"""Turn VECTORIZED loops that add up terms into sums in lanes, which are added up at the end.
+
+for r in 0..9:                         alloc S.lanes: float32[4, 8] register
+    vectorized k in 0..70:             unrolled v, vectorized l: S.lanes[v, l] = 0
+        S[i] = S[i] + A[r, k]   ->     for r in 0..9:
+                                           for k.step in 0..2:
+                                               unrolled v, vectorized l:
+                                                   S.lanes[v, l] += A[r, k.step*32 + v*8 + l]
+                                           vectorized l in 0..8:
+                                               S.lanes[0, l] += (A[r, 64 + l] if l < 6 else 0)
+                                       S[i] = S[i] + reduce_sum(all of S.lanes)
+
+Several vectors of sums run side by side, so that none waits for the addition before it. The terms
+are added in another order, which is what the mark allows (docs/language.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from operator import is_
+from typing import TypeAlias, assert_never
+
+from ansorc.ir.arith.affine import integer
+from ansorc.ir.arith.identity import identity
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import (
+    Binary,
+    Call,
+    CompareOp,
+    Expr,
+    Load,
+    Ramp,
+    Reduce,
+    Select,
+    Var,
+    compare,
+)
+from ansorc.ir.node import walk
+from ansorc.ir.passes.accesses import Accesses, Span
+from ansorc.ir.passes.reduction_loops import Known, Reduction, with_reductions
+from ansorc.ir.passes.register_tile import Tile, find_tile, nest, perfect_nest
+from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.substitute import substitute
+
+INDEPENDENT_SUMS = 8
+"""Vectors of sums that keep two units busy that add in four cycles."""
+CALLING_SUMS = 2
+"""Vectors of sums whose terms call functions: a term takes far longer than its addition."""
+CHEAP_CALLS = ("sqrt", "abs", "floor", "ceil", "round", "fma")
+Indices: TypeAlias = tuple[Expr, ...]
+
+_SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
+
+
+def vectorize_reductions(function: Function, vector_bytes: int, vector_registers: int) -> Function:
+    """Return `function` with the reductions of VECTORIZED loops in lanes of REGISTER buffers.
+
+    The sums are kept over all loops around that only add to the same elements. A tile of rows
+    that needs more than twice `vector_registers` is left as it is.
+    """
+    found: dict[int, Reduction] = {}
+    body = with_reductions(function.body, found, Known())
+    if not found:
+        return function
+    body = _InLanes(body, found, vector_bytes, 2 * vector_registers).stmt(body)
+    return replace(function, body=body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """`vectors` x `lanes` sums for each element of `tile`, in `buffer`."""
+
+    reduction: Reduction
+    tile: Tile
+    buffer: Buffer
+
+    @property
+    def count(self) -> int:
+        """Vectors for each element of the tile."""
+        return self.buffer.shape[-2]
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a vector."""
+        return self.buffer.shape[-1]
+
+
+class _InLanes:
+    def __init__(
+        self, body: Stmt, found: dict[int, Reduction], vector_bytes: int, most_vectors: int
+    ) -> None:
+        self._accesses = Accesses(body)
+        self._found = found
+        self._vector_bytes, self._most_vectors = vector_bytes, most_vectors
+        self._made: dict[int, Stmt] = {}
+        self._uses: dict[str, int] = {}
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        """Return `stmt` with its reductions in lanes, each set up as far out as is legal."""
+        match stmt:
+            case Store() | Barrier():
+                return stmt
+            case For():
+                return self._loop(stmt)
+            case Seq(stmts):
+                parts = tuple(map(self.stmt, stmts))
+                return stmt if all(map(is_, parts, stmts)) else Seq(parts)
+            case If(condition, then, otherwise):
+                new = self.stmt(then)
+                other = None if otherwise is None else self.stmt(otherwise)
+                return stmt if new is then and other is otherwise else If(condition, new, other)
+            case Allocate(buffer, body):
+                new = self.stmt(body)
+                return stmt if new is body else Allocate(buffer, new)
+            case _:
+                assert_never(stmt)
+
+    def _loop(self, loop: For) -> Stmt:
+        sums = self._sums(loop)
+        for each in sums:
+            self._made[id(each.reduction.loop)] = _updates(each)
+        made = self._made.get(id(loop))
+        if made is None:
+            body = self.stmt(loop.body)
+            made = loop if body is loop.body else replace(loop, body=body)
+        for each in sums:
+            made = Allocate(each.buffer, Seq((_filled(each), made, _read_out(each))))
+        return made
+
+    def _sums(self, loop: For) -> list[_Sums]:
+        """Return the sums of the reductions in `loop` that can be kept over the whole of it."""
+        if loop.kind not in _SEQUENTIAL and id(loop) not in self._found:
+            return []
+        span = self._accesses.below(loop)
+        result: list[_Sums] = []
+        for access in span.accesses:
+            around = [x for x in access.loops[span.depth :] if x.kind is LoopKind.VECTORIZED]
+            if access.is_store and len(around) == 1 and id(around[0]) not in self._made:
+                reduction = self._found.get(id(around[0]))
+                sums = None if reduction is None else self._kept(reduction, span)
+                result += [] if sums is None else [sums]
+        return result
+
+    def _kept(self, reduction: Reduction, span: Span) -> _Sums | None:
+        buffer = reduction.store.buffer
+        accesses = [access for access in span.accesses if access.buffer.name == buffer.name]
+        if len(accesses) != 2 or not self._accesses.may_move(buffer, span):
+            return None
+        uses = self._uses.get(buffer.name, 0)
+        name = f"{buffer.name}.lanes{uses or ''}"
+        tile = find_tile(buffer.name, span, name)
+        lanes = self._lanes(reduction)
+        if tile is None or tile.register.elements > self._most_vectors or lanes < 2:
+            return None
+        self._uses[buffer.name] = uses + 1
+        shape = (*tile.register.shape, _vectors(reduction, tile.register.elements, lanes), lanes)
+        return _Sums(reduction, tile, Buffer(name, shape, buffer.dtype, Scope.REGISTER))
+
+    def _lanes(self, reduction: Reduction) -> int:
+        """Return the lanes of native vectors, or of the shortest ones that hold all terms."""
+        accesses = self._accesses.below(reduction.loop).accesses
+        widest = max(access.buffer.dtype.bytes for access in accesses)
+        return min(self._vector_bytes // widest, 1 << (reduction.loop.extent - 1).bit_length())
+
+
+def _vectors(reduction: Reduction, rows: int, lanes: int) -> int:
+    """Return how many vectors of sums each of `rows` elements gets."""
+    parts = walk(reduction.term)
+    is_long = any(isinstance(part, Call) and part.name not in CHEAP_CALLS for part in parts)
+    wanted = (CALLING_SUMS if is_long else INDEPENDENT_SUMS) // rows
+    return max(1, min(wanted, reduction.loop.extent // lanes))
+
+
+def _filled(sums: _Sums) -> Stmt:
+    """Return what gives all sums their first value."""
+    start = identity(sums.reduction.op, sums.buffer.dtype)
+    fill = _vectors_of(sums, sums.count, lambda place, _: Store(sums.buffer, place, start))
+    return nest(sums.tile.loops, fill)
+
+
+def _updates(sums: _Sums) -> Stmt:
+    """Return the loop of the reduction on vectors: the bulk, whole vectors, and the rest."""
+    extent, block = sums.reduction.loop.extent, sums.count * sums.lanes
+    step = Var(f"{sums.reduction.loop.var.name}.step")
+    vectors, rounds = extent // sums.lanes, extent // block
+    parts: list[Stmt] = []
+    if rounds > 1:
+        bulk = _vectors_of(sums, sums.count, lambda at, n: _update(sums, at, step * block + n))
+        parts.append(For(step, rounds, LoopKind.SERIAL, bulk))
+    elif rounds:
+        parts.append(_vectors_of(sums, sums.count, lambda at, n: _update(sums, at, n)))
+    if rest := vectors - rounds * sums.count:
+        done = rounds * block
+        parts.append(_vectors_of(sums, rest, lambda at, n: _update(sums, at, n + done)))
+    if extent % sums.lanes:
+        done = vectors * sums.lanes
+        parts.append(_vectors_of(sums, 1, lambda at, n: _update(sums, at, n + done, is_last=True)))
+    return parts[0] if len(parts) == 1 else Seq(tuple(parts))
+
+
+def _update(sums: _Sums, place: Indices, position: Expr, *, is_last: bool = False) -> Stmt:
+    """Return the body of the reduction, adding the term at `position` to the sum at `place`.
+
+    In the last vector the terms beyond the extent are the identity.
+    """
+    reduction = sums.reduction
+    loop, op, term = reduction.loop, reduction.op, reduction.term
+    if is_last:
+        nothing = identity(op, sums.buffer.dtype)
+        term = Select(compare(CompareOp.LT, loop.var, loop.extent), term, nothing)
+    store = Store(sums.buffer, place, Binary(op, Load(sums.buffer, place), term))
+    return substitute(nest(perfect_nest(loop.body)[0], store), {loop.var.name: position})
+
+
+def _vectors_of(sums: _Sums, count: int, body: Callable[[Indices, Expr], Stmt]) -> Stmt:
+    """Return `body` for `count` vectors of sums in lanes, given each sum's place and number."""
+    name, lanes = sums.reduction.loop.var.name, sums.lanes
+    lane, vector = Var(f"{name}.lane"), Var(f"{name}.vector")
+    which: Expr = vector if count > 1 else integer(0)
+    number = vector * lanes + lane if count > 1 else lane
+    stmt: Stmt = body((*sums.tile.element(), which, lane), number)
+    stmt = For(lane, lanes, LoopKind.VECTORIZED, stmt)
+    return For(vector, count, LoopKind.UNROLLED, stmt) if count > 1 else stmt
+
+
+def _read_out(sums: _Sums) -> Stmt:
+    """Return what combines all sums of an element with what it was before."""
+    op, tile = sums.reduction.op, sums.tile
+    lanes = Ramp(integer(0), integer(1), sums.lanes)
+    vectors: list[Expr] = [
+        Load(sums.buffer, (*tile.element(), integer(v), lanes)) for v in range(sums.count)
+    ]
+    while len(vectors) > 1:
+        half = -(-len(vectors) // 2)
+        pairs = zip_longest(vectors[:half], vectors[half:])
+        vectors = [a if b is None else Binary(op, a, b) for a, b in pairs]
+    total = Binary(op, Load(tile.buffer, tile.indices), Reduce(op, vectors[0]))
+    return tile.nest(tile.buffer, tile.indices, total)
