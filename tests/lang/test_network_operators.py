@@ -337,3 +337,12 @@ def test_reshapes_stay_affine_where_they_can() -> None:
     assert "//" not in ComputeDAG([x, ops.reshape(x, (2, 3, 4, 5, 2))]).to_text()
     joined = ComputeDAG([x, ops.reshape(x, (24, 10))]).to_text()
     assert "x[i0 // 4, i0 % 4, i1]" in joined
+
+
+def test_activations_keep_their_digits_where_an_exponential_is_next_to_one() -> None:
+    x = ac.placeholder((4,), name="x", dtype="float64")
+    values = np.array([-1e-12, -1e-3, -40.0, -60.0])
+    cases = ((ops.elu, np.expm1(values)), (ops.softplus, softplus(values)))
+    for operator, wanted in cases:
+        (found,) = evaluate(ComputeDAG([x, operator(x)]), [values])
+        np.testing.assert_allclose(found, wanted, rtol=1e-15)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ansorc.ir.expr import Expr, dtype_of
+from ansorc.ir.expr import Expr
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import axis_number, require
-from ansorc.lang.scalar import const, if_then_else, maximum, minimum
+from ansorc.lang.scalar import if_then_else, maximum, minimum
 from ansorc.lang.tensor import Tensor
 
 _RELU, _RELU6, _LEAKY_RELU = AutoName("relu"), AutoName("relu6"), AutoName("leaky_relu")
@@ -126,9 +126,8 @@ def mapped(data: Tensor, function: Callable[[Expr], Expr], name: str) -> Tensor:
 
 
 def _elu(x: Expr, alpha: float) -> Expr:
-    return if_then_else(x > 0, x, (scalar.exp(minimum(x, 0)) - 1) * alpha)
+    return if_then_else(x > 0, x, scalar.expm1(minimum(x, 0)) * alpha)
 
 
 def _softplus(x: Expr) -> Expr:
-    one = const(1, dtype_of(x))
-    return maximum(x, 0) + scalar.log(scalar.exp(0 - scalar.abs(x)) + one)
+    return maximum(x, 0) + scalar.log1p(scalar.exp(0 - scalar.abs(x)))
