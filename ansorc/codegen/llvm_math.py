@@ -6,7 +6,7 @@ from ansorc.codegen.llvm_integer import divide
 from ansorc.codegen.llvm_types import Value, literal, register_type, suffix, with_lanes
 from ansorc.codegen.llvm_vector import halves, matched
 from ansorc.codegen.llvm_writer import FunctionWriter
-from ansorc.codegen.vector_math import Shape, math_function
+from ansorc.codegen.vector_math import Shape, math_function, written_in_place
 from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp
 
@@ -91,10 +91,14 @@ def math_call(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
         root = math_call(writer, "sqrt", values)
         return arithmetic(writer, BinaryOp.DIV, literal(1.0, dtype), root)
     module = writer.module
-    function = math_function(name, Shape.on(module.target, dtype.bits, dtype.lanes))
-    module.define(function.symbol, function.definition)
+    shape = Shape.on(module.target, dtype.bits, dtype.lanes)
+    function = math_function(name, shape)
     for declaration in function.declarations:
         module.declare(declaration)
+    if module.has_room(function.instructions):
+        texts = [value.text for value in values]
+        return Value(written_in_place(name, shape, texts, writer.emit), dtype)
+    module.define(function.symbol, function.definition)
     operands = ", ".join(value.typed for value in values)
     return Value(writer.emit(f"call {register_type(dtype)} {function.symbol}({operands})"), dtype)
 

@@ -11,6 +11,11 @@ from ansorc.target import Target
 Lines = list["str | list[str]"]
 
 
+_ROOM_IN_PLACE = 200
+"""Instructions of math functions that a module has in place. A call costs about as many cycles as
+exp on one vector; but copies at every use would take longer to compile than they save."""
+
+
 class ModuleWriter:
     """The parts of a module: functions, declarations and metadata."""
 
@@ -18,6 +23,7 @@ class ModuleWriter:
         self.target = target
         self.functions: list[str] = []
         self._library: dict[str, str] = {}
+        self._room = _ROOM_IN_PLACE
         self._declarations: dict[str, None] = {}
         self._metadata = [
             '!0 = !{!"llvm.loop.unroll.disable"}',
@@ -31,6 +37,13 @@ class ModuleWriter:
     def define(self, symbol: str, definition: str) -> None:
         """Add a function that several places call, once."""
         self._library[symbol] = definition
+
+    def has_room(self, instructions: int) -> bool:
+        """Whether a function of that length may be written in place; takes the room if so."""
+        if not 0 < instructions <= self._room:
+            return False
+        self._room -= instructions
+        return True
 
     def loop_metadata(self) -> str:
         """Return a fresh `!llvm.loop` node: the schedule has unrolled and vectorised already."""

@@ -19,6 +19,7 @@ from bench.codegen.convolutions import (
     transposed_convolution,
 )
 from bench.codegen.matrix_products import Blocking, narrow_product, packed_product, product
+from bench.codegen.rows import by_default, layer_norm, norm, softmax
 
 Scheduling = Callable[[ComputeDAG, Target, int], Schedule]
 Lengths = TypeVar("Lengths")
@@ -101,5 +102,10 @@ CASES: tuple[Case, ...] = (
         _by(sliding, Tile(4, 1, 4), Tile(4, 1, 2)),
         Limit.COPY,
         (0.85, 0.85),
+    ),
+    Case("norm 4096x4096", lambda: norm(4096, 4096), by_default, Limit.READ, (0.85, 0.85)),
+    Case("softmax 1024x1024", lambda: softmax(1024, 1024), by_default, Limit.COPY, (0.85, 0.85)),
+    Case(
+        "layer norm 1024x1024", lambda: layer_norm(1024, 1024), by_default, Limit.COPY, (0.85, 0.85)
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,6 +26,8 @@ class MathFunction(NamedTuple):
     symbol: str
     definition: str
     declarations: tuple[str, ...]
+    instructions: int
+    """Of its code; 0 where it has branches, so that it cannot be written in place."""
 
 
 @lru_cache(maxsize=256)
@@ -45,7 +47,30 @@ def math_function(name: str, shape: Shape) -> MathFunction:
     params = ", ".join(f"{kind} {operand}" for operand in operands)
     head = f"define internal {kind} {symbol}({params}) #1 {{\nentry:"
     text = "\n".join([head, *code.lines, f"  ret {kind} {result}", "}"])
-    return MathFunction(symbol, text, tuple(code.declarations))
+    instructions = 0 if name in _TRIGONOMETRIC else len(code.lines)
+    return MathFunction(symbol, text, tuple(code.declarations), instructions)
+
+
+def written_in_place(
+    name: str, shape: Shape, operands: Sequence[str], emit: Callable[[str], str]
+) -> str:
+    """Write the code of a function without branches by `emit`; return the name of its result.
+
+    `emit` writes an instruction and returns the name of its result. The instructions are those of
+    `math_function`, so the results are the same to the bit; its declarations are needed.
+    """
+    return _BODIES[name](VectorWriter(shape, _Elsewhere(emit)), *operands)
+
+
+class _Elsewhere(Code):
+    """The code of the function that calls."""
+
+    def __init__(self, emit: Callable[[str], str]) -> None:
+        super().__init__()
+        self._emit = emit
+
+    def emit(self, text: str) -> str:
+        return self._emit(text)
 
 
 def _with_large(w: VectorWriter, name: str, x: str, result: str) -> str:
