@@ -42,7 +42,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "matmul 1024x1024x1024",
         lambda: product(1024, 1024, 1024),
-        _by(packed_product, Blocking(14, 2, 512, 4, 8), Blocking(6, 2, 256, 8, 16)),
+        _by(packed_product, Blocking(12, 2, 512, 16), Blocking(6, 2, 256, 32)),
         Limit.FMA,
         (0.92, 0.88),
     ),
@@ -56,7 +56,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "conv2d 14x14, 256 to 256, 3x3",
         lambda: convolution((14, 14, 256, 256, 3, 1, 1)),
-        _by(direct, Tile(14, 2), Tile(7, 1, 2)),
+        _by(direct, Tile(14, 2, unroll=8), Tile(7, 1, 2)),
         Limit.FMA,
         (0.88, 0.80),
     ),
@@ -65,7 +65,7 @@ CASES: tuple[Case, ...] = (
         lambda: convolution((56, 56, 64, 64, 1, 1, 0)),
         _by(
             direct,
-            Tile(14, 2, has_rows_outside=True),
+            Tile(14, 2, unroll=8, has_rows_outside=True),
             Tile(7, 1, 2, has_rows_outside=True),
         ),
         Limit.FMA,
@@ -74,7 +74,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "conv2d 7x7, 512 to 512, 3x3",
         lambda: convolution((7, 7, 512, 512, 3, 1, 1)),
-        _by(direct, Tile(7, 2, 2), Tile(7, 1, 2)),
+        _by(direct, Tile(7, 2, 2, unroll=8, has_taps_outside=True), Tile(7, 1, 2)),
         Limit.FMA,
         (0.80, 0.75),
     ),
@@ -83,7 +83,7 @@ CASES: tuple[Case, ...] = (
         lambda: convolution((224, 224, 3, 64, 7, 2, 3)),
         _by(
             direct,
-            Tile(7, 4, unroll=3, has_rows_outside=True),
+            Tile(14, 2, unroll=3, has_rows_outside=True),
             Tile(7, 1, 2, unroll=3, has_rows_outside=True),
         ),
         Limit.FMA,
@@ -92,14 +92,14 @@ CASES: tuple[Case, ...] = (
     Case(
         "transposed conv2d 4x4, 512 to 256, 4x4, stride 2",
         lambda: transposed_convolution((4, 4, 512, 256, 4, 2, 1)),
-        _by(by_phases, Tile(4, 1, 4), Tile(4, 1, 3)),
+        _by(by_phases, Tile(4, 2, 3), Tile(4, 1, 3)),
         Limit.FMA,
         (0.65, 0.65),
     ),
     Case(
         "depthwise conv2d 112x112, 32, 3x3",
         lambda: depthwise((112, 112, 32, 3, 1, 1)),
-        _by(sliding, Tile(4, 1, 4), Tile(4, 1, 2)),
+        _by(sliding, Tile(4, 2, 2), Tile(4, 1, 2)),
         Limit.COPY,
         (0.85, 0.85),
     ),

@@ -25,6 +25,9 @@ class Tile:
     has_rows_outside: bool = False
     """Whether the loop over rows is outside that over blocks of output channels: for weights that
     stay in a near cache."""
+    has_taps_outside: bool = False
+    """Whether the loop over the rows of the kernel is outside that over rows of pixels: for weights
+    of which only a part stays in a near cache."""
 
 
 def convolution(shape: tuple[int, ...]) -> ComputeDAG:
@@ -61,7 +64,10 @@ def direct(dag: ComputeDAG, target: Target, tile: Tile) -> Schedule:
     s = s.split("Y", "c", [tile.vectors * target.vector_bytes // 4])
     s = s.split("Y", "rc", [tile.unroll])
     outer = ["h.0", "c.0"] if tile.has_rows_outside else ["c.0", "h.0"]
-    inner = ["w.0", "rh", "rw", "rc.0", "rc.1", "h.1", "w.1", "c.1"]
+    inner = ["w.0", "rh"]
+    if tile.has_taps_outside:
+        outer, inner = ["c.0"], ["rh", "h.0", "w.0"]
+    inner += ["rw", "rc.0", "rc.1", "h.1", "w.1", "c.1"]
     s = s.reorder("Y", ["n", *outer, *inner]).fuse("Y", ["n", *outer])
     for loop in ("rc.1", "h.1", "w.1"):
         s = s.unroll("Y", loop)

@@ -22,8 +22,8 @@ class Blocking:
     """The steps of k whose panel of B is packed and kept in the second-level cache."""
     width: int
     """The columns of that panel, in register tiles."""
-    block: int
-    """The rows of A, in register tiles, that are used with a whole panel before the next."""
+    block: int = 1
+    """The rows of A, in register tiles, that a thread takes at a time."""
     unroll: int = 4
     """The steps of k without a jump."""
 
@@ -37,20 +37,16 @@ def product(n: int, m: int, k: int) -> ComputeDAG:
 
 
 def packed_product(dag: ComputeDAG, target: Target, blocking: Blocking) -> Schedule:
-    """Pack panels of B, and the rows of A that are used with them; threads share columns of C."""
-    lanes = target.vector_bytes // 4
-    columns = blocking.vectors * lanes
-    s = ac.schedule(dag).cache_read("B", "local", ["C"]).cache_read("A", "local", ["C"])
-    s = s.split("C", "i", [blocking.block, blocking.rows])
+    """Pack panels of B; a few rows of A stay in the first cache while they pass; threads share
+    columns of C."""
+    columns = blocking.vectors * target.vector_bytes // 4
+    s = ac.schedule(dag).cache_read("B", "local", ["C"])
+    s = s.split("C", "i", [blocking.rows])
     s = s.split("C", "j", [blocking.width, columns])
     s = s.split("C", "k", [blocking.depth // blocking.unroll, blocking.unroll])
-    order = ["j.0", "k.0", "i.0", "j.1", "i.1", "k.1", "k.2", "i.2", "j.2"]
-    s = s.reorder("C", order)
-    s = s.compute_at("B.local", "C", "k.0").compute_at("A.local", "C", "i.0")
-    s = _panels(s, "B.local", columns)
-    rows, depth = (iterator.name for iterator in s.stage("A.local").iterators)
-    s = s.storage_align("A.local", rows, 1024, 16).vectorize("A.local", depth)
-    s = s.vectorize("C", "j.2").unroll("C", "i.2").unroll("C", "k.2")
+    s = s.reorder("C", ["j.0", "k.0", "i.0", "j.1", "k.1", "k.2", "i.1", "j.2"])
+    s = _in_panels(s.compute_at("B.local", "C", "k.0"), "B.local", columns)
+    s = s.vectorize("C", "j.2").unroll("C", "i.1").unroll("C", "k.2")
     return s.parallel("C", "j.0")
 
 
@@ -66,7 +62,7 @@ def narrow_product(dag: ComputeDAG, target: Target, blocking: Blocking) -> Sched
     return s.parallel("C", "i.0")
 
 
-def _panels(s: Schedule, stage: str, columns: int) -> Schedule:
+def _in_panels(s: Schedule, stage: str, columns: int) -> Schedule:
     """Copy [k, j] in panels of `columns` columns, each contiguous."""
     rows, along = (iterator.name for iterator in s.stage(stage).iterators)
     s = s.split(stage, along, [columns])

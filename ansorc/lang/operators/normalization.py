@@ -45,7 +45,12 @@ def softmax(data: Tensor, axis: int = -1, name: str = _SOFTMAX) -> Tensor:
         stage_name(name, "exp"),
     )
     total = reduced("softmax", raised, place, sum, stage_name(name, "sum"))
-    return compute(data.shape, lambda *i: raised[i] * (1.0 / total[_without(i, place)]), name)
+    return compute(
+        data.shape,
+        lambda *i: raised[i] * (1.0 / total[_without(i, place)]),
+        name,
+        hints={"flop": float(math.prod(data.shape))},  # one quotient each, however it is formed
+    )
 
 
 def log_softmax(data: Tensor, axis: int = -1, name: str = _LOG_SOFTMAX) -> Tensor:
