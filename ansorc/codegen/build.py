@@ -41,12 +41,9 @@ def build_function(
 
 def cpu_options(target: Target) -> CpuOptions:
     """Return what the passes have to know about `target`."""
-    masked: frozenset[int] = frozenset()
-    if "avx2" in target.features:
-        masked = frozenset((1, 2, 4, 8) if "avx512bw" in target.features else (4, 8))
     return CpuOptions(
         target.vector_bytes,
         target.vector_registers,
-        masked=masked,
-        stores_masked_fast="avx512vl" in target.features,
+        masked=target.masked_bytes,
+        stores_masked_fast=target.stores_masked_fast,
     )

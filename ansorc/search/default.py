@@ -39,7 +39,7 @@ RULES: tuple[SketchRule, ...] = (
 WITH_RFACTOR: tuple[SketchRule, ...] = (AddRfactor(vectors=()), *RULES)
 """The first sketch of these has long reductions in shares for the cores."""
 
-ROWS, CHILDREN, SURVIVORS, ROUNDS = 512, 256, 32, 5
+ROWS, CHILDREN, SURVIVORS, ROUNDS = 1024, 256, 32, 5
 UNROLL_LIMIT, NARROW_UNROLL_LIMIT = 64, 16
 """With vectors of 16 bytes a step is several times as many instructions."""
 

@@ -102,8 +102,7 @@ class Footprint:
 def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
     """Return [rows]: the cycles of all runs of `stage` on one core."""
     op = stage.op
-    widest = max(buffer.dtype.bytes for buffer in (*op.buffers, *op.reads))
-    inner = _lanes(stage, max(1, target.vector_bytes // widest), rows, state.rewritten)
+    inner = _lanes(stage, target, rows, state.rewritten)
     around = [iterator for _, iterator in state.around(stage)]
     loops = [it.extent for it in (*around, *stage.iterators)]
     iterations = _product(loops, rows) / inner.elements
@@ -153,8 +152,11 @@ def _spilled(inner: Lanes, target: Target) -> Cycles:
     return 2.0 * np.maximum(0, inner.sums + inner.operands + 4 - target.vector_registers)
 
 
-def _lanes(stage: Stage, lanes: int, rows: int, rewritten: tuple[str, ...]) -> Lanes:
+def _lanes(stage: Stage, target: Target, rows: int, rewritten: tuple[str, ...]) -> Lanes:
     """Vectorised and unrolled loops, those at the end of the loop order."""
+    widest = max(buffer.dtype.bytes for buffer in (*stage.op.buffers, *stage.op.reads))
+    lanes = max(1, target.vector_bytes // widest)
+    is_masked = target.masks_remainders(in_registers=bool(stage.op.reduce_axes))
     parts = stage.parts()
     elements = vectors = sums = np.ones(rows, dtype=np.int64)
     marked: list[tuple[str, Number, bool]] = []
@@ -164,7 +166,7 @@ def _lanes(stage: Stage, lanes: int, rows: int, rewritten: tuple[str, ...]) -> L
             is_vector = iterator.mark is Mark.VECTORIZE
             marked.append((parts[iterator.name][0].axis, extent, is_vector))
             elements = elements * extent
-            pieces = vector_pieces(extent, lanes) if is_vector else extent
+            pieces = vector_pieces(extent, lanes, is_masked=is_masked) if is_vector else extent
             vectors = vectors * pieces
             in_lanes = is_vector and iterator.kind is IteratorKind.REDUCE
             kept = np.maximum(1, INDEPENDENT_SUMS // sums) if in_lanes else pieces
@@ -177,7 +179,7 @@ def _lanes(stage: Stage, lanes: int, rows: int, rewritten: tuple[str, ...]) -> L
             if any(axis in free_vars(index) for index in node.indices):
                 is_row = node.buffer.name in rewritten or _coefficient(node.indices[-1], axis) == 1
                 is_along = is_vector and is_row
-                pieces = vector_pieces(extent, lanes) if is_along else extent
+                pieces = vector_pieces(extent, lanes, is_masked=is_masked) if is_along else extent
                 held = np.minimum(pieces, INDEPENDENT_SUMS) if axis in terms else pieces
                 operands = operands + (held if is_along else 0)
                 count = count * pieces

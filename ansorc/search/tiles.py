@@ -2,7 +2,8 @@
 
 A table of `levels` columns holds one row for each tuple whose product is the extent. Two rows are
 neighbours if one turns into the other by moving one divisor from a level to another: the tile
-mutation of the paper is one step along the table's neighbour lists.
+mutation of the paper is one step along the table's neighbour lists. Rows with an innermost length
+that does not divide the extent come on request; see `ragged_tiles`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from math import comb
 
 import numpy as np
 import numpy.typing as npt
+
+from ansorc.search.ragged_tiles import cross_links, tile_counts
 
 IntArray = npt.NDArray[np.int64]
 
@@ -28,7 +31,7 @@ class TileTable:
     """The tuples of one (extent, levels, limit), sorted, and who is whose neighbour."""
 
     rows: IntArray
-    """[tuples, levels], outermost level first; the product of each row is the extent."""
+    """[tuples, levels], outermost level first; the product of each row is the extent, or more."""
     starts: IntArray
     """[tuples + 1]: the neighbours of row r are neighbours[starts[r] : starts[r + 1]]."""
     neighbours: IntArray
@@ -38,6 +41,10 @@ class TileTable:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def pairs(self) -> tuple[IntArray, IntArray]:
+        """Return the row numbers of all neighbours: [pairs] of one and [pairs] of the other."""
+        return np.repeat(np.arange(len(self)), np.diff(self.starts)), self.neighbours
 
     def find(self, lengths: IntArray) -> int:
         """Return the row number of a tuple; raise KeyError if the table does not have it."""
@@ -57,8 +64,41 @@ class TileTable:
 
 
 @lru_cache(maxsize=512)
-def tile_table(extent: int, levels: int, innermost_limit: int) -> TileTable:
-    """Return the table of `extent` over `levels`, the last level at most `innermost_limit`."""
+def tile_table(
+    extent: int, levels: int, innermost_limit: int, ragged: tuple[int, ...] = ()
+) -> TileTable:
+    """Return the table of `extent` over `levels`, the last level at most `innermost_limit`.
+
+    `ragged` are lengths of the last level that are there besides though they do not divide it.
+    """
+    exact = _exact_table(extent, levels, innermost_limit)
+    parts = [exact] + [
+        _ragged_table(count, levels, length)
+        for length in ragged
+        for count in tile_counts(extent, length)
+    ]
+    if len(parts) == 1:
+        return exact
+    rows = np.concatenate([part.rows for part in parts])
+    starts = np.cumsum([0, *(len(part) for part in parts)])
+    pairs = [part.pairs() for part in parts]
+    sources = np.concatenate([s + n for (s, _), n in zip(pairs, starts, strict=False)])
+    targets = np.concatenate([t + n for (_, t), n in zip(pairs, starts, strict=False)])
+    more, others = cross_links(rows)
+    lists = _lists(np.append(sources, more), np.append(targets, others), len(rows))
+    return TileTable(rows, *lists, exact.is_complete)
+
+
+def _ragged_table(count: int, levels: int, length: int) -> TileTable:
+    """Return the table of `count` tiles of `length` each."""
+    outer = _exact_table(count, levels - 1, count)
+    last = np.full((len(outer), 1), length, dtype=np.int64)
+    return TileTable(
+        np.hstack([outer.rows, last]), outer.starts, outer.neighbours, outer.is_complete
+    )
+
+
+def _exact_table(extent: int, levels: int, innermost_limit: int) -> TileTable:
     primes = factorize(extent)
     is_complete = tuple_count(extent, levels) <= MAX_ROWS
     rows = _all_tuples(primes, levels) if is_complete else _some_tuples(extent, primes, levels)
@@ -153,6 +193,11 @@ def _neighbour_lists(
             targets.append(places[found])
     origin = np.concatenate([np.zeros(0, dtype=np.int64), *sources])
     reached = np.concatenate([np.zeros(0, dtype=np.int64), *targets])
-    order = np.argsort(origin, kind="stable")
-    starts = np.searchsorted(origin[order], np.arange(len(rows) + 1))
-    return starts.astype(np.int64), reached[order]
+    return _lists(origin, reached, len(rows))
+
+
+def _lists(sources: IntArray, targets: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    """Return where the targets of each of `count` sources begin, and the targets in that order."""
+    order = np.argsort(sources, kind="stable")
+    starts = np.searchsorted(sources[order], np.arange(count + 1))
+    return starts.astype(np.int64), targets[order]

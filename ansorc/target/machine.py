@@ -86,6 +86,25 @@ class Target:
         """Whether it runs x86-64 code."""
         return self.kind == "cpu" and _ARCHITECTURES[self.triple.split("-")[0]] == "x86"
 
+    @property
+    def masked_bytes(self) -> frozenset[int]:
+        """Sizes of the elements of which it loads some lanes of a vector as fast as all."""
+        if self.kind != "cpu" or "avx2" not in self.features:
+            return frozenset()
+        return frozenset((1, 2, 4, 8) if "avx512bw" in self.features else (4, 8))
+
+    @property
+    def stores_masked_fast(self) -> bool:
+        """Whether it stores some lanes of a vector as fast as all."""
+        return self.kind == "cpu" and "avx512vl" in self.features
+
+    def masks_remainders(self, *, in_registers: bool) -> bool:
+        """Whether what is left of whole vectors is one masked vector, not several smaller ones.
+
+        `in_registers` asks about register tiles; else memory is stored to.
+        """
+        return bool(self.masked_bytes) and (in_registers or self.stores_masked_fast)
+
 
 _BASELINES = {"x86": "x86-64-v2", "arm": "generic"}
 

@@ -12,7 +12,7 @@ from ansorc.ir.printer import to_text
 from ansorc.schedule import lower, replay
 from ansorc.search.sketch import Sketch, completed, generate
 from ansorc.search.space import design_space, phenotype_keys, sample, steps
-from ansorc.search.tiles import tile_table
+from ansorc.search.space.genes import table_of
 
 
 def canonical_text(sketch: Sketch, row: np.ndarray) -> str:
@@ -54,8 +54,7 @@ def test_different_keys_mean_different_programs() -> None:
 
 def row_of(sketch: Sketch, lengths: dict[str, list[int]], **choices: int) -> np.ndarray:
     genes = [
-        tile_table(v.extent, v.levels, v.innermost_limit).find(np.array(lengths[v.name]))
-        for v in sketch.variables
+        table_of(variable).find(np.array(lengths[variable.name])) for variable in sketch.variables
     ]
     picked = [choice.values.index(choices[choice.name[:1]]) for choice in sketch.choices]
     return np.array([[*genes, *picked]])

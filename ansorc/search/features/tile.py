@@ -33,7 +33,8 @@ class Vectors:
     """Its number in the nest."""
     extent: FloatArray
     chunks: FloatArray
-    """Instructions for it: the full vectors, and one for each power of two in the remainder."""
+    """Instructions for it: the full vectors, and for the remainder a masked one, or one for each
+    power of two."""
     lanes: int
     """Elements of a native vector, of the widest type that the statement touches."""
     is_reduce: bool
@@ -69,8 +70,10 @@ def vectors_of(nest: Nest, accesses: Sequence[Access], target: Target) -> Vector
     whole = np.floor(extent / lanes)
     rest = (extent - whole * lanes).astype(np.int64)
     is_reduce = bool(places) and nest.loops[places[-1]].is_reduce
-    last = np.minimum(rest, 1) if is_reduce else _BITS[rest]
-    return Vectors(places[-1] if places else None, extent, whole + last, lanes, is_reduce)
+    is_sum = nest.stage.op.combiner is not None
+    is_masked = is_reduce or target.masks_remainders(in_registers=is_sum)
+    parts = np.minimum(rest, 1) if is_masked else _BITS[rest]
+    return Vectors(places[-1] if places else None, extent, whole + parts, lanes, is_reduce)
 
 
 def tile_of(nest: Nest, accesses: Sequence[Access], vectors: Vectors, target: Target) -> Tile:

@@ -14,7 +14,10 @@ from ansorc.target import Target
 
 @dataclass(frozen=True)
 class TileVariable:
-    """How one axis is tiled: a tuple (l_0, …, l_levels-1), outermost first, product `extent`."""
+    """How one axis is tiled: a tuple (l_0, …, l_levels-1), outermost first, product `extent`.
+
+    The product is larger where l_levels-1 is one of `ragged`.
+    """
 
     name: str
     """`stage.axis`, e.g. `C.local.i`."""
@@ -24,6 +27,8 @@ class TileVariable:
     """The largest l_levels-1."""
     lanes: int = 0
     """Lanes of the native vectors that run over the innermost level; 0 where none do."""
+    ragged: tuple[int, ...] = ()
+    """Innermost lengths that may be chosen though they do not divide the extent."""
 
 
 @dataclass(frozen=True)

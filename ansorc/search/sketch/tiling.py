@@ -8,6 +8,7 @@ from ansorc.lang.compute_op import Axis
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import Reorder, Split
+from ansorc.search.ragged_tiles import ragged_lengths
 from ansorc.search.sketch.draft import Draft, vector_axis
 from ansorc.search.sketch.sketch import RegisterTile, TileVariable
 
@@ -27,6 +28,9 @@ class Tiling:
     innermost_vectors: int = 32
     """The largest innermost length of the vectorised axis, in native vectors (`innermost` binds
     where it is larger)."""
+
+    has_ragged_tiles: bool = True
+    """Whether innermost lengths of space axes may leave a tail."""
 
     @property
     def space_levels(self) -> int:
@@ -57,7 +61,9 @@ def declared(draft: Draft, stage: Stage, tiling: Tiling) -> Draft:
         is_vector = place == contiguous
         limit = max(tiling.innermost, tiling.innermost_vectors * lanes if is_vector else 0)
         name, levels = variable_name(stage, axis), tiling.space_levels
-        variables.append(TileVariable(name, axis.extent, levels, limit, lanes if is_vector else 0))
+        own = lanes if is_vector else 0
+        ragged = ragged_lengths(axis.extent, limit, own) if tiling.has_ragged_tiles else ()
+        variables.append(TileVariable(name, axis.extent, levels, limit, own, ragged))
     for axis in stage.op.reduce_axes:
         name = variable_name(stage, axis)
         limit, levels = tiling.innermost_reduce, tiling.reduce_levels

@@ -57,4 +57,5 @@ def tiling_of(options: SearchOptions) -> Tiling:
     return Tiling(
         options.structure, options.max_innermost_factor, options.max_innermost_reduce,
         innermost_vectors=32 if options.is_simd_aware else 0,
+        has_ragged_tiles=options.is_simd_aware,
     )  # fmt: skip

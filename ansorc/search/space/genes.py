@@ -21,7 +21,7 @@ Genes = npt.NDArray[np.int64]
 
 def table_of(variable: TileVariable) -> TileTable:
     """Return the table whose row numbers are the genes of `variable`."""
-    return tile_table(variable.extent, variable.levels, variable.innermost_limit)
+    return tile_table(variable.extent, variable.levels, variable.innermost_limit, variable.ragged)
 
 
 def gene_counts(sketch: Sketch) -> IntArray:

@@ -62,7 +62,9 @@ def _levels(variable: TileVariable, known: dict[tuple[int, ...], int]) -> IntArr
     for group, length in sorted((known | {whole: variable.extent}).items(), key=_group_size):
         unknown = [level for level in group if levels[level] == 0]
         solved = int(np.prod([levels[level] for level in group if levels[level]], initial=1))
-        if len(unknown) == 1 and length % solved == 0:
+        if unknown == [0] and group == whole:  # The outermost level is rounded up.
+            levels[0] = -(-length // solved)
+        elif len(unknown) == 1 and length % solved == 0:
             levels[unknown[0]] = length // solved
         elif unknown or length != solved:
             return None

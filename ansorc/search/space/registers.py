@@ -9,8 +9,13 @@ from ansorc.search.sketch.sketch import RegisterTile, Sketch
 from ansorc.search.space.genes import Genes, table_of
 
 
-def vector_pieces(length: IntArray, lanes: int) -> IntArray:
-    """Return how many vectors make up `length` elements: whole ones, then halves, quarters, …"""
+def vector_pieces(length: IntArray, lanes: int, *, is_masked: bool) -> IntArray:
+    """Return how many vectors make up `length` elements.
+
+    Whole ones, then a masked one, or else halves, quarters, …
+    """
+    if is_masked:
+        return -(-length // lanes)
     rest = length % lanes
     pieces = length // lanes
     bit = 1
@@ -28,12 +33,13 @@ def columns_of(sketch: Sketch, tile: RegisterTile) -> list[int]:
 
 def register_vectors(sketch: Sketch, tile: RegisterTile, genes: Genes) -> IntArray:
     """Return [rows]: the vectors in the register tile of a tiled stage."""
+    is_masked = sketch.target.masks_remainders(in_registers=True)
     total = np.ones(genes.shape[:-1], dtype=np.int64)
     for place, column in enumerate(columns_of(sketch, tile)):
         variable = sketch.variables[column]
         innermost = table_of(variable).rows[:, -1]
         if place == tile.vector:
-            innermost = vector_pieces(innermost, variable.lanes)
+            innermost = vector_pieces(innermost, variable.lanes, is_masked=is_masked)
         total *= innermost[genes[..., column]]
     return total
 

@@ -12,6 +12,7 @@ from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import ParallelLoops, RegisterTile, Sketch, TileVariable
 from ansorc.search.space.genes import Genes, population_state, table_of
 from ansorc.search.space.registers import columns_of, register_vectors, vector_pieces
+from ansorc.target import Target
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -37,17 +38,20 @@ def sample(
     in_registers = {name for tile in sketch.register_tiles for name in tile.variables}
     for column, variable in enumerate(sketch.variables):
         is_inner = variable.name in in_registers
-        genes[:, column] = _drawn(variable, rows, rng, _kind(options, is_inner=is_inner))
+        kind = _kind(options, sketch.target, is_inner=is_inner)
+        genes[:, column] = _drawn(variable, rows, rng, kind)
     for tile in sketch.register_tiles:
         _fit_registers(sketch, tile, genes, rng, options)
     _choose(sketch, genes, rng, options)
     return genes
 
 
-def _kind(options: SearchOptions, *, is_inner: bool) -> str:
+def _kind(options: SearchOptions, target: Target, *, is_inner: bool) -> str:
     if not options.is_simd_aware:
         return "uniform"
-    return "register" if is_inner else "vector"
+    if not is_inner:
+        return "vector"
+    return "masked register" if target.masks_remainders(in_registers=True) else "register"
 
 
 def _drawn(variable: TileVariable, rows: int, rng: np.random.Generator, kind: str) -> IntArray:
@@ -61,9 +65,10 @@ def _cumulative(variable: TileVariable, kind: str) -> FloatArray:
     weights = np.ones(len(table))
     if kind != "uniform" and variable.lanes:
         innermost = table.rows[:, -1]
-        pieces = vector_pieces(innermost, variable.lanes)
+        is_masked = kind == "masked register"
+        pieces = vector_pieces(innermost, variable.lanes, is_masked=is_masked)
         weights = (innermost / (variable.lanes * pieces)) ** 2
-        if kind == "register":
+        if kind != "vector":
             weights = np.where(pieces > GOOD_PIECES, weights / 4, weights)
     running = np.cumsum(weights)
     return running / running[-1]
@@ -78,7 +83,7 @@ def _fit_registers(
 ) -> None:
     """Draw the tile variables of `tile` again in the rows where it is too large or wasteful."""
     columns = columns_of(sketch, tile)
-    kind = _kind(options, is_inner=True)
+    kind = _kind(options, sketch.target, is_inner=True)
     bad = np.arange(len(genes))
     for attempt in range(ROUNDS):
         good = _is_fit(sketch, tile, genes[bad], rng, options, is_strict=attempt < ROUNDS // 2)
