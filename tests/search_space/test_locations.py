@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from search_space.small_dags import DAGS, TARGET, conv_layer, matmul, softmax
 
 from ansorc.schedule import replay
@@ -75,9 +76,15 @@ def test_a_column_of_results_is_vectorised_along_the_column() -> None:
     assert marks(whole, "C") == {"i.3": Mark.VECTORIZE}
 
 
-def test_sums_of_rows_run_side_by_side_in_unrolled_loops() -> None:
-    rows = [s for s in design_space(softmax(64, 64), TARGET).sketches if "max at root" in s.name]
-    assert marks(rows[0], "soft.max") == {"i0.1": Mark.UNROLL}
+@pytest.mark.parametrize(
+    ("length", "expected"), [(64, {"k": Mark.VECTORIZE}), (5, {"i0.1": Mark.UNROLL})]
+)
+def test_long_rows_are_summed_in_lanes_and_short_ones_side_by_side(
+    length: int, expected: dict[str, Mark]
+) -> None:
+    sketches = design_space(softmax(64, length), TARGET).sketches
+    rows = [s for s in sketches if "max at root" in s.name]
+    assert marks(rows[0], "soft.max") == expected
 
 
 def test_sums_of_columns_are_vectorised() -> None:

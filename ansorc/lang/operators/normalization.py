@@ -34,8 +34,8 @@ def softmax(data: Tensor, axis: int = -1, name: str = _SOFTMAX) -> Tensor:
     """Return exp(data) / sum(exp(data)) along `axis`, of the shape of `data`.
 
     Four stages: `<name>.max`, `<name>.exp` of the difference to it (so nothing overflows),
-    `<name>.sum` and the product with its inverse, which is one division a row. Raise LanguageError
-    where there is no such axis.
+    `<name>.sum` and the product with its inverse, which is one division a row and counts as one
+    operation an element. Raise LanguageError where there is no such axis.
     """
     place = axis_number("softmax", data, axis)
     peak = reduced("softmax", data, place, max, stage_name(name, "max"))
@@ -49,7 +49,7 @@ def softmax(data: Tensor, axis: int = -1, name: str = _SOFTMAX) -> Tensor:
         data.shape,
         lambda *i: raised[i] * (1.0 / total[_without(i, place)]),
         name,
-        hints={"flop": float(math.prod(data.shape))},  # one quotient each, however it is formed
+        {"flop": math.prod(data.shape)},
     )
 
 
