@@ -37,7 +37,7 @@ def conv2d_bn_relu() -> ac.ComputeDAG:
 
 
 def softmax() -> ac.ComputeDAG:
-    x = ac.placeholder((48, 100), name="X")
+    x = ac.placeholder((256, 100), name="X")
     return ac.ComputeDAG([x, ac.ops.softmax(x, name="Y")])
 
 
