@@ -1,65 +1,108 @@
-"""What building one candidate costs, by phase: `python bench/build_cost.py [FILE:WORKLOAD …]`.
+"""What building one candidate costs, by phase and pass: `python -m bench.build_cost [WHAT …]`.
 
-Draws random programs of each workload's design space and builds them in this process.
+WHAT is FILE:WORKLOAD or a case of the paper such as C2D-3-b1; `--paper` takes the third shape of
+all twelve operators. Random programs of each design space are built in this process, by the
+processor time of this thread, which other processes disturb least.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
 import time
-from itertools import pairwise
+from collections import defaultdict
 from pathlib import Path
 
+import click
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 from ansorc.codegen.build import cpu_options
 from ansorc.codegen.llvm import compile_object, emit_llvm
 from ansorc.ir.passes.pipeline import prepare_for_cpu
+from ansorc.ir.stmt import Function
+from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.paper_cases import SHAPES, case
 from ansorc.lang.workload import load_workload
 from ansorc.schedule import lower, replay
+from ansorc.schedule.state import Step
 from ansorc.search.space import design_space, sample, steps
-from ansorc.target import detect
+from ansorc.target import Target, detect
 
 DEFAULTS = (
     "runtime/examples/operators.py:matmul_relu",
     "runtime/examples/operators.py:conv2d_bn_relu",
 )
-PHASES = ("replay", "lower", "passes", "emit", "llvm")
 COUNT = 60
+_WIDTH = 150
 
 
-def costs(workload: str) -> list[list[float]]:
-    """Return, for each of COUNT random programs, the milliseconds of each phase."""
-    path, _, name = workload.rpartition(":")
-    dag, target = load_workload(Path(path), name, {}), detect()
+class Clock:
+    """Adds up the milliseconds since the last mark under a name."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = defaultdict(float)
+        self._last = time.thread_time()
+
+    def mark(self, name: str, _result: object = None) -> None:
+        """End a phase."""
+        now = time.thread_time()
+        self.spent[name] += (now - self._last) * 1e3
+        self._last = now
+
+
+def definition(what: str) -> ComputeDAG:
+    """Return the DAG of a workload of a file, or of a case of the paper."""
+    if ":" not in what:
+        return case(what).dag(constant=True)
+    path, _, name = what.rpartition(":")
+    return load_workload(Path(path), name, {})
+
+
+def cost(dag: ComputeDAG, program: tuple[Step, ...], target: Target) -> dict[str, float]:
+    """Return the milliseconds of each phase of building `program`."""
+    clock = Clock()
+    state = replay(dag, program)
+    clock.mark("replay")
+    lowered: Function = lower(state)
+    clock.mark("lower")
+    prepared = prepare_for_cpu(lowered, cpu_options(target), clock.mark)
+    text = emit_llvm(prepared, target)
+    clock.mark("LLVM text")
+    compile_object(text, target)
+    clock.mark("LLVM")
+    return dict(clock.spent)
+
+
+def costs(dag: ComputeDAG, target: Target) -> list[dict[str, float]]:
+    """Return the costs of COUNT random programs."""
     space, rng = design_space(dag, target), np.random.default_rng(0)
-    rows: list[list[float]] = []
+    found: list[dict[str, float]] = []
     for number in range(COUNT):
         sketch = space.sketches[number % len(space.sketches)]
-        program = steps(sketch, sample(sketch, 1, rng)[0])
-        marks = [time.perf_counter()]
-        state = replay(dag, program)
-        marks.append(time.perf_counter())
-        lowered = lower(state)
-        marks.append(time.perf_counter())
-        prepared = prepare_for_cpu(lowered, cpu_options(target))
-        marks.append(time.perf_counter())
-        text = emit_llvm(prepared, target)
-        marks.append(time.perf_counter())
-        compile_object(text, target)
-        marks.append(time.perf_counter())
-        rows.append([(b - a) * 1e3 for a, b in pairwise(marks)])
-    return rows
+        found.append(cost(dag, steps(sketch, sample(sketch, 1, rng)[0]), target))
+    return found
 
 
-def main() -> None:
-    for workload in sys.argv[1:] or DEFAULTS:
-        rows = costs(workload)
-        print(f"{workload}: milliseconds of {COUNT} random programs (median, 90th percentile)")
-        for place, phase in enumerate((*PHASES, "all")):
-            values = sorted(sum(row) if phase == "all" else row[place] for row in rows)
-            print(f"  {phase:7} {statistics.median(values):7.1f} {values[int(0.9 * COUNT)]:7.1f}")
+@click.command()
+@click.argument("names", nargs=-1, metavar="[WHAT …]")
+@click.option("--target", "text", default="native", show_default=True)
+@click.option("--paper", is_flag=True, help="The third shape of each of the paper's operators.")
+def main(names: tuple[str, ...], text: str, *, paper: bool) -> None:
+    """Print the median cost of each phase, and the median and 90th percentile of all."""
+    target = detect() if text == "native" else Target.parse(text)
+    chosen = [f"{operator}-3-b1" for operator in SHAPES] if paper else list(names or DEFAULTS)
+    table: Table | None = None
+    for what in chosen:
+        rows = costs(definition(what), target)
+        phases = list(rows[0])
+        if table is None:
+            table = Table("milliseconds", *phases, "all", "90th percentile")
+        all_of_them = sorted(sum(row.values()) for row in rows)
+        cells = [statistics.median(row.get(phase, 0.0) for row in rows) for phase in phases]
+        cells += [statistics.median(all_of_them), all_of_them[int(0.9 * COUNT)]]
+        table.add_row(what.rpartition(":")[2], *(f"{cell:.1f}" for cell in cells))
+    Console(width=_WIDTH).print(table)
 
 
 if __name__ == "__main__":

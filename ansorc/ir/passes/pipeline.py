@@ -22,8 +22,12 @@ class CpuOptions:
 
     vector_bytes: int
     vector_registers: int
-    partition_statements: int = 1024
-    """The statements of code that splitting loops at their tests may add to a kernel."""
+    partition_statements: int = 512
+    """The statements of code that splitting loops at their tests may add to a kernel.
+
+    The main parts and tails along two axes of a register tile fit in; the corners of three would
+    make a candidate take several times as long to compile.
+    """
 
     masked: frozenset[int] = frozenset()
     """The bytes of the elements that it has masked vectors of; see `Vectors`."""
