@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import (
+    BFLOAT16,
     BOOL,
     FLOAT16,
     FLOAT32,
     FLOAT64,
     INT8,
+    INT16,
     INT32,
     INT64,
     UINT8,
@@ -23,7 +25,6 @@ from ansorc.ir.dtype import (
     DType,
 )
 from ansorc.ir.expr import (
-    MATH_FUNCTIONS,
     Binary,
     BinaryOp,
     Broadcast,
@@ -32,6 +33,7 @@ from ansorc.ir.expr import (
     Compare,
     CompareOp,
     Const,
+    Dot,
     Expr,
     Load,
     Not,
@@ -43,10 +45,10 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.interpret_math import integer_range
-from ansorc.ir.operator import REDUCTIONS
+from ansorc.ir.operator import MATH_FUNCTIONS, REDUCTIONS
 
 T = TypeVar("T")
-FLOATS = (FLOAT32, FLOAT64, FLOAT16)
+FLOATS = (FLOAT32, FLOAT64, FLOAT16, BFLOAT16)
 INTEGERS = (INT64, INT32, INT8, UINT8, UINT64)
 
 
@@ -59,7 +61,8 @@ class Options:
     has_vectors: bool = True
     """Ramp, Broadcast and stores of vectors."""
     is_wild: bool = False
-    """Anything legal: also inf, NaN, casts of floats to integers, sequences in sequences."""
+    """Anything legal: also inf, NaN, casts of floats to integers, sequences in sequences, dot
+    products."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,8 @@ class Exprs(Draws):
             return self.cast(dtype, place, depth - 1)
         if self.options.has_vectors and self.chance(8):
             return self.reduced(dtype, place, depth - 1)
+        if self.options.is_wild and dtype in (FLOAT32, INT32) and self.chance(6):
+            return self.dot(dtype, place, depth - 1)
         number = self.float if dtype.is_float else self.integer
         return number(dtype, place, depth - 1)
 
@@ -192,6 +197,18 @@ class Exprs(Draws):
             return Binary(op, self.value(dtype, place, depth), const(divisor, dtype))
         ops = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX)
         return self.both(self.one_of(ops), dtype, place, depth)
+
+    def dot(self, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw a dot product, each operand of which is for every lane or for one."""
+        narrow = [(2, BFLOAT16)] if dtype.is_float else [(4, INT8), (4, UINT8), (2, INT16)]
+        terms, factor = self.one_of(narrow)
+        total = self.value(dtype, place, depth)
+        operands: list[Expr] = []
+        for _ in range(2):
+            lanes = self.one_of((terms, terms * dtype_of(total).lanes))
+            found = self.value(factor, replace(place, lanes=lanes), depth)
+            operands.append(found if dtype_of(found).lanes > 1 else Broadcast(found, lanes))
+        return Dot(terms, total, *operands)
 
     def truth(self, place: Place, depth: int) -> Expr:
         """Draw a condition."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ansorc.codegen.c_names import c_names, packer_name
 from ansorc.codegen.manifest import Manifest
 from ansorc.codegen.signature import Param, Signature
-from ansorc.ir.dtype import DType
+from ansorc.ir.dtype import BFLOAT16, FLOAT16, DType
 
 _STATUS = """\
 #ifndef ANSORC_OK
@@ -16,6 +16,10 @@ _STATUS = """\
 #define ANSORC_OUT_OF_MEMORY 1 /* the heap had no room for the kernel's buffers */
 #define ANSORC_LACKS_FEATURES 2 /* this processor lacks instructions that the kernel uses */
 #endif"""
+_BITS = {
+    FLOAT16: ", IEEE binary16 bits",
+    BFLOAT16: ", bfloat16 bits: the upper half of a float",
+}
 
 
 def header_text(manifest: Manifest) -> str:
@@ -41,7 +45,7 @@ def header_text(manifest: Manifest) -> str:
 
 
 def c_type(dtype: DType) -> str:
-    """Return the C type of an element; float16 is passed as its bits, bool as a byte of 0 or 1."""
+    """Return the C type of an element; 16-bit floats are their bits, a bool is a byte of 0 or 1."""
     if dtype.is_bool:
         return "uint8_t"
     if dtype.is_float:
@@ -123,8 +127,7 @@ def _described(param: Param, name: str) -> str:
     role += ", packed" if param.is_rewritten else ""
     shape = "".join(f"[{extent}]" for extent in param.source_shape) or " (one element)"
     original = "" if name == param.name else f" ('{param.name}')"
-    half = ", IEEE binary16 bits" if param.dtype.is_float and param.dtype.bits == 16 else ""
-    return f"{name}{original}: {param.dtype}{shape}, {role}{half}"
+    return f"{name}{original}: {param.dtype}{shape}, {role}{_BITS.get(param.dtype, '')}"
 
 
 def _macros(manifest: Manifest, prefix: str, names: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from ansorc.codegen.code_size import require_bounded_code
 from ansorc.codegen.llvm_binding import assembly, compile_object, optimized_llvm
+from ansorc.codegen.llvm_features import require_features
 from ansorc.codegen.llvm_guard import define_check, write_guard
 from ansorc.codegen.llvm_parallel import Outliner, allocate_block, pointer_attributes
 from ansorc.codegen.llvm_stmt import StmtWriter
@@ -30,11 +31,12 @@ __all__ = ["assembly", "compile_object", "emit_llvm", "optimized_llvm", "workspa
 def emit_llvm(function: Function, target: Target, packers: Sequence[Function] = ()) -> str:
     """Return the text of the LLVM module of `function` and of those that pack its constants.
 
-    Raises BuildError for what a CPU does not have: bound loops, barriers, shared memory; and for
-    unrolled loops that make too much code.
+    Raises BuildError for what a CPU does not have (bound loops, barriers, shared memory), for what
+    this one lacks, and for unrolled loops that make too much code.
     """
     if target.kind != "cpu":
         raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")
+    require_features(function, target)
     require_bounded_code(function)
     module = ModuleWriter(target)
     storage = kernel_storage(function)

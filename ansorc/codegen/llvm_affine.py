@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ansorc.codegen.llvm_linear import Atom, Linear
 from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Const, Expr, Ramp, Var
@@ -17,11 +18,13 @@ class Affine:
     constant: int = 0
     lanes: int = 1
     step: int = 0
+    uneven: tuple[int, ...] = ()
+    """What each lane has besides, where that is not `step` more than the lane before."""
 
     @property
     def is_constant(self) -> bool:
         """Whether it is one number."""
-        return not self.terms and not self.step
+        return not self.terms and not self.step and not self.uneven
 
     def plus(self, other: Affine, factor: int = 1) -> Affine:
         """Return `self + factor * other`."""
@@ -33,7 +36,18 @@ class Affine:
             self.constant + factor * other.constant,
             max(self.lanes, other.lanes),
             self.step + factor * other.step,
+            _sum(self.uneven, other.uneven, factor),
         )
+
+    def even(self) -> Affine | None:
+        """Return the same without `uneven`; None if the lanes are not evenly spaced."""
+        if not self.uneven:
+            return self
+        step = self.uneven[1] - self.uneven[0]
+        if any(b - a != step for a, b in pairwise(self.uneven)):
+            return None
+        constant = self.constant + self.uneven[0]
+        return Affine(self.terms, constant, self.lanes, self.step + step)
 
     def at(self, variables: Mapping[str, Linear]) -> Linear:
         """Return the value where the variables stand for `variables`."""
@@ -67,8 +81,26 @@ def affine(expr: Expr) -> Affine | None:
         case Broadcast(operand, lanes):
             inner = affine(operand)
             return inner and Affine(inner.terms, inner.constant, lanes)
+        case Binary(BinaryOp.FLOORDIV | BinaryOp.MOD, Ramp(), Const(divisor)) if divisor > 0:
+            return _divided(expr.op, affine(expr.left), int(divisor))
         case _:
             return None
+
+
+def _divided(op: BinaryOp, dividend: Affine | None, divisor: int) -> Affine | None:
+    """Return the lanes of known numbers, each divided."""
+    if dividend is None or dividend.terms:
+        return None
+    place = 0 if op is BinaryOp.FLOORDIV else 1
+    numbers = (dividend.constant + dividend.step * lane for lane in range(dividend.lanes))
+    uneven = tuple(divmod(number, divisor)[place] for number in numbers)
+    return Affine({}, 0, dividend.lanes, 0, uneven)
+
+
+def _sum(left: tuple[int, ...], right: tuple[int, ...], factor: int) -> tuple[int, ...]:
+    if not left or not right:
+        return left or tuple(factor * number for number in right)
+    return tuple(a + factor * b for a, b in zip(left, right, strict=True))
 
 
 def _combined(op: BinaryOp, a: Affine, b: Affine) -> Affine | None:

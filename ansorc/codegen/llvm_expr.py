@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from ansorc.codegen.llvm_condition import compare_linear, connect, known, negate, spread
+from ansorc.codegen.llvm_dot import dot_product, spread_mask
 from ansorc.codegen.llvm_index import IndexWriter
 from ansorc.codegen.llvm_linear import Linear
 from ansorc.codegen.llvm_math import across_lanes, arithmetic, cast, comparison, math_call
@@ -22,6 +23,7 @@ from ansorc.ir.expr import (
     Cast,
     Compare,
     Const,
+    Dot,
     Expr,
     Load,
     Not,
@@ -64,6 +66,8 @@ class ExprWriter:
                 return cast(self._writer, self.value(operand), dtype)
             case Call(name, args):
                 return math_call(self._writer, name, [self.value(arg) for arg in args])
+            case Dot():
+                return self._dot(expr)
             case Not(operand):
                 return negate(self._writer, self.value(operand))
             case Var(_, dtype):
@@ -127,6 +131,17 @@ class ExprWriter:
         a, b = splat(self._writer, then, wide), splat(self._writer, otherwise, wide)
         text = f"select {condition.typed}, {a.typed}, {b.typed}"
         return Value(self._writer.emit(text), a.dtype)
+
+    def _dot(self, expr: Dot) -> Value:
+        """Lanes of the sums that are not wanted do not want their operands either."""
+        mask, total = self._mask, self.value(expr.total)
+        operands: list[Value] = []
+        for operand in (expr.left, expr.right):
+            if mask is not None:
+                self._mask = spread_mask(self._writer, mask, dtype_of(operand).lanes)
+            operands.append(self.value(operand))
+        self._mask = mask
+        return dot_product(self._writer, expr.terms, total, operands[0], operands[1])
 
     @contextmanager
     def masked(self, condition: Value) -> Generator[Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ansorc.codegen.llvm_bfloat import narrowed, widened
 from ansorc.codegen.llvm_integer import divide
 from ansorc.codegen.llvm_types import Value, literal, register_type, suffix, with_lanes
 from ansorc.codegen.llvm_vector import halves, matched
@@ -48,6 +49,8 @@ def across_lanes(writer: FunctionWriter, op: BinaryOp, value: Value) -> Value:
 def comparison(writer: FunctionWriter, op: CompareOp, left: Value, right: Value) -> Value:
     """Write `left op right`, a bool in each lane; comparing with NaN is true only for NE."""
     a, b = matched(writer, left, right)
+    if a.dtype.is_bfloat:
+        a, b = _single(writer, a), _single(writer, b)
     dtype = with_lanes(BOOL, a.dtype.lanes)
     if a.dtype.is_float:
         return Value(writer.emit(f"fcmp {_FLOAT_COMPARE[op]} {a.typed}, {b.text}"), dtype)
@@ -60,6 +63,10 @@ def cast(writer: FunctionWriter, value: Value, dtype: DType) -> Value:
     source, goal = value.dtype, with_lanes(dtype, value.dtype.lanes)
     if source == goal:
         return value
+    if source.is_bfloat:
+        return cast(writer, widened(writer, value), dtype)
+    if goal.is_bfloat:
+        return narrowed(writer, cast(writer, value, FLOAT32))
     if goal.is_bool:
         zero = literal(0, source).text
         test = "fcmp une" if source.is_float else "icmp ne"

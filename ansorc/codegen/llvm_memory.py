@@ -246,7 +246,7 @@ def _affine_distance(buffer: Buffer, indices: tuple[Expr, ...]) -> Affine | None
         if part is None:
             return None
         total = total.plus(part, stride)
-    return total
+    return total.even()
 
 
 def _inside(flat: Linear, buffer: Buffer) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ansorc.ir.dtype import DType
+from ansorc.ir.dtype import DType, Kind
 
 
 class Value(NamedTuple):
@@ -38,9 +38,9 @@ def memory_type(dtype: DType) -> str:
 
 @lru_cache(maxsize=256)
 def suffix(dtype: DType) -> str:
-    """Return the ending of overloaded intrinsics: `f32`, `v8f32`, `i64`."""
+    """Return the ending of overloaded intrinsics: `f32`, `v8f32`, `i64`; bfloat16 is an `i16`."""
     lanes = f"v{dtype.lanes}" if dtype.lanes > 1 else ""
-    return f"{lanes}{'f' if dtype.is_float else 'i'}{dtype.bits}"
+    return f"{lanes}{'f' if dtype.kind is Kind.FLOAT else 'i'}{dtype.bits}"
 
 
 def literal(value: float, dtype: DType) -> Value:
@@ -66,7 +66,7 @@ def wrapped(value: int, bits: int) -> int:
 def _scalar(dtype: DType, boolean: str) -> str:
     if dtype.is_bool:
         return boolean
-    if dtype.is_float:
+    if dtype.kind is Kind.FLOAT:
         return {16: "half", 32: "float", 64: "double"}[dtype.bits]
     return f"i{dtype.bits}"
 
@@ -83,6 +83,7 @@ def _scalar_literal(value: float, dtype: DType) -> str:
     with np.errstate(over="ignore"):
         rounded = dtype.numpy.type(value)
     if dtype.bits == 16:
-        return f"0xH{int.from_bytes(rounded.tobytes(), 'little'):04X}"
+        bits = int.from_bytes(rounded.tobytes(), "little")
+        return str(wrapped(bits, 16)) if dtype.is_bfloat else f"0xH{bits:04X}"
     number = math.nan if math.isnan(value) else float(rounded)
     return f"0x{int.from_bytes(struct.pack('<d', number), 'little'):016X}"

@@ -30,6 +30,11 @@ class ModuleWriter:
             '!1 = !{!"llvm.loop.vectorize.enable", i1 false}',
         ]
 
+    @property
+    def rounds_to_bfloat(self) -> bool:
+        """Whether the machine converts float32 to bfloat16 exactly as the IR means it."""
+        return not self.target.is_x86 and "bf16" in self.target.features
+
     def declare(self, text: str) -> None:
         """Add a declaration, once."""
         self._declarations[text] = None

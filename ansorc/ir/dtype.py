@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property, lru_cache
 
+import ml_dtypes
 import numpy as np
 
 from ansorc.errors import LanguageError
@@ -15,6 +16,8 @@ class Kind(Enum):
     """What the bits of an element mean."""
 
     FLOAT = "float"
+    BFLOAT = "bfloat"
+    """The upper half of a float32: its range, eight bits of precision."""
     INT = "int"
     UINT = "uint"
     BOOL = "bool"
@@ -49,7 +52,12 @@ class DType:
     @property
     def is_float(self) -> bool:
         """Whether arithmetic on it rounds."""
-        return self.kind is Kind.FLOAT
+        return self.kind in (Kind.FLOAT, Kind.BFLOAT)
+
+    @property
+    def is_bfloat(self) -> bool:
+        """Whether it is bfloat16."""
+        return self.kind is Kind.BFLOAT
 
     @property
     def is_integer(self) -> bool:
@@ -72,16 +80,39 @@ class DType:
 
     @cached_property
     def numpy(self) -> np.dtype[np.generic]:
-        """The NumPy type of one lane."""
+        """The NumPy type of one lane; that of bfloat16 comes from the package ml_dtypes."""
+        if self.is_bfloat:
+            return np.dtype(ml_dtypes.bfloat16)
         return np.dtype("bool" if self.is_bool else f"{self.kind.value}{self.bits}")
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The distance from 1 to the next number of a float dtype."""
+        fraction, _ = _FLOAT_BITS[self.kind, self.bits]
+        return 2.0**-fraction
+
+    @cached_property
+    def smallest(self) -> float:
+        """The least number above 0 of a float dtype, a subnormal one."""
+        fraction, exponent = _FLOAT_BITS[self.kind, self.bits]
+        return 2.0 ** -(exponent + fraction)
 
     def __str__(self) -> str:
         return self.name
 
 
+_FLOAT_BITS = {
+    (Kind.FLOAT, 16): (10, 14),
+    (Kind.BFLOAT, 16): (7, 126),
+    (Kind.FLOAT, 32): (23, 126),
+    (Kind.FLOAT, 64): (52, 1022),
+}
+"""Bits of the fraction, and the exponent of the least normal number (negated)."""
+
 FLOAT16 = DType(Kind.FLOAT, 16)
 FLOAT32 = DType(Kind.FLOAT, 32)
 FLOAT64 = DType(Kind.FLOAT, 64)
+BFLOAT16 = DType(Kind.BFLOAT, 16)
 INT8 = DType(Kind.INT, 8)
 INT16 = DType(Kind.INT, 16)
 INT32 = DType(Kind.INT, 32)
@@ -95,7 +126,8 @@ BOOL = DType(Kind.BOOL, 1)
 SCALARS = {
     t.name: t
     for t in (
-        FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, BOOL,
+        FLOAT16, FLOAT32, FLOAT64, BFLOAT16, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32,
+        UINT64, BOOL,
     )
 }  # fmt: skip
 

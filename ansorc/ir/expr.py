@@ -12,8 +12,9 @@ from typing import TypeAlias
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType
+from ansorc.ir.dtype import dtype as dtype_named
 from ansorc.ir.node import Node, node
-from ansorc.ir.operator import MATH_FUNCTIONS, BinaryOp, CompareOp
+from ansorc.ir.operator import BinaryOp, CompareOp
 
 
 class Operand(Node):
@@ -66,6 +67,11 @@ class Operand(Node):
 
     def __ge__(self, other: Value) -> Expr:
         return compare(CompareOp.GE, self, other)
+
+    def astype(self, type: str | DType) -> Expr:
+        """Return `self` converted to `type`; see `Cast`. Raise LanguageError on an unknown name."""
+        expr, goal = as_expr(self), type if isinstance(type, DType) else dtype_named(type)
+        return expr if dtype_of(expr).element == goal else Cast(goal, expr)
 
     def __bool__(self) -> bool:
         raise LanguageError(
@@ -126,7 +132,11 @@ class Select(Operand):
 
 @node
 class Cast(Operand):
-    """`operand` converted to `dtype` as NumPy's `astype` does (lanes follow the operand)."""
+    """`operand` converted to `dtype` as NumPy's `astype` does (lanes follow the operand).
+
+    Floats go towards zero in an integer; what it cannot hold becomes its nearest value, NaN 0.
+    Every number goes to bfloat16 by way of float32.
+    """
 
     dtype: DType
     operand: Expr
@@ -138,6 +148,21 @@ class Call(Operand):
 
     name: str
     args: tuple[Expr, ...]
+
+
+@node
+class Dot(Operand):
+    """Lane l is `total[l] + sum of left[terms * l + t] * right[terms * l + t]` for t below `terms`.
+
+    An operand of only `terms` lanes serves every lane. The sums of four int8 or uint8, and of two
+    int16, are int32 and wrap; those of two bfloat16 are float32, the last term added first, each
+    sum rounded, and numbers below 2^-126 perhaps taken for 0.
+    """
+
+    terms: int
+    total: Expr
+    left: Expr
+    right: Expr
 
 
 @node
@@ -173,9 +198,8 @@ class Reduce(Operand):
     operand: Expr
 
 
-Expr: TypeAlias = (
-    Const | Var | Binary | Compare | Not | Select | Cast | Call | Load | Ramp | Broadcast | Reduce
-)
+_OfLanes: TypeAlias = Load | Ramp | Broadcast | Reduce | Dot
+Expr: TypeAlias = Const | Var | Binary | Compare | Not | Select | Cast | Call | _OfLanes
 Value: TypeAlias = "Operand | float"
 """What the builders accept: an expression or a Python number."""
 
@@ -189,12 +213,11 @@ def dtype_of(expr: Expr) -> DType:
             return _wider(dtype_of(left), dtype_of(right))
         case Compare(_, left, right):
             return BOOL.vector(max(dtype_of(left).lanes, dtype_of(right).lanes))
-        case Not(operand):
+        case Not(operand) | Dot(_, operand, _, _):
             return dtype_of(operand)
         case Select(condition, then, otherwise):
-            lanes = dtype_of(condition).lanes
             found = _wider(dtype_of(then), dtype_of(otherwise))
-            return found.vector(max(lanes, found.lanes))
+            return found.vector(max(dtype_of(condition).lanes, found.lanes))
         case Cast(dtype, operand):
             return dtype.vector(dtype_of(operand).lanes)
         case Call(_, args):
@@ -202,9 +225,7 @@ def dtype_of(expr: Expr) -> DType:
         case Load(buffer, indices):
             lanes = max((dtype_of(index).lanes for index in indices), default=1)
             return buffer.dtype.vector(lanes)
-        case Ramp(base, _, lanes):
-            return dtype_of(base).vector(lanes)
-        case Broadcast(operand, lanes):
+        case Ramp(operand, _, lanes) | Broadcast(operand, lanes):
             return dtype_of(operand).vector(lanes)
         case Reduce(_, operand):
             return dtype_of(operand).element
@@ -228,12 +249,9 @@ def as_expr(value: Value, dtype: DType | None = None) -> Expr:
     """
     if isinstance(value, Operand):
         return value  # pyright: ignore[reportReturnType]
-    if isinstance(value, bool):
-        return const(value, dtype or BOOL)
-    if isinstance(value, int):
-        return const(value, dtype or INT64)
-    if isinstance(value, float):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return const(value, dtype or FLOAT32)
+    for kind, default in ((bool, BOOL), (int, INT64), (float, FLOAT32)):
+        if isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return const(value, dtype or default)
     raise LanguageError(f"{value!r} ({type(value).__name__}) is not a tensor expression")
 
 
@@ -254,21 +272,7 @@ def binary(op: BinaryOp, left: Value, right: Value) -> Expr:
 
 def compare(op: CompareOp, left: Value, right: Value) -> Expr:
     """Return `left op right` as a bool; raise LanguageError on dtypes that differ."""
-    a, b = _operands(op.value, left, right)
-    return Compare(op, a, b)
-
-
-def call(name: str, *args: Value) -> Expr:
-    """Return the math function `name` of `args`; raise LanguageError on integers or a bad count."""
-    if MATH_FUNCTIONS.get(name) != len(args):
-        raise LanguageError(f"there is no math function '{name}' of {len(args)} operands")
-    exprs = tuple(as_expr(arg, FLOAT32) for arg in args)
-    anchor = next((dtype_of(e) for e in exprs if not isinstance(e, Const)), dtype_of(exprs[0]))
-    exprs = tuple(const(e.value, anchor.element) if isinstance(e, Const) else e for e in exprs)
-    for expr in exprs:
-        if dtype_of(expr).element != anchor.element or not anchor.is_float:
-            raise LanguageError(f"{name} needs floats of one dtype, not {dtype_of(expr)}")
-    return Call(name, exprs)
+    return Compare(op, *_operands(op.value, left, right))
 
 
 def _operands(symbol: str, left: Value, right: Value) -> tuple[Expr, Expr]:
@@ -280,9 +284,7 @@ def _operands(symbol: str, left: Value, right: Value) -> tuple[Expr, Expr]:
 
 
 def _matched(value: Value, other: Value) -> Expr:
-    if isinstance(value, Operand):
-        return as_expr(value)
-    if not isinstance(other, Operand):
+    if isinstance(value, Operand) or not isinstance(other, Operand):
         return as_expr(value)
     dtype = dtype_of(as_expr(other)).element
     if isinstance(value, float) and not dtype.is_float and math.isfinite(value):

@@ -41,7 +41,7 @@ def interpret(function: Function, arrays: Sequence[np.ndarray[Any, Any]]) -> Non
     stored = {node.buffer.name for node in walk(function) if isinstance(node, Store)}
     with np.errstate(all="ignore"):
         run = _Compiler(function).compiled()
-        memory = [_elements(array) for array in arrays]
+        memory = [_elements(*pair) for pair in zip(function.params, arrays, strict=True)]
         run(*memory)
     for buffer, array, elements in zip(function.params, arrays, memory, strict=True):
         if buffer.name in stored:
@@ -61,9 +61,9 @@ def _check_arrays(function: Function, arrays: Sequence[np.ndarray[Any, Any]]) ->
             )
 
 
-def _elements(array: np.ndarray[Any, Any]) -> list[Any]:
+def _elements(buffer: Buffer, array: np.ndarray[Any, Any]) -> list[Any]:
     """Return the elements in row-major order: floats as NumPy scalars, others as Python's."""
-    return list(array.ravel()) if array.dtype.kind == "f" else array.ravel().tolist()
+    return list(array.ravel()) if buffer.dtype.is_float else array.ravel().tolist()
 
 
 class _Compiler:

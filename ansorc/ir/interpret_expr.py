@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, assert_never
 
+import numpy as np
+
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType, Kind
@@ -22,6 +24,7 @@ from ansorc.ir.expr import (
     Cast,
     Compare,
     Const,
+    Dot,
     Expr,
     Load,
     Not,
@@ -114,6 +117,8 @@ class ExprCompiler:
                 return self._cast(dtype_of(operand).element, dtype, self.expr(operand))
             case Call(name, args):
                 return self._call(name, args)
+            case Dot():
+                return self._dot(expr)
             case Load(buffer, indices):
                 low, high = integer_range(buffer.dtype) if buffer.dtype.is_integer else (0, 0)
                 return Code(
@@ -197,6 +202,24 @@ class ExprCompiler:
         )
         lanes = f"[{self.expr(operand).text} for {LANE} in range({dtype.lanes})]"
         return Code(f"{reducer}({lanes})", low, high)
+
+    def _dot(self, expr: Dot) -> Code:
+        """Write the sum of one lane; a function of the lane gives its operands."""
+        terms, dtype = expr.terms, dtype_of(expr).element
+        single = self.constant("single", np.float32)
+        total = self.expr(expr.total).text
+        for term in reversed(range(terms)):
+            factors: list[str] = []
+            for operand in (expr.left, expr.right):
+                is_shared = dtype_of(operand).lanes == terms
+                place = f"{term}" if is_shared else f"{LANE} * {terms} + {term}"
+                text = f"(lambda {LANE}: {self.expr(operand).text})({place})"
+                factors.append(f"{single}({text})" if dtype.is_float else text)
+            total = f"({total} + {factors[0]} * {factors[1]})"
+        if dtype.is_float:
+            return Code(total)
+        low, high = integer_range(dtype)
+        return _wrapped(Code(total, 4 * low, 4 * high), dtype)
 
     def _index(self, buffer: Buffer, dimension: int, indices: Sequence[Expr], index: Code) -> str:
         extent = buffer.shape[dimension]

@@ -17,15 +17,16 @@ from ansorc.ir.dtype import DType, Kind
 from ansorc.ir.operator import BinaryOp
 
 Float: TypeAlias = "np.floating[Any]"
-"""A NumPy scalar of float16, float32 or float64."""
+"""A NumPy scalar of float16, bfloat16, float32 or float64."""
 
 
 def converter(source: DType, target: DType) -> Callable[[Any], Any]:
-    """Return what NumPy's `astype` does to one value, where floats come in or go out."""
+    """Return the conversion of one value (see `Cast`), where floats come in or go out."""
     from_type, to_type = source.numpy.type, target.numpy
     if target.is_float:
         return lambda value: from_type(value).astype(to_type)
-    return lambda value: value.astype(to_type).item()
+    low, high = integer_range(target)
+    return lambda value: 0 if math.isnan(value) else int(max(low, min(high, float(value))))
 
 
 def minimum(left: Float, right: Float) -> Float:

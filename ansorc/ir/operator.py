@@ -42,6 +42,9 @@ REDUCTIONS: dict[BinaryOp, str] = {
 }  # fmt: skip
 """What may combine the lanes of a vector, or the terms of a reduction; its name in the text."""
 
+DOT_FUNCTIONS = {"dot2": 2, "dot4": 4}
+"""Name of each dot product, and how many products it adds to a lane."""
+
 MATH_FUNCTIONS: dict[str, int] = {
     "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log1p": 1, "tanh": 1, "erf": 1,
     "sigmoid": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "abs": 1, "floor": 1, "ceil": 1,

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import BOOL, FLOAT32, INT64, SCALARS, DType
 from ansorc.ir.expr import (
-    MATH_FUNCTIONS,
     Binary,
     BinaryOp,
     Broadcast,
@@ -17,6 +16,7 @@ from ansorc.ir.expr import (
     Compare,
     CompareOp,
     Const,
+    Dot,
     Expr,
     Load,
     Not,
@@ -26,14 +26,16 @@ from ansorc.ir.expr import (
     Var,
 )
 from ansorc.ir.lexer import Token, TokenKind, Tokens
-from ansorc.ir.operator import REDUCTIONS
+from ansorc.ir.operator import DOT_FUNCTIONS, MATH_FUNCTIONS, REDUCTIONS
 from ansorc.ir.printer import COMPARE_LEVEL, LEVELS, NOT_LEVEL
 
 _INFIX = {op.value: op for op in LEVELS}
 _COMPARISONS = {op.value: op for op in CompareOp}
 _EXTREMES = {"min": BinaryOp.MIN, "max": BinaryOp.MAX}
 _REDUCERS = {name: op for op, name in REDUCTIONS.items()}
-_FUNCTIONS = (*_EXTREMES, "cast", "ramp", "broadcast", *_REDUCERS, *MATH_FUNCTIONS, *SCALARS)
+_FUNCTIONS = (
+    *_EXTREMES, "cast", "ramp", "broadcast", *_REDUCERS, *MATH_FUNCTIONS, *DOT_FUNCTIONS, *SCALARS,
+)  # fmt: skip
 
 
 class ExprParser:
@@ -164,13 +166,16 @@ class ExprParser:
 
     def _function(self, name: Token, args: tuple[Expr, ...]) -> Expr:
         op = _EXTREMES.get(name.text)
-        count = MATH_FUNCTIONS.get(name.text) if op is None else 2
+        terms = DOT_FUNCTIONS.get(name.text)
+        count = 2 if op else 3 if terms else MATH_FUNCTIONS.get(name.text)
         if count is None:
             raise self._tokens.error(
                 f"there is no function '{name.text}'; there is {', '.join(_FUNCTIONS)}", name
             )
         if len(args) != count:
             raise self._tokens.error(f"{name.text} takes {count} operands, not {len(args)}", name)
+        if terms:
+            return Dot(terms, *args)
         return Call(name.text, args) if op is None else Binary(op, args[0], args[1])
 
     def _next_argument(self) -> Expr:

@@ -18,6 +18,7 @@ from ansorc.ir.expr import (
     Cast,
     Compare,
     Const,
+    Dot,
     Expr,
     Load,
     Not,
@@ -148,18 +149,26 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"({arms})", ATOM_LEVEL
         case Cast(dtype, operand):
             return f"cast({dtype}, {expr_text(operand)})", ATOM_LEVEL
-        case Call(name, args):
-            return f"{name}({_listed(args)})", ATOM_LEVEL
+        case Call() | Dot() | Reduce():
+            return _function(expr), ATOM_LEVEL
         case Load(buffer, indices):
             return _access(buffer, indices), ATOM_LEVEL
         case Ramp(base, stride, lanes):
             return f"ramp({expr_text(base)}, {expr_text(stride)}, {lanes})", ATOM_LEVEL
         case Broadcast(operand, lanes):
             return f"broadcast({expr_text(operand)}, {lanes})", ATOM_LEVEL
-        case Reduce(op, operand):
-            return f"{REDUCTIONS.get(op, op.value)}({expr_text(operand)})", ATOM_LEVEL
         case _:
             assert_never(expr)
+
+
+def _function(expr: Call | Dot | Reduce) -> str:
+    match expr:
+        case Call(name, args):
+            return f"{name}({_listed(args)})"
+        case Dot(terms, total, left, right):
+            return f"dot{terms}({_listed((total, left, right))})"
+        case Reduce(op, operand):
+            return f"{REDUCTIONS.get(op, op.value)}({expr_text(operand)})"
 
 
 def _operand(expr: Expr, level: int) -> str:

@@ -9,7 +9,6 @@ from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import BOOL, INT64, DType
 from ansorc.ir.expr import (
-    MATH_FUNCTIONS,
     Binary,
     BinaryOp,
     Broadcast,
@@ -17,6 +16,7 @@ from ansorc.ir.expr import (
     Cast,
     Compare,
     Const,
+    Dot,
     Expr,
     Load,
     Not,
@@ -26,8 +26,9 @@ from ansorc.ir.expr import (
     Var,
 )
 from ansorc.ir.interpret_math import integer_range
-from ansorc.ir.operator import REDUCTIONS
+from ansorc.ir.operator import MATH_FUNCTIONS, REDUCTIONS
 from ansorc.ir.printer import buffer_text, expr_text
+from ansorc.ir.verify_dot import check_dot
 
 
 class ExprRules:
@@ -63,8 +64,8 @@ class ExprRules:
                 return arms.vector(_joined(expr, lanes, arms.lanes))
             case Cast(dtype, operand):
                 return _converted(expr, dtype, self.dtype(operand).lanes)
-            case Call(name, args):
-                return self._call(expr, name, args)
+            case Call() | Dot():
+                return self._call(expr)
             case Load(buffer, indices):
                 return buffer.dtype.vector(self.access(buffer, indices))
             case Ramp(base, stride, lanes):
@@ -108,7 +109,10 @@ class ExprRules:
             raise _illegal(expr, f"it is {expr.dtype} here, but {known.dtype} in its loop")
         return expr.dtype
 
-    def _call(self, expr: Expr, name: str, args: Sequence[Expr]) -> DType:
+    def _call(self, expr: Call | Dot) -> DType:
+        if isinstance(expr, Dot):
+            return check_dot(expr, *map(self.dtype, (expr.total, expr.left, expr.right)))
+        name, args = expr.name, expr.args
         if MATH_FUNCTIONS.get(name) != len(args):
             raise _illegal(expr, f"there is no math function '{name}' of {len(args)} operands")
         dtype = self._common(expr, args)

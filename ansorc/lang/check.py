@@ -5,7 +5,7 @@ from __future__ import annotations
 from ansorc.errors import IRError, LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Broadcast, Load, Ramp, Reduce, Var, dtype_of
+from ansorc.ir.expr import Broadcast, Dot, Load, Ramp, Reduce, Var, dtype_of
 from ansorc.ir.verify_expr import ExprRules
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.hints import AXIS_HINTS, hint_axes
@@ -75,7 +75,7 @@ def _check_nodes(op: ComputeOp, axes: set[str]) -> None:
                 f"'{op.name}' uses the variable '{node.name}', which is none of its axes "
                 f"({', '.join(sorted(axes)) or 'it has none'})"
             )
-        if isinstance(node, (Ramp, Broadcast, Reduce)):
+        if isinstance(node, (Ramp, Broadcast, Dot, Reduce)):
             raise LanguageError(f"'{op.name}' holds a vector; a compute defines one element")
         if isinstance(node, Load) and len(node.indices) != len(node.buffer.shape):
             raise LanguageError(

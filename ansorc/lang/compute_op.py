@@ -30,6 +30,14 @@ class Combiner(Enum):
     MAX = "max"
     MIN = "min"
     PROD = "prod"
+    ANY = "any"
+    ALL = "all"
+    """ANY and ALL take bools, the others numbers."""
+
+    @property
+    def is_logical(self) -> bool:
+        """Whether it combines bools."""
+        return self in (Combiner.ANY, Combiner.ALL)
 
     def identity(self, dtype: DType) -> Const:
         """Return the value that changes nothing: 0 for a sum, the lowest `dtype` for max."""
@@ -45,6 +53,8 @@ _OPERATORS = {
     Combiner.MAX: BinaryOp.MAX,
     Combiner.MIN: BinaryOp.MIN,
     Combiner.PROD: BinaryOp.MUL,
+    Combiner.ANY: BinaryOp.OR,
+    Combiner.ALL: BinaryOp.AND,
 }
 
 

@@ -60,11 +60,10 @@ def compute(
 ) -> Tensor:
     """Return the tensor of `shape` whose element at (i, j, …) is `fn(i, j, …)`.
 
-    `fn` returns an expression, a Python number, or a reduction (`sum`, `max`, `min`, `prod`, or
-    one of 1-tuples). Its
-    parameter names, or else `axes`, name the axes. `hints` are for the search (lang/hints.py).
-    Raise LanguageError where that has no meaning: a wrong rank, mixed dtypes, a read outside of a
-    tensor, a bad name.
+    `fn` returns an expression, a Python number, or a reduction (`sum`, `max`, `min`, `prod`, `any`,
+    `all`, or one of 1-tuples). Its parameter names, or else `axes`, name the axes. `hints` are for
+    the search (lang/hints.py). Raise LanguageError where that has no meaning: a wrong rank, mixed
+    dtypes, a read outside of a tensor, a bad name.
     """
     space, value = _traced(shape, fn, name, axes)
     op = _op((str(name),), space, _one(name, value), as_hints(hints or {}))

@@ -48,4 +48,4 @@ def _cost(expr: Expr, result: DType) -> int:
 
 
 def _alike(left: DType, right: DType) -> bool:
-    return left.kind is right.kind
+    return left.kind is right.kind or (left.is_float and right.is_float)

@@ -25,6 +25,7 @@ from ansorc.ir.expr import (
     Compare,
     CompareOp,
     Const,
+    Dot,
     Expr,
     Load,
     Not,
@@ -68,12 +69,12 @@ class Grid:
             case Select(condition, then, otherwise):
                 return self._select(condition, then, otherwise, mask)
             case Cast(dtype, operand):
-                return self.evaluate(operand, mask).astype(self.numpy_type(dtype))
+                return _converted(self.evaluate(operand, mask), self.numpy_type(dtype))
             case Call(name, args):
                 return _FUNCTIONS[name](*(self.evaluate(arg, mask) for arg in args))
             case Load():
                 return self._load(expr, mask)
-            case Ramp() | Broadcast() | Reduce():
+            case Ramp() | Broadcast() | Dot() | Reduce():
                 raise LanguageError(f"'{self.op_name}' holds a vector; it defines one element")
             case _:
                 assert_never(expr)
@@ -118,6 +119,16 @@ class Grid:
             f"'{self.op_name}' reads '{name}' outside of it: index {place} is {wrong.flat[0]}, "
             f"but the extent is {load.buffer.shape[place]}"
         )
+
+
+def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Return `values` as `dtype`; floats outside the range of an integer become its nearest."""
+    if values.dtype.kind != "f" or dtype.kind not in "iu":
+        return values.astype(dtype)
+    info = np.iinfo(dtype)
+    below, above = values < float(info.min), values >= float(info.max) + 1.0
+    inside = np.where(below | above | np.isnan(values), 0.0, values).astype(dtype)
+    return np.where(below, info.min, np.where(above, info.max, inside)).astype(dtype, copy=False)
 
 
 def _sigmoid(x: Array) -> Array:

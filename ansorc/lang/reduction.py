@@ -1,4 +1,4 @@
-"""Reductions: axes that are summed away, and sum, max, min, prod, argmax … over them."""
+"""Reductions: axes that are summed away, and sum, max, min, prod, any, all, argmax … over them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,11 @@ Axes = ReduceAxis | Sequence[ReduceAxis]
 
 
 def sum(expr: Value, axis: Axes) -> Reduction:
-    """Return the sum of `expr` over the reduce axes `axis`: the whole body of a compute."""
+    """Return the sum of `expr` over the reduce axes `axis`: the whole body of a compute.
+
+    It is computed in the dtype of `expr`, so cast terms of 8 or 16 bits to what their sum needs:
+    `sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k)`.
+    """
     return _reduction(Combiner.SUM, expr, axis)
 
 
@@ -130,6 +134,16 @@ def min(expr: Value, axis: Axes) -> Reduction:
 def prod(expr: Value, axis: Axes) -> Reduction:
     """Return the product of `expr` over the reduce axes `axis`; see `sum`."""
     return _reduction(Combiner.PROD, expr, axis)
+
+
+def any(expr: Value, axis: Axes) -> Reduction:
+    """Return whether the bool `expr` holds somewhere on the reduce axes `axis`; see `sum`."""
+    return _reduction(Combiner.ANY, expr, axis)
+
+
+def all(expr: Value, axis: Axes) -> Reduction:
+    """Return whether the bool `expr` holds everywhere on the reduce axes `axis`; see `sum`."""
+    return _reduction(Combiner.ALL, expr, axis)
 
 
 def argmax(expr: Value, axis: Axes) -> TupleReduction:
@@ -151,7 +165,7 @@ def _extreme(expr: Value, axis: Axes, combiner: Combiner, name: str) -> TupleRed
     axes, body = _axes(name, axis), as_expr(expr)
     place: Expr = axes[0]
     for inner in axes[1:]:
-        if any(one.lo for one in axes):
+        if [one for one in axes if one.lo]:
             raise LanguageError(f"{name} over several axes counts from 0; let all of them begin so")
         place = place * inner.extent + inner
     first = TupleReducer(
@@ -178,8 +192,9 @@ def _better(left: tuple[Var, ...], right: tuple[Var, ...], combiner: Combiner) -
 def _reduction(combiner: Combiner, expr: Value, axis: Axes) -> Reduction:
     verb = combiner.value
     axes, body = _axes(verb, axis), as_expr(expr)
-    if dtype_of(body).is_bool:
-        raise LanguageError(f"{verb} of bools; cast them first")
+    if dtype_of(body).is_bool != combiner.is_logical:
+        cure = "compare them first" if combiner.is_logical else "cast them first, or use any or all"
+        raise LanguageError(f"{verb} of {dtype_of(body)}s; {cure}")
     return Reduction(combiner, body, axes)
 
 

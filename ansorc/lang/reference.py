@@ -113,7 +113,7 @@ class _Evaluation:
         if self.op.combiner is Combiner.PROD:
             full = np.broadcast_to(values[0], [*values[0].shape[:rank], *shape[rank:]])
             return np.prod(full, axis=inner, dtype=full.dtype)
-        reduce = np.max if self.op.combiner is Combiner.MAX else np.min
+        reduce = np.max if self.op.combiner in (Combiner.MAX, Combiner.ANY) else np.min
         return reduce(values[0], axis=inner)
 
 
@@ -122,6 +122,8 @@ _ACCUMULATE = {
     Combiner.PROD: np.multiply,
     Combiner.MAX: np.maximum,
     Combiner.MIN: np.minimum,
+    Combiner.ANY: np.logical_or,
+    Combiner.ALL: np.logical_and,
 }
 
 

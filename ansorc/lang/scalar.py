@@ -7,7 +7,8 @@ from functools import reduce
 from ansorc.errors import LanguageError
 from ansorc.ir import expr as ir
 from ansorc.ir.dtype import FLOAT32, DType, dtype
-from ansorc.ir.expr import BinaryOp, Cast, CompareOp, Expr, Operand, Select, Value, dtype_of
+from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Operand, Select, Value, dtype_of
+from ansorc.ir.math_call import call
 
 
 def if_then_else(condition: Value, then: Value, otherwise: Value) -> Expr:
@@ -58,9 +59,11 @@ def const(value: float, type: str | DType = "float32") -> Expr:
 
 
 def cast(value: Value, type: str | DType) -> Expr:
-    """Return `value` converted as NumPy's `astype` does (floats towards zero)."""
-    expr, target = ir.as_expr(value), type if isinstance(type, DType) else dtype(type)
-    return expr if dtype_of(expr) == target else Cast(target, expr)
+    """Return `value` converted as NumPy's `astype` does; `x.astype(type)` is the same.
+
+    Floats go towards zero in an integer; what it cannot hold becomes its nearest value, NaN 0.
+    """
+    return ir.as_expr(value).astype(type)
 
 
 def maximum(left: Value, right: Value) -> Expr:
@@ -75,93 +78,93 @@ def minimum(left: Value, right: Value) -> Expr:
 
 def exp(x: Value) -> Expr:
     """Return e to the power of the float `x`."""
-    return ir.call("exp", x)
+    return call("exp", x)
 
 
 def exp2(x: Value) -> Expr:
     """Return 2 to the power of the float `x`."""
-    return ir.call("exp2", x)
+    return call("exp2", x)
 
 
 def expm1(x: Value) -> Expr:
     """Return exp(x) - 1 of the float `x`, exact near 0."""
-    return ir.call("expm1", x)
+    return call("expm1", x)
 
 
 def log(x: Value) -> Expr:
     """Return the natural logarithm of the float `x`."""
-    return ir.call("log", x)
+    return call("log", x)
 
 
 def log2(x: Value) -> Expr:
     """Return the logarithm to base 2 of the float `x`."""
-    return ir.call("log2", x)
+    return call("log2", x)
 
 
 def log1p(x: Value) -> Expr:
     """Return log(1 + x) of the float `x`, exact near 0."""
-    return ir.call("log1p", x)
+    return call("log1p", x)
 
 
 def tanh(x: Value) -> Expr:
     """Return the hyperbolic tangent of the float `x`."""
-    return ir.call("tanh", x)
+    return call("tanh", x)
 
 
 def erf(x: Value) -> Expr:
     """Return the error function of the float `x`."""
-    return ir.call("erf", x)
+    return call("erf", x)
 
 
 def sigmoid(x: Value) -> Expr:
     """Return 1 / (1 + exp(-x)) of the float `x`."""
-    return ir.call("sigmoid", x)
+    return call("sigmoid", x)
 
 
 def sqrt(x: Value) -> Expr:
     """Return the square root of the float `x`."""
-    return ir.call("sqrt", x)
+    return call("sqrt", x)
 
 
 def rsqrt(x: Value) -> Expr:
     """Return 1 / sqrt(x) of the float `x`."""
-    return ir.call("rsqrt", x)
+    return call("rsqrt", x)
 
 
 def sin(x: Value) -> Expr:
     """Return the sine of the float `x`."""
-    return ir.call("sin", x)
+    return call("sin", x)
 
 
 def cos(x: Value) -> Expr:
     """Return the cosine of the float `x`."""
-    return ir.call("cos", x)
+    return call("cos", x)
 
 
 def abs(x: Value) -> Expr:
     """Return the absolute value of a number."""
     expr = ir.as_expr(x)
-    return ir.call("abs", expr) if dtype_of(expr).is_float else maximum(expr, 0 - expr)
+    return call("abs", expr) if dtype_of(expr).is_float else maximum(expr, 0 - expr)
 
 
 def floor(x: Value) -> Expr:
     """Return the float `x` rounded down."""
-    return ir.call("floor", x)
+    return call("floor", x)
 
 
 def ceil(x: Value) -> Expr:
     """Return the float `x` rounded up."""
-    return ir.call("ceil", x)
+    return call("ceil", x)
 
 
 def round(x: Value) -> Expr:
     """Return the float `x` rounded to the nearest integer, halves to the even one."""
-    return ir.call("round", x)
+    return call("round", x)
 
 
 def power(base: Value, exponent: Value) -> Expr:
     """Return `base` to the power `exponent`, both floats of one dtype."""
-    return ir.call("pow", base, exponent)
+    return call("pow", base, exponent)
 
 
 def _number(value: Value, like: DType | None) -> Expr:

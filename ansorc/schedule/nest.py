@@ -13,6 +13,7 @@ from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
 from ansorc.ir.substitute import substitute
 from ansorc.schedule.bounds import region
+from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
@@ -76,6 +77,8 @@ class Nests:
         for iterator in stage.iterators:
             if known(iterator.extent) == 1 and iterator.mark is not Mark.BIND:
                 leaves[iterator.name] = const(0)
+            elif iterator.mark is Mark.TENSORIZE:
+                leaves[iterator.name] = TERM
             else:
                 leaves[iterator.name] = self._fresh(iterator)
         zeros = tuple(const(0) for _ in stage.op.axes)
@@ -186,7 +189,11 @@ class Nests:
     def _update(self, placed: _Placed) -> Stmt:
         values, guards = _axis_values(placed, placed.leaves)
         indices, terms = self._store_indices(placed, values), self._values(placed, values)
-        stmt = update(placed.stage.op, placed.buffers, indices, terms)
+        last = placed.stage.iterators[-1]
+        if last.mark is Mark.TENSORIZE:
+            stmt = dot_update(placed.buffers[0], indices, terms[0], last.function, self.ranges)
+        else:
+            stmt = update(placed.stage.op, placed.buffers, indices, terms)
         return self._guarded(placed, values, guards, stmt)
 
     def _store_indices(self, placed: _Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
@@ -265,7 +272,7 @@ def _sequence(*stmts: Stmt) -> Stmt:
 
 
 def _loop(iterator: Iterator, var: Expr, body: Stmt, *, is_unrolled: bool) -> Stmt:
-    if not isinstance(var, Var):
+    if not isinstance(var, Var) or iterator.mark is Mark.TENSORIZE:
         return body
     kind = LoopKind.UNROLLED if is_unrolled else _KINDS[iterator.mark]
     return For(var, known(iterator.extent), kind, body, iterator.thread, iterator.chunk)

@@ -25,6 +25,7 @@ from ansorc.schedule.steps import (
     RFactor,
     Split,
     StorageAlign,
+    Tensorize,
     Unroll,
     Vectorize,
 )
@@ -98,6 +99,10 @@ class Schedule(State):
     def unroll(self, stage: str, iterator: str) -> Self:
         """Replace a loop by copies of its body; see Unroll."""
         return self.then(Unroll(stage, iterator))
+
+    def tensorize(self, stage: str, iterator: str, function: str) -> Self:
+        """Let a dot-product instruction do the innermost loop of a sum; see Tensorize."""
+        return self.then(Tensorize(stage, iterator, function))
 
     def bind(self, stage: str, iterator: str, thread: str) -> Self:
         """Give the iterations of a space loop to GPU threads or blocks; see BindThread."""

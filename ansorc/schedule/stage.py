@@ -24,6 +24,7 @@ class Mark(Enum):
     VECTORIZE = "vectorize"
     UNROLL = "unroll"
     BIND = "bind"
+    TENSORIZE = "tensorize"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,8 @@ class Iterator:
     """The GPU thread or block index of a BIND mark."""
     chunk: int = 0
     """Iterations that a thread of a PARALLEL mark takes at a time; 0: equal shares for all."""
+    function: str = ""
+    """The dot product of a TENSORIZE mark."""
 
 
 @dataclass(frozen=True, eq=False)

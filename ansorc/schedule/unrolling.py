@@ -36,10 +36,10 @@ def unrolled_by_pragma(stage: Stage, state: State) -> frozenset[str]:
     copies = 1
     for iterator in reversed(stage.iterators):
         extent = known(iterator.extent)
-        is_plain = iterator.mark in (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE)
+        is_plain = iterator.mark in (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE, Mark.TENSORIZE)
         if not is_plain or state.attached(stage.name, iterator.name):
             break
-        if iterator.mark is Mark.VECTORIZE or extent == 1:
+        if iterator.mark in (Mark.VECTORIZE, Mark.TENSORIZE) or extent == 1:
             continue
         copies *= extent
         if iterator.mark is Mark.NONE:

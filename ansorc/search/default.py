@@ -14,6 +14,7 @@ from ansorc.search.estimate import Cycles, parallel_speed, stage_cycles
 from ansorc.search.sketch.add_rfactor import AddRfactor
 from ansorc.search.sketch.cache_write import AddCacheWrite
 from ansorc.search.sketch.complete import completed
+from ansorc.search.sketch.dot_product import dot_sketches
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.inline import AlwaysInline
 from ansorc.search.sketch.layout_rewrite import laid_out
@@ -50,21 +51,26 @@ def default_steps(
     """Return the program that seems best by a rough estimate of its cycles; always the same one.
 
     A few thousand tilings of one structure, with and without a packed operand and shares of long
-    reductions, are compared as arrays. `rewrite_layout` is that of `SearchOptions`.
+    reductions, are compared as arrays. Where a dot-product instruction fits, it is used.
+    `rewrite_layout` is that of `SearchOptions`.
     """
-    firsts = [generate(dag, target, rules)[0] for rules in (RULES, WITH_RFACTOR)]
-    fused = {s.steps: laid_out(s) if rewrite_layout else s for s in firsts}
+    sketches = dot_sketches(dag, target) or _plain(dag, target, rewrite_layout=rewrite_layout)
     rng = np.random.default_rng(0)
     pools = [
         Pool(whole, *_judged(whole, sample(whole, ROWS, rng)))
-        for first in fused.values()
-        for sketch in (first, *packed(first))
+        for sketch in sketches
         for whole in completed(sketch, max_locations=1)
     ]
     pool = min(pools, key=_best)
     for _ in range(ROUNDS if pool.sketch.variables else 0):
         pool = _bred(pool, rng)
     return steps(pool.sketch, pool.genes[np.argmin(pool.cycles)])
+
+
+def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
+    firsts = [generate(dag, target, rules)[0] for rules in (RULES, WITH_RFACTOR)]
+    fused = {s.steps: laid_out(s) if rewrite_layout else s for s in firsts}
+    return tuple(sketch for first in fused.values() for sketch in (first, *packed(first)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ from ansorc.schedule.bounds import axis_boxes, region
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.stage import At, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State
+from ansorc.search.dot_estimate import dot_cycles, is_tensorized
 from ansorc.search.features.operations import CALL_INSTRUCTIONS
 from ansorc.search.space.registers import vector_pieces
 from ansorc.target import Target
@@ -102,6 +103,8 @@ class Footprint:
 def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
     """Return [rows]: the cycles of all runs of `stage` on one core."""
     op = stage.op
+    if is_tensorized(stage):
+        return np.broadcast_to(dot_cycles(state, stage, target), rows)
     inner = _lanes(stage, target, rows, state.rewritten)
     around = [iterator for _, iterator in state.around(stage)]
     loops = [it.extent for it in (*around, *stage.iterators)]

@@ -50,7 +50,7 @@ def checked_time(
     for buffer, found in zip(task.dag.outputs, references, strict=True):
         reference = found.astype(np.float64)
         allowed = tolerance(task.dag, buffer.name, reference)
-        expectation = Expectation(reference, allowed, buffer.dtype.numpy)
+        expectation = Expectation(reference, allowed)
         verdict = expectation.compare(by_name[buffer.name])
         if verdict.complaint:
             raise MeasureError(f"'{buffer.name}' is wrong: {verdict.complaint}")

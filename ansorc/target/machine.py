@@ -230,9 +230,9 @@ def _detect_x86(facts: dict[str, str]) -> str:
     if not facts:
         return _BASELINES["x86"]
     family, model = int(facts.get("cpu family", 0)), int(facts.get("model", 0))
-    if name := x86_model_name(facts.get("vendor_id", ""), family, model):
-        return name
     flags = _flags(facts, "x86")
+    if name := x86_model_name(facts.get("vendor_id", ""), family, model, flags):
+        return name
     levels = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
     return next((name for name in levels if set(PRESETS[name].features) <= flags), levels[-1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,7 @@ _V2 = ("cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 _VNNI = (*_V4, "avx512vnni")
+_BF16 = (*_VNNI, "avx512bf16")
 _DOT = ("dotprod", "fullfp16")
 
 GUARDED_FEATURES: dict[str, tuple[int, int, int, int]] = {
@@ -19,7 +21,8 @@ GUARDED_FEATURES: dict[str, tuple[int, int, int, int]] = {
     "popcnt": (1, 0, 2, 23), "avx": (1, 0, 2, 28), "f16c": (1, 0, 2, 29),
     "bmi": (7, 0, 1, 3), "avx2": (7, 0, 1, 5), "bmi2": (7, 0, 1, 8), "avx512f": (7, 0, 1, 16),
     "avx512dq": (7, 0, 1, 17), "avx512cd": (7, 0, 1, 28), "avx512bw": (7, 0, 1, 30),
-    "avx512vl": (7, 0, 1, 31), "avx512vnni": (7, 0, 2, 11), "lzcnt": (0x80000001, 0, 2, 5),
+    "avx512vl": (7, 0, 1, 31), "avx512vnni": (7, 0, 2, 11), "avx512fp16": (7, 0, 3, 23),
+    "avxvnni": (7, 1, 0, 4), "avx512bf16": (7, 1, 0, 5), "lzcnt": (0x80000001, 0, 2, 5),
 }  # fmt: skip
 """Where `cpuid` tells each x86 feature: leaf, subleaf, register (eax, ebx, ecx, edx) and bit."""
 
@@ -32,7 +35,8 @@ ARM_FEATURES: dict[str, tuple[int, int]] = {
 CPUINFO_NAMES = {
     "asimdhp": "fullfp16", "asimddp": "dotprod", "asimdfhm": "fp16fml",
     "pni": "sse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "abm": "lzcnt", "bmi1": "bmi",
-    "avx512_vnni": "avx512vnni",
+    "avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16", "avx512_fp16": "avx512fp16",
+    "avx_vnni": "avxvnni",
 }  # fmt: skip
 """Flags of Linux' /proc/cpuinfo whose LLVM names differ."""
 
@@ -79,13 +83,16 @@ PRESETS = {
         _x86("haswell", _V3, (32, 256, 8192)),
         _x86("skylake", _V3, (32, 256, 8192)),
         _x86("skylake-avx512", _V4, (32, 1024, 16384)),
+        _x86("cascadelake", _VNNI, (32, 1024, 28160)),
+        _x86("cooperlake", _BF16, (32, 1024, 39424)),
         _x86("icelake-server", _VNNI, (48, 1280, 32768)),
-        _x86("sapphirerapids", _VNNI, (48, 2048, 65536)),
+        _x86("sapphirerapids", (*_BF16, "avx512fp16", "avxvnni"), (48, 2048, 65536)),
+        _x86("alderlake", (*_V3, "avxvnni"), (48, 1280, 30720)),
         _x86("znver1", _V3, (32, 512, 8192)),
         _x86("znver2", _V3, (32, 512, 16384)),
         _x86("znver3", _V3, (32, 512, 32768)),
-        _x86("znver4", _VNNI, (32, 1024, 32768)),
-        _x86("znver5", _VNNI, (48, 1024, 32768)),
+        _x86("znver4", _BF16, (32, 1024, 32768)),
+        _x86("znver5", (*_BF16, "avxvnni"), (48, 1024, 32768)),
         _arm("generic", (32, 256, 0)),
         _arm("cortex-a53", (32, 512, 0)),
         _arm("cortex-a72", (32, 1024, 0)),
@@ -93,7 +100,9 @@ PRESETS = {
         _arm("cortex-a76", (64, 512, 4096), _DOT),
         _arm("neoverse-n1", (64, 1024, 32768), _DOT),
         _arm("neoverse-v1", (64, 1024, 32768), (*_DOT, "bf16", "fp16fml", "i8mm")),
+        _arm("neoverse-n2", (64, 1024, 32768), (*_DOT, "bf16", "fp16fml", "i8mm")),
         _arm("apple-m1", (128, 12288, 8192), (*_DOT, "fp16fml"), line=128),
+        _arm("apple-m2", (128, 16384, 8192), (*_DOT, "bf16", "fp16fml", "i8mm"), line=128),
         _gpu("sm_70", 80, 96, 6),
         _gpu("sm_75", 40, 64, 4),
         _gpu("sm_80", 108, 164, 40),
@@ -111,20 +120,26 @@ _AMD = (
 _INTEL = {
     **dict.fromkeys((60, 63, 69, 70, 61, 71, 79, 86), "haswell"),
     **dict.fromkeys((78, 94, 142, 158, 165, 166), "skylake"),
-    85: "skylake-avx512",
+    85: "skylake-avx512",  # or a later one of its number, as its features tell
     **dict.fromkeys((106, 108), "icelake-server"),
     **dict.fromkeys((143, 207), "sapphirerapids"),
+    **dict.fromkeys((151, 154, 183, 186, 191), "alderlake"),
 }
 
 ARM_PARTS = {
     "0xd03": "cortex-a53", "0xd05": "cortex-a55", "0xd08": "cortex-a72", "0xd0b": "cortex-a76",
-    "0xd0c": "neoverse-n1", "0xd40": "neoverse-v1",
+    "0xd0c": "neoverse-n1", "0xd40": "neoverse-v1", "0xd49": "neoverse-n2",
 }  # fmt: skip
 """The `CPU part` of Linux' /proc/cpuinfo."""
 
 
-def x86_model_name(vendor: str, family: int, model: int) -> str:
-    """Return the name of the x86 processor with these `cpuid` numbers, or `""` if unknown."""
+def x86_model_name(vendor: str, family: int, model: int, features: Collection[str] = ()) -> str:
+    """Return the name of the x86 processor with these `cpuid` numbers, or `""` if unknown.
+
+    `features` tell apart the three that share one number.
+    """
+    if (vendor, family, model) == ("GenuineIntel", 6, 85) and "avx512vnni" in features:
+        return "cooperlake" if "avx512bf16" in features else "cascadelake"
     if vendor == "AuthenticAMD":
         matches = (name for f, low, high, name in _AMD if f == family and low <= model <= high)
         return next(matches, "")

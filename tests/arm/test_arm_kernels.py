@@ -68,9 +68,7 @@ def test_the_numbers_are_right(operator: Operator, cpu: str, tmp_path: Path) -> 
     inputs = [rng.standard_normal(b.shape).astype(np.float32) for b in dag.inputs]
     (output,) = dag.outputs
     (reference,) = evaluate(dag, inputs)
-    expectation = Expectation(
-        reference, tolerance(dag, output.name, reference), np.dtype(np.float32)
-    )
+    expectation = Expectation(reference, tolerance(dag, output.name, reference))
     for threads in (1, 2):
         code, found = emulated(program, inputs, output.shape, threads=threads, cpu=cpu)
         assert code == 0

@@ -12,7 +12,8 @@ from codegen_llvm.math_kernels import UNARY
 from codegen_llvm.math_references import IN_FLOAT64, errors32, every_exponent, stated_errors
 
 from ansorc.codegen.build import build_function
-from ansorc.ir.expr import Load, Var, as_expr, call
+from ansorc.ir.expr import Load, Var, as_expr
+from ansorc.ir.math_call import call
 from ansorc.ir.stmt import For, Function, Store
 from ansorc.target import Target
 

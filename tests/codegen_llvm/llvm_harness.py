@@ -107,3 +107,11 @@ def run(function: Function, *arrays: Array) -> None:
 
 def random(shape: tuple[int, ...], seed: int = 0) -> NDArray[np.float32]:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def assert_same(found: Array, expected: Array) -> None:
+    """Require equal dtypes and numbers, NaN equal to NaN (which NumPy misses in bfloat16)."""
+    assert found.dtype == expected.dtype
+    if found.dtype.kind == "V":
+        found, expected = found.astype(np.float32), expected.astype(np.float32)
+    np.testing.assert_array_equal(found, expected)

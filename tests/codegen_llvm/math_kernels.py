@@ -10,7 +10,8 @@ from codegen_llvm.llvm_harness import Array, buffer, lanes, loop
 from ansorc.codegen.build import build_function
 from ansorc.codegen.module import Module
 from ansorc.ir.dtype import FLOAT32, FLOAT64
-from ansorc.ir.expr import Load, Var, call
+from ansorc.ir.expr import Load, Var
+from ansorc.ir.math_call import call
 from ansorc.ir.stmt import Function, Store
 from ansorc.target import Target, detect
 

@@ -13,7 +13,8 @@ import ansorc as ac
 from ansorc.codegen.build import cpu_options
 from ansorc.codegen.llvm import assembly, emit_llvm
 from ansorc.ir.dtype import DType, dtype
-from ansorc.ir.expr import Load, call
+from ansorc.ir.expr import Load
+from ansorc.ir.math_call import call
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import Function, Store
 from ansorc.target import Target

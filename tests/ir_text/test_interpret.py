@@ -14,9 +14,9 @@ from ir_strategies import Options, arrays_for, functions
 
 from ansorc.errors import IRError
 from ansorc.ir.dtype import SCALARS
-from ansorc.ir.expr import MATH_FUNCTIONS
 from ansorc.ir.interpret import interpret
 from ansorc.ir.interpret_math import integer_range
+from ansorc.ir.operator import MATH_FUNCTIONS
 from ansorc.ir.parser import parse
 from ansorc.ir.stmt import Function
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from ir_strategies import Options, arrays_for, functions
 
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import DType
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
@@ -19,6 +20,7 @@ from ansorc.ir.expr import (
     Compare,
     CompareOp,
     Const,
+    Dot,
     Expr,
     Load,
     Not,
@@ -115,10 +117,9 @@ class Walker:
             case Select(condition, then, otherwise):
                 return self.value(then if self.value(condition, lane) else otherwise, lane)
             case Cast(dtype, operand):
-                return self.value(operand, lane).astype(dtype.numpy)
-            case Call(name, args):
-                function = math_function(name, dtype_of(expr).element)
-                return function(*(self.value(arg, lane) for arg in args))
+                return converted(self.value(operand, lane), dtype)
+            case Call() | Dot():
+                return self.call(expr, lane)
             case Load(buffer, indices):
                 return self.memory[buffer.name][self.place(buffer, indices, lane)]
             case Ramp(base, stride, _):
@@ -126,12 +127,38 @@ class Walker:
                 return self.value(base, lane) + step * np.array(lane).astype(step.dtype)[()]
             case Broadcast(operand, _):
                 return self.value(operand, lane)
-            case Reduce(op, operand):
-                found = [self.value(operand, place) for place in range(dtype_of(operand).lanes)]
-                while len(found) > 1:
-                    half = len(found) // 2
-                    found = list(map(BINARY[op], found[:half], found[half:]))
-                return found[0]
+            case Reduce():
+                return self.reduce(expr)
+
+    def reduce(self, expr: Reduce) -> Any:
+        lanes = range(dtype_of(expr.operand).lanes)
+        found = [self.value(expr.operand, place) for place in lanes]
+        while len(found) > 1:
+            half = len(found) // 2
+            found = list(map(BINARY[expr.op], found[:half], found[half:]))
+        return found[0]
+
+    def call(self, expr: Call | Dot, lane: int) -> Any:
+        if isinstance(expr, Call):
+            function = math_function(expr.name, dtype_of(expr).element)
+            return function(*(self.value(arg, lane) for arg in expr.args))
+        terms, total, sides = expr.terms, self.value(expr.total, lane), (expr.left, expr.right)
+        for term in reversed(range(terms)):
+            places = [term if dtype_of(x).lanes == terms else lane * terms + term for x in sides]
+            a, b = (self.value(x, at) for x, at in zip(sides, places, strict=True))
+            total = total + a.astype(total.dtype) * b.astype(total.dtype)
+        return total
+
+
+def converted(value: Any, dtype: DType) -> Any:
+    if not np.issubdtype(value.dtype, np.floating) and value.dtype.kind != "V":
+        return value.astype(dtype.numpy)
+    if not dtype.is_integer:
+        return value.astype(dtype.numpy)
+    info, wide = np.iinfo(dtype.name), float(value)
+    if np.isnan(wide):
+        return info.dtype.type(0)
+    return info.dtype.type(info.max if wide > info.max else info.min if wide < info.min else wide)
 
 
 @settings(max_examples=150, deadline=None)

@@ -27,7 +27,7 @@ def check(one: Case) -> None:
     places = chosen_places(result.shape, CHECKED, rng)
     wanted = expected(one.operator, one.shape, arrays, places)
     allowed = tolerance(dag, dag.outputs[0].name, wanted)
-    verdict = Expectation(wanted, allowed, result.dtype).compare(result[places])
+    verdict = Expectation(wanted, allowed).compare(result[places])
     assert not verdict.complaint
 
 

@@ -19,7 +19,7 @@ from ansorc.search.measure.check import (
 
 
 def compare(actual: NDArray[np.generic], reference: Reference, allowed: Tolerance) -> Verdict:
-    return Expectation(reference, allowed, actual.dtype).compare(actual)
+    return Expectation(reference, allowed).compare(actual)
 
 
 def matmul(n: int, length: int) -> ComputeDAG:

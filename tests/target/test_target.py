@@ -83,6 +83,7 @@ def test_native_is_this_machine() -> None:
         ("cuda", "the target needs -arch=NAME; known are sm_70"),
         ("cuda -arch=sm_99", "'sm_99' is not a known -arch; .*sm_90"),
         ("native -mattr=+avx3", r"'\+avx3' in -mattr .*did you mean 'avx"),
+        ("aarch64-linux-gnu -mcpu=cortex-a53 -mattr=+dotproduct", "did you mean 'dotprod'"),
         ("native -mattr=fma", "'fma' in -mattr is not [+]name or -name"),
         ("native -cores=0", "'-cores=0' in 'native -cores=0' is not an option; known are -mcpu"),
         ("native -cache=1,2", "'-cache=1,2'"),
@@ -93,12 +94,56 @@ def test_refusals(text: str, words: str) -> None:
         Target.parse(text)
 
 
+def features(cpu: str, *, triple: str = "x86_64-linux-gnu") -> set[str]:
+    return set(Target.parse(f"{triple} -mcpu={cpu}").features)
+
+
+def test_features_of_dot_products_and_narrow_floats() -> None:
+    narrow = {"avx512vnni", "avx512bf16", "avx512fp16", "avxvnni"}
+    assert features("sapphirerapids") & narrow == narrow
+    assert features("icelake-server") & narrow == features("cascadelake") & narrow == {"avx512vnni"}
+    assert features("znver4") & narrow == features("cooperlake") & narrow == {
+        "avx512vnni", "avx512bf16"
+    }  # fmt: skip
+    assert features("znver5") & narrow == narrow - {"avx512fp16"}
+    assert features("alderlake") & narrow == {"avxvnni"}
+    assert not features("znver3") & narrow
+    alder = Target.parse("x86_64-linux-gnu -mcpu=alderlake")
+    assert (alder.vector_bytes, alder.vector_registers) == (32, 16)
+
+
+def test_features_of_arm() -> None:
+    arm = "aarch64-linux-gnu"
+    assert features("cortex-a53", triple=arm) == {"neon"}
+    assert features("neoverse-n1", triple=arm) == {"neon", "dotprod", "fullfp16"}
+    assert features("neoverse-v1", triple=arm) >= {"bf16", "i8mm", "dotprod"}
+    changed = Target.parse("aarch64-linux-gnu -mcpu=cortex-a53 -mattr=+dotprod,+i8mm")
+    assert changed.features == ("dotprod", "i8mm", "neon")
+    assert Target.parse(changed.text) == changed
+
+
+def test_this_machine_has_what_its_system_says() -> None:
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        pytest.skip("this system has no /proc/cpuinfo")
+    flags = set(info.read_text().split())
+    words = {
+        "avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16", "avx512_fp16": "avx512fp16",
+        "avx_vnni": "avxvnni", "asimddp": "dotprod", "i8mm": "i8mm",
+    }  # fmt: skip
+    for flag, name in words.items():
+        assert (name in detect().features) == (flag in flags)
+
+
 def test_processors_by_number() -> None:
     assert x86_model_name("AuthenticAMD", 25, 1) == "znver3"
     assert x86_model_name("AuthenticAMD", 25, 0x61) == "znver4"
     assert x86_model_name("GenuineIntel", 6, 143) == "sapphirerapids"
     assert not x86_model_name("GenuineIntel", 6, 1)
     assert not x86_model_name("SomebodyElse", 6, 143)
+    assert x86_model_name("GenuineIntel", 6, 85) == "skylake-avx512"
+    assert x86_model_name("GenuineIntel", 6, 85, {"avx512vnni"}) == "cascadelake"
+    assert x86_model_name("GenuineIntel", 6, 85, {"avx512vnni", "avx512bf16"}) == "cooperlake"
 
 
 CORTEX_A76 = """processor\t: 0

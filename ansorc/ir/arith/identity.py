@@ -10,7 +10,12 @@ from ansorc.ir.interpret_math import integer_range
 
 
 def identity(op: BinaryOp, dtype: DType) -> Const:
-    """Return the identity of `op`, one of REDUCTIONS, on `dtype`: 0 for a sum, -inf for max."""
+    """Return the identity of `op`: 0 for a sum, -inf for the maximum of floats, True for AND.
+
+    `op` is one of REDUCTIONS, or AND or OR of bools.
+    """
+    if dtype.is_bool:
+        return const(op is BinaryOp.AND, dtype)
     if op in (BinaryOp.ADD, BinaryOp.MUL):
         return const(0 if op is BinaryOp.ADD else 1, dtype)
     if dtype.is_float:

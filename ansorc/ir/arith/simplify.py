@@ -19,6 +19,7 @@ from ansorc.ir.expr import (
     Cast,
     Compare,
     Const,
+    Dot,
     Expr,
     Load,
     Not,
@@ -110,9 +111,8 @@ class Simplifier:
                 return self._known(expr if new is operand else Not(new))
             case Cast(dtype, operand):
                 return self._cast(expr, self.expr(operand), dtype.element)
-            case Call(name, args):
-                new = self.exprs(args)
-                return expr if new is args else Call(name, new)
+            case Call() | Dot():
+                return self._arguments(expr)
             case Ramp(base, stride, lanes):
                 first, step = self.expr(base), self.expr(stride)
                 if isinstance(step, Const) and step.value == 0:
@@ -125,6 +125,13 @@ class Simplifier:
                 return expr
             case _:
                 assert_never(expr)
+
+    def _arguments(self, expr: Call | Dot) -> Expr:
+        old = expr.args if isinstance(expr, Call) else (expr.total, expr.left, expr.right)
+        new = self.exprs(old)
+        if new is old:
+            return expr
+        return Call(expr.name, new) if isinstance(expr, Call) else Dot(expr.terms, *new)
 
     def exprs(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return a tuple of expressions simplified; the same one where nothing changes."""

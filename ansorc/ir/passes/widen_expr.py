@@ -20,6 +20,7 @@ from ansorc.ir.expr import (
     Compare,
     CompareOp,
     Const,
+    Dot,
     Expr,
     Load,
     Not,
@@ -30,6 +31,7 @@ from ansorc.ir.expr import (
     const,
 )
 from ansorc.ir.node import walk
+from ansorc.ir.passes.widen_dot import widened_operand
 
 Wide: TypeAlias = tuple[Expr, bool]
 """An expression, and whether it is a vector with an element for each lane."""
@@ -132,6 +134,8 @@ class ExprWidener:
             case Call(name, args):
                 new, is_vector = self._alike([self.wide(arg) for arg in args])
                 return Call(name, tuple(new)), is_vector
+            case Dot():
+                return self._dot(expr)
             case Load(buffer, indices):
                 own, places, is_vector = self.place(buffer, indices)
                 load = Load(own, places)
@@ -209,6 +213,21 @@ class ExprWidener:
             return (Select(conjunction(shared), inner, otherwise) if shared else inner), True
         (test,), _ = self._alike([self.wide(expr.condition)])
         return Select(test, then, otherwise), True
+
+    def _dot(self, expr: Dot) -> Wide:
+        lanes = self._lanes
+        parts = [part for side in (expr.left, expr.right) for part in walk(side)]
+        if any(isinstance(part, Load) and part.buffer.name in lanes.private for part in parts):
+            raise NotWidenableError
+        (left, varies), (right, also_varies) = (
+            widened_operand(side, expr.terms, lanes.name, lanes.base, lanes.count)
+            for side in (expr.left, expr.right)
+        )
+        total = self.wide(expr.total)
+        is_vector = total[1] or varies or also_varies
+        return Dot(
+            expr.terms, self.spread(total) if is_vector else total[0], left, right
+        ), is_vector
 
     def _stepping(self, base: Expr, step: int) -> Wide:
         if step == 0:

@@ -79,6 +79,7 @@ from ansorc.lang.operators.pool import (
     max_pool2d,
     max_pool3d,
 )
+from ansorc.lang.operators.quantized import dense_packed, pack_groups
 from ansorc.lang.operators.reduce import (
     argmax,
     argmin,
@@ -135,6 +136,7 @@ __all__ = [
     "conv3d",
     "conv3d_transpose",
     "dense",
+    "dense_packed",
     "depthwise_conv2d",
     "divide",
     "edge_pad",
@@ -167,6 +169,7 @@ __all__ = [
     "multiply",
     "norm2",
     "one_hot",
+    "pack_groups",
     "pad",
     "power",
     "prelu",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ansorc.ir.dtype import DType
 from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
@@ -17,10 +18,13 @@ from ansorc.lang.tensor import Tensor
 _MATMUL, _BATCH_MATMUL, _DENSE = AutoName("matmul"), AutoName("batch_matmul"), AutoName("dense")
 
 
-def matmul(a: Tensor, b: Tensor, name: str = _MATMUL) -> Tensor:
+def matmul(
+    a: Tensor, b: Tensor, name: str = _MATMUL, *, sum_dtype: str | DType | None = None
+) -> Tensor:
     """Return the product [..., n, m] of a [..., n, k] and b [..., k, m].
 
-    The dimensions in front are broadcast as NumPy does. Raise LanguageError on other shapes.
+    The dimensions in front are broadcast as NumPy does. Factors are cast to `sum_dtype` (default:
+    none), for the sums of int8 or bfloat16 numbers. Raise LanguageError on other shapes.
     """
     has_rank = min(len(a.shape), len(b.shape)) >= 2
     require(has_rank, "matmul", a, b, need="each must have 2 dimensions or more")
@@ -34,14 +38,16 @@ def matmul(a: Tensor, b: Tensor, name: str = _MATMUL) -> Tensor:
             broadcast_indices(a.shape[:-2], i[:-2]),
             broadcast_indices(b.shape[:-2], i[:-2]),
         )
-        return sum(a[(*left, i[-2], k)] * b[(*right, k, i[-1])], axis=k)
+        return sum(product(a[(*left, i[-2], k)], b[(*right, k, i[-1])], sum_dtype), axis=k)
 
     shape = (*(batch or ()), a.shape[-2], b.shape[-1])
     return compute(shape, body, name, axes=[*(f"b{d}" for d in range(len(shape) - 2)), "i", "j"])
 
 
-def batch_matmul(a: Tensor, b: Tensor, name: str = _BATCH_MATMUL) -> Tensor:
-    """Return the products [batch, n, m] of a [batch, n, k] and b [batch, k, m].
+def batch_matmul(
+    a: Tensor, b: Tensor, name: str = _BATCH_MATMUL, *, sum_dtype: str | DType | None = None
+) -> Tensor:
+    """Return the products [batch, n, m] of a [batch, n, k] and b [batch, k, m]; see `matmul`.
 
     Raise LanguageError on other shapes.
     """
@@ -50,12 +56,17 @@ def batch_matmul(a: Tensor, b: Tensor, name: str = _BATCH_MATMUL) -> Tensor:
     require(fits, "batch_matmul", a, b, need="they must be [batch, n, k] and [batch, k, m]")
     k = reduce_axis(a.shape[2], "k")
     shape = (a.shape[0], a.shape[1], b.shape[2])
-    return compute(shape, lambda b_, i, j: sum(a[b_, i, k] * b[b_, k, j], axis=k), name)
+    return compute(
+        shape, lambda b_, i, j: sum(product(a[b_, i, k], b[b_, k, j], sum_dtype), axis=k), name
+    )
 
 
-def dense(data: Tensor, weight: Tensor, name: str = _DENSE) -> Tensor:
+def dense(
+    data: Tensor, weight: Tensor, name: str = _DENSE, *, sum_dtype: str | DType | None = None
+) -> Tensor:
     """Return the layer [..., units] of data [..., k] and weight [units, k], without a bias.
 
+    Factors are cast to `sum_dtype` (default: none), as in `matmul`; see also `dense_packed`.
     Raise LanguageError on other shapes.
     """
     require_rank("dense", 2, weight)
@@ -65,7 +76,14 @@ def dense(data: Tensor, weight: Tensor, name: str = _DENSE) -> Tensor:
     rank = len(data.shape)
     return compute(
         (*data.shape[:-1], weight.shape[0]),
-        lambda *i: sum(data[(*i[:-1], k)] * weight[i[-1], k], axis=k),
+        lambda *i: sum(product(data[(*i[:-1], k)], weight[i[-1], k], sum_dtype), axis=k),
         name,
         axes=[*(f"b{d}" for d in range(rank - 2)), *"ij"[2 - min(rank, 2) :]],
     )
+
+
+def product(left: Expr, right: Expr, sum_dtype: str | DType | None) -> Expr:
+    """Return `left * right`, both cast to `sum_dtype` unless that is None."""
+    if sum_dtype is None:
+        return left * right
+    return left.astype(sum_dtype) * right.astype(sum_dtype)

@@ -12,17 +12,19 @@ from ansorc.schedule.steps.order import Fuse, Reorder
 from ansorc.schedule.steps.rfactor import RFactor
 from ansorc.schedule.steps.split import Split
 from ansorc.schedule.steps.storage import Panel, StorageAlign
+from ansorc.schedule.steps.tensorize import Tensorize
 
 STEPS: dict[str, type[Step]] = {
     step.__name__: step
     for step in (
         Split, Fuse, Reorder, ComputeAt, ComputeInline, ComputeRoot, CacheRead, CacheWrite, RFactor,
         StorageAlign, Panel, RewriteLayout, Parallelize, Vectorize, Unroll, BindThread, Pragma,
+        Tensorize,
     )
 }  # fmt: skip
 
 __all__ = [
     "STEPS", "BindThread", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
     "Fuse", "Panel", "Parallelize", "Pragma", "RFactor", "Reorder", "RewriteLayout", "Split",
-    "Step", "StorageAlign", "Unroll", "Vectorize",
+    "Step", "StorageAlign", "Tensorize", "Unroll", "Vectorize",
 ]  # fmt: skip

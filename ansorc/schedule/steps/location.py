@@ -65,9 +65,9 @@ class ComputeAt(Step):
         self.untouched(state, stage, "use compute_at")
         inside = tuple((target, iterator) for iterator in target.iterators[: place + 1])
         for outer, iterator in (*state.around(target), *inside):
-            if iterator.mark is Mark.VECTORIZE:
+            if iterator.mark in (Mark.VECTORIZE, Mark.TENSORIZE):
                 self.refuse(
-                    state, f"'{iterator.name}' is vectorized; choose a loop outside it",
+                    state, f"'{iterator.name}' is {iterator.mark.value}d; choose a loop outside it",
                     (outer.name, iterator.name),
                 )  # fmt: skip
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.extent import multiply
-from ansorc.schedule.stage import At, FuseRelation, Iterator
+from ansorc.schedule.stage import At, FuseRelation, Iterator, Mark
 from ansorc.schedule.state import State, Step
 
 
@@ -81,4 +81,9 @@ class Reorder(Step):
         iterators = list(stage.iterators)
         for slot, place in zip(sorted(places), places, strict=True):
             iterators[slot] = stage.iterators[place]
+        for iterator in iterators[:-1]:
+            self.require(
+                state, f"'{iterator.name}' is tensorized and stays innermost",
+                condition=iterator.mark is not Mark.TENSORIZE,
+            )  # fmt: skip
         return settle(state.with_stage(replace(stage, iterators=tuple(iterators))), self, state)

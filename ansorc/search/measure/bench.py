@@ -66,13 +66,15 @@ def load_bench(directory: Path) -> Bench:
     task = Task.from_json((directory / "task.json").read_text())
     arrays: dict[str, GuardedArray] = {}
     for index, buffer in enumerate(task.dag.inputs):
-        arrays[buffer.name] = guarded_copy(np.load(directory / f"input_{index}.npy", mmap_mode="r"))
+        stored = np.load(directory / f"input_{index}.npy", mmap_mode="r")
+        # a file does not tell the types that NumPy lacks
+        arrays[buffer.name] = guarded_copy(stored.view(buffer.dtype.numpy))
     outputs: list[Output] = []
     for index, buffer in enumerate(task.dag.outputs):
         memory = arrays[buffer.name] = GuardedArray(buffer.shape, buffer.dtype.numpy)
         reference = np.load(directory / f"reference_{index}.npy").astype(np.float64, copy=False)
         allowed = tolerance(task.dag, buffer.name, reference)
-        expectation = Expectation(reference, allowed, buffer.dtype.numpy)
+        expectation = Expectation(reference, allowed)
         outputs.append(Output(memory, reference, expectation))
     names = tuple(buffer.name for buffer in task.dag.params)
     bench = Bench(names, tuple(arrays[name] for name in names), tuple(outputs))

@@ -7,25 +7,30 @@ The tolerance of an element with reference value r is
 where L is the longest chain of reduction lengths from an input to that output. Rounding errors of
 a sum of L terms grow like sqrt(L) times the size of the partial sums, for which the rms stands
 where the terms cancel; each further stage rounds once more. One missing or doubled term of a sum
-of n terms changes the result by about rms / sqrt(n), far above that. Integers must be equal; where
-they came from floats, one element in 100,000 may have been rounded over an edge; of the places
-that a reduction of tuples found among computed floats, one in 1,000 may be that of a near tie.
+of n terms changes the result by about rms / sqrt(n), far above that. The dtype of eps is the
+coarsest that something is computed in; an input of a coarser one is exact. Integers must be equal;
+where they came from floats, one element in 100,000 may have been rounded over an edge; of the
+places that a reduction of tuples found among computed floats, one in 1,000 may be that of a near
+tie.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ansorc.ir.dtype import DType
+from ansorc.ir.expr import Binary, Call, Cast, Expr, dtype_of
+from ansorc.ir.node import Node
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reducer import Reducer
 
 _SAFETY = 8.0
 _CHUNK = 1 << 15  # the four arrays of a chunk stay in the second-level cache
-_SMALLEST = {2: 2.0**-24, 4: 2.0**-149, 8: 2.0**-1074}  # positive floats, by their bytes
 Reference = NDArray[np.float64]
 
 
@@ -38,6 +43,8 @@ class Tolerance:
     scale: float
     unequal_share: float = 0.0
     """Share of the elements of an integer output that may differ."""
+    smallest: float = 2.0**-149
+    """The least positive number of the output's dtype: what underflow may cost."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +71,31 @@ def reduction_length(dag: ComputeDAG, output: str) -> tuple[int, int]:
 def tolerance(dag: ComputeDAG, output: str, reference: Reference) -> Tolerance:
     """Return the tolerance of the output called `output`, by the formula above."""
     dtype = next(buffer.dtype for buffer in dag.outputs if buffer.name == output)
-    floats = [op.buffer.dtype for op in dag.ops if op.buffer.dtype.is_float]
-    floats += [buffer.dtype for buffer in dag.inputs if buffer.dtype.is_float]
+    floats = _computed_floats(dag)
     if not dtype.is_float:
         share = 1e-3 if _has_near_ties(dag) else 1e-5 if floats else 0.0
         return Tolerance(0.0, 0.0, share)
     length, stages = reduction_length(dag, output)
-    epsilon = max(float(np.finfo(f"float{found.bits}").eps) for found in floats)
+    epsilon = max(found.epsilon for found in floats)
     finite = reference[np.isfinite(reference)]
     scale = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
-    return Tolerance(_SAFETY * epsilon * (stages + math.sqrt(length)), scale)
+    return Tolerance(
+        _SAFETY * epsilon * (stages + math.sqrt(length)), scale, smallest=dtype.smallest
+    )
+
+
+def _computed_floats(dag: ComputeDAG) -> set[DType]:
+    """The float types that results are rounded to, and those of what integers are made of."""
+    found = {buffer.dtype for op in dag.ops for buffer in op.buffers}
+    for op in dag.ops:
+        found |= {dtype_of(part) for part in op.nodes() if _computes(part)}
+        if not all(buffer.dtype.is_float for buffer in op.buffers):
+            found |= {buffer.dtype for buffer in op.reads}
+    return {dtype for dtype in found if dtype.is_float}
+
+
+def _computes(part: Node) -> TypeGuard[Expr]:
+    return isinstance(part, Binary | Call | Cast)
 
 
 def _has_near_ties(dag: ComputeDAG) -> bool:
@@ -88,13 +110,13 @@ def _has_near_ties(dag: ComputeDAG) -> bool:
 class Expectation:
     """What an output must hold, kept in the form in which it is compared fastest."""
 
-    def __init__(self, reference: Reference, allowed: Tolerance, dtype: np.dtype[np.generic]):
+    def __init__(self, reference: Reference, allowed: Tolerance):
         self._reference = reference
         self._allowed = allowed
         self._per_error: Reference | None = None
         if allowed.relative:
             limit = np.maximum(np.abs(reference), allowed.scale) * allowed.relative
-            self._per_error = np.reciprocal(limit + _SMALLEST[dtype.itemsize]).reshape(-1)
+            self._per_error = np.reciprocal(limit + self._allowed.smallest).reshape(-1)
 
     def compare(self, actual: NDArray[np.generic]) -> Verdict:
         """Compare `actual` with the reference element by element."""

@@ -103,7 +103,7 @@ def _delete(directory: Path, lock: int) -> None:
 
 def _draw(shape: tuple[int, ...], dtype: DType, low: float, rng: np.random.Generator) -> Array:
     match dtype.kind:
-        case Kind.FLOAT:
+        case Kind.FLOAT | Kind.BFLOAT:
             return rng.uniform(low, 1.0, shape).astype(dtype.numpy)
         case Kind.INT:
             return rng.integers(-4, 5, shape).astype(dtype.numpy)

@@ -62,7 +62,7 @@ class GuardedArray:
 
     def poison(self) -> None:
         """Fill the array with bytes that a kernel would not leave: NaN, or 0xCD in integers."""
-        fill = 0xFF if self.array.dtype.kind == "f" else 0xCD
+        fill = 0xCD if self.array.dtype.kind in "iub" else 0xFF
         inner = np.frombuffer(self._map, np.uint8, self._bytes, self._begin)
         inner.fill(fill)
 

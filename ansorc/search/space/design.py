@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.complete import completed
+from ansorc.search.sketch.dot_product import dot_sketches
 from ansorc.search.sketch.generate import RuleFailure, cpu_rules, generate
 from ansorc.search.sketch.layout_rewrite import laid_out
 from ansorc.search.sketch.packing import packed
@@ -39,7 +40,8 @@ def design_space(
     Each derived sketch appears once for each way to place the stages that are not tiled, at most
     `options.max_locations` in all unless there are more derived sketches than that; and so do
     their variants with an operand packed in the kernel. Constant operands of tiles are laid out
-    in the tiles' order, unless the options say otherwise.
+    in the tiles' order, unless the options say otherwise. The usual rules also bring the sketches
+    of a dot-product instruction where one fits.
     """
     failures: list[RuleFailure] = []
     chosen = cpu_rules(tiling_of(options)) if rules is None else rules
@@ -48,7 +50,10 @@ def design_space(
     if options.rewrite_layout:
         derived = tuple(laid_out(sketch) for sketch in derived)
     derived = tuple(s for sketch in derived for s in (sketch, *packed(sketch)))
-    sketches = tuple(s for d in derived for s in completed(d, share, options.unroll_limits))
+    dots = dot_sketches(dag, target) if rules is None else ()
+    sketches = tuple(
+        s for d in (*dots, *derived) for s in completed(d, share, options.unroll_limits)
+    )
     return Space(dag, target, sketches, tuple(failures))
 
 

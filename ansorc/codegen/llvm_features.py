@@ -1,0 +1,56 @@
+"""Refuse to make code for a processor that has no instructions for what a program does."""
+
+from __future__ import annotations
+
+from ansorc.errors import BuildError
+from ansorc.ir.dtype import FLOAT16, DType
+from ansorc.ir.expr import Cast, Const, Dot, Load, dtype_of
+from ansorc.ir.node import Node, walk
+from ansorc.ir.stmt import Function, Store
+from ansorc.target import Target
+from ansorc.target.dot_products import dot_products, missing_features
+
+
+def require_features(function: Function, target: Target) -> None:
+    """Raise BuildError, naming the missing feature, where `target` cannot run `function` well."""
+    halves = not target.is_x86 or {"f16c", "avx512f"} & set(target.features)
+    for node in walk(function.body):
+        if isinstance(node, Dot):
+            _require_dot(function.name, node, target)
+        if not halves and _dtype(node) == FLOAT16:
+            raise BuildError(
+                f"'{function.name}' uses float16, which '{target.text}' cannot convert: it lacks "
+                "f16c; choose a newer -mcpu (x86-64-v3), add -mattr=+f16c, or use bfloat16"
+            )
+
+
+def _require_dot(kernel: str, node: Dot, target: Target) -> None:
+    left, right = (dtype_of(side).element.name for side in (node.left, node.right))
+    if dot_products(target, node.terms, left, right):
+        return
+    what = f"'{kernel}' uses dot{node.terms} of {left} and {right}"
+    if missing := missing_features(target, node.terms, left, right):
+        raise BuildError(
+            f"{what}, for which '{target.text}' lacks {' or '.join(missing)}; add it with -mattr, "
+            "or schedule the kernel without this step"
+        )
+    kind = "x86" if target.is_x86 else "ARM"
+    raise BuildError(
+        f"{what}, for which no {kind} processor known here has an instruction; {_other_way(kind)}"
+    )
+
+
+def _other_way(kind: str) -> str:
+    if kind == "x86":
+        return "use dot2, which is exact on any operands of 8 bits, or make one of them uint8"
+    return "use dot4 on operands of 8 bits, or schedule the kernel without this step"
+
+
+def _dtype(node: Node) -> DType | None:
+    match node:
+        case Load(buffer, _) | Store(buffer, _, _):
+            return buffer.dtype
+        case Cast(dtype, _) | Const(_, dtype):
+            return dtype.element
+        case _:
+            return None

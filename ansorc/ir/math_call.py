@@ -1,0 +1,21 @@
+"""Build calls of math functions."""
+
+from __future__ import annotations
+
+from ansorc.errors import LanguageError
+from ansorc.ir.dtype import FLOAT32
+from ansorc.ir.expr import Call, Const, Expr, Value, as_expr, const, dtype_of
+from ansorc.ir.operator import MATH_FUNCTIONS
+
+
+def call(name: str, *args: Value) -> Expr:
+    """Return the math function `name` of `args`; raise LanguageError on integers or a bad count."""
+    if MATH_FUNCTIONS.get(name) != len(args):
+        raise LanguageError(f"there is no math function '{name}' of {len(args)} operands")
+    exprs = tuple(as_expr(arg, FLOAT32) for arg in args)
+    anchor = next((dtype_of(e) for e in exprs if not isinstance(e, Const)), dtype_of(exprs[0]))
+    exprs = tuple(const(e.value, anchor.element) if isinstance(e, Const) else e for e in exprs)
+    for expr in exprs:
+        if dtype_of(expr).element != anchor.element or not anchor.is_float:
+            raise LanguageError(f"{name} needs floats of one dtype, not {dtype_of(expr)}")
+    return Call(name, exprs)

@@ -1,0 +1,87 @@
+"""What a dot-product instruction computes of a reduction: a sum of products of narrow factors."""
+
+from __future__ import annotations
+
+from ansorc.ir.arith.interval import Ranges
+from ansorc.ir.arith.simplify import simplify
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import BFLOAT16, FLOAT32, INT8, INT16, INT32, UINT8, DType
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Cast,
+    Dot,
+    Expr,
+    Load,
+    Ramp,
+    Var,
+    const,
+    dtype_of,
+)
+from ansorc.ir.operator import DOT_FUNCTIONS
+from ansorc.ir.stmt import Store
+from ansorc.ir.substitute import substitute
+from ansorc.lang.compute_op import Combiner, ComputeOp
+
+_FACTORS: dict[tuple[str, DType], tuple[DType, ...]] = {
+    ("dot4", INT32): (INT8, UINT8),
+    ("dot2", INT32): (INT8, UINT8, INT16),
+    ("dot2", FLOAT32): (BFLOAT16,),
+}
+"""What the factors may have been before they were cast, by function and dtype of the sum."""
+
+
+TERM = Var("dot.term")
+"""Stands for the variable of the loop that the instruction does."""
+
+
+def misfit(op: ComputeOp, function: str) -> str:
+    """Return why the reduction `op` is no sum that `function` makes; empty if it is one."""
+    if op.combiner is not Combiner.SUM:
+        return f"'{op.name}' is no sum"
+    dtype = op.buffer.dtype
+    allowed = _FACTORS.get((function, dtype))
+    if allowed is None:
+        sums = " or ".join(str(into) for name, into in _FACTORS if name == function)
+        return f"'{op.name}' is summed in {dtype}, but {function} makes sums of {sums}"
+    wanted = f"cast({dtype}, a) * cast({dtype}, b), a and b of {' or '.join(map(str, allowed))}"
+    found = factors(op.body)
+    if found is None or not all(dtype_of(factor).element in allowed for factor in found):
+        return f"the terms of '{op.name}' are not {wanted}"
+    return ""
+
+
+def dot_update(
+    buffer: Buffer, indices: tuple[Expr, ...], body: Expr, function: str, ranges: Ranges
+) -> Store:
+    """Return the statement that adds `body` for TERM = 0, 1, … to `buffer[indices]` by `function`.
+
+    `ranges` bounds the other variables of `body`, so that indices lose what TERM does not change.
+    """
+    terms = DOT_FUNCTIONS[function]
+    found = factors(body)
+    assert found is not None, "the step has checked it"
+    every = {TERM.name: Ramp(const(0), const(1), terms)}
+    known = {**ranges, TERM.name: (0, terms - 1)}
+    left, right = (
+        _operand(substitute(simplify(factor, known), every), function, terms) for factor in found
+    )
+    return Store(buffer, indices, Dot(terms, Load(buffer, indices), left, right))
+
+
+def factors(body: Expr) -> tuple[Expr, Expr] | None:
+    """Return a and b of `cast(a) * cast(b)`, None for another body."""
+    match body:
+        case Binary(BinaryOp.MUL, Cast(_, left), Cast(_, right)):
+            return left, right
+        case _:
+            return None
+
+
+def _operand(factor: Expr, function: str, terms: int) -> Expr:
+    dtype = dtype_of(factor)
+    if dtype.lanes == 1:
+        factor = Broadcast(factor, terms)
+    is_widened = function == "dot2" and dtype.is_integer and dtype.bits < 16
+    return Cast(INT16, factor) if is_widened else factor

@@ -1,0 +1,68 @@
+"""Tensorize: let one instruction do the innermost loop of a reduction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ansorc.ir.operator import DOT_FUNCTIONS
+from ansorc.schedule.dot_body import misfit
+from ansorc.schedule.stage import IteratorKind, Mark, SplitRelation, Stage
+from ansorc.schedule.state import State, Step
+
+
+@dataclass(frozen=True)
+class Tensorize(Step):
+    """Compute the innermost loop of a sum of products by the dot product `function`.
+
+        for k in 0..4:
+            C[j] += i32(A[k]) * i32(B[j, k])   ->   C[j] = dot4(C[j], A[0:4], B[j, 0:4])
+
+    `dot4` adds four products of int8 or uint8 to an int32; `dot2` two of int16, or of narrower
+    integers made int16, or two of bfloat16 to a float32. The result is that of the loop: integers
+    wrap, floats are added in another order. The loop must be as long as the function has terms and
+    divide its axis. The build refuses a function for which the target has no instruction
+    (`ansorc/target/dot_products.py`). With a vectorized loop around it, the operand that varies
+    along that loop should have the loop's elements next to each other, `terms` for each.
+    """
+
+    iterator: str
+    function: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the loop marked as done by `function`."""
+        stage = self.stage_of(state)
+        place = self.place_of(state, stage, self.iterator)
+        iterator = stage.iterators[place]
+        known = ", ".join(DOT_FUNCTIONS)
+        self.require(
+            state, f"there is no dot product '{self.function}'; use {known}",
+            condition=self.function in DOT_FUNCTIONS,
+        )  # fmt: skip
+        self.unmarked(state, iterator, "nothing else fits")
+        is_inside = place == len(stage.iterators) - 1 and iterator.kind is IteratorKind.REDUCE
+        self.require(
+            state, f"'{self.iterator}' is not a reduction inside all other loops; reorder first",
+            condition=is_inside,
+        )  # fmt: skip
+        terms = DOT_FUNCTIONS[self.function]
+        self.require(
+            state, f"'{self.iterator}' runs {iterator.extent} times, but {self.function} adds "
+            f"{terms} products; split it by {terms}",
+            condition=isinstance(iterator.extent, int) and iterator.extent == terms,
+        )  # fmt: skip
+        self._check_body(state, stage, place)
+        marked = replace(iterator, mark=Mark.TENSORIZE, function=self.function)
+        return state.with_stage(stage.with_iterator(place, marked))
+
+    def _check_body(self, state: State, stage: Stage, place: int) -> None:
+        for relation in stage.relations:
+            if isinstance(relation, SplitRelation) and not relation.is_exact:
+                self.require(
+                    state, f"the reduction '{relation.parent.name}' was split into parts that do "
+                    "not divide it; pad it with zeros to a multiple",
+                    condition=relation.parent.kind is IteratorKind.SPACE,
+                )  # fmt: skip
+        for inner in state.attached(stage.name, stage.iterators[place].name):
+            self.refuse(state, f"'{inner.name}' is computed inside '{self.iterator}'")
+        reason = misfit(stage.op, self.function)
+        self.require(state, reason, condition=not reason)

@@ -1,0 +1,187 @@
+"""Sketches of a matrix product that a dot-product instruction computes.
+
+They apply to sums `cast(a[…, i, k]) * cast(b[…, k // t, j, k % t])` of t narrow products for which
+the target has an instruction: the weights lie in groups of t, so that one vector load fetches the
+factors of all lanes. Everything else has the sketches of `generate` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ansorc.errors import ScheduleError
+from ansorc.ir.dtype import INT32
+from ansorc.ir.expr import BinaryOp as Op
+from ansorc.ir.expr import Load, Var, binary, dtype_of
+from ansorc.ir.operator import DOT_FUNCTIONS
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule.dot_body import factors, misfit
+from ansorc.schedule.extent import Hole
+from ansorc.schedule.schedule import schedule
+from ansorc.schedule.state import Step
+from ansorc.schedule.steps import (
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    Fuse,
+    Reorder,
+    Split,
+    Tensorize,
+    Vectorize,
+)
+from ansorc.search.sketch.draft import Draft
+from ansorc.search.sketch.inline import AlwaysInline
+from ansorc.search.sketch.predicates import CACHE_SCOPE, fusible_consumer
+from ansorc.search.sketch.rule import Verdict
+from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
+from ansorc.target import Target
+from ansorc.target.dot_products import dot_products
+
+MOST_ROWS, MOST_VECTORS = 16, 8
+"""The largest register tile: rows, and vectors in each."""
+_COLUMN_VECTORS = 4
+"""Vectors of columns that are summed side by side."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A stage that an instruction can compute."""
+
+    stage: str
+    function: str
+    weight: str
+    """The tensor whose elements lie in groups."""
+
+
+def dot_sketches(dag: ComputeDAG, target: Target) -> tuple[Sketch, ...]:
+    """Return the sketches of `dag` with its one matching stage tensorized; none if there is none.
+
+    The first has a panel of the weights in cache, the second reads them where they are.
+    """
+    found = [match for op in dag.ops if (match := _match(op, target)) is not None]
+    if len(found) != 1:
+        return ()
+    draft = _inlined(Draft(schedule(dag), target), found[0].stage)
+    sketches: list[Sketch] = []
+    for is_packed in (True, False):
+        try:
+            sketches.append(_sketch(draft, found[0], is_packed=is_packed))
+        except ScheduleError:
+            continue  # a producer or consumer does not allow this form
+    return tuple(sketches)
+
+
+def _match(op: ComputeOp, target: Target) -> Match | None:
+    pair = factors(op.body)
+    if pair is None or len(op.axes) < 2 or len(op.reduce_axes) != 1:
+        return None
+    column, axis = op.axes[-1], op.reduce_axes[0]
+    for function, terms in DOT_FUNCTIONS.items():
+        if misfit(op, function) or axis.extent % terms:
+            continue
+        group = Var(axis.name)
+        wanted = (binary(Op.FLOORDIV, group, terms), Var(column.name), binary(Op.MOD, group, terms))
+        weights = [f.buffer.name for f in pair if isinstance(f, Load) and f.indices[-3:] == wanted]
+        if len(weights) == 1 and _has_instruction(op, function, target):
+            return Match(op.name, function, weights[0])
+    return None
+
+
+def _has_instruction(op: ComputeOp, function: str, target: Target) -> bool:
+    pair = factors(op.body)
+    assert pair is not None
+    names = [dtype_of(factor).name for factor in pair]
+    if function == "dot2" and op.buffer.dtype == INT32:
+        names = ["int16", "int16"]
+    return bool(dot_products(target, DOT_FUNCTIONS[function], *names))
+
+
+def _inlined(draft: Draft, name: str) -> Draft:
+    """Inline the cheap stages between the sum and the outputs, but for the sum's own reader."""
+    rule = AlwaysInline()
+    after = {name}
+    for op in draft.state.dag.ops:
+        if any(buffer.name in after for buffer in op.reads):
+            after.add(op.name)
+    for other in reversed([op.name for op in draft.state.dag.ops if op.name in after]):
+        if other != name and rule.verdict(draft, other) is not Verdict.SKIP:
+            draft = next(rule.expand(draft, other))
+    return draft
+
+
+def _sketch(draft: Draft, match: Match, *, is_packed: bool) -> Sketch:
+    name = match.stage
+    if fusible_consumer(draft, name) is None:
+        draft = draft.then(CacheWrite(name, CACHE_SCOPE))
+        name = f"{name}.{CACHE_SCOPE}"
+    consumer = fusible_consumer(draft, name)
+    assert consumer is not None
+    row, column = consumer.op.axes[-2], consumer.op.axes[-1]
+    variables = _variables(draft, consumer.op)
+    for axis, variable in zip((row, column), variables, strict=True):
+        draft = draft.then(Split(consumer.name, axis.name, (Hole(variable.name, (1,)),)))
+    outer = tuple(axis.name for axis in consumer.op.axes[:-2])
+    loops = (f"{column.name}.0", f"{row.name}.0", f"{row.name}.1", f"{column.name}.1")
+    draft = draft.then(
+        Reorder(consumer.name, (*outer, *loops)), ComputeAt(name, consumer.name, loops[1])
+    )
+    draft = draft.then(*_inner_steps(draft.stage(name).op, match.function))
+    if is_packed:
+        draft = draft.then(*_panel_steps(draft, match.weight, name, (consumer.name, loops[0])))
+    for other in [stage.op for stage in draft.state.stages if stage.name != name]:
+        draft = draft.then(*_column_sum_steps(draft, other, match.function))
+    own = draft.stage(name).op.axes
+    tile = RegisterTile(
+        name, tuple(v.name for v in variables), (own[-2].name, own[-1].name), vector=1
+    )
+    words = f"{match.function} {match.stage}" + f", pack {match.weight}" * is_packed
+    return replace(draft, variables=variables, register_tiles=(tile,)).saying(words).sketch()
+
+
+def _variables(draft: Draft, op: ComputeOp) -> tuple[TileVariable, TileVariable]:
+    lanes = draft.target.vector_bytes // INT32.bytes
+    row, column = op.axes[-2], op.axes[-1]
+    return (
+        TileVariable(f"{op.name}.{row.name}", row.extent, 2, MOST_ROWS),
+        TileVariable(f"{op.name}.{column.name}", column.extent, 2, MOST_VECTORS * lanes, lanes),
+    )
+
+
+def _inner_steps(op: ComputeOp, function: str) -> Iterator[Step]:
+    axis = op.reduce_axes[0].name
+    space = tuple(own.name for own in op.axes)
+    yield Split(op.name, axis, (DOT_FUNCTIONS[function],))
+    yield Reorder(op.name, (f"{axis}.0", *space, f"{axis}.1"))
+    yield Tensorize(op.name, f"{axis}.1", function)
+
+
+def _column_sum_steps(draft: Draft, op: ComputeOp, function: str) -> Iterator[Step]:
+    """Sum the groups of the weights, if `op` does that, by the same instruction, on its own."""
+    terms = DOT_FUNCTIONS[function]
+    is_sum = len(op.axes) == 1 and [axis.extent for axis in op.reduce_axes[1:]] == [terms]
+    if not is_sum or misfit(op, function) or not _has_instruction(op, function, draft.target):
+        return
+    column, group, term = op.axes[0], op.reduce_axes[0].name, op.reduce_axes[1].name
+    most = _COLUMN_VECTORS * draft.target.vector_bytes // INT32.bytes
+    length = next(n for n in range(most, 0, -1) if column.extent % n == 0)
+    yield Split(op.name, column.name, (length,))
+    yield Reorder(op.name, (f"{column.name}.0", group, f"{column.name}.1", term))
+    yield Tensorize(op.name, term, function)
+    yield Vectorize(op.name, f"{column.name}.1")
+
+
+def _panel_steps(draft: Draft, weight: str, reader: str, place: tuple[str, str]) -> Iterator[Step]:
+    """Copy the columns of a tile's weights where they lie together, or compute them there."""
+    stage = draft.state.find(weight)
+    if stage is not None and stage.is_untouched and len(draft.state.readers(weight)) == 1:
+        panel, last = weight, tuple(axis.name for axis in stage.op.axes[-2:])
+    else:
+        panel = f"{weight}.{CACHE_SCOPE}"
+        loads = draft.stage(reader).op.loads
+        rank = next(len(load.indices) for load in loads if load.buffer.name == weight)
+        last = (f"ax{rank - 2}", f"ax{rank - 1}")
+        yield CacheRead(weight, CACHE_SCOPE, (reader,))
+    yield ComputeAt(panel, *place)
+    yield Fuse(panel, last)
