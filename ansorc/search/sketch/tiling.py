@@ -53,8 +53,13 @@ def is_split(axis: Axis) -> bool:
 
 
 def declared(draft: Draft, stage: Stage, tiling: Tiling) -> Draft:
-    """Return the draft with the tile variables of `stage` added."""
+    """Return the draft with the tile variables of `stage` added.
+
+    Two axes may have lengths that do not divide, the vectorised one and the last before it: tails
+    along more of them have corners, each of which is code of its own.
+    """
     contiguous = vector_axis(stage.op)
+    may_be_ragged = [place for place, axis in enumerate(stage.op.axes) if is_split(axis)][-2:]
     lanes = draft.lanes(stage.op)
     variables: list[TileVariable] = []
     for place, axis in enumerate(stage.op.axes):
@@ -62,7 +67,8 @@ def declared(draft: Draft, stage: Stage, tiling: Tiling) -> Draft:
         limit = max(tiling.innermost, tiling.innermost_vectors * lanes if is_vector else 0)
         name, levels = variable_name(stage, axis), tiling.space_levels
         own = lanes if is_vector else 0
-        ragged = ragged_lengths(axis.extent, limit, own) if tiling.has_ragged_tiles else ()
+        has_ragged = tiling.has_ragged_tiles and place in may_be_ragged
+        ragged = ragged_lengths(axis.extent, limit, own) if has_ragged else ()
         variables.append(TileVariable(name, axis.extent, levels, limit, own, ragged))
     for axis in stage.op.reduce_axes:
         name = variable_name(stage, axis)
