@@ -18,7 +18,18 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT8
 from ansorc.ir.expr import Binary, BinaryOp, Load, Var, dtype_of
 from ansorc.ir.interpret_math import integer_range
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 
 __all__ = ["Options", "arrays_for", "functions", "gpu_functions"]
 DTYPES = (FLOAT32, FLOAT32, FLOAT64, INT64, INT32, UINT8, BOOL)
@@ -88,7 +99,7 @@ class Programs(Exprs):
     def stmt(self, place: Place, depth: int) -> Stmt:
         """Draw a statement of nested statements at most `depth` deep."""
         if depth == 0:
-            return self.store(place)
+            return self.prefetch(place) if self.chance(12) else self.store(place)
         kinds: list[Callable[[Place, int], Stmt]] = [
             self.loop, self.loop, self.unordered, self.seq, self.branch, self.allocate,
         ]  # fmt: skip
@@ -113,6 +124,12 @@ class Programs(Exprs):
             return store
         mask = self.value(BOOL, replace(place, lanes=lanes), 2)
         return If(mask, store)
+
+    def prefetch(self, place: Place) -> Stmt:
+        """Draw a hint, which may lie beyond its buffer."""
+        buffer = self.one_of(place.writable)
+        inside = (self.index(extent, replace(place, lanes=1)) for extent in buffer.shape)
+        return Prefetch(buffer, tuple(index + self.number(0, 9) for index in inside))
 
     def loop(self, place: Place, depth: int) -> Stmt:
         """Draw a loop whose iterations run in order."""

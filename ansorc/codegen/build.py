@@ -46,4 +46,5 @@ def cpu_options(target: Target) -> CpuOptions:
         target.vector_registers,
         masked=target.masked_bytes,
         stores_masked_fast=target.stores_masked_fast,
+        cached_bytes=max(target.cache_bytes[:2]),
     )

@@ -91,6 +91,16 @@ class MemoryWriter:
             f"i32 {kind.element.bytes}, {mask.typed})"
         )
 
+    def prefetch(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+        """Ask for the cache line of `buffer[indices]`; an address of nothing is no error."""
+        flat = self._flat(buffer, indices)
+        place = flat[0] if isinstance(flat, list) else flat
+        self._writer.module.declare(
+            "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)"
+        )
+        operands = f"ptr {self.pointer(buffer, place)}, i32 0, i32 3, i32 1"
+        self._writer.line(f"call void @llvm.prefetch.p0({operands})")
+
     def is_inside(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
         """Whether `buffer[indices]` can be shown to lie in the buffer whatever the condition."""
         flat = self._flat(buffer, indices)

@@ -11,7 +11,7 @@ from ansorc.codegen.llvm_writer import FunctionWriter, ModuleWriter
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Load, Var
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import Allocate, For, Store
+from ansorc.ir.stmt import Allocate, For, Prefetch, Store
 
 OUT_OF_MEMORY = 1
 """What a kernel returns when the heap has no room for its buffers."""
@@ -109,7 +109,7 @@ def return_if(writer: FunctionWriter, condition: str, status: str) -> None:
 
 def _captured(outer: StmtWriter, loop: For) -> _Captures:
     own = {part.buffer for part in walk(loop) if isinstance(part, Allocate)}
-    used = {part.buffer: None for part in walk(loop) if isinstance(part, (Load, Store))}
+    used = {part.buffer: None for part in walk(loop) if isinstance(part, (Load, Store, Prefetch))}
     names = {part.name for part in walk(loop) if isinstance(part, Var)}
     known = outer.exprs.index.variables
     variables = {n: known[n] for n in sorted(names & known.keys()) if not known[n].is_constant}

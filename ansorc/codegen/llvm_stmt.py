@@ -14,7 +14,7 @@ from ansorc.codegen.llvm_writer import FunctionWriter
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.node import children
-from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
 
 
 class StmtWriter:
@@ -60,6 +60,8 @@ class StmtWriter:
                 self.exprs.memory.bases[buffer.name] = self._places[buffer]
                 self.writer.forget_loads((buffer.name,))
                 self.statement(body)
+            case Prefetch(buffer, indices):
+                self.exprs.memory.prefetch(buffer, indices)
             case Barrier(scope):
                 raise BuildError(f"a barrier for {scope.value} memory exists on GPUs only")
             case _:

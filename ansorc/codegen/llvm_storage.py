@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ansorc.ir.buffer import Buffer, Scope
@@ -28,12 +28,15 @@ class Storage:
 
 def kernel_storage(function: Function) -> Storage:
     """Place what is allocated outside parallel loops: the block is the workspace."""
-    return _placed(list(_allocated(function.body)), Scope.GLOBAL)
+    return _placed(list(_allocated(function.body, is_parallel)), Scope.GLOBAL)
 
 
 def chunk_storage(loop: For) -> Storage:
-    """Place what one thread allocates in `loop`: the block is from the heap, one for a chunk."""
-    return _placed(list(_allocated(loop.body)), None)
+    """Place what one thread allocates in `loop`: the block is from the heap, one for a chunk.
+
+    A parallel loop inside is run by the same thread.
+    """
+    return _placed(list(_allocated(loop.body, lambda _: False)), None)
 
 
 def workspace_bytes(function: Function) -> int:
@@ -63,8 +66,8 @@ def _placed(buffers: list[Buffer], shared: Scope | None) -> Storage:
     return Storage(tuple(stack), offsets, end)
 
 
-def _allocated(root: Node) -> Iterator[Buffer]:
-    """The buffers allocated below `root`, each once, without those inside parallel loops."""
+def _allocated(root: Node, is_apart: Callable[[Node], bool]) -> Iterator[Buffer]:
+    """The buffers allocated below `root`, each once, without those inside what `is_apart`."""
     seen: set[Buffer] = set()
     stack = [root]
     while stack:
@@ -72,7 +75,7 @@ def _allocated(root: Node) -> Iterator[Buffer]:
         if isinstance(top, Allocate) and top.buffer not in seen:
             seen.add(top.buffer)
             yield top.buffer
-        if not is_parallel(top):
+        if not is_apart(top):
             stack.extend(reversed(list(children(top))))
 
 

@@ -19,7 +19,18 @@ from ansorc.ir.interpret_expr import LANE, Code, ExprCompiler
 from ansorc.ir.interpret_math import poison
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 from ansorc.ir.verify import verify
 
 _MAX_NESTED_LOOPS = 16
@@ -115,6 +126,8 @@ class _Compiler:
             case Allocate(buffer, body):
                 self._allocate(buffer)
                 self._stmt(body)
+            case Prefetch():
+                self._line("pass")
             case Barrier():
                 self._line(f"yield {len(self.lines)}")
             case _:

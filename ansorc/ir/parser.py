@@ -22,6 +22,7 @@ from ansorc.ir.stmt import (
     Function,
     If,
     LoopKind,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -111,8 +112,10 @@ class _Parser:
                 scope = self._word(_SCOPES)
                 self._tokens.expect(TokenKind.NEWLINE)
                 return Barrier(scope)
+            case "prefetch":
+                return self._prefetch()
             case text:
-                known = ", ".join((*_LOOPS, "if", "alloc", "seq", "pass", "barrier"))
+                known = ", ".join((*_LOOPS, "if", "alloc", "seq", "pass", "barrier", "prefetch"))
                 raise self._tokens.error(
                     f"'{text}' begins no statement; expected {known} or a store 'A[i] = …'", word
                 )
@@ -124,6 +127,12 @@ class _Parser:
         value = self._exprs.expr()
         self._tokens.expect(TokenKind.NEWLINE)
         return Store(buffer, indices, value)
+
+    def _prefetch(self) -> Stmt:
+        buffer = self._exprs.known_buffer(self._tokens.expect(TokenKind.NAME))
+        indices = self._exprs.indices()
+        self._tokens.expect(TokenKind.NEWLINE)
+        return Prefetch(buffer, indices)
 
     def _loop(self, kind: LoopKind) -> Stmt:
         thread = self._word({name: name for name in THREADS}) if kind is LoopKind.BOUND else ""

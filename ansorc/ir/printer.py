@@ -28,7 +28,18 @@ from ansorc.ir.expr import (
     Var,
 )
 from ansorc.ir.operator import REDUCTIONS
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 
 INDENT = " " * 4
 NOT_LEVEL, COMPARE_LEVEL, ATOM_LEVEL = 3, 4, 7
@@ -119,6 +130,8 @@ def _stmt(stmt: Stmt, *, is_last: bool) -> Iterator[str]:
             yield from _block(body) if is_last else _indented(_block(body))
         case Barrier(scope):
             yield f"barrier {scope.value}"
+        case Prefetch(buffer, indices):
+            yield f"prefetch {_access(buffer, indices)}"
         case _:
             assert_never(stmt)
 

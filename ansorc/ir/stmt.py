@@ -92,7 +92,18 @@ class Barrier(Node):
     scope: Scope
 
 
-Stmt: TypeAlias = For | Store | If | Seq | Allocate | Barrier
+@node
+class Prefetch(Node):
+    """Ask for the cache line of `buffer[indices]`, which will be read soon.
+
+    It changes no result. The element may lie outside the buffer, where nothing happens.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+
+Stmt: TypeAlias = For | Store | If | Seq | Allocate | Barrier | Prefetch
 
 
 @node

@@ -18,7 +18,19 @@ from ansorc.ir.expr import Load, Ramp
 from ansorc.ir.lexer import NAME, RESERVED
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text, expr_text, stmt_text
-from ansorc.ir.stmt import THREADS, Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    THREADS,
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 from ansorc.ir.substitute import free_vars
 from ansorc.ir.verify_expr import ExprRules, is_count
 
@@ -102,6 +114,8 @@ def _check(stmt: Stmt, place: _Place) -> None:
             if buffer.constant:
                 raise IRError(f"{buffer_text(buffer)} is allocated; only parameters are constant")
             _check(body, place.with_buffer(buffer))
+        case Prefetch():
+            _check_leaf(stmt, place)
         case Barrier(scope):
             if scope not in (Scope.SHARED, Scope.GLOBAL):
                 raise IRError(f"'barrier {scope.value}' is of memory that no two threads share")
@@ -148,13 +162,15 @@ def _check_loop(loop: For, place: _Place) -> None:
         raise IRError(f"nested loops {extents} are both bound to {thread}; make them equal")
 
 
-def _check_leaf(stmt: Store | If, place: _Place) -> None:
+def _check_leaf(stmt: Store | If | Prefetch, place: _Place) -> None:
     """Check the expressions of one statement itself, and name it where they break a rule."""
     variables = {name: loop.var for name, loop in place.loops.items()}
     rules = ExprRules(place.buffers, variables, lambda access: _check_access(access, place))
     try:
         if isinstance(stmt, Store):
             _check_store(stmt, rules)
+        elif isinstance(stmt, Prefetch):
+            _check_prefetch(stmt, rules)
         else:
             _check_condition(stmt, rules)
     except IRError as error:
@@ -183,6 +199,13 @@ def _check_condition(stmt: If, rules: ExprRules) -> None:
     lanes = rules.access(stmt.then.buffer, stmt.then.indices)
     if lanes != dtype.lanes:
         raise IRError(f"the condition has {dtype.lanes} lanes, but the store {lanes}")
+
+
+def _check_prefetch(stmt: Prefetch, rules: ExprRules) -> None:
+    lanes = rules.access(stmt.buffer, stmt.indices)
+    if stmt.buffer.scope is Scope.REGISTER or lanes > 1:
+        what = "a register" if lanes == 1 else f"{lanes} elements"
+        raise IRError(f"it asks for {what}; a cache line is found by one element in memory")
 
 
 def _check_access(access: Load, place: _Place) -> None:

@@ -28,7 +28,18 @@ from ansorc.ir.expr import (
     compare,
     const,
 )  # fmt: skip
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 from ansorc.target import Target, detect
 
 
@@ -323,6 +334,38 @@ def test_serial_values_reach_a_parallel_body() -> None:
     np.testing.assert_array_equal(found, q + t + t * 100 + u * 10)
     assert (status, calls) == (0, [(8, 2)] * 6)
     assert workspace_bytes(function) == 64
+
+
+def test_memory_of_a_parallel_loop_in_a_parallel_loop() -> None:
+    """The inner loop is run by one thread, which has the memory for it."""
+    out, local = buffer("out", 3, 4), buffer("local", 8, scope=Scope.LOCAL)
+
+    def row(i: Var) -> Stmt:
+        def element(j: Var) -> Stmt:
+            fill = loop("p", 8, lambda p: Store(local, (p,), Cast(FLOAT32, i * 10 + j + p)))
+            return Allocate(local, seq(fill, Store(out, (i, j), Load(local, (const(7),)))))
+
+        return loop("j", 4, element, LoopKind.PARALLEL)
+
+    found = np.full((3, 4), np.nan, np.float32)
+    status, calls = call(Function("f", (out,), loop("i", 3, row, LoopKind.PARALLEL)), (found,), 2)
+    np.testing.assert_array_equal(found, [[i * 10 + j + 7 for j in range(4)] for i in range(3)])
+    assert (status, calls) == (0, [(3, 2)])
+
+
+def test_a_prefetch_far_outside_its_buffer_changes_nothing() -> None:
+    source, out = buffer("source", 4, 4), buffer("out", 4)
+
+    def body(i: Var) -> Stmt:
+        hint = Prefetch(source, (i * (1 << 40) + 1, const(0)))
+        return seq(hint, Store(out, (i,), Load(source, (i, i))))
+
+    function = Function("f", (source, out), loop("i", 4, body))
+    found = np.full(4, np.nan, np.float32)
+    run(function, np.diag(np.arange(4, dtype=np.float32)), found)
+    np.testing.assert_array_equal(found, np.arange(4))
+    target = Target.parse("x86_64-linux-gnu -mcpu=znver3")
+    assert "prefetcht0" in assembly(emit_llvm(function, target), target)
 
 
 @pytest.mark.parametrize("elements", [100, 1 << 15])

@@ -30,6 +30,7 @@ from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
+from ansorc.ir.passes.prefetch_rows import prefetch_rows
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
@@ -50,6 +51,7 @@ PASSES: dict[str, Pass] = {
     "vectorize_loops": lambda f: vectorize_loops(f, Vectors(32)),
     "vectorize_narrow": lambda f: vectorize_loops(f, Vectors(8)),
     "vectorize_masked": lambda f: vectorize_loops(f, MASKED),
+    "prefetch_rows": lambda f: prefetch_rows(f, 16 * 1024),
     "prepare_for_cpu": lambda f: prepare_for_cpu(f, CpuOptions(32, 16)),
     "prepare_masked": lambda f: prepare_for_cpu(f, MASKING),
     "prepare_loading": lambda f: prepare_for_cpu(f, replace(MASKING, stores_masked_fast=False)),
@@ -219,7 +221,7 @@ def test_the_trace_names_every_pass() -> None:
     )
     assert seen == [
         "simplify", "partition_loops", "hoist_conditions", "vectorize_reductions",
-        "promote_accumulators", "vectorize_loops", "simplify",
+        "promote_accumulators", "vectorize_loops", "simplify", "prefetch_rows",
     ]  # fmt: skip
 
 

@@ -32,7 +32,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.interpret import interpret
 from ansorc.ir.interpret_math import math_function
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, Prefetch, Seq, Stmt, Store
 
 
 def smaller(a: Any, b: Any) -> Any:
@@ -94,6 +94,8 @@ class Walker:
             case Allocate(buffer, body):
                 self.memory[buffer.name] = np.zeros(buffer.shape, buffer.dtype.numpy)
                 self.run(body)
+            case Prefetch():
+                pass
             case Barrier():
                 raise AssertionError("these programs have no threads")
 

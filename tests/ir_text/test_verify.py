@@ -185,6 +185,11 @@ def program(lines: str) -> Function:
             "        bound threadIdx.x u in 0..2:\n            pass\n",
             "nested loops 't' of 4 and 'u' of 2 are both bound to threadIdx.x; make them equal",
         ),
+        (
+            "    alloc r: float32[2] register\n    prefetch r[0]\n",
+            "it asks for a register; a cache line is found by one element in memory",
+        ),
+        ("    prefetch A[ramp(0, 1, 4)]\n", "it asks for 4 elements; a cache line is found by one"),
         ("    barrier shared\n", "a barrier outside threadIdx loops waits for nobody; remove it"),
         (
             "    bound threadIdx.x t in 0..4:\n        barrier local\n",

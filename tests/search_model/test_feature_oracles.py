@@ -9,10 +9,11 @@ import pytest
 from search_model.workloads import ZEN, convolution, matmul, transpose
 
 from ansorc.ir.expr import Expr
-from ansorc.lang import ComputeDAG, compute, placeholder
+from ansorc.lang import ComputeDAG, compute, placeholder, reduce_axis
 from ansorc.lang import erf as error_function
 from ansorc.lang import exp as exponential
 from ansorc.lang import floor as rounded_down
+from ansorc.lang import sum as total
 from ansorc.schedule import Schedule, schedule
 from ansorc.search.features import COLUMNS, FEATURE_NAMES, extract_state
 from ansorc.target import Target
@@ -97,6 +98,34 @@ def test_a_register_tile_is_counted_in_vectors() -> None:
         "accumulators": 1, "steps": 64 * 64 * 32 / 64, "tiles": 64,
     }  # fmt: skip
     assert {n: found[f"registers.{n}"] for n in expected} == pytest.approx(expected, rel=1e-4)
+
+
+def row_sums(rows: int, columns: int) -> Schedule:
+    data, k = placeholder((rows, columns), name="A"), reduce_axis(columns, "k")
+    sums = compute((rows,), lambda i: total(data[i, k], axis=k), name="S")
+    return schedule(ComputeDAG([data, sums]))
+
+
+def test_sums_in_lanes_are_a_few_vectors() -> None:
+    """A row of 1001 floats is 126 vectors, the last one in part, added to 8 vectors of sums."""
+    found = numbers(row_sums(64, 1001).vectorize("S", "k"))
+    expected = {
+        "vectors": 126, "sums": 8, "sums_in_lanes": 1, "is_promoted": 1, "accumulators": 1,
+        "loads": 126, "steps": 64, "tiles": 64, "inner_terms": 1, "spilled": 0, "sum_distance": 1,
+        "tile_ratio": 0.5,
+    }  # fmt: skip
+    assert {n: found[f"registers.{n}"] for n in expected} == pytest.approx(expected, rel=1e-3)
+    plain = numbers(row_sums(64, 1001))
+    assert plain["registers.sums_in_lanes"] == 0
+    assert found["estimate.total_cycles"] < 0.3 * plain["estimate.total_cycles"]
+
+
+def test_rows_of_a_tile_share_the_registers() -> None:
+    state = row_sums(64, 1024).split("S", "i", [4]).split("S", "k", [16])
+    state = state.reorder("S", ["i.0", "k.0", "i.1", "k.1"]).unroll("S", "i.1")
+    found = numbers(state.vectorize("S", "k.1"))
+    expected = {"copies": 4, "vectors": 8, "sums": 8, "inner_terms": 64, "tiles": 16, "steps": 1024}
+    assert {n: found[f"registers.{n}"] for n in expected} == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_remainder_costs_a_masked_vector_or_one_for_each_power_of_two() -> None:

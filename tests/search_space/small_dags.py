@@ -133,6 +133,8 @@ DAGS: dict[str, ac.ComputeDAG] = {
     "argmax_rows": dag([(9, 21)], lambda t: extreme(t[0], 1)),
     "argmax_columns": dag([(9, 21)], lambda t: extreme(t[0], 0)),
     "scalar": dag([(30,)], lambda t: total(t[0])),
+    "long_rows": dag([(3, 1, 1501)], lambda t: ops.norm2(t[0])),
+    "long_matmul": matmul(2, 2, 1031),
 }
 
 

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from search_space.small_dags import DAGS, TARGET, check_meaning, conv_layer, matmul
+from search_space.small_dags import DAGS, TARGET, check_meaning, conv_layer, matmul, softmax
 
+import ansorc.lang as ac
 from ansorc.lang import ComputeDAG
+from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark, Stage
 from ansorc.search.default import default_steps
@@ -42,6 +44,25 @@ def test_matmul_fills_vectors_registers_and_cores(cpu: str) -> None:
 def test_a_layer_is_one_nest() -> None:
     state = replay(conv_layer(56, 64, 64), default_steps(conv_layer(56, 64, 64), TARGET))
     assert [s.name for s in state.attached("relu")] == ["conv"]
+
+
+def marked(stage: Stage, mark: Mark) -> list[str]:
+    return [it.name for it in stage.iterators if it.mark is mark]
+
+
+def test_a_long_norm_is_divided_among_the_cores_and_vectorised() -> None:
+    data = ac.placeholder((1, 2048, 2048), "A")
+    partial = stage_of(ComputeDAG([data, ops.norm2(data, name="N")]), "N.sum.rf")
+    assert (marked(partial, Mark.PARALLEL), marked(partial, Mark.VECTORIZE)) == (["i.0"], ["j"])
+
+
+def test_rows_are_parallel_and_their_passes_vectorised_in_the_row() -> None:
+    steps = default_steps(softmax(1024, 1024), TARGET)
+    state = replay(softmax(1024, 1024), steps)
+    assert marked(state.stage("soft"), Mark.PARALLEL) == ["i0"]
+    assert {stage.name for stage in state.attached("soft")} == {"soft.max", "soft.exp", "soft.sum"}
+    for name in ("soft.max", "soft.exp", "soft.sum", "soft"):
+        assert len(marked(state.stage(name), Mark.VECTORIZE)) == 1
 
 
 def test_default_is_the_same_each_time() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from search_space.small_dags import DAGS, TARGET, conv_layer, matmul, softmax
 
+import ansorc.lang as ac
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark
 from ansorc.search.options import SearchOptions
@@ -85,6 +86,16 @@ def test_long_rows_are_summed_in_lanes_and_short_ones_side_by_side(
     sketches = design_space(softmax(64, length), TARGET).sketches
     rows = [s for s in sketches if "max at root" in s.name]
     assert marks(rows[0], "soft.max") == expected
+
+
+def test_the_axis_along_which_terms_adjoin_goes_inside() -> None:
+    data = ac.placeholder((4, 6, 16), "A")
+    j, k = ac.reduce_axis(6, "j"), ac.reduce_axis(16, "k")
+    sums = ac.compute((4,), lambda i: ac.sum(data[i, j, k], axis=[k, j]), "S")
+    whole = completed(generate(ac.ComputeDAG([data, sums]), TARGET)[0], 1)[0]
+    loops = [it.name for it in replay(whole.dag, whole.steps).stage("S").iterators]
+    assert loops == ["i", "j", "k"]
+    assert marks(whole, "S") == {"k": Mark.VECTORIZE}
 
 
 def test_sums_of_columns_are_vectorised() -> None:

@@ -73,6 +73,61 @@ def test_a_layer_is_fused_through_what_is_inlined() -> None:
     ]
 
 
+def norm(rows: int, n: int) -> ac.ComputeDAG:
+    return dag([(rows, n, n)], lambda t: ops.norm2(t[0], name="N"))
+
+
+def test_a_long_reduction_is_divided_among_cores_or_lanes() -> None:
+    sketches = generate(norm(1, 512), TARGET)
+    assert [sketch.name for sketch in sketches] == [
+        "rfactor N.sum in 8 parts", "rfactor N.sum in 32 lanes", "",
+    ]  # fmt: skip
+    parts, lanes = (
+        [it.name for it in replay(s.dag, s.steps).stage("N.sum.rf").iterators] for s in sketches[:2]
+    )
+    assert parts == ["i.0", "b", "i.1", "j"]
+    assert lanes == ["b", "i", "j.0", "j.1"]
+
+
+def test_short_reductions_and_those_of_many_rows_are_not_divided() -> None:
+    assert [s.name for s in generate(norm(1, 32), TARGET)] == [""]
+    assert [s.name for s in generate(norm(64, 64), TARGET)] == [""]
+
+
+def test_a_prime_length_is_divided_with_a_rest() -> None:
+    prime = generate(dag([(1, 1, 9973)], lambda t: ops.norm2(t[0], name="N")), TARGET)[0]
+    assert prime.name == "rfactor N.sum in 8 parts"
+    loops = replay(prime.dag, prime.steps).stage("N.sum.rf").iterators
+    assert [it.extent for it in loops] == [8, 1, 1, 1247]
+
+
+def test_short_axes_are_fused_before_they_are_divided() -> None:
+    fused = generate(dag([(1, 6, 7, 128)], _total), TARGET)[0]
+    assert fused.name == "rfactor S in 7 parts"
+    loops = replay(fused.dag, fused.steps).stage("S.rf").iterators
+    assert [(it.name, it.extent) for it in loops] == [
+        ("i@j.0", 7), ("b", 1), ("i@j.1", 6), ("k", 128),
+    ]  # fmt: skip
+
+
+def _total(inputs: list[ac.Tensor]) -> ac.Tensor:
+    data = inputs[0]
+    axes = [ac.reduce_axis(n, name) for n, name in zip(data.shape[1:], "ijk", strict=True)]
+    return ac.compute((1,), lambda b: ac.sum(data[(b, *axes)], axis=axes), "S")
+
+
+def test_a_long_product_is_divided_and_then_tiled() -> None:
+    names = [s.name for s in generate(matmul(2, 4, 4096), TARGET)]
+    assert names == [
+        "rfactor C in 8 parts, cache write C.rf, tile C.rf.local in C.rf at 1",
+        "rfactor C in 8 parts, cache write C.rf, tile C.rf.local in C.rf at 2",
+        "rfactor C in 8 parts, tile C.rf",
+        "cache write C, tile C.local in C at 1",
+        "cache write C, tile C.local in C at 2",
+        "tile C",
+    ]
+
+
 def test_max_pool_has_no_steps() -> None:
     assert generate(max_pool(56, 64), TARGET)[0].steps == ()
 

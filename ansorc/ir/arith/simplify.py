@@ -29,7 +29,18 @@ from ansorc.ir.expr import (
     Var,
     dtype_of,
 )
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 
 _ADDITIVE = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL)
 _DIVISIVE = (BinaryOp.FLOORDIV, BinaryOp.MOD)
@@ -235,6 +246,9 @@ class Simplifier:
                 if _is_empty(new):
                     return new
                 return stmt if new is body else Allocate(buffer, new)
+            case Prefetch(buffer, indices):
+                place = self.exprs(indices)
+                return stmt if place is indices else Prefetch(buffer, place)
             case Barrier():
                 return stmt
             case _:

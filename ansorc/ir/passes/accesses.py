@@ -9,7 +9,7 @@ from typing import assert_never
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Not
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import Allocate, Barrier, For, If, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, Barrier, For, If, Prefetch, Seq, Stmt, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,8 @@ class Accesses:
                 self._visit(body, replace(place, homes=homes))
             case Barrier():
                 self.has_barrier = True
+            case Prefetch():
+                pass
             case _:
                 assert_never(stmt)
 

@@ -15,7 +15,18 @@ from typing import assert_never
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Var, dtype_of
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 
 
 def hoist_conditions(function: Function) -> Function:
@@ -29,7 +40,7 @@ def hoist_conditions(function: Function) -> Function:
 
 def _hoisted(stmt: Stmt) -> Stmt:
     match stmt:
-        case Store() | Barrier():
+        case Store() | Barrier() | Prefetch():
             return stmt
         case For():
             body = _hoisted(stmt.body)

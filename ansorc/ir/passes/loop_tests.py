@@ -15,7 +15,7 @@ from ansorc.ir.arith.affine import Atom, Linear, difference
 from ansorc.ir.arith.interval import Interval, Ranges, linear_bounds
 from ansorc.ir.expr import Compare, CompareOp, Expr, Load, Select, Var
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
 
 _TILE_KINDS = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 _ORDERS = (CompareOp.LT, CompareOp.LE, CompareOp.GT, CompareOp.GE)
@@ -131,7 +131,7 @@ def _tests(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[LoopTest]:
                 yield from _tests(part, loops)
         case Allocate(_, body):
             yield from _tests(body, loops)
-        case Barrier():
+        case Barrier() | Prefetch():
             pass
 
 

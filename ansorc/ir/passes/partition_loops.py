@@ -24,7 +24,18 @@ from ansorc.ir.expr import Compare, CompareOp, Expr, Select, Var
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.code_size import emitted_statements, executed_stores
 from ansorc.ir.passes.loop_tests import Cuts, LoopTest, find_cuts, loop_tests
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 from ansorc.ir.substitute import substitute
 
 Ranges = dict[str, Interval]
@@ -52,7 +63,7 @@ class _Partition:
 
     def stmt(self, stmt: Stmt, ranges: Ranges) -> Stmt:
         match stmt:
-            case Store() | Barrier():
+            case Store() | Barrier() | Prefetch():
                 return stmt
             case For():
                 return self._loop(stmt, ranges)

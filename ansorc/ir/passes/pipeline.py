@@ -9,6 +9,7 @@ from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
+from ansorc.ir.passes.prefetch_rows import prefetch_rows
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
@@ -32,6 +33,8 @@ class CpuOptions:
     masked: frozenset[int] = frozenset()
     """The bytes of the elements that it has masked vectors of; see `Vectors`."""
     stores_masked_fast: bool = False
+    cached_bytes: int = 1 << 20
+    """Larger tensors do not stay in the caches of one core."""
 
     @property
     def vectors(self) -> Vectors:
@@ -64,6 +67,7 @@ def prepare_for_cpu(
         ("promote_accumulators", lambda f: promote_accumulators(f, options.register_bytes)),
         ("vectorize_loops", lambda f: vectorize_loops(f, options.vectors)),
         ("simplify", simplify_stmt),
+        ("prefetch_rows", lambda f: prefetch_rows(f, options.cached_bytes)),
     )
     verified: Function | None = None
     for name, apply in passes:

@@ -31,7 +31,18 @@ from ansorc.ir.passes.register_tile import (
     in_registers,
     perfect_nest,
 )
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 
 _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
@@ -54,7 +65,7 @@ class _Promotion:
     def stmt(self, stmt: Stmt, done: frozenset[str]) -> Stmt:
         """Return `stmt` with what can be promoted, but for the buffers `done`, promoted."""
         match stmt:
-            case Store() | Barrier():
+            case Store() | Barrier() | Prefetch():
                 return stmt
             case For():
                 return self._sequence((stmt,), done) or stmt
@@ -174,7 +185,7 @@ def _without_stores(stmt: Stmt, name: str) -> Stmt | None:
             new = _without_stores(then, name)
             other = None if otherwise is None else _without_stores(otherwise, name)
             return None if new is other is None else If(condition, new or Seq(()), other)
-        case Barrier():
+        case Barrier() | Prefetch():
             return stmt
         case _:
             assert_never(stmt)

@@ -16,7 +16,7 @@ from ansorc.ir.dtype import BOOL
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr, Load, Select, Var
 from ansorc.ir.node import walk
 from ansorc.ir.operator import REDUCTIONS
-from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Known:
 def with_reductions(stmt: Stmt, found: dict[int, Reduction], known: Known) -> Stmt:
     """Return `stmt` with its reductions in one form, noted in `found` by the ids of their loops."""
     match stmt:
-        case Store() | Barrier():
+        case Store() | Barrier() | Prefetch():
             return stmt
         case For(_, _, kind, body, _):
             own = _reduction(stmt, known) if kind is LoopKind.VECTORIZED else None

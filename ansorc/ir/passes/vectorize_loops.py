@@ -31,7 +31,18 @@ from ansorc.ir.passes.lane_groups import (
 )
 from ansorc.ir.passes.widen import uses_registers, widen
 from ansorc.ir.passes.widen_expr import Lanes, NotWidenableError
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 
 MAX_UNROLLED_CHUNKS = 16
 """More vectors than this run in a loop, lest the code outgrow the instruction cache."""
@@ -69,7 +80,7 @@ class _Vectorizing:
 
     def stmt(self, stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
         match stmt:
-            case Store() | Barrier():
+            case Store() | Barrier() | Prefetch():
                 return stmt
             case For(var, extent, kind, body, _):
                 if kind is LoopKind.VECTORIZED:

@@ -41,7 +41,18 @@ from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import Accesses, Span
 from ansorc.ir.passes.reduction_loops import Known, Reduction, with_reductions
 from ansorc.ir.passes.register_tile import Tile, find_tile, nest, perfect_nest
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 from ansorc.ir.substitute import substitute
 
 INDEPENDENT_SUMS = 8
@@ -100,7 +111,7 @@ class _InLanes:
     def stmt(self, stmt: Stmt) -> Stmt:
         """Return `stmt` with its reductions in lanes, each set up as far out as is legal."""
         match stmt:
-            case Store() | Barrier():
+            case Store() | Barrier() | Prefetch():
                 return stmt
             case For():
                 return self._loop(stmt)

@@ -11,7 +11,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Not, Ramp
 from ansorc.ir.node import walk
 from ansorc.ir.passes.widen_expr import ExprWidener, Lanes, NotWidenableError, uses
-from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
 
 
 def widen(stmt: Stmt, lanes: Lanes, *, may_mask: bool = False) -> Stmt:
@@ -50,7 +50,7 @@ class _Widener:
                 new = Allocate(self._own(buffer), self.stmt(body))
                 self._lanes.private.pop(buffer.name, None)
                 return new
-            case Barrier():
+            case Barrier() | Prefetch():
                 raise NotWidenableError
             case _:
                 assert_never(stmt)

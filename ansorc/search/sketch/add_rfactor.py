@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import dropwhile
 from math import log, prod
 
 from ansorc.lang.compute_op import Axis
@@ -54,13 +55,13 @@ class AddRfactor:
 
 
 def _in_parts(draft: Draft, stage: str, parts: int) -> Draft:
-    """The outer part of the first long reduce loop, or of all of them, becomes the first axis."""
-    axes = draft.stage(stage).op.reduce_axes
-    axis = next((axis for axis in axes if axis.extent >= parts), None)
-    if axis is None:
-        names = tuple(each.name for each in axes)
-        draft = draft.then(Fuse(stage, names))
-        axis = Axis("@".join(names), prod(each.extent for each in axes))
+    """The outer part of the outermost reduce loops, fused if short, becomes the first axis."""
+    axes = list(dropwhile(lambda axis: axis.extent == 1, draft.stage(stage).op.reduce_axes))
+    terms = [prod(each.extent for each in axes[: n + 1]) for n in range(len(axes))]
+    count = 1 + sum(product < parts for product in terms)
+    axis = Axis("@".join(each.name for each in axes[:count]), terms[count - 1])
+    if count > 1:
+        draft = draft.then(Fuse(stage, tuple(each.name for each in axes[:count])))
     length = -(-axis.extent // _close_divisor(axis.extent, parts))
     is_tiled = needs_tiling(draft, stage)
     divided = draft.then(
