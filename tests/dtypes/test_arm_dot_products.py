@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels import assembly_of, body_of, mnemonics, values
+from narrow_kernels import assembly_of, body_of, mnemonics, values
 
 import ansorc as ac
 from ansorc.schedule import replay

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels import SPR, ZEN3, Array, assembly_of, body_of, mnemonics, run, runs_here
+from narrow_kernels import SPR, ZEN3, Array, assembly_of, body_of, mnemonics, run, runs_here
 
 import ansorc as ac
 from ansorc.codegen.header import c_type, header_text

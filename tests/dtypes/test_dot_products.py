@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels import SPR, ZEN3, Array, assembly_of, mnemonics, runs_here, values
+from narrow_kernels import SPR, ZEN3, Array, assembly_of, mnemonics, runs_here, values
 
 from ansorc.codegen.build import build_function, cpu_options
 from ansorc.codegen.dot_limits import DotProbe

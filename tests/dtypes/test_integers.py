@@ -10,7 +10,7 @@ import pytest
 from dag_strategies import dags
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernels import Array, poison, run, values
+from narrow_kernels import Array, poison, run, values
 from schedule_strategies import schedules
 
 import ansorc as ac

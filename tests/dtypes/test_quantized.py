@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels import SPR, ZEN3, Array, assembly_of, mnemonics, run, runs_here, values
+from narrow_kernels import SPR, ZEN3, Array, assembly_of, mnemonics, run, runs_here, values
 
 import ansorc as ac
 from ansorc.errors import LanguageError

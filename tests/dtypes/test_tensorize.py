@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels import run, values
+from narrow_kernels import run, values
 
 import ansorc as ac
 from ansorc.codegen.build import cpu_options
