@@ -15,6 +15,7 @@ from ansorc.ir.dtype import BOOL, FLOAT32, INT8, INT32, INT64
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
+    Broadcast,
     Cast,
     Compare,
     CompareOp,
@@ -23,6 +24,7 @@ from ansorc.ir.expr import (
     Load,
     Not,
     Ramp,
+    Reduce,
     Select,
     Var,
     const,
@@ -242,3 +244,9 @@ def test_nothing_new_without_a_change() -> None:
     expr = Select(a * 4 + b < 7, Load(Buffer("X", (99,), FLOAT32), (a * 9 + b,)) * 2.0, x)
     assert simplify(expr, RANGES | {"a": (0, 7)}) is expr
     assert all(simplify(part, {}) is part for part in walk(a * 4 + b) if isinstance(part, Binary))
+
+
+def test_what_lanes_are_summed_of_keeps_its_lanes() -> None:
+    one = const(1.0, FLOAT32)
+    lanes = Select(const(0, BOOL), Broadcast(one, 4), one)
+    assert simplify(Reduce(BinaryOp.ADD, lanes)) == Reduce(BinaryOp.ADD, Broadcast(one, 4))

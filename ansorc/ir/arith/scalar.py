@@ -14,6 +14,7 @@ from ansorc.ir.dtype import BOOL, DType
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
+    Broadcast,
     Compare,
     CompareOp,
     Const,
@@ -52,6 +53,12 @@ _INVERSE = {
     CompareOp.GT: CompareOp.LE,
     CompareOp.LE: CompareOp.GT,
 }
+
+
+def as_wide(new: Expr, old: Expr) -> Expr:
+    """Return `new`, which `old` was simplified to, with as many lanes as `old` has."""
+    lanes = dtype_of(old).lanes
+    return new if dtype_of(new).lanes == lanes else Broadcast(new, lanes)
 
 
 def fold(op: BinaryOp, left: Const, right: Const) -> Const | None:

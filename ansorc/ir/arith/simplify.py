@@ -130,7 +130,7 @@ class Simplifier:
                     return Broadcast(first, lanes)
                 return expr if first is base and step is stride else Ramp(first, step, lanes)
             case Broadcast(operand) | Reduce(_, operand):
-                new = self.expr(operand)
+                new = scalar.as_wide(self.expr(operand), operand)
                 return expr if new is operand else replace(expr, operand=new)
             case Const() | Var():
                 return expr
@@ -142,7 +142,9 @@ class Simplifier:
         new = self.exprs(old)
         if new is old:
             return expr
-        return Call(expr.name, new) if isinstance(expr, Call) else Dot(expr.terms, *new)
+        if isinstance(expr, Call):
+            return Call(expr.name, new)
+        return Dot(expr.terms, *map(scalar.as_wide, new, old))
 
     def exprs(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return a tuple of expressions simplified; the same one where nothing changes."""

@@ -171,9 +171,9 @@ def _read_out(stmt: Stmt, tiles: Sequence[Tile]) -> Stmt | None:
 
 
 def _without_stores(stmt: Stmt, name: str) -> Stmt | None:
-    """Return `stmt` without its stores to a buffer that nobody loads; None if nothing is left."""
+    """Return `stmt` without stores to, and prefetches of, a buffer that nobody loads; or None."""
     match stmt:
-        case Store(buffer, _, _):
+        case Store(buffer=buffer) | Prefetch(buffer=buffer):
             return None if buffer.name == name else stmt
         case For(body=body) | Allocate(body=body):
             new = _without_stores(body, name)
@@ -185,7 +185,7 @@ def _without_stores(stmt: Stmt, name: str) -> Stmt | None:
             new = _without_stores(then, name)
             other = None if otherwise is None else _without_stores(otherwise, name)
             return None if new is other is None else If(condition, new or Seq(()), other)
-        case Barrier() | Prefetch():
+        case Barrier():
             return stmt
         case _:
             assert_never(stmt)
