@@ -71,7 +71,7 @@ def _checked_arrays(dag: ComputeDAG, module: Module, target: Target, threads: in
     for buffer, found, right in zip(dag.outputs, outputs, references, strict=True):
         reference = right.astype(np.float64)
         allowed = tolerance(dag, buffer.name, reference)
-        verdict = Expectation(reference, allowed, buffer.dtype.numpy).compare(found)
+        verdict = Expectation(reference, allowed).compare(found)
         if verdict.complaint:
             raise SystemExit(f"'{buffer.name}' is wrong: {verdict.complaint}")
     return [*inputs, *outputs]
