@@ -32,8 +32,11 @@ def kernel_storage(function: Function) -> Storage:
 
 
 def chunk_storage(loop: For) -> Storage:
-    """Place what one thread allocates in `loop`: the block is from the heap, one for a chunk."""
-    return _placed(list(_allocated(loop.body)), None)
+    """Place what one thread allocates in `loop`: the block is from the heap, one for a chunk.
+
+    A parallel loop inside is run by that thread alone.
+    """
+    return _placed(list(_allocated(loop.body, inside_parallel=True)), None)
 
 
 def workspace_bytes(function: Function) -> int:
@@ -63,8 +66,8 @@ def _placed(buffers: list[Buffer], shared: Scope | None) -> Storage:
     return Storage(tuple(stack), offsets, end)
 
 
-def _allocated(root: Node) -> Iterator[Buffer]:
-    """The buffers allocated below `root`, each once, without those inside parallel loops."""
+def _allocated(root: Node, *, inside_parallel: bool = False) -> Iterator[Buffer]:
+    """The buffers allocated below `root`, each once: also those in parallel loops, or not."""
     seen: set[Buffer] = set()
     stack = [root]
     while stack:
@@ -72,7 +75,7 @@ def _allocated(root: Node) -> Iterator[Buffer]:
         if isinstance(top, Allocate) and top.buffer not in seen:
             seen.add(top.buffer)
             yield top.buffer
-        if not is_parallel(top):
+        if inside_parallel or not is_parallel(top):
             stack.extend(reversed(list(children(top))))
 
 
