@@ -489,3 +489,19 @@ def test_loaded_code_names_what_it_lacks() -> None:
     with pytest.raises(BuildError, match="no usable 'matmul'"):
         code.address("matmul")
     code.close()
+
+
+def test_a_parallel_loop_inside_another_has_memory_of_its_own() -> None:
+    out, scratch = buffer("out", 3, 2), buffer("scratch", 1, scope=Scope.LOCAL)
+
+    def body(i: Var, j: Var) -> Stmt:
+        first = Store(scratch, (const(0),), Cast(FLOAT32, i * 10 + j))
+        return Allocate(scratch, seq(first, Store(out, (i, j), Load(scratch, (const(0),)))))
+
+    inner = LoopKind.PARALLEL
+    nest = loop("i", 3, lambda i: loop("j", 2, lambda j: body(i, j), inner), LoopKind.PARALLEL)
+    found = np.zeros((3, 2), np.float32)
+    status, calls = call(Function("f", (out,), nest), (found,), threads=2)
+    i, j = np.ogrid[:3, :2]
+    np.testing.assert_array_equal(found, i * 10 + j)
+    assert (status, calls) == (0, [(3, 2)])
