@@ -49,6 +49,15 @@ def matmul(
     return schedule(ac.ComputeDAG([a, b, d]))
 
 
+def plain_matmul(shape: tuple[int, int, int], left: str, right: str, total: str) -> Schedule:
+    """Return a product whose weights are not packed, so that their factors have to be gathered."""
+    n, m, depth = shape
+    a, b = ac.placeholder((n, depth), "A", left), ac.placeholder((depth, m), "B", right)
+    c = ac.ops.matmul(a, b, "C", sum_dtype=total)
+    d = ac.compute((n, m), lambda i, j: ac.maximum(c[i, j], 1), "D")
+    return schedule(ac.ComputeDAG([a, b, d]))
+
+
 def bytes_() -> Schedule:
     return matmul((6, 32, 16), "dot4", "uint8", "int8")
 
@@ -84,7 +93,10 @@ def programs(draw: st.DrawFn) -> Schedule:
     terms = int(function[-1])
     n, m = draw(st.integers(1, 5)), draw(st.integers(1, 40))
     shape = (n, m, terms * draw(st.integers(1, 5)))
-    state = matmul(shape, function, left, right, total)
+    if draw(st.booleans()):
+        state = matmul(shape, function, left, right, total)
+    else:
+        state = plain_matmul(shape, left, right, total)
     state = state.split("C", "k", [terms]).split("C", "j", [draw(st.sampled_from([1, 4, 8, 24]))])
     outer = draw(st.permutations(["i", "j.0", "k.0", "j.1"]))
     state = state.reorder("C", [*outer, "k.1"])

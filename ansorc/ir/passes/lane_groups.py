@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.ir.arith.affine import linear
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var
+from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var, dtype_of
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Access, Accesses, Span
 from ansorc.ir.passes.independence import are_iterations_independent
@@ -155,7 +155,10 @@ def _is_lane(indices: Sequence[Expr], name: str) -> bool:
 
 
 def _is_maskable(span: Span, access: Access, vectors: Vectors) -> bool:
-    """Whether the loop accesses one element, registers, or neighbours that may be masked."""
+    """Whether the loop accesses one element, registers, or neighbours that may be masked.
+
+    The operands of a dot product have several elements for a lane; they are not masked.
+    """
     name = span.loop.var.name
     if access.buffer.scope is Scope.REGISTER or not any(_uses(i, name) for i in access.indices):
         return True
@@ -165,6 +168,7 @@ def _is_maskable(span: Span, access: Access, vectors: Vectors) -> bool:
         and not (access.buffer.dtype.is_float and access.buffer.dtype.bits < 32)
         and total is not None
         and total.terms.get(name) == 1
+        and all(dtype_of(index).lanes == 1 for index in access.indices)
         and not any(_uses(atom, name) for atom in total.terms if not isinstance(atom, str))
         and not any(_uses(index, name) for index in access.indices[:-1])
     )
