@@ -81,6 +81,7 @@ class Proposals:
         ]
         options = replace(self._options, trials_per_round=count)
         skipped = {measured.key for measured in self._known}
+        skipped |= {candidate.key for candidate in self._open.values()}
         for _ in range(_ATTEMPTS):
             found = evolve(self._space, model, self._rng, options, skipped, seeds)
             batch = self._unknown(found.candidates, is_known)
