@@ -163,7 +163,7 @@ def test_something_else_is_done_while_the_last_are_built_and_before_they_run(
 
     for number, _ in enumerate(measurer.measure([programs.right(n) for n in range(20, 26)], other)):
         events.append(str(number))
-    assert events == ["0", "1", "2", "3", "other", "4", "5"]
+    assert events == ["0", "1", "2", "other", "3", "4", "5"], "two equal batches"
 
 
 def test_what_fails_meanwhile_ends_the_measuring(measurer: Measurer) -> None:
@@ -230,6 +230,17 @@ def test_a_program_that_kills_the_worker_is_found_out(measurer: Measurer) -> Non
     found = contest(measurer, entered, 1.0)
     assert [result.candidate for result in found.ranked] == [programs.right(), programs.right(5)]
     assert [result.candidate for result in found.failed] == [programs.crashing()]
+
+
+def test_a_run_worker_that_is_killed_between_two_programs_is_replaced(measurer: Measurer) -> None:
+    results = measurer.measure([programs.right(41), programs.right(42), programs.wrong()])
+    assert next(results).measurement is not None
+    os.kill(measurer.worker_pids()[0], signal.SIGKILL)
+    second, third = results
+    assert second.measurement is not None, second.failure
+    assert second.measurement.checked
+    assert third.failure is not None
+    assert third.failure.kind is FailureKind.WRONG_RESULT
 
 
 def test_a_machine_that_cannot_run_the_target_is_an_error_at_once() -> None:

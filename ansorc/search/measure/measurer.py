@@ -39,7 +39,7 @@ class Measurer:
 
     Nothing of a candidate is compiled or run in this process. `best_s` is the time of the best
     checked program known before (0: none). `watch` counts the phases "start" (processes, inputs,
-    reference), "build" and "run". Raises MeasureError if the workers do not start.
+    reference), "build", "run" and "contest". Raises MeasureError if the workers do not start.
 
     Use it from a thread that lives as long as it does: on Linux the workers die with the thread
     that started them.
@@ -99,7 +99,7 @@ class Measurer:
         these is run: nothing else happens while a program is timed. Raises MeasureError with the
         first full text after `options.identical_failures` equal failures in a row.
         """
-        size = self.options.batch
+        size = self._batch_size(len(candidates))
         for begin in range(0, len(candidates), size):
             batch = candidates[begin : begin + size]
             is_last = begin + size >= len(candidates)
@@ -135,6 +135,10 @@ class Measurer:
                 results.append(MeasureResult(candidate, found[0], build_cost_of(message), found[1]))
         return sorted(results, key=_rank_key)
 
+    def _batch_size(self, count: int) -> int:
+        """The size of equal batches, none larger than the options allow."""
+        return math.ceil(count / math.ceil(count / self.options.batch)) if count else 1
+
     def _contest(self, built: Sequence[Message]) -> Sequence[tuple[Outcome, RunCost] | None]:
         """Time all in turns; if one of them harms the worker, each alone, to see which."""
         if not built:
@@ -144,7 +148,8 @@ class Measurer:
         each_s += eviction_limit_s(options, data.array_bytes, options.rank_rounds)
         programs = [Program.of(message) for message in built]
         limit_s = (self._run_limit_s() + each_s) * len(programs)
-        outcomes = self._outcomes(run_request(data, programs, options, limit_s))
+        with self._watch.phase("contest"):
+            outcomes = self._outcomes(run_request(data, programs, options, limit_s))
         if not isinstance(outcomes, Failure):
             return outcomes
         alone = [self._run(message) for message in built]
@@ -201,13 +206,13 @@ class Measurer:
         limit_s, best_s = self._run_limit_s(), self.best_s
         data, options = self._place.data, self.options.run
         job = run_request(data, [Program.of(built)], options, limit_s, best_s=best_s)
-        outcomes = self._outcomes(job)
+        with self._watch.phase("run"):
+            outcomes = self._outcomes(job)
         return (outcomes, RunCost()) if isinstance(outcomes, Failure) else outcomes[0]
 
     def _outcomes(self, request: Request) -> list[tuple[Outcome, RunCost]] | Failure:
         """What the run worker answers: an outcome for each program, or why there is none."""
-        with self._watch.phase("run"):
-            ((_, reply),) = self._place.runner.run([request])
+        ((_, reply),) = self._place.runner.run([request])
         if isinstance(reply, Failure):
             return reply
         return failure_of(reply) or outcomes_of(reply)
