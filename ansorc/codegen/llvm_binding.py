@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 
 import llvmlite.binding as llvm
@@ -14,7 +15,8 @@ from ansorc.target import Target
 def compile_object(llvm_text: str, target: Target) -> bytes:
     """Return the optimised relocatable object file; raise BuildError with LLVM's words."""
     module, machine = _optimized(llvm_text, target)
-    return machine.emit_object(module)
+    with _as_written(target):
+        return machine.emit_object(module)
 
 
 def assembly(llvm_text: str, target: Target) -> str:
@@ -24,7 +26,8 @@ def assembly(llvm_text: str, target: Target) -> str:
     """
     module, machine = _optimized(llvm_text, target)
     machine.set_asm_verbosity(True)
-    return machine.emit_assembly(module)
+    with _as_written(target):
+        return machine.emit_assembly(module)
 
 
 def optimized_llvm(llvm_text: str, target: Target) -> str:
@@ -99,6 +102,28 @@ def _optimized(llvm_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.Tar
         if not function.is_declaration:
             passes.run(function, builder)
     return module, machine
+
+
+@contextmanager
+def _as_written(target: Target) -> Generator[None]:
+    """Leave the loops as the code generator wrote them.
+
+    It advances pointers itself, so loop strength reduction, a quarter of LLVM's time, has nothing
+    to give. And it writes register tiles in the order that needs the fewest registers: the
+    scheduler, which moves loads up, makes a tile that fills the registers spill. Processors that
+    execute in order (ARM has some) need that scheduler. The switches are those of the process:
+    afterwards they are as other users of LLVM expect.
+    """
+    switches = [("-disable-lsr=true", "-disable-lsr=false")]
+    if target.is_x86:
+        switches.append(("-enable-misched=false", "-enable-misched=true"))
+    for ours, _ in switches:
+        llvm.set_option("ansorc", ours)
+    try:
+        yield
+    finally:
+        for _, theirs in switches:
+            llvm.set_option("ansorc", theirs)
 
 
 def _machine(target: Target) -> llvm.TargetMachine:
