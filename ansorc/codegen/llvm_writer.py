@@ -20,8 +20,9 @@ exp on one vector; but copies at every use would take longer to compile than the
 class ModuleWriter:
     """The parts of a module: functions, declarations and metadata."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, is_guarded: bool = False) -> None:
         self.target = target
+        self.is_guarded = is_guarded
         self.functions: list[str] = []
         self._library: dict[str, str] = {}
         self._room = _ROOM_IN_PLACE
