@@ -138,24 +138,29 @@ class _Box:
     """Bytes from one run to the next."""
 
 
-def accesses_of(nests: Nests, nest: Nest, line_bytes: int) -> list[Access]:
-    """Return the accesses of the statement of `nest`: the stores first, then the loads."""
+def accesses_of(nests: Nests, nest: Nest, line_bytes: int, *, is_held: bool = True) -> list[Access]:
+    """Return the accesses of the statement of `nest`: the stores first, then the loads.
+
+    `is_held`: a tensor that is computed inside a loop is the part that is held there, at the same
+    addresses in each iteration. Otherwise it is the whole tensor, as it is defined.
+    """
     op = nest.stage.op
     is_update = op.combiner is not None
-    inner = [None] * nest.own
-    own = tuple((*inner, *nest.axes[axis.name][nest.own :]) for axis in op.axes)
+    own = tuple(nest.axes[axis.name] for axis in op.axes)
+    if is_held:
+        own = tuple(((None,) * nest.own + steps[nest.own :]) for steps in own)
     stores = [
         Access(
-            buffer, nest.loops, own, _shape(nests, buffer), (0,) * len(own),
+            buffer, nest.loops, own, _shape(nests, buffer, is_held=is_held), (0,) * len(own),
             (1,) * len(own), (np.inf,) * len(own), is_update, is_written=True,
             is_local=isinstance(nest.stage.attach, At), rows=nests.rows, line_bytes=line_bytes,
         )
         for buffer in op.buffers
     ]  # fmt: skip
-    return [*stores, *_reads(nests, nest, line_bytes)]
+    return [*stores, *_reads(nests, nest, line_bytes, is_held=is_held)]
 
 
-def _reads(nests: Nests, nest: Nest, line_bytes: int) -> Iterator[Access]:
+def _reads(nests: Nests, nest: Nest, line_bytes: int, *, is_held: bool) -> Iterator[Access]:
     groups: dict[tuple[str, tuple[object, ...]], list[tuple[IndexForm, ...]]] = {}
     buffers: dict[str, Buffer] = {}
     for load in nest.stage.op.loads:
@@ -166,7 +171,7 @@ def _reads(nests: Nests, nest: Nest, line_bytes: int) -> Iterator[Access]:
     for (name, _), group in groups.items():
         source = nests.state.source(name)
         is_local = source is not None and isinstance(source.attach, At)
-        outside = nests.nest(source).own if source is not None and is_local else 0
+        outside = nests.nest(source).own if source is not None and is_local and is_held else 0
         constants = [[form.constant for form in column] for column in zip(*group, strict=True)]
         if name in nests.state.rewritten:
             yield _laid_out(nests, nest, buffers[name], group[0], line_bytes)
@@ -175,7 +180,7 @@ def _reads(nests: Nests, nest: Nest, line_bytes: int) -> Iterator[Access]:
             buffers[name],
             nest.loops,
             tuple(_steps(nest, form, outside) for form in group[0]),
-            _shape(nests, buffers[name]),
+            _shape(nests, buffers[name], is_held=is_held),
             tuple(max(column) - min(column) for column in constants),
             tuple(len(set(column)) for column in constants),
             tuple(np.inf if form.limit is None else float(form.limit) for form in group[0]),
@@ -218,8 +223,8 @@ def _steps(nest: Nest, form: IndexForm, outside: int) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _shape(nests: Nests, buffer: Buffer) -> tuple[FloatArray, ...]:
+def _shape(nests: Nests, buffer: Buffer, *, is_held: bool) -> tuple[FloatArray, ...]:
     source = nests.state.source(buffer.name)
-    if source is not None:
+    if source is not None and is_held:
         return tuple(nests.array(extent) for extent in memory_shape(source))
     return tuple(np.broadcast_to(np.float64(extent), (nests.rows,)) for extent in buffer.shape)

@@ -41,6 +41,8 @@ class Loop:
     is_vector: bool
     is_parallel: BoolArray
     is_unrolled: BoolArray
+    thread: str = ""
+    """The GPU index that it is bound to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +84,11 @@ class Nests:
         assert extent is not None, "a tile length is not chosen"
         return np.broadcast_to(np.asarray(extent, dtype=np.float64), (self.rows,))
 
+    def unroll_limit(self, stage: Stage) -> Extent:
+        """Return the `auto_unroll_max_step` of `stage`: chosen, or its pragma."""
+        pragma = dict(stage.pragmas).get("auto_unroll_max_step", 0)
+        return self.choices.get(f"unroll:{stage.name}", pragma)
+
     def _nest(self, stage: Stage) -> Nest:
         outer, axes = self._around(stage)
         loops = list(outer)
@@ -100,6 +107,7 @@ class Nests:
                         iterator.mark is Mark.VECTORIZE,
                         self._is_parallel(stage, place),
                         is_unrolled[iterator.name],
+                        iterator.thread,
                     )
                 )
                 for name, moved in steps.items():
@@ -137,8 +145,7 @@ class Nests:
 
     def _unrolled(self, stage: Stage) -> dict[str, BoolArray]:
         """Which iterators are unrolled, by their mark or by `ansorc.schedule.unrolling`."""
-        pragma = dict(stage.pragmas).get("auto_unroll_max_step", 0)
-        wanted = self.array(self.choices.get(f"unroll:{stage.name}", pragma))
+        wanted = self.array(self.unroll_limit(stage))
         limit = np.minimum(wanted, MAX_COPIES // self.array(vectors_of(stage)))
         copies = np.ones(self.rows)
         is_open = np.ones(self.rows, dtype=np.bool_)
