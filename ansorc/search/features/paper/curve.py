@@ -58,10 +58,14 @@ def curve_features(places: Places, operations: float) -> CurveFeatures:
         is_point = places.inside[place] > places.inside[place + 1]
         is_first = is_point & (before == 0)
         share = np.minimum((at - before) / np.maximum(done - before, _TOLERANCE), 1)
-        between = np.where(is_first, intensity, low + (intensity - low) * share)
+        between = np.where(is_first, intensity, _between(low, intensity, share))
         is_reached = is_open & is_point & (done >= at - _TOLERANCE)
         samples = np.where(is_reached, between, samples)
         is_open = is_open & ~is_reached
         before = np.where(is_point, done, before)
         low = np.where(is_point, intensity, low)
     return CurveFeatures(*samples) if operations else CurveFeatures(*np.zeros((SAMPLES, rows)))
+
+
+def _between(low: FloatArray, high: FloatArray, share: FloatArray) -> FloatArray:
+    return low + (high - low) * share
