@@ -92,7 +92,7 @@ class Run:
             for loop, extent in enumerate(self.extents)
         ]
         grid = np.meshgrid(*ranges, indexing="ij")
-        at = {
+        at: dict[str, Numbers] = {
             loop.var.name: axis.ravel()
             for loop, axis in zip(self.statement.loops, grid, strict=True)
         }
