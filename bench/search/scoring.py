@@ -1,4 +1,4 @@
-"""How many programs the search scores a second, by phase: `python -m bench.search.scoring [WHAT …]`.
+"""Programs that the search scores in a second, by phase: `python -m bench.search.scoring [WHAT …]`.
 
 WHAT is FILE:WORKLOAD or a case of the paper such as C2D-3-b1; the default are a matrix product and
 a convolution with batch norm and ReLU. Every sketch of the design space gets ROWS programs, once
@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from cProfile import Profile
 from pstats import Stats
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import click
 import numpy as np
@@ -28,6 +28,8 @@ from ansorc.target import Target, detect
 from bench.build_cost import definition
 
 Value = TypeVar("Value")
+_Timed = dict[tuple[str, int, str], tuple[int, int, float, float, object]]
+"""What a profile holds: for each function the calls and seconds, the last with those within."""
 
 WORKLOADS = ("GMM-3-b1", "runtime/examples/operators.py:conv2d_bn_relu")
 PHASES = ("draw", "mutate", "keys", "features", "model")
@@ -49,12 +51,12 @@ PARTS = {
 
 def least(act: Callable[[], Value]) -> tuple[float, Value]:
     """Return the least processor seconds of some runs of `act`, and its result."""
-    spent: list[float] = []
+    result, spent = act(), float("inf")
     for _ in range(ROUNDS):
         start = time.thread_time()
         result = act()
-        spent.append(time.thread_time() - start)
-    return min(spent), result
+        spent = min(spent, time.thread_time() - start)
+    return spent, result
 
 
 def trained(space: Space, rng: np.random.Generator) -> CostModel:
@@ -90,15 +92,18 @@ def phases(space: Space, model: CostModel, rows: int) -> dict[str, float]:
 def parts(space: Space, rows: int) -> dict[str, float]:
     """Return the share of each of PARTS in the time of the features, under a profiler."""
     profile = Profile(time.thread_time)
-    rng = np.random.default_rng(0)
+    rng, whole = np.random.default_rng(0), 0.0
     for sketch in space.sketches:
         genes = sample(sketch, rows, rng)
         profile.runcall(extract, sketch, genes, space.target)
     found: dict[str, float] = defaultdict(float)
     known = {name: part for part, names in PARTS.items() for name in names}
-    for (_, _, name), (_, _, _, within, _) in Stats(profile).stats.items():  # type: ignore[attr-defined]
-        found[known.get(name, "")] += within if name in known or name == "extract" else 0
-    whole = found.pop("")
+    timed = cast(_Timed, vars(Stats(profile))["stats"])
+    for (path, _, name), (_, _, _, within, _) in timed.items():
+        if name in known and "search" in path:
+            found[known[name]] += within
+        elif name == "extract" and path.endswith("extract.py"):
+            whole = within
     found["stacking"] = whole - sum(found.values())
     return {part: found[part] / whole for part in (*PARTS, "stacking")}
 

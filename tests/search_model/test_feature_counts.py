@@ -119,7 +119,7 @@ def check_places(run: Run, row: int, nest: Nest, accesses: dict[str, Access]) ->
             expected = len(touched)
             if run.is_padded:
                 sides = [len(np.unique(side)) for side in touched.T]
-                shape = [extent[row] for extent in access.shape]
+                shape = [np.broadcast_to(extent, access.rows)[row] for extent in access.shape]
                 expected = prod(min(pair) for pair in zip(sides, shape, strict=True))
             assert access.elements[place, row] == expected, (name, number)
 

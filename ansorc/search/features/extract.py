@@ -76,7 +76,7 @@ def _statement(nests: Nests, nest: Nest, target: Target) -> Iterator[FloatArray]
     counts = operation_counts(nest.stage.op)
     found = accesses_of(nests, nest, target.cache_line_bytes)
     accesses = [in_panels(nests, access) for access in found]
-    places = places_of(nest.loops, accesses)
+    places = places_of(nest, accesses)
     iterations = places.inside[0]
     operations = operation_features(counts, iterations)
     loops = loop_features(nest, nests.rows, target.cores)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from typing import TypeAlias
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -20,9 +19,13 @@ from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import MAX_COPIES, vectors_of
 from ansorc.search.features.columns import BoolArray, FloatArray
 from ansorc.search.features.digits import digits_of
-
-Step: TypeAlias = FloatArray | None
-"""How far one iteration of a loop moves an index; None where it never does."""
+from ansorc.search.features.movement import (
+    Movement,
+    Step,
+    inside_of,
+    outside_of,
+    stacked_extents,
+)
 
 _PLAIN = (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE)
 
@@ -58,6 +61,48 @@ class Nest:
     """For each axis of the stage, how far one iteration of each loop moves it."""
     ends: Mapping[str, int]
     """For each iterator of the stage, the number of loops up to its end."""
+    rows: int
+    _movements: dict[object, Movement] = field(default_factory=dict[object, Movement])
+
+    @cached_property
+    def extents(self) -> FloatArray:
+        """[loops, rows]."""
+        return stacked_extents([loop.extent for loop in self.loops], self.rows)
+
+    @cached_property
+    def is_loop(self) -> BoolArray:
+        """[loops, rows]: whether there is more than one iteration."""
+        return self.extents > 1
+
+    @cached_property
+    def inside(self) -> FloatArray:
+        """[loops + 1, rows]: iterations of the loops inside each place (see `Access`)."""
+        return inside_of(self.extents)
+
+    @cached_property
+    def outside(self) -> FloatArray:
+        """[loops + 1, rows]: iterations of the loops outside each place."""
+        return outside_of(self.extents)
+
+    def movement(self, terms: tuple[tuple[str, float], ...], outside: int) -> Movement:
+        """Return how the loops, but for the first `outside` ones, move `Σ factor * axis`."""
+        found = self._movements.get((terms, outside))
+        if found is None:
+            steps: list[Step] = [None] * len(self.loops)
+            for axis, factor in terms:
+                for loop in range(outside, len(steps)):
+                    steps[loop] = combined(steps[loop], self.axes[axis][loop], factor)
+            found = self._movements[terms, outside] = Movement(tuple(steps), self.extents)
+        return found
+
+    def alone(self, loop: int) -> Movement:
+        """Return the movement of an index that is the variable of one loop."""
+        found = self._movements.get(loop)
+        if found is None:
+            one = np.ones(self.rows)
+            steps = tuple(one if other == loop else None for other in range(len(self.loops)))
+            found = self._movements[loop] = Movement(steps, self.extents)
+        return found
 
 
 @dataclass
@@ -114,7 +159,7 @@ class Nests:
                     moved.append(self.array(digit.stride) if digit.axis == name else None)
             ends[iterator.name] = len(loops)
         final = {name: tuple(moved) for name, moved in steps.items()}
-        return Nest(stage, tuple(loops), len(outer), final, ends)
+        return Nest(stage, tuple(loops), len(outer), final, ends, self.rows)
 
     def _around(self, stage: Stage) -> tuple[tuple[Loop, ...], dict[str, list[Step]]]:
         """The loops of other stages around `stage`, and how they move its axes."""

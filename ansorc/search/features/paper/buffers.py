@@ -123,9 +123,9 @@ def _lines(access: Access, places: Places) -> tuple[FloatArray, FloatArray]:
     """
     steps, skipped = np.zeros(access.rows), np.ones(access.rows)
     innermost = np.zeros(access.rows)
-    for place in reversed(range(len(access.loops))):
-        extent = access.loops[place].extent
-        stride = access.stride(place) * (extent > 1)
+    for place in reversed(range(len(access.nest.loops))):
+        extent = access.nest.loops[place].extent
+        stride = access.strides[place] * (extent > 1)
         skipped = np.where((steps == 0) & (stride == 0), skipped * extent, skipped)
         is_last = (places.inside[place + 1] == 1) & (extent > 1)
         innermost = np.where(is_last, stride, innermost)

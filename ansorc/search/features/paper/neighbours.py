@@ -54,7 +54,7 @@ def neighbours_of(nests: Nests, nest: Nest, line_bytes: int) -> list[Neighbour]:
         if shared:
             other = nests.nest(stage)
             accesses = accesses_of(nests, other, line_bytes, is_held=False)
-            found.append(Neighbour(shared, accesses, places_of(other.loops, accesses)))
+            found.append(Neighbour(shared, accesses, places_of(other, accesses)))
     return found
 
 

@@ -31,12 +31,12 @@ def paper_reuse(access: Access, places: Places, neighbours: Sequence[Neighbour])
     zeros = np.zeros(access.rows)
     reuse = PaperReuse(zeros, zeros, zeros, zeros, zeros)
     is_open = np.ones(access.rows, dtype=np.bool_)
-    for place in reversed(range(len(access.loops))):
-        is_moved = access.is_moved_by(place)
+    for place in reversed(range(len(access.nest.loops))):
+        is_moved = access.moving[place]
         found = (_serial if is_moved else _repeated)(access, places, neighbours, place)
         if found is None:
             continue
-        chosen = is_open & (access.loops[place].extent > 1)
+        chosen = is_open & (access.nest.loops[place].extent > 1)
         is_open = is_open & ~chosen
         reuse = PaperReuse(
             np.where(chosen, not is_moved, reuse.is_loop),
@@ -55,11 +55,11 @@ def _repeated(
     inside = places.inside[place + 1]
     between = places.bytes[place + 1]
     for neighbour in (n for n in neighbours if n.shared > place):
-        is_deeper = neighbour.is_inside(access.loops, place + 1)
+        is_deeper = neighbour.is_inside(access.nest.loops, place + 1)
         within = neighbour.places.bytes[min(place + 1, neighbour.shared)]
         alone = np.where(inside == 1, neighbour.element_bytes, 0)
         between = between + np.where(is_deeper, within, alone)
-    return inside, between, access.loops[place].extent
+    return inside, between, access.nest.loops[place].extent
 
 
 def _serial(
@@ -75,5 +75,5 @@ def _serial(
         if touched is not None:
             least = np.minimum(least, touched)
             uses += 1
-    extent = access.loops[place].extent
+    extent = access.nest.loops[place].extent
     return (least / extent, between / extent, extent * 0 + uses) if uses else None

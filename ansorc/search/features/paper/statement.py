@@ -43,7 +43,7 @@ def _describe(nests: Nests, nest: Nest, target: Target) -> Iterator[FloatArray]:
     rows, loops = nests.rows, nest.loops
     accesses = accesses_of(nests, nest, target.cache_line_bytes, is_held=False)
     neighbours = neighbours_of(nests, nest, target.cache_line_bytes)
-    places = places_of(loops, accesses)
+    places = places_of(nest, accesses)
     vectorised = [np.full(rows, loop.is_vector) for loop in loops]
     unrolled = [np.full(rows, not loop.is_vector) & loop.is_unrolled for loop in loops]
     parallel = [loop.is_parallel for loop in loops]
