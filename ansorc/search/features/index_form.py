@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Select, Var
 from ansorc.ir.node import children
 from ansorc.lang.compute_op import ComputeOp
+from ansorc.search.features.remembered import remembered
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ Group = tuple[Buffer, tuple[tuple[IndexForm, ...], ...]]
 """A tensor, and the forms of the indices of each of its loads."""
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def grouped_loads(op: ComputeOp) -> tuple[Group, ...]:
     """Return the loads of `op`, those together whose indices move alike."""
     groups: dict[tuple[str, tuple[object, ...]], list[tuple[IndexForm, ...]]] = {}

@@ -117,6 +117,7 @@ class Nests:
     rows: int
     choices: Mapping[str, Extent] = field(default_factory=dict[str, Extent])
     _made: dict[str, Nest] = field(default_factory=dict[str, Nest])
+    _constants: dict[int, FloatArray] = field(default_factory=dict[int, FloatArray])
 
     def nest(self, stage: Stage) -> Nest:
         """Return the nest of `stage`, which is not inlined."""
@@ -127,7 +128,11 @@ class Nests:
     def array(self, extent: Extent) -> FloatArray:
         """Return `extent` as one number for each program."""
         assert extent is not None, "a tile length is not chosen"
-        return np.broadcast_to(np.asarray(extent, dtype=np.float64), (self.rows,))
+        if isinstance(extent, int):
+            if extent not in self._constants:
+                self._constants[extent] = np.full(self.rows, float(extent))
+            return self._constants[extent]
+        return extent.astype(np.float64)
 
     def unroll_limit(self, stage: Stage) -> Extent:
         """Return the `auto_unroll_max_step` of `stage`: chosen, or its pragma."""
@@ -140,8 +145,9 @@ class Nests:
         steps = {name: list(around) for name, around in axes.items()}
         ends: dict[str, int] = {}
         digits = digits_of(stage)
-        is_unrolled = self._unrolled(stage)
-        for place, iterator in enumerate(stage.iterators):
+        parallel = self._parallel(stage)
+        is_unrolled = self._unrolled(stage, parallel)
+        for iterator, is_parallel in zip(stage.iterators, parallel, strict=True):
             for digit in digits[iterator.name]:
                 if isinstance(digit.extent, int) and digit.extent == 1:
                     continue
@@ -150,7 +156,7 @@ class Nests:
                         self.array(digit.extent),
                         iterator.kind is IteratorKind.REDUCE,
                         iterator.mark is Mark.VECTORIZE,
-                        self._is_parallel(stage, place),
+                        is_parallel,
                         is_unrolled[iterator.name],
                         iterator.thread,
                     )
@@ -183,12 +189,16 @@ class Nests:
         loops = tuple(replace(loop, is_reduce=False) for loop in outer.loops[:count])
         return loops, steps
 
-    def _is_parallel(self, stage: Stage, place: int) -> BoolArray:
-        if stage.iterators[place].mark is Mark.PARALLEL:
-            return np.ones(self.rows, dtype=np.bool_)
-        return self.array(self.choices.get(f"parallel:{stage.name}", 0)) > place
+    def _parallel(self, stage: Stage) -> list[BoolArray]:
+        """Which programs run each iterator in parallel."""
+        every = np.ones(self.rows, dtype=np.bool_)
+        count = self.array(self.choices.get(f"parallel:{stage.name}", 0))
+        return [
+            every if iterator.mark is Mark.PARALLEL else count > place
+            for place, iterator in enumerate(stage.iterators)
+        ]
 
-    def _unrolled(self, stage: Stage) -> dict[str, BoolArray]:
+    def _unrolled(self, stage: Stage, parallel: list[BoolArray]) -> dict[str, BoolArray]:
         """Which iterators are unrolled, by their mark or by `ansorc.schedule.unrolling`."""
         wanted = self.array(self.unroll_limit(stage))
         limit = np.minimum(wanted, MAX_COPIES // self.array(vectors_of(stage)))
@@ -197,7 +207,7 @@ class Nests:
         found: dict[str, BoolArray] = {}
         for place, iterator in reversed(list(enumerate(stage.iterators))):
             extent = self.array(iterator.extent)
-            is_open = is_open & ~self._is_parallel(stage, place)
+            is_open = is_open & ~parallel[place]
             if iterator.mark not in _PLAIN or self.state.attached(stage.name, iterator.name):
                 is_open = np.zeros(self.rows, dtype=np.bool_)
             if iterator.mark is not Mark.VECTORIZE:
