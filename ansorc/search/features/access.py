@@ -84,11 +84,13 @@ class Access:
         Lines whose addresses differ by a multiple of `way_bytes` share one set. Rows of a tensor
         whose pitch has a large divisor in common with that leave many sets unused.
         """
-        box = self._box
-        shared: Length = 1.0
-        for size, is_full in zip(box.sizes, box.is_full, strict=True):
+        box, touched = self._box, self.lines * self.line_bytes
+        if way_bytes == 1 or not box.sizes:
+            return touched
+        shared: Length = _common(box.sizes[0], way_bytes)
+        for size, is_full in zip(box.sizes[1:], box.is_full[1:], strict=True):
             shared = np.where(is_full, _common(size, way_bytes), shared)
-        return np.maximum(self.lines * self.line_bytes, box.segments * shared)
+        return np.maximum(touched, box.segments * shared)
 
     @cached_property
     def strides(self) -> FloatArray:
@@ -105,26 +107,36 @@ class Access:
     @cached_property
     def _box(self) -> _Box:
         """The box of indices; its last dimensions that are whole are contiguous."""
-        places, rows = len(self.nest.loops) + 1, self.rows
-        elements = run = segments = np.ones((places, rows))
+        ones = np.ones_like(self.nest.inside)
+        elements, run, segments = ones, ones, ones
         size: Length = float(self.element_bytes)
-        whole = np.ones((places, rows), dtype=np.bool_)
+        whole = ones > 0
         sizes: list[Length] = []
         fulls: list[BoolArray] = []
         for dimension in reversed(range(len(self.movements))):
-            extent, movement = self.shape[dimension], self.movements[dimension]
-            span = np.minimum(movement.reach + (1.0 + self.spreads[dimension]), extent)
-            count = np.minimum(span, movement.values * self.counts[dimension])
-            if self.limits[dimension] < np.inf:
-                count = np.minimum(count, self.limits[dimension])
+            extent = self.shape[dimension]
+            span, count = self._span(dimension)
             size = size * extent
             sizes.append(size)
             fulls.append(whole)
+            if elements is ones:
+                elements, run, whole = count, span, span >= extent
+                continue
             elements = elements * count
             run = np.where(whole, run * span, run)
             segments = np.where(whole, segments, segments * count)
             whole = whole & (span >= extent)
         return _Box(elements, run, segments, sizes, fulls)
+
+    def _span(self, dimension: int) -> tuple[FloatArray, FloatArray]:
+        """[places, rows]: from the first to the last index, and how many different ones."""
+        movement, count = self.movements[dimension], self.counts[dimension]
+        reach = movement.reach + (1.0 + self.spreads[dimension])
+        span = np.minimum(reach, self.shape[dimension])
+        values = movement.values if count == 1 else movement.values * count
+        found = np.minimum(span, values)
+        limit = self.limits[dimension]
+        return span, np.minimum(found, limit) if limit < np.inf else found
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,12 +65,8 @@ class Tape:
         values = list(levels)
         for step in self.steps:
             values.append(_applied(step, values))
-        for left, right in self.guards:
-            if not np.array_equal(
-                *np.broadcast_arrays(_value(left, values), _value(right, values))
-            ):
-                return None
-        return values
+        is_same = all(_are_equal(left, right, values) for left, right in self.guards)
+        return values if is_same else None
 
 
 class Formula(NDArrayOperatorsMixin):
