@@ -45,6 +45,16 @@ class RegisterTile:
 
 
 @dataclass(frozen=True)
+class Application:
+    """One step of a derivation: a rule was applied to a stage."""
+
+    rule: str
+    stage: str
+    step_count: int
+    """The length of `Sketch.steps` up to there: `replay` of so many gives the state after it."""
+
+
+@dataclass(frozen=True)
 class ParallelLoops:
     """A choice: how many of the outermost loops of a root stage are fused and run in parallel."""
 
@@ -108,6 +118,8 @@ class Sketch:
     variables: tuple[TileVariable, ...] = ()
     register_tiles: tuple[RegisterTile, ...] = ()
     choices: tuple[Choice, ...] = ()
+    derivation: tuple[Application, ...] = ()
+    """The rules that were applied, from the outputs to the inputs."""
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.options import DEFAULTS, SearchOptions
+from ansorc.search.sketch.add_open_rfactor import with_lengths
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.dot_product import dot_sketches
-from ansorc.search.sketch.generate import RuleFailure, cpu_rules, generate
+from ansorc.search.sketch.generate import RuleFailure, cpu_rules, generate, paper_rules
 from ansorc.search.sketch.layout_rewrite import laid_out
 from ansorc.search.sketch.packing import packed
 from ansorc.search.sketch.rule import SketchRule
@@ -35,7 +36,7 @@ def design_space(
     options: SearchOptions = DEFAULTS,
     rules: Sequence[SketchRule] | None = None,
 ) -> Space:
-    """Return the space of `dag` for `target`, derived by `rules` (default: those for a CPU).
+    """Return the space of `dag` for `target`, derived by `rules` (default: `sketch_rules`).
 
     Each derived sketch appears once for each way to place the stages that are not tiled, at most
     `options.max_locations` in all unless there are more derived sketches than that; and so do
@@ -44,17 +45,30 @@ def design_space(
     of a dot-product instruction where one fits.
     """
     failures: list[RuleFailure] = []
-    chosen = cpu_rules(tiling_of(options)) if rules is None else rules
-    derived = generate(dag, target, chosen, failures)
+    derived = generate(dag, target, sketch_rules(options) if rules is None else rules, failures)
+    if not options.has_extensions:
+        limit = options.max_innermost_reduce
+        derived = tuple(s for sketch in derived for s in with_lengths(sketch, limit))
     share = max(1, options.max_locations // max(1, len(derived)))
     if options.rewrite_layout:
         derived = tuple(laid_out(sketch) for sketch in derived)
-    derived = tuple(s for sketch in derived for s in (sketch, *packed(sketch)))
-    dots = dot_sketches(dag, target) if rules is None else ()
+    if options.has_extensions:
+        derived = tuple(s for sketch in derived for s in (sketch, *packed(sketch)))
+        derived = (*(dot_sketches(dag, target) if rules is None else ()), *derived)
     sketches = tuple(
-        s for d in (*dots, *derived) for s in completed(d, share, options.unroll_limits)
+        whole
+        for sketch in derived
+        for whole in completed(
+            sketch, share, options.unroll_limits, has_extensions=options.has_extensions
+        )
     )
     return Space(dag, target, sketches, tuple(failures))
+
+
+def sketch_rules(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
+    """Return the rules that a search with `options` asks, in their order."""
+    rules = cpu_rules if options.has_extensions else paper_rules
+    return rules(tiling_of(options))
 
 
 def tiling_of(options: SearchOptions) -> Tiling:

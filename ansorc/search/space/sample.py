@@ -22,8 +22,6 @@ KEPT_OUTSIDE = 0.2
 """Share that is kept of the register tiles that leave registers unused or spill some."""
 GOOD_PIECES = 4
 """Vectors along the contiguous axis that leave registers for the other axes."""
-SERIAL_SHARE = 0.05
-"""Share of programs without parallel loops."""
 
 
 def sample(
@@ -145,4 +143,4 @@ def _parallel(
         assert extent is not None
         count += chunks < wanted
         chunks = chunks * extent
-    return np.where(rng.random(rows) < SERIAL_SHARE, 0, np.maximum(count, 1))
+    return np.where(rng.random(rows) < options.serial_share, 0, np.maximum(count, 1))
