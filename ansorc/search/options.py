@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+SpaceName = Literal["full", "paper"]
 
 
 @dataclass(frozen=True)
@@ -13,9 +16,9 @@ class SearchOptions:
     better; `PAPER` has what the implementation of the paper did.
     """
 
-    has_extensions: bool = True
-    """Rules, places and variants that the paper does not have; False: its Table 1 alone, all its
-    computation locations alike, no packing inside the kernel and no dot-product instructions."""
+    space: SpaceName = "full"
+    """`paper`: its Table 1 and its computation locations alone, with no packing inside the kernel
+    and no dot-product instructions."""
     structure: str = "SSRSRS"
     """The multi-level tiling, outermost level first: S for space, R for reduce loops."""
     is_simd_aware: bool = True
@@ -64,7 +67,7 @@ DEFAULTS = SearchOptions()
 """What is used unless something else is asked for."""
 
 PAPER = SearchOptions(
-    has_extensions=False, max_locations=192, parallel_ratios=(16,), serial_share=0.0,
+    space="paper", max_locations=192, parallel_ratios=(16,), serial_share=0.0,
     is_simd_aware=False, max_innermost_reduce=64, population=2048, generations=4,
     crossover_rate=0.05, second_move_rate=0.0, elite_share=0.0, trials_per_round=64,
     unroll_limits=(0, 16, 64, 512),

@@ -337,7 +337,7 @@ def test_untiled_stages_keep_their_loops() -> None:
 
 def test_too_many_places_are_thinned_out_evenly() -> None:
     whole = derived(conv_layer(56, 64, 64))[2]
-    names = [s.name.split(" at ")[-1] for s in completed(whole, 5, has_extensions=False)]
+    names = [s.name.split(" at ")[-1] for s in completed(whole, 5, is_paper=True)]
     assert names == ["root", "conv.w.0", "conv.h.1", "conv.c.1", "conv.rw.0"]
 
 

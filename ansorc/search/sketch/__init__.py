@@ -17,9 +17,16 @@ from ansorc.search.sketch.sketch import (
     UnrollLimit,
 )
 from ansorc.search.sketch.tiling import Tiling
+from ansorc.search.sketch.user_rules import (
+    register_sketch_rule,
+    unregister_sketch_rule,
+    user_rule_of,
+    with_user_rules,
+)
 
 __all__ = [
     "RULES", "Application", "Choice", "Draft", "ParallelLoops", "RegisterTile", "RuleFailure",
     "Sketch", "SketchRule", "TileVariable", "Tiling", "UnrollLimit", "Verdict", "completed",
-    "cpu_rules", "generate", "paper_rules", "rule_name",
+    "cpu_rules", "generate", "paper_rules", "register_sketch_rule", "rule_name",
+    "unregister_sketch_rule", "user_rule_of", "with_user_rules",
 ]  # fmt: skip

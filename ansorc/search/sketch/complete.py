@@ -23,21 +23,21 @@ def completed(
     max_locations: int,
     unroll_limits: tuple[int, ...] = UNROLL_LIMITS,
     *,
-    has_extensions: bool = True,
+    is_paper: bool = False,
 ) -> tuple[Sketch, ...]:
     """Return `sketch` once for each of at most `max_locations` ways to place its plain stages.
 
     The structure of each result is whole: only lengths and choices are open. The most promising
-    places come first. Without `has_extensions` the places are those of the paper, of which an even
-    choice is made if there are more, and no loop is shaped for vectors.
+    places come first. With `is_paper` the places are those of the paper, of which an even choice is
+    made if there are more, and no loop is shaped for vectors.
     """
     first = Draft.of(sketch)
-    placed = _best_placed if has_extensions else _evenly_placed
+    placed = _evenly_placed if is_paper else _best_placed
     drafts: list[Ranked] = [(0, first)]
     for stage in reversed(first.state.stages):
         if not stage.is_inlined:
             drafts = placed(drafts, stage.name, max_locations)
-    mark = marked_last if has_extensions else paper_marked_last
+    mark = paper_marked_last if is_paper else marked_last
     return tuple(_annotated(marked(draft, mark), unroll_limits) for _, draft in drafts)
 
 

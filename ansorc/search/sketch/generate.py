@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from ansorc.errors import ScheduleError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.schedule import schedule
 from ansorc.search.sketch.add_open_rfactor import AddOpenRfactor
@@ -26,8 +27,8 @@ MAX_SKETCHES = 256
 """Derivation stops here: a chain of n tiled stages has 3^n sketches."""
 MAX_DRAFTS = 32
 """Drafts that a rule may make of one stage."""
-MAX_VISITS = 16
-"""Visits of one computation's stages, on average, before a derivation counts as endless."""
+MAX_VISITS = 4
+"""Times for each stage that one rule may be applied in one derivation and still ask for a visit."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,14 @@ class RuleFailure:
     rule: str
     stage: str
     reason: str
+
+
+def reason_of(error: Exception) -> str:
+    """Return what `error` says, in one line: of a refused step the reason, without the loops."""
+    if isinstance(error, ScheduleError):
+        return error.reason
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
@@ -103,7 +112,7 @@ def _derived(draft: Draft, rules: Sequence[SketchRule], notes: list[RuleFailure]
         try:
             verdict, made = _asked(rule, visited, stage)
         except Exception as error:  # noqa: BLE001 - a rule is a user's code; it costs its sketches
-            failure = RuleFailure(name, stage, str(error) or type(error).__name__)
+            failure = RuleFailure(name, stage, reason_of(error))
             notes += [] if failure in notes else [failure]
             continue
         for new in made:
@@ -123,8 +132,14 @@ def _asked(rule: SketchRule, draft: Draft, stage: str) -> tuple[Verdict, list[Dr
     made = list(islice(rule.expand(draft, stage), MAX_DRAFTS + 1))
     if len(made) > MAX_DRAFTS:
         raise ValueError(f"it makes more than {MAX_DRAFTS} drafts of one stage")
+    if not made:
+        raise ValueError("it applies and makes no draft")
     for new in made:
         _check(new, draft)
+    times = sum(applied.rule == rule_name(rule) for applied in draft.derivation)
+    is_revisited = any(len(new.pending) > len(draft.pending) for new in made)
+    if is_revisited and times >= MAX_VISITS * len(draft.state.dag.ops):
+        raise ValueError("it asks for another visit again and again")
     return verdict, made
 
 
@@ -144,9 +159,3 @@ def _check(new: object, draft: Draft) -> None:
     unknown = [name for name in new.pending if new.state.find(name) is None]
     if unknown:
         raise ValueError(f"it asks for a visit to '{unknown[0]}', which is no stage")
-    if len(new.pending) > len(draft.pending) and _is_endless(new):
-        raise ValueError("it asks for another visit again and again")
-
-
-def _is_endless(draft: Draft) -> bool:
-    return len(draft.derivation) >= MAX_VISITS * len(draft.state.dag.ops)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ansorc.lang.dag import ComputeDAG
@@ -10,12 +10,19 @@ from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.add_open_rfactor import with_lengths
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.dot_product import dot_sketches
-from ansorc.search.sketch.generate import RuleFailure, cpu_rules, generate, paper_rules
+from ansorc.search.sketch.generate import (
+    RuleFailure,
+    cpu_rules,
+    generate,
+    paper_rules,
+    reason_of,
+)
 from ansorc.search.sketch.layout_rewrite import laid_out
 from ansorc.search.sketch.packing import packed
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.sketch.tiling import Tiling
+from ansorc.search.sketch.user_rules import user_rule_of, with_user_rules
 from ansorc.target import Target
 
 
@@ -46,29 +53,38 @@ def design_space(
     """
     failures: list[RuleFailure] = []
     derived = generate(dag, target, sketch_rules(options) if rules is None else rules, failures)
-    if not options.has_extensions:
+    if options.space == "paper":
         limit = options.max_innermost_reduce
         derived = tuple(s for sketch in derived for s in with_lengths(sketch, limit))
-    share = max(1, options.max_locations // max(1, len(derived)))
-    if options.rewrite_layout:
-        derived = tuple(laid_out(sketch) for sketch in derived)
-    if options.has_extensions:
-        derived = tuple(s for sketch in derived for s in (sketch, *packed(sketch)))
-        derived = (*(dot_sketches(dag, target) if rules is None else ()), *derived)
-    sketches = tuple(
-        whole
-        for sketch in derived
-        for whole in completed(
-            sketch, share, options.unroll_limits, has_extensions=options.has_extensions
-        )
-    )
-    return Space(dag, target, sketches, tuple(failures))
+    usual = sum(user_rule_of(sketch) is None for sketch in derived)
+    share = max(1, options.max_locations // max(1, usual))
+    sketches: list[Sketch] = []
+    if rules is None and options.space == "full":
+        for sketch in dot_sketches(dag, target):
+            sketches += completed(sketch, share, options.unroll_limits)
+    for sketch in derived:
+        try:
+            sketches += _programs(sketch, share, options)
+        except Exception as error:
+            own = user_rule_of(sketch)
+            if own is None:
+                raise
+            failures.append(RuleFailure(*own, reason_of(error)))
+    return Space(dag, target, tuple(sketches), tuple(failures))
+
+
+def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sketch]:
+    """Yield the whole sketches that `sketch` is the structure of."""
+    is_paper = options.space == "paper"
+    first = laid_out(sketch) if options.rewrite_layout else sketch
+    for variant in (first, *(() if is_paper else packed(first))):
+        yield from completed(variant, share, options.unroll_limits, is_paper=is_paper)
 
 
 def sketch_rules(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
-    """Return the rules that a search with `options` asks, in their order."""
-    rules = cpu_rules if options.has_extensions else paper_rules
-    return rules(tiling_of(options))
+    """Return the rules that a search with `options` asks, in their order, registered ones too."""
+    rules = paper_rules if options.space == "paper" else cpu_rules
+    return with_user_rules(rules(tiling_of(options)))
 
 
 def tiling_of(options: SearchOptions) -> Tiling:
