@@ -13,6 +13,7 @@ from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
 from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.search.sketch.hints import unrolled, whole_level
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
 from ansorc.search.sketch.sketch import TileVariable
 from ansorc.search.sketch.tiling import variable_name
@@ -64,11 +65,13 @@ def marked(draft: Draft, mark_last: Callable[[Draft, Stage], Draft]) -> Draft:
             continue
         tile = tiles.get(stage.name)
         if tile is None:
-            draft = mark_last(draft, stage)
+            draft = unrolled(draft, stage)
+            draft = mark_last(draft, draft.stage(stage.name))
             continue
         for place, iterator in enumerate(tile.iterators):
             mark = Vectorize if place == tile.vector else Unroll
             draft = draft.then(mark(stage.name, iterator))
+        draft = unrolled(draft, draft.stage(stage.name))
     return draft
 
 
@@ -142,7 +145,7 @@ def adjoining_terms(draft: Draft, op: ComputeOp) -> str | None:
 
 def _wants_split(draft: Draft, op: ComputeOp, contiguous: int) -> bool:
     extent = op.axes[contiguous].extent
-    if extent <= draft.lanes(op):
+    if extent <= draft.lanes(op) or whole_level(op, op.axes[contiguous], 2) is not None:
         return False
     outer = prod(axis.extent for axis in op.axes) // extent
     return bool(op.reduce_axes) or outer < CHUNKS_PER_CORE * draft.target.cores

@@ -33,7 +33,7 @@ def packed(sketch: Sketch) -> Iterator[Sketch]:
     draft = Draft.of(sketch)
     for tile in sketch.register_tiles:
         stage = draft.stage(tile.stage)
-        place = _panel_loop(stage)
+        place = "" if "no_cache_read" in dict(stage.op.hints) else _panel_loop(stage)
         operands = [o for o in vector_operands(stage) if place and o not in draft.state.rewritten]
         for operand in operands:
             copy = f"{operand}.{CACHE_SCOPE}"

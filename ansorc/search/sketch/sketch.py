@@ -29,6 +29,8 @@ class TileVariable:
     """Lanes of the native vectors that run over the innermost level; 0 where none do."""
     ragged: tuple[int, ...] = ()
     """Innermost lengths that may be chosen though they do not divide the extent."""
+    whole: int | None = None
+    """The level that holds the whole axis, if a hint says so: nothing is left to choose."""
 
 
 @dataclass(frozen=True)
