@@ -16,9 +16,6 @@ from ansorc.search.sketch.rule import Verdict
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.tiles import divisors
 
-MAX_LENGTHS = 16
-"""Lengths, or pairs of lengths …, that one sketch is tried with; more are thinned out evenly."""
-
 
 @dataclass(frozen=True)
 class AddOpenRfactor:
@@ -64,16 +61,16 @@ class AddOpenRfactor:
         yield factored.saying(f"rfactor {stage} by {inner}")
 
 
-def with_lengths(sketch: Sketch, limit: int) -> Iterator[Sketch]:
+def with_lengths(sketch: Sketch, limit: int, most: int) -> Iterator[Sketch]:
     """Yield `sketch` for each way to choose the lengths that `AddOpenRfactor` left open.
 
-    They divide the reduction and are at most `limit`. A sketch without such steps is yielded as it
-    is.
+    They divide the reduction and are at most `limit`. Of more than `most` ways an even choice is
+    made. A sketch without such steps is yielded as it is.
     """
     places = list(_open_splits(sketch))
     lengths = [[n for n in divisors(extent) if n <= limit] for _, extent in places]
     chosen = list(product(*lengths))
-    for values in chosen[:: -(-len(chosen) // MAX_LENGTHS)]:
+    for values in chosen[:: -(-len(chosen) // most)]:
         steps = list(sketch.steps)
         words = [sketch.name] if sketch.name else []
         for (place, _), length in zip(places, values, strict=True):

@@ -54,8 +54,8 @@ def design_space(
     failures: list[RuleFailure] = []
     derived = generate(dag, target, sketch_rules(options) if rules is None else rules, failures)
     if options.space == "paper":
-        limit = options.max_innermost_reduce
-        derived = tuple(s for sketch in derived for s in with_lengths(sketch, limit))
+        limit, most = options.max_innermost_reduce, options.max_locations // max(1, len(derived))
+        derived = tuple(s for d in derived for s in with_lengths(d, limit, max(1, most)))
     usual = sum(user_rule_of(sketch) is None for sketch in derived)
     share = max(1, options.max_locations // max(1, usual))
     sketches: list[Sketch] = []
