@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ansorc.search.cost_model import CostModel
+
 
 @dataclass(frozen=True)
 class SearchOptions:
@@ -53,6 +55,10 @@ class SearchOptions:
     """Programs measured before the cost model learns again."""
     epsilon: float = 0.05
     """Share of the measured programs that are drawn at random instead of by score."""
+    cost_model: str | CostModel = "trees"
+    """What scores programs: "trees" learns from what is measured, "roofline" is the analytic
+    estimate alone, "random" asks nobody; or an object of the user's own. One that fails is
+    replaced by the analytic model, and the result says so."""
 
 
 DEFAULTS = SearchOptions()

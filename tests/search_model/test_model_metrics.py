@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ansorc.search.metrics import metrics
+from ansorc.search.model.metrics import metrics
 
 
 def test_a_perfect_prediction() -> None:
