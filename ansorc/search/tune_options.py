@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypedDict
 
+from ansorc.search.cost_model import CostModel
 from ansorc.search.measure import MeasureOptions
 from ansorc.search.options import SearchOptions
+
+
+class TuneSettings(TypedDict, total=False):
+    """What the arguments of `tune` may be: the options of TuneOptions that most runs need."""
+
+    trials: int
+    records: str | Path
+    seed: int
+    threads: int
+    time_budget: float | None
+    cost_model: str | CostModel
 
 
 @dataclass(frozen=True)
@@ -24,6 +37,19 @@ class TuneOptions:
     """Seconds after which no further round begins; None for no limit."""
     search: SearchOptions = field(default_factory=SearchOptions)
     measuring: MeasureOptions = field(default_factory=MeasureOptions)
+
+    @staticmethod
+    def of(settings: TuneSettings) -> TuneOptions:
+        """Return the options with these settings."""
+        known = TuneOptions()
+        return TuneOptions(
+            trials=settings.get("trials", known.trials),
+            records=Path(settings.get("records", known.records)),
+            seed=settings.get("seed", known.seed),
+            threads=settings.get("threads", known.threads),
+            time_budget=settings.get("time_budget", known.time_budget),
+            search=SearchOptions(cost_model=settings.get("cost_model", known.search.cost_model)),
+        )
 
     def for_workers(self) -> MeasureOptions:
         """Return the options of the measuring with this run's seed and threads."""

@@ -163,3 +163,42 @@ def test_random_scores_follow_the_generator() -> None:
     first, second = (RandomModel(np.random.default_rng(4)).predict(features) for _ in range(2))
     np.testing.assert_array_equal(first, second)
     assert ((first >= 0) & (first < 1)).all()
+
+
+def test_a_few_samples_more_correct_the_trees_that_are_there() -> None:
+    samples = samples_of(programs(130, 12))
+    model, anew = eager(), eager()
+    model.update(samples[:100])
+    first = model._own[0]  # pyright: ignore[reportPrivateUsage]
+    slower = [replace(s, seconds=3 * (s.seconds or 0)) for s in samples[100:120]]
+    model.update([*samples[:100], *slower])
+    kept, more = model._own  # pyright: ignore[reportPrivateUsage]
+    assert kept is first
+    assert more.trees.model_to_string().count("\nTree=") == 20
+    anew.update([*samples[:100], *slower])
+    test = programs(100, 13)
+    assert np.corrcoef(model.predict(test), anew.predict(test))[0, 1] > 0.95
+    model.update(samples)
+    assert len(model._own) == 1  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_model_is_of_all_tasks_that_it_was_told_of() -> None:
+    """Samples of one task say something of the next; an update need not repeat them."""
+    small, large = programs(200, 14), programs(40, 15, size=128)
+    apart, joint = eager(), eager()
+    joint.update(samples_of(small, "small"))
+    joint.update(samples_of(large[:5], "large"))
+    apart.update(samples_of(large[:5], "large"))
+    seconds = hidden_seconds(large[5:])
+    actual = seconds.min() / seconds
+    scores = [metrics(model.predict(large[5:]), actual).pairwise for model in (joint, apart)]
+    assert scores[0] > scores[1] + 0.05
+
+
+def test_few_successes_teach_nothing_yet() -> None:
+    samples = samples_of(programs(20, 16))
+    model = TreeModel(enough=10)
+    model.update([*samples[:9], *(replace(s, seconds=None) for s in samples[9:])])
+    assert not model.is_trained
+    model.update([*samples[:10], *(replace(s, seconds=None) for s in samples[10:])])
+    assert model.is_trained
