@@ -17,7 +17,7 @@ from ansorc.lang.paper_cases import Case
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.measure.data import draw_inputs
 from bench.compare.result import CaseResult, SideResult
-from bench.compare.side import Gap, Side
+from bench.compare.side import Fields, Gap, Side
 
 _SEED = 2024
 Say = Callable[[str], None]
@@ -111,7 +111,9 @@ class _Arena:
         }
         try:
             answer = side.ask(message, self._plan.patience_s)
-            error = 0.0 if is_limit else self._error(output)
+            error = 0.0
+            if not is_limit:
+                answer, error = self._right(side, answer, output)
         except Gap as gap:
             return SideResult(gap=str(gap), gap_kind=gap.kind)
         finally:
@@ -123,6 +125,22 @@ class _Arena:
             tuned_s=answer["tuned_s"],
             trials=answer["trials"],
         )
+
+    def _right(self, side: Side, answer: Fields, output: Path) -> tuple[Fields, float]:
+        """Return the answer of the fastest way of a side whose numbers are right, and its error."""
+        try:
+            return answer, self._error(output)
+        except Gap as gap:
+            wrong = gap
+        while True:
+            try:
+                answer = side.ask({"do": "other"}, self._plan.prepare_s)
+            except Gap:
+                raise wrong from None
+            try:
+                return answer, self._error(output)
+            except Gap:
+                continue
 
     def _error(self, output: Path) -> float:
         found = np.load(output)

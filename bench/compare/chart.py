@@ -104,8 +104,10 @@ def _figure(cases: Sequence[CaseResult], heading: str, stem: Path) -> list[Path]
         axis.set_title(f"batch {batch}", fontsize=8.5, loc="left", pad=3)
         _style(axis, groups)
     handles = [mpl.patches.Patch(color=colors[info.name], label=info.label) for info in infos]
-    figure.legend(handles=handles, title=heading, title_fontsize=9, loc="outside upper center", frameon=False, fontsize=8,
-                  ncols=max(4, int(width / 1.2)), columnspacing=1.2, handlelength=1.2)  # fmt: skip
+    figure.legend(
+        handles=handles, title=heading, title_fontsize=9, loc="outside upper center", fontsize=8,
+        frameon=False, ncols=max(4, int(width / 1.2)), columnspacing=1.2, handlelength=1.2,
+    )  # fmt: skip
     figure.supylabel("throughput, normalised to the best", fontsize=8.5)
     if note := _note(cases, [info.name for info in infos]):
         figure.supxlabel(note, fontsize=7.5, color="#555555")
