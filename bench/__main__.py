@@ -10,7 +10,6 @@ from rich.console import Console
 from ansorc.errors import AnsorcError
 from ansorc.target import detect
 from bench.compare.case_run import Plan
-from bench.compare.chart import draw
 from bench.compare.result import CaseResult, Results
 from bench.compare.side import Gap
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
@@ -58,6 +57,10 @@ def quick(*, threads: int, results: Path) -> None:
 @takes_results
 def chart(*, results: Path) -> None:
     """Draw the paper's Figures 6 and 8 of what RESULTS holds, as SVG and PNG."""
+    try:
+        from bench.compare.chart import draw  # noqa: PLC0415 - nothing else needs matplotlib
+    except ImportError as error:
+        raise click.ClickException(f"{error}; pip install -e '.[bench]'") from error
     held = _read(results)
     for threads in sorted({case.threads for case in held.cases.values()}):
         for path in draw(held.of_threads(threads), held.machine, threads, results):

@@ -102,6 +102,9 @@ class Side:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(_END_S)
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):  # what was not sent before it died is lost
+            process.stdin.close()
 
     def _start(self) -> None:
         environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(self._threads))}

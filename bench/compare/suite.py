@@ -54,13 +54,20 @@ def chosen_peers(text: str) -> list[PeerInfo]:
 class Suite:
     """The sides of a run, with its plan and the results so far."""
 
-    def __init__(self, peers: Sequence[PeerInfo], plan: Plan, say: Say) -> None:
+    def __init__(
+        self,
+        peers: Sequence[PeerInfo],
+        plan: Plan,
+        say: Say,
+        own: PeerInfo = OWN,
+        limit: PeerInfo = LIMIT,
+    ) -> None:
         """Read what earlier runs left in the plan's directory; raise ValueError if damaged."""
         plan.directory.mkdir(parents=True, exist_ok=True)
         self._plan, self._say = plan, say
         log = plan.directory / "sides.log"
-        self._sides = [Side(info, plan.threads, log) for info in (OWN, *peers)]
-        self._limit = Side(LIMIT, plan.threads, log)
+        self._sides = [Side(info, plan.threads, log) for info in (own, *peers)]
+        self._limit = Side(limit, plan.threads, log)
         self._missing: dict[str, str] = {}
         self.results = Results.read(plan.directory) or Results({})
 
@@ -105,7 +112,7 @@ class Suite:
                     side.greet(fields, _GREETING_S)
                     versions[side.info.name] = side.versions
                 except Gap as gap:
-                    if side.info in (OWN, LIMIT):
+                    if side in (self._sides[0], self._limit):
                         raise
                     self._missing[side.info.name] = str(gap)
                     side.close(gap.kind, _advice(side.info, gap))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tvm
@@ -26,7 +29,17 @@ def versions() -> dict[str, str]:
     """Return the version of TVM; raise ImportError if the cost model's library is missing."""
     import xgboost  # noqa: PLC0415 - TVM imports it when it tunes, too late to say so
 
+    _import_intrinsics()
     return {"tvm": tvm.__version__, "xgboost": xgboost.__version__}
+
+
+def _import_intrinsics() -> None:
+    """Import what tuning imports, without the minute that looking up modules would take.
+
+    TVM parses hundreds of intrinsics there, and for each asks for the module of every frame.
+    """
+    with mock.patch.object(inspect, "getmodule", return_value=None):
+        importlib.import_module("tvm.s_tir.tensor_intrin")
 
 
 def programs(request: Request) -> Iterator[tuple[str, Make]]:
@@ -66,7 +79,7 @@ def _tuned(request: Request) -> Program:
     return Program(
         "tuned",
         lambda: run(*held),
-        lambda: held[-1].numpy(),
+        held[-1].numpy,
         timed,
         spent if has_tuned else 0.0,
         _recorded(directory),
@@ -83,7 +96,12 @@ def _tune(module: Any, target: Any, directory: Path, trials: int) -> bool:
     missing = trials - _recorded(directory)
     if missing > 0:
         meta_schedule.tune_tir(
-            module, target, str(directory), missing, num_trials_per_iter=min(_ROUND, missing), seed=1
+            module,
+            target,
+            str(directory),
+            missing,
+            num_trials_per_iter=min(_ROUND, missing),
+            seed=1,
         )
     asked.write_text(str(trials))
     return missing > 0

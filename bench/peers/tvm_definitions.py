@@ -1,4 +1,4 @@
-"""The problems as tensor expressions of TVM, channels-last, for MetaSchedule to find schedules for."""
+"""The problems as tensor expressions of TVM, channels-last, for MetaSchedule to schedule."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ def _product(a: Array, b: Array) -> Definition:
     left, right = _placeholder(a, "a"), _placeholder(b, "b")
     k = te.reduce_axis((0, a.shape[2]), "k")
     shape = (*a.shape[:2], b.shape[2])
-    c = te.compute(
-        shape, lambda n, i, j: te.sum(left[n, i, k] * right[n, k, j], axis=k), name="c"
-    )
+    c = te.compute(shape, lambda n, i, j: te.sum(left[n, i, k] * right[n, k, j], axis=k), name="c")
     return [left, right, c], [a, b]
 
 
@@ -62,9 +60,7 @@ def _scores(query: Array, key: Array) -> Definition:
     raised = te.compute(
         shape, lambda n, h, i, j: te.exp(product[n, h, i, j] - highest[n, h, i]), name="raised"
     )
-    total = te.compute(
-        shape[:3], lambda n, h, i: te.sum(raised[n, h, i, s], axis=s), name="total"
-    )
+    total = te.compute(shape[:3], lambda n, h, i: te.sum(raised[n, h, i, s], axis=s), name="total")
     softmax = te.compute(
         shape, lambda n, h, i, j: raised[n, h, i, j] / total[n, h, i], name="softmax"
     )
@@ -85,7 +81,9 @@ def _convolution(conv: Convolution) -> Definition:
 
     def value(n: Any, *at: Any) -> Any:
         *places, c = at
-        spots = [p * s + t * d for p, s, t, d in zip(places, stride, taps, conv.dilation, strict=True)]
+        spots = [
+            p * s + t * d for p, s, t, d in zip(places, stride, taps, conv.dilation, strict=True)
+        ]
         first = 0 if conv.groups == 1 else tirx.indexdiv(c, width) * depth
         if depth == 1:
             return te.sum(source[(n, *spots, first)] * w[(*taps, 0, c)], axis=taps)
@@ -123,9 +121,7 @@ def _padded(conv: Convolution, x: Any, kernel: Sequence[int]) -> tuple[Any, tupl
             inside += [spot >= 0, spot < (extent - 1) * step + 1] if margin else []
             inside += [tirx.indexmod(spot, step) == 0] if step > 1 else []
             spots.append(tirx.indexdiv(spot, step) if step > 1 else spot)
-        return tirx.if_then_else(
-            tirx.all(*inside), x[(n, *spots, c)], tirx.const(0, "float32")
-        )
+        return tirx.if_then_else(tirx.all(*inside), x[(n, *spots, c)], tirx.const(0, "float32"))
 
     return te.compute((len(conv.x), *shape, conv.x.shape[-1]), value, name="pad"), steps
 
