@@ -18,6 +18,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 
 from bench.compare.figures import geometric_mean
 from bench.compare.result import CaseResult
@@ -65,11 +66,11 @@ def draw(
 ) -> list[Path]:
     """Write a figure of the single operators and one of the subgraphs; return their paths."""
     written: list[Path] = []
-    for name, title, wanted in (
-        ("operators", "Single operators", lambda case: case.operator not in _SUBGRAPHS),
-        ("subgraphs", "Subgraphs", lambda case: case.operator in _SUBGRAPHS),
+    for name, title, are_subgraphs in (
+        ("operators", "Single operators", False),
+        ("subgraphs", "Subgraphs", True),
     ):
-        held = [case for case in cases if wanted(case)]
+        held = [case for case in cases if (case.operator in _SUBGRAPHS) == are_subgraphs]
         if held:
             heading = f"{title}, float32 · {machine['cpu']} · {_counted(threads)}"
             written += _figure(held, heading, directory / f"{name}-{threads}-threads")
@@ -103,7 +104,7 @@ def _figure(cases: Sequence[CaseResult], heading: str, stem: Path) -> list[Path]
                 _group(axis, place, bars(of_group, [info.name for info in infos]), colors)
         axis.set_title(f"batch {batch}", fontsize=8.5, loc="left", pad=3)
         _style(axis, groups)
-    handles = [mpl.patches.Patch(color=colors[info.name], label=info.label) for info in infos]
+    handles = [Patch(color=colors[info.name], label=info.label) for info in infos]
     figure.legend(
         handles=handles, title=heading, title_fontsize=9, loc="outside upper center", fontsize=8,
         frameon=False, ncols=max(4, int(width / 1.2)), columnspacing=1.2, handlelength=1.2,

@@ -52,7 +52,7 @@ class CaseResult:
     threads: int
     trials: int
     """That each tuning side could measure."""
-    flops: int
+    flops: float
     array_bytes: int
     limit: str
     """What bounds the case: the FMA peak, or a bandwidth."""

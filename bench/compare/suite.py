@@ -131,7 +131,7 @@ class Suite:
                 f"{self._plan.directory} holds results of {held['cpu']}, {held['cores']} cores; "
                 "name another directory with --results"
             )
-        known = held.get("versions", {}) if self.results.cases else {}
+        known: dict[str, Any] = held.get("versions", {}) if self.results.cases else {}
         self.results.machine = {**machine, "versions": {**known, **versions}}
 
 

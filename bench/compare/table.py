@@ -54,8 +54,9 @@ def print_means(console: Console, cases: Sequence[CaseResult], peers: Sequence[s
     if len({case.operator for case in cases}) > 1:
         _add_means(table, "all", cases, peers)
     console.print(table)
-    for bound, name in ((_is_fma, "arithmetic"), (lambda case: not _is_fma(case), "memory")):
-        shares = [share for case in cases if bound(case) and (share := case.share("ansorc"))]
+    for name, is_fma in (("arithmetic", True), ("memory", False)):
+        held = [case for case in cases if _is_fma(case) == is_fma]
+        shares = [share for case in held if (share := case.share("ansorc"))]
         if shares:
             mean = geometric_mean(shares)
             console.print(f"bound by {name}, {len(shares)} cases: {mean:.0%} of the limit "

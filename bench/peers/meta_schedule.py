@@ -5,32 +5,42 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
+import os
+import sys
 import time
 from collections.abc import Iterator
+from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
-import tvm
-from tvm.s_tir import meta_schedule
-from tvm.target import codegen
-from tvm.te import create_prim_func
 
-from bench.peers.program import Make, Program, Request, Unsupported
-from bench.peers.tvm_definitions import definition
+_WITHOUT_TORCH = str(Path(__file__).parent / "without_torch")
+sys.path.insert(0, _WITHOUT_TORCH)
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [_WITHOUT_TORCH, *filter(None, [os.environ.get("PYTHONPATH")])]
+)
+
+import tvm  # noqa: E402 - its workers find the same path
+from tvm.s_tir import meta_schedule  # noqa: E402
+from tvm.target import codegen  # noqa: E402
+from tvm.te import create_prim_func  # noqa: E402
+
+from bench.peers.program import Make, Program, Request, Unsupported  # noqa: E402
+from bench.peers.tvm_definitions import definition  # noqa: E402
 
 _ROUND = 64
+_BATCHES = 5
 _BATCH_MS = 1.0
 _NAME = "main"
 
 
 def versions() -> dict[str, str]:
     """Return the version of TVM; raise ImportError if the cost model's library is missing."""
-    import xgboost  # noqa: PLC0415 - TVM imports it when it tunes, too late to say so
-
     _import_intrinsics()
-    return {"tvm": tvm.__version__, "xgboost": xgboost.__version__}
+    return {"tvm": tvm.__version__, "xgboost": metadata.version("xgboost")}
 
 
 def _import_intrinsics() -> None:
@@ -57,9 +67,7 @@ def _tuned(request: Request) -> Program:
         {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu(), "num-cores": request.threads}
     )
     directory = request.directory / "tvm" / f"{request.case}-{request.threads}"
-    begin = time.perf_counter()
-    has_tuned = _tune(module, target, directory, request.trials)
-    spent = time.perf_counter() - begin
+    spent = _tune(module, target, directory, request.trials)
     database = meta_schedule.database.JSONDatabase(work_dir=str(directory))
     schedule = meta_schedule.tir_integration.compile_tir(database, module, target)
     if schedule is None:
@@ -68,43 +76,34 @@ def _tuned(request: Request) -> Program:
     output = np.full([int(n) for n in tensors[-1].shape], np.nan, np.float32)
     device = tvm.cpu()
     held = [tvm.runtime.tensor(array, device) for array in (*arrays, output)]
-    run = built[_NAME]
 
     def timed(seconds: float) -> list[float]:
+        batch_ms = max(_BATCH_MS, seconds * 1e3 / _BATCHES)
         evaluate = built.mod.time_evaluator(
-            _NAME, device, number=1, repeat=1, min_repeat_ms=int(max(_BATCH_MS, seconds * 200))
+            _NAME, device, number=1, repeat=1, min_repeat_ms=int(batch_ms)
         )
-        return [evaluate(*held).mean for _ in range(5 if seconds else 1)]
+        return [evaluate(*held).mean for _ in range(_BATCHES if seconds else 1)]
 
-    return Program(
-        "tuned",
-        lambda: run(*held),
-        held[-1].numpy,
-        timed,
-        spent if has_tuned else 0.0,
-        _recorded(directory),
-    )
+    run = partial(built[_NAME], *held)
+    return Program("tuned", run, held[-1].numpy, timed, spent, _recorded(directory))
 
 
-def _tune(module: Any, target: Any, directory: Path, trials: int) -> bool:
-    """Measure what is missing to `trials` programs; return whether there was something."""
+def _tune(module: Any, target: Any, directory: Path, trials: int) -> float:
+    """Measure what is missing to `trials` programs; return the seconds that it took."""
     asked = directory / "asked"  # a space may hold fewer programs than were asked for
     if asked.exists() and int(asked.read_text()) >= trials:
-        return False
+        return 0.0
     directory.mkdir(parents=True, exist_ok=True)
     logging.getLogger("tvm").setLevel(logging.INFO)
+    begin = time.perf_counter()
     missing = trials - _recorded(directory)
     if missing > 0:
+        rounds = min(_ROUND, missing)
         meta_schedule.tune_tir(
-            module,
-            target,
-            str(directory),
-            missing,
-            num_trials_per_iter=min(_ROUND, missing),
-            seed=1,
+            module, target, str(directory), missing, num_trials_per_iter=rounds, seed=1
         )
     asked.write_text(str(trials))
-    return missing > 0
+    return time.perf_counter() - begin
 
 
 def _recorded(directory: Path) -> int:
