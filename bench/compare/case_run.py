@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -59,8 +60,8 @@ class _Entry:
 def run_case(case: Case, sides: Sequence[Side], limit: Side, plan: Plan, say: Say) -> CaseResult:
     """Return what the sides reached on `case`; a side that fails is a gap of the result."""
     dag = case.dag(constant=True)
-    with tempfile.TemporaryDirectory(prefix="ansorc-bench-") as name:
-        arena = _Arena(case, dag, Path(name), plan)
+    with _emptied(plan.directory / "arrays") as arrays:
+        arena = _Arena(case, dag, arrays, plan)
         entries = [_Entry(side, arena.prepare(side, say)) for side in sides]
         bound = _Entry(limit, arena.prepare(limit, say, is_limit=True))
         say(f"{case.name}: timing in turns")
@@ -76,6 +77,17 @@ def run_case(case: Case, sides: Sequence[Side], limit: Side, plan: Plan, say: Sa
         tuple(bound.times),
         {entry.side.info.name: _finished(entry) for entry in entries},
     )
+
+
+@contextmanager
+def _emptied(directory: Path) -> Iterator[Path]:
+    """Make the directory, without what a run that was killed left there, and remove it after."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    try:
+        yield directory.absolute()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 class _Arena:

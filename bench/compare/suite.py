@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ansorc.lang.paper_cases import CASES, SHAPES, Case
@@ -65,19 +67,21 @@ class Suite:
         """Read what earlier runs left in the plan's directory; raise ValueError if damaged."""
         plan.directory.mkdir(parents=True, exist_ok=True)
         self._plan, self._say = plan, say
-        log = plan.directory / "sides.log"
-        self._sides = [Side(info, plan.threads, log) for info in (own, *peers)]
-        self._limit = Side(limit, plan.threads, log)
+        self._log = plan.directory / "sides.log"
+        self._sides = [Side(info, plan.threads, self._log) for info in (own, *peers)]
+        self._limit = Side(limit, plan.threads, self._log)
         self._missing: dict[str, str] = {}
         self.results = Results.read(plan.directory) or Results({})
 
     def run(self, cases: Sequence[Case], done: Done, *, again: bool = False) -> None:
         """Run what is not held yet of `cases`; with `again` time all of them anew, untuned no more.
 
-        Raise ValueError if the directory holds results of another machine, Gap if ansorc itself
-        cannot run. However it ends, no process is left.
+        A case that is run again is run with all sides that it had: only times of the same turns
+        compare. Raise ValueError if another run uses the directory, or it holds results of another
+        machine; Gap if ansorc itself cannot run. However it ends, no process is left.
         """
-        with self._greeted():
+        self._take_in_earlier(cases)
+        with _alone(self._plan.directory), self._greeted():
             for case in cases:
                 held = self.results.cases.get(Results.key(case.name, self._plan.threads))
                 if held is not None and not again and self._is_complete(held):
@@ -88,6 +92,16 @@ class Suite:
                 self.results.cases[Results.key(case.name, self._plan.threads)] = found
                 self.results.write(self._plan.directory)
                 done(found)
+
+    def _take_in_earlier(self, cases: Sequence[Case]) -> None:
+        """Add the peers that took part in one of `cases` before."""
+        keys = [Results.key(case.name, self._plan.threads) for case in cases]
+        held = {
+            name for key in keys if (found := self.results.cases.get(key)) for name in found.sides
+        }
+        held -= {side.info.name for side in self._sides}
+        earlier = [info for info in PEERS if info.name in held]
+        self._sides += [Side(info, self._plan.threads, self._log) for info in earlier]
 
     def _is_complete(self, held: CaseResult) -> bool:
         """Whether `held` has every side, tuned as far as now asked for, or a lasting gap of it."""
@@ -133,6 +147,19 @@ class Suite:
             )
         known: dict[str, Any] = held.get("versions", {}) if self.results.cases else {}
         self.results.machine = {**machine, "versions": {**known, **versions}}
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Hold the lock of `directory`; the system frees it when the process ends."""
+    with (directory / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(
+                f"another run uses {directory}; wait for it, or name another one with --results"
+            ) from None
+        yield
 
 
 def _advice(info: PeerInfo, gap: Gap) -> str:

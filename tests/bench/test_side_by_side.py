@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Sequence
@@ -155,6 +156,32 @@ def test_results_of_another_machine_are_not_mixed_in(tmp_path: Path) -> None:
     replace(held, machine={**held.machine, "cpu": "another"}).write(tmp_path)
     with pytest.raises(ValueError, match=r"holds results of another, 2 cores; name another dir"):
         compare(tmp_path, [])
+
+
+def test_two_runs_do_not_share_a_directory(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ValueError, match="another run uses"):
+            compare(tmp_path, [])
+
+
+def test_the_arrays_of_a_killed_run_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "arrays").mkdir()
+    (tmp_path / "arrays" / "input_9.npy").write_bytes(b"left")
+    compare(tmp_path, ["right"])
+    assert not (tmp_path / "arrays").exists()
+
+
+def test_a_case_is_run_again_with_all_that_it_had(tmp_path: Path) -> None:
+    compare(tmp_path, [])
+    held = Results.read(tmp_path)
+    assert held is not None
+    key, found = next(iter(held.cases.items()))
+    earlier = {**found.sides, "numpy": found.sides["ansorc"]}
+    replace(held, cases={key: replace(found, sides=earlier)}).write(tmp_path)
+    (again,) = compare(tmp_path, ["right"])
+    assert set(again.sides) == {"ansorc", "right", "numpy"}
+    assert again.sides["numpy"].seconds != found.sides["ansorc"].seconds
 
 
 def test_no_process_is_left(tmp_path: Path) -> None:
