@@ -32,6 +32,7 @@ from bench.peers.program import Make, Program, Request, Unsupported  # noqa: E40
 from bench.peers.tvm_definitions import definition  # noqa: E402
 
 _ROUND = 64
+_BUILD_S = 60.0
 _BATCHES = 5
 _BATCH_MS = 1.0
 _NAME = "main"
@@ -39,14 +40,15 @@ _NAME = "main"
 
 def versions() -> dict[str, str]:
     """Return the version of TVM; raise ImportError if the cost model's library is missing."""
-    _import_intrinsics()
+    import_intrinsics()
     return {"tvm": tvm.__version__, "xgboost": metadata.version("xgboost")}
 
 
-def _import_intrinsics() -> None:
-    """Import what tuning imports, without the minute that looking up modules would take.
+def import_intrinsics() -> None:
+    """Import what tuning and each of its builders import, without the time that takes else.
 
-    TVM parses hundreds of intrinsics there, and for each asks for the module of every frame.
+    TVM parses hundreds of intrinsics there, and for each looks up the module of every frame among
+    all modules of the process: on a busy machine longer than a build may take.
     """
     with mock.patch.object(inspect, "getmodule", return_value=None):
         importlib.import_module("tvm.s_tir.tensor_intrin")
@@ -99,9 +101,13 @@ def _tune(module: Any, target: Any, directory: Path, trials: int) -> float:
     missing = trials - _recorded(directory)
     if missing > 0:
         rounds = min(_ROUND, missing)
-        meta_schedule.tune_tir(
-            module, target, str(directory), missing, num_trials_per_iter=rounds, seed=1
+        builder = meta_schedule.builder.LocalBuilder(
+            timeout_sec=_BUILD_S, initializer=import_intrinsics
         )
+        meta_schedule.tune_tir(
+            module, target, str(directory), missing,
+            num_trials_per_iter=rounds, builder=builder, seed=1,
+        )  # fmt: skip
     asked.write_text(str(trials))
     return time.perf_counter() - begin
 
