@@ -14,7 +14,8 @@ from ansorc.search.features import extract
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
 from ansorc.search.roofline import RooflineModel
-from ansorc.search.space import Genes, design_space, phenotype_keys, recall, steps
+from ansorc.search.sound_space import sound_space
+from ansorc.search.space import Genes, phenotype_keys, recall, steps
 from ansorc.search.task import Task
 
 _ENOUGH = 16
@@ -41,9 +42,10 @@ class Proposals:
 
     def __init__(self, task: Task, options: SearchOptions, rng: np.random.Generator) -> None:
         self._task, self._options, self._rng = task, options, rng
-        self._space = design_space(task.dag, task.target, options)
+        self._space = sound_space(task, options)
         self._trees = TreeModel(seed=int(rng.integers(1 << 31))) if is_available() else None
         self._open: dict[Steps, Candidate] = {}
+        self._pending: set[int] = set()
         self._new: list[_Measured] = []
         self._known: list[_Measured] = []
         self._samples: list[Sample] = []
@@ -62,6 +64,7 @@ class Proposals:
         proposed = self._open.pop(program, None)
         if proposed is not None:
             found = _Measured(proposed.sketch, proposed.genes, proposed.key, seconds)
+            self._pending.discard(proposed.key)
             self._new.append(found)
             return
         for number, sketch in enumerate(self._space.sketches):
@@ -80,7 +83,7 @@ class Proposals:
             if m.seconds is not None
         ]
         options = replace(self._options, trials_per_round=count)
-        skipped = {measured.key for measured in self._known}
+        skipped = {measured.key for measured in self._known} | self._pending
         for _ in range(_ATTEMPTS):
             found = evolve(self._space, model, self._rng, options, skipped, seeds)
             batch = self._unknown(found.candidates, is_known)
@@ -97,6 +100,7 @@ class Proposals:
             program = steps(self._space.sketches[candidate.sketch], candidate.genes)
             if not is_known(program) and program not in batch:
                 self._open[program] = candidate
+                self._pending.add(candidate.key)
                 batch.append(program)
         return batch
 

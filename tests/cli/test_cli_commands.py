@@ -73,7 +73,32 @@ def test_tune_then_build_run_and_show(cli: CommandLine) -> None:
     )
 
     elsewhere = cli.run("build", *again.split(), "--threads", "1").refused()
-    assert "only programs measured on another machine or thread count (4)" in elsewhere
+    assert "measured on another machine, thread count or cache policy (4)" in elsewhere
+
+
+def test_cold_caches(cli: CommandLine) -> None:
+    tuned = cli.run("tune", "ops.py:product", "--trials", "2", "--cache", "cold")
+    assert tuned.code == 0, tuned
+    again = "ops.py:product --cache cold --records tune.db"
+    assert f"build it with: ansorc build {again}\n" in tuned.out
+    assert cli.run("show", *again.split()).out.startswith("# product: tuned, ")
+    warm = cli.run("show", "ops.py:product").refused()
+    assert "measured on another machine, thread count or cache policy (2)" in warm
+
+
+def test_where_the_time_of_a_run_went_is_one_line(cli: CommandLine) -> None:
+    tuned = cli.run("tune", "ops.py:product", "--trials", "4")
+    (line,) = [line for line in tuned.err.splitlines() if line.startswith("time: ")]
+    assert re.fullmatch(
+        r"time: start \d+%, search \d+%, "
+        r"build \(lower \d+%, passes \d+%, emit \d+%, LLVM \d+%\) \d+%, "
+        r"run \(prepare \d+%, warm up \d+%, check \d+%, repeat \d+%\) \d+%, "
+        r"contest \d+%, rest \d+%",
+        line,
+    )
+    shares = [int(share) for share in re.findall(r"(\d+)%", re.sub(r"\(.*?\)", "", line))]
+    assert sum(shares) == pytest.approx(100, abs=4)
+    assert re.search(r"the winner was -?\d+\.\d% ± \d+\.\d% faster than the second", tuned.out)
 
 
 def test_a_built_library_of_another_workload_is_refused(cli: CommandLine) -> None:
@@ -92,6 +117,7 @@ def test_a_built_library_of_another_workload_is_refused(cli: CommandLine) -> Non
         ("llvm", "define i32 @product("),
         ("optimized", "define "),
         ("asm", "\tret"),
+        ("sketches", "tile C\n    MultiLevelTiling on C"),
     ],
 )
 def test_every_view(cli: CommandLine, view: str, words: str) -> None:
@@ -200,16 +226,17 @@ def test_progress_on_a_terminal_is_one_live_line() -> None:
 
 
 def test_every_command_says_that_a_weight_is_packed(cli: CommandLine) -> None:
-    tuned = cli.run("tune", "ops.py:layer", "--trials", "2")
+    wide = ("ops.py:layer", "--set", "n=1024")  # a tile never spans a whole row of B
+    tuned = cli.run("tune", *wide, "--trials", "2")
     assert tuned.code == 0, tuned
     assert "\nB: packed once before the calls, which is not in the times\n" in tuned.out
-    built = cli.run("build", "ops.py:layer")
+    built = cli.run("build", *wide)
     assert "(without the packing of B, done once before), for " in built.out
     assert "int32_t layer_pack_B(" in Path("layer.h").read_text()
     for choice in ("--records=tune.db", "--library=layer.so"):
-        ran = cli.run("run", "ops.py:layer", choice)
+        ran = cli.run("run", *wide, choice)
         assert ran.code == 0, ran
         assert "  B: packed once before the calls, which is not timed\n" in ran.out
-    shown = cli.run("show", "ops.py:layer", "--default")
+    shown = cli.run("show", *wide, "--default")
     assert "B laid out in the order of its reads\n" in shown.out
     assert re.search(r"B: float32\[[\d, ]+\] constant", shown.out)

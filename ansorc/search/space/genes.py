@@ -15,7 +15,7 @@ from ansorc.schedule.schedule import Schedule, replay
 from ansorc.schedule.state import Step
 from ansorc.search.sketch.sketch import Sketch, TileVariable
 from ansorc.search.space.skeleton import skeleton_of
-from ansorc.search.tiles import TileTable, tile_table
+from ansorc.search.tiles import TileTable, single_row, tile_table
 
 PROBES = 256
 """Random programs that answer what the steps ask when they are replayed the first time."""
@@ -25,6 +25,8 @@ Genes = npt.NDArray[np.int64]
 
 def table_of(variable: TileVariable) -> TileTable:
     """Return the table whose row numbers are the genes of `variable`."""
+    if variable.whole is not None:
+        return single_row(variable.extent, variable.levels, variable.whole)
     return tile_table(variable.extent, variable.levels, variable.innermost_limit, variable.ragged)
 
 
