@@ -107,13 +107,17 @@ class TreeModel:
 
     def expected_seconds(self, features: Features) -> FloatArray:
         """Return the time that programs [rows, statements, features] should take, [rows]."""
+        return np.sum(self.predict_statements(features), axis=1)
+
+    def predict_statements(self, features: Features) -> FloatArray:
+        """Return the time that each statement should take, [rows, statements]."""
         rows, statements, count = features.shape
         times = estimated_cycles(features) * self._cycle_s
         if self._booster is not None and times.size:
             flat = np.ascontiguousarray(features.reshape(rows * statements, count))
             logs = self._booster.predict(flat, raw_score=True, num_threads=self.threads)
             times = times * np.exp(logs).reshape(rows, statements)
-        return np.sum(times, axis=1)
+        return times
 
     def update(self, samples: Sequence[Sample]) -> None:
         """Train on `samples` from scratch; without any success among them stay as it was.

@@ -38,13 +38,22 @@ class SearchOptions:
     generations: int = 5
     """Times that a generation is scored and bred before programs are measured."""
     mutation_rate: float = 0.85
-    """Share of the children that are mutated."""
+    """Share of the crossed children that are mutated as well; those with one parent all are."""
     crossover_rate: float = 0.15
-    """Share of the children that take whole stages from a second parent."""
+    """Share of the children that take whole nodes from a second parent; 0: no crossover."""
+    crossover_chance: float = 0.25
+    """Share of the nodes that come from any parent, not from the one with the better statement."""
+    location_rate: float = 0.05
+    """Share of the children that compute one stage which is not tiled in another place."""
+    sketch_rate: float = 0.05
+    """Share of the children that take their tile lengths to a sketch of another structure."""
     second_move_rate: float = 0.25
     """Share of the mutations that make a second change in the same program."""
     choice_mutation_rate: float = 0.1
     """Share of the changes that alter a choice (parallel loops, unrolling) instead of a tile."""
+    draft_share: float = 1.0
+    """Share of the children, those with the best analytic estimates, that the learned model is
+    asked about; 1: all of them."""
     elite_share: float = 0.05
     """Share of a generation that goes on unchanged because it scores best."""
     measured_share: float = 0.2
@@ -60,7 +69,7 @@ DEFAULTS = SearchOptions()
 
 PAPER = SearchOptions(
     is_simd_aware=False, max_innermost_reduce=64, population=2048, generations=4,
-    crossover_rate=0.05, second_move_rate=0.0, elite_share=0.0, trials_per_round=64,
-    unroll_limits=(0, 16, 64, 512),
+    crossover_rate=0.05, crossover_chance=1.0, sketch_rate=0.0, second_move_rate=0.0,
+    elite_share=0.0, trials_per_round=64, unroll_limits=(0, 16, 64, 512),
 )  # fmt: skip
 """The numbers of the paper's implementation, for comparison."""

@@ -12,13 +12,16 @@ from ansorc.search.space.genes import (
     steps,
     tiles,
 )
+from ansorc.search.space.mate import Brood, Mating, Parents
 from ansorc.search.space.phenotype import phenotype_keys
 from ansorc.search.space.recall import recall
 from ansorc.search.space.registers import register_vectors
+from ansorc.search.space.relatives import Relatives, relatives_of
 from ansorc.search.space.sample import sample
-from ansorc.search.space.vary import crossover, mutate
+from ansorc.search.space.vary import mutate
 
 __all__ = [
-    "Genes", "Space", "choice_values", "crossover", "design_space", "mutate", "phenotype_keys",
-    "population_state", "recall", "register_vectors", "sample", "steps", "tiles",
+    "Brood", "Genes", "Mating", "Parents", "Relatives", "Space", "choice_values", "design_space",
+    "mutate", "phenotype_keys", "population_state", "recall", "register_vectors", "relatives_of",
+    "sample", "steps", "tiles",
 ]  # fmt: skip
