@@ -62,6 +62,12 @@ class SearchOptions:
     """Programs measured before the cost model learns again."""
     epsilon: float = 0.05
     """Share of the measured programs that are drawn at random instead of by score."""
+    polish_share: float = 0.15
+    """Share of the trials of a run, the last ones, that go to the neighbours of the fastest
+    programs instead of to what evolution finds; 0: no polish."""
+    transferred: int = 4
+    """Programs measured in the first round because their like was fast for other extents of the
+    same computation, if the record file has any; 0: none."""
 
 
 DEFAULTS = SearchOptions()
@@ -70,6 +76,7 @@ DEFAULTS = SearchOptions()
 PAPER = SearchOptions(
     is_simd_aware=False, max_innermost_reduce=64, population=2048, generations=4,
     crossover_rate=0.05, crossover_chance=1.0, sketch_rate=0.0, second_move_rate=0.0,
-    elite_share=0.0, trials_per_round=64, unroll_limits=(0, 16, 64, 512),
+    elite_share=0.0, trials_per_round=64, polish_share=0.0, transferred=0,
+    unroll_limits=(0, 16, 64, 512),
 )  # fmt: skip
 """The numbers of the paper's implementation, for comparison."""

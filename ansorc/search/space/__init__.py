@@ -4,6 +4,7 @@ In: a ComputeDAG and a target. Out: sketches; for each of them rows to draw, mut
 and to turn into tile lengths, whole populations of States, or the steps of one program.
 """
 
+from ansorc.search.space.adapt import adapted
 from ansorc.search.space.design import Space, design_space
 from ansorc.search.space.genes import (
     Genes,
@@ -18,10 +19,10 @@ from ansorc.search.space.recall import recall
 from ansorc.search.space.registers import register_vectors
 from ansorc.search.space.relatives import Relatives, relatives_of
 from ansorc.search.space.sample import sample
-from ansorc.search.space.vary import mutate
+from ansorc.search.space.vary import crossover, mutate
 
 __all__ = [
-    "Brood", "Genes", "Mating", "Parents", "Relatives", "Space", "choice_values", "design_space",
-    "mutate", "phenotype_keys", "population_state", "recall", "register_vectors", "relatives_of",
-    "sample", "steps", "tiles",
+    "Brood", "Genes", "Mating", "Parents", "Relatives", "Space", "adapted", "choice_values",
+    "crossover", "design_space", "mutate", "phenotype_keys", "population_state", "recall",
+    "register_vectors", "relatives_of", "sample", "steps", "tiles",
 ]  # fmt: skip

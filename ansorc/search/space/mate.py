@@ -21,6 +21,7 @@ from ansorc.search.space.nodes import Nodes
 from ansorc.search.space.registers import within_registers
 from ansorc.search.space.relatives import relatives_of
 from ansorc.search.space.sample import sample
+from ansorc.search.space.vary import crossover
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -72,7 +73,9 @@ class Mating:
         """
         plan = relatives_of(self.space).plans[ones.sketch]
         if ones.sketch == others.sketch and len(set(plan.owners.tolist())) < 2:
-            return [(ones.sketch, self._exchanged(ones, others))]
+            sketch = self.space.sketches[ones.sketch]
+            genes = crossover(sketch, ones.genes, others.genes, self.rng, self.options)
+            return [(ones.sketch, genes)]
         choice = self._choice(ones, others)
         patterns, pattern_of = np.unique(choice, axis=0, return_inverse=True)
         broods: list[Brood] = []
@@ -110,19 +113,12 @@ class Mating:
         owners = relatives_of(self.space).plans[number].owners
         return self._whole(number, np.where(from_other[owners], second, first))
 
-    def _exchanged(self, ones: Parents, others: Parents) -> Genes:
-        from_other = self.rng.random(ones.genes.shape) < 0.5
-        return self._legal(ones.sketch, np.where(from_other, others.genes, ones.genes))
-
     def _whole(self, number: int, genes: Genes) -> Genes:
         """The programs with what is missing drawn, those that are too large left out."""
         lacking = np.flatnonzero((genes == MISSING).any(axis=1))
         if len(lacking):
             drawn = sample(self.space.sketches[number], len(lacking), self.rng, self.options)
             genes[lacking] = np.where(genes[lacking] == MISSING, drawn, genes[lacking])
-        return self._legal(number, genes)
-
-    def _legal(self, number: int, genes: Genes) -> Genes:
         ratio = self.options.max_register_ratio
         return genes[within_registers(self.space.sketches[number], genes, ratio)]
 

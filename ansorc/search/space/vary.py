@@ -1,4 +1,4 @@
-"""Mutation of tile lengths and choices: new rows of genes from old ones, all at once."""
+"""Mutation and crossover within a sketch: new rows of genes from old ones, all at once."""
 
 from __future__ import annotations
 
@@ -35,6 +35,23 @@ def mutate(
         if not len(todo):
             break
     return children
+
+
+def crossover(
+    sketch: Sketch,
+    parents: Genes,
+    others: Genes,
+    rng: np.random.Generator,
+    options: SearchOptions = DEFAULTS,
+) -> Genes:
+    """Return children [rows, columns] that have each gene from either parent, at random.
+
+    A child whose register tile would be too large is its first parent. `Mating.crossed` takes whole
+    nodes instead, where there are several.
+    """
+    children = np.where(rng.random(parents.shape) < 0.5, others, parents)
+    good = within_registers(sketch, children, options.max_register_ratio)
+    return np.where(good[:, None], children, parents)
 
 
 def _change(
