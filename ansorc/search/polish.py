@@ -23,6 +23,7 @@ from ansorc.search.space import Brood, Genes, Mating, Space, phenotype_keys, rel
 from ansorc.search.space.genes import gene_counts, table_of
 from ansorc.search.space.registers import within_registers
 
+IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 PARENTS = 4
@@ -64,9 +65,10 @@ def neighbours(sketch: Sketch, row: Genes, max_register_ratio: float) -> Genes:
     found: list[Genes] = []
     for column, count in enumerate(gene_counts(sketch)):
         if column < len(sketch.variables):
-            values = np.unique(table_of(sketch.variables[column]).around(int(row[column])))
+            table = table_of(sketch.variables[column])
+            values: IntArray = np.unique(table.around(int(row[column])))
         else:
-            values = np.arange(count)
+            values = np.arange(count, dtype=np.int64)
         changed = np.repeat(row[None, :], len(values), axis=0)
         changed[:, column] = values
         found.append(changed[values != row[column]])
