@@ -53,7 +53,6 @@ class Proposals:
         self._seed = int(rng.integers(1 << 31))
         self._space = design_space(task.dag, task.target, options)
         self._trees = TreeModel(seed=self._seed) if is_available() else None
-        self._open: dict[Steps, Candidate] = {}
         self._new: list[_Measured] = []
         self._known: list[_Measured] = []
         self._samples: list[Sample] = []
@@ -69,11 +68,6 @@ class Proposals:
 
     def learn(self, program: Steps, seconds: float | None) -> None:
         """Take note that `program` took `seconds`, or None if it failed."""
-        proposed = self._open.pop(program, None)
-        if proposed is not None:
-            found = _Measured(proposed.sketch, proposed.genes, proposed.key, seconds)
-            self._new.append(found)
-            return
         for number, sketch in enumerate(self._space.sketches):
             genes = recall(sketch, program)
             if genes is not None:
@@ -131,7 +125,6 @@ class Proposals:
         for candidate in candidates:
             program = steps(self._space.sketches[candidate.sketch], candidate.genes)
             if not is_known(program) and program not in batch:
-                self._open[program] = candidate
                 batch.append(program)
         return batch
 
