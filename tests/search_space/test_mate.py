@@ -70,7 +70,7 @@ def require_legal(name: str, brood: Brood) -> None:
 
 
 @given(st.sampled_from(sorted(DAGS)), st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_children_of_any_two_sketches_are_right(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = len(space_of(name).sketches)
@@ -80,7 +80,7 @@ def test_children_of_any_two_sketches_are_right(name: str, seed: int) -> None:
 
 
 @given(st.sampled_from(sorted(DAGS)), st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_programs_are_right_in_another_sketch(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     one, other = (int(n) for n in rng.integers(len(space_of(name).sketches), size=2))
