@@ -21,8 +21,7 @@ from ansorc.codegen.llvm_storage import Storage, kernel_storage, workspace_bytes
 from ansorc.codegen.llvm_writer import FunctionWriter, ModuleWriter
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.node import walk
-from ansorc.ir.stmt import Function, Store
+from ansorc.ir.stmt import Function, Store, statements
 from ansorc.target import Target
 
 __all__ = ["assembly", "compile_object", "emit_llvm", "optimized_llvm", "workspace_bytes"]
@@ -139,7 +138,7 @@ def _write_workspace(
 
 
 def _stored(function: Function) -> set[str]:
-    return {part.buffer.name for part in walk(function.body) if isinstance(part, Store)}
+    return {part.buffer.name for part in statements(function.body) if isinstance(part, Store)}
 
 
 def _param(buffer: Buffer, stored: set[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ansorc.ir.buffer import Scope
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import For, LoopKind, Store
+from ansorc.ir.stmt import For, LoopKind, Store, statements
 
 
 class Counters:
@@ -29,13 +29,13 @@ class Counters:
 
 def is_innermost(loop: For) -> bool:
     """Whether no loop inside `loop` is left in the code."""
-    inner = (part for part in walk(loop.body) if isinstance(part, For))
+    inner = (part for part in statements(loop.body) if isinstance(part, For))
     return all(part.kind is LoopKind.UNROLLED or part.extent <= 1 for part in inner)
 
 
 def is_tile_step(loop: For) -> bool:
     """Whether each iteration of `loop` adds to the whole of one register tile."""
-    stores = [part for part in walk(loop.body) if isinstance(part, Store)]
+    stores = [part for part in statements(loop.body) if isinstance(part, Store)]
     return loop.extent > 1 and all(
         store.buffer.scope is Scope.REGISTER
         and not any(part == loop.var for index in store.indices for part in walk(index))

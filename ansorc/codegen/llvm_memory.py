@@ -258,8 +258,8 @@ class MemoryWriter:
         assert scope.counters is not None
         key = ("advancing", start, step)
         if key not in scope.memo:
-            scope.memo[key] = self._writer.name("p")
-            scope.counters.add((scope.memo[key], self._writer.name("p")), start, step)
+            scope.memo[key] = self._writer.name("step")
+            scope.counters.add((scope.memo[key], self._writer.name("step")), start, step)
         return scope.memo[key]
 
 

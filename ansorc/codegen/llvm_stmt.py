@@ -14,8 +14,18 @@ from ansorc.codegen.llvm_types import memory_type
 from ansorc.codegen.llvm_writer import FunctionWriter
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.node import children
-from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    substatements,
+)
 
 
 class StmtWriter:
@@ -151,7 +161,7 @@ class StmtWriter:
             if isinstance(stmt, Store):
                 found = frozenset((stmt.buffer.name,))
             else:
-                parts = (part for part in children(stmt) if isinstance(part, Stmt))
+                parts = substatements(stmt)
                 found = frozenset[str]().union(*(self._stores_of(part) for part in parts))
             self._stored[id(stmt)] = found
         return found

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+SpaceName = Literal["full", "paper"]
 
 
 @dataclass(frozen=True)
@@ -13,6 +16,9 @@ class SearchOptions:
     better; `PAPER` has what the implementation of the paper did.
     """
 
+    space: SpaceName = "full"
+    """`paper`: its Table 1 and its computation locations alone, with no packing inside the kernel
+    and no dot-product instructions."""
     structure: str = "SSRSRS"
     """The multi-level tiling, outermost level first: S for space, R for reduce loops."""
     is_simd_aware: bool = True
@@ -28,6 +34,8 @@ class SearchOptions:
     tile explicit, more (the paper has 512) only makes code that takes seconds to compile."""
     parallel_ratios: tuple[int, ...] = (1, 2, 4, 16)
     """Outer loops are made parallel until they have this many times as many chunks as cores."""
+    serial_share: float = 0.05
+    """Share of the programs that are drawn without parallel loops."""
     rewrite_layout: bool = True
     """Lay out constant operands of tiles in the order of the tile, before the first call and so
     outside of the time. False: they are copied to panels inside the kernel, in the time."""
@@ -74,9 +82,15 @@ DEFAULTS = SearchOptions()
 """What is used unless something else is asked for."""
 
 PAPER = SearchOptions(
+    space="paper", max_locations=192, parallel_ratios=(16,), serial_share=0.0,
     is_simd_aware=False, max_innermost_reduce=64, population=2048, generations=4,
     crossover_rate=0.05, crossover_chance=1.0, sketch_rate=0.0, second_move_rate=0.0,
     elite_share=0.0, trials_per_round=64, polish_share=0.0, transferred=0,
     unroll_limits=(0, 16, 64, 512),
 )  # fmt: skip
-"""The numbers of the paper's implementation, for comparison."""
+"""The space and the numbers of the paper's implementation, for comparison.
+
+Three things remain as they are here, because the code is made differently: the innermost tile is
+computed in registers (so it has a limit), unrolling is bounded, and the innermost space loop is
+vectorised whole.
+"""

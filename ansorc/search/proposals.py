@@ -21,7 +21,8 @@ from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
 from ansorc.search.polish import polish
 from ansorc.search.roofline import RooflineModel
-from ansorc.search.space import Genes, adapted, design_space, phenotype_keys, recall, steps
+from ansorc.search.sound_space import sound_space
+from ansorc.search.space import Genes, adapted, phenotype_keys, recall, steps
 from ansorc.search.task import Task
 
 _ENOUGH = 16
@@ -51,7 +52,7 @@ class Proposals:
     def __init__(self, task: Task, options: SearchOptions, rng: np.random.Generator) -> None:
         self._task, self._options = task, options
         self._seed = int(rng.integers(1 << 31))
-        self._space = design_space(task.dag, task.target, options)
+        self._space = sound_space(task, options)
         self._trees = TreeModel(seed=self._seed) if is_available() else None
         self._new: list[_Measured] = []
         self._known: list[_Measured] = []

@@ -5,7 +5,7 @@ and to turn into tile lengths, whole populations of States, or the steps of one 
 """
 
 from ansorc.search.space.adapt import adapted
-from ansorc.search.space.design import Space, design_space
+from ansorc.search.space.design import Space, design_space, sketch_rules
 from ansorc.search.space.genes import (
     Genes,
     choice_values,
@@ -24,5 +24,5 @@ from ansorc.search.space.vary import crossover, mutate
 __all__ = [
     "Brood", "Genes", "Mating", "Parents", "Relatives", "Space", "adapted", "choice_values",
     "crossover", "design_space", "mutate", "phenotype_keys", "population_state", "recall",
-    "register_vectors", "relatives_of", "sample", "steps", "tiles",
+    "register_vectors", "relatives_of", "sample", "sketch_rules", "steps", "tiles",
 ]  # fmt: skip

@@ -12,11 +12,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from ansorc.schedule.extent import IntArray
+from ansorc.schedule.extent import Hole, IntArray
 from ansorc.schedule.schedule import replay
 from ansorc.schedule.stage import At
 from ansorc.schedule.state import State, Step
-from ansorc.schedule.steps import CacheRead, ComputeAt
+from ansorc.schedule.steps import CacheRead, ComputeAt, Split
 from ansorc.search.sketch.sketch import Sketch
 
 Gene = tuple[str, str]
@@ -59,7 +59,7 @@ def nodes_of(sketch: Sketch) -> Nodes:
     for step in sketch.steps:
         owner = step.readers[0] if isinstance(step, CacheRead) else step.stage
         parts[number[owner]].append(step)
-    stages = [variable.name.rpartition(".")[0] for variable in sketch.variables]
+    stages = [_stage_of(variable.name, sketch, number) for variable in sketch.variables]
     kinds = [variable.name.rpartition(".")[2] for variable in sketch.variables]
     stages += [choice.stage for choice in sketch.choices]
     kinds += [f"{choice.name.partition(':')[0]}:" for choice in sketch.choices]
@@ -79,6 +79,16 @@ def _copies(sketch: Sketch) -> dict[str, str]:
     """The reader of each tensor that is copied for it, by the beginning of the copy's name."""
     reads = [step for step in sketch.steps if isinstance(step, CacheRead)]
     return {f"{step.stage}.{step.scope}": step.readers[0] for step in reads}
+
+
+def _stage_of(variable: str, sketch: Sketch, known: Mapping[str, int]) -> str:
+    """The stage that a tile variable is named after, else the first one that it divides."""
+    named = variable.rpartition(".")[0]
+    if named in known:
+        return named
+    splits = (step for step in sketch.steps if isinstance(step, Split))
+    holes = ((s.stage, length) for s in splits for length in s.lengths if isinstance(length, Hole))
+    return next(stage for stage, hole in holes if hole.variable == variable)
 
 
 def _node(stage: str, names: tuple[str, ...], copies: Mapping[str, str]) -> int:
