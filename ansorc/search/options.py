@@ -59,7 +59,7 @@ class SearchOptions:
     """Share of the mutations that make a second change in the same program."""
     choice_mutation_rate: float = 0.1
     """Share of the changes that alter a choice (parallel loops, unrolling) instead of a tile."""
-    draft_share: float = 1.0
+    draft_share: float = 0.5
     """Share of the children, those with the best analytic estimates, that the learned model is
     asked about; 1: all of them."""
     elite_share: float = 0.05
@@ -85,7 +85,7 @@ PAPER = SearchOptions(
     space="paper", max_locations=192, parallel_ratios=(16,), serial_share=0.0,
     is_simd_aware=False, max_innermost_reduce=64, population=2048, generations=4,
     crossover_rate=0.05, crossover_chance=1.0, sketch_rate=0.0, second_move_rate=0.0,
-    elite_share=0.0, trials_per_round=64, polish_share=0.0, transferred=0,
+    elite_share=0.0, trials_per_round=64, draft_share=1.0, polish_share=0.0, transferred=0,
     unroll_limits=(0, 16, 64, 512),
 )  # fmt: skip
 """The space and the numbers of the paper's implementation, for comparison.
