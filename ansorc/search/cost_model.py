@@ -9,6 +9,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+SCORED_SECONDS = 1e-3
+"""The time of a program that scores 1."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:

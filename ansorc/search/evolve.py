@@ -1,29 +1,29 @@
 """Evolve: breed programs that a cost model scores high; whole generations are matrices of genes.
 
 Each sketch has a flock: its programs of the current generation, the best first. A generation scores
-the new ones, keeps an elite, and lets the best have the most children.
+the new ones, keeps an elite, and lets the best have the most children, a few in other flocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ansorc.search.cost_model import CostModel
 from ansorc.search.enumerate import all_programs
-from ansorc.search.features import extract
+from ansorc.search.flock import Flock
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate, Offer, picked
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import Genes, Space, crossover, mutate, phenotype_keys, sample, tiles
+from ansorc.search.space import Genes, Space, mutate, sample, tiles
+from ansorc.search.space.mate import Brood, Mating
+from ansorc.search.space.relatives import relatives_of
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Keys = npt.NDArray[np.uint64]
 
 MIN_FLOCK = 32
 """Programs of each sketch in a generation, at least."""
@@ -31,8 +31,8 @@ MAX_FLOCKS = 6
 """Sketches that are bred in a generation: the most successful ones, and one drawn from the rest."""
 FLOOR_SHARE = 0.3
 """Share of a generation that these divide evenly; the rest follows success."""
-PRESSURE = 2.0
-"""Parents have rank `n * u ** PRESSURE` for a uniform u: above 1, better ones breed more."""
+OUTSIDE_SHARE = 0.5
+"""Share of the crossovers with parents of two flocks, which may happen to be one."""
 
 
 @dataclass(frozen=True)
@@ -61,82 +61,52 @@ def evolve(
     from. Sketches whose programs are few are scored completely. A share of `options.epsilon` is
     drawn at random instead of by score. The result depends on the arguments alone.
     """
-    flocks = _founded(space, model, rng, options, seeds)
+    mating = Mating(space, rng, options)
+    flocks = _founded(mating, model, seeds)
     for _ in range(options.generations):
-        for flock, size in _sizes(flocks, options.population, rng):
-            _breed(flock, size, rng, options)
+        _generation(flocks, mating)
     _refreshed(flocks, rng, options)
     offers = [_offer(flock, measured) for flock in flocks]
     candidates = picked(offers, rng, options)
-    scored = sum(len(flock.known) for flock in flocks)
-    return Evolution(tuple(candidates), not candidates, scored)
+    return Evolution(tuple(candidates), not candidates, sum(flock.scored for flock in flocks))
 
 
-@dataclass
-class _Flock:
-    """The programs of one sketch, sorted by score, the best first."""
-
-    number: int
-    space: Space
-    model: CostModel
-    genes: Genes
-    keys: Keys = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    scores: FloatArray = field(default_factory=lambda: np.zeros(0))
-    is_complete: bool = False
-    """Whether it holds every program of its sketch."""
-    known: Keys = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    """The keys of all programs that were ever scored."""
-
-    @property
-    def sketch(self) -> Sketch:
-        return self.space.sketches[self.number]
-
-    def add(self, genes: Genes) -> None:
-        """Score the programs among `genes` that were never seen, and sort them in."""
-        keys, first = np.unique(phenotype_keys(self.sketch, genes), return_index=True)
-        is_new = ~np.isin(keys, self.known, assume_unique=True)
-        keys, genes = keys[is_new], genes[first[is_new]]
-        if not len(keys):
-            return
-        scores = self.model.predict(extract(self.sketch, genes, self.space.target))
-        self.known = np.concatenate([self.known, keys])
-        self.genes = np.concatenate([self.genes, genes])
-        self.keys = np.concatenate([self.keys, keys])
-        self.scores = np.concatenate([self.scores, scores])
-        self.keep(np.argsort(-self.scores, kind="stable"))
-
-    def keep(self, places: IntArray) -> None:
-        """Forget the programs that are not at `places`."""
-        self.genes, self.keys = self.genes[places], self.keys[places]
-        self.scores = self.scores[places]
-
-
-def _founded(
-    space: Space,
-    model: CostModel,
-    rng: np.random.Generator,
-    options: SearchOptions,
-    seeds: Sequence[Candidate],
-) -> list[_Flock]:
+def _founded(mating: Mating, model: CostModel, seeds: Sequence[Candidate]) -> list[Flock]:
     """The first generation: the seeds, and programs drawn at random."""
+    space, options = mating.space, mating.options
     share = max(MIN_FLOCK, options.population // max(1, len(space.sketches)))
     bred = max(1, int(options.measured_share * options.population))
-    flocks: list[_Flock] = []
+    flocks: list[Flock] = []
     for number, sketch in enumerate(space.sketches):
         everything = all_programs(sketch, options.population, options)
-        genes = sample(sketch, share, rng, options) if everything is None else everything
+        is_complete = everything is not None
+        genes = everything if is_complete else sample(sketch, share, mating.rng, options)
         own = [seed.genes for seed in seeds if seed.sketch == number][:bred]
-        flock = _Flock(number, space, model, genes[:0], is_complete=everything is not None)
-        flock.add(
-            np.concatenate([np.array(own, dtype=np.int64).reshape(-1, genes.shape[1]), genes])
-        )
+        flock = Flock(number, space, model, genes[:0], is_complete=is_complete)
+        flock.add(np.array(own, dtype=np.int64).reshape(-1, genes.shape[1]))
+        flock.add(genes, 1.0 if is_complete else options.draft_share)
         flocks.append(flock)
     return flocks
 
 
+def _generation(flocks: Sequence[Flock], mating: Mating) -> None:
+    """Replace all but the elite of the best flocks by children, and score these."""
+    options = mating.options
+    sizes = _sizes(flocks, options.population, mating.rng)
+    nests: list[list[Genes]] = [[] for _ in flocks]
+    for number, genes in [*_outside(sizes, mating), *_inside(sizes, mating)]:
+        nests[number].append(genes)
+    for flock, size in sizes:
+        elite = max(options.trials_per_round, round(options.elite_share * size))
+        flock.keep(np.arange(min(elite, len(flock.genes))))
+    for flock, children in zip(flocks, nests, strict=True):
+        if children and not flock.is_complete:
+            flock.add(np.concatenate(children), options.draft_share)
+
+
 def _sizes(
-    flocks: Sequence[_Flock], population: int, rng: np.random.Generator
-) -> list[tuple[_Flock, int]]:
+    flocks: Sequence[Flock], population: int, rng: np.random.Generator
+) -> list[tuple[Flock, int]]:
     """The flocks to breed and their sizes, by how many of their programs are among the best."""
     scores = np.concatenate([flock.scores for flock in flocks])
     owners = np.repeat(np.arange(len(flocks)), [len(flock.scores) for flock in flocks])
@@ -151,27 +121,67 @@ def _sizes(
     return [(flocks[number], size) for number, size in zip(chosen, sizes, strict=True)]
 
 
-def _breed(flock: _Flock, size: int, rng: np.random.Generator, options: SearchOptions) -> None:
-    """Replace all but the elite of a flock by `size` children, and score these."""
-    parents = flock.genes[_ranks(len(flock.genes), size, rng)]
-    others = flock.genes[_ranks(len(flock.genes), size, rng)]
-    crossed = rng.random(size) < options.crossover_rate
-    mutated = (rng.random(size) < options.mutation_rate) | ~crossed
-    children = parents.copy()
-    if crossed.any():
-        children[crossed] = crossover(flock.sketch, parents[crossed], others[crossed], rng, options)
-    if mutated.any():
-        children[mutated] = mutate(flock.sketch, children[mutated], rng, options)
-    elite = max(options.trials_per_round, round(options.elite_share * size))
-    flock.keep(np.arange(min(elite, len(flock.genes))))
-    flock.add(children)
+def _inside(sizes: Sequence[tuple[Flock, int]], mating: Mating) -> list[Brood]:
+    """Children with parents of the same flock: crossed, or mutations of one parent."""
+    rng, options = mating.rng, mating.options
+    strangers = OUTSIDE_SHARE * options.crossover_rate + options.location_rate + options.sketch_rate
+    broods: list[Brood] = []
+    for flock, size in sizes:
+        crossings = round((1 - OUTSIDE_SHARE) * options.crossover_rate * size)
+        if crossings:
+            made = mating.crossed(flock.parents(crossings, rng), flock.parents(crossings, rng))
+            broods += _also_mutated(made, options.mutation_rate, mating)
+        mutations = max(0, round((1 - strangers) * size) - crossings)
+        parents = flock.parents(mutations, rng).genes
+        broods.append((flock.number, mutate(flock.sketch, parents, rng, options)))
+    return broods
 
 
-def _ranks(count: int, size: int, rng: np.random.Generator) -> IntArray:
-    return (count * rng.random(size) ** PRESSURE).astype(np.int64)
+def _outside(sizes: Sequence[tuple[Flock, int]], mating: Mating) -> list[Brood]:
+    """Children of other sketches than a parent's, each kind for one flock or pair of flocks.
+
+    The flocks change from generation to generation, larger ones have their turn more often: to
+    score few programs in each of many sketches would take most of the time.
+    """
+    if not sizes:
+        return []
+    rng, options = mating.rng, mating.options
+    total = sum(size for _, size in sizes)
+    weights = [size / total for _, size in sizes]
+    relatives = relatives_of(mating.space)
+    one, other, mover, leaver = (
+        sizes[int(place)][0] for place in rng.choice(len(sizes), size=4, p=weights)
+    )
+    crossings = round(OUTSIDE_SHARE * options.crossover_rate * total)
+    made = []
+    if crossings:
+        made = mating.crossed(one.parents(crossings, rng), other.parents(crossings, rng))
+    broods = _also_mutated(made, options.mutation_rate, mating)
+    for flock, rate, numbers in (
+        (mover, options.location_rate, relatives.moved[mover.number]),
+        (leaver, options.sketch_rate, relatives.others[leaver.number]),
+    ):
+        count = round(rate * total)
+        if count and numbers:
+            number = numbers[int(rng.integers(len(numbers)))]
+            genes = mating.moved((flock.number, flock.parents(count, rng).genes), number)
+            broods += _also_mutated([(number, genes)], options.second_move_rate, mating)
+    return broods
 
 
-def _refreshed(flocks: Sequence[_Flock], rng: np.random.Generator, options: SearchOptions) -> None:
+def _also_mutated(broods: Sequence[Brood], rate: float, mating: Mating) -> list[Brood]:
+    """`broods` with a share of `rate` of them mutated."""
+    made: list[Brood] = []
+    for number, genes in broods:
+        chosen = mating.rng.random(len(genes)) < rate
+        sketch = mating.space.sketches[number]
+        children = genes.copy()
+        children[chosen] = mutate(sketch, genes[chosen], mating.rng, mating.options)
+        made.append((number, children))
+    return made
+
+
+def _refreshed(flocks: Sequence[Flock], rng: np.random.Generator, options: SearchOptions) -> None:
     """Add new random programs to some flocks, for what is measured by chance to be chosen from."""
     wanted = round(options.epsilon * options.trials_per_round)
     order: list[int] = rng.permutation(len(flocks)).tolist()
@@ -180,7 +190,7 @@ def _refreshed(flocks: Sequence[_Flock], rng: np.random.Generator, options: Sear
             flock.add(sample(flock.sketch, MIN_FLOCK, rng, options))
 
 
-def _offer(flock: _Flock, measured: AbstractSet[int]) -> Offer:
+def _offer(flock: Flock, measured: AbstractSet[int]) -> Offer:
     """What a flock has that was not measured."""
     is_new = ~np.isin(flock.keys, np.array(sorted(measured), dtype=np.uint64))
     genes = flock.genes[is_new]

@@ -48,13 +48,22 @@ class SearchOptions:
     generations: int = 5
     """Times that a generation is scored and bred before programs are measured."""
     mutation_rate: float = 0.85
-    """Share of the children that are mutated."""
+    """Share of the crossed children that are mutated as well; those with one parent all are."""
     crossover_rate: float = 0.15
-    """Share of the children that take whole stages from a second parent."""
+    """Share of the children that take whole nodes from a second parent; 0: no crossover."""
+    crossover_chance: float = 0.25
+    """Share of the nodes that come from any parent, not from the one with the better statement."""
+    location_rate: float = 0.05
+    """Share of the children that compute one stage which is not tiled in another place."""
+    sketch_rate: float = 0.05
+    """Share of the children that take their tile lengths to a sketch of another structure."""
     second_move_rate: float = 0.25
     """Share of the mutations that make a second change in the same program."""
     choice_mutation_rate: float = 0.1
     """Share of the changes that alter a choice (parallel loops, unrolling) instead of a tile."""
+    draft_share: float = 0.5
+    """Share of the children, those with the best analytic estimates, that the learned model is
+    asked about; 1: all of them."""
     elite_share: float = 0.05
     """Share of a generation that goes on unchanged because it scores best."""
     measured_share: float = 0.2
@@ -67,6 +76,12 @@ class SearchOptions:
     """What scores programs: "trees" learns from what is measured, "roofline" is the analytic
     estimate alone, "random" asks nobody; or an object of the user's own. One that fails is
     replaced by the analytic model, and the result says so."""
+    polish_share: float = 0.15
+    """Share of the trials of a run, the last ones, that go to the neighbours of the fastest
+    programs instead of to what evolution finds; 0: no polish."""
+    transferred: int = 4
+    """Programs measured in the first round because their like was fast for other extents of the
+    same computation, if the record file has any; 0: none."""
 
 
 DEFAULTS = SearchOptions()
@@ -75,7 +90,8 @@ DEFAULTS = SearchOptions()
 PAPER = SearchOptions(
     space="paper", max_locations=192, parallel_ratios=(16,), serial_share=0.0,
     is_simd_aware=False, max_innermost_reduce=64, population=2048, generations=4,
-    crossover_rate=0.05, second_move_rate=0.0, elite_share=0.0, trials_per_round=64,
+    crossover_rate=0.05, crossover_chance=1.0, sketch_rate=0.0, second_move_rate=0.0,
+    elite_share=0.0, trials_per_round=64, draft_share=1.0, polish_share=0.0, transferred=0,
     unroll_limits=(0, 16, 64, 512),
 )  # fmt: skip
 """The space and the numbers of the paper's implementation, for comparison.

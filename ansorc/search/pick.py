@@ -37,7 +37,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """The programs of one sketch that may be measured, the best first; none twice."""
+    """The programs of one sketch that may be measured; none twice."""
 
     sketch: int
     genes: Genes
@@ -53,8 +53,10 @@ def picked(
     """Return `options.trials_per_round` programs of `offers`, or all if there are fewer.
 
     A share of `options.epsilon` is random; these come last. No sketch and no innermost tile gets
-    more than its share of the picks by score while others have programs to offer.
+    more than its share of the picks by score while others have programs to offer. A program that
+    several sketches offer is picked once.
     """
+    offers = _distinct(offers)
     count = min(options.trials_per_round, sum(len(offer.keys) for offer in offers))
     chances = min(ceil(options.epsilon * options.trials_per_round), count)
     pool = sorted(
@@ -65,6 +67,22 @@ def picked(
     chosen = [_candidate(offer, place) for offer, place in best]
     taken = {candidate.key for candidate in chosen}
     return chosen + _by_chance(offers, taken, chances, rng)
+
+
+def _distinct(offers: Sequence[Offer]) -> list[Offer]:
+    """The offers without programs that an earlier one has."""
+    seen = np.zeros(0, dtype=np.uint64)
+    found: list[Offer] = []
+    for offer in offers:
+        new = ~np.isin(offer.keys, seen)
+        seen = np.concatenate([seen, offer.keys])
+        found.append(
+            Offer(
+                offer.sketch, offer.genes[new], offer.keys[new], offer.scores[new],
+                offer.niches[new],
+            )
+        )  # fmt: skip
+    return found
 
 
 def _limited(pool: list[tuple[Offer, int]], count: int) -> list[tuple[Offer, int]]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ansorc.schedule import Step
-from ansorc.search.cost_model import CostModel, Sample
+from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Sample
 from ansorc.search.evolve import evolve
 from ansorc.search.features import extract
 from ansorc.search.model import chosen_model
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
+from ansorc.search.polish import polish
 from ansorc.search.sound_space import sound_space
-from ansorc.search.space import Genes, phenotype_keys, recall, steps
+from ansorc.search.space import Genes, adapted, phenotype_keys, recall, steps
 from ansorc.search.task import Task
 
 _ATTEMPTS = 3
@@ -35,13 +36,15 @@ class _Measured:
 class Proposals:
     """The search's side of a tuning run: the space, the cost model, and what is known.
 
-    Everything depends on the task, the options, what was learned and `rng` alone.
+    What it proposes depends on the task, the options, the state of `rng` in the beginning, what was
+    learned, in its order, and what it proposed that is not learned yet; not on how often it was
+    asked. So a run that is interrupted goes on as it would have, but for rounds chosen ahead.
     """
 
     def __init__(self, task: Task, options: SearchOptions, rng: np.random.Generator) -> None:
-        self._task, self._options, self._rng = task, options, rng
+        self._task, self._options = task, options
+        self._seed = int(rng.integers(1 << 31))
         self._space = sound_space(task, options)
-        self._open: dict[Steps, Candidate] = {}
         self._pending: set[int] = set()
         self._new: list[_Measured] = []
         self._known: list[_Measured] = []
@@ -52,40 +55,62 @@ class Proposals:
             for failure in self._space.failures
         ]
         """What the user should know; grows while the search goes on."""
-        self._model = chosen_model(options.cost_model, rng, self.notes.append)
+        self._model = chosen_model(
+            options.cost_model, np.random.default_rng(self._seed), self.notes.append
+        )
 
     def learn(self, program: Steps, seconds: float | None) -> None:
         """Take note that `program` took `seconds`, or None if it failed."""
-        proposed = self._open.pop(program, None)
-        if proposed is not None:
-            found = _Measured(proposed.sketch, proposed.genes, proposed.key, seconds)
-            self._pending.discard(proposed.key)
-            self._new.append(found)
-            return
         for number, sketch in enumerate(self._space.sketches):
             genes = recall(sketch, program)
             if genes is not None:
                 key = int(phenotype_keys(sketch, genes[None, :])[0])
+                self._pending.discard(key)
                 self._new.append(_Measured(number, genes, key, seconds))
                 return
 
-    def propose(self, count: int, is_known: Callable[[Steps], bool]) -> list[Steps]:
-        """Return up to `count` programs for which `is_known` is false; none if all are known."""
+    def propose(
+        self, count: int, is_known: Callable[[Steps], bool], *, is_polish: bool = False
+    ) -> list[Steps]:
+        """Return up to `count` programs for which `is_known` is false; none if all are known.
+
+        They are bred, or with `is_polish` the neighbours of the fastest ones, as long as there are
+        any that are not known.
+        """
         model = self._updated_model()
+        rng = np.random.default_rng([self._seed, len(self._known)])
         seeds = [
-            Candidate(m.sketch, m.genes, m.key, 0.0)
+            Candidate(m.sketch, m.genes, m.key, SCORED_SECONDS / m.seconds)
             for m in sorted(self._known, key=_seconds)
             if m.seconds is not None
         ]
         options = replace(self._options, trials_per_round=count)
         skipped = {measured.key for measured in self._known} | self._pending
-        for _ in range(_ATTEMPTS):
-            found = evolve(self._space, model, self._rng, options, skipped, seeds)
+        ways = [polish] if is_polish else []
+        for way in (*ways, *([evolve] * _ATTEMPTS)):
+            found = way(self._space, model, rng, options, skipped, seeds)
             batch = self._unknown(found.candidates, is_known)
-            if batch or found.exhausted:
+            if batch or (found.exhausted and way is evolve):
                 return batch
             skipped |= {candidate.key for candidate in found.candidates}
         return []
+
+    def transferred(
+        self, programs: Iterable[Steps], is_known: Callable[[Steps], bool]
+    ) -> list[Steps]:
+        """Return programs for other extents of the same computation, as they would be for these.
+
+        Those that no sketch of this space has are left out.
+        """
+        candidates: list[Candidate] = []
+        for program in programs:
+            for number, sketch in enumerate(self._space.sketches):
+                genes = adapted(sketch, program, self._options)
+                if genes is not None:
+                    key = int(phenotype_keys(sketch, genes[None, :])[0])
+                    candidates.append(Candidate(number, genes, key, 0.0))
+                    break
+        return self._unknown(candidates, is_known)
 
     def _unknown(
         self, candidates: Sequence[Candidate], is_known: Callable[[Steps], bool]
@@ -94,7 +119,6 @@ class Proposals:
         for candidate in candidates:
             program = steps(self._space.sketches[candidate.sketch], candidate.genes)
             if not is_known(program) and program not in batch:
-                self._open[program] = candidate
                 self._pending.add(candidate.key)
                 batch.append(program)
         return batch
@@ -102,13 +126,15 @@ class Proposals:
     def _updated_model(self) -> CostModel:
         """The cost model, after it has learned from what is new."""
         is_new = bool(self._new)
+        samples: dict[int, Sample] = {}
         for number, sketch in enumerate(self._space.sketches):
-            own = [measured for measured in self._new if measured.sketch == number]
+            own = [place for place, found in enumerate(self._new) if found.sketch == number]
             if own:
-                genes = np.stack([measured.genes for measured in own])
+                genes = np.stack([self._new[place].genes for place in own])
                 features = extract(sketch, genes, self._task.target)
-                for measured, row in zip(own, features, strict=True):
-                    self._samples.append(Sample(self._task.key, row, measured.seconds))
+                for place, row in zip(own, features, strict=True):
+                    samples[place] = Sample(self._task.key, row, self._new[place].seconds)
+        self._samples += [samples[place] for place in range(len(self._new))]
         self._known += self._new
         self._new = []
         if is_new:

@@ -24,6 +24,7 @@ from ansorc.search.space import (
     sketch_rules,
     steps,
 )
+from ansorc.search.space.nodes import nodes_of
 from ansorc.search.task import Task
 
 _TRIED = 4
@@ -65,6 +66,7 @@ def _fault(sketch: Sketch, task: Task, options: SearchOptions) -> str:
         genes = np.concatenate([genes, mutate(sketch, genes, rng, options)])
         genes = np.concatenate([genes, crossover(sketch, genes, genes[::-1], rng, options)])
         phenotype_keys(sketch, genes)
+        nodes_of(sketch)
         extract(sketch, genes, task.target)
         for row in (genes[0], genes[-1]):
             verify(lower(replay(task.dag, steps(sketch, row)), task.name))

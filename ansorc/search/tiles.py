@@ -53,6 +53,10 @@ class TileTable:
             raise KeyError(tuple(int(length) for length in lengths))
         return int(matches[0])
 
+    def around(self, row: int) -> IntArray:
+        """Return the neighbours of one row: [neighbours]."""
+        return self.neighbours[int(self.starts[row]) : int(self.starts[row + 1])]
+
     def moved(self, rows: IntArray, rng: np.random.Generator) -> IntArray:
         """Return a random neighbour of each row; the row itself where it has none."""
         if not len(self.neighbours):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -29,12 +30,15 @@ from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
 from ansorc.search.time_spent import TimeSpent
+from ansorc.search.transfer import related_programs
 from ansorc.search.trial import Trial
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import TuneResult
 
 _FIRST_ROUND = 16
 """Programs measured before the model is first asked: the earlier it learns, the more it helps."""
+_POLISH_ROUNDS, _POLISH_ROUND = 4, 6
+"""So many rounds at the end polish what was found, with so many programs each at least."""
 _HOPELESS = 64
 """So many failures without one success end the run: the fault is not the programs'."""
 
@@ -113,7 +117,7 @@ class TuningRun:
     @cached_property
     def _proposals(self) -> Proposals:
         """The search, which knows what earlier runs measured."""
-        rng = np.random.default_rng([self._options.seed, len(self._earlier)])
+        rng = np.random.default_rng(self._options.seed)
         proposals = Proposals(self._task, self._options.search, rng)
         self._notes = proposals.notes  # which grow while the search goes on
         for record in self._earlier:
@@ -125,16 +129,38 @@ class TuningRun:
         """The next round's programs, fewer while there is little to learn from; none at the end."""
         if self._left() <= 0 or self.is_exhausted or self._is_late():
             return []
-        size = max(_FIRST_ROUND, self._planned() // 2)
-        wanted = min(self._left(), size, self._options.search.trials_per_round)
+        wanted = self._size()
         first = [] if self._is_known(self._default) else [self._default]
-        more = wanted - len(first)
+        if not self._planned():
+            first += self._transferred(wanted - len(first))
         self._keys.update(_candidate(steps).key for steps in first)
-        proposed = self._proposals.propose(more, self._is_known) if more else []
+        more = wanted - len(first)
+        polish = self._left() <= self._polish_trials()
+        proposed = (
+            self._proposals.propose(more, self._is_known, is_polish=polish) if more > 0 else []
+        )
         self._keys.update(_candidate(steps).key for steps in proposed)
         self.is_exhausted = more > 0 and not proposed
         self._proposed += len(first) + len(proposed)
         return first + proposed
+
+    def _size(self) -> int:
+        """How many programs to measure in the next round."""
+        left, last = self._left(), self._polish_trials()
+        if left <= last:  # each round goes on from what the one before found
+            return min(left, max(_POLISH_ROUND, math.ceil(last / _POLISH_ROUNDS)))
+        size = max(_FIRST_ROUND, self._planned() // 2)
+        return min(left - last, size, self._options.search.trials_per_round)
+
+    def _polish_trials(self) -> int:
+        """How many of the trials, the last ones, polish the best programs."""
+        return int(self._options.search.polish_share * self._options.trials)
+
+    def _transferred(self, most: int) -> list[Steps]:
+        """What was fast for other extents, adapted to these; `most` programs, or fewer."""
+        count = min(most, self._options.search.transferred)
+        related = related_programs(self._records, self._task, self._environment, count)
+        return self._proposals.transferred(related, lambda steps: steps == self._default)
 
     def _round(self, measurer: Measurer, batch: Sequence[Steps]) -> list[Steps]:
         """Measure `batch`, but no longer than there is time; return the next round's programs.

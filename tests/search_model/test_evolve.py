@@ -9,18 +9,33 @@ import numpy as np
 import pytest
 from search_model.workloads import ZEN, matmul, transpose
 
+from ansorc.lang import ComputeDAG, placeholder
+from ansorc.lang import operators as ops
 from ansorc.schedule import replay
+from ansorc.search import evolve as evolve_module
 from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.enumerate import all_programs
 from ansorc.search.evolve import evolve
 from ansorc.search.features import FEATURE_NAMES, Features, extract
-from ansorc.search.model import RandomModel, RooflineModel
+from ansorc.search.judge import judged
+from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate, Offer, picked
-from ansorc.search.space import Space, design_space, phenotype_keys, sample, steps
+from ansorc.search.space import (
+    Brood,
+    Mating,
+    Parents,
+    Space,
+    design_space,
+    phenotype_keys,
+    relatives_of,
+    sample,
+    steps,
+)
 from ansorc.search.space.genes import gene_counts
 
 SMALL = SearchOptions(population=400, generations=3, trials_per_round=16, epsilon=0.125)
+TINY = replace(SMALL, population=200, generations=2)
 MATMUL = design_space(matmul(128, 128, 128), ZEN, SMALL)
 
 
@@ -191,3 +206,64 @@ def test_features_of_candidates_are_those_that_were_scored() -> None:
     assert features.shape[2] == len(FEATURE_NAMES)
     scores = RooflineModel().predict(features)
     np.testing.assert_allclose(scores, [candidate.score for candidate in found], rtol=1e-6)
+
+
+def test_a_draft_filter_asks_the_model_about_fewer_programs() -> None:
+    space = single(MATMUL)
+    asked: list[int] = []
+    for share in (1.0, 0.25):
+        model = Counting(RooflineModel())
+        found = evolve(space, model, rng(), replace(SMALL, draft_share=share, epsilon=0))
+        assert len(found.candidates) == 16
+        asked.append(model.asked)
+    assert asked[1] < 0.4 * asked[0]
+
+
+def test_a_program_of_several_sketches_is_picked_once() -> None:
+    options = SearchOptions(trials_per_round=10, epsilon=0.2)
+    offers = [offer(0, [1.0, 2.0, 3.0]), replace(offer(0, [1.0, 2.0, 3.0]), sketch=1)]
+    chosen = picked(offers, rng(), options)
+    assert sorted(candidate.key for candidate in chosen) == [0, 1, 2]
+
+
+def layer_space() -> Space:
+    x, w = placeholder((1, 8, 8, 16), "x"), placeholder((3, 3, 16, 32), "w")
+    dag = ComputeDAG([x, w, ops.conv2d(x, w, padding=1, name="conv")])
+    space = design_space(dag, ZEN, SMALL)
+    return replace(space, sketches=space.sketches[:4] + space.sketches[-4:])
+
+
+@pytest.mark.parametrize("field", ["crossover_rate", "location_rate", "sketch_rate"])
+def test_a_rate_of_zero_switches_a_kind_of_child_off(
+    field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = layer_space()
+    made: list[str] = []
+
+    class Watched(Mating):
+        def crossed(self, ones: Parents, others: Parents) -> list[Brood]:
+            made.append("crossover_rate")
+            return super().crossed(ones, others)
+
+        def moved(self, parents: Brood, number: int) -> np.ndarray:
+            is_near = number in relatives_of(space).moved[parents[0]]
+            made.append("location_rate" if is_near else "sketch_rate")
+            return super().moved(parents, number)
+
+    monkeypatch.setattr(evolve_module, "Mating", Watched)
+    evolve(space, RooflineModel(), rng(), TINY)
+    assert set(made) == {"crossover_rate", "location_rate", "sketch_rate"}
+    made.clear()
+    evolve(space, RooflineModel(), rng(), replace(TINY, **{field: 0.0}))
+    assert set(made) == {"crossover_rate", "location_rate", "sketch_rate"} - {field}
+
+
+def test_trees_say_the_same_of_programs_and_of_their_statements() -> None:
+    sketch = MATMUL.sketches[0]
+    features = extract(sketch, sample(sketch, 40, rng(), SMALL), ZEN)
+    model = TreeModel(Growth(seed=1))
+    seconds = RooflineModel().predict(features)
+    model.update([Sample("t", f, float(s)) for f, s in zip(features, seconds, strict=True)])
+    judgement = judged(model, features)
+    np.testing.assert_allclose(judgement.scores, model.predict(features))
+    assert judgement.times.shape == features.shape[:2]

@@ -83,3 +83,43 @@ def test_a_loop_in_the_next_level_is_the_same_if_nothing_lies_between() -> None:
     moved = BASE | {"C.j": [1, 2, 4, 8]}
     assert key_of(moved, 1, 0) == key_of(moved | {"C.j": [2, 1, 4, 8]}, 1, 0)
     assert key_of(moved, 1, 0) != key_of(BASE, 1, 0)
+
+
+def texts_of(names: list[str], rows: int) -> dict[int, set[str]]:
+    """The programs of random rows of all sketches of some computations, by key."""
+    found: dict[int, set[str]] = {}
+    for name in names:
+        for sketch in design_space(DAGS[name], TARGET).sketches:
+            genes = sample(sketch, rows, np.random.default_rng(1))
+            for key, row in zip(phenotype_keys(sketch, genes), genes, strict=True):
+                found.setdefault(int(key), set()).add(canonical_text(sketch, row))
+    return found
+
+
+@pytest.mark.parametrize("name", ["matmul", "max_pool", "softmax"])
+def test_keys_are_equal_across_sketches_exactly_if_programs_are(name: str) -> None:
+    found = texts_of([name], 25)
+    assert all(len(texts) == 1 for texts in found.values())
+    texts = [next(iter(texts)) for texts in found.values()]
+    assert len(set(texts)) == len(texts) > 4
+
+
+def test_levels_of_one_iteration_make_two_sketches_the_same() -> None:
+    """Fused at level 1 or 2: the same loops where level 1 has one iteration of each axis."""
+    sketches = [completed(generate(matmul(64, 64, 64), TARGET)[n], 1)[0] for n in (0, 1)]
+    assert [s.name for s in sketches] == [
+        "cache write C, tile C.local in C at 1", "cache write C, tile C.local in C at 2"
+    ]  # fmt: skip
+    lengths = {"C.local.i": [8, 1, 2, 4], "C.local.j": [4, 1, 2, 8], "C.local.k": [16, 4]}
+
+    def keys(changed: dict[str, list[int]]) -> list[int]:
+        rows = [row_of(sketch, lengths | changed, p=1, u=0) for sketch in sketches]
+        texts = [canonical_text(s, r[0]) for s, r in zip(sketches, rows, strict=True)]
+        found = [int(phenotype_keys(s, r)[0]) for s, r in zip(sketches, rows, strict=True)]
+        assert (texts[0] == texts[1]) == (found[0] == found[1])
+        return found
+
+    one, same = keys({})
+    assert one == same
+    one, other = keys({"C.local.i": [4, 2, 2, 4]})
+    assert one != other

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from small_tasks import CRASHING, ENDLESS, GREEDY, WRONG, options, product
+from small_tasks import CRASHING, ENDLESS, GREEDY, WRONG, layer, options, product
 
 import ansorc as ac
 from ansorc.errors import MeasureError
@@ -277,6 +278,60 @@ def test_the_same_seed_proposes_the_same_programs() -> None:
     assert once == proposed(3)
     assert once != proposed(4)
     assert not set(once[0]) & set(once[1])
+
+
+def invented_seconds(program: tuple[Step, ...]) -> float | None:
+    """A time that is the same whenever the program is asked about; some programs fail."""
+    number = zlib.crc32(repr(program).encode())
+    return None if number % 7 == 3 else 1e-3 * (1 + number % 100)
+
+
+@pytest.mark.parametrize("task", [product, layer])
+def test_a_search_that_starts_again_from_its_records_goes_on_alike(
+    task: Callable[[], ac.Task],
+) -> None:
+    """Proposals follow from the seed and the records, not from how often it was asked."""
+    search_options = SearchOptions(population=256, generations=2)
+    known: list[tuple[Step, ...]] = []
+    search = Proposals(task(), search_options, np.random.default_rng(5))
+    for round_number in range(4):
+        restarted = Proposals(task(), search_options, np.random.default_rng(5))
+        for program in known:
+            restarted.learn(program, invented_seconds(program))
+        is_polish = round_number == 3
+        batch = search.propose(12, known.__contains__, is_polish=is_polish)
+        assert batch == restarted.propose(12, known.__contains__, is_polish=is_polish)
+        assert len(batch) == 12
+        for program in batch:
+            search.learn(program, invented_seconds(program))
+        known += batch
+    assert len(set(known)) == 48
+
+
+def test_the_last_trials_polish_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, bool]] = []
+
+    class Watched(Proposals):
+        def propose(
+            self,
+            count: int,
+            is_known: Callable[[tuple[Step, ...]], bool],
+            *,
+            is_polish: bool = False,
+        ) -> list[tuple[Step, ...]]:
+            asked.append((count, is_polish))
+            return super().propose(count, is_known, is_polish=is_polish)
+
+    monkeypatch.setattr(tuning_run, "Proposals", Watched)
+    search = SearchOptions(population=64, generations=1, polish_share=0.5)
+    tune_task(product(), replace(options(tmp_path, 24), search=search))
+    assert asked == [(11, False), (6, True), (6, True)]
+    asked.clear()
+    search = replace(search, polish_share=0.0)
+    tune_task(product(), replace(options(tmp_path, 40), search=search))
+    assert asked == [(16, False)]
 
 
 def test_records_of_another_machine_are_told_of_and_not_used(tmp_path: Path) -> None:

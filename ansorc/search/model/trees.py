@@ -18,15 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.errors import RecordError
-from ansorc.search.cost_model import Sample
+from ansorc.search.cost_model import SCORED_SECONDS, Sample
 from ansorc.search.features import FEATURE_NAMES, FEATURE_VERSION, Features, estimated_cycles
 from ansorc.search.model.boosting import Growth, Trees, grown, trees_of
 from ansorc.search.model.objective import SumObjective
 
 FloatArray = npt.NDArray[np.float64]
 
-SCORED_SECONDS = 1e-3
-"""The time of a program that scores 1."""
 REGROW_AT = 1.25
 """The trees are grown anew when there are so many times the samples that they were grown for; until
 then a few trees more correct them."""
@@ -74,9 +72,13 @@ class TreeModel:
 
         Before anything was learned the unit is not a second.
         """
+        return np.sum(self.predict_statements(features), axis=1)
+
+    def predict_statements(self, features: Features) -> FloatArray:
+        """Return the time that each statement should take, [rows, statements], in that unit."""
         rows, statements, count = features.shape
         flat = np.ascontiguousarray(features.reshape(rows * statements, count))
-        return np.sum(self._times(flat, self._layers).reshape(rows, statements), axis=1)
+        return self._times(flat, self._layers).reshape(rows, statements)
 
     def update(self, samples: Sequence[Sample]) -> None:
         """Learn from `samples`: all of their tasks, the ones of earlier updates included.

@@ -4,6 +4,7 @@ In: a ComputeDAG and a target. Out: sketches; for each of them rows to draw, mut
 and to turn into tile lengths, whole populations of States, or the steps of one program.
 """
 
+from ansorc.search.space.adapt import adapted
 from ansorc.search.space.design import Space, design_space, sketch_rules
 from ansorc.search.space.genes import (
     Genes,
@@ -12,13 +13,16 @@ from ansorc.search.space.genes import (
     steps,
     tiles,
 )
+from ansorc.search.space.mate import Brood, Mating, Parents
 from ansorc.search.space.phenotype import phenotype_keys
 from ansorc.search.space.recall import recall
 from ansorc.search.space.registers import register_vectors
+from ansorc.search.space.relatives import Relatives, relatives_of
 from ansorc.search.space.sample import sample
 from ansorc.search.space.vary import crossover, mutate
 
 __all__ = [
-    "Genes", "Space", "choice_values", "crossover", "design_space", "mutate", "phenotype_keys",
-    "population_state", "recall", "register_vectors", "sample", "sketch_rules", "steps", "tiles",
+    "Brood", "Genes", "Mating", "Parents", "Relatives", "Space", "adapted", "choice_values",
+    "crossover", "design_space", "mutate", "phenotype_keys", "population_state", "recall",
+    "register_vectors", "relatives_of", "sample", "sketch_rules", "steps", "tiles",
 ]  # fmt: skip

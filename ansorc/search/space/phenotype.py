@@ -1,15 +1,18 @@
-"""Keys of programs: equal for rows of genes that lower to the same loops."""
+"""Keys of programs: equal for rows of genes that lower to the same loops, in whichever sketch."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.schedule.extent import IntArray
-from ansorc.schedule.stage import IteratorKind, Mark, Stage
+from ansorc.schedule.extent import Extent, IntArray
+from ansorc.schedule.schedule import replay
+from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import MAX_COPIES, vectors_of
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch, UnrollLimit
@@ -20,56 +23,85 @@ Keys = npt.NDArray[np.uint64]
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / the golden ratio spreads neighbours apart
 _SHIFT = np.uint64(29)
 _PARALLEL, _UNROLLED = 1, 2
-_ATTACHED, _REDUCE = -1, -2
-_STRIDE = 1 << 40
-"""Above any extent, so that a loop's extent and what kind of loop it is never mix."""
+_END, _START_OF_SUM = 1, 2
 
 
 def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
-    """Return [rows] 64-bit keys: equal for rows of this sketch that are the same program.
+    """Return [rows] 64-bit keys: equal for rows of any sketch that are the same program.
 
-    Loops of one iteration do not count, nor do parallel loops or unroll limits that change
-    nothing. The keys are the same in every run.
+    A program is its loops with what is computed inside, in order: the extent, the axis and the
+    stride of each, and how it is run. Loops of one iteration do not count, nor do parallel loops or
+    unroll limits that change nothing. The keys are the same in every run.
     """
     state = population_state(sketch, genes)
     values = choice_values(sketch, genes)
-    salt = hashlib.blake2b(repr(sketch.steps).encode(), digest_size=8).digest()
-    keys = np.full(len(genes), int.from_bytes(salt, "little"), dtype=np.uint64)
-    zeros = np.zeros(len(genes), dtype=np.int64)
     parallel = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, ParallelLoops)}
     limits = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, UnrollLimit)}
+    nests = _Nests(state, _texts(sketch), parallel, limits, len(genes))
+    keys = np.full(len(genes), _token(sorted(state.rewritten)), dtype=np.uint64)
     for stage in state.stages:
-        if not stage.is_inlined:
-            count = parallel.get(stage.name, zeros)
-            unrolled = _unrolled(state, stage, count, limits.get(stage.name, zeros))
-            keys = _loop_keys(state, stage, keys, (count, unrolled))
+        if isinstance(stage.attach, Root):
+            keys = nests.mixed(stage, keys)
     return keys
 
 
-def _loop_keys(state: State, stage: Stage, keys: Keys, chosen: tuple[IntArray, IntArray]) -> Keys:
-    """Mix the loops of one stage into the keys, outermost first, skipping single iterations."""
-    parallel, unrolled = chosen
-    axes = [axis.name for axis in (*stage.op.axes, *stage.op.reduce_axes)]
-    marks = list(Mark)
-    seen_reduce = False
-    for place, iterator in enumerate(stage.iterators):
-        assert iterator.extent is not None
-        if iterator.kind is IteratorKind.REDUCE and not seen_reduce:
-            seen_reduce = True  # the initial value is stored just before this loop
-            keys = _mixed(keys, np.full(len(keys), _REDUCE, dtype=np.int64))
-        kind = _axis(iterator.name, axes) * len(marks)
-        kind = (kind + marks.index(iterator.mark)) * 4
-        bits = _PARALLEL * (place < parallel) + _UNROLLED * (place >= unrolled)
-        loop = (kind + bits + 1) * _STRIDE + iterator.extent
-        keys = np.where(np.asarray(iterator.extent) > 1, _mixed(keys, loop), keys)
-        if state.attached(stage.name, iterator.name):
-            keys = _mixed(keys, np.full(len(keys), _ATTACHED, dtype=np.int64))
-    return _mixed(keys, np.full(len(keys), len(stage.iterators), dtype=np.int64))
+@lru_cache(maxsize=4096)
+def _texts(sketch: Sketch) -> dict[str, int]:
+    """For each stage a number that stands for all of it but its loops."""
+    return {
+        stage.name: _token(
+            (stage.op, stage.scope, stage.alignments, stage.panel, stage.pragmas, stage.is_output)
+        )
+        for stage in replay(sketch.dag, sketch.steps).stages
+    }
 
 
-def _axis(iterator: str, axes: Sequence[str]) -> int:
-    """The number of the axis that `iterator` is or was split from."""
-    return next(n for n, axis in enumerate(axes) if f"{iterator}.".startswith(f"{axis}."))
+@dataclass(frozen=True, eq=False)
+class _Nests:
+    """The loops of a population, to be mixed into keys."""
+
+    state: State
+    texts: Mapping[str, int]
+    parallel: Mapping[str, IntArray]
+    limits: Mapping[str, IntArray]
+    rows: int
+
+    def mixed(self, stage: Stage, keys: Keys) -> Keys:
+        """Mix `stage` and what is computed inside it into the keys, skipping single iterations."""
+        zeros = np.zeros(self.rows, dtype=np.int64)
+        parallel = self.parallel.get(stage.name, zeros)
+        unrolled = _unrolled(self.state, stage, parallel, self.limits.get(stage.name, zeros))
+        parts = stage.parts()
+        seen_reduce = False
+        for place, iterator in enumerate(stage.iterators):
+            if iterator.kind is IteratorKind.REDUCE and not seen_reduce:
+                seen_reduce = True  # the initial value is stored just before this loop
+                keys = _mixed(keys, _START_OF_SUM)
+            may_unroll = iterator.mark is Mark.NONE
+            bits = _PARALLEL * (place < parallel) + _UNROLLED * may_unroll * (place >= unrolled)
+            opened = _opened(keys, iterator, parts[iterator.name], bits)
+            keys = np.where(np.asarray(iterator.extent) > 1, opened, keys)
+            for inner in self.state.attached(stage.name, iterator.name):
+                keys = self.mixed(inner, keys)
+        keys = _mixed(keys, self.texts[stage.name])
+        for iterator in stage.iterators:
+            keys = np.where(np.asarray(iterator.extent) > 1, _mixed(keys, _END), keys)
+        return keys
+
+
+def _opened(keys: Keys, iterator: Iterator, parts: tuple[Part, ...], bits: IntArray) -> Keys:
+    """Mix one loop into the keys."""
+    kind = (iterator.kind, iterator.mark, iterator.thread, iterator.chunk, iterator.function)
+    names = [part.axis for part in parts] if all(p.is_whole for p in parts) else [iterator.name]
+    keys = _mixed(_mixed(keys, _token((kind, names))), iterator.extent)
+    for part in parts:
+        keys = _mixed(keys, part.stride)
+    return _mixed(keys, bits)
+
+
+def _token(what: object) -> int:
+    digest = hashlib.blake2b(repr(what).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
 
 def _unrolled(state: State, stage: Stage, parallel: IntArray, limit: IntArray) -> IntArray:
@@ -92,6 +124,7 @@ def _unrolled(state: State, stage: Stage, parallel: IntArray, limit: IntArray) -
     return reached
 
 
-def _mixed(keys: Keys, tokens: IntArray) -> Keys:
-    mixed = (keys ^ tokens.astype(np.uint64)) * _MULTIPLIER
+def _mixed(keys: Keys, token: Extent) -> Keys:
+    assert token is not None
+    mixed = (keys ^ np.asarray(token).astype(np.uint64)) * _MULTIPLIER
     return mixed ^ (mixed >> _SHIFT)

@@ -16,8 +16,8 @@ from ansorc.search.space.genes import Genes, table_of
 def recall(sketch: Sketch, steps: Sequence[Step]) -> Genes | None:
     """Return the row [columns] of `sketch` that makes `steps`, or None if none does."""
     count = len(sketch.steps)
-    lengths = _lengths(sketch, steps[:count])
-    choices = _choices(sketch, tuple(steps[count:]))
+    lengths = lengths_of(sketch, steps[:count])
+    choices = choices_of(sketch, tuple(steps[count:]))
     if lengths is None or choices is None:
         return None
     row: list[int] = []
@@ -32,8 +32,13 @@ def recall(sketch: Sketch, steps: Sequence[Step]) -> Genes | None:
     return np.array([*row, *choices], dtype=np.int64)
 
 
-def _lengths(sketch: Sketch, steps: Sequence[Step]) -> dict[str, dict[tuple[int, ...], int]] | None:
-    """For each variable the known products of levels; None if the steps are of another sketch."""
+def lengths_of(
+    sketch: Sketch, steps: Sequence[Step]
+) -> dict[str, dict[tuple[int, ...], int]] | None:
+    """Return for each variable the known products of levels, by the numbers of the levels.
+
+    None if `steps` are of another sketch.
+    """
     found: dict[str, dict[tuple[int, ...], int]] = {}
     if len(steps) != len(sketch.steps):
         return None
@@ -74,8 +79,8 @@ def _group_size(entry: tuple[tuple[int, ...], int]) -> int:
     return len(entry[0])
 
 
-def _choices(sketch: Sketch, steps: tuple[Step, ...]) -> tuple[int, ...] | None:
-    """The positions of the choices' values that add exactly `steps`.
+def choices_of(sketch: Sketch, steps: tuple[Step, ...]) -> tuple[int, ...] | None:
+    """Return the positions of the choices' values that add exactly `steps`, or None.
 
     Each choice is about a stage of its own, so it takes as many of the next steps as it can.
     """

@@ -1,4 +1,4 @@
-"""Mutation and crossover: new rows of genes from old ones, all at once."""
+"""Mutation and crossover within a sketch: new rows of genes from old ones, all at once."""
 
 from __future__ import annotations
 
@@ -44,19 +44,12 @@ def crossover(
     rng: np.random.Generator,
     options: SearchOptions = DEFAULTS,
 ) -> Genes:
-    """Return children [rows, columns] that have the genes of whole stages from either parent.
+    """Return children [rows, columns] that have each gene from either parent, at random.
 
-    In a sketch with one stage single genes are exchanged; a child whose register tile would be too
-    large is its first parent.
+    A child whose register tile would be too large is its first parent. `Mating.crossed` takes whole
+    nodes instead, where there are several.
     """
-    owners = [variable.name.rpartition(".")[0] for variable in sketch.variables]
-    owners += [choice.stage for choice in sketch.choices]
-    names = sorted(set(owners))
-    groups = np.array([names.index(owner) for owner in owners], dtype=np.int64)
-    if len(names) < 2:
-        groups = np.arange(len(owners))
-    from_other = rng.random((len(parents), int(groups.max(initial=0)) + 1)) < 0.5
-    children = np.where(from_other[:, groups], others, parents)
+    children = np.where(rng.random(parents.shape) < 0.5, others, parents)
     good = within_registers(sketch, children, options.max_register_ratio)
     return np.where(good[:, None], children, parents)
 

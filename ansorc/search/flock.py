@@ -1,0 +1,89 @@
+"""Flock: the programs of one sketch in the current generation, the best first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorc.search.cost_model import CostModel
+from ansorc.search.features import extract
+from ansorc.search.judge import drafted, judged
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.space import Genes, Space, phenotype_keys
+from ansorc.search.space.mate import Parents
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.uint64]
+
+PRESSURE = 2.0
+"""Parents have rank `n * u ** PRESSURE` for a uniform u: above 1, better ones breed more."""
+
+
+def _no_keys() -> Keys:
+    return np.zeros(0, dtype=np.uint64)
+
+
+@dataclass
+class Flock:
+    """The programs of one sketch, sorted by score, the best first."""
+
+    number: int
+    space: Space
+    model: CostModel
+    genes: Genes
+    keys: Keys = field(default_factory=_no_keys)
+    scores: FloatArray = field(default_factory=lambda: np.zeros(0))
+    times: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    """[programs, statements], as in `Judgement`."""
+    is_complete: bool = False
+    """Whether it holds every program of its sketch."""
+    known: Keys = field(default_factory=_no_keys)
+    """The keys of all programs that were ever added."""
+    scored: int = 0
+    """Programs that the model was asked about."""
+
+    @property
+    def sketch(self) -> Sketch:
+        """The sketch whose programs these are."""
+        return self.space.sketches[self.number]
+
+    def add(self, genes: Genes, draft_share: float = 1.0) -> None:
+        """Score the programs among `genes` that were never seen, and sort them in.
+
+        The model is asked about the `draft_share` of them that the analytic estimate likes best;
+        the others are forgotten.
+        """
+        if not len(genes):
+            return
+        keys, first = np.unique(phenotype_keys(self.sketch, genes), return_index=True)
+        is_new = ~np.isin(keys, self.known, assume_unique=True)
+        keys, genes = keys[is_new], genes[first[is_new]]
+        if not len(keys):
+            return
+        self.known = np.concatenate([self.known, keys])
+        features = extract(self.sketch, genes, self.space.target)
+        if draft_share < 1:
+            places = drafted(features, draft_share)
+            keys, genes, features = keys[places], genes[places], features[places]
+        judgement = judged(self.model, features)
+        self.scored += len(keys)
+        self.genes = np.concatenate([self.genes, genes])
+        self.keys = np.concatenate([self.keys, keys])
+        self.scores = np.concatenate([self.scores, judgement.scores])
+        self.times = np.concatenate(
+            [self.times.reshape(-1, judgement.times.shape[1]), judgement.times]
+        )
+        self.keep(np.argsort(-self.scores, kind="stable"))
+
+    def keep(self, places: IntArray) -> None:
+        """Forget the programs that are not at `places`."""
+        self.genes, self.keys = self.genes[places], self.keys[places]
+        self.scores, self.times = self.scores[places], self.times[places]
+
+    def parents(self, count: int, rng: np.random.Generator) -> Parents:
+        """Return `count` programs, the better ones more often; all by rank, not by score."""
+        ranks = (len(self.genes) * rng.random(count) ** PRESSURE).astype(np.int64)
+        return Parents(self.number, self.genes[ranks], self.times[ranks])

@@ -1,0 +1,89 @@
+"""Polish: coordinate descent from the best measured programs, at the end of a run.
+
+All programs one move away from them are compared: one tile length moved to another level, one other
+choice, one stage in another place. What evolution leaves to chance is looked at completely here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorc.search.cost_model import CostModel
+from ansorc.search.evolve import Evolution
+from ansorc.search.features import extract
+from ansorc.search.judge import judged
+from ansorc.search.options import SearchOptions
+from ansorc.search.pick import Candidate
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.space import Brood, Genes, Mating, Space, phenotype_keys, relatives_of
+from ansorc.search.space.genes import gene_counts, table_of
+from ansorc.search.space.registers import within_registers
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+PARENTS = 4
+"""The fastest programs whose neighbours are compared."""
+
+
+def polish(
+    space: Space,
+    model: CostModel,
+    rng: np.random.Generator,
+    options: SearchOptions,
+    measured: AbstractSet[int],
+    seeds: Sequence[Candidate],
+) -> Evolution:
+    """Return up to `options.trials_per_round` neighbours of the first few `seeds`, the best first.
+
+    `seeds` are measured programs, the fastest first, `score` their measured speed. What the model
+    is wrong by for a program it is mostly wrong by for its neighbours too: these are ranked by the
+    measured speed, changed as the model thinks that it changes.
+    """
+    mating = Mating(space, rng, options)
+    best: dict[int, Candidate] = {}
+    scored = 0
+    for seed in seeds[:PARENTS]:
+        own = _scores(space, model, (seed.sketch, seed.genes[None, :]))[0]
+        for number, genes in _neighbours(seed, mating):
+            keys = phenotype_keys(space.sketches[number], genes)
+            scores = seed.score * _scores(space, model, (number, genes)) / own
+            scored += len(genes)
+            for row, key, score in zip(genes, keys.tolist(), scores.tolist(), strict=True):
+                if key not in measured and (key not in best or score > best[key].score):
+                    best[key] = Candidate(number, row, key, score)
+    ranked = sorted(best.values(), key=lambda candidate: -candidate.score)
+    return Evolution(tuple(ranked[: options.trials_per_round]), not ranked, scored)
+
+
+def neighbours(sketch: Sketch, row: Genes, max_register_ratio: float) -> Genes:
+    """Return all legal programs [rows, columns] one move away from `row` [columns]."""
+    found: list[Genes] = []
+    for column, count in enumerate(gene_counts(sketch)):
+        if column < len(sketch.variables):
+            table = table_of(sketch.variables[column])
+            values: IntArray = np.unique(table.around(int(row[column])))
+        else:
+            values = np.arange(count, dtype=np.int64)
+        changed = np.repeat(row[None, :], len(values), axis=0)
+        changed[:, column] = values
+        found.append(changed[values != row[column]])
+    genes = np.concatenate([row[None, :0].reshape(0, len(row)), *found])
+    return genes[within_registers(sketch, genes, max_register_ratio)]
+
+
+def _neighbours(seed: Candidate, mating: Mating) -> Iterator[Brood]:
+    """Programs one move away from `seed`, by sketch."""
+    space, ratio = mating.space, mating.options.max_register_ratio
+    yield seed.sketch, neighbours(space.sketches[seed.sketch], seed.genes, ratio)
+    for number in relatives_of(space).moved[seed.sketch]:
+        yield number, mating.moved((seed.sketch, seed.genes[None, :]), number)
+
+
+def _scores(space: Space, model: CostModel, brood: Brood) -> FloatArray:
+    features = extract(space.sketches[brood[0]], brood[1], space.target)
+    return judged(model, features).scores
