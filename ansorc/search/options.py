@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ansorc.search.cost_model import CostModel
+
 SpaceName = Literal["full", "paper"]
 
 
@@ -61,6 +63,10 @@ class SearchOptions:
     """Programs measured before the cost model learns again."""
     epsilon: float = 0.05
     """Share of the measured programs that are drawn at random instead of by score."""
+    cost_model: str | CostModel = "trees"
+    """What scores programs: "trees" learns from what is measured, "roofline" is the analytic
+    estimate alone, "random" asks nobody; or an object of the user's own. One that fails is
+    replaced by the analytic model, and the result says so."""
 
 
 DEFAULTS = SearchOptions()
