@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import ansorc as ac
 from ansorc.errors import MeasureError
 from ansorc.ir.expr import Expr, Var
 from ansorc.schedule import Step, steps_to_json
-from ansorc.search import tuning_run
+from ansorc.search import contest, tuning_run
 from ansorc.search.measure import (
     Candidate,
     FailureKind,
@@ -23,6 +23,7 @@ from ansorc.search.measure import (
     Measurer,
     MeasureResult,
 )
+from ansorc.search.measure.beside import nothing
 from ansorc.search.options import SearchOptions
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
@@ -74,7 +75,7 @@ def test_the_best_is_the_winner_of_a_contest(
     class Referee(Measurer):
         def rank(self, candidates: Sequence[Candidate]) -> list[MeasureResult]:
             contests.append(list(candidates))
-            return super().rank(candidates)[::-1]  # so that the slowest wins
+            return [upside_down(result) for result in super().rank(candidates)]
 
     monkeypatch.setattr(tuning_run, "Measurer", Referee)
     result = tune_task(product(), options(tmp_path))
@@ -82,7 +83,9 @@ def test_the_best_is_the_winner_of_a_contest(
     assert default_candidate() in contests[0]
     assert result.best is not None
     assert result.best.candidate in contests[0]
-    assert result.best.median_s == max(
+    assert result.best.median_s is not None
+    assert result.best.median_s > 1e-5, "though all were faster before"
+    assert result.best.median_s == min(
         record.median_s or 0.0
         for record in recorded(tmp_path / "tune.db")
         if record.candidate in contests[0]
@@ -90,6 +93,13 @@ def test_the_best_is_the_winner_of_a_contest(
     held = len(contests)
     again = tune_task(product(), options(tmp_path))
     assert (again.best, len(contests)) == (result.best, held), "it is decided"
+
+
+def upside_down(result: MeasureResult) -> MeasureResult:
+    """The slowest becomes the fastest; all are slower than they were."""
+    assert result.measurement is not None
+    seconds = tuple(1e-10 / one for one in result.measurement.seconds)
+    return replace(result, outcome=Measurement(seconds, checked=True))
 
 
 def test_the_least_disturbed_of_the_contests_counts(
@@ -103,9 +113,12 @@ def test_the_least_disturbed_of_the_contests_counts(
             return [MeasureResult(candidates[0], Measurement(next(seconds), checked=True))]
 
     monkeypatch.setattr(tuning_run, "Measurer", Disturbed)
+    monkeypatch.setattr(contest, "_LIMIT_S", 1e9)
     result = tune_task(product(), options(tmp_path, 3))
     assert result.best is not None
     assert result.best.median_s == 2.0
+    assert result.ranking is not None
+    assert [one.candidate for one in result.ranking.ranked] == [result.best.candidate]
 
 
 def test_an_interrupted_contest_is_held_by_the_next_run(
@@ -135,9 +148,11 @@ class Saboteur(Measurer):
 
     harm: tuple[Candidate, ...] = (CRASHING, ENDLESS, GREEDY, WRONG)
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[MeasureResult]:
+    def measure(
+        self, candidates: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+    ) -> Iterator[MeasureResult]:
         mixed = [*candidates[:2], *self.harm, *candidates[2 + len(self.harm) :]]
-        return super().measure(mixed[: len(candidates)])
+        return super().measure(mixed[: len(candidates)], meanwhile)
 
 
 def test_harmful_candidates_are_one_record_each(
@@ -169,7 +184,9 @@ def test_harmful_candidates_are_one_record_each(
 class Hopeless(Measurer):
     """Measures nothing but wrong programs, each of them wrong in another way."""
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[MeasureResult]:
+    def measure(
+        self, candidates: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+    ) -> Iterator[MeasureResult]:
         for place, candidate in enumerate(candidates):
             text = WRONG.function.replace("= 0.0", f"= {place}.5")
             (result,) = super().measure([Candidate.of_function(text)])
@@ -196,7 +213,9 @@ def test_equal_failures_in_a_row_end_a_run_that_has_a_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Tired(Measurer):
-        def measure(self, candidates: Sequence[Candidate]) -> Iterator[MeasureResult]:
+        def measure(
+            self, candidates: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+        ) -> Iterator[MeasureResult]:
             yield from super().measure(candidates[:3])
             raise MeasureError("32 candidates in a row failed alike")
 
