@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Unpack, overload
 
-from ansorc.search.model import require_model
+from ansorc.search.model import Growth, TreeModel, is_available, require_model
 from ansorc.search.programs import require_this_machine
 from ansorc.search.record import Records
 from ansorc.search.task import Task
@@ -49,8 +49,14 @@ def tune(
 
 
 def tune_tasks(tasks: Sequence[Task], options: TuneOptions) -> list[TuneResult]:
-    """Tune one task after the other; each gets its share of the time that is left."""
+    """Tune one task after the other; each gets its share of the time that is left.
+
+    One cost model learns from all of them (paper §5.2).
+    """
     begin = time.monotonic()
+    if options.search.cost_model == "trees" and is_available():
+        shared = replace(options.search, cost_model=TreeModel(Growth(seed=options.seed)))
+        options = replace(options, search=shared)
     results: list[TuneResult] = []
     for number, task in enumerate(tasks):
         share = None

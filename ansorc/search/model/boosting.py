@@ -28,9 +28,9 @@ class Trees(Protocol):
 class Growth:
     """How trees are grown."""
 
-    trees: int = 100
-    leaves: int = 31
-    learning_rate: float = 0.15
+    trees: int = 80
+    leaves: int = 24
+    learning_rate: float = 0.2
     seed: int = 0
     threads: int = 1
 
