@@ -85,8 +85,10 @@ def _compare(cases: str, peers: str, plan: Plan, *, again: bool) -> None:
     console = Console(stderr=True)
     held: list[CaseResult] = []
     if (load := os.getloadavg()[0]) > _CALM_LOAD * detect().cores:
-        console.print(f"the machine is busy (load {load:.1f} on {detect().cores} cores): those that "
-                      "wait for other threads will look far slower than they are")  # fmt: skip
+        console.print(
+            f"the machine is busy (load {load:.1f} on {detect().cores} cores): sides whose threads "
+            "wait for each other will look far slower than they are"
+        )
     try:
         chosen, sides = chosen_cases(cases), chosen_peers(peers)
         with console.status("") as status:
