@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -20,6 +21,7 @@ _QUICK_CASES = "C2D-3-b1,GMM-3-b1,DEP-1-b1,T2D-2-b1,ConvLayer-2-b1,TBS-1-b1"
 _QUICK_TRIALS = 48
 _INTERRUPTED = 130
 _PIPED_WIDTH = 140
+_CALM_LOAD = 0.5
 
 takes_results = click.option(
     "--results", default="out/bench", show_default=True, type=click.Path(path_type=Path),
@@ -82,6 +84,11 @@ def show(*, results: Path) -> None:
 def _compare(cases: str, peers: str, plan: Plan, *, again: bool) -> None:
     console = Console(stderr=True)
     held: list[CaseResult] = []
+    if (load := os.getloadavg()[0]) > _CALM_LOAD * detect().cores:
+        console.print(
+            f"the machine is busy (load {load:.1f} on {detect().cores} cores): sides whose threads "
+            "wait for each other will look far slower than they are"
+        )
     try:
         chosen, sides = chosen_cases(cases), chosen_peers(peers)
         with console.status("") as status:
