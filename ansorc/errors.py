@@ -72,5 +72,9 @@ class MeasureError(AnsorcError):
     """Measuring could not go on at all (not: one candidate failed)."""
 
 
+class OptionError(AnsorcError):
+    """An option of the search that means nothing."""
+
+
 class RecordError(AnsorcError):
     """A record file that cannot be read or written."""

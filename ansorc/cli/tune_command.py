@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
-from ansorc.cli.arguments import same_workload, takes_records, takes_task
+from ansorc.cli.arguments import same_workload, takes_task
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.progress import Progress, minutes
 from ansorc.cli.result_table import print_table
+from ansorc.cli.spent_line import contest_line, spent_line
+from ansorc.cli.tune_arguments import takes_tune_options
 from ansorc.codegen.limits import fma_peak
 from ansorc.errors import MeasureError
 from ansorc.search.programs import require_this_machine
@@ -20,35 +22,29 @@ from ansorc.search.tune_options import TuneOptions
 
 @click.command(short_help="Find a fast program and record every measuring.")
 @takes_task
-@takes_records
-@click.option("--trials", default=200, show_default=True, type=click.IntRange(min=1),
-              help="Programs to measure in all; those in the record file count.")  # fmt: skip
-@click.option("--time-budget", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-              help="Stop after so long.")  # fmt: skip
-@click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
-def tune(
-    task: Task, records: Path, threads: int, trials: int, time_budget: float | None, seed: int
-) -> None:
+@takes_tune_options
+def tune(task: Task, options: TuneOptions) -> None:
     """Find a fast program for a workload, and record every measuring.
 
     A second run with the same record file goes on where the first one stopped. Ctrl-C ends the run
     with the best program saved.
     """
     require_this_machine(task.target)
-    options = TuneOptions(trials, records, seed, threads, time_budget)
-    peak = fma_peak(task.target, threads or task.target.cores)
+    threads = options.threads or task.target.cores
+    peak = fma_peak(task.target, threads)
     click.echo(f"{task.name}: {task.dag.flops / 1e9:.4g} GFLOP a call, target {task.target.text}, "
-               f"peak {peak / 1e9:.0f} GFLOP/s, seed {seed}", err=True)  # fmt: skip
+               f"peak {peak / 1e9:.0f} GFLOP/s, seed {options.seed}", err=True)  # fmt: skip
     with Progress(task.name, task.dag.flops, peak) as progress:
         result = tune_task(task, options, progress)
     _tell(result, options)
     if result.interrupted:
-        _show(result, records, peak)
-        click.echo(f"interrupted; go on with: ansorc tune {same_workload()} --trials {trials}")
+        _show(result, options.records, peak)
+        words = f"{same_workload()} --trials {options.trials}"
+        click.echo(f"interrupted; go on with: ansorc tune {words}")
         click.get_current_context().exit(INTERRUPTED)
     if result.best is None:
         raise MeasureError(f"no program of '{task.name}' could be measured: {result.hint}")
-    _show(result, records, max(peak, fma_peak(task.target, threads or task.target.cores)))
+    _show(result, options.records, max(peak, fma_peak(task.target, threads)))
 
 
 def _show(result: TuneResult, records: Path, peak: float) -> None:
@@ -58,6 +54,8 @@ def _show(result: TuneResult, records: Path, peak: float) -> None:
     print_table(result, peak, with_numpy=not result.interrupted)
     if packed := result.best.packed_before:
         click.echo(f"{', '.join(packed)}: packed once before the calls, which is not in the times")
+    if line := contest_line(result):
+        click.echo(line)
     click.echo(f"records: {records} ({result.trials} programs)")
     click.echo(f"build it with: ansorc build {same_workload()}")
 
@@ -72,5 +70,6 @@ def _tell(result: TuneResult, options: TuneOptions) -> None:
     else:
         words = f"measured {result.measured_now} programs in {minutes(result.elapsed_s)}"
         click.echo(words, err=True)
+        click.echo(spent_line(result.spent), err=True)
     for note in result.notes:
         click.echo(f"note: {note}", err=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ansorc.search.cost_model import CostModel
+
 SpaceName = Literal["full", "paper"]
 
 
@@ -76,6 +78,10 @@ class SearchOptions:
     transferred: int = 4
     """Programs measured in the first round because their like was fast for other extents of the
     same computation, if the record file has any; 0: none."""
+    cost_model: str | CostModel = "trees"
+    """What scores programs: "trees" learns from what is measured, "roofline" is the analytic
+    estimate alone, "random" asks nobody; or an object of the user's own. One that fails is
+    replaced by the analytic model, and the result says so."""
 
 
 DEFAULTS = SearchOptions()

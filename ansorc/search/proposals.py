@@ -8,25 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ansorc.schedule import Step
-from ansorc.search.cost_model import (
-    SCORED_SECONDS,
-    CostModel,
-    Sample,
-    TreeModel,
-    is_available,
-)
+from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.evolve import evolve
 from ansorc.search.features import extract
+from ansorc.search.model import chosen_model
+from ansorc.search.model.trees import SCORED_SECONDS
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
 from ansorc.search.polish import polish
-from ansorc.search.roofline import RooflineModel
 from ansorc.search.sound_space import sound_space
 from ansorc.search.space import Genes, adapted, phenotype_keys, recall, steps
 from ansorc.search.task import Task
 
-_ENOUGH = 16
-"""Times after which the learned model is asked instead of the analytic one."""
 _ATTEMPTS = 3
 """Evolutions in a row that may find nothing unknown before the space counts as exhausted."""
 
@@ -53,7 +46,8 @@ class Proposals:
         self._task, self._options = task, options
         self._seed = int(rng.integers(1 << 31))
         self._space = sound_space(task, options)
-        self._trees = TreeModel(seed=self._seed) if is_available() else None
+        self._pending: set[int] = set()
+        """The keys of programs that were proposed and not learned yet."""
         self._new: list[_Measured] = []
         self._known: list[_Measured] = []
         self._samples: list[Sample] = []
@@ -62,10 +56,8 @@ class Proposals:
             "the search goes on without its sketches"
             for failure in self._space.failures
         ]
-        if self._trees is None:
-            self.notes.append(
-                "LightGBM is not installed: the search ranks programs by the analytic model alone"
-            )
+        """What the user should know; grows while the search goes on."""
+        self._model = chosen_model(options.cost_model, rng, self.notes.append)
 
     def learn(self, program: Steps, seconds: float | None) -> None:
         """Take note that `program` took `seconds`, or None if it failed."""
@@ -73,6 +65,7 @@ class Proposals:
             genes = recall(sketch, program)
             if genes is not None:
                 key = int(phenotype_keys(sketch, genes[None, :])[0])
+                self._pending.discard(key)
                 self._new.append(_Measured(number, genes, key, seconds))
                 return
 
@@ -85,14 +78,14 @@ class Proposals:
         any that are not known.
         """
         model = self._updated_model()
-        rng = np.random.default_rng([self._seed, len(self._known)])
+        rng = np.random.default_rng([self._seed, len(self._known) + len(self._pending)])
         seeds = [
             Candidate(m.sketch, m.genes, m.key, SCORED_SECONDS / m.seconds)
             for m in sorted(self._known, key=_seconds)
             if m.seconds is not None
         ]
         options = replace(self._options, trials_per_round=count)
-        skipped = {measured.key for measured in self._known}
+        skipped = {measured.key for measured in self._known} | self._pending
         ways = [polish] if is_polish else []
         for way in (*ways, *([evolve] * _ATTEMPTS)):
             found = way(self._space, model, rng, options, skipped, seeds)
@@ -126,11 +119,12 @@ class Proposals:
         for candidate in candidates:
             program = steps(self._space.sketches[candidate.sketch], candidate.genes)
             if not is_known(program) and program not in batch:
+                self._pending.add(candidate.key)
                 batch.append(program)
         return batch
 
     def _updated_model(self) -> CostModel:
-        """Learn from what is new; the learned model, once it has seen enough, else the roofline."""
+        """The cost model, after it has learned from what is new."""
         is_new = bool(self._new)
         samples: dict[int, Sample] = {}
         for number, sketch in enumerate(self._space.sketches):
@@ -143,12 +137,9 @@ class Proposals:
         self._samples += [samples[place] for place in range(len(self._new))]
         self._known += self._new
         self._new = []
-        successes = sum(sample.seconds is not None for sample in self._samples)
-        if self._trees is None or successes < _ENOUGH:
-            return RooflineModel()
-        if is_new or not self._trees.is_trained:
-            self._trees.update(self._samples)
-        return self._trees
+        if is_new:
+            self._model.update(self._samples)
+        return self._model
 
 
 def _seconds(measured: _Measured) -> float:

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypedDict, get_args
 
-from ansorc.search.measure import MeasureOptions
+from ansorc.errors import MeasureError
+from ansorc.search.cost_model import CostModel
+from ansorc.search.measure import CachePolicy, MeasureOptions
 from ansorc.search.options import SearchOptions
+
+
+class TuneSettings(TypedDict, total=False):
+    """What the arguments of `tune` may be: the options of TuneOptions that most runs need."""
+
+    trials: int
+    records: str | Path
+    seed: int
+    threads: int
+    time_budget: float | None
+    cache: CachePolicy
+    cost_model: str | CostModel
 
 
 @dataclass(frozen=True)
@@ -22,10 +37,32 @@ class TuneOptions:
     """Threads of the kernel; 0 means all cores."""
     time_budget: float | None = None
     """Seconds after which no further round begins; None for no limit."""
+    cache: CachePolicy = "warm"
+    """What the caches hold when a timed call begins: what the call before left there ("warm"), or
+    nothing of the kernel's arrays ("cold"). Times of the one do not compare with the other's."""
     search: SearchOptions = field(default_factory=SearchOptions)
     measuring: MeasureOptions = field(default_factory=MeasureOptions)
 
+    def __post_init__(self) -> None:
+        """Raise MeasureError for a cache policy that there is not."""
+        if self.cache not in get_args(CachePolicy):
+            raise MeasureError(f'cache={self.cache!r}: there are "warm" and "cold"')
+
+    @staticmethod
+    def of(settings: TuneSettings) -> TuneOptions:
+        """Return the options with these settings."""
+        known = TuneOptions()
+        return TuneOptions(
+            trials=settings.get("trials", known.trials),
+            records=Path(settings.get("records", known.records)),
+            seed=settings.get("seed", known.seed),
+            threads=settings.get("threads", known.threads),
+            time_budget=settings.get("time_budget", known.time_budget),
+            cache=settings.get("cache", known.cache),
+            search=SearchOptions(cost_model=settings.get("cost_model", known.search.cost_model)),
+        )
+
     def for_workers(self) -> MeasureOptions:
-        """Return the options of the measuring with this run's seed and threads."""
-        run = replace(self.measuring.run, threads=self.threads)
+        """Return the options of the measuring with this run's seed, threads and cache policy."""
+        run = replace(self.measuring.run, threads=self.threads, cache=self.cache)
         return replace(self.measuring, run=run, seed=self.seed)

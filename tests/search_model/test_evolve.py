@@ -13,14 +13,14 @@ from ansorc.lang import ComputeDAG, placeholder
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.search import evolve as evolve_module
-from ansorc.search.cost_model import CostModel, RandomModel, Sample, TreeModel
+from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.enumerate import all_programs
 from ansorc.search.evolve import evolve
 from ansorc.search.features import FEATURE_NAMES, Features, extract
 from ansorc.search.judge import judged
+from ansorc.search.model import RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate, Offer, picked
-from ansorc.search.roofline import RooflineModel
 from ansorc.search.space import (
     Brood,
     Mating,
@@ -261,7 +261,7 @@ def test_a_rate_of_zero_switches_a_kind_of_child_off(
 def test_trees_say_the_same_of_programs_and_of_their_statements() -> None:
     sketch = MATMUL.sketches[0]
     features = extract(sketch, sample(sketch, 40, rng(), SMALL), ZEN)
-    model = TreeModel(seed=1)
+    model = TreeModel()
     seconds = RooflineModel().predict(features)
     model.update([Sample("t", f, float(s)) for f, s in zip(features, seconds, strict=True)])
     judgement = judged(model, features)

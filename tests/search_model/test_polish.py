@@ -15,10 +15,10 @@ from ansorc.schedule import replay
 from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.features import Features, extract
 from ansorc.search.judge import drafted, judged
+from ansorc.search.model import RooflineModel
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
 from ansorc.search.polish import PARENTS, neighbours, polish
-from ansorc.search.roofline import RooflineModel
 from ansorc.search.space import (
     Space,
     design_space,
