@@ -8,8 +8,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.search.cost_model import SCORED_SECONDS, CostModel
+from ansorc.search.cost_model import CostModel
 from ansorc.search.features import Features, estimated_cycles
+from ansorc.search.model.trees import SCORED_SECONDS
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -78,7 +78,7 @@ class Proposals:
         any that are not known.
         """
         model = self._updated_model()
-        rng = np.random.default_rng([self._seed, len(self._known)])
+        rng = np.random.default_rng([self._seed, len(self._known) + len(self._pending)])
         seeds = [
             Candidate(m.sketch, m.genes, m.key, SCORED_SECONDS / m.seconds)
             for m in sorted(self._known, key=_seconds)

@@ -49,9 +49,10 @@ def test_a_large_round_looks_ahead_while_its_last_programs_are_built(
     monkeypatch.setattr(tuning_run, "Proposals", Watched)
     measuring = replace(MEASURING, batch=6)
     trials: list[Trial] = []
-    result = tune_task(
-        product(), replace(options(tmp_path, 24), measuring=measuring), trials.append
+    wanted = replace(
+        options(tmp_path, 24), measuring=measuring, search=SearchOptions(polish_share=0.0)
     )
+    result = tune_task(product(), wanted, trials.append)
     assert rounds == [15, 8], "the first round holds the default program, too"
     assert threads[0] == threading.get_ident() != threads[1]
     assert result.trials == len({r.program_key for r in recorded(tmp_path / "tune.db")}) == 24

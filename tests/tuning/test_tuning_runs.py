@@ -334,6 +334,14 @@ def test_the_last_trials_polish_what_was_found(
     assert asked == [(16, False)]
 
 
+def test_what_was_proposed_and_is_not_measured_yet_is_not_proposed_again() -> None:
+    search_options = SearchOptions(population=64, generations=1)
+    search = Proposals(product(), search_options, np.random.default_rng(0))
+    batches = [search.propose(20, lambda _: False) for _ in range(3)]
+    assert [len(batch) for batch in batches] == [20, 20, 20]
+    assert len({program for batch in batches for program in batch}) == 60
+
+
 def test_records_of_another_machine_are_told_of_and_not_used(tmp_path: Path) -> None:
     elsewhere = replace(current_environment(1), cpu="another CPU")
     fast = Record(
