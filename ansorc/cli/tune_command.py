@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,43 +15,63 @@ from ansorc.cli.progress import Progress, minutes
 from ansorc.cli.result_table import print_table
 from ansorc.codegen.limits import fma_peak
 from ansorc.errors import MeasureError
+from ansorc.search.options import ABLATIONS, DEFAULTS
 from ansorc.search.programs import require_this_machine
 from ansorc.search.task import Task
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
 
 
+def takes_options(command: Callable[[Task, TuneOptions], None]) -> Callable[..., None]:
+    """Add what may be asked of a run to a command, which gets it as TuneOptions."""
+
+    @takes_records
+    @click.option("--trials", default=200, show_default=True, type=click.IntRange(min=1),
+                  help="Programs to measure in all; those in the record file count.")  # fmt: skip
+    @click.option("--time-budget", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+                  help="Stop after so long.")  # fmt: skip
+    @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
+    @click.option("--ablation", type=click.Choice(list(ABLATIONS)),
+                  help="Search without one of its parts, for comparison.")  # fmt: skip
+    @wraps(command)
+    def with_options(task: Task, ablation: str | None, **given: Any) -> None:
+        search = DEFAULTS if ablation is None else ABLATIONS[ablation]
+        command(task, TuneOptions(search=search, **given))
+
+    return with_options
+
+
 @click.command(short_help="Find a fast program and record every measuring.")
 @takes_task
-@takes_records
-@click.option("--trials", default=200, show_default=True, type=click.IntRange(min=1),
-              help="Programs to measure in all; those in the record file count.")  # fmt: skip
-@click.option("--time-budget", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-              help="Stop after so long.")  # fmt: skip
-@click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
-def tune(
-    task: Task, records: Path, threads: int, trials: int, time_budget: float | None, seed: int
-) -> None:
+@takes_options
+def tune(task: Task, options: TuneOptions) -> None:
     """Find a fast program for a workload, and record every measuring.
 
     A second run with the same record file goes on where the first one stopped. Ctrl-C ends the run
     with the best program saved.
     """
     require_this_machine(task.target)
-    options = TuneOptions(trials, records, seed, threads, time_budget)
-    peak = fma_peak(task.target, threads or task.target.cores)
+    threads = options.threads or task.target.cores
+    peak = fma_peak(task.target, threads)
     click.echo(f"{task.name}: {task.dag.flops / 1e9:.4g} GFLOP a call, target {task.target.text}, "
-               f"peak {peak / 1e9:.0f} GFLOP/s, seed {seed}", err=True)  # fmt: skip
+               f"peak {peak / 1e9:.0f} GFLOP/s, seed {options.seed}", err=True)  # fmt: skip
     with Progress(task.name, task.dag.flops, peak) as progress:
         result = tune_task(task, options, progress)
     _tell(result, options)
     if result.interrupted:
-        _show(result, records, peak)
-        click.echo(f"interrupted; go on with: ansorc tune {same_workload()} --trials {trials}")
+        _show(result, options.records, peak)
+        click.echo(f"interrupted; go on with: ansorc tune {_same_run(options)}")
         click.get_current_context().exit(INTERRUPTED)
     if result.best is None:
         raise MeasureError(f"no program of '{task.name}' could be measured: {result.hint}")
-    _show(result, records, max(peak, fma_peak(task.target, threads or task.target.cores)))
+    _show(result, options.records, max(peak, fma_peak(task.target, threads)))
+
+
+def _same_run(options: TuneOptions) -> str:
+    """The arguments that go on with this run."""
+    ablation = click.get_current_context().params["ablation"]
+    words = f"{same_workload()} --trials {options.trials}"
+    return f"{words} --ablation {ablation}" if ablation else words
 
 
 def _show(result: TuneResult, records: Path, peak: float) -> None:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from ansorc.errors import OptionError
+
+StrategyName = Literal["evolution", "random", "beam"]
+SpaceName = Literal["full", "limited"]
+ModelName = Literal["learned", "analytic", "random"]
 
 
 @dataclass(frozen=True)
@@ -13,6 +22,17 @@ class SearchOptions:
     better; `PAPER` has what the implementation of the paper did.
     """
 
+    strategy: StrategyName = "evolution"
+    """How programs are found (`ansorc.search.strategies`): bred; drawn at random, without a model;
+    or built up decision by decision, dropping all but the most promising incomplete ones."""
+    space: SpaceName = "full"
+    """`limited`: what templates written by hand hold (`ansorc.search.sketch.limited`)."""
+    model: ModelName = "learned"
+    """What scores programs: trees that learn from the measured ones, the analytic estimate alone,
+    or chance."""
+    starts_from_default: bool = True
+    """Measure the untuned default program first. It is the outcome of a search of its own, which
+    the paper's variants do not have."""
     structure: str = "SSRSRS"
     """The multi-level tiling, outermost level first: S for space, R for reduce loops."""
     is_simd_aware: bool = True
@@ -53,6 +73,19 @@ class SearchOptions:
     """Programs measured before the cost model learns again."""
     epsilon: float = 0.05
     """Share of the measured programs that are drawn at random instead of by score."""
+    beam_width: int = 64
+    """Incomplete programs that are kept after each decision, by the strategy `beam`. Each of them
+    is tried with `population / beam_width` values of the next decision."""
+
+    def __post_init__(self) -> None:
+        """Raise OptionError for a name that is not known."""
+        names = {"strategy": StrategyName, "space": SpaceName, "model": ModelName}
+        for field, known in names.items():
+            if getattr(self, field) not in get_args(known):
+                raise OptionError(
+                    f"SearchOptions.{field} is {getattr(self, field)!r}; "
+                    f"it can be {', '.join(get_args(known))}"
+                )
 
 
 DEFAULTS = SearchOptions()
@@ -64,3 +97,34 @@ PAPER = SearchOptions(
     unroll_limits=(0, 16, 64, 512),
 )  # fmt: skip
 """The numbers of the paper's implementation, for comparison."""
+
+BEAM = SearchOptions(strategy="beam", starts_from_default=False)
+"""Prune incomplete programs by the cost model, without fine-tuning (Figure 7 of the paper)."""
+NO_FINE_TUNING = SearchOptions(strategy="random", starts_from_default=False)
+"""Measure random programs (Figure 7)."""
+LIMITED_SPACE = SearchOptions(
+    space="limited", structure="SRS", max_innermost_factor=16, max_locations=1,
+    starts_from_default=False,
+)  # fmt: skip
+"""The space of manual templates: fewer tile levels, small innermost tiles, fixed locations (Figure
+7). Two levels of space loops around one of reduce loops, 16 elements a side."""
+NO_CROSSOVER = SearchOptions(crossover_rate=0.0)
+"""Mutations alone."""
+NO_COST_MODEL = SearchOptions(model="random")
+"""Evolution without knowing which programs are better, but for those that were measured."""
+NO_LEARNING = SearchOptions(model="analytic")
+"""Evolution by the analytic estimate alone."""
+NO_DEFAULT = SearchOptions(starts_from_default=False)
+"""Without the untuned default as the first program."""
+
+ABLATIONS: Mapping[str, SearchOptions] = MappingProxyType({
+    "beam": BEAM,
+    "no-fine-tuning": NO_FINE_TUNING,
+    "limited-space": LIMITED_SPACE,
+    "no-crossover": NO_CROSSOVER,
+    "no-cost-model": NO_COST_MODEL,
+    "no-learning": NO_LEARNING,
+    "no-default": NO_DEFAULT,
+    "paper": PAPER,
+})  # fmt: skip
+"""The search without one of its parts, by what is missing; the first three are the paper's."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ansorc.schedule import Step
-from ansorc.search.cost_model import CostModel, Sample, TreeModel, is_available
-from ansorc.search.evolve import evolve
+from ansorc.search.cost_model import CostModel, RandomModel, Sample, TreeModel, is_available
 from ansorc.search.features import extract
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
 from ansorc.search.roofline import RooflineModel
 from ansorc.search.space import Genes, design_space, phenotype_keys, recall, steps
+from ansorc.search.strategies import STRATEGIES
 from ansorc.search.task import Task
 
 _ENOUGH = 16
@@ -81,8 +81,9 @@ class Proposals:
         ]
         options = replace(self._options, trials_per_round=count)
         skipped = {measured.key for measured in self._known}
+        strategy = STRATEGIES[options.strategy]
         for _ in range(_ATTEMPTS):
-            found = evolve(self._space, model, self._rng, options, skipped, seeds)
+            found = strategy(self._space, model, self._rng, options, skipped, seeds)
             batch = self._unknown(found.candidates, is_known)
             if batch or found.exhausted:
                 return batch
@@ -113,7 +114,10 @@ class Proposals:
         self._known += self._new
         self._new = []
         successes = sum(sample.seconds is not None for sample in self._samples)
-        if self._trees is None or successes < _ENOUGH:
+        if self._options.model == "random":
+            return RandomModel(self._rng)
+        is_analytic = self._options.model == "analytic"
+        if self._trees is None or is_analytic or successes < _ENOUGH:
             return RooflineModel()
         if is_new or not self._trees.is_trained:
             self._trees.update(self._samples)

@@ -110,7 +110,8 @@ class TuningRun:
             return []
         size = max(_FIRST_ROUND, self._done() // 2)
         wanted = min(self._left(), size, self._options.search.trials_per_round)
-        first = [] if self._is_known(self._default) else [self._default]
+        is_wanted = self._options.search.starts_from_default and not self._is_known(self._default)
+        first = [self._default] if is_wanted else []
         self._keys.update(_candidate(steps).key for steps in first)
         more = wanted - len(first)
         proposed = self._proposals.propose(more, self._is_known) if more else []
