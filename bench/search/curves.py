@@ -21,8 +21,8 @@ from matplotlib.ticker import PercentFormatter
 
 from bench.search.comparison import FULL, Comparison
 
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
-"""Told apart by people with any colour vision (Okabe and Ito)."""
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
+"""Told apart by people with any colour vision (after Okabe and Ito)."""
 LINES = ("-", "--", "-.", ":")
 TITLES = {
     FULL: "full search",
@@ -31,7 +31,7 @@ TITLES = {
     "limited-space": "limited space",
     "paper": "numbers of the paper",
 }
-_SIZE_INCHES, _DPI = (7.0, 4.2), 160
+_SIZE_INCHES, _DPI = (8.6, 4.2), 150
 
 
 @click.command()
@@ -72,17 +72,17 @@ def draw(comparison: Comparison, output: Path, lowest: float = 0.0) -> None:
     axes.set_ylabel("throughput, share of the best program's")
     axes.set_xlim(1, comparison.trials)
     axes.set_ylim(lowest, 1 + 0.03 * (1 - lowest))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.grid(color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     best = comparison.flops / comparison.best_s
     legend = axes.legend(
-        loc="lower right", fontsize=9, framealpha=0.9,
-        title=f"median of {seeds} runs, band: worst to best\n100% = {best / 1e9:.0f} GFLOP/s, "
-              f"{best / comparison.peak:.0%} of the FMA peak",
+        loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9, alignment="left",
+        title=f"median of {seeds} runs,\nband from worst to best;\n"
+              f"100% = {best / 1e9:.0f} GFLOP/s, {best / comparison.peak:.0%}\nof the FMA peak",
     )  # fmt: skip
-    legend.get_title().set_fontsize(8)
+    legend.get_title().set_fontsize(9)
     figure.savefig(output, dpi=_DPI)
     pyplot.close(figure)
 
@@ -96,9 +96,14 @@ def _line(axes: Axes, comparison: Comparison, variant: str, place: int) -> None:
         trials, shares.min(axis=0), shares.max(axis=0), step="post", color=color, alpha=0.15, lw=0
     )
     axes.step(
-        trials, median, where="post", color=color, ls=LINES[place % len(LINES)],
-        lw=2.2 if variant == FULL else 1.6, label=f"{title(variant)}: {median[-1]:.0%}",
+        trials, median, where="post", color=color, ls=_line_style(place),
+        lw=2.2 if variant == FULL else 1.6, label=f"{title(variant)}: {median[-1]:.1%}",
     )  # fmt: skip
+
+
+def _line_style(place: int) -> str:
+    """Another style for each line, and for each time that the colours are used again."""
+    return LINES[(place + place // len(COLORS)) % len(LINES)]
 
 
 def rows(comparison: Comparison) -> list[str]:
