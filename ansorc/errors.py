@@ -64,12 +64,12 @@ class CallError(AnsorcError):
     """A compiled kernel was called with arrays that it cannot take."""
 
 
-class OptionError(AnsorcError):
-    """An option of the search that has a value which does not exist."""
-
-
 class MeasureError(AnsorcError):
     """Measuring could not go on at all (not: one candidate failed)."""
+
+
+class OptionError(AnsorcError):
+    """An option of the search that means nothing."""
 
 
 class RecordError(AnsorcError):

@@ -11,7 +11,7 @@ from ansorc.errors import OptionError
 
 StrategyName = Literal["evolution", "random", "beam"]
 SpaceName = Literal["full", "limited"]
-ModelName = Literal["learned", "analytic", "random"]
+ModelName = Literal["trees", "roofline", "random"]
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,6 @@ class SearchOptions:
     or built up decision by decision, dropping all but the most promising incomplete ones."""
     space: SpaceName = "full"
     """`limited`: what templates written by hand hold (`ansorc.search.sketch.limited`)."""
-    model: ModelName = "learned"
-    """What scores programs: trees that learn from the measured ones, the analytic estimate alone,
-    or chance."""
     starts_from_default: bool = True
     """Measure the untuned default program first. It is the outcome of a search of its own, which
     the paper's variants do not have."""
@@ -53,6 +50,9 @@ class SearchOptions:
     outside of the time. False: they are copied to panels inside the kernel, in the time."""
     max_locations: int = 24
     """Sketches of one computation after the stages that are not tiled were placed."""
+    beam_width: int = 64
+    """Incomplete programs that are kept after each decision, by the strategy `beam`. Each of them
+    is tried with `population / beam_width` values of the next decision."""
     population: int = 2048
     """Programs in one generation."""
     generations: int = 5
@@ -73,13 +73,13 @@ class SearchOptions:
     """Programs measured before the cost model learns again."""
     epsilon: float = 0.05
     """Share of the measured programs that are drawn at random instead of by score."""
-    beam_width: int = 64
-    """Incomplete programs that are kept after each decision, by the strategy `beam`. Each of them
-    is tried with `population / beam_width` values of the next decision."""
+    cost_model: ModelName = "trees"
+    """What scores programs: "trees" learns from what is measured, "roofline" is the analytic
+    estimate alone, "random" asks nobody."""
 
     def __post_init__(self) -> None:
         """Raise OptionError for a name that is not known."""
-        names = {"strategy": StrategyName, "space": SpaceName, "model": ModelName}
+        names = {"strategy": StrategyName, "space": SpaceName, "cost_model": ModelName}
         for field, known in names.items():
             if getattr(self, field) not in get_args(known):
                 raise OptionError(
@@ -110,9 +110,9 @@ LIMITED_SPACE = SearchOptions(
 7). Two levels of space loops around one of reduce loops, 16 elements a side."""
 NO_CROSSOVER = SearchOptions(crossover_rate=0.0)
 """Mutations alone."""
-NO_COST_MODEL = SearchOptions(model="random")
+NO_COST_MODEL = SearchOptions(cost_model="random")
 """Evolution without knowing which programs are better, but for those that were measured."""
-NO_LEARNING = SearchOptions(model="analytic")
+NO_LEARNING = SearchOptions(cost_model="roofline")
 """Evolution by the analytic estimate alone."""
 NO_DEFAULT = SearchOptions(starts_from_default=False)
 """Without the untuned default as the first program."""

@@ -114,9 +114,9 @@ class Proposals:
         self._known += self._new
         self._new = []
         successes = sum(sample.seconds is not None for sample in self._samples)
-        if self._options.model == "random":
+        if self._options.cost_model == "random":
             return RandomModel(self._rng)
-        is_analytic = self._options.model == "analytic"
+        is_analytic = self._options.cost_model == "roofline"
         if self._trees is None or is_analytic or successes < _ENOUGH:
             return RooflineModel()
         if is_new or not self._trees.is_trained:

@@ -162,7 +162,7 @@ def test_a_beam_drops_what_seems_bad_while_it_is_incomplete() -> None:
     assert statements(PRODUCT.sketches[chosen.sketch]) != first
 
 
-@pytest.mark.parametrize("field_name", ["strategy", "space", "model"])
+@pytest.mark.parametrize("field_name", ["strategy", "space", "cost_model"])
 def test_an_unknown_name_is_refused(field_name: str) -> None:
     with pytest.raises(OptionError, match=f"SearchOptions.{field_name} is 'best'; it can be "):
         replace(DEFAULTS, **{field_name: "best"})
@@ -186,7 +186,7 @@ def test_the_learned_model_is_asked_only_if_it_is_wanted(
 
     monkeypatch.setattr(TreeModel, "predict", noted)
     task = Task(matmul(64, 64, 64), ZEN)
-    search = Proposals(task, replace(SMALL, model=model), rng())
+    search = Proposals(task, replace(SMALL, cost_model=model), rng())
     known: set[Steps] = set()
     for _ in range(2):
         batch = search.propose(20, known.__contains__)
@@ -194,4 +194,4 @@ def test_the_learned_model_is_asked_only_if_it_is_wanted(
         for place, program in enumerate(batch):
             search.learn(program, 1e-3 * (1 + place % 5))
     assert len(known) == 40
-    assert bool(asked) == (model == "learned")
+    assert bool(asked) == (model == "trees")
