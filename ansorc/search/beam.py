@@ -128,16 +128,14 @@ class _Beam:
         return max(self.options.beam_width, self.options.trials_per_round)
 
     def candidates(self, rays: Sequence[_Ray]) -> list[Candidate]:
-        """The complete programs of the beam, the best first."""
-        found = [
-            Candidate(ray.number, genes, int(key), float(score))
-            for ray in rays
-            for genes, key, score in zip(
-                ray.genes, phenotype_keys(self.space.sketches[ray.number], ray.genes), ray.scores,
-                strict=True,
-            )
-        ]  # fmt: skip
-        return sorted(found, key=_score, reverse=True)
+        """The complete programs of the beam, the best first, none twice."""
+        found: dict[int, Candidate] = {}
+        for ray in rays:
+            keys = phenotype_keys(self.space.sketches[ray.number], ray.genes)
+            for place, key in enumerate(keys.tolist()):
+                score = float(ray.scores[place])
+                found.setdefault(key, Candidate(ray.number, ray.genes[place], key, score))
+        return sorted(found.values(), key=_score, reverse=True)
 
 
 def _undecided(sketch: Sketch) -> Genes:
