@@ -7,14 +7,13 @@ in turns, because times of different minutes do not compare to the percent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from ansorc.cli.progress import Progress
 from ansorc.codegen.limits import fma_peak
-from ansorc.search.measure import Candidate, Measurer
 from ansorc.search.options import ABLATIONS, DEFAULTS, SearchOptions
 from ansorc.search.record import Records, current_environment
 from ansorc.search.task import Task
@@ -22,6 +21,7 @@ from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
 from bench.search.cases import CASES
 from bench.search.comparison import FULL, Comparison, Run
+from bench.search.turns import timed_in_turns
 
 VARIANTS: Mapping[str, SearchOptions] = {FULL: DEFAULTS, **ABLATIONS}
 PAPER = f"{FULL},beam,no-fine-tuning,limited-space"
@@ -98,9 +98,7 @@ def _tuned(task: Task, runs: Mapping[tuple[str, int], TuneOptions], peak: float)
 
 def _runs(task: Task, found: Found, runs: Mapping[tuple[str, int], TuneOptions]) -> tuple[Run, ...]:
     programs = {key: result.best.candidate for key, result in found.items() if result.best}
-    finals = _timed_in_turns(
-        task, list(dict.fromkeys(programs.values())), next(iter(runs.values()))
-    )
+    finals = timed_in_turns(task, programs.values(), next(iter(runs.values())))
     made: list[Run] = []
     for (variant, seed), result in found.items():
         best = result.best
@@ -111,19 +109,6 @@ def _runs(task: Task, found: Found, runs: Mapping[tuple[str, int], TuneOptions])
         final_s = finals[programs[variant, seed]]
         made.append(Run(variant, seed, result.curve, best.median_s, final_s, result.trials, failed))
     return tuple(made)
-
-
-def _timed_in_turns(
-    task: Task, programs: Sequence[Candidate], options: TuneOptions
-) -> dict[Candidate, float]:
-    """Seconds of `programs`, all timed in the same minutes."""
-    with Measurer(task, options.for_workers()) as measurer:
-        results = measurer.rank(programs)
-    times = {r.candidate: r.measurement.median_s for r in results if r.measurement}
-    if len(times) < len(programs):
-        failures = {r.failure.message for r in results if r.failure} or {"the worker was lost"}
-        raise SystemExit(f"not all of the best programs ran again: {', '.join(failures)}")
-    return times
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.table import Table
@@ -83,54 +83,75 @@ def load(path: Path) -> list[Finding]:
 
 
 @dataclass(frozen=True)
-class Column:
-    """One figure of the table."""
+class Figure:
+    """One row of the table."""
 
-    heading: str
+    words: str
     value: Callable[[Finding], float]
     form: str
     """How it is written, e.g. `.1%`."""
-    goals: dict[str, float]
+    goals: dict[str, float] = field(default_factory=dict[str, float])
     """By case, "" for all others."""
     is_ceiling: bool = False
     """Whether the goal is not to be exceeded, instead of to be reached."""
 
     def cell(self, findings: Sequence[Finding]) -> str:
-        """Return median (worst to best) and whether the median misses its goal."""
+        """Return the median, and the smallest and the largest in brackets."""
         values = sorted(self.value(finding) for finding in findings)
-        median = statistics.median(values)
-        text = f"{median:{self.form}}"
+        text = f"{statistics.median(values):{self.form}}"
         if len(values) > 1:
             text += f" ({values[0]:{self.form}} to {values[-1]:{self.form}})"
-        goal = self.goals.get(findings[0].case, self.goals.get(""))
-        if goal is None:
-            return text
-        is_missed = median > goal if self.is_ceiling else median < goal
-        return f"{text}, goal {goal:{self.form}} missed" if is_missed else text
+        return text
+
+    def missed(self, findings: Sequence[Finding]) -> str:
+        """Return how the median misses the goal of the findings' case; "" if it does not."""
+        case = findings[0].case
+        goal = self.goals.get(case, self.goals.get(""))
+        median = statistics.median(self.value(finding) for finding in findings)
+        if goal is None or (median <= goal if self.is_ceiling else median >= goal):
+            return ""
+        return f"{case}: {self.words} {median:{self.form}}, goal {goal:{self.form}}"
 
 
-COLUMNS = (
-    Column("of the FMA peak", lambda f: f.peak_share, ".1%",
+FIGURES = (
+    Figure("of the FMA peak", lambda f: f.peak_share, ".1%",
            {"matmul512": 0.95, "matmul1024": 0.90, "conv14": 0.93, "conv7": 0.93}),
-    Column("wall s", lambda f: f.wall_s, ".0f", {}),
-    Column("trials/s", lambda f: f.rate, ".1f", {"matmul512": 8.0, "conv7": 5.0}),
-    Column("search", lambda f: f.search_share, ".1%", {"": 0.15}, is_ceiling=True),
-    Column("s to 95 %", lambda f: f.enough_s, ".0f", {"": 60.0}, is_ceiling=True),
-    Column("default", lambda f: f.default_ratio, ".0%", {"": 0.5}),
-    Column("failed", lambda f: f.failed / f.measured, ".1%", {}),
+    Figure("wall time, s", lambda f: f.wall_s, ".1f"),
+    Figure("trials a second", lambda f: f.rate, ".1f", {"matmul512": 8.0, "conv7": 5.0}),
+    Figure("search, of the wall time", lambda f: f.search_share, ".1%", {"": 0.15},
+           is_ceiling=True),
+    Figure("s to 95% of the final speed", lambda f: f.enough_s, ".1f", {"": 60.0},
+           is_ceiling=True),
+    Figure("untuned default, of tuned", lambda f: f.default_ratio, ".1%", {"": 0.5}),
+    Figure("failed trials", lambda f: f.failed / f.measured, ".1%"),
 )  # fmt: skip
-LONG = Column("of the long run", lambda f: f.long_ratio, ".1%", {"": 0.97})
+LONG = Figure("of the long run's speed", lambda f: f.long_ratio, ".1%", {"": 0.97})
 
 
 def table(findings: Sequence[Finding]) -> Table:
-    """Return the medians by case, the worst and the best of the seeds, and missed goals."""
-    columns = [*COLUMNS, LONG] if all(f.long_trials for f in findings) else [*COLUMNS]
-    seeds = max(len([f for f in findings if f.case == each.case]) for each in findings)
-    made = Table(
-        "case", "trials", *(column.heading for column in columns), title_justify="left",
-        title=f"medians of {seeds} runs (smallest to largest)",
-    )  # fmt: skip
-    for case in dict.fromkeys(finding.case for finding in findings):
-        own = [finding for finding in findings if finding.case == case]
-        made.add_row(case, str(own[0].trials), *(column.cell(own) for column in columns))
+    """Return the figures by case: medians, and the smallest and largest of the seeds."""
+    groups = by_case(findings)
+    made = Table("", *groups, title_justify="left", title="median (smallest to largest)")
+    runs = (f"{len(own)} × {own[0].trials} trials" for own in groups.values())
+    made.add_row("runs", *runs)
+    for figure in _figures(findings):
+        made.add_row(figure.words, *(figure.cell(own) for own in groups.values()))
     return made
+
+
+def missed_goals(findings: Sequence[Finding]) -> list[str]:
+    """Return a line for each goal that a median misses."""
+    lines = [figure.missed(own) for own in by_case(findings).values() for figure in _figures(own)]
+    return [line for line in lines if line]
+
+
+def by_case(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
+    """Return the findings of each case, in the order in which the cases come."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(finding.case, []).append(finding)
+    return groups
+
+
+def _figures(findings: Sequence[Finding]) -> tuple[Figure, ...]:
+    return (*FIGURES, LONG) if all(f.long_trials for f in findings) else FIGURES

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench.search.comparison import Comparison, Run
-from bench.search.finding import Column, Finding, load, save
+from bench.search.finding import Figure, Finding, load, missed_goals, save, table
 
 FAST = Run("full", 0, ((1, 4.0), (3, 2.0)), own_s=2.0, final_s=1.0, measured=4, failed=1)
 SLOW = Run("full", 1, ((2, 4.0), (4, 1.5)), own_s=2.0, final_s=2.0, measured=4, failed=0)
@@ -61,10 +61,21 @@ def test_findings_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_a_missed_goal_is_told_of() -> None:
     shares = [replace(FOUND, peak_share=share) for share in (0.9, 0.96, 0.94)]
-    reached = Column("share", lambda f: f.peak_share, ".0%", {"conv7": 0.93})
-    assert reached.cell(shares) == "94% (90% to 96%)"
-    assert reached.cell(shares[:1]) == "90%, goal 93% missed"
-    ceiling = Column("share", lambda f: f.peak_share, ".0%", {"": 0.93}, is_ceiling=True)
-    assert ceiling.cell(shares) == "94% (90% to 96%), goal 93% missed"
-    assert ceiling.cell(shares[:1]) == "90%"
-    assert Column("s", lambda f: f.wall_s, ".0f", {"conv14": 1.0}).cell(shares[:1]) == "40"
+    floor = Figure("share", lambda f: f.peak_share, ".0%", {"conv7": 0.93})
+    assert floor.cell(shares) == "94% (90% to 96%)"
+    assert floor.missed(shares) == ""
+    assert floor.cell(shares[:1]) == "90%"
+    assert floor.missed(shares[:1]) == "conv7: share 90%, goal 93%"
+    ceiling = Figure("share", lambda f: f.peak_share, ".0%", {"": 0.93}, is_ceiling=True)
+    assert ceiling.missed(shares) == "conv7: share 94%, goal 93%"
+    assert ceiling.missed(shares[:1]) == ""
+    assert Figure("s", lambda f: f.wall_s, ".0f", {"conv14": 1.0}).missed(shares) == ""
+
+
+def test_the_long_run_counts_once_every_run_has_one() -> None:
+    other = replace(FOUND, case="conv14", peak_share=0.95)
+    assert missed_goals([FOUND, other]) == ["conv7: of the FMA peak 90.0%, goal 93.0%"]
+    longer = [replace(f, long_trials=1000, long_ratio=0.9) for f in (FOUND, other)]
+    assert len(missed_goals(longer)) == 3
+    assert missed_goals(longer)[-1] == "conv14: of the long run's speed 90.0%, goal 97.0%"
+    assert len(table(longer).rows) == len(table([FOUND, other]).rows) + 1
