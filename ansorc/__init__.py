@@ -59,6 +59,8 @@ from ansorc.lang import operators as ops
 from ansorc.schedule import Schedule, State, lower, replay, schedule
 from ansorc.search.programs import build
 from ansorc.search.record import Records
+from ansorc.search.sketch import register_sketch_rule, unregister_sketch_rule
+from ansorc.search.space import sketch_rules
 from ansorc.search.task import Task
 from ansorc.search.tune import tune
 from ansorc.search.tune_result import TuneResult
@@ -120,15 +122,18 @@ __all__ = [
     "prod",
     "reduce_axis",
     "reducer",
+    "register_sketch_rule",
     "replay",
     "round",
     "rsqrt",
     "schedule",
     "sigmoid",
     "sin",
+    "sketch_rules",
     "sqrt",
     "sum",
     "tanh",
     "tune",
+    "unregister_sketch_rule",
     "workload",
 ]

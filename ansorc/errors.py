@@ -44,6 +44,10 @@ class ScheduleError(AnsorcError):
         return f"{self.step} does not fit this program:\n  {self.reason}\n\n{picture}"
 
 
+class RuleError(AnsorcError):
+    """A derivation rule that cannot be registered or found."""
+
+
 class IRError(AnsorcError):
     """A loop program that breaks the rules of the IR: a fault of the pass that made it."""
 

@@ -67,7 +67,7 @@ def cost(dag: ComputeDAG, program: tuple[Step, ...], target: Target) -> dict[str
     lowered: Function = lower(state)
     clock.mark("lower")
     prepared = prepare_for_cpu(lowered, cpu_options(target), clock.mark)
-    text = emit_llvm(prepared, target)
+    text = emit_llvm(prepared, target, is_guarded=False)
     clock.mark("LLVM text")
     compile_object(text, target)
     clock.mark("LLVM")

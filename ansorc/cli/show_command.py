@@ -15,6 +15,8 @@ from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.schedule import lower, replay
 from ansorc.search.programs import Program, chosen_program
+from ansorc.search.sketch import generate
+from ansorc.search.space import sketch_rules
 from ansorc.search.task import Task
 
 _VIEWS = {
@@ -25,6 +27,7 @@ _VIEWS = {
     "llvm": "the LLVM IR that is emitted",
     "optimized": "the LLVM IR after LLVM's passes",
     "asm": "the assembly, with its innermost loops marked",
+    "sketches": "the structures that the search chooses from, and the rules that derived them",
 }
 
 
@@ -59,6 +62,8 @@ def _text(task: Task, program: Program, view: str) -> str:
     match view:
         case "dag":
             return task.dag.to_text()
+        case "sketches":
+            return _derivations(task)
         case "schedule":
             return str(state)
         case "ir":
@@ -75,6 +80,14 @@ def _text(task: Task, program: Program, view: str) -> str:
             return marked(assembly(llvm, task.target))
         case _:
             return llvm
+
+
+def _derivations(task: Task) -> str:
+    lines: list[str] = []
+    for sketch in generate(task.dag, task.target, sketch_rules()):
+        lines.append(sketch.name or "no change")
+        lines += [f"    {applied.rule} on {applied.stage}" for applied in sketch.derivation]
+    return "\n".join(lines)
 
 
 def _after_each_pass(lowered: Function, task: Task) -> str:

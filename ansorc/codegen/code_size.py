@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ansorc.errors import BuildError
-from ansorc.ir.node import children
-from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store
+from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, substatements
 
 MAX_STATEMENTS = 8192
 """The most stores, of a scalar or a vector, that are written out for the body of one loop."""
@@ -18,7 +17,7 @@ def require_bounded_code(function: Function) -> None:
 def _statements(stmt: Stmt) -> int:
     if isinstance(stmt, Store):
         return 1
-    inside = sum(_statements(part) for part in children(stmt) if isinstance(part, Stmt))
+    inside = sum(_statements(part) for part in substatements(stmt))
     if not isinstance(stmt, For) or stmt.kind is not LoopKind.UNROLLED:
         return inside
     if inside * stmt.extent > MAX_STATEMENTS:

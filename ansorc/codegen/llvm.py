@@ -14,31 +14,38 @@ from collections.abc import Sequence
 from ansorc.codegen.code_size import require_bounded_code
 from ansorc.codegen.llvm_binding import assembly, compile_object, optimized_llvm
 from ansorc.codegen.llvm_features import require_features
-from ansorc.codegen.llvm_guard import define_check, write_guard
+from ansorc.codegen.llvm_guard import define_check, needs_guard, write_guard
 from ansorc.codegen.llvm_parallel import Outliner, allocate_block, pointer_attributes
 from ansorc.codegen.llvm_stmt import StmtWriter
 from ansorc.codegen.llvm_storage import Storage, kernel_storage, workspace_bytes
 from ansorc.codegen.llvm_writer import FunctionWriter, ModuleWriter
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.node import walk
-from ansorc.ir.stmt import Function, Store
+from ansorc.ir.stmt import Function, Store, statements
 from ansorc.target import Target
 
 __all__ = ["assembly", "compile_object", "emit_llvm", "optimized_llvm", "workspace_bytes"]
 
 
-def emit_llvm(function: Function, target: Target, packers: Sequence[Function] = ()) -> str:
+def emit_llvm(
+    function: Function,
+    target: Target,
+    packers: Sequence[Function] = (),
+    *,
+    is_guarded: bool = True,
+) -> str:
     """Return the text of the LLVM module of `function` and of those that pack its constants.
 
-    Raises BuildError for what a CPU does not have (bound loops, barriers, shared memory), for what
-    this one lacks, and for unrolled loops that make too much code.
+    Its entries ask the processor for the target's features; not so with `is_guarded` false, for
+    code that never leaves a processor that has them. Raises BuildError for what a CPU does not have
+    (bound loops, barriers, shared memory), for what this one lacks, and for unrolled loops that
+    make too much code.
     """
     if target.kind != "cpu":
         raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")
     require_features(function, target)
     require_bounded_code(function)
-    module = ModuleWriter(target)
+    module = ModuleWriter(target, is_guarded=is_guarded and needs_guard(target))
     storage = kernel_storage(function)
     define_check(module, function.name, target)
     _write_body(module, function, storage)
@@ -77,7 +84,7 @@ def _write_entry(
     module: ModuleWriter, function: Function, storage: Storage, target: Target
 ) -> None:
     writer = FunctionWriter(module)
-    write_guard(writer, function.name, target)
+    write_guard(writer, function.name)
     arguments = [f"ptr %p{number}" for number in range(len(function.params))]
     if storage.block:
         _write_workspace(writer, function.name, storage, arguments)
@@ -94,7 +101,7 @@ def _write_entry(
 def _write_packer(module: ModuleWriter, packer: Function, kernel: str, target: Target) -> None:
     """The entry of a function that needs neither workspace nor threads."""
     writer = FunctionWriter(module)
-    write_guard(writer, kernel, target)
+    write_guard(writer, kernel)
     stored = _stored(packer)
     params = ", ".join(f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(packer.params))
     passed = ", ".join(f"ptr %p{number}" for number in range(len(packer.params)))
@@ -131,7 +138,7 @@ def _write_workspace(
 
 
 def _stored(function: Function) -> set[str]:
-    return {part.buffer.name for part in walk(function.body) if isinstance(part, Store)}
+    return {part.buffer.name for part in statements(function.body) if isinstance(part, Store)}
 
 
 def _param(buffer: Buffer, stored: set[str]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 
 import llvmlite.binding as llvm
@@ -14,7 +15,8 @@ from ansorc.target import Target
 def compile_object(llvm_text: str, target: Target) -> bytes:
     """Return the optimised relocatable object file; raise BuildError with LLVM's words."""
     module, machine = _optimized(llvm_text, target)
-    return machine.emit_object(module)
+    with _as_written(target):
+        return machine.emit_object(module)
 
 
 def assembly(llvm_text: str, target: Target) -> str:
@@ -24,7 +26,8 @@ def assembly(llvm_text: str, target: Target) -> str:
     """
     module, machine = _optimized(llvm_text, target)
     machine.set_asm_verbosity(True)
-    return machine.emit_assembly(module)
+    with _as_written(target):
+        return machine.emit_assembly(module)
 
 
 def optimized_llvm(llvm_text: str, target: Target) -> str:
@@ -93,12 +96,34 @@ def _optimized(llvm_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.Tar
         machine = _machine(target)
     except RuntimeError as error:
         raise BuildError(f"LLVM refuses the generated code: {error}") from error
-    builder = llvm.create_pass_builder(machine, _tuning())
-    passes = builder.getFunctionPassManager()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+    passes = _passes()
     for function in module.functions:
         if not function.is_declaration:
             passes.run(function, builder)
     return module, machine
+
+
+@contextmanager
+def _as_written(target: Target) -> Generator[None]:
+    """Leave the loops as the code generator wrote them.
+
+    It advances pointers itself, so loop strength reduction, a quarter of LLVM's time, has nothing
+    to give. And it writes register tiles in the order that needs the fewest registers: the
+    scheduler, which moves loads up, makes a tile that fills the registers spill. Processors that
+    execute in order (ARM has some) need that scheduler. The switches are those of the process:
+    afterwards they are as other users of LLVM expect.
+    """
+    switches = [("-disable-lsr=true", "-disable-lsr=false")]
+    if target.is_x86:
+        switches.append(("-enable-misched=false", "-enable-misched=true"))
+    for ours, _ in switches:
+        llvm.set_option("ansorc", ours)
+    try:
+        yield
+    finally:
+        for _, theirs in switches:
+            llvm.set_option("ansorc", theirs)
 
 
 def _machine(target: Target) -> llvm.TargetMachine:
@@ -108,15 +133,15 @@ def _machine(target: Target) -> llvm.TargetMachine:
     )
 
 
-def _tuning() -> llvm.PipelineTuningOptions:
-    """The schedule alone decides on vectors and unrolling.
+def _passes() -> llvm.FunctionPassManager:
+    """Registers for stack slots, and plainer branches and arithmetic.
 
-    The function simplification of level 1 (registers for stack slots, common subexpressions,
-    loop-invariant code) takes half the time of the whole level 2 and gives the same inner loops.
+    Nothing more: the schedule alone decides on vectors and unrolling, and the code generator
+    computes a value once, outside the loops that do not change it. LLVM's own list for level 1
+    takes three times as long and gives the same inner loops.
     """
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    options.loop_vectorization = False
-    options.slp_vectorization = False
-    options.loop_unrolling = False
-    options.loop_interleaving = False
-    return options
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    return passes

@@ -25,17 +25,17 @@ _OSXSAVE = (1, 0, 2, 27)
 
 def define_check(module: ModuleWriter, kernel: str, target: Target) -> None:
     """Add to `module` what the guards of `kernel` call."""
-    if _is_guarded(target):
+    if module.is_guarded:
         module.functions.append(f"@{kernel}.cpu = internal global i32 0")
         module.functions.append(_check_function(module, kernel, target))
 
 
-def write_guard(entry: FunctionWriter, kernel: str, target: Target) -> None:
+def write_guard(entry: FunctionWriter, kernel: str) -> None:
     """Return LACKS_FEATURES from `entry` unless the processor has the target's features.
 
     `cpuid` takes microseconds under a hypervisor, so the answer is kept: 0 unknown, 1 yes, 2 no.
     """
-    if not _is_guarded(target):
+    if not entry.module.is_guarded:
         return
     check, join, before = entry.name("check"), entry.name("checked"), entry.block
     seen = entry.emit(f"load atomic i32, ptr @{kernel}.cpu monotonic, align 4")
@@ -54,7 +54,8 @@ def write_guard(entry: FunctionWriter, kernel: str, target: Target) -> None:
     entry.start_block(go)
 
 
-def _is_guarded(target: Target) -> bool:
+def needs_guard(target: Target) -> bool:
+    """Whether a processor of the target's architecture may lack what its code uses."""
     return bool(target.features if target.is_x86 else arm_masks(target))
 
 

@@ -230,10 +230,14 @@ class MemoryWriter:
         pointer = self.bases[buffer.name]
         depth, part = 0, Linear()
         for atom, coefficient in place.ordered():
-            depth = max(depth, atom.depth)
+            is_deeper, depth = atom.depth > depth, max(depth, atom.depth)
             term = Linear({atom: coefficient})
             part = part.plus(term)
-            pointer = self._step(buffer, pointer, (term, part), depth)
+            counters = self._writer.scopes[depth].counters if is_deeper else None
+            if counters is not None and counters.variable == atom.name:
+                pointer = self._advancing(pointer, coefficient * buffer.dtype.bytes, depth)
+            else:
+                pointer = self._step(buffer, pointer, (term, part), depth)
         return pointer
 
     def _step(self, buffer: Buffer, pointer: str, way: tuple[Linear, Linear], depth: int) -> str:
@@ -247,6 +251,16 @@ class MemoryWriter:
         if name is None:
             name = memo[text] = self._writer.emit_at(depth, text)
         return name
+
+    def _advancing(self, start: str, step: int, depth: int) -> str:
+        """Return the pointer that the loop at `depth` moves from `start` by `step` bytes a time."""
+        scope = self._writer.scopes[depth]
+        assert scope.counters is not None
+        key = ("advancing", start, step)
+        if key not in scope.memo:
+            scope.memo[key] = self._writer.name("step")
+            scope.counters.add((scope.memo[key], self._writer.name("step")), start, step)
+        return scope.memo[key]
 
 
 def _affine_distance(buffer: Buffer, indices: tuple[Expr, ...]) -> Affine | None:

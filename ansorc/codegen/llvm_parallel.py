@@ -108,9 +108,19 @@ def return_if(writer: FunctionWriter, condition: str, status: str) -> None:
 
 
 def _captured(outer: StmtWriter, loop: For) -> _Captures:
-    own = {part.buffer for part in walk(loop) if isinstance(part, Allocate)}
-    used = {part.buffer: None for part in walk(loop) if isinstance(part, (Load, Store, Prefetch))}
-    names = {part.name for part in walk(loop) if isinstance(part, Var)}
+    own: set[Buffer] = set()
+    used: dict[Buffer, None] = {}
+    names: set[str] = set()
+    for part in walk(loop):
+        match part:
+            case Var(name):
+                names.add(name)
+            case Load(buffer, _) | Store(buffer, _, _) | Prefetch(buffer, _):
+                used[buffer] = None
+            case Allocate(buffer, _):
+                own.add(buffer)
+            case _:
+                pass
     known = outer.exprs.index.variables
     variables = {n: known[n] for n in sorted(names & known.keys()) if not known[n].is_constant}
     return _Captures(tuple(buffer for buffer in used if buffer not in own), variables)

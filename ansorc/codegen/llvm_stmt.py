@@ -8,13 +8,24 @@ from typing import assert_never
 from ansorc.codegen.llvm_condition import known
 from ansorc.codegen.llvm_expr import ExprWriter
 from ansorc.codegen.llvm_linear import Linear
+from ansorc.codegen.llvm_loops import Counters, is_innermost, is_tile_step
 from ansorc.codegen.llvm_storage import is_parallel
 from ansorc.codegen.llvm_types import memory_type
 from ansorc.codegen.llvm_writer import FunctionWriter
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.node import children
-from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    substatements,
+)
 
 
 class StmtWriter:
@@ -80,9 +91,14 @@ class StmtWriter:
             counter, following = writer.name("i"), writer.name("i")
             writer.line(f"{counter} = phi i64 [{begin}, {before}], [{following}, {latch}]")
             self.exprs.index.bind_atom(stmt.var.name, counter, stmt.extent)
+            counters = Counters(counter, before, latch)
+            if begin == "0" and is_innermost(stmt):
+                writer.scopes[-1].counters = counters
+            writer.insert(counters.top)
             self.statement(stmt.body)
             writer.line(f"br label {latch}")
             writer.start_block(latch)
+            writer.insert(counters.end)
             writer.line(f"{following} = add nuw nsw i64 {counter}, 1")
             finished = writer.emit(f"icmp eq i64 {following}, {end}")
             node = writer.module.loop_metadata()
@@ -100,7 +116,10 @@ class StmtWriter:
             case LoopKind.PARALLEL if self._parallel is not None and is_parallel(stmt):
                 self._parallel(self, stmt)
             case _ if stmt.kind is LoopKind.UNROLLED or stmt.extent <= 1:
+                is_step = is_tile_step(stmt)
                 for number in range(stmt.extent):
+                    if is_step and number:
+                        self.writer.fence()
                     self.exprs.index.bind(stmt.var.name, Linear(constant=number))
                     self.statement(stmt.body)
             case _:
@@ -142,7 +161,7 @@ class StmtWriter:
             if isinstance(stmt, Store):
                 found = frozenset((stmt.buffer.name,))
             else:
-                parts = (part for part in children(stmt) if isinstance(part, Stmt))
+                parts = substatements(stmt)
                 found = frozenset[str]().union(*(self._stores_of(part) for part in parts))
             self._stored[id(stmt)] = found
         return found

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.node import Node, children
-from ansorc.ir.stmt import Allocate, For, Function, LoopKind
+from ansorc.ir.node import Node
+from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Stmt, substatements
 
 STACK_BYTES = 64 * 1024
 """The most that the local buffers of one function may take of the stack."""
@@ -66,7 +66,7 @@ def _placed(buffers: list[Buffer], shared: Scope | None) -> Storage:
     return Storage(tuple(stack), offsets, end)
 
 
-def _allocated(root: Node, is_apart: Callable[[Node], bool]) -> Iterator[Buffer]:
+def _allocated(root: Stmt, is_apart: Callable[[Stmt], bool]) -> Iterator[Buffer]:
     """The buffers allocated below `root`, each once, without those inside what `is_apart`."""
     seen: set[Buffer] = set()
     stack = [root]
@@ -76,7 +76,7 @@ def _allocated(root: Node, is_apart: Callable[[Node], bool]) -> Iterator[Buffer]
             seen.add(top.buffer)
             yield top.buffer
         if not is_apart(top):
-            stack.extend(reversed(list(children(top))))
+            stack += reversed(substatements(top))
 
 
 def _rounded(size: int) -> int:

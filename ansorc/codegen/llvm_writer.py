@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
+from ansorc.codegen.llvm_loops import Counters
 from ansorc.codegen.llvm_types import Value
 from ansorc.target import Target
 
@@ -19,8 +20,9 @@ exp on one vector; but copies at every use would take longer to compile than the
 class ModuleWriter:
     """The parts of a module: functions, declarations and metadata."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, is_guarded: bool = False) -> None:
         self.target = target
+        self.is_guarded = is_guarded
         self.functions: list[str] = []
         self._library: dict[str, str] = {}
         self._room = _ROOM_IN_PLACE
@@ -72,6 +74,8 @@ class Scope:
         """Names of values computed in this scope."""
         self.loads: dict[str, dict[object, Value]] = {}
         """For each buffer, the values loaded from it since it was last stored to."""
+        self.counters: Counters | None = None
+        """What the iterations of a loop advance, where this is an iteration of an innermost one."""
 
 
 class FunctionWriter:
@@ -130,6 +134,20 @@ class FunctionWriter:
         self.scopes.append(Scope())
         yield
         self.scopes.pop()
+
+    def fence(self) -> None:
+        """Keep the loads after this after those before.
+
+        LLVM would put loads of neighbouring addresses together, at any distance, and so make
+        unrolled steps hold more registers than each of them needs. Processors that execute in
+        order gain by earlier loads.
+        """
+        if self.module.target.is_x86:
+            self.line('call void asm sideeffect "", "~{memory}"()')
+
+    def insert(self, lines: list[str]) -> None:
+        """Write, here, what `lines` will hold in the end."""
+        self._lines.append(lines)
 
     def open_landing(self) -> None:
         """Reserve a place, here, for code of the current scope that inner scopes will need."""

@@ -72,11 +72,11 @@ class DType:
     @property
     def element(self) -> DType:
         """The type of one lane."""
-        return self if self.lanes == 1 else replace(self, lanes=1)
+        return self if self.lanes == 1 else _with_lanes(self, 1)
 
     def vector(self, lanes: int) -> DType:
         """Return the vector type with `lanes` such elements."""
-        return replace(self, lanes=lanes)
+        return _with_lanes(self, lanes)
 
     @cached_property
     def numpy(self) -> np.dtype[np.generic]:
@@ -99,6 +99,11 @@ class DType:
 
     def __str__(self) -> str:
         return self.name
+
+
+@lru_cache(maxsize=1024)
+def _with_lanes(dtype: DType, lanes: int) -> DType:
+    return replace(dtype, lanes=lanes)
 
 
 _FLOAT_BITS = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import TypeGuard, TypeVar, cast, dataclass_transform
+from functools import cache
+from typing import TypeGuard, TypeVar, cast, dataclass_transform, get_args, get_type_hints
 
 N = TypeVar("N", bound="Node")
 
@@ -20,16 +21,16 @@ def node(cls: type[N]) -> type[N]:
     return dataclass(frozen=True, slots=True)(cls)
 
 
-def children(parent: Node) -> Iterator[Node]:
-    """Yield the nodes directly below `parent`, in field order."""
-    for name in _field_names(type(parent)):
+def children(parent: Node) -> list[Node]:
+    """Return the nodes directly below `parent`, in field order."""
+    found: list[Node] = []
+    for name in _node_fields(type(parent)):
         value = getattr(parent, name)
-        if isinstance(value, Node):
-            yield value
-        elif _is_tuple(value):
-            for item in value:
-                if isinstance(item, Node):
-                    yield item
+        if isinstance(value, tuple):
+            found.extend(cast(tuple[Node, ...], value))
+        elif value is not None:
+            found.append(value)
+    return found
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -38,7 +39,9 @@ def walk(root: Node) -> Iterator[Node]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(list(children(top))))
+        below = children(top)
+        below.reverse()
+        stack += below
 
 
 def map_children(parent: N, function: Callable[[Node], Node]) -> N:
@@ -70,14 +73,22 @@ def rewrite(root: N, rule: Callable[[Node], Node | None]) -> N:
     return cast(N, visit(root))
 
 
-_NAMES: dict[type[Node], tuple[str, ...]] = {}
-
-
+@cache
 def _field_names(kind: type[Node]) -> tuple[str, ...]:
-    names = _NAMES.get(kind)
-    if names is None:
-        names = _NAMES[kind] = tuple(field.name for field in fields(kind))
-    return names
+    return tuple(field.name for field in fields(kind))
+
+
+@cache
+def _node_fields(kind: type[Node]) -> tuple[str, ...]:
+    """The fields whose type is a node, perhaps None, or a tuple of nodes."""
+    hints = get_type_hints(kind)
+    return tuple(name for name in _field_names(kind) if _holds_nodes(hints[name]))
+
+
+def _holds_nodes(hint: object) -> bool:
+    if isinstance(hint, type) and issubclass(hint, Node):
+        return True
+    return any(_holds_nodes(part) for part in get_args(hint))
 
 
 def _map_value(old: object, function: Callable[[Node], Node]) -> object:

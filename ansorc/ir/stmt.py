@@ -5,8 +5,9 @@ Loops start at 0 and have a constant extent; what is irregular is an `If`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Var
@@ -104,6 +105,30 @@ class Prefetch(Node):
 
 
 Stmt: TypeAlias = For | Store | If | Seq | Allocate | Barrier | Prefetch
+
+
+def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Return the statements directly below `stmt`, in the order of the text."""
+    match stmt:
+        case For() | Allocate():
+            return (stmt.body,)
+        case Seq(parts):
+            return parts
+        case If(_, then, otherwise):
+            return (then,) if otherwise is None else (then, otherwise)
+        case Store() | Barrier() | Prefetch():
+            return ()
+        case _:
+            assert_never(stmt)
+
+
+def statements(root: Stmt) -> Iterator[Stmt]:
+    """Yield `root` and every statement below it, in the order of the text."""
+    stack = [root]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack += reversed(substatements(top))
 
 
 @node

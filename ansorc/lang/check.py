@@ -95,6 +95,11 @@ def _check_dtypes(op: ComputeOp) -> None:
 
 
 def _check_hints(op: ComputeOp, axes: list[str]) -> None:
+    inner, outer = (hint_axes(op.hints, f"no_split_at_{place}") for place in ("inner", "outer"))
+    for name in set(inner).intersection(outer):
+        raise LanguageError(
+            f"'{op.name}' has '{name}' in no_split_at_inner and in no_split_at_outer; choose one"
+        )
     for hint in AXIS_HINTS:
         for name in hint_axes(op.hints, hint):
             if name not in axes:

@@ -8,20 +8,21 @@ from ansorc.errors import LanguageError
 
 Hints = Mapping[str, "str | float | Sequence[str]"]
 
-AXIS_HINTS = ("always_unroll_inner", "no_split_at_inner", "no_split_at_outer", "last_split_is_one")
+AXIS_HINTS = (
+    "always_unroll_inner", "no_split_at_inner", "no_split_at_outer", "last_split_is_one",
+    "simplify_const_tensor_indices",
+)  # fmt: skip
 """Hints whose value names axes of the compute."""
 
 KNOWN_HINTS = {
-    "always_unroll_inner": "axes whose innermost tile is always unrolled",
-    "no_split_at_inner": "axes that are not tiled when they are innermost loops",
-    "no_split_at_outer": "axes that stay one loop outside of all tiles",
+    "always_unroll_inner": "axes whose innermost loops are always unrolled",
+    "no_split_at_inner": "axes that are never tiled: all of them is in the innermost tile",
+    "no_split_at_outer": "axes that are never tiled: one loop outside of all tiles",
     "last_split_is_one": "axes whose innermost tile has length 1",
-    "simplify_const_tensor_indices": "a small constant matrix: unroll instead of tiling",
-    "always_compute_inline": "never store this tensor",
-    "always_unroll": "unroll all loops",
-    "no_cache_write": "no cache-write stage",
-    "no_cache_read": "no cache-read stages",
-    "layout_free_placeholders": "constant inputs that may be re-laid-out",
+    "simplify_const_tensor_indices": "axes that index a small constant: unrolled, nothing is tiled",
+    "always_compute_inline": "never store this tensor, unless it is a reduction or an output",
+    "no_cache_write": "do not compute this tensor in a local copy",
+    "no_cache_read": "do not copy operands into panels for this tensor",
     "task_scheduler_tag": "tasks of one tag are alike",
     "flop": "floating point operations to count, instead of those of the body",
 }

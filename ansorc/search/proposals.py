@@ -13,7 +13,8 @@ from ansorc.search.features import extract
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
 from ansorc.search.roofline import RooflineModel
-from ansorc.search.space import Genes, design_space, phenotype_keys, recall, steps
+from ansorc.search.sound_space import sound_space
+from ansorc.search.space import Genes, phenotype_keys, recall, steps
 from ansorc.search.strategies import STRATEGIES
 from ansorc.search.task import Task
 
@@ -41,7 +42,7 @@ class Proposals:
 
     def __init__(self, task: Task, options: SearchOptions, rng: np.random.Generator) -> None:
         self._task, self._options, self._rng = task, options, rng
-        self._space = design_space(task.dag, task.target, options)
+        self._space = sound_space(task, options)
         self._trees = TreeModel(seed=int(rng.integers(1 << 31))) if is_available() else None
         self._open: dict[Steps, Candidate] = {}
         self._new: list[_Measured] = []

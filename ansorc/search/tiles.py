@@ -89,6 +89,15 @@ def tile_table(
     return TileTable(rows, *lists, exact.is_complete)
 
 
+@lru_cache(maxsize=512)
+def single_row(extent: int, levels: int, level: int) -> TileTable:
+    """Return the table of one row: `extent` at `level`, 1 elsewhere."""
+    rows = np.ones((1, levels), dtype=np.int64)
+    rows[0, level] = extent
+    none = np.zeros(0, dtype=np.int64)
+    return TileTable(rows, np.zeros(2, dtype=np.int64), none, is_complete=True)
+
+
 def _ragged_table(count: int, levels: int, length: int) -> TileTable:
     """Return the table of `count` tiles of `length` each."""
     outer = _exact_table(count, levels - 1, count)

@@ -16,15 +16,19 @@ NEON = ac.Target.parse("aarch64-linux-gnu -mcpu=cortex-a53")
 APPLE = ac.Target.parse("aarch64-apple-darwin -mcpu=apple-m1")
 
 
-def hottest(rows: int, vectors: int, target: ac.Target) -> Loop:
-    """The loop over k of a matrix product with a register tile of `rows` × `vectors`."""
+def hottest(rows: int, vectors: int, target: ac.Target, steps: int = 1) -> Loop:
+    """The loop over k of a matrix product with a register tile of `rows` × `vectors`.
+
+    `steps` of k are unrolled.
+    """
     columns = vectors * target.vector_bytes // 4
     a = ac.placeholder((4 * rows, 64), name="A")
     b = ac.placeholder((64, 2 * columns), name="B")
     state = ac.schedule(ac.ComputeDAG([a, b, ac.ops.matmul(a, b, name="C")]))
     state = state.split("C", "i", [rows]).split("C", "j", [columns])
-    state = state.reorder("C", ["i.0", "j.0", "k", "i.1", "j.1"])
-    state = state.unroll("C", "i.1").vectorize("C", "j.1")
+    state = state.split("C", "k", [steps])
+    state = state.reorder("C", ["i.0", "j.0", "k.0", "k.1", "i.1", "j.1"])
+    state = state.unroll("C", "k.1").unroll("C", "i.1").vectorize("C", "j.1")
     prepared = prepare_for_cpu(ac.lower(state), cpu_options(target))
     found = innermost_loops(assembly(emit_llvm(prepared, target), target))
     return max(found, key=lambda loop: loop.fma)
@@ -46,7 +50,20 @@ def test_as_many_multiply_adds_as_the_tile_has(rows: int, vectors: int, target: 
     assert loop.counts.scalar_fma == 0
 
 
-@pytest.mark.parametrize("target", [AVX2, NEON])
-def test_a_tile_that_is_too_large_spills(target: ac.Target) -> None:
-    loop = hottest(12, 6, target)
+@pytest.mark.parametrize(
+    ("rows", "vectors", "target"), [(14, 2, AVX512), (9, 3, AVX512), (6, 2, AVX2)]
+)
+def test_unrolled_steps_need_no_more_registers_than_one(
+    rows: int, vectors: int, target: ac.Target
+) -> None:
+    loop = hottest(rows, vectors, target, steps=8)
+    assert loop.fma == 8 * rows * vectors
+    assert loop.spills == 0
+    assert loop.counts.loads == 8 * vectors
+    assert loop.counts.broadcasts == 8 * rows
+
+
+@pytest.mark.parametrize(("vectors", "target"), [(2, AVX2), (5, NEON)])
+def test_a_tile_that_is_too_large_spills(vectors: int, target: ac.Target) -> None:
+    loop = hottest(12, vectors, target)
     assert loop.counts.vector_spills + loop.counts.vector_reloads > 0

@@ -100,6 +100,7 @@ def test_a_built_library_of_another_workload_is_refused(cli: CommandLine) -> Non
         ("llvm", "define i32 @product("),
         ("optimized", "define "),
         ("asm", "\tret"),
+        ("sketches", "tile C\n    MultiLevelTiling on C"),
     ],
 )
 def test_every_view(cli: CommandLine, view: str, words: str) -> None:
@@ -208,16 +209,17 @@ def test_progress_on_a_terminal_is_one_live_line() -> None:
 
 
 def test_every_command_says_that_a_weight_is_packed(cli: CommandLine) -> None:
-    tuned = cli.run("tune", "ops.py:layer", "--trials", "2")
+    wide = ("ops.py:layer", "--set", "n=1024")  # a tile never spans a whole row of B
+    tuned = cli.run("tune", *wide, "--trials", "2")
     assert tuned.code == 0, tuned
     assert "\nB: packed once before the calls, which is not in the times\n" in tuned.out
-    built = cli.run("build", "ops.py:layer")
+    built = cli.run("build", *wide)
     assert "(without the packing of B, done once before), for " in built.out
     assert "int32_t layer_pack_B(" in Path("layer.h").read_text()
     for choice in ("--records=tune.db", "--library=layer.so"):
-        ran = cli.run("run", "ops.py:layer", choice)
+        ran = cli.run("run", *wide, choice)
         assert ran.code == 0, ran
         assert "  B: packed once before the calls, which is not timed\n" in ran.out
-    shown = cli.run("show", "ops.py:layer", "--default")
+    shown = cli.run("show", *wide, "--default")
     assert "B laid out in the order of its reads\n" in shown.out
     assert re.search(r"B: float32\[[\d, ]+\] constant", shown.out)

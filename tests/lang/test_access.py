@@ -76,7 +76,7 @@ def outer_sum() -> ComputeDAG:
 
 def hinted() -> ComputeDAG:
     a, b = ac.placeholder(16, "a"), ac.placeholder(8, "b")
-    hints = {"simplify_const_tensor_indices": "a"}
+    hints = {"simplify_const_tensor_indices": "i"}
     return dag_of(a, b, ac.compute((16, 8), lambda i, j: a[i] + b[j], "y", hints))
 
 

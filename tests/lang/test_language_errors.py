@@ -80,6 +80,16 @@ CASES: list[tuple[str, Callable[[], object]]] = [
         "always_unroll_inner of 'X' names 'j', which is none",
         lambda: ac.compute(8, lambda i: V[i], "X", {"always_unroll_inner": "j"}),
     ),
+    (
+        "simplify_const_tensor_indices of 'X' names 'a', which is none of its axes .i.",
+        lambda: ac.compute(8, lambda i: V[i], "X", {"simplify_const_tensor_indices": ["a"]}),
+    ),
+    (
+        "'X' has 'i' in no_split_at_inner and in no_split_at_outer; choose one",
+        lambda: ac.compute(
+            8, lambda i: V[i], "X", {"no_split_at_inner": "i", "no_split_at_outer": "i"}
+        ),
+    ),
     ("as many different axes", lambda: ac.compute(8, lambda i: V[i], "X", axes=["i", "j"])),
     ("needs a bool, not float32", lambda: ac.if_then_else(V[0], 1.0, 0.0)),
     ("chooses between float32 and float64", lambda: ac.if_then_else(V[0] > 0.0, V[0], D[0])),

@@ -24,6 +24,8 @@ from ansorc.search.space import (
     steps,
     tiles,
 )
+from ansorc.search.space.registers import is_micro_kernel
+from ansorc.target import Target
 
 OPTIONS = SearchOptions()
 BIG = matmul(512, 512, 512)
@@ -103,6 +105,31 @@ def test_vectors_are_full_more_often_than_in_the_paper() -> None:
 
     assert full_share(OPTIONS) > 0.8
     assert full_share(PAPER) < 0.6
+
+
+@pytest.mark.parametrize("cpu", ["znver3", "znver4"])
+def test_most_register_tiles_keep_the_units_busy_and_spill_nothing(cpu: str) -> None:
+    target = Target.parse(f"x86_64-linux-gnu -mcpu={cpu} -cores=2")
+    sketch = next(s for s in design_space(BIG, target).sketches if s.name == "tile C")
+    tile = sketch.register_tiles[0]
+
+    def share(options: SearchOptions) -> float:
+        return float(is_micro_kernel(sketch, tile, sample(sketch, 2000, rng(), options)).mean())
+
+    assert share(OPTIONS) > 0.5
+    assert share(replace(OPTIONS, is_simd_aware=False)) < 0.3
+
+
+def test_micro_kernels() -> None:
+    sketch = plain_matmul()
+    genes = sample(sketch, 5000, rng(), replace(OPTIONS, is_simd_aware=False))
+    inner = {name: rows[:, -1] for name, rows in tiles(sketch, genes).items()}
+    rows, vectors = inner["C.i"], inner["C.j"] // 8
+    whole = inner["C.j"] % 8 == 0
+    wanted = (rows * vectors >= 8) & (rows * vectors + vectors + 1 <= 16)
+    found = is_micro_kernel(sketch, sketch.register_tiles[0], genes)
+    assert (found == wanted)[whole].all()
+    assert found[whole].any()
 
 
 def test_uniform_sampling_is_uniform() -> None:

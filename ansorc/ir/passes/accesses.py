@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from ansorc.ir.arith.interval import Ranges, bounds
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Not
 from ansorc.ir.node import walk
@@ -138,3 +139,12 @@ def is_accessed(root: Stmt, name: str) -> bool:
 def is_loaded(root: Stmt, name: str) -> bool:
     """Whether `root` loads from the buffer called `name`."""
     return any(isinstance(part, Load) and part.buffer.name == name for part in walk(root))
+
+
+def is_inside(buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges) -> bool:
+    """Whether `buffer` has the element, whatever values in `ranges` the variables have."""
+    found = [bounds(index, ranges) for index in indices]
+    return all(
+        span is not None and span[0] >= 0 and span[1] < length
+        for span, length in zip(found, buffer.shape, strict=True)
+    )

@@ -15,7 +15,8 @@ from ansorc.ir.arith.affine import Atom, Linear, difference
 from ansorc.ir.arith.interval import Interval, Ranges, linear_bounds
 from ansorc.ir.expr import Compare, CompareOp, Expr, Load, Select, Var
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
+from ansorc.ir.passes.code_size import executed_stores
+from ansorc.ir.stmt import For, If, LoopKind, Seq, Stmt, Store, statements, substatements
 
 _TILE_KINDS = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 _ORDERS = (CompareOp.LT, CompareOp.LE, CompareOp.GT, CompareOp.GE)
@@ -48,14 +49,18 @@ class LoopTest:
         return any(name in _names(atom) for atom in self.total.terms)
 
     def is_of_a_tile_inside(self) -> bool:
-        """Whether it guards a tile that one of `loops`, not a reduction, moves along."""
-        moved = any(
-            loop.kind is LoopKind.SERIAL
-            and loop.var.name in self.placing
-            and self.depends_on(loop.var.name)
-            for loop in self.loops
+        """Whether it guards a tile that one of `loops`, not a reduction, moves along.
+
+        Or that one of them, which has another loop inside, makes more or less of.
+        """
+        if not any(self.depends_on(name) for name in self.tile):
+            return False
+        serial = [loop for loop in self.loops if loop.kind is LoopKind.SERIAL and loop.extent > 1]
+        return any(
+            self.depends_on(loop.var.name)
+            and (loop.var.name in self.placing or loop is not serial[-1])
+            for loop in serial
         )
-        return moved and any(self.depends_on(name) for name in self.tile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +84,11 @@ class Cuts:
         return list(zip(starts, ends, strict=True))
 
 
-def loop_tests(stmt: Stmt) -> list[LoopTest]:
-    """Return the tests in `stmt`, without those on data."""
-    return list(_tests(stmt, ()))
-
-
-def find_cuts(name: str, tests: Sequence[LoopTest], ranges: Ranges) -> list[Cuts]:
+def find_cuts(name: str | None, tests: Sequence[LoopTest], ranges: Ranges) -> list[Cuts]:
     """Return where the variable `name`, and expressions of it, are cut to decide `tests`.
 
-    `ranges` bounds the variables around, and `name`. Those that decide guards come first, then
-    those with the largest coefficients.
+    Without a `name`, expressions of all variables around. `ranges` bounds these, and `name`. Those
+    that decide guards come first, then those with the largest coefficients.
     """
     shares: dict[Expr, Linear] = {}
     places: dict[Expr, set[int]] = {}
@@ -109,35 +109,86 @@ def find_cuts(name: str, tests: Sequence[LoopTest], ranges: Ranges) -> list[Cuts
     return cuts
 
 
-def _tests(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[LoopTest]:
-    match stmt:
-        case Store(_, indices, value):
-            for expr in (*indices, value):
-                for part in walk(expr):
-                    if isinstance(part, Select):
-                        for total in _orders(part.condition):
-                            yield LoopTest(total, loops, is_guard=False)
-        case For(body=body):
-            yield from _tests(body, (*loops, stmt))
-        case If(condition, then, otherwise):
-            placing = _placing(stmt)
-            for total in _orders(condition):
-                yield LoopTest(total, loops, is_guard=True, placing=placing)
-            yield from _tests(then, loops)
-            if otherwise is not None:
-                yield from _tests(otherwise, loops)
-        case Seq(stmts):
-            for part in stmts:
-                yield from _tests(part, loops)
-        case Allocate(_, body):
-            yield from _tests(body, loops)
-        case Barrier() | Prefetch():
-            pass
+class TestFinder:
+    """Finds the tests below statements, and remembers what it found of each store and guard."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Stmt, tuple[Linear, ...], frozenset[str]]] = {}
+        self._stores: dict[int, tuple[Stmt, int]] = {}
+
+    def tests(self, stmt: Stmt, loops: tuple[For, ...] = ()) -> Iterator[LoopTest]:
+        """Yield the tests in `stmt`, which is inside `loops`, without those on data."""
+        match stmt:
+            case Store():
+                for total in self._totals(stmt)[1]:
+                    yield LoopTest(total, loops, is_guard=False)
+            case If(_, then, otherwise):
+                _, totals, placing = self._totals(stmt)
+                for total in () if _is_cheap(stmt) else totals:
+                    yield LoopTest(total, loops, is_guard=True, placing=placing)
+                yield from self.tests(then, loops)
+                if otherwise is not None:
+                    yield from self.tests(otherwise, loops)
+            case Seq(parts):
+                for part in parts:
+                    if not self.is_minor(part, stmt):
+                        yield from self.tests(part, loops)
+            case _:
+                inner = (*loops, stmt) if isinstance(stmt, For) else loops
+                for part in substatements(stmt):
+                    yield from self.tests(part, inner)
+
+    def is_minor(self, part: Stmt, whole: Seq) -> bool:
+        """Whether `part` runs a loop, but does less than half of the work of `whole`.
+
+        Such a part decides its tests itself, so that the rest is not copied for them.
+        """
+        return _runs(part) and 2 * self._work(part) < self._work(whole)
+
+    def _work(self, stmt: Stmt) -> int:
+        found = self._stores.get(id(stmt))
+        if found is None:
+            found = self._stores[id(stmt)] = stmt, executed_stores(stmt)
+        return found[1]
+
+    def _totals(self, stmt: Store | If) -> tuple[Stmt, tuple[Linear, ...], frozenset[str]]:
+        """Return `stmt`, what is negative where its tests hold, and what places its stores."""
+        found = self._known.get(id(stmt))
+        if found is None:
+            if isinstance(stmt, If):
+                found = stmt, tuple(_orders(stmt.condition)), _placing(stmt)
+            else:
+                found = stmt, tuple(_choices(stmt)), frozenset[str]()
+            self._known[id(stmt)] = found
+        return found
+
+
+def _is_cheap(guard: If) -> bool:
+    """Whether what `guard` decides about is a loop that runs: it is asked seldom enough."""
+    return guard.otherwise is None and _runs(guard.then)
+
+
+def _runs(stmt: Stmt) -> bool:
+    """Whether there is a loop in `stmt` that stays one in the code."""
+    return any(is_serial(part) for part in statements(stmt))
+
+
+def is_serial(stmt: Stmt) -> bool:
+    """Whether `stmt` is a loop of several iterations, one after another."""
+    return isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and stmt.extent > 1
+
+
+def _choices(store: Store) -> Iterator[Linear]:
+    """Yield what is negative where a Select of `store` takes its first value."""
+    for expr in (*store.indices, store.value):
+        for part in walk(expr):
+            if isinstance(part, Select):
+                yield from _orders(part.condition)
 
 
 def _placing(root: Stmt) -> frozenset[str]:
     """Return the variables in the indices of every store below `root`."""
-    stores = [part for part in walk(root) if isinstance(part, Store)]
+    stores = [part for part in statements(root) if isinstance(part, Store)]
     names = [frozenset(n for index in store.indices for n in _names(index)) for store in stores]
     return reduce(frozenset[str].intersection, names) if names else frozenset()
 
@@ -156,19 +207,19 @@ def _orders(condition: Expr) -> Iterator[Linear]:
         yield result
 
 
-def _share(name: str, test: LoopTest) -> tuple[int, Linear]:
+def _share(name: str | None, test: LoopTest) -> tuple[int, Linear]:
     """Return the factor and the sum, of terms with the variable `name`, that a test is cut along.
 
-    For the guard of a tile that is the whole sum outside the tile, else its largest term; the
-    factor is 0 where there is none.
+    For the guard of a tile, and without a name, that is the whole sum outside, else its largest
+    term; the factor is 0 where there is none.
     """
     terms, inner = test.total.terms, test.inner.keys()
     outer = {atom: c for atom, c in terms.items() if _names(atom).isdisjoint(inner)}
-    own = {atom: c for atom, c in terms.items() if name in _names(atom)}
+    own = {a: c for a, c in terms.items() if name in _names(a)} if name is not None else outer
     if not own or not own.keys() <= outer.keys():
         return 0, Linear()
     within = {n for atom in terms.keys() - outer.keys() for n in _names(atom)}
-    if test.is_guard and within and within <= test.tile:
+    if name is None or (test.is_guard and within and within <= test.tile):
         factor = gcd(*outer.values())
         factor = factor if next(iter(outer.values())) > 0 else -factor
         return factor, Linear({atom: c // factor for atom, c in outer.items()})

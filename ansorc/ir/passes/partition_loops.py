@@ -22,8 +22,8 @@ from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.simplify import Simplifier
 from ansorc.ir.expr import Compare, CompareOp, Expr, Select, Var
 from ansorc.ir.node import Node, rewrite, walk
-from ansorc.ir.passes.code_size import emitted_statements, executed_stores
-from ansorc.ir.passes.loop_tests import Cuts, LoopTest, find_cuts, loop_tests
+from ansorc.ir.passes.code_size import emitted_statements
+from ansorc.ir.passes.loop_tests import Cuts, LoopTest, TestFinder, find_cuts, is_serial
 from ansorc.ir.stmt import (
     Allocate,
     Barrier,
@@ -35,6 +35,7 @@ from ansorc.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    statements,
 )
 from ansorc.ir.substitute import substitute
 
@@ -60,6 +61,7 @@ class _Partition:
     def __init__(self, statements: int) -> None:
         self._room = statements
         self._names = 0
+        self._finder = TestFinder()
 
     def stmt(self, stmt: Stmt, ranges: Ranges) -> Stmt:
         match stmt:
@@ -72,7 +74,12 @@ class _Partition:
                 other = None if otherwise is None else self.stmt(otherwise, ranges)
                 return stmt if new is then and other is otherwise else If(condition, new, other)
             case Seq(stmts):
-                return _sequence(stmt, [self.stmt(part, ranges) for part in stmts])
+                minor = [self._finder.is_minor(part, stmt) for part in stmts]
+                parts = [
+                    self._minor(part, ranges) if is_minor else self.stmt(part, ranges)
+                    for part, is_minor in zip(stmts, minor, strict=True)
+                ]
+                return _sequence(stmt, parts)
             case Allocate(buffer, body):
                 new = self.stmt(body, ranges)
                 return stmt if new is body else Allocate(buffer, new)
@@ -83,8 +90,8 @@ class _Partition:
         name = loop.var.name
         inner = {**ranges, name: (0, loop.extent - 1)}
         done: list[Expr] = []
-        if loop.kind not in (LoopKind.PARALLEL, LoopKind.BOUND) and not _minor_part(loop):
-            for cuts in find_cuts(name, _tests_of(loop, loop.body), inner):
+        if loop.kind not in (LoopKind.PARALLEL, LoopKind.BOUND):
+            for cuts in find_cuts(name, self._tests_of(loop, loop.body), inner):
                 parts = self._parts(loop, cuts, ranges) if cuts.expr == loop.var else None
                 if parts is not None:
                     return _sequence(None, [self.stmt(part, ranges) for part in parts])
@@ -105,54 +112,69 @@ class _Partition:
 
         `done` are the expressions of the variable that are no longer to be decided.
         """
-        part = _minor_part(loop)
-        if part is not None:
-            return self._around(part, loop, ranges, done)
         if loop.kind in (LoopKind.SERIAL, LoopKind.PARALLEL):
             refused = list(done)
-            for cuts in find_cuts(loop.var.name, _tests_of(loop, loop.body), ranges):
+            for cuts in find_cuts(loop.var.name, self._tests_of(loop, loop.body), ranges):
                 new = None if cuts.expr in refused else self._branches(loop, cuts, ranges, refused)
                 if new is not None:
                     return new
                 refused.append(cuts.expr)
         return self.stmt(loop.body, ranges)
 
-    def _around(self, part: Stmt, loop: For, ranges: Ranges, done: Sequence[Expr]) -> Stmt:
-        """Return the body of `loop` with the choices made around `part` of it alone."""
-        match loop.body:
+    def _minor(self, stmt: Stmt, ranges: Ranges) -> Stmt:
+        """Return a small part of the work with its choices made around its innermost loops."""
+        match stmt:
+            case For(var, extent, _, body) if any(map(is_serial, statements(body))):
+                new = self._minor(body, {**ranges, var.name: (0, extent - 1)})
+                return stmt if new is body else replace(stmt, body=new)
+            case Seq(stmts):
+                return _sequence(stmt, [self._minor(part, ranges) for part in stmts])
             case Allocate(buffer, body):
-                return Allocate(buffer, self._around(part, replace(loop, body=body), ranges, done))
-            case Seq(stmts) as body:
+                new = self._minor(body, ranges)
+                return stmt if new is body else Allocate(buffer, new)
+            case _:
+                return self._chosen(stmt, ranges)
+
+    def _chosen(self, stmt: Stmt, ranges: Ranges) -> Stmt:
+        """Return `stmt` with the choices made first that all variables around it decide."""
+        for cuts in find_cuts(None, list(self._finder.tests(stmt)), ranges):
+            found = self._copies(stmt, cuts, ranges)
+            if found is not None:
+                stand_in, copies = found
                 parts = [
-                    self._body(replace(loop, body=stmt), ranges, done)
-                    if stmt is part
-                    else self.stmt(stmt, ranges)
-                    for stmt in stmts
+                    substitute(
+                        self._chosen(copy, {**ranges, stand_in.name: span}),
+                        {stand_in.name: cuts.expr},
+                    )
+                    for span, copy in zip(cuts.ranges(), copies, strict=True)
                 ]
-                return _sequence(body, parts)
-            case body:
-                return self.stmt(body, ranges)
+                return _chain(cuts, parts)
+        return self.stmt(stmt, ranges)
+
+    def _copies(self, stmt: Stmt, cuts: Cuts, ranges: Ranges) -> tuple[Var, list[Stmt]] | None:
+        """Return copies of `stmt` for each range of a variable that stands for what is cut.
+
+        None if that are too many.
+        """
+        self._names += 1
+        stand_in = Var(f"share{self._names}")
+        generic = _on_share(stmt, cuts.share, stand_in)
+        copies = [_copy(generic, stand_in, span, ranges) for span in cuts.ranges()]
+        return (stand_in, copies) if self._fits(stmt, copies) else None
 
     def _branches(self, loop: For, cuts: Cuts, ranges: Ranges, done: Sequence[Expr]) -> Stmt | None:
         """Return the body in an If for each range but the last, None for too many copies."""
-        share = cuts.expr
-        self._names += 1
-        stand_in = Var(f"{loop.var.name}.share{self._names}")
-        generic = _on_share(loop.body, cuts.share, stand_in)
-        spans = cuts.ranges()
-        copies = [_copy(generic, stand_in, span, ranges) for span in spans]
-        if not self._fits(loop.body, copies):
+        found = self._copies(loop.body, cuts, ranges)
+        if found is None:
             return None
-        if share == loop.var:
+        stand_in, copies = found
+        if cuts.expr == loop.var:
             loop, done = replace(loop, var=stand_in), [stand_in]
-        result: Stmt | None = None
-        for span, copy in reversed(list(zip(spans, copies, strict=True))):
-            known = {**ranges, stand_in.name: span}
-            new = self._body(replace(loop, body=copy), known, done)
-            new = substitute(new, {stand_in.name: share})
-            test = Compare(CompareOp.LT, share, integer(span[1] + 1))
-            result = new if result is None else If(test, new, result)
-        return result
+        parts: list[Stmt] = []
+        for span, copy in zip(cuts.ranges(), copies, strict=True):
+            new = self._body(replace(loop, body=copy), {**ranges, stand_in.name: span}, done)
+            parts.append(substitute(new, {stand_in.name: cuts.expr}))
+        return _chain(cuts, parts)
 
     def _fits(self, old: Stmt, new: Sequence[Stmt]) -> bool:
         extra = sum(map(emitted_statements, new)) - emitted_statements(old)
@@ -161,20 +183,27 @@ class _Partition:
         self._room -= max(0, extra)
         return True
 
+    def _tests_of(self, loop: For, part: Stmt) -> list[LoopTest]:
+        """Return what is to be decided in `part` of the body for the variable of `loop`.
 
-def _tests_of(loop: For, part: Stmt) -> list[LoopTest]:
-    """Return what is to be decided in `part` of the body for the variable of `loop`.
+        Not the choices of values in a loop that becomes copies, which the code generator decides,
+        or lanes, which are masked. And not the guards of tiles further inside if the body is large:
+        those are decided where the tiles begin, so that only they are copied.
+        """
+        tests = list(self._finder.tests(part))
+        if loop.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
+            return [test for test in tests if test.is_guard]
+        if emitted_statements(loop.body) <= _SMALL:
+            return tests
+        return [test for test in tests if not (test.is_guard and test.is_of_a_tile_inside())]
 
-    Not the choices of values in a loop that becomes copies, which the code generator decides, or
-    lanes, which are masked. And not the guards of tiles further inside if the body is large: those
-    are decided where the tiles begin, so that only they are copied.
-    """
-    tests = loop_tests(part)
-    if loop.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
-        return [test for test in tests if test.is_guard]
-    if emitted_statements(loop.body) <= _SMALL:
-        return tests
-    return [test for test in tests if not (test.is_guard and test.is_of_a_tile_inside())]
+
+def _chain(cuts: Cuts, parts: Sequence[Stmt]) -> Stmt:
+    """Return an If for each range of what is cut but the last."""
+    result = parts[-1]
+    for span, part in reversed(list(zip(cuts.ranges(), parts, strict=True))[:-1]):
+        result = If(Compare(CompareOp.LT, cuts.expr, integer(span[1] + 1)), part, result)
+    return result
 
 
 def _on_share(stmt: Stmt, share: Linear, stand_in: Var) -> Stmt:
@@ -214,25 +243,6 @@ def _copy(body: Stmt, var: Var, span: Interval, ranges: Ranges) -> Stmt:
     if span[0] == span[1]:
         body = substitute(body, {var.name: integer(span[0])})
     return Simplifier({**ranges, var.name: span}).stmt(body)
-
-
-def _minor_part(loop: For) -> Stmt | None:
-    """Return the only part of the body that has tests on the variable of `loop`.
-
-    None where there is none, where that part is most of the work, or in copies and lanes.
-    """
-    body = loop.body
-    while isinstance(body, Allocate):
-        body = body.body
-    if not isinstance(body, Seq) or loop.kind not in (LoopKind.SERIAL, LoopKind.PARALLEL):
-        return None
-    name = loop.var.name
-    tested = [
-        part for part in body.stmts if any(test.depends_on(name) for test in _tests_of(loop, part))
-    ]
-    if len(tested) != 1 or 2 * executed_stores(tested[0]) >= executed_stores(body):
-        return None
-    return tested[0]
 
 
 def _sequence(old: Seq | None, parts: list[Stmt]) -> Stmt:

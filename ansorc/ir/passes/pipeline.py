@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ansorc.ir.arith.simplify import simplify_stmt
+from ansorc.ir.passes.guarded_values import choose_values
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.prefetch_rows import prefetch_rows
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
+from ansorc.ir.passes.skip_padding import skip_padding
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
 from ansorc.ir.stmt import Function
@@ -57,8 +59,11 @@ def prepare_for_cpu(
     """
     passes: tuple[tuple[str, Callable[[Function], Function]], ...] = (
         ("simplify", simplify_stmt),
+        ("skip_padding", skip_padding),
+        ("hoist_conditions", hoist_conditions),
         ("partition_loops", lambda f: partition_loops(f, options.partition_statements)),
         ("hoist_conditions", hoist_conditions),
+        ("choose_values", choose_values),
         (
             "vectorize_reductions",
             lambda f: vectorize_reductions(f, options.vector_bytes, options.vector_registers),
@@ -68,12 +73,9 @@ def prepare_for_cpu(
         ("simplify", simplify_stmt),
         ("prefetch_rows", lambda f: prefetch_rows(f, options.cached_bytes)),
     )
-    verified: Function | None = None
     for name, apply in passes:
         function = apply(function)
-        if function is not verified:
-            verify(function)
-            verified = function
         if trace is not None:
             trace(name, function)
+    verify(function)
     return function

@@ -48,9 +48,17 @@ def prefetch_rows(function: Function, cached_bytes: int) -> Function:
 
     Those of tensors that are both loaded and stored are left out. Loops are vectorised already.
     """
-    stored = {part.buffer.name for part in walk(function) if isinstance(part, Store)}
-    loaded = {part.buffer.name for part in walk(function) if isinstance(part, Load)}
-    body = _Rows(stored & loaded, cached_bytes).stmt(function.body)
+    stored: set[str] = set()
+    loaded: set[Buffer] = set()
+    for part in walk(function.body):
+        if isinstance(part, Store):
+            stored.add(part.buffer.name)
+        elif isinstance(part, Load):
+            loaded.add(part.buffer)
+    if all(buffer.bytes <= cached_bytes for buffer in loaded):
+        return function
+    changed = stored & {buffer.name for buffer in loaded}
+    body = _Rows(changed, cached_bytes).stmt(function.body)
     return function if body is function.body else replace(function, body=body)
 
 
@@ -93,11 +101,12 @@ class _Rows:
 
     def _with_next_rows(self, row: For) -> For:
         """Return the loop with prefetches where a row is read for the second time."""
-        if row.kind not in (LoopKind.SERIAL, LoopKind.PARALLEL):
+        loops = list(_inner_loops(row.body))
+        if row.kind not in (LoopKind.SERIAL, LoopKind.PARALLEL) or len(loops) < 2:
             return row
         first: dict[str, list[_Sweep]] = {}
         again: dict[str, _Sweep] = {}
-        for sweep in self._sweeps(row):
+        for sweep in self._sweeps(row, loops):
             name = sweep.load.buffer.name
             if any(_reads_again(sweep, other) for other in first.get(name, [])):
                 again.setdefault(name, sweep)
@@ -121,8 +130,8 @@ class _Rows:
                 indices = tuple(substitute(_first(index), here) for index in store.indices)
                 yield Prefetch(store.buffer, indices)
 
-    def _sweeps(self, row: For) -> Iterator[_Sweep]:
-        for loop in _inner_loops(row.body):
+    def _sweeps(self, row: For, loops: Sequence[For]) -> Iterator[_Sweep]:
+        for loop in loops:
             for load in walk(loop):
                 if isinstance(load, Load) and self._is_large(load.buffer):
                     sweep = _sweep(row, loop, load)

@@ -12,7 +12,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Var
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Access, Span
-from ansorc.ir.passes.tile_guards import guarded, happens, split_guards
+from ansorc.ir.passes.tile_guards import exists, guarded, happens, split_guards
 from ansorc.ir.stmt import For, If, LoopKind, Stmt, Store
 
 _TILE_KINDS = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
@@ -62,7 +62,7 @@ def find_tile(name: str, span: Span, register: str) -> Tile | None:
         x.var.name for x in loops
     }
     guards, _ = split_guards(first, depth, moving)
-    if not any(happens(store, depth, moving) for store in stores):
+    if not any(happens(store, depth, moving) or exists(store) for store in stores):
         return None
     for access in group:
         if access.indices != first.indices or not _same_loops(access, depth, loops):

@@ -17,7 +17,7 @@ from ansorc.ir.arith.interval import prove
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.expr import Expr, Load, Var
 from ansorc.ir.node import walk
-from ansorc.ir.passes.accesses import Access
+from ansorc.ir.passes.accesses import Access, is_inside
 from ansorc.ir.stmt import If, Stmt
 from ansorc.ir.substitute import substitute
 
@@ -53,6 +53,12 @@ def happens(store: Access, depth: int, moving: Set[str]) -> bool:
         )
         for end in (0, 1)
     )
+
+
+def exists(store: Access) -> bool:
+    """Whether the element of `store` is one of its buffer whatever its conditions are."""
+    ranges = {loop.var.name: (0, loop.extent - 1) for loop in store.loops}
+    return is_inside(store.buffer, store.indices, ranges)
 
 
 def guarded(conditions: Sequence[Expr], stmt: Stmt) -> Stmt:

@@ -7,13 +7,15 @@ from ansorc.search.features.extract import (
     COLUMNS,
     FEATURE_NAMES,
     FEATURE_VERSION,
-    Features,
+    MACHINE_FEATURES,
     estimated_cycles,
     extract,
     extract_state,
 )
+from ansorc.search.features.feature_set import Features, FeatureSet
+from ansorc.search.features.paper import PAPER_FEATURES
 
 __all__ = [
-    "COLUMNS", "FEATURE_NAMES", "FEATURE_VERSION", "Features", "estimated_cycles", "extract",
-    "extract_state",
+    "COLUMNS", "FEATURE_NAMES", "FEATURE_VERSION", "MACHINE_FEATURES", "PAPER_FEATURES",
+    "FeatureSet", "Features", "estimated_cycles", "extract", "extract_state",
 ]  # fmt: skip

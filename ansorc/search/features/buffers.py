@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
 from ansorc.search.features.access import Access
 from ansorc.search.features.caches import Level
 from ansorc.search.features.columns import LOG, FloatArray
-from ansorc.search.features.nest import product
-from ansorc.search.features.places import Places, reuse_of
+from ansorc.search.features.places import Places, at_place, reuse_of
 from ansorc.search.features.tile import Tile, Vectors
 
 BUFFERS = 4
@@ -69,7 +69,7 @@ def buffer_features(
         is_updated=ones * (access.is_read and access.is_written),
         is_local=ones * access.is_local,
         bytes=unique,
-        held_bytes=product(list(access.shape), access.rows) * access.element_bytes,
+        held_bytes=ones * prod(access.shape, start=1.0) * access.element_bytes,
         vector_stride=_vector_stride(access, vectors),
         inner_stride=_inner_stride(access),
         loads=tile.loads[number],
@@ -92,11 +92,12 @@ def largest_first(accesses: Sequence[Access]) -> list[int]:
 def _vector_stride(access: Access, vectors: Vectors) -> FloatArray:
     if vectors.loop is None:
         return np.zeros(access.rows)
-    return np.where(vectors.extent > 1, access.stride(vectors.loop), 0)
+    return np.where(vectors.extent > 1, access.strides[vectors.loop], 0)
 
 
 def _inner_stride(access: Access) -> FloatArray:
-    stride = np.zeros(access.rows)
-    for place, loop in enumerate(access.loops):
-        stride = np.where(loop.extent > 1, access.stride(place), stride)
-    return stride
+    is_loop = access.nest.is_loop
+    if not len(is_loop):
+        return np.zeros(access.rows)
+    innermost = len(is_loop) - 1 - np.argmax(is_loop[::-1], axis=0)
+    return at_place(access.strides, innermost) * is_loop.any(axis=0)

@@ -75,7 +75,10 @@ def levels_of(
     second = second or first
     own = np.ones(accesses[0].rows)
     shared = third / np.minimum(loops.parallel_extent, target.cores) if third else second * own
-    times = [refills(access) for access in accesses]
+    moved = [
+        access.lines * refills(access) * (access.line_bytes * (2 if access.is_written else 1))
+        for access in accesses
+    ]
     levels: list[Level] = []
     for capacity, way in (
         (first * own, first // WAYS),
@@ -84,7 +87,7 @@ def levels_of(
     ):
         crowded = [access.crowded_bytes(way) for access in accesses]
         held = reduce(np.maximum, crowded, places.line_bytes)
-        levels.append(_level(accesses, places, times, held, capacity))
+        levels.append(_level(places, moved, held, capacity))
     return tuple(levels)
 
 
@@ -112,19 +115,14 @@ def cache_features(
 
 
 def _level(
-    accesses: Sequence[Access],
-    places: Places,
-    times: Sequence[FloatArray],
-    held: FloatArray,
-    capacity: FloatArray,
+    places: Places, moved: Sequence[FloatArray], held: FloatArray, capacity: FloatArray
 ) -> Level:
-    """The level of `capacity` bytes, [rows]; `held` [places, rows] is what places take of it."""
+    """The level of `capacity` bytes, [rows].
+
+    `held` [places, rows] is what places take of it, `moved` for each access the bytes that are
+    fetched if a place is what stays in it.
+    """
     place = np.minimum((held > capacity).sum(axis=0), len(held) - 1)
-    traffic = tuple(
-        at_place(access.lines, place)
-        * at_place(filled, place)
-        * (access.line_bytes * (2 if access.is_written else 1))
-        for access, filled in zip(accesses, times, strict=True)
-    )
     fill = at_place(held, place) / capacity
+    traffic = tuple(at_place(each, place) for each in moved)
     return Level(np.minimum(fill, 1), at_place(places.inside, place), traffic)

@@ -7,10 +7,8 @@ candidates alike (DESIGN.md §3).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.state import State
@@ -22,8 +20,9 @@ from ansorc.search.features.buffers import (
     largest_first,
 )
 from ansorc.search.features.caches import CacheFeatures, cache_features, levels_of
-from ansorc.search.features.columns import Column, FloatArray, columns_of, stacked, values_of
+from ansorc.search.features.columns import Column, FloatArray, columns_of, values_of
 from ansorc.search.features.estimate import EstimateFeatures, estimate_features
+from ansorc.search.features.feature_set import Features, FeatureSet
 from ansorc.search.features.loops import LoopFeatures, loop_features
 from ansorc.search.features.nest import Nest, Nests
 from ansorc.search.features.operations import (
@@ -36,11 +35,8 @@ from ansorc.search.features.places import places_of
 from ansorc.search.features.registers import RegisterFeatures, register_features
 from ansorc.search.features.tile import tile_of, vectors_of
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space.genes import Genes, choice_values, population_state
+from ansorc.search.space.genes import Genes
 from ansorc.target import Target
-
-FEATURE_VERSION = 2
-"""Grows when a feature changes its meaning: models of another version do not fit."""
 
 COLUMNS: tuple[Column, ...] = (
     *columns_of(OperationFeatures, "operations"),
@@ -50,16 +46,6 @@ COLUMNS: tuple[Column, ...] = (
     *columns_of(EstimateFeatures, "estimate"),
     *(c for place in range(BUFFERS) for c in columns_of(BufferFeatures, f"buffer{place}")),
 )
-FEATURE_NAMES = tuple(column.name for column in COLUMNS)
-"""One name for each number of a statement: `group.field`, documented at the field."""
-
-Features: TypeAlias = npt.NDArray[np.float32]
-"""[rows, statements, features]: the last axis is FEATURE_NAMES."""
-
-_CYCLES = FEATURE_NAMES.index("estimate.total_cycles")
-_IS_LOG = np.array([column.is_log for column in COLUMNS])
-_BLOCK = 2048
-"""Rows that are worked on at once, so that the arrays stay in the caches."""
 
 
 def extract(sketch: Sketch, genes: Genes, target: Target) -> Features:
@@ -67,14 +53,7 @@ def extract(sketch: Sketch, genes: Genes, target: Target) -> Features:
 
     There is one statement for each stage that is not inlined, producers first.
     """
-    blocks = [genes[start : start + _BLOCK] for start in range(0, len(genes), _BLOCK)]
-    parts = [
-        extract_state(
-            population_state(sketch, block), target, choice_values(sketch, block), len(block)
-        )
-        for block in blocks or [genes]
-    ]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return MACHINE_FEATURES.extract(sketch, genes, target)
 
 
 def extract_state(
@@ -84,13 +63,7 @@ def extract_state(
 
     `choices` are the numbers that the state does not hold yet, as in `Nests`.
     """
-    nests = Nests(state, rows, {} if choices is None else choices)
-    stages = [stage for stage in state.stages if not stage.is_inlined]
-    features = np.empty((rows, len(stages), len(COLUMNS)), dtype=np.float32)
-    for place, stage in enumerate(stages):
-        values = _statement(nests, nests.nest(stage), target)
-        features[:, place] = stacked(values, _IS_LOG, rows)
-    return features
+    return MACHINE_FEATURES.extract_state(state, target, choices, rows)
 
 
 def estimated_cycles(features: Features) -> FloatArray:
@@ -103,7 +76,7 @@ def _statement(nests: Nests, nest: Nest, target: Target) -> Iterator[FloatArray]
     counts = operation_counts(nest.stage.op)
     found = accesses_of(nests, nest, target.cache_line_bytes)
     accesses = [in_panels(nests, access) for access in found]
-    places = places_of(nest.loops, accesses)
+    places = places_of(nest, accesses)
     iterations = places.inside[0]
     operations = operation_features(counts, iterations)
     loops = loop_features(nest, nests.rows, target.cores)
@@ -123,3 +96,9 @@ def _statement(nests: Nests, nest: Nest, target: Target) -> Iterator[FloatArray]
         yield from values_of(buffer)
     missing = (BUFFERS - len(numbers)) * len(columns_of(BufferFeatures, ""))
     yield from [np.zeros(nests.rows)] * missing
+
+
+MACHINE_FEATURES = FeatureSet("machine", 3, COLUMNS, _statement)
+FEATURE_VERSION = MACHINE_FEATURES.version
+FEATURE_NAMES = MACHINE_FEATURES.names
+_CYCLES = FEATURE_NAMES.index("estimate.total_cycles")

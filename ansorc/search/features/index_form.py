@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansorc.ir.arith.affine import affine
+from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Select, Var
 from ansorc.ir.node import children
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.search.features.remembered import remembered
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,22 @@ class IndexForm:
     terms: tuple[tuple[str, float], ...]
     constant: int = 0
     limit: int | None = None
+
+
+Group = tuple[Buffer, tuple[tuple[IndexForm, ...], ...]]
+"""A tensor, and the forms of the indices of each of its loads."""
+
+
+@remembered
+def grouped_loads(op: ComputeOp) -> tuple[Group, ...]:
+    """Return the loads of `op`, those together whose indices move alike."""
+    groups: dict[tuple[str, tuple[object, ...]], list[tuple[IndexForm, ...]]] = {}
+    buffers: dict[str, Buffer] = {}
+    for load in op.loads:
+        forms = tuple(index_form(index) for index in load.indices)
+        groups.setdefault((load.buffer.name, tuple(form.terms for form in forms)), []).append(forms)
+        buffers[load.buffer.name] = load.buffer
+    return tuple((buffers[name], tuple(group)) for (name, _), group in groups.items())
 
 
 def index_form(index: Expr) -> IndexForm:

@@ -32,6 +32,8 @@ class LoopFeatures:
     """Extent of the innermost loop that is a loop in the machine code."""
     parallel_extent: FloatArray = field(metadata=LOG)
     """Iterations that may run at once; 1 without parallel loops."""
+    cores: FloatArray
+    """Cores of the machine."""
     parallel_per_core: FloatArray = field(metadata=LOG)
     """Parallel iterations for each core."""
     balance: FloatArray
@@ -70,6 +72,7 @@ def loop_features(nest: Nest, rows: int, cores: int) -> LoopFeatures:
         ),
         serial_inner=serial,
         parallel_extent=parallel,
+        cores=np.full(rows, float(cores)),
         parallel_per_core=parallel / cores,
         balance=parallel / (chunks * cores),
         iterations_per_core=iterations / parallel * chunks,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from typing import TypeAlias
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -20,9 +19,13 @@ from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import MAX_COPIES, vectors_of
 from ansorc.search.features.columns import BoolArray, FloatArray
 from ansorc.search.features.digits import digits_of
-
-Step: TypeAlias = FloatArray | None
-"""How far one iteration of a loop moves an index; None where it never does."""
+from ansorc.search.features.movement import (
+    Movement,
+    Step,
+    inside_of,
+    outside_of,
+    stacked_extents,
+)
 
 _PLAIN = (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE)
 
@@ -41,6 +44,8 @@ class Loop:
     is_vector: bool
     is_parallel: BoolArray
     is_unrolled: BoolArray
+    thread: str = ""
+    """The GPU index that it is bound to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +61,48 @@ class Nest:
     """For each axis of the stage, how far one iteration of each loop moves it."""
     ends: Mapping[str, int]
     """For each iterator of the stage, the number of loops up to its end."""
+    rows: int
+    _movements: dict[object, Movement] = field(default_factory=dict[object, Movement])
+
+    @cached_property
+    def extents(self) -> FloatArray:
+        """[loops, rows]."""
+        return stacked_extents([loop.extent for loop in self.loops], self.rows)
+
+    @cached_property
+    def is_loop(self) -> BoolArray:
+        """[loops, rows]: whether there is more than one iteration."""
+        return self.extents > 1
+
+    @cached_property
+    def inside(self) -> FloatArray:
+        """[loops + 1, rows]: iterations of the loops inside each place (see `Access`)."""
+        return inside_of(self.extents)
+
+    @cached_property
+    def outside(self) -> FloatArray:
+        """[loops + 1, rows]: iterations of the loops outside each place."""
+        return outside_of(self.extents)
+
+    def movement(self, terms: tuple[tuple[str, float], ...], outside: int) -> Movement:
+        """Return how the loops, but for the first `outside` ones, move `Σ factor * axis`."""
+        found = self._movements.get((terms, outside))
+        if found is None:
+            steps: list[Step] = [None] * len(self.loops)
+            for axis, factor in terms:
+                for loop in range(outside, len(steps)):
+                    steps[loop] = combined(steps[loop], self.axes[axis][loop], factor)
+            found = self._movements[terms, outside] = Movement(tuple(steps), self.extents)
+        return found
+
+    def alone(self, loop: int) -> Movement:
+        """Return the movement of an index that is the variable of one loop."""
+        found = self._movements.get(loop)
+        if found is None:
+            one = np.ones(self.rows)
+            steps = tuple(one if other == loop else None for other in range(len(self.loops)))
+            found = self._movements[loop] = Movement(steps, self.extents)
+        return found
 
 
 @dataclass
@@ -70,6 +117,7 @@ class Nests:
     rows: int
     choices: Mapping[str, Extent] = field(default_factory=dict[str, Extent])
     _made: dict[str, Nest] = field(default_factory=dict[str, Nest])
+    _constants: dict[int, FloatArray] = field(default_factory=dict[int, FloatArray])
 
     def nest(self, stage: Stage) -> Nest:
         """Return the nest of `stage`, which is not inlined."""
@@ -80,7 +128,16 @@ class Nests:
     def array(self, extent: Extent) -> FloatArray:
         """Return `extent` as one number for each program."""
         assert extent is not None, "a tile length is not chosen"
-        return np.broadcast_to(np.asarray(extent, dtype=np.float64), (self.rows,))
+        if isinstance(extent, int):
+            if extent not in self._constants:
+                self._constants[extent] = np.full(self.rows, float(extent))
+            return self._constants[extent]
+        return extent.astype(np.float64)
+
+    def unroll_limit(self, stage: Stage) -> Extent:
+        """Return the `auto_unroll_max_step` of `stage`: chosen, or its pragma."""
+        pragma = dict(stage.pragmas).get("auto_unroll_max_step", 0)
+        return self.choices.get(f"unroll:{stage.name}", pragma)
 
     def _nest(self, stage: Stage) -> Nest:
         outer, axes = self._around(stage)
@@ -88,8 +145,9 @@ class Nests:
         steps = {name: list(around) for name, around in axes.items()}
         ends: dict[str, int] = {}
         digits = digits_of(stage)
-        is_unrolled = self._unrolled(stage)
-        for place, iterator in enumerate(stage.iterators):
+        parallel = self._parallel(stage)
+        is_unrolled = self._unrolled(stage, parallel)
+        for iterator, is_parallel in zip(stage.iterators, parallel, strict=True):
             for digit in digits[iterator.name]:
                 if isinstance(digit.extent, int) and digit.extent == 1:
                     continue
@@ -98,15 +156,16 @@ class Nests:
                         self.array(digit.extent),
                         iterator.kind is IteratorKind.REDUCE,
                         iterator.mark is Mark.VECTORIZE,
-                        self._is_parallel(stage, place),
+                        is_parallel,
                         is_unrolled[iterator.name],
+                        iterator.thread,
                     )
                 )
                 for name, moved in steps.items():
                     moved.append(self.array(digit.stride) if digit.axis == name else None)
             ends[iterator.name] = len(loops)
         final = {name: tuple(moved) for name, moved in steps.items()}
-        return Nest(stage, tuple(loops), len(outer), final, ends)
+        return Nest(stage, tuple(loops), len(outer), final, ends, self.rows)
 
     def _around(self, stage: Stage) -> tuple[tuple[Loop, ...], dict[str, list[Step]]]:
         """The loops of other stages around `stage`, and how they move its axes."""
@@ -130,22 +189,25 @@ class Nests:
         loops = tuple(replace(loop, is_reduce=False) for loop in outer.loops[:count])
         return loops, steps
 
-    def _is_parallel(self, stage: Stage, place: int) -> BoolArray:
-        if stage.iterators[place].mark is Mark.PARALLEL:
-            return np.ones(self.rows, dtype=np.bool_)
-        return self.array(self.choices.get(f"parallel:{stage.name}", 0)) > place
+    def _parallel(self, stage: Stage) -> list[BoolArray]:
+        """Which programs run each iterator in parallel."""
+        every = np.ones(self.rows, dtype=np.bool_)
+        count = self.array(self.choices.get(f"parallel:{stage.name}", 0))
+        return [
+            every if iterator.mark is Mark.PARALLEL else count > place
+            for place, iterator in enumerate(stage.iterators)
+        ]
 
-    def _unrolled(self, stage: Stage) -> dict[str, BoolArray]:
+    def _unrolled(self, stage: Stage, parallel: list[BoolArray]) -> dict[str, BoolArray]:
         """Which iterators are unrolled, by their mark or by `ansorc.schedule.unrolling`."""
-        pragma = dict(stage.pragmas).get("auto_unroll_max_step", 0)
-        wanted = self.array(self.choices.get(f"unroll:{stage.name}", pragma))
+        wanted = self.array(self.unroll_limit(stage))
         limit = np.minimum(wanted, MAX_COPIES // self.array(vectors_of(stage)))
         copies = np.ones(self.rows)
         is_open = np.ones(self.rows, dtype=np.bool_)
         found: dict[str, BoolArray] = {}
         for place, iterator in reversed(list(enumerate(stage.iterators))):
             extent = self.array(iterator.extent)
-            is_open = is_open & ~self._is_parallel(stage, place)
+            is_open = is_open & ~parallel[place]
             if iterator.mark not in _PLAIN or self.state.attached(stage.name, iterator.name):
                 is_open = np.zeros(self.rows, dtype=np.bool_)
             if iterator.mark is not Mark.VECTORIZE:

@@ -20,6 +20,7 @@ from ansorc.ir.node import Node, children
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.reducer import Reducer
 from ansorc.search.features.columns import LOG, FloatArray
+from ansorc.search.features.remembered import remembered
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +83,7 @@ CALL_INSTRUCTIONS = {
 _ROOTS = ("sqrt", "rsqrt")
 
 
+@remembered
 def operation_counts(op: ComputeOp) -> OperationCounts:
     """Return what one iteration of `op` does, the combining of a reduction included."""
     found = dict.fromkeys(OperationCounts.__dataclass_fields__, 0)

@@ -9,7 +9,8 @@ import numpy as np
 
 from ansorc.schedule.memory import panel_of
 from ansorc.search.features.access import Access
-from ansorc.search.features.nest import Nests, Step
+from ansorc.search.features.movement import Movement, Step
+from ansorc.search.features.nest import Nests
 
 Item = TypeVar("Item")
 
@@ -25,11 +26,13 @@ def in_panels(nests: Nests, access: Access) -> Access:
         return access
     place, extent = found
     length = nests.array(extent)
-    pairs = [_divided(step, length) for step in access.steps[place]]
-    panels, columns = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+    moved = access.movements[place]
+    pairs = [_divided(step, length) for step in moved.steps]
+    panels = Movement(tuple(pair[0] for pair in pairs), moved.extents)
+    columns = Movement(tuple(pair[1] for pair in pairs), moved.extents)
     return replace(
         access,
-        steps=(panels, *_without(access.steps, place), columns),
+        movements=(panels, *_without(access.movements, place), columns),
         spreads=(0, *_without(access.spreads, place), access.spreads[place]),
         counts=(1, *_without(access.counts, place), access.counts[place]),
         limits=(np.inf, *_without(access.limits, place), access.limits[place]),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ansorc.search.features.access import Access
 from ansorc.search.features.columns import FloatArray
-from ansorc.search.features.nest import Loop
+from ansorc.search.features.nest import Nest
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,38 +43,33 @@ class Reuse:
     """Uses: the iterations of the loop; 0 without reuse."""
 
 
-def places_of(loops: Sequence[Loop], accesses: Sequence[Access]) -> Places:
-    """Return the places of a statement."""
-    inside = [np.ones(accesses[0].rows)]
-    for loop in reversed(loops):
-        inside.append(inside[-1] * loop.extent)
+def places_of(nest: Nest, accesses: Sequence[Access]) -> Places:
+    """Return the places of the statement of `nest`."""
     touched = [access.elements * access.element_bytes for access in accesses]
     lines = [access.lines * access.line_bytes for access in accesses]
-    return Places(sum(touched[1:], touched[0]), sum(lines[1:], lines[0]), np.stack(inside[::-1]))
+    return Places(sum(touched[1:], touched[0]), sum(lines[1:], lines[0]), nest.inside)
 
 
 def reuse_of(access: Access, places: Places) -> Reuse:
     """Return the innermost reuse of the tensor of `access`."""
-    zeros = np.zeros(access.rows)
-    reuse = Reuse(zeros, zeros, zeros)
-    is_open = np.ones(access.rows, dtype=np.bool_)
-    for place in reversed(range(len(access.loops))):
-        if access.is_moved_by(place):
-            continue
-        extent = access.loops[place].extent
-        found = is_open & (extent > 1)
-        is_open = is_open & ~found
-        reuse = Reuse(
-            np.where(found, places.inside[place + 1], reuse.iterations),
-            np.where(found, places.bytes[place + 1], reuse.bytes),
-            np.where(found, extent, reuse.count),
-        )
-    return reuse
+    nest = access.nest
+    still = np.flatnonzero(~np.array(access.moving, dtype=np.bool_))
+    if not len(still):
+        zeros = np.zeros(access.rows)
+        return Reuse(zeros, zeros, zeros)
+    repeats = nest.is_loop[still]
+    found = repeats.any(axis=0)
+    loop = still[len(still) - 1 - np.argmax(repeats[::-1], axis=0)]
+    return Reuse(
+        at_place(places.inside, loop + 1) * found,
+        at_place(places.bytes, loop + 1) * found,
+        at_place(nest.extents, loop) * found,
+    )
 
 
 def at_place(values: FloatArray, place: npt.NDArray[np.int64]) -> FloatArray:
     """Return [rows]: the values [places, rows] at one place for each row."""
-    return np.take_along_axis(values, place[None, :], axis=0)[0]
+    return values[place, np.arange(len(place))]
 
 
 def refills(access: Access) -> FloatArray:
@@ -83,16 +78,13 @@ def refills(access: Access) -> FloatArray:
     Directly around the place, loops that do not move the access find it in the cache again, and
     one that moves it by less than a cache line finds most of it.
     """
-    times = np.ones(access.rows)
-    kept = np.ones(access.rows)
-    found = [times]
-    for place, loop in enumerate(access.loops):
-        times = times * loop.extent
-        if access.is_moved_by(place):
-            stride_bytes = np.maximum(access.stride(place) * access.element_bytes, 1)
-            shared = np.clip(access.line_bytes / stride_bytes, 1, loop.extent)
-            kept = np.where(loop.extent > 1, shared, kept)
+    nest = access.nest
+    step_bytes = np.maximum(access.strides * access.element_bytes, 1)
+    shared = np.clip(access.line_bytes / step_bytes, 1, nest.extents)
+    kept = np.ones_like(nest.inside)
+    for loop, is_moving in enumerate(access.moving):
+        if is_moving:
+            kept[loop + 1] = np.where(nest.is_loop[loop], shared[loop], kept[loop])
         else:
-            kept = kept * loop.extent
-        found.append(times / kept)
-    return np.stack(found)
+            np.multiply(kept[loop], nest.extents[loop], out=kept[loop + 1])
+    return nest.outside / kept

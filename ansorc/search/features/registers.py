@@ -136,6 +136,6 @@ def _is_gathered(access: Access, vectors: Vectors) -> FloatArray:
 
 
 def _broadcasts(access: Access, loads: FloatArray, vectors: Vectors) -> FloatArray:
-    if vectors.loop is None or access.is_moved_by(vectors.loop):
+    if vectors.loop is None or access.moving[vectors.loop]:
         return np.zeros_like(loads)
     return np.where(vectors.extent > 1, loads, 0)

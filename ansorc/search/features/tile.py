@@ -123,15 +123,15 @@ def _vector_only(accesses: Sequence[Access], vectors: Vectors) -> Tile:
 
 def vector_loads(access: Access, vectors: Vectors) -> FloatArray:
     """Return the instructions that load or store what the vectorised loop touches."""
-    if vectors.loop is None or not access.is_moved_by(vectors.loop):
+    if vectors.loop is None or not access.moving[vectors.loop]:
         return np.ones_like(vectors.extent)
-    is_unit = access.stride(vectors.loop) == 1
+    is_unit = access.strides[vectors.loop] == 1
     return np.where(is_unit, vectors.chunks, vectors.extent)
 
 
 def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors) -> _Scan:
     """`scan` with a space loop in its tile."""
-    tile, loop = scan.tile, accesses[0].loops[place]
+    tile, loop = scan.tile, accesses[0].nest.loops[place]
     if loop.is_vector and place != vectors.loop:
         return scan
     if place == vectors.loop:
@@ -141,7 +141,7 @@ def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors
         )
     else:
         ones = np.ones_like(loop.extent)
-        factors = [loop.extent if access.is_moved_by(place) else ones for access in accesses]
+        factors = [loop.extent if access.moving[place] else ones for access in accesses]
         grown = replace(
             tile,
             copies=tile.copies * loop.extent,

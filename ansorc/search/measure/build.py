@@ -6,6 +6,7 @@ import json
 import time
 import traceback
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from ansorc.codegen.build import cpu_options
@@ -22,6 +23,7 @@ from ansorc.schedule import lower, packings, replay, steps_from_json
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.measure.wire import Message
 from ansorc.search.task import Task
+from ansorc.target import Target, detect
 
 
 class Builder:
@@ -47,7 +49,7 @@ class Builder:
             target = task.target
             prepared = prepare_for_cpu(function, cpu_options(target))
             passed = clock()
-            text = emit_llvm(prepared, target)
+            text = emit_llvm(prepared, target, is_guarded=not _runs_here(target))
             emitted = clock()
             code = self._cache.compile(text, target)
             done = clock()
@@ -88,6 +90,13 @@ def _require_parameters(function: Function, task: Task, layouts: Sequence[Packin
     wanted = [(buffer.shape, buffer.dtype) for buffer in params]
     if found != wanted:
         raise IRError("the program's parameters are not those of the task")
+
+
+@lru_cache(maxsize=4)
+def _runs_here(target: Target) -> bool:
+    """Whether this processor has the target's features: then nobody has to ask it again."""
+    here = detect()
+    return target.triple == here.triple and set(target.features) <= set(here.features)
 
 
 def _is_parallel(function: Function) -> bool:

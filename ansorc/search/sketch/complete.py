@@ -3,48 +3,65 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
-from ansorc.schedule.schedule import replay
 from ansorc.schedule.stage import Root
 from ansorc.search.sketch.draft import Draft
 from ansorc.search.sketch.location import placements
-from ansorc.search.sketch.loops import marked, parallel_loops, shaped
+from ansorc.search.sketch.loops import marked, marked_last, parallel_loops, shaped
+from ansorc.search.sketch.paper_location import paper_marked_last, paper_placements
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, UnrollLimit
 
 UNROLL_LIMITS = (0, 16, 64, 512)
 
+Ranked: TypeAlias = tuple[int, Draft]
+"""A draft, and the sum of the numbers of its places, best 0."""
+
 
 def completed(
-    sketch: Sketch, max_locations: int, unroll_limits: tuple[int, ...] = UNROLL_LIMITS
+    sketch: Sketch,
+    max_locations: int,
+    unroll_limits: tuple[int, ...] = UNROLL_LIMITS,
+    *,
+    is_paper: bool = False,
 ) -> tuple[Sketch, ...]:
     """Return `sketch` once for each of at most `max_locations` ways to place its plain stages.
 
     The structure of each result is whole: only lengths and choices are open. The most promising
-    places come first.
+    places come first. With `is_paper` the places are those of the paper, of which an even choice is
+    made if there are more, and no loop is shaped for vectors.
     """
-    state = replay(sketch.dag, sketch.steps)
-    drafts = [(0, Draft(
-        state, sketch.target, (), sketch.variables, sketch.register_tiles,
-        (sketch.name,) if sketch.name else (),
-    ))]  # fmt: skip
-    for name in [stage.name for stage in reversed(state.stages)]:
-        if state.stage(name).is_inlined:
-            continue
-        drafts = [
-            (rank + place, shaped(placed, name))
-            for rank, draft in drafts
-            for place, placed in enumerate(placements(draft, name))
-        ]
-        drafts = sorted(drafts, key=_rank)[:max_locations]
-    return tuple(_annotated(draft, unroll_limits) for _, draft in drafts)
+    first = Draft.of(sketch)
+    placed = _evenly_placed if is_paper else _best_placed
+    drafts: list[Ranked] = [(0, first)]
+    for stage in reversed(first.state.stages):
+        if not stage.is_inlined:
+            drafts = placed(drafts, stage.name, max_locations)
+    mark = paper_marked_last if is_paper else marked_last
+    return tuple(_annotated(marked(draft, mark), unroll_limits) for _, draft in drafts)
 
 
-def _rank(entry: tuple[int, Draft]) -> int:
+def _best_placed(drafts: list[Ranked], name: str, most: int) -> list[Ranked]:
+    """The most promising drafts with the stage `name` placed and its loops made ready."""
+    found = [
+        (rank + place, shaped(placed, name))
+        for rank, draft in drafts
+        for place, placed in enumerate(placements(draft, name))
+    ]
+    return sorted(found, key=_rank)[:most]
+
+
+def _evenly_placed(drafts: list[Ranked], name: str, most: int) -> list[Ranked]:
+    """Drafts with the stage `name` placed, every n-th of them."""
+    found = [(rank, placed) for rank, draft in drafts for placed in paper_placements(draft, name)]
+    return found[:: -(-len(found) // most)]
+
+
+def _rank(entry: Ranked) -> int:
     return entry[0]
 
 
 def _annotated(draft: Draft, unroll_limits: tuple[int, ...]) -> Sketch:
-    draft = marked(draft)
     choices: list[Choice] = []
     for stage in draft.state.stages:
         if isinstance(stage.attach, Root):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ansorc.lang.compute_op import ComputeOp
+from ansorc.schedule.schedule import replay
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.state import State, Step
-from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
+from ansorc.search.sketch.sketch import Application, RegisterTile, Sketch, TileVariable
 from ansorc.target import Target
 
 
@@ -23,6 +24,15 @@ class Draft:
     register_tiles: tuple[RegisterTile, ...] = ()
     trace: tuple[str, ...] = ()
     """What the rules did, in words."""
+    derivation: tuple[Application, ...] = ()
+
+    @staticmethod
+    def of(sketch: Sketch) -> Draft:
+        """Return `sketch` as a draft without pending stages, to be changed further."""
+        return Draft(
+            replay(sketch.dag, sketch.steps), sketch.target, (), sketch.variables,
+            sketch.register_tiles, (sketch.name,) if sketch.name else (), sketch.derivation,
+        )  # fmt: skip
 
     def then(self, *steps: Step) -> Draft:
         """Return the draft after `steps`; raise ScheduleError where one does not fit."""
@@ -52,7 +62,7 @@ class Draft:
         """Return the draft as a finished sketch without choices."""
         return Sketch(
             self.state.dag, self.target, ", ".join(self.trace), self.state.steps,
-            self.variables, self.register_tiles,
+            self.variables, self.register_tiles, derivation=self.derivation,
         )  # fmt: skip
 
 

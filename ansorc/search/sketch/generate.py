@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from ansorc.errors import AnsorcError
+from ansorc.errors import ScheduleError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.schedule import schedule
+from ansorc.search.sketch.add_open_rfactor import AddOpenRfactor
 from ansorc.search.sketch.add_rfactor import AddRfactor
 from ansorc.search.sketch.cache_write import AddCacheWrite
 from ansorc.search.sketch.draft import Draft
 from ansorc.search.sketch.inline import AlwaysInline
 from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
-from ansorc.search.sketch.rule import SketchRule, Verdict
-from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.sketch.rule import SketchRule, Verdict, rule_name
+from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
+from ansorc.search.sketch.sketch import Application, Sketch
 from ansorc.search.sketch.skip import Skip
 from ansorc.search.sketch.tiling import SSRSRS, Tiling
 from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
@@ -22,27 +25,34 @@ from ansorc.target import Target
 
 MAX_SKETCHES = 256
 """Derivation stops here: a chain of n tiled stages has 3^n sketches."""
-
-_FAULTS = (
-    AnsorcError, ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError,
-    TypeError, ValueError,
-)  # fmt: skip
-"""What a faulty rule may raise: it costs the sketches of that rule, not the search."""
+MAX_DRAFTS = 32
+"""Drafts that a rule may make of one stage."""
+MAX_VISITS = 4
+"""Times for each stage that one rule may be applied in one derivation and still ask for a visit."""
 
 
 @dataclass(frozen=True)
 class RuleFailure:
-    """A rule that raised an error on a stage."""
+    """A rule that raised an error on a stage, or made something that is no program."""
 
     rule: str
     stage: str
     reason: str
 
 
-def cpu_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
+def reason_of(error: Exception) -> str:
+    """Return what `error` says, in one line: of a refused step the reason, without the loops."""
+    if isinstance(error, ScheduleError):
+        return error.reason
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
     """Return the rules for a CPU, in the order in which they are asked."""
     return (
         AlwaysInline(),
+        SimplifyConstIndices(),
         AddRfactor(),
         AddCacheWrite(),
         MultiLevelTilingWithFusion(tiling),
@@ -51,7 +61,20 @@ def cpu_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
     )
 
 
-RULES = cpu_rules(SSRSRS)
+def paper_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
+    """Return the rules of the paper's Table 1 and nothing beyond, in the order of `cpu_rules`."""
+    return (
+        AlwaysInline(),
+        SimplifyConstIndices(),
+        AddOpenRfactor(),
+        AddCacheWrite(),
+        MultiLevelTilingWithFusion(tiling),
+        MultiLevelTiling(tiling),
+        Skip(),
+    )
+
+
+RULES = cpu_rules()
 
 
 def generate(
@@ -62,7 +85,8 @@ def generate(
 ) -> tuple[Sketch, ...]:
     """Return the sketches that `rules` derive from `dag`, before locations and annotations.
 
-    A rule that raises an error is left out for that stage, and noted in `failures`.
+    A rule that raises an error is left out for that stage, and noted in `failures`; so is one that
+    makes something else than drafts.
     """
     state = schedule(dag)
     names = tuple(stage.name for stage in state.stages)
@@ -84,13 +108,54 @@ def _derived(draft: Draft, rules: Sequence[SketchRule], notes: list[RuleFailure]
     visited = replace(draft, pending=draft.pending[:-1])
     found: list[Draft] = []
     for rule in rules:
+        name = rule_name(rule)
         try:
-            verdict = rule.verdict(visited, stage)
-            made = [] if verdict is Verdict.SKIP else list(rule.expand(visited, stage))
-        except _FAULTS as error:
-            notes.append(RuleFailure(type(rule).__name__, stage, str(error)))
+            verdict, made = _asked(rule, visited, stage)
+        except Exception as error:  # noqa: BLE001 - a rule is a user's code; it costs its sketches
+            failure = RuleFailure(name, stage, reason_of(error))
+            notes += [] if failure in notes else [failure]
             continue
-        found += made
+        for new in made:
+            applied = Application(name, stage, len(new.state.steps))
+            found.append(replace(new, derivation=(*draft.derivation, applied)))
         if verdict is Verdict.APPLY_AND_STOP:
             break
     return found
+
+
+def _asked(rule: SketchRule, draft: Draft, stage: str) -> tuple[Verdict, list[Draft]]:
+    """What a rule answers, and the drafts that it makes; raise an error if they are none."""
+    verdict = rule.verdict(draft, stage)
+    _check_verdict(verdict)
+    if verdict is Verdict.SKIP:
+        return verdict, []
+    made = list(islice(rule.expand(draft, stage), MAX_DRAFTS + 1))
+    if len(made) > MAX_DRAFTS:
+        raise ValueError(f"it makes more than {MAX_DRAFTS} drafts of one stage")
+    if not made:
+        raise ValueError("it applies and makes no draft")
+    for new in made:
+        _check(new, draft)
+    times = sum(applied.rule == rule_name(rule) for applied in draft.derivation)
+    is_revisited = any(len(new.pending) > len(draft.pending) for new in made)
+    if is_revisited and times >= MAX_VISITS * len(draft.state.dag.ops):
+        raise ValueError("it asks for another visit again and again")
+    return verdict, made
+
+
+def _check_verdict(answer: object) -> None:
+    """Raise an error if `answer` is no verdict: a user's rule may return anything."""
+    if not isinstance(answer, Verdict):
+        raise TypeError(f"its verdict is {answer!r}, not a Verdict")
+
+
+def _check(new: object, draft: Draft) -> None:
+    """Raise an error if `new` cannot have been made of `draft` by adding steps to it."""
+    if not isinstance(new, Draft):
+        raise TypeError(f"it made {new!r} ({type(new).__name__}), not a Draft")
+    before = draft.state.steps
+    if new.state.dag is not draft.state.dag or new.state.steps[: len(before)] != before:
+        raise ValueError("it made a draft of another computation, or took steps back")
+    unknown = [name for name in new.pending if new.state.find(name) is None]
+    if unknown:
+        raise ValueError(f"it asks for a visit to '{unknown[0]}', which is no stage")

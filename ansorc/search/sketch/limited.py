@@ -9,6 +9,7 @@ from __future__ import annotations
 from ansorc.search.sketch.inline import AlwaysInline
 from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
 from ansorc.search.sketch.rule import SketchRule
+from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.skip import Skip
 from ansorc.search.sketch.tiling import Tiling
 from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
@@ -18,6 +19,7 @@ def limited_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
     """Return the rules for a CPU less those that change the computation, with one place to fuse."""
     return (
         AlwaysInline(),
+        SimplifyConstIndices(),
         MultiLevelTilingWithFusion(tiling, levels=(1,)),
         MultiLevelTiling(tiling),
         Skip(),

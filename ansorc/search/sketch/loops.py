@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -12,6 +13,7 @@ from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
 from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.search.sketch.hints import unrolled, whole_level
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
 from ansorc.search.sketch.sketch import TileVariable
 from ansorc.search.sketch.tiling import variable_name
@@ -52,20 +54,46 @@ def shaped(draft: Draft, name: str) -> Draft:
     return _ordered(draft, name, (*outer, *reduce, inner))
 
 
-def marked(draft: Draft) -> Draft:
-    """Return the draft with the vectorised and unrolled loops of every stage marked."""
+def marked(draft: Draft, mark_last: Callable[[Draft, Stage], Draft]) -> Draft:
+    """Return the draft with the vectorised and unrolled loops of every stage marked.
+
+    `mark_last` marks the last loop of a stage that is not tiled.
+    """
     tiles = {tile.stage: tile for tile in draft.register_tiles}
     for stage in draft.state.stages:
         if stage.is_inlined:
             continue
         tile = tiles.get(stage.name)
         if tile is None:
-            draft = _marked_last(draft, stage)
+            draft = unrolled(draft, stage)
+            draft = mark_last(draft, draft.stage(stage.name))
             continue
         for place, iterator in enumerate(tile.iterators):
             mark = Vectorize if place == tile.vector else Unroll
             draft = draft.then(mark(stage.name, iterator))
+        draft = unrolled(draft, draft.stage(stage.name))
     return draft
+
+
+def marked_last(draft: Draft, stage: Stage) -> Draft:
+    """Return the draft with the last loop of a stage vectorised, or else unrolled if it is short.
+
+    A reduce loop is vectorised where the terms of one sum adjoin in memory.
+    """
+    if not stage.iterators:
+        return draft
+    last = stage.iterators[-1]
+    is_held = bool(draft.state.attached(stage.name, last.name))
+    if not _is_free(last) or is_held:
+        return draft
+    if last.kind is IteratorKind.REDUCE:
+        is_along = last.name == adjoining_terms(draft, stage.op)
+        return draft.then(Vectorize(stage.name, last.name)) if is_along else draft
+    if vector_axis(stage.op) is None:
+        return draft
+    if not stage.op.reduce_axes or reads_along(stage.op, last.name):
+        return draft.then(Vectorize(stage.name, last.name))
+    return draft.then(Unroll(stage.name, last.name)) if stage.relations else draft
 
 
 def parallel_loops(draft: Draft, stage: Stage) -> tuple[str, ...]:
@@ -117,7 +145,7 @@ def adjoining_terms(draft: Draft, op: ComputeOp) -> str | None:
 
 def _wants_split(draft: Draft, op: ComputeOp, contiguous: int) -> bool:
     extent = op.axes[contiguous].extent
-    if extent <= draft.lanes(op):
+    if extent <= draft.lanes(op) or whole_level(op, op.axes[contiguous], 2) is not None:
         return False
     outer = prod(axis.extent for axis in op.axes) // extent
     return bool(op.reduce_axes) or outer < CHUNKS_PER_CORE * draft.target.cores
@@ -131,23 +159,6 @@ def _split(draft: Draft, stage: Stage, axis: Axis) -> Draft:
     variable = TileVariable(variable_name(stage, axis), axis.extent, 2, limit, lanes)
     opened = replace(draft, variables=(*draft.variables, variable))
     return opened.then(Split(op.name, axis.name, (Hole(variable.name, (1,)),)))
-
-
-def _marked_last(draft: Draft, stage: Stage) -> Draft:
-    if not stage.iterators:
-        return draft
-    last = stage.iterators[-1]
-    is_held = bool(draft.state.attached(stage.name, last.name))
-    if not _is_free(last) or is_held:
-        return draft
-    if last.kind is IteratorKind.REDUCE:
-        is_along = last.name == adjoining_terms(draft, stage.op)
-        return draft.then(Vectorize(stage.name, last.name)) if is_along else draft
-    if vector_axis(stage.op) is None:
-        return draft
-    if not stage.op.reduce_axes or reads_along(stage.op, last.name):
-        return draft.then(Vectorize(stage.name, last.name))
-    return draft.then(Unroll(stage.name, last.name)) if stage.relations else draft
 
 
 def _adjoin(op: ComputeOp, name: str) -> bool:

@@ -13,7 +13,6 @@ from ansorc.errors import ScheduleError
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Load
 from ansorc.schedule.extent import Hole
-from ansorc.schedule.schedule import replay
 from ansorc.schedule.stage import IteratorKind, Stage
 from ansorc.schedule.steps import CacheRead, ComputeAt, Panel, Reorder, Split
 from ansorc.search.sketch.draft import Draft, vector_axis
@@ -31,12 +30,11 @@ def packed(sketch: Sketch) -> Iterator[Sketch]:
     The copy is made in the outermost reduce level, and used by all tiles inside it. It is held in
     panels as wide as the register tile. A constant whose layout is rewritten is packed already.
     """
-    state = replay(sketch.dag, sketch.steps)
-    draft = Draft(state, sketch.target, (), sketch.variables, sketch.register_tiles, (sketch.name,))
+    draft = Draft.of(sketch)
     for tile in sketch.register_tiles:
         stage = draft.stage(tile.stage)
-        place = _panel_loop(stage)
-        operands = [o for o in vector_operands(stage) if place and o not in state.rewritten]
+        place = "" if "no_cache_read" in dict(stage.op.hints) else _panel_loop(stage)
+        operands = [o for o in vector_operands(stage) if place and o not in draft.state.rewritten]
         for operand in operands:
             copy = f"{operand}.{CACHE_SCOPE}"
             steps = (

@@ -21,7 +21,10 @@ class Verdict(Enum):
 
 
 class SketchRule(Protocol):
-    """A derivation rule: a frozen dataclass whose fields are its numbers."""
+    """A derivation rule: a frozen dataclass whose fields are its numbers.
+
+    A field or property `name` is what it is called; without one, the name of its class is.
+    """
 
     def verdict(self, draft: Draft, stage: str) -> Verdict:
         """Return whether the rule applies to `stage`, which no rule has changed yet."""
@@ -30,3 +33,8 @@ class SketchRule(Protocol):
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield the drafts that the rule makes; `draft.visiting(…)` asks for another visit."""
         ...
+
+
+def rule_name(rule: SketchRule) -> str:
+    """Return what `rule` is called in derivations and notes."""
+    return str(getattr(rule, "name", type(rule).__name__))

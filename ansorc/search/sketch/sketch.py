@@ -29,6 +29,8 @@ class TileVariable:
     """Lanes of the native vectors that run over the innermost level; 0 where none do."""
     ragged: tuple[int, ...] = ()
     """Innermost lengths that may be chosen though they do not divide the extent."""
+    whole: int | None = None
+    """The level that holds the whole axis, if a hint says so: nothing is left to choose."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,16 @@ class RegisterTile:
     """The innermost loops, one for each variable."""
     vector: int
     """Which of them is vectorised, in the lanes of its variable; the others are unrolled."""
+
+
+@dataclass(frozen=True)
+class Application:
+    """One step of a derivation: a rule was applied to a stage."""
+
+    rule: str
+    stage: str
+    step_count: int
+    """The length of `Sketch.steps` up to there: `replay` of so many gives the state after it."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,8 @@ class Sketch:
     variables: tuple[TileVariable, ...] = ()
     register_tiles: tuple[RegisterTile, ...] = ()
     choices: tuple[Choice, ...] = ()
+    derivation: tuple[Application, ...] = ()
+    """The rules that were applied, from the outputs to the inputs."""
 
     @property
     def columns(self) -> tuple[str, ...]:

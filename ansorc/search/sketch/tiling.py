@@ -10,6 +10,12 @@ from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import Reorder, Split
 from ansorc.search.ragged_tiles import ragged_lengths
 from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.search.sketch.hints import (
+    innermost_limit,
+    require_registers,
+    unrolled_terms,
+    whole_level,
+)
 from ansorc.search.sketch.sketch import RegisterTile, TileVariable
 
 
@@ -58,6 +64,7 @@ def declared(draft: Draft, stage: Stage, tiling: Tiling) -> Draft:
     Two axes may have lengths that do not divide, the vectorised one and the last before it: tails
     along more of them have corners, each of which is code of its own.
     """
+    require_registers(draft, stage)
     contiguous = vector_axis(stage.op)
     may_be_ragged = [place for place, axis in enumerate(stage.op.axes) if is_split(axis)][-2:]
     lanes = draft.lanes(stage.op)
@@ -65,17 +72,24 @@ def declared(draft: Draft, stage: Stage, tiling: Tiling) -> Draft:
     for place, axis in enumerate(stage.op.axes):
         is_vector = place == contiguous
         limit = max(tiling.innermost, tiling.innermost_vectors * lanes if is_vector else 0)
-        name, levels = variable_name(stage, axis), tiling.space_levels
+        limit = innermost_limit(stage.op, axis, limit)
         own = lanes if is_vector else 0
         has_ragged = tiling.has_ragged_tiles and place in may_be_ragged
         ragged = ragged_lengths(axis.extent, limit, own) if has_ragged else ()
-        variables.append(TileVariable(name, axis.extent, levels, limit, own, ragged))
+        variables.append(_variable(stage, axis, tiling.space_levels, limit))
+        variables[-1] = replace(variables[-1], lanes=own, ragged=ragged)
+    unrolled = unrolled_terms(draft, stage)
     for axis in stage.op.reduce_axes:
-        name = variable_name(stage, axis)
-        limit, levels = tiling.innermost_reduce, tiling.reduce_levels
-        variables.append(TileVariable(name, axis.extent, levels, limit))
+        limit = min(tiling.innermost_reduce, unrolled.get(axis.name, axis.extent))
+        variables.append(_variable(stage, axis, tiling.reduce_levels, limit))
     used = (variable for variable in variables if variable.extent > 1 and variable.levels > 1)
     return replace(draft, variables=(*draft.variables, *used))
+
+
+def _variable(stage: Stage, axis: Axis, levels: int, limit: int) -> TileVariable:
+    limit = innermost_limit(stage.op, axis, limit)
+    whole = whole_level(stage.op, axis, levels)
+    return TileVariable(variable_name(stage, axis), axis.extent, levels, limit, whole=whole)
 
 
 def tiled(draft: Draft, name: str, tiling: Tiling, fused: int = 0) -> Draft:

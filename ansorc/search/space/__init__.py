@@ -4,7 +4,7 @@ In: a ComputeDAG and a target. Out: sketches; for each of them rows to draw, mut
 and to turn into tile lengths, whole populations of States, or the steps of one program.
 """
 
-from ansorc.search.space.design import Space, design_space
+from ansorc.search.space.design import Space, design_space, sketch_rules
 from ansorc.search.space.genes import (
     Genes,
     choice_values,
@@ -20,5 +20,5 @@ from ansorc.search.space.vary import crossover, mutate
 
 __all__ = [
     "Genes", "Space", "choice_values", "crossover", "design_space", "mutate", "phenotype_keys",
-    "population_state", "recall", "register_vectors", "sample", "steps", "tiles",
+    "population_state", "recall", "register_vectors", "sample", "sketch_rules", "steps", "tiles",
 ]  # fmt: skip

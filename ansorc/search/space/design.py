@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ansorc.lang.dag import ComputeDAG
-from ansorc.search.options import DEFAULTS, SearchOptions
+from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
+from ansorc.search.sketch.add_open_rfactor import with_lengths
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.dot_product import dot_sketches
-from ansorc.search.sketch.generate import RuleFailure, cpu_rules, generate
+from ansorc.search.sketch.generate import (
+    RuleFailure,
+    cpu_rules,
+    generate,
+    paper_rules,
+    reason_of,
+)
 from ansorc.search.sketch.layout_rewrite import laid_out
 from ansorc.search.sketch.limited import limited_rules
 from ansorc.search.sketch.packing import packed
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.sketch.tiling import Tiling
+from ansorc.search.sketch.user_rules import user_rule_of, with_user_rules
 from ansorc.target import Target
+
+_RULES: dict[SpaceName, Callable[[Tiling], tuple[SketchRule, ...]]] = {
+    "full": cpu_rules, "paper": paper_rules, "limited": limited_rules,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +48,7 @@ def design_space(
     options: SearchOptions = DEFAULTS,
     rules: Sequence[SketchRule] | None = None,
 ) -> Space:
-    """Return the space of `dag` for `target`, derived by `rules` (default: those for a CPU).
+    """Return the space of `dag` for `target`, derived by `rules` (default: `sketch_rules`).
 
     Each derived sketch appears once for each way to place the stages that are not tiled, at most
     `options.max_locations` in all unless there are more derived sketches than that; and so do
@@ -45,20 +57,38 @@ def design_space(
     of a dot-product instruction where one fits. The limited space has none of these but the layout.
     """
     failures: list[RuleFailure] = []
-    is_limited = options.space == "limited"
-    usual = limited_rules if is_limited else cpu_rules
-    chosen = usual(tiling_of(options)) if rules is None else rules
-    derived = generate(dag, target, chosen, failures)
-    share = max(1, options.max_locations // max(1, len(derived)))
-    if options.rewrite_layout:
-        derived = tuple(laid_out(sketch) for sketch in derived)
-    if not is_limited:
-        derived = tuple(s for sketch in derived for s in (sketch, *packed(sketch)))
-    dots = dot_sketches(dag, target) if rules is None and not is_limited else ()
-    sketches = tuple(
-        s for d in (*dots, *derived) for s in completed(d, share, options.unroll_limits)
-    )
-    return Space(dag, target, sketches, tuple(failures))
+    derived = generate(dag, target, sketch_rules(options) if rules is None else rules, failures)
+    if options.space == "paper":
+        limit, most = options.max_innermost_reduce, options.max_locations // max(1, len(derived))
+        derived = tuple(s for d in derived for s in with_lengths(d, limit, max(1, most)))
+    usual = sum(user_rule_of(sketch) is None for sketch in derived)
+    share = max(1, options.max_locations // max(1, usual))
+    sketches: list[Sketch] = []
+    if rules is None and options.space == "full":
+        for sketch in dot_sketches(dag, target):
+            sketches += completed(sketch, share, options.unroll_limits)
+    for sketch in derived:
+        try:
+            sketches += _programs(sketch, share, options)
+        except Exception as error:
+            own = user_rule_of(sketch)
+            if own is None:
+                raise
+            failures.append(RuleFailure(*own, reason_of(error)))
+    return Space(dag, target, tuple(sketches), tuple(failures))
+
+
+def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sketch]:
+    """Yield the whole sketches that `sketch` is the structure of."""
+    is_paper = options.space == "paper"
+    first = laid_out(sketch) if options.rewrite_layout else sketch
+    for variant in (first, *(packed(first) if options.space == "full" else ())):
+        yield from completed(variant, share, options.unroll_limits, is_paper=is_paper)
+
+
+def sketch_rules(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
+    """Return the rules that a search with `options` asks, in their order, registered ones too."""
+    return with_user_rules(_RULES[options.space](tiling_of(options)))
 
 
 def tiling_of(options: SearchOptions) -> Tiling:

@@ -14,13 +14,19 @@ from ansorc.schedule.genes import filled
 from ansorc.schedule.schedule import Schedule, replay
 from ansorc.schedule.state import Step
 from ansorc.search.sketch.sketch import Sketch, TileVariable
-from ansorc.search.tiles import TileTable, tile_table
+from ansorc.search.space.skeleton import skeleton_of
+from ansorc.search.tiles import TileTable, single_row, tile_table
+
+PROBES = 256
+"""Random programs that answer what the steps ask when they are replayed the first time."""
 
 Genes = npt.NDArray[np.int64]
 
 
 def table_of(variable: TileVariable) -> TileTable:
     """Return the table whose row numbers are the genes of `variable`."""
+    if variable.whole is not None:
+        return single_row(variable.extent, variable.levels, variable.whole)
     return tile_table(variable.extent, variable.levels, variable.innermost_limit, variable.ragged)
 
 
@@ -54,8 +60,17 @@ def steps(sketch: Sketch, row: Genes) -> tuple[Step, ...]:
 
 
 def population_state(sketch: Sketch, genes: Genes) -> Schedule:
-    """Return the State of all rows at once, before the steps of the choices.
+    """Return the State of all rows [rows, columns] at once, before the steps of the choices.
 
-    Extents that differ between programs are arrays [rows].
+    Extents that differ between programs are arrays [rows]. The steps are replayed the first time;
+    after that only the extents are computed.
     """
-    return replay(sketch.dag, sketch.steps, tiles(sketch, genes))
+    lengths = tiles(sketch, genes)
+    skeleton = skeleton_of(sketch, _probe)
+    state = None if skeleton is None else skeleton.filled(lengths)
+    return replay(sketch.dag, sketch.steps, lengths) if state is None else state
+
+
+def _probe(sketch: Sketch) -> dict[str, IntArray]:
+    rng = np.random.default_rng(0)
+    return tiles(sketch, rng.integers(gene_counts(sketch), size=(PROBES, len(sketch.columns))))

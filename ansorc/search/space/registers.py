@@ -8,6 +8,9 @@ from ansorc.schedule.extent import IntArray
 from ansorc.search.sketch.sketch import RegisterTile, Sketch
 from ansorc.search.space.genes import Genes, table_of
 
+LEAST_SUMS = 8
+"""Multiply-adds that are under way at once: two units, whose results take four cycles."""
+
 
 def vector_pieces(length: IntArray, lanes: int, *, is_masked: bool) -> IntArray:
     """Return how many vectors make up `length` elements.
@@ -42,6 +45,23 @@ def register_vectors(sketch: Sketch, tile: RegisterTile, genes: Genes) -> IntArr
             innermost = vector_pieces(innermost, variable.lanes, is_masked=is_masked)
         total *= innermost[genes[..., column]]
     return total
+
+
+def is_micro_kernel(sketch: Sketch, tile: RegisterTile, genes: Genes) -> np.ndarray:
+    """Return [rows] booleans: the tile keeps the multiply-add units busy and spills nothing.
+
+    It has enough sums to hide the latency of the units, and leaves registers for the vectors that
+    are multiplied and for one broadcast factor. ("Autotuning Convolutions Is Easier Than You
+    Think", TACO 2022, chooses tiles by this first, and everything around them afterwards.)
+    """
+    registers = sketch.target.vector_registers
+    column = columns_of(sketch, tile)[tile.vector]
+    variable = sketch.variables[column]
+    is_masked = sketch.target.masks_remainders(in_registers=True)
+    innermost = table_of(variable).rows[:, -1]
+    pieces = vector_pieces(innermost, variable.lanes, is_masked=is_masked)
+    sums = register_vectors(sketch, tile, genes)
+    return (sums >= LEAST_SUMS) & (sums + pieces[genes[..., column]] + 1 <= registers)
 
 
 def within_registers(sketch: Sketch, genes: Genes, max_ratio: float) -> np.ndarray:

@@ -11,7 +11,12 @@ from ansorc.schedule.extent import IntArray
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import ParallelLoops, RegisterTile, Sketch, TileVariable
 from ansorc.search.space.genes import Genes, population_state, table_of
-from ansorc.search.space.registers import columns_of, register_vectors, vector_pieces
+from ansorc.search.space.registers import (
+    columns_of,
+    is_micro_kernel,
+    register_vectors,
+    vector_pieces,
+)
 from ansorc.target import Target
 
 FloatArray = npt.NDArray[np.float64]
@@ -19,11 +24,9 @@ FloatArray = npt.NDArray[np.float64]
 ROUNDS = 8
 """Times that register tiles that are too large are drawn again before others are copied."""
 KEPT_OUTSIDE = 0.2
-"""Share that is kept of the register tiles that leave registers unused or spill some."""
+"""Share that is kept of the register tiles that leave units waiting or spill registers."""
 GOOD_PIECES = 4
 """Vectors along the contiguous axis that leave registers for the other axes."""
-SERIAL_SHARE = 0.05
-"""Share of programs without parallel loops."""
 
 
 def sample(
@@ -109,12 +112,11 @@ def _is_fit(
     *,
     is_strict: bool,
 ) -> np.ndarray:
-    registers = sketch.target.vector_registers
     vectors = register_vectors(sketch, tile, genes)
-    fits = vectors <= options.max_register_ratio * registers
+    fits = vectors <= options.max_register_ratio * sketch.target.vector_registers
     if not options.is_simd_aware or not is_strict:
         return fits
-    is_good = (vectors >= registers // 4) & (vectors <= registers)
+    is_good = is_micro_kernel(sketch, tile, genes)
     return fits & (is_good | (rng.random(len(genes)) < KEPT_OUTSIDE))
 
 
@@ -145,4 +147,4 @@ def _parallel(
         assert extent is not None
         count += chunks < wanted
         chunks = chunks * extent
-    return np.where(rng.random(rows) < SERIAL_SHARE, 0, np.maximum(count, 1))
+    return np.where(rng.random(rows) < options.serial_share, 0, np.maximum(count, 1))

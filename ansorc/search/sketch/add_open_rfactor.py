@@ -1,0 +1,93 @@
+"""AddOpenRfactor: the paper's reduction factorization, whose lengths are chosen afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+
+from ansorc.lang.access import has_data_reuse
+from ansorc.schedule.schedule import replay
+from ansorc.schedule.steps import Fuse, Reorder, RFactor, Split
+from ansorc.search.sketch.draft import Draft
+from ansorc.search.sketch.predicates import CACHE_SCOPE, CHUNKS_PER_CORE, is_partial
+from ansorc.search.sketch.rule import Verdict
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.tiles import divisors
+
+
+@dataclass(frozen=True)
+class AddOpenRfactor:
+    """Reduce shares of a reduction on their own, then the partial results (paper, Table 1, rule 6).
+
+        for i, k: C[i] += A[i, k]   ->   for i, k0, k1: C.rf[i, k0] += A[i, k0 * 1 + k1]
+                                         for i, k0: C[i] += C.rf[i, k0]
+
+                                    or   for i, k0, k1: C.rf[i, k1] += A[i, k0 * 1 + k1]
+                                         for i, k1: C[i] += C.rf[i, k1]
+
+    All reduce loops are fused before, and neither stage is visited again. The length of k1 is not
+    chosen yet: `with_lengths` makes a sketch of each.
+    """
+
+    def verdict(self, draft: Draft, stage: str) -> Verdict:
+        """Return whether `stage` is a reduction longer than wide (HasMoreReductionParallel)."""
+        found = draft.stage(stage)
+        is_new = found.is_untouched and found.scope != CACHE_SCOPE and not is_partial(draft, stage)
+        terms = prod(axis.extent for axis in found.op.reduce_axes)
+        if not is_new or terms == 1:
+            return Verdict.SKIP
+        cores = draft.target.cores
+        is_long = terms > cores
+        if has_data_reuse(found.op):
+            space = prod(axis.extent for axis in found.op.axes)
+            is_long = space <= min(terms, CHUNKS_PER_CORE * cores)
+        return Verdict.APPLY if is_long else Verdict.SKIP
+
+    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+        """Yield a draft with the outer and one with the inner part as an axis of its own."""
+        axes = tuple(axis.name for axis in draft.stage(stage).op.reduce_axes)
+        fused = "@".join(axes)
+        if len(axes) > 1:
+            draft = draft.then(Fuse(stage, axes))
+        draft = draft.then(Split(stage, fused, (1,)))
+        outer, inner = f"{fused}.0", f"{fused}.1"
+        yield draft.then(RFactor(stage, outer)).saying(f"rfactor {stage} by {outer}")
+        factored = draft.then(RFactor(stage, inner))
+        partial = draft.state.unused_name(f"{stage}.rf")
+        order = tuple(it.name for it in factored.stage(partial).iterators if it.name != inner)
+        factored = factored.then(Reorder(partial, (*order, inner)))
+        yield factored.saying(f"rfactor {stage} by {inner}")
+
+
+def with_lengths(sketch: Sketch, limit: int, most: int) -> Iterator[Sketch]:
+    """Yield `sketch` for each way to choose the lengths that `AddOpenRfactor` left open.
+
+    They divide the reduction and are at most `limit`. Of more than `most` ways an even choice is
+    made. A sketch without such steps is yielded as it is.
+    """
+    places = list(_open_splits(sketch))
+    lengths = [[n for n in divisors(extent) if n <= limit] for _, extent in places]
+    chosen = list(product(*lengths))
+    for values in chosen[:: -(-len(chosen) // most)]:
+        steps = list(sketch.steps)
+        words = [sketch.name] if sketch.name else []
+        for (place, _), length in zip(places, values, strict=True):
+            split = steps[place]
+            assert isinstance(split, Split)
+            steps[place] = replace(split, lengths=(length,))
+            words.append(f"{split.iterator}.1 of {length}")
+        yield replace(sketch, name=", ".join(words), steps=tuple(steps))
+
+
+def _open_splits(sketch: Sketch) -> Iterator[tuple[int, int]]:
+    """The place of each split whose length is open, and the extent that it divides."""
+    own = {a.stage for a in sketch.derivation if a.rule == AddOpenRfactor.__name__}
+    for place, step in enumerate(sketch.steps[1:]):
+        split = sketch.steps[place]
+        if isinstance(step, RFactor) and isinstance(split, Split) and step.stage in own:
+            loops = replay(sketch.dag, sketch.steps[:place]).stage(split.stage).iterators
+            extent = next(loop.extent for loop in loops if loop.name == split.iterator)
+            assert isinstance(extent, int)
+            yield place, extent

@@ -1,0 +1,83 @@
+"""Computation locations of the paper: every loop of the only reader that its program may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator as Sequence
+
+from ansorc.errors import ScheduleError
+from ansorc.lang.access import has_data_reuse
+from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
+from ansorc.schedule.steps import Vectorize
+from ansorc.search.sketch.draft import Draft
+from ansorc.search.sketch.location import Spot, place_at
+
+
+def paper_placements(draft: Draft, name: str) -> list[Draft]:
+    """Return the draft with stage `name` at root and in each loop where the paper may compute it.
+
+    A tiled stage, one that is worth tiling and an output stay where they are. No place is better
+    than another. (Upstream's draw of "inline" changes nothing for a stage at root.)
+    """
+    stage = draft.stage(name)
+    if stage.is_output or not stage.is_untouched or has_data_reuse(stage.op):
+        return [draft]
+    found = [place_at(draft, name, "root")]
+    for spot in dict.fromkeys(_spots(draft, stage)):
+        try:
+            found.append(place_at(draft, name, spot))
+        except ScheduleError:
+            continue  # a loop that does not hold all readers
+    return found
+
+
+def paper_marked_last(draft: Draft, stage: Stage) -> Draft:
+    """Return the draft with the last loop of a stage vectorised if it is a space loop."""
+    last = stage.iterators[-1] if stage.iterators else None
+    if last is None or last.mark is not Mark.NONE or last.kind is not IteratorKind.SPACE:
+        return draft
+    is_held = bool(draft.state.attached(stage.name, last.name))
+    return draft if is_held else draft.then(Vectorize(stage.name, last.name))
+
+
+def _spots(draft: Draft, stage: Stage) -> Sequence[Spot]:
+    """The loops of the reader, and those of the stage that it is computed in."""
+    reader = _reader(draft, stage)
+    if reader is None:
+        return
+    tiled = {tile.stage for tile in draft.register_tiles}
+    for loop in _outer_loops(reader, is_tiled=reader.name in tiled):
+        yield reader.name, loop.name
+        if draft.state.attached(reader.name, loop.name):
+            break
+    if isinstance(reader.attach, At):
+        outer = draft.stage(reader.attach.stage)
+        for loop in outer.iterators:
+            is_held = bool(draft.state.attached(outer.name, loop.name))
+            if loop.kind is IteratorKind.REDUCE or loop.mark is Mark.UNROLL or is_held:
+                break
+            if loop.extent != 1:
+                yield outer.name, loop.name
+
+
+def _reader(draft: Draft, stage: Stage) -> Stage | None:
+    """The only reader, or the stage in which all readers are computed."""
+    readers = draft.state.readers(stage.name)
+    if len(readers) == 1:
+        return readers[0]
+    hosts = {r.attach.stage if isinstance(r.attach, At) else r.name for r in readers}
+    if len(hosts) != 1 or not all(isinstance(r.attach, At | Root) for r in readers):
+        return None
+    return draft.stage(hosts.pop())
+
+
+def _outer_loops(reader: Stage, *, is_tiled: bool) -> Sequence[Iterator]:
+    """The loops up to the inner tile: to the first reduce loop of a stage that is not tiled."""
+    has_reduce = False
+    for loop in reader.iterators:
+        is_reduce = loop.kind is IteratorKind.REDUCE
+        has_reduce |= is_reduce
+        is_inside = is_reduce and not is_tiled
+        if is_inside or (has_reduce and not is_reduce) or loop.mark is Mark.UNROLL:
+            return
+        if loop.extent != 1:
+            yield loop

@@ -1,0 +1,77 @@
+"""SimplifyConstIndices: unroll the axes that index a small constant matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from ansorc.lang.compute_op import Axis
+from ansorc.lang.hints import hint_axes
+from ansorc.schedule.extent import Hole
+from ansorc.schedule.stage import Stage
+from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
+from ansorc.schedule.unrolling import MAX_COPIES
+from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.search.sketch.rule import Verdict
+from ansorc.search.sketch.sketch import TileVariable
+from ansorc.search.sketch.tiling import is_split, part, variable_name
+
+HINT = "simplify_const_tensor_indices"
+INNERMOST = 64
+"""The largest inner length of an axis that is not vectorised."""
+
+
+@dataclass(frozen=True)
+class SimplifyConstIndices:
+    """Unroll the axes that the hint names, and tile the others around them.
+
+        for e, p, c: V = B[e, …] * …   ->   for p0, c0, p1: unroll e: vectorize c1: V = …
+
+    Where all indices of a small constant are numbers, its elements are numbers too: zeros need no
+    multiplication (the transforms of a Winograd convolution).
+    """
+
+    def verdict(self, draft: Draft, stage: str) -> Verdict:
+        """Return whether `stage` has the hint."""
+        found = draft.stage(stage)
+        is_asked = found.is_untouched and bool(hint_axes(found.op.hints, HINT))
+        return Verdict.APPLY_AND_STOP if is_asked else Verdict.SKIP
+
+    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+        """Yield the draft with the stage tiled in two levels around what is unrolled."""
+        found = draft.stage(stage)
+        unrolled = hint_axes(found.op.hints, HINT)
+        tiled = [axis for axis in found.op.axes if axis.name not in unrolled]
+        serial = [axis.name for axis in found.op.reduce_axes if axis.name not in unrolled]
+        draft = _split(draft, found, tiled)
+        contiguous = vector_axis(found.op)
+        last = None if contiguous is None else found.op.axes[contiguous]
+        vector = [part(last, 1, 2)] if last is not None and last in tiled else []
+        inner = [part(axis, 1, 2) for axis in tiled if is_split(axis)]
+        order = [part(axis, 0, 2) for axis in tiled] + [
+            loop for loop in inner if loop not in vector
+        ]
+        draft = draft.then(Reorder(stage, (*order, *serial, *unrolled, *vector)))
+        marks = [Unroll(stage, name) for name in unrolled]
+        draft = draft.then(*marks, *(Vectorize(stage, loop) for loop in vector))
+        yield draft.saying(f"unroll {' '.join(unrolled)} of {stage}")
+
+
+def _split(draft: Draft, stage: Stage, axes: list[Axis]) -> Draft:
+    """Split `axes` in two, the contiguous one into vectors as many as may be unrolled."""
+    contiguous = vector_axis(stage.op)
+    unrolled = hint_axes(stage.op.hints, HINT)
+    every = (*stage.op.axes, *stage.op.reduce_axes)
+    copies = prod(axis.extent for axis in every if axis.name in unrolled)
+    lanes = draft.lanes(stage.op)
+    for axis in axes:
+        if not is_split(axis):
+            continue
+        is_vector = contiguous is not None and axis is stage.op.axes[contiguous]
+        limit = lanes * max(1, MAX_COPIES // (4 * copies)) if is_vector else INNERMOST
+        name = variable_name(stage, axis)
+        own = TileVariable(name, axis.extent, 2, min(limit, INNERMOST), lanes if is_vector else 0)
+        draft = replace(draft, variables=(*draft.variables, own))
+        draft = draft.then(Split(stage.name, axis.name, (Hole(name, (1,)),)))
+    return draft
