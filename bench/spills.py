@@ -5,8 +5,6 @@ Takes the options of `ansorc show`: --default for the untuned schedule, --set, -
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from ansorc.cli.arguments import takes_choice, takes_task
@@ -15,7 +13,7 @@ from ansorc.codegen.build import cpu_options
 from ansorc.codegen.llvm import assembly, emit_llvm
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.schedule import State, lower, replay
-from ansorc.search.programs import chosen_program
+from ansorc.search.programs import Choice, chosen_program
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -29,9 +27,9 @@ def kernel_loops(state: State, target: Target, name: str = "kernel") -> list[Loo
 @click.command()
 @takes_task
 @takes_choice
-def main(task: Task, records: Path, threads: int, *, use_default: bool) -> None:
+def main(task: Task, choice: Choice) -> None:
     """Print a line for each innermost loop of a workload's program, and the spills in all."""
-    program = chosen_program(task, records, threads=threads, use_default=use_default)
+    program = chosen_program(task, choice)
     found = kernel_loops(replay(task.dag, program.steps), task.target, task.name)
     for loop in found:
         click.echo(f"{loop.name}, depth {loop.depth}: {loop.summary}")

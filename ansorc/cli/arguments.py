@@ -6,12 +6,14 @@ import shlex
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_args
 
 import click
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.workload import load_workload, load_workloads
+from ansorc.search.measure import CachePolicy
+from ansorc.search.programs import Choice
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -39,7 +41,12 @@ def takes_task(command: Callable[Concatenate[Task, P], None]) -> Callable[..., N
 
 
 def takes_records(command: F) -> F:
-    """Add --records and --threads to a command."""
+    """Add --records, --threads and --cache to a command."""
+    command = click.option(
+        "--cache", default="warm", show_default=True, type=click.Choice(get_args(CachePolicy)),
+        help="What the caches held when programs were timed: what the call before left, or "
+        "nothing.",
+    )(command)  # fmt: skip
     command = click.option(
         "--threads", default=0, show_default=True, type=click.IntRange(0, 1024),
         help="Threads of the kernel; 0 means all cores.",
@@ -50,12 +57,20 @@ def takes_records(command: F) -> F:
     )(command)  # fmt: skip
 
 
-def takes_choice(command: F) -> F:
-    """Add what says which program of a task is meant: --default, --records and --threads."""
-    return click.option(
-        "--default", "use_default", is_flag=True,
-        help="The untuned default schedule, not the best recorded program.",
-    )(takes_records(command))  # fmt: skip
+def takes_choice(command: Callable[Concatenate[Task, Choice, P], None]) -> Callable[..., None]:
+    """Add --default and the options of `takes_records` to a command, which gets them as Choice."""
+
+    @takes_records
+    @click.option("--default", "use_default", is_flag=True,
+                  help="The untuned default schedule, not the best recorded program.")  # fmt: skip
+    @wraps(command)
+    def with_choice(
+        task: Task, records: Path, threads: int, cache: CachePolicy, use_default: bool,  # noqa: FBT001
+        *args: P.args, **rest: P.kwargs,
+    ) -> None:  # fmt: skip
+        command(task, Choice(records, threads, cache, use_default), *args, **rest)
+
+    return with_choice
 
 
 def dag_of(workload: str, settings: tuple[str, ...]) -> tuple[ComputeDAG, str]:
@@ -76,6 +91,7 @@ def same_workload() -> str:
     words += [word for setting in given["settings"] for word in ("--set", setting)]
     words += ["--target", given["target"]] if given["target"] != "native" else []
     words += ["--threads", str(given["threads"])] if given["threads"] else []
+    words += ["--cache", given["cache"]] if given["cache"] != "warm" else []
     return shlex.join([*words, "--records", str(given["records"])])
 
 

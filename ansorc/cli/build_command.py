@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ansorc.cli.arguments import takes_choice, takes_task
-from ansorc.search.programs import build_program, chosen_program
+from ansorc.search.programs import Choice, build_program, chosen_program
 from ansorc.search.task import Task
 
 
@@ -17,11 +17,9 @@ from ansorc.search.task import Task
 @click.option("--name", default="", help="The C name of the kernel; default: the workload's.")
 @click.option("--output", "-o", type=click.Path(path_type=Path),
               help="The library: .so, .a or .o; default: NAME.so.")  # fmt: skip
-def build(
-    task: Task, records: Path, threads: int, name: str, output: Path | None, *, use_default: bool
-) -> None:
+def build(task: Task, choice: Choice, name: str, output: Path | None) -> None:
     """Build the best recorded program: a library, a C header and a manifest."""
-    program = chosen_program(task, records, threads=threads, use_default=use_default)
+    program = chosen_program(task, choice)
     name = name or task.name
     path = output or Path(f"{name}.so")
     artifact = build_program(task, program, name).save(path)

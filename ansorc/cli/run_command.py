@@ -9,7 +9,12 @@ import numpy as np
 
 from ansorc.cli.arguments import takes_choice, takes_task
 from ansorc.codegen.module import load_library
-from ansorc.search.programs import build_program, chosen_program, require_this_machine
+from ansorc.search.programs import (
+    Choice,
+    build_program,
+    chosen_program,
+    require_this_machine,
+)
 from ansorc.search.task import Task
 from ansorc.search.trust import checked_time
 
@@ -22,17 +27,15 @@ _SEED = 1
 @takes_choice
 @click.option("--library", "-l", type=click.Path(path_type=Path),
               help="Run this .so of `ansorc build`, not a recorded program.")  # fmt: skip
-def run(
-    task: Task, records: Path, threads: int, library: Path | None, *, use_default: bool
-) -> None:
+def run(task: Task, choice: Choice, library: Path | None) -> None:
     """Run a program on fresh random inputs: check its numbers, then time it."""
     require_this_machine(task.target)
     if library is not None:
         module, origin = load_library(library), f"built library {library}"
     else:
-        program = chosen_program(task, records, threads=threads, use_default=use_default)
+        program = chosen_program(task, choice)
         module, origin = build_program(task, program), program.origin
-    found = checked_time(task, module, np.random.default_rng(_SEED), threads=threads)
+    found = checked_time(task, module, np.random.default_rng(_SEED), threads=choice.threads)
     click.echo(f"{task.name}: {origin}")
     click.echo(f"  right: the largest error is {found.error:.2g} of what rounding explains "
                "(float64 reference)")  # fmt: skip

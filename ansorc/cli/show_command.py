@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from ansorc.cli.arguments import takes_choice, takes_task
@@ -14,7 +12,7 @@ from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.schedule import lower, replay
-from ansorc.search.programs import Program, chosen_program
+from ansorc.search.programs import Choice, Program, chosen_program
 from ansorc.search.sketch import generate
 from ansorc.search.space import sketch_rules
 from ansorc.search.task import Task
@@ -40,17 +38,9 @@ _VIEWS = {
 @click.option("--view", "views", multiple=True, type=click.Choice(tuple(_VIEWS)),
               help="What to print; may be repeated. Default: schedule and ir.")  # fmt: skip
 @click.option("--asm", "with_assembly", is_flag=True, help="The same as --view asm.")
-def show(
-    task: Task,
-    records: Path,
-    threads: int,
-    views: tuple[str, ...],
-    *,
-    use_default: bool,
-    with_assembly: bool,
-) -> None:
+def show(task: Task, choice: Choice, views: tuple[str, ...], *, with_assembly: bool) -> None:
     """Print the best recorded program of a workload: loops, IR, LLVM IR, assembly."""
-    program = chosen_program(task, records, threads=threads, use_default=use_default)
+    program = chosen_program(task, choice)
     click.echo(f"# {task.name}: {program.origin}, for {task.target.text}")
     for view in (*views, "asm") if with_assembly else views or ("schedule", "ir"):
         click.echo(f"\n# {_VIEWS[view]}\n{_text(task, program, view).rstrip()}")

@@ -13,6 +13,7 @@ from ansorc.cli.arguments import same_workload, takes_records, takes_task
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.progress import Progress, minutes
 from ansorc.cli.result_table import print_table
+from ansorc.cli.spent_line import contest_line, spent_line
 from ansorc.codegen.limits import fma_peak
 from ansorc.errors import MeasureError
 from ansorc.search.options import ABLATIONS, DEFAULTS
@@ -81,6 +82,8 @@ def _show(result: TuneResult, records: Path, peak: float) -> None:
     print_table(result, peak, with_numpy=not result.interrupted)
     if packed := result.best.packed_before:
         click.echo(f"{', '.join(packed)}: packed once before the calls, which is not in the times")
+    if line := contest_line(result):
+        click.echo(line)
     click.echo(f"records: {records} ({result.trials} programs)")
     click.echo(f"build it with: ansorc build {same_workload()}")
 
@@ -95,5 +98,6 @@ def _tell(result: TuneResult, options: TuneOptions) -> None:
     else:
         words = f"measured {result.measured_now} programs in {minutes(result.elapsed_s)}"
         click.echo(words, err=True)
+        click.echo(spent_line(result.spent), err=True)
     for note in result.notes:
         click.echo(f"note: {note}", err=True)

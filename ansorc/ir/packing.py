@@ -63,14 +63,18 @@ class Packing:
 
     def apply(self, array: NDArray[np.generic]) -> NDArray[np.generic]:
         """Return the packed copy of `array`, which has the source's shape."""
+        result = _aligned(self.packed)
+        self.fill(result, array)
+        return result
+
+    def fill(self, result: NDArray[np.generic], array: NDArray[np.generic]) -> None:
+        """Write the packed copy of `array` to `result`, which has the shape of `packed`."""
         margins = [self._margin(dimension) for dimension in range(array.ndim)]
         padded = np.pad(array, margins) if np.any(margins) else array
         starts = zip(self.offsets, margins, strict=True)
         corner = padded[tuple(slice(offset + before, None) for offset, (before, _) in starts)]
         strides = [part.stride * padded.strides[part.dimension] for part in self.parts]
-        result = _aligned(self.packed)
         result[...] = as_strided(corner, self.packed.shape, strides, writeable=False)
-        return result
 
     def function(self, name: str) -> Function:
         """Return the loop program `name`, which copies the source to `packed`."""

@@ -1,47 +1,156 @@
-"""Contest: which of a few good programs is the fastest, decided while the machine is calm."""
+"""Contest: which of a few good programs is the fastest, decided by times taken in turns.
+
+The machine's speed changes from second to second by more than good programs differ. So programs
+are timed in turns, and the quotients of times that belong together are compared: what disturbs a
+machine for longer than a turn cancels.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from ansorc.search.measure import Candidate, Measurement, Measurer, MeasureResult
+from ansorc.search.measure import Candidate, Measurer, MeasureResult
 
 _ATTEMPTS = 8
+_LIMIT_S = 3.0
+"""No further attempt is made after so long."""
 _CALM = 0.1
 """Spread of the winner, and its distance from the best time known before, as shares of its time:
 above this the machine was busy with something else."""
+_CERTAIN = 2.6
+"""Standard deviations of the sign test by which one program must be faster: 99 %."""
+_EQUAL = 0.005
+"""Programs whose times are known to differ by less than this share are equally fast."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What came of a contest."""
+
+    ranked: tuple[MeasureResult, ...] = ()
+    """The winner first, then those that it beat, the last first out."""
+    failed: tuple[MeasureResult, ...] = ()
+    """Programs that were right before and are not now."""
+    margin: float = 0.0
+    """By what share of the winner's time the second one was slower, the median over all turns."""
+    doubt: float = 0.0
+    """The margin is known to plus or minus this much, with 99 % certainty."""
+
+
+@dataclass(frozen=True)
+class Lead:
+    """How much slower one program is than another: quotient of times minus 1."""
+
+    low: float
+    median: float
+    high: float
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the one is certainly slower, or certainly not by much."""
+        return self.low > 0.0 or (self.high < _EQUAL and self.low > -_EQUAL)
+
+
+def lead(winner: Sequence[float], other: Sequence[float]) -> Lead:
+    """Return by how much `other` is slower than `winner`, timed in the same turns.
+
+    The bounds are order statistics of the quotients (a sign test): no distribution is assumed.
+    """
+    quotients = sorted(
+        theirs / mine - 1.0 for mine, theirs in zip(winner, other, strict=True) if mine
+    )
+    count = len(quotients)
+    reach = max(0, int(count / 2 - _CERTAIN * math.sqrt(count) / 2))
+    return Lead(quotients[reach], statistics.median(quotients), quotients[count - 1 - reach])
 
 
 def contest(
-    measurer: Measurer, candidates: Sequence[Candidate], best_s: float
-) -> list[MeasureResult]:
-    """Time `candidates` against each other, the fastest first; again if the machine was not calm.
+    measurer: Measurer,
+    candidates: Sequence[Candidate],
+    best_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Ranking:
+    """Time `candidates` against each other, again while it is not decided or was not calm.
 
-    `best_s` is the fastest time that one of them had before. What disturbs a program only makes it
-    slower, so of a few attempts the one with the fastest winner counts. A candidate that failed is
-    left out; the list is empty if all did.
+    `best_s` is the fastest time that one of them had before. Who is certainly slower than the
+    leader is out. What disturbs a program only makes it slower, so of its results the fastest is
+    returned. Candidates that cannot be timed are left out.
     """
-    held: list[list[MeasureResult]] = []
+    entered = list(candidates)
+    held, begin = _Held(), clock()
     for _ in range(_ATTEMPTS):
-        results = [result for result in measurer.rank(candidates) if result.measurement]
-        if not results:
+        held.add(measurer.rank(entered))
+        entered = held.undecided(entered)
+        if not entered or held.is_over(entered, best_s, clock() - begin):
             break
-        held.append(results)
-        if _is_calm(_winner(results), best_s):
-            break
-    return min(held, key=_winning_s) if held else []
+    return held.ranking(entered)
 
 
-def _winner(results: Sequence[MeasureResult]) -> Measurement:
-    found = results[0].measurement
-    assert found is not None
-    return found
+class _Held:
+    """The rounds that were held so far."""
+
+    def __init__(self) -> None:
+        self._turns: dict[Candidate, list[float]] = {}
+        self._best: dict[Candidate, MeasureResult] = {}
+        self._failed: dict[Candidate, MeasureResult] = {}
+        self._out: list[Candidate] = []
+
+    def add(self, results: Sequence[MeasureResult]) -> None:
+        """Take the results of one attempt."""
+        for result in results:
+            if result.measurement is None:
+                self._failed[result.candidate] = result
+                continue
+            self._turns.setdefault(result.candidate, []).extend(result.measurement.seconds)
+            held = self._best.setdefault(result.candidate, result)
+            if _median_s(result) < _median_s(held):
+                self._best[result.candidate] = result
+
+    def undecided(self, entered: Sequence[Candidate]) -> list[Candidate]:
+        """Those of `entered` that may still win, the leader first."""
+        left = [one for one in entered if one not in self._failed]
+        timed = [one for one in left if one in self._turns]
+        timed.sort(key=lambda one: statistics.median(self._turns[one]))
+        beaten = [one for one in timed[1:] if self._lead(timed[0], one).low > 0.0]
+        self._out += reversed(beaten)
+        return [one for one in timed if one not in beaten] + [o for o in left if o not in timed]
+
+    def is_over(self, entered: Sequence[Candidate], best_s: float, elapsed_s: float) -> bool:
+        """Whether another attempt would tell nothing more, or too late."""
+        if not all(one in self._turns for one in entered):
+            return False
+        leads = [self._lead(entered[0], other) for other in entered[1:]]
+        is_clear = all(one.is_decided for one in leads) and self._is_calm(entered[0], best_s)
+        return is_clear or elapsed_s > _LIMIT_S
+
+    def ranking(self, entered: Sequence[Candidate]) -> Ranking:
+        """What came of it; those of `entered` are not beaten, the leader comes first."""
+        ranked = [*entered, *reversed(self._out)]
+        ranked = [one for one in ranked if one in self._turns and one not in self._failed]
+        second = self._lead(ranked[0], ranked[1]) if len(ranked) > 1 else Lead(0.0, 0.0, 0.0)
+        return Ranking(
+            tuple(self._best[one] for one in ranked),
+            tuple(self._failed.values()),
+            second.median,
+            (second.high - second.low) / 2,
+        )
+
+    def _is_calm(self, winner: Candidate, best_s: float) -> bool:
+        """Whether the winner's time is what it takes on an idle machine."""
+        found = self._best[winner].measurement
+        assert found is not None
+        is_steady = found.spread_s <= _CALM * found.median_s
+        return is_steady and found.median_s <= (1 + _CALM) * best_s
+
+    def _lead(self, winner: Candidate, other: Candidate) -> Lead:
+        """The lead in the turns that both were in: who is out has had fewer."""
+        theirs = self._turns[other]
+        return lead(self._turns[winner][: len(theirs)], theirs)
 
 
-def _winning_s(results: Sequence[MeasureResult]) -> float:
-    return _winner(results).median_s
-
-
-def _is_calm(winner: Measurement, best_s: float) -> bool:
-    is_steady = winner.spread_s <= _CALM * winner.median_s
-    return is_steady and winner.median_s <= (1 + _CALM) * best_s
+def _median_s(result: MeasureResult) -> float:
+    return result.measurement.median_s if result.measurement else math.inf

@@ -12,6 +12,7 @@ from ansorc.errors import RecordError, TargetError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State, Step, lower, packings, replay, steps_from_json
 from ansorc.search.default import default_steps
+from ansorc.search.measure import CachePolicy
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
 from ansorc.target import Target, detect
@@ -69,28 +70,40 @@ def recorded_program(record: Record) -> Program:
     return Program(steps_from_json(json.loads(record.steps)), origin)
 
 
-def chosen_program(
-    task: Task, path: Path, *, threads: int = 0, use_default: bool = False
-) -> Program:
-    """Return the best program of `task` in the record file at `path`, or the default one.
+@dataclass(frozen=True)
+class Choice:
+    """Which of the programs of a task is meant: the best one of a record file, or the default."""
+
+    records: Path
+    threads: int = 0
+    """That were measured with so many threads; 0 means all cores."""
+    cache: CachePolicy = "warm"
+    """That were measured in such caches."""
+    use_default: bool = False
+
+
+def chosen_program(task: Task, choice: Choice) -> Program:
+    """Return the program of `task` that `choice` means.
 
     Raise RecordError if the file is missing or holds no checked program of the task for this
-    machine and `threads` (0: all cores): a build never falls back to the default unasked.
+    machine, threads and caches: a build never falls back to the default unasked.
     """
-    if use_default:
+    path = choice.records
+    if choice.use_default:
         return default_program(task)
     advice = "run `ansorc tune` first, or use --default for the untuned schedule"
     if not path.exists():
         raise RecordError(f"there is no record file {path}; {advice}")
     with Records.open(path, create=False) as records:
-        environment = current_environment(threads)
+        environment = current_environment(choice.threads, choice.cache)
         best = records.best(task.key, environment)
         if best is not None:
             return recorded_program(best)
         elsewhere = records.elsewhere(task.key, environment)
     found = "no measured program"
     if elsewhere.count:
-        found = f"only programs measured on another machine or thread count ({elsewhere.count})"
+        found = "only programs measured on another machine, thread count or cache policy "
+        found += f"({elsewhere.count})"
     raise RecordError(f"{path} holds {found} of '{task.name}' for {task.target.text}; {advice}")
 
 

@@ -45,6 +45,7 @@ class Proposals:
         self._space = sound_space(task, options)
         self._trees = TreeModel(seed=int(rng.integers(1 << 31))) if is_available() else None
         self._open: dict[Steps, Candidate] = {}
+        self._pending: set[int] = set()
         self._new: list[_Measured] = []
         self._known: list[_Measured] = []
         self._samples: list[Sample] = []
@@ -63,6 +64,7 @@ class Proposals:
         proposed = self._open.pop(program, None)
         if proposed is not None:
             found = _Measured(proposed.sketch, proposed.genes, proposed.key, seconds)
+            self._pending.discard(proposed.key)
             self._new.append(found)
             return
         for number, sketch in enumerate(self._space.sketches):
@@ -81,7 +83,7 @@ class Proposals:
             if m.seconds is not None
         ]
         options = replace(self._options, trials_per_round=count)
-        skipped = {measured.key for measured in self._known}
+        skipped = {measured.key for measured in self._known} | self._pending
         strategy = STRATEGIES[options.strategy]
         for _ in range(_ATTEMPTS):
             found = strategy(self._space, model, self._rng, options, skipped, seeds)
@@ -99,6 +101,7 @@ class Proposals:
             program = steps(self._space.sketches[candidate.sketch], candidate.genes)
             if not is_known(program) and program not in batch:
                 self._open[program] = candidate
+                self._pending.add(candidate.key)
                 batch.append(program)
         return batch
 

@@ -60,11 +60,9 @@ def tune(
     """Find a fast program for `task`, or for each of several, on this machine; see `tune_task`.
 
     `trials` is for each task; `time_budget` is in seconds, for all of them together. After Ctrl-C
-    the results are those of the tasks that were begun.
+    the results are those of the tasks that were begun. `tune_task` has more options.
     """
-    options = TuneOptions(
-        trials=trials, records=Path(records), seed=seed, threads=threads, time_budget=time_budget
-    )
+    options = TuneOptions(trials, Path(records), seed, threads, time_budget)
     return tune_task(task, options) if isinstance(task, Task) else tune_tasks(task, options)
 
 

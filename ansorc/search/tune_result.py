@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 
 from ansorc.codegen.module import Module
 from ansorc.errors import MeasureError
+from ansorc.search.contest import Ranking
 from ansorc.search.programs import build_program, recorded_program
 from ansorc.search.record import Record
 from ansorc.search.task import Task
+from ansorc.search.time_spent import TimeSpent
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,10 @@ class TuneResult:
     measured_now: int
     """Programs measured in this run."""
     elapsed_s: float
+    spent: TimeSpent = field(default_factory=TimeSpent)
+    """Where the time of this run went."""
+    ranking: Ranking | None = None
+    """How the fastest programs did against each other; None if that was not held in this run."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Failed trials of this run by class."""
     first_failure: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,22 +12,29 @@ import numpy as np
 
 from ansorc.errors import MeasureError
 from ansorc.schedule import Step, steps_from_json, steps_to_json
-from ansorc.search.contest import contest
-from ansorc.search.measure import Candidate, Failure, Measurer, MeasureResult
+from ansorc.search.contest import Ranking
+from ansorc.search.final import Final
+from ansorc.search.measure import (
+    BuildCost,
+    Candidate,
+    Failure,
+    Measurer,
+    MeasureResult,
+    RunCost,
+    Stopwatch,
+)
+from ansorc.search.measure.beside import nothing
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
+from ansorc.search.time_spent import TimeSpent
 from ansorc.search.trial import Trial
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import TuneResult
 
 _FIRST_ROUND = 16
 """Programs measured before the model is first asked: the earlier it learns, the more it helps."""
-_CONTENDERS = 4
-"""The fastest programs, which are timed against each other at the end of a run."""
-_COMPARABLE = 4.0
-"""The default program takes part unless it is this many times slower than the fastest."""
 _HOPELESS = 64
 """So many failures without one success end the run: the fault is not the programs'."""
 
@@ -43,36 +49,43 @@ class TuningRun:
     ) -> None:
         self._task, self._options, self._records = task, options, records
         self._on_trial = on_trial
-        self._environment = current_environment(options.threads)
+        self._environment = current_environment(options.threads, options.cache)
         self._earlier = records.all(task.key, self._environment)
         self._best = records.best(task.key, self._environment)
         self._keys = records.measured(task.key, self._environment)
         self._failures: Counter[str] = Counter()
         self._first_failure: Failure | None = None
         self._begin = time.monotonic()
+        self._watch = Stopwatch()
+        self._builds: list[BuildCost] = []
+        self._runs: list[RunCost] = []
         self._measured = 0
+        self._proposed = 0
+        self._ranking: Ranking | None = None
         rewrite = options.search.rewrite_layout
         self._default = default_program(task, rewrite_layout=rewrite).steps
+        self._final = Final(records, task.key, self._environment, _candidate(self._default).key)
         self._notes: list[str] = []
         self.is_exhausted = False
         self.is_interrupted = False
 
     def measure(self) -> None:
         """Measure until the options' trials or time are reached, then let the best compete."""
-        batch = self._next()
-        if not batch and self._is_decided():
+        if self._left() <= 0 and self._final.is_decided:
             return
-        best_s = self._best.median_s if self._best is not None else None
-        with Measurer(self._task, self._options.for_workers(), best_s or 0.0) as measurer:
+        options, best_s = self._options.for_workers(), (self._best and self._best.median_s) or 0.0
+        with Measurer(self._task, options, best_s, self._watch) as measurer:
             try:
+                with self._watch.phase("search"):
+                    batch = self._next()  # while the workers start
                 while batch:
-                    self._round(measurer, batch)
-                    batch = self._next()
+                    batch = self._round(measurer, batch)
             except MeasureError as error:
                 if self._best is None:
                     raise
                 self._notes.append(f"stopped early: {error}")
-            self._decide(measurer)
+            with self._watch.phase("contest"):
+                self._ranking = self._final.hold(measurer, self._recorded)
 
     def result(self) -> TuneResult:
         """Return what was found so far, in this and in earlier runs."""
@@ -85,7 +98,11 @@ class TuningRun:
             curve=_curve(known),
             trials=len(known),
             measured_now=self._measured,
-            elapsed_s=time.monotonic() - self._begin,
+            elapsed_s=(elapsed_s := time.monotonic() - self._begin),
+            spent=TimeSpent.of(
+                self._watch, elapsed_s, BuildCost.sum(self._builds), RunCost.sum(self._runs)
+            ),
+            ranking=self._ranking,
             failures=dict(self._failures),
             first_failure=self._first_failure.message if self._first_failure else "",
             exhausted=self.is_exhausted,
@@ -108,28 +125,44 @@ class TuningRun:
         """The next round's programs, fewer while there is little to learn from; none at the end."""
         if self._left() <= 0 or self.is_exhausted or self._is_late():
             return []
-        size = max(_FIRST_ROUND, self._done() // 2)
+        size = max(_FIRST_ROUND, self._planned() // 2)
         wanted = min(self._left(), size, self._options.search.trials_per_round)
         is_wanted = self._options.search.starts_from_default and not self._is_known(self._default)
         first = [self._default] if is_wanted else []
-        self._keys.update(_candidate(steps).key for steps in first)
         more = wanted - len(first)
+        self._keys.update(_candidate(steps).key for steps in first)
         proposed = self._proposals.propose(more, self._is_known) if more else []
+        self._keys.update(_candidate(steps).key for steps in proposed)
         self.is_exhausted = more > 0 and not proposed
+        self._proposed += len(first) + len(proposed)
         return first + proposed
 
-    def _round(self, measurer: Measurer, batch: Sequence[Steps]) -> None:
-        """Measure `batch`, but no longer than there is time."""
-        results = measurer.measure([_candidate(steps) for steps in batch])
+    def _round(self, measurer: Measurer, batch: Sequence[Steps]) -> list[Steps]:
+        """Measure `batch`, but no longer than there is time; return the next round's programs.
+
+        In a large round these are chosen while its last programs are built, and without knowing
+        them: they are the ones that the model thought least of.
+        """
+        ahead: list[list[Steps]] = []
+
+        def look_ahead() -> None:
+            ahead.append(self._next())
+
+        meanwhile = look_ahead if len(batch) > self._options.measuring.batch else nothing
+        results = measurer.measure([_candidate(steps) for steps in batch], meanwhile)
         for steps, result in zip(batch, results, strict=True):
             self._note(result)
             self._proposals.learn(steps, result.measurement and result.measurement.median_s)
             if self._is_late():
-                return
+                return []
+        with self._watch.phase("search"):
+            return ahead[0] if ahead else self._next()
 
     def _note(self, result: MeasureResult) -> None:
         """Record one result and tell of it."""
         record = self._recorded(result)
+        self._builds.append(result.build)
+        self._runs.append(result.run)
         self._keys.add(record.program_key)
         self._measured += 1
         if (failure := result.failure) is not None:
@@ -167,44 +200,17 @@ class TuningRun:
                 f"{self._first_failure.kind.value}, {self._first_failure.message}"
             )
 
-    def _decide(self, measurer: Measurer) -> None:
-        """Time the fastest programs against each other: a lucky measuring is no victory."""
-        if self._is_decided():
-            return
-        ranked = rivals = self._rivals()
-        if len(rivals) > 1:
-            best_s = rivals[0].median_s or math.inf
-            results = contest(measurer, [record.candidate for record in rivals], best_s)
-            ranked = [self._recorded(result) for result in results]
-        if ranked:
-            self._records.decide(ranked[0])
-
-    def _rivals(self) -> list[Record]:
-        """The fastest programs, and the default to compare with if it is not hopeless."""
-        records, default = self._records, _candidate(self._default).key
-        rivals = _distinct(records.undefeated(self._task.key, self._environment))[:_CONTENDERS]
-        limit = _COMPARABLE * (rivals[0].median_s or 0.0)
-        return rivals + [
-            record
-            for record in records.all(self._task.key, self._environment)
-            if record.program_key == default
-            and record not in rivals
-            and record.checked
-            and (record.median_s or 0.0) < limit
-        ]
-
-    def _is_decided(self) -> bool:
-        best = self._records.best(self._task.key, self._environment)
-        return best is None or self._records.is_winner(best)
-
     def _is_known(self, steps: Steps) -> bool:
         return _candidate(steps).key in self._keys
 
     def _done(self) -> int:
         return len(self._earlier) + self._measured
 
+    def _planned(self) -> int:
+        return len(self._earlier) + self._proposed
+
     def _left(self) -> int:
-        return self._options.trials - self._done()
+        return self._options.trials - self._planned()
 
     def _is_late(self) -> bool:
         budget = self._options.time_budget
@@ -214,8 +220,8 @@ class TuningRun:
         found = self._records.elsewhere(self._task.key, self._environment)
         if not found.count:
             return []
-        return [f"{found.count} records of this task come from another machine or another number "
-                "of threads; they were not used"]  # fmt: skip
+        return [f"{found.count} records of this task come from another machine, number of "
+                "threads or cache policy; they were not used"]  # fmt: skip
 
 
 def _candidate(steps: Steps) -> Candidate:
@@ -226,17 +232,6 @@ def _is_better(record: Record, best: Record | None) -> bool:
     if record.median_s is None or not record.checked:
         return False
     return best is None or best.median_s is None or record.median_s < best.median_s
-
-
-def _distinct(records: Sequence[Record]) -> list[Record]:
-    """The first one of `records` with the same machine code, in their order.
-
-    A program whose machine code was measured before repeats that outcome to the last digit.
-    """
-    found: dict[tuple[float | None, float], Record] = {}
-    for record in records:
-        found.setdefault((record.median_s, record.spread_s), record)
-    return list(found.values())
 
 
 def _curve(records: Sequence[Record]) -> tuple[tuple[int, float], ...]:

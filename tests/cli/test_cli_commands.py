@@ -81,7 +81,32 @@ def test_tune_then_build_run_and_show(cli: CommandLine) -> None:
     )
 
     elsewhere = cli.run("build", *again.split(), "--threads", "1").refused()
-    assert "only programs measured on another machine or thread count (4)" in elsewhere
+    assert "measured on another machine, thread count or cache policy (4)" in elsewhere
+
+
+def test_cold_caches(cli: CommandLine) -> None:
+    tuned = cli.run("tune", "ops.py:product", "--trials", "2", "--cache", "cold")
+    assert tuned.code == 0, tuned
+    again = "ops.py:product --cache cold --records tune.db"
+    assert f"build it with: ansorc build {again}\n" in tuned.out
+    assert cli.run("show", *again.split()).out.startswith("# product: tuned, ")
+    warm = cli.run("show", "ops.py:product").refused()
+    assert "measured on another machine, thread count or cache policy (2)" in warm
+
+
+def test_where_the_time_of_a_run_went_is_one_line(cli: CommandLine) -> None:
+    tuned = cli.run("tune", "ops.py:product", "--trials", "4")
+    (line,) = [line for line in tuned.err.splitlines() if line.startswith("time: ")]
+    assert re.fullmatch(
+        r"time: start \d+%, search \d+%, "
+        r"build \(lower \d+%, passes \d+%, emit \d+%, LLVM \d+%\) \d+%, "
+        r"run \(prepare \d+%, warm up \d+%, check \d+%, repeat \d+%\) \d+%, "
+        r"contest \d+%, rest \d+%",
+        line,
+    )
+    shares = [int(share) for share in re.findall(r"(\d+)%", re.sub(r"\(.*?\)", "", line))]
+    assert sum(shares) == pytest.approx(100, abs=4)
+    assert re.search(r"the winner was -?\d+\.\d% ± \d+\.\d% faster than the second", tuned.out)
 
 
 def test_a_built_library_of_another_workload_is_refused(cli: CommandLine) -> None:

@@ -2,16 +2,18 @@
 
 from functools import cache
 
+from ansorc import lang
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.expr import Const, Expr, Load, Var, as_expr
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
-from ansorc.lang import ComputeDAG, compute, placeholder
+from ansorc.lang import ComputeDAG, compute, placeholder, reduce_axis
 from ansorc.search.measure.result import Candidate
 from ansorc.search.task import Task
 
 EXTENT = 1024
+LONG = 1 << 14
 TIB = 1 << 40
 
 
@@ -25,6 +27,19 @@ def task() -> Task:
 
     result = compute((EXTENT,), double, name="B")
     return Task(ComputeDAG([source, result]), "native", "double")
+
+
+@cache
+def long_task() -> Task:
+    """B[0] = the sum of A, 64 KiB: it fits into the first or second cache."""
+    source = placeholder((LONG,), name="A")
+    place = reduce_axis(LONG, name="k")
+    result = compute((1,), lambda _: lang.sum(source[place], axis=place), name="B")
+    return Task(ComputeDAG([source, result]), "native", "long")
+
+
+def summing() -> Candidate:
+    return Candidate.of_steps([])
 
 
 def source() -> Buffer:

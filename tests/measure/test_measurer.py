@@ -1,12 +1,13 @@
 """Measuring real kernels in real processes, and candidates that do harm."""
 
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from measure import programs
 from measure.processes import is_alive, wait_until_dead
 
 from ansorc.errors import MeasureError
+from ansorc.search.contest import contest
 from ansorc.search.measure import (
     Candidate,
     FailureKind,
@@ -115,20 +117,62 @@ def test_equal_code_is_not_run_twice(measurer: Measurer) -> None:
     assert first.outcome == second.outcome
 
 
-def test_a_dear_comparison_is_made_for_a_winner_only() -> None:
-    run = replace(RUN, check_share=0.0, hopeless_factor=1e9)
-    with Measurer(programs.task(), replace(OPTIONS, run=run)) as measurer:
-        fast, wrong = measurer.measure([programs.right(), programs.wrong()])
-        measurer.best_s = 1e-12
-        slow, slow_wrong = measurer.measure([programs.right(3), programs.wrong(3.0)])
-    assert fast.measurement is not None
-    assert fast.measurement.checked
-    assert slow.measurement is not None
-    assert not slow.measurement.checked
-    assert slow_wrong.measurement is not None
-    assert not slow_wrong.measurement.checked
-    if wrong.measurement is not None:  # slower than the right one: then it may not be checked
-        assert not wrong.measurement.checked
+def test_every_program_is_checked_however_slow_it_is() -> None:
+    with Measurer(programs.task(), OPTIONS, best_s=1e-9) as measurer:
+        right, wrong = measurer.measure([programs.right(), programs.wrong()])
+    assert right.measurement is not None
+    assert right.measurement.hopeless
+    assert right.measurement.checked
+    assert wrong.failure is not None
+    assert wrong.failure.kind is FailureKind.WRONG_RESULT
+
+
+def test_what_a_trial_costs_is_told_by_phase(measurer: Measurer) -> None:
+    (result,) = measurer.measure([programs.right(11)])
+    assert min(astuple(result.build)) > 0
+    assert min(astuple(result.run)) > 0
+    assert result.measurement is not None
+    assert result.run.repeats_s >= sum(result.measurement.seconds)
+    assert result.run.total_s < 1.0
+
+
+def test_cold_caches_make_a_kernel_of_loads_slower() -> None:
+    medians: dict[str, float] = {}
+    candidate = programs.summing()
+    for cache in ("warm", "cold"):
+        options = replace(OPTIONS, run=replace(RUN, cache=cache))
+        with Measurer(programs.long_task(), options) as measurer:
+            (result,) = measurer.measure([candidate])
+            (ranked,) = measurer.rank([candidate])
+        assert result.measurement is not None, result.failure
+        assert ranked.measurement is not None
+        medians[cache] = result.measurement.median_s
+        assert ranked.measurement.median_s < 1.5 * medians[cache]
+        assert ranked.measurement.median_s > medians[cache] / 1.5
+    assert medians["cold"] > 1.3 * medians["warm"]
+
+
+def test_something_else_is_done_while_the_last_are_built_and_before_they_run(
+    measurer: Measurer,
+) -> None:
+    events: list[str] = []
+
+    def other() -> None:
+        time.sleep(0.2)
+        events.append("other")
+
+    for number, _ in enumerate(measurer.measure([programs.right(n) for n in range(20, 26)], other)):
+        events.append(str(number))
+    assert events == ["0", "1", "2", "other", "3", "4", "5"], "two equal batches"
+
+
+def test_what_fails_meanwhile_ends_the_measuring(measurer: Measurer) -> None:
+    def fail() -> None:
+        raise ValueError("no idea")
+
+    with pytest.raises(ValueError, match="no idea"):
+        list(measurer.measure([programs.right(27)], fail))
+    assert all(result.measurement for result in measurer.measure([programs.right(27)]))
 
 
 def test_far_slower_than_the_best_is_given_up_after_one_repeat() -> None:
@@ -157,6 +201,46 @@ def test_programs_are_ranked_by_times_taken_in_turns(measurer: Measurer) -> None
     assert ranked[0].measurement is not None
     assert ranked[0].measurement.checked
     assert len(ranked[0].measurement.seconds) == RUN.rank_rounds
+
+
+def test_programs_that_were_measured_are_not_built_again_to_be_ranked() -> None:
+    candidates = [programs.right(1), programs.right(2)]
+    with Measurer(programs.task(), OPTIONS) as measurer:
+        builders, runner = measurer.worker_pids()[1:], measurer.worker_pids()[0]
+        list(measurer.measure(candidates))
+        for pid in builders:
+            os.kill(pid, signal.SIGKILL)
+        assert all(result.measurement for result in measurer.rank(candidates))
+        assert measurer.worker_pids() == [runner, *builders], "no builder was needed"
+
+
+def test_a_wrong_program_loses_alone(measurer: Measurer) -> None:
+    ranked = measurer.rank([programs.wrong(), programs.right(5), programs.right()])
+    assert [result.candidate for result in ranked[:2]] == [programs.right(), programs.right(5)]
+    assert ranked[2].failure is not None
+    assert ranked[2].failure.kind is FailureKind.WRONG_RESULT
+
+
+def test_a_program_that_kills_the_worker_is_found_out(measurer: Measurer) -> None:
+    entered = [programs.right(), programs.crashing(), programs.right(5)]
+    (harmful,) = measurer.rank(entered)
+    assert harmful.candidate == programs.crashing()
+    assert harmful.failure is not None
+    assert harmful.failure.kind is FailureKind.CRASH
+    found = contest(measurer, entered, 1.0)
+    assert [result.candidate for result in found.ranked] == [programs.right(), programs.right(5)]
+    assert [result.candidate for result in found.failed] == [programs.crashing()]
+
+
+def test_a_run_worker_that_is_killed_between_two_programs_is_replaced(measurer: Measurer) -> None:
+    results = measurer.measure([programs.right(41), programs.right(42), programs.wrong()])
+    assert next(results).measurement is not None
+    os.kill(measurer.worker_pids()[0], signal.SIGKILL)
+    second, third = results
+    assert second.measurement is not None, second.failure
+    assert second.measurement.checked
+    assert third.failure is not None
+    assert third.failure.kind is FailureKind.WRONG_RESULT
 
 
 def test_a_machine_that_cannot_run_the_target_is_an_error_at_once() -> None:

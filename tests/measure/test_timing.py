@@ -1,73 +1,144 @@
 """How often a kernel is called, on a clock that the test drives."""
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ansorc.search.measure.limits import BuildLimit, run_limit_s
 from ansorc.search.measure.options import RunOptions
-from ansorc.search.measure.timing import interleave, sample
+from ansorc.search.measure.timing import Subject, interleave, median_error, sample
+
+EVICTION_S = 5e-4
 
 
 class Machine:
-    """A clock, and a kernel that moves it on."""
+    """A clock, and a kernel that moves it on; the first call in empty caches takes longer."""
 
-    def __init__(self, *durations_s: float) -> None:
+    def __init__(self, *durations_s: float, noise: float = 0.0) -> None:
         self.now = 0.0
         self.calls = 0
+        self.evictions = 0
+        self.is_cold = False
         self.durations_s = durations_s
+        self.noise = noise
+        self.rng = np.random.default_rng(0)
 
     def call(self, count: int) -> None:
         for _ in range(count):
-            self.now += self.durations_s[min(self.calls, len(self.durations_s) - 1)]
+            one = self.durations_s[min(self.calls, len(self.durations_s) - 1)]
+            self.now += one * (1 + self.noise * self.rng.uniform(-1, 1)) * (1 + 2 * self.is_cold)
             self.calls += 1
+            self.is_cold = False
+
+    def evict(self) -> None:
+        self.now += EVICTION_S
+        self.evictions += 1
+        self.is_cold = True
 
     def clock(self) -> float:
         return self.now
 
+    def sample(self, best_s: float = 0.0) -> tuple[list[float], bool]:
+        return sample(Subject(self.call), self.clock, OPTIONS, best_s)
 
-OPTIONS = RunOptions(min_total_s=0.04, max_repeats=64, min_repeats=3)
+
+OPTIONS = RunOptions()
 
 
 @pytest.mark.parametrize("kernel_s", [2e-6, 1e-4, 1.3e-3, 1e-2, 1.0])
 def test_the_samples_say_how_long_one_call_takes(kernel_s: float) -> None:
-    machine = Machine(kernel_s)
-    seconds, hopeless = sample(machine.call, machine.clock, OPTIONS, 0.0)
+    seconds, hopeless = Machine(kernel_s).sample()
     assert not hopeless
     assert seconds == pytest.approx([kernel_s] * len(seconds))
-    assert 3 <= len(seconds) <= 64
+    assert OPTIONS.min_repeats <= len(seconds) <= OPTIONS.max_repeats
 
 
 @pytest.mark.parametrize("kernel_s", [2e-6, 1e-4, 1.3e-3])
-def test_the_time_spent_is_about_the_minimum(kernel_s: float) -> None:
+def test_a_steady_kernel_is_timed_no_longer_than_the_minimum(kernel_s: float) -> None:
     machine = Machine(kernel_s)
-    sample(machine.call, machine.clock, OPTIONS, 0.0)
-    assert 0.04 <= machine.now <= 0.05
+    machine.sample()
+    assert OPTIONS.min_total_s <= machine.now <= 1.6 * OPTIONS.min_total_s
 
 
-def test_a_first_call_far_slower_than_the_best_ends_it() -> None:
-    machine = Machine(0.0051)
-    seconds, hopeless = sample(machine.call, machine.clock, OPTIONS, 0.001)
+def test_a_kernel_is_repeated_until_its_time_is_known() -> None:
+    calm, noisy, wild = (Machine(1e-3, noise=noise) for noise in (0.005, 0.02, 0.5))
+    for machine in (calm, noisy, wild):
+        machine.sample(best_s=1e-3)
+    assert calm.now < noisy.now < wild.now
+    assert wild.now == pytest.approx(OPTIONS.max_total_s, rel=0.1), "but not for ever"
+    seconds, _ = noisy.sample(best_s=1e-3)
+    assert median_error(seconds) <= OPTIONS.precision
+
+
+def test_a_kernel_that_is_not_near_the_best_is_judged_once() -> None:
+    near, far = Machine(1e-3, noise=0.4), Machine(2e-3, noise=0.4)
+    near.sample(best_s=1e-3)
+    seconds, hopeless = far.sample(best_s=1e-3)
+    assert near.now > 4 * OPTIONS.min_total_s
+    assert far.now < 2 * OPTIONS.min_total_s
+    assert len(seconds) >= OPTIONS.min_repeats
+    assert not hopeless
+
+
+def test_two_calls_far_slower_than_the_best_end_it() -> None:
+    machine = Machine(0.0051, 0.0045)
+    seconds, hopeless = machine.sample(best_s=0.001)
     assert hopeless
-    assert seconds == pytest.approx([0.0051])
-    assert machine.calls == 1
+    assert seconds == pytest.approx([0.0045])
+    assert machine.calls == 2
+
+
+def test_one_call_far_slower_than_the_best_may_have_been_disturbed() -> None:
+    machine = Machine(0.0051, 0.001)
+    seconds, hopeless = machine.sample(best_s=0.001)
+    assert not hopeless
+    assert seconds == pytest.approx([0.001] * len(seconds))
 
 
 def test_a_first_call_a_little_slower_than_the_best_does_not_end_it() -> None:
-    machine = Machine(0.0049)
-    assert not sample(machine.call, machine.clock, OPTIONS, 0.001)[1]
+    assert not Machine(0.0039).sample(best_s=0.001)[1]
 
 
 def test_the_first_call_does_not_count_when_the_repeats_are_short() -> None:
-    machine = Machine(1e-3, 1e-6)
-    seconds, _ = sample(machine.call, machine.clock, OPTIONS, 0.0)
+    seconds, _ = Machine(1e-4, 1e-6).sample()
     assert max(seconds) == pytest.approx(1e-6)
+
+
+def test_cold_caches_before_each_timed_call_and_nothing_else_in_the_time() -> None:
+    machine = Machine(1e-3)
+    subject = Subject(machine.call, machine.evict)
+    seconds, _ = sample(subject, machine.clock, OPTIONS, 1e-3)
+    assert seconds == pytest.approx([3e-3] * len(seconds))
+    assert machine.evictions == machine.calls == len(seconds) + 1
+    (seconds,) = interleave([subject], machine.clock, OPTIONS)
+    assert seconds == pytest.approx([3e-3] * OPTIONS.rank_rounds)
+
+
+@given(st.lists(st.floats(0.9, 1.1), min_size=3, max_size=40))
+def test_the_error_of_a_median_has_no_unit_and_shrinks_with_more_repeats(
+    seconds: list[float],
+) -> None:
+    error = median_error(seconds)
+    assert 0.0 <= error < 0.2
+    assert median_error([1e-3 * one for one in seconds]) == pytest.approx(error, abs=1e-12)
+    assert median_error(seconds * 16) <= 0.5 * error + 1e-2
+    assert median_error([1.0] * len(seconds)) == 0.0
 
 
 def test_kernels_timed_in_turns_share_what_happens_to_the_machine() -> None:
     machine = Machine(*([1e-3] * 100), 3e-3)
-    rounds = interleave([machine.call, machine.call], machine.clock, OPTIONS)
+    subject = Subject(machine.call)
+    rounds = interleave([subject, subject], machine.clock, OPTIONS)
     assert [len(found) for found in rounds] == [OPTIONS.rank_rounds] * 2
     assert sum(rounds[0]) == pytest.approx(sum(rounds[1]), rel=0.05)
     assert max(rounds[0]) == pytest.approx(3e-3)
+
+
+def test_slow_kernels_get_fewer_turns() -> None:
+    machine = Machine(0.5)
+    rounds = interleave([Subject(machine.call)] * 3, machine.clock, OPTIONS)
+    assert [len(found) for found in rounds] == [OPTIONS.rank_least_rounds] * 3
 
 
 def test_the_build_limit_follows_what_builds_cost() -> None:
@@ -87,6 +158,8 @@ def test_the_build_limit_follows_what_builds_cost() -> None:
 def test_the_run_limit_is_at_least_a_second_and_grows_with_the_work() -> None:
     assert 1.0 < run_limit_s(OPTIONS, 0.0, 1.0, 0) < 1.5
     assert 1.0 < run_limit_s(OPTIONS, 1e-3, 2.7e8, 0) < 1.5
-    assert run_limit_s(OPTIONS, 0.0, 2.7e8, 0) == pytest.approx(5.48)
-    assert run_limit_s(OPTIONS, 0.01, 2.7e8, 0) == pytest.approx(2.08)
+    assert run_limit_s(OPTIONS, 0.0, 2.7e8, 0) == pytest.approx(5.52)
+    assert run_limit_s(OPTIONS, 0.01, 2.7e8, 0) == pytest.approx(2.12)
     assert run_limit_s(OPTIONS, 0.0, 1e12, 0) < 130.0
+    cold = RunOptions(cache="cold")
+    assert run_limit_s(cold, 1e-3, 2.7e8, 1 << 24) > run_limit_s(OPTIONS, 1e-3, 2.7e8, 1 << 24)

@@ -6,11 +6,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from records.examples import ELSEWHERE, HERE, record_of, task_of
 
+from ansorc.search.measure import BuildCost, RunCost
 from ansorc.search.measure.result import (
     Candidate,
     Failure,
@@ -18,7 +21,13 @@ from ansorc.search.measure.result import (
     Measurement,
     MeasureResult,
 )
-from ansorc.search.record import Record, Records, current_environment
+from ansorc.search.record import (
+    Record,
+    Records,
+    current_environment,
+    export_lines,
+    import_lines,
+)
 
 
 def test_records_come_back_in_order_and_unchanged(tmp_path: Path) -> None:
@@ -74,6 +83,49 @@ def test_a_program_measured_twice_has_one_record(tmp_path: Path) -> None:
         assert records.all("t") == [record_of("t", 1, 1e-3)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_kept"),
+    [
+        (FailureKind.WRONG_RESULT, False),
+        (FailureKind.CRASH, False),
+        (FailureKind.RUN_TIMEOUT, True),
+        (FailureKind.UNKNOWN, True),
+    ],
+)
+def test_a_program_that_was_wrong_once_is_not_right(
+    tmp_path: Path, kind: FailureKind, *, is_kept: bool
+) -> None:
+    right, other = record_of("t", 1, 1e-3), record_of("t", 2, 2e-3)
+    wrong = replace(right, median_s=None, failure=kind, checked=False)
+    with Records.open(tmp_path / "a.db") as records:
+        for record in (right, other, wrong):
+            records.add(record)
+        assert records.best("t") == (right if is_kept else other)
+
+
+def test_cold_and_warm_caches_are_different_environments(tmp_path: Path) -> None:
+    warm, cold = record_of("t", 1, 1e-3), record_of("t", 1, 3e-3)
+    cold = replace(cold, environment=replace(HERE, cache="cold"))
+    assert cold.environment.key != warm.environment.key
+    with Records.open(tmp_path / "a.db") as records:
+        records.add(warm)
+        records.add(cold)
+        assert records.best("t", HERE) == warm
+        assert records.best("t", cold.environment) == cold
+        assert records.elsewhere("t", HERE).environments == (cold.environment,)
+        assert export_lines(records, tmp_path / "a.jsonl") == 2
+    with Records.open(tmp_path / "b.db") as records:
+        import_lines(records, tmp_path / "a.jsonl")
+        assert records.best("t", cold.environment) == cold
+
+
+def test_lines_of_older_versions_are_of_warm_caches() -> None:
+    fields = record_of("t", 1).to_json()
+    environment = cast("dict[str, object]", fields["environment"])
+    del environment["cache"], fields["run_s"]
+    assert Record.from_json(fields) == record_of("t", 1)
+
+
 def test_a_task_can_be_built_from_the_file_alone(tmp_path: Path) -> None:
     task = task_of()
     with Records.open(tmp_path / "a.db") as records:
@@ -85,13 +137,17 @@ def test_a_task_can_be_built_from_the_file_alone(tmp_path: Path) -> None:
 
 def test_a_result_becomes_a_record_with_time_and_version() -> None:
     candidate = Candidate.of_steps([])
-    timed = MeasureResult(candidate, Measurement((3.0, 1.0, 2.0), checked=True))
+    timed = MeasureResult(
+        candidate, Measurement((3.0, 1.0, 2.0), checked=True), BuildCost(0.25, llvm_s=0.25),
+        RunCost(0.25, 0.125, 0.125, 0.25),
+    )  # fmt: skip
     record = Record.of_result("t", timed, HERE, seed=7)
     assert (record.median_s, record.spread_s, record.repeats) == (2.0, 1.0, 3)
     assert record.checked
     assert (record.seed, record.program_key) == (7, candidate.key)
     assert record.created > 1.7e9
     assert record.version
+    assert (record.build_s, record.run_s) == (0.5, 0.75)
     failed = MeasureResult(candidate, Failure.of(FailureKind.CRASH, "x" * 2000))
     record = Record.of_result("t", failed, HERE)
     assert record.failure is FailureKind.CRASH
@@ -119,6 +175,7 @@ def test_the_environment_of_this_machine_is_stable_and_knows_threads() -> None:
     assert here == current_environment()
     assert here.key == type(here).from_json(here.to_json()).key
     assert here.key != current_environment(threads=1).key
+    assert here.key != current_environment(cache="cold").key
     assert here.cpu
     assert here.features
 

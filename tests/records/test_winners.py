@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from examples import ELSEWHERE, HERE, record_of
 
-from ansorc.search.record import Records
+from ansorc.search.record import Record, Records
 
 
 def test_the_winner_beats_all_older_records(tmp_path: Path) -> None:
@@ -41,15 +43,78 @@ def test_a_decision_is_about_one_task_on_one_machine(tmp_path: Path) -> None:
         assert records.best("t") == there
 
 
-def test_a_file_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
-    path, record = tmp_path / "a.db", record_of("t", 1)
-    with Records.open(path) as records:
-        records.add(record)
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("DROP TABLE winners")
-    connection.execute("PRAGMA user_version = 1")
+VERSION_1 = """
+CREATE TABLE tasks (
+    key TEXT PRIMARY KEY, dag_text TEXT NOT NULL, target_text TEXT NOT NULL, name TEXT NOT NULL
+);
+CREATE TABLE environments (key TEXT PRIMARY KEY, json TEXT NOT NULL, cpu TEXT NOT NULL);
+CREATE TABLE records (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    task_key TEXT NOT NULL, program_key TEXT NOT NULL, steps TEXT NOT NULL,
+    function TEXT NOT NULL,
+    environment_key TEXT NOT NULL REFERENCES environments(key),
+    median_s REAL, spread_s REAL NOT NULL, repeats INTEGER NOT NULL,
+    failure TEXT, message TEXT NOT NULL, checked INTEGER NOT NULL, build_s REAL NOT NULL,
+    created REAL NOT NULL, seed INTEGER NOT NULL, version TEXT NOT NULL,
+    UNIQUE (task_key, program_key, environment_key)
+);
+CREATE INDEX records_by_time ON records (task_key, environment_key, median_s);
+PRAGMA application_id = 1634628466;
+PRAGMA user_version = 1;
+"""
+VERSION_2 = """
+CREATE TABLE winners (
+    task_key TEXT NOT NULL, environment_key TEXT NOT NULL, program_key TEXT NOT NULL,
+    last_id INTEGER NOT NULL, PRIMARY KEY (task_key, environment_key)
+);
+PRAGMA user_version = 2;
+"""
+
+
+def old_file(path: Path, script: str) -> list[Record]:
+    """A file as an earlier version wrote it, with two records; the slower one is the winner."""
+    written = [record_of("t", 1, 1.0), record_of("t", 2, 2.0)]
+    before = {name: value for name, value in asdict(HERE).items() if name != "cache"}
+    text = json.dumps(before, sort_keys=True)
+    key = hashlib.sha256(text.encode()).hexdigest()[:16]
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    connection.execute("INSERT INTO environments VALUES (?, ?, ?)", (key, text, HERE.cpu))
+    for record in written:
+        row = (
+            record.task_key, record.program_key, record.steps, "", key, record.median_s,
+            record.spread_s, record.repeats, None, "", True, record.build_s, record.created,
+            record.seed, record.version,
+        )  # fmt: skip
+        connection.execute(f"INSERT INTO records VALUES (NULL{', ?' * len(row)})", row)
+    if "winners" in script:
+        row = ("t", key, written[1].program_key, 2)
+        connection.execute("INSERT INTO winners VALUES (?, ?, ?, ?)", row)
+    connection.commit()
     connection.close()
-    with Records.open(path) as records:
-        assert records.all("t") == [record]
-        records.decide(record)
-        assert records.is_winner(record)
+    return written
+
+
+def test_a_file_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
+    written = old_file(tmp_path / "a.db", VERSION_1)
+    for _ in range(2):
+        with Records.open(tmp_path / "a.db") as records:
+            assert records.all("t", HERE) == written
+            assert records.best("t", HERE) == written[0]
+    with Records.open(tmp_path / "a.db") as records:
+        records.decide(written[1])
+        assert records.is_winner(written[1])
+
+
+def test_a_file_of_version_2_keeps_its_winners(tmp_path: Path) -> None:
+    written = old_file(tmp_path / "a.db", VERSION_1 + VERSION_2)
+    with Records.open(tmp_path / "a.db") as records:
+        assert records.all("t", HERE) == written
+        assert records.best("t", HERE) == written[1]
+        assert records.is_winner(written[1])
+        assert records.elsewhere("t", HERE).count == 0
+        again = replace(written[0], median_s=0.5, run_s=0.25)
+        records.add(again)
+        assert records.all("t", HERE)[0] == again, "no second record of the same program"
+        cold = replace(HERE, cache="cold")
+        assert records.best("t", cold) is None

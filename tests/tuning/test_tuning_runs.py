@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from small_tasks import CRASHING, ENDLESS, GREEDY, WRONG, options, product
+from small_tasks import CRASHING, ENDLESS, GREEDY, MEASURING, WRONG, options, product
 
 import ansorc as ac
 from ansorc.errors import MeasureError
 from ansorc.ir.expr import Expr, Var
 from ansorc.schedule import Step, steps_to_json
-from ansorc.search import tuning_run
+from ansorc.search import contest, tuning_run
 from ansorc.search.measure import (
+    CachePolicy,
     Candidate,
     FailureKind,
     Measurement,
     Measurer,
     MeasureResult,
 )
+from ansorc.search.measure.beside import nothing
 from ansorc.search.options import ABLATIONS, SearchOptions
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
@@ -74,7 +78,7 @@ def test_the_best_is_the_winner_of_a_contest(
     class Referee(Measurer):
         def rank(self, candidates: Sequence[Candidate]) -> list[MeasureResult]:
             contests.append(list(candidates))
-            return super().rank(candidates)[::-1]  # so that the slowest wins
+            return [upside_down(result) for result in super().rank(candidates)]
 
     monkeypatch.setattr(tuning_run, "Measurer", Referee)
     result = tune_task(product(), options(tmp_path))
@@ -82,7 +86,9 @@ def test_the_best_is_the_winner_of_a_contest(
     assert default_candidate() in contests[0]
     assert result.best is not None
     assert result.best.candidate in contests[0]
-    assert result.best.median_s == max(
+    assert result.best.median_s is not None
+    assert result.best.median_s > 1e-5, "though all were faster before"
+    assert result.best.median_s == min(
         record.median_s or 0.0
         for record in recorded(tmp_path / "tune.db")
         if record.candidate in contests[0]
@@ -90,6 +96,13 @@ def test_the_best_is_the_winner_of_a_contest(
     held = len(contests)
     again = tune_task(product(), options(tmp_path))
     assert (again.best, len(contests)) == (result.best, held), "it is decided"
+
+
+def upside_down(result: MeasureResult) -> MeasureResult:
+    """The slowest becomes the fastest; all are slower than they were."""
+    assert result.measurement is not None
+    seconds = tuple(1e-10 / one for one in result.measurement.seconds)
+    return replace(result, outcome=Measurement(seconds, checked=True))
 
 
 def test_the_least_disturbed_of_the_contests_counts(
@@ -103,9 +116,12 @@ def test_the_least_disturbed_of_the_contests_counts(
             return [MeasureResult(candidates[0], Measurement(next(seconds), checked=True))]
 
     monkeypatch.setattr(tuning_run, "Measurer", Disturbed)
+    monkeypatch.setattr(contest, "_LIMIT_S", 1e9)
     result = tune_task(product(), options(tmp_path, 3))
     assert result.best is not None
     assert result.best.median_s == 2.0
+    assert result.ranking is not None
+    assert [one.candidate for one in result.ranking.ranked] == [result.best.candidate]
 
 
 def test_an_interrupted_contest_is_held_by_the_next_run(
@@ -135,9 +151,11 @@ class Saboteur(Measurer):
 
     harm: tuple[Candidate, ...] = (CRASHING, ENDLESS, GREEDY, WRONG)
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[MeasureResult]:
+    def measure(
+        self, candidates: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+    ) -> Iterator[MeasureResult]:
         mixed = [*candidates[:2], *self.harm, *candidates[2 + len(self.harm) :]]
-        return super().measure(mixed[: len(candidates)])
+        return super().measure(mixed[: len(candidates)], meanwhile)
 
 
 def test_harmful_candidates_are_one_record_each(
@@ -169,7 +187,9 @@ def test_harmful_candidates_are_one_record_each(
 class Hopeless(Measurer):
     """Measures nothing but wrong programs, each of them wrong in another way."""
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[MeasureResult]:
+    def measure(
+        self, candidates: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+    ) -> Iterator[MeasureResult]:
         for place, candidate in enumerate(candidates):
             text = WRONG.function.replace("= 0.0", f"= {place}.5")
             (result,) = super().measure([Candidate.of_function(text)])
@@ -196,7 +216,9 @@ def test_equal_failures_in_a_row_end_a_run_that_has_a_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Tired(Measurer):
-        def measure(self, candidates: Sequence[Candidate]) -> Iterator[MeasureResult]:
+        def measure(
+            self, candidates: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+        ) -> Iterator[MeasureResult]:
             yield from super().measure(candidates[:3])
             raise MeasureError("32 candidates in a row failed alike")
 
@@ -260,6 +282,14 @@ def test_the_same_seed_proposes_the_same_programs() -> None:
     assert not set(once[0]) & set(once[1])
 
 
+def test_what_was_proposed_and_is_not_measured_yet_is_not_proposed_again() -> None:
+    search_options = SearchOptions(population=64, generations=1)
+    search = Proposals(product(), search_options, np.random.default_rng(0))
+    batches = [search.propose(20, lambda _: False) for _ in range(3)]
+    assert [len(batch) for batch in batches] == [20, 20, 20]
+    assert len({program for batch in batches for program in batch}) == 60
+
+
 def test_records_of_another_machine_are_told_of_and_not_used(tmp_path: Path) -> None:
     elsewhere = replace(current_environment(1), cpu="another CPU")
     fast = Record(
@@ -293,3 +323,53 @@ def test_several_tasks_share_the_time(tmp_path: Path) -> None:
 
 def replace_name(task: ac.Task, name: str) -> ac.Task:
     return ac.Task(task.dag, task.target, name)
+
+
+def test_a_large_round_looks_ahead_while_its_last_programs_are_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    rounds: list[int] = []
+
+    class Watched(Proposals):
+        def propose(self, count: int, is_known: Callable[[tuple[Step, ...]], bool]) -> list[Any]:
+            threads.append(threading.get_ident())
+            rounds.append(count)
+            return super().propose(count, is_known)
+
+    monkeypatch.setattr(tuning_run, "Proposals", Watched)
+    measuring = replace(MEASURING, batch=6)
+    trials: list[Trial] = []
+    result = tune_task(
+        product(), replace(options(tmp_path, 24), measuring=measuring), trials.append
+    )
+    assert rounds == [15, 8], "the first round holds the default program, too"
+    assert threads[0] == threading.get_ident() != threads[1]
+    assert result.trials == len({r.program_key for r in recorded(tmp_path / "tune.db")}) == 24
+    assert [trial.done for trial in trials] == [*range(1, 25)]
+
+
+def test_where_the_time_of_a_run_went(tmp_path: Path) -> None:
+    result = tune_task(product(), options(tmp_path, 5))
+    spent = result.spent
+    parts = spent.start_s, spent.search_s, spent.build_s, spent.run_s, spent.contest_s
+    assert min(parts) > 0.0
+    assert sum(parts) + spent.rest_s == pytest.approx(spent.total_s)
+    assert spent.total_s == result.elapsed_s
+    written = recorded(tmp_path / "tune.db")
+    assert spent.builds.total_s >= 0.9 * sum(record.build_s for record in written)
+    assert min(record.run_s for record in written) > 0.0
+
+
+def test_cold_caches_are_asked_for_recorded_and_not_mixed(tmp_path: Path) -> None:
+    warm = options(tmp_path, 2)
+    cold = replace(warm, cache="cold")
+    tune_task(product(), warm)
+    found = tune_task(product(), cold)
+    assert found.measured_now == 2
+    assert found.best is not None
+    assert found.best.environment == current_environment(1, "cold")
+    assert any("cache policy; they were not used" in note for note in found.notes)
+    assert tune_task(product(), warm).measured_now == 0
+    with pytest.raises(MeasureError, match='cache=\'hot\': there are "warm" and "cold"'):
+        replace(warm, cache=cast("CachePolicy", "hot"))

@@ -3,19 +3,21 @@
 In: a task and candidates (schedule steps, or IR text). Out: timings, or typed failures.
 """
 
+from ansorc.search.measure.cost import BuildCost, RunCost
 from ansorc.search.measure.measurer import Measurer
-from ansorc.search.measure.options import MeasureOptions, RunOptions
+from ansorc.search.measure.options import CachePolicy, MeasureOptions, RunOptions
 from ansorc.search.measure.result import (
-    BuildCost,
     Candidate,
     Failure,
     FailureKind,
     Measurement,
     MeasureResult,
 )
+from ansorc.search.measure.stopwatch import Stopwatch
 
 __all__ = [
     "BuildCost",
+    "CachePolicy",
     "Candidate",
     "Failure",
     "FailureKind",
@@ -23,5 +25,7 @@ __all__ = [
     "MeasureResult",
     "Measurement",
     "Measurer",
+    "RunCost",
     "RunOptions",
+    "Stopwatch",
 ]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from ansorc.ir.packing import Packing
 from ansorc.search.measure.check import Expectation, Reference, tolerance
 from ansorc.search.measure.guarded import GuardedArray, guarded_copy
+from ansorc.search.measure.packed import PackedConstants
 from ansorc.search.task import Task
 
 
@@ -32,14 +32,13 @@ class Bench:
     """Those of `params`."""
     params: tuple[GuardedArray, ...]
     outputs: tuple[Output, ...]
-    compare_s: float = 0.0
-    """What one comparison of all outputs costs, in seconds."""
+    packed: PackedConstants = field(default_factory=PackedConstants)
 
     def arrays(self, packings: Sequence[Packing] = ()) -> tuple[GuardedArray, ...]:
         """Return the arrays in call order, with those constants packed that `packings` name."""
         layouts = {packing.source.name: packing for packing in packings}
         return tuple(
-            guarded_copy(layouts[name].apply(guarded.array)) if name in layouts else guarded
+            self.packed.get(layouts[name], guarded.array) if name in layouts else guarded
             for name, guarded in zip(self.names, self.params, strict=True)
         )
 
@@ -77,17 +76,4 @@ def load_bench(directory: Path) -> Bench:
         expectation = Expectation(reference, allowed)
         outputs.append(Output(memory, reference, expectation))
     names = tuple(buffer.name for buffer in task.dag.params)
-    bench = Bench(names, tuple(arrays[name] for name in names), tuple(outputs))
-    return replace(bench, compare_s=_compare_seconds(bench))
-
-
-def _compare_seconds(bench: Bench) -> float:
-    """Time the comparison of right outputs, which takes the ordinary path."""
-    for output in bench.outputs:
-        output.memory.array[...] = output.reference.astype(output.memory.array.dtype)
-    found: list[float] = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        bench.check()
-        found.append(time.perf_counter() - begin)
-    return min(found)
+    return Bench(names, tuple(arrays[name] for name in names), tuple(outputs))

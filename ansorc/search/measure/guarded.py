@@ -55,6 +55,11 @@ class GuardedArray:
         """The size of the array in bytes."""
         return self._bytes
 
+    @property
+    def address(self) -> int:
+        """Where the array begins."""
+        return self._address + self._begin
+
     def freeze(self) -> None:
         """Make the array read-only for native code as well."""
         _protect(self._address + mmap.PAGESIZE, self._inner, _READ)

@@ -54,16 +54,17 @@ def run_request(
     data: TaskData,
     programs: Sequence[Program],
     options: RunOptions,
-    best_s: float,
     limit_s: float,
+    best_s: float | None = None,
 ) -> Request:
-    """Return the job to time one program, or several against each other."""
+    """Return the job to check and time programs: against each other, or `best_s` (0: none)."""
     fields = {
         "directory": str(data.directory),
         "names": [program.name for program in programs],
         "is_parallel": [int(program.is_parallel) for program in programs],
         "packings": [[packing.to_json() for packing in p.packings] for p in programs],
         "bytes": [len(program.code) for program in programs],
+        "rank": int(best_s is None),
         "best_s": best_s,
         "options": asdict(options),
     }

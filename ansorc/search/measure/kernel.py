@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 import numpy as np
@@ -41,8 +41,8 @@ class Kernel:
         self._function = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds, ctypes.c_int32)(
             self._loaded.address(program.name)
         )
-        workspace = self._workspace.array.ctypes.data if self._workspace else None
-        addresses = [guarded.array.ctypes.data for guarded in arrays]
+        workspace = self._workspace.address if self._workspace else None
+        addresses = [guarded.address for guarded in arrays]
         self._arguments = (*map(pointer, addresses), pointer(workspace), ctypes.c_int32(threads))
         self._arrays = arrays
 
@@ -65,6 +65,12 @@ class Kernel:
             status |= function(*arguments)
         if status:
             raise KernelError(status)
+
+    def evict(self, evict: Callable[[int, int], None]) -> None:
+        """Call `evict` with the address and the size of all that the kernel reads and writes."""
+        for memory in (*self._arrays, self._workspace):
+            if memory is not None:
+                evict(memory.address, memory.nbytes)
 
     def is_intact(self) -> bool:
         """Whether the kernel has stayed inside its workspace."""

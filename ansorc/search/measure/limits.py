@@ -11,6 +11,7 @@ _WINDOW = 200
 _BUILD_FACTOR = 20.0
 _LEAST_BUILD_S = 2.0
 _COMPARED_BYTES_PER_S = 2e8
+_EVICTED_BYTES_PER_S = 4e8
 
 
 class BuildLimit:
@@ -47,4 +48,10 @@ def run_limit_s(options: RunOptions, best_s: float, flops: float, array_bytes: i
     if best_s:
         slowest = min(slowest, options.timeout_factor * best_s) if slowest else best_s * 100
     slowest = min(max(slowest, options.min_timeout_s), options.max_timeout_s)
-    return 2 * slowest + 2 * options.min_total_s + 2 * array_bytes / _COMPARED_BYTES_PER_S
+    timing_s = 2 * options.max_total_s + eviction_limit_s(options, array_bytes, options.max_repeats)
+    return 2 * slowest + timing_s + 2 * array_bytes / _COMPARED_BYTES_PER_S
+
+
+def eviction_limit_s(options: RunOptions, array_bytes: int, times: int) -> float:
+    """Return how many seconds it may take to empty the caches `times` times; 0 for warm ones."""
+    return times * array_bytes / _EVICTED_BYTES_PER_S if options.cache == "cold" else 0.0

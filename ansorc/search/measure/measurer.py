@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from ansorc.errors import MeasureError
-from ansorc.search.measure.crew import Reply
+from ansorc.search.measure.beside import beside, nothing
+from ansorc.search.measure.cost import RunCost
+from ansorc.search.measure.crew import Reply, Request
 from ansorc.search.measure.jobs import Program, build_request, run_request
-from ansorc.search.measure.limits import BuildLimit, run_limit_s
+from ansorc.search.measure.limits import BuildLimit, eviction_limit_s, run_limit_s
 from ansorc.search.measure.options import MeasureOptions
 from ansorc.search.measure.preflight import preflight
-from ansorc.search.measure.replies import build_cost_of, failure_of, measurements_of
+from ansorc.search.measure.replies import build_cost_of, failure_of, outcomes_of
 from ansorc.search.measure.result import (
     Candidate,
     Failure,
@@ -23,33 +25,46 @@ from ansorc.search.measure.result import (
     MeasureResult,
     Outcome,
 )
+from ansorc.search.measure.stopwatch import Stopwatch
 from ansorc.search.measure.wire import Message
 from ansorc.search.measure.workplace import Workplace
 from ansorc.search.task import Task
+
+_KEPT = 16
+"""Programs whose machine code is kept, as they may be timed against each other later."""
 
 
 class Measurer:
     """Measures candidates of `task` in worker processes; use it as a context manager.
 
     Nothing of a candidate is compiled or run in this process. `best_s` is the time of the best
-    checked program known before (0: none). Raises MeasureError if the workers do not start.
+    checked program known before (0: none). `watch` counts the phases "start" (processes, inputs,
+    reference), "build", "run" and "contest". Raises MeasureError if the workers do not start.
 
     Use it from a thread that lives as long as it does: on Linux the workers die with the thread
     that started them.
     """
 
     def __init__(
-        self, task: Task, options: MeasureOptions | None = None, best_s: float = 0.0
+        self,
+        task: Task,
+        options: MeasureOptions | None = None,
+        best_s: float = 0.0,
+        watch: Stopwatch | None = None,
     ) -> None:
         self.task = task
         self.options = options or MeasureOptions()
         self.best_s = best_s
         self._limit = BuildLimit(self.options.build_timeout_s)
+        self._watch = watch or Stopwatch()
         self._known: dict[str, Outcome] = {}
+        self._kept: dict[Candidate, Message] = {}
+        self._fastest: list[tuple[float, str, Candidate]] = []
         self._last_failure: tuple[FailureKind, str] | None = None
         self._equal_failures = 0
         self._flown = False
-        self._place = Workplace(task, self.options)
+        with self._watch.phase("start"):
+            self._place = Workplace(task, self.options)
 
     def __enter__(self) -> Measurer:
         return self
@@ -75,17 +90,22 @@ class Measurer:
         """Where the task's inputs and reference lie while the measurer is open."""
         return self._place.data.directory
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[MeasureResult]:
+    def measure(
+        self, candidates: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+    ) -> Iterator[MeasureResult]:
         """Measure `candidates`; yield their results in this order, each as soon as it is known.
 
-        Raises MeasureError with the first full text after `options.identical_failures` equal
-        failures in a row.
+        `meanwhile` is done in another thread while the last of them are built, and before any of
+        these is run: nothing else happens while a program is timed. Raises MeasureError with the
+        first full text after `options.identical_failures` equal failures in a row.
         """
-        size = self.options.batch
+        size = self._batch_size(len(candidates))
         for begin in range(0, len(candidates), size):
             batch = candidates[begin : begin + size]
-            for candidate, built in zip(batch, self._build(batch), strict=True):
-                result = self._finish(candidate, built)
+            is_last = begin + size >= len(candidates)
+            built = self._build(batch, meanwhile if is_last else nothing)
+            for candidate, reply in zip(batch, built, strict=True):
+                result = self._finish(candidate, reply)
                 yield result
                 self._count(result)
 
@@ -93,49 +113,66 @@ class Measurer:
         """Time a few good programs against each other, in turns, fastest first; failures last.
 
         Two programs that were measured minutes apart cannot be told from each other by a few
-        percent: the machine's clock has changed. Every program is checked again.
+        percent: the machine's clock has changed. Every program is checked again. The repeats of
+        all programs belong together by their place in `Measurement.seconds`. If one of them harms
+        the worker, there is no result for those that did not.
         """
-        replies = self._build(candidates)
+        missing = [candidate for candidate in candidates if candidate not in self._kept]
+        replies = dict(zip(missing, self._build(missing), strict=True)) if missing else {}
         results: list[MeasureResult] = []
         built: list[tuple[Candidate, Message]] = []
-        for candidate, reply in zip(candidates, replies, strict=True):
+        for candidate in candidates:
+            reply = self._kept.get(candidate) or replies[candidate]
             failure = reply if isinstance(reply, Failure) else failure_of(reply)
             if failure is not None:
                 results.append(MeasureResult(candidate, failure))
             elif isinstance(reply, Message):
+                self._kept[candidate] = reply
                 built.append((candidate, reply))
-        for (candidate, message), outcome in zip(built, self._contest(built), strict=True):
-            results.append(MeasureResult(candidate, outcome, build_cost_of(message)))
+        outcomes = self._contest([message for _, message in built])
+        for (candidate, message), found in zip(built, outcomes, strict=True):
+            if found is not None:
+                results.append(MeasureResult(candidate, found[0], build_cost_of(message), found[1]))
         return sorted(results, key=_rank_key)
 
-    def _contest(self, built: Sequence[tuple[Candidate, Message]]) -> Sequence[Outcome]:
-        programs = [Program.of(message) for _, message in built]
-        if len(programs) < 2:
-            return [self._run(message) for _, message in built]
-        options = self.options.run
-        each_s = self._run_limit_s() + options.rank_rounds * (4 * self.best_s + options.min_total_s)
-        data, limit_s = self._place.data, each_s * len(programs)
-        request = run_request(data, programs, options, self.best_s, limit_s)
-        ((_, reply),) = self._place.runner.run([request])
-        failure = reply if isinstance(reply, Failure) else failure_of(reply)
-        if failure is not None:
-            return [failure] * len(programs)
-        assert isinstance(reply, Message)
-        return measurements_of(reply)
+    def _batch_size(self, count: int) -> int:
+        """The size of equal batches, none larger than the options allow."""
+        return math.ceil(count / math.ceil(count / self.options.batch)) if count else 1
 
-    def _build(self, batch: Sequence[Candidate]) -> list[Reply]:
+    def _contest(self, built: Sequence[Message]) -> Sequence[tuple[Outcome, RunCost] | None]:
+        """Time all in turns; if one of them harms the worker, each alone, to see which."""
+        if not built:
+            return ()
+        options, data = self.options.run, self._place.data
+        each_s = options.rank_rounds * (4 * self.best_s + 2 * options.rank_repeat_s)
+        each_s += eviction_limit_s(options, data.array_bytes, options.rank_rounds)
+        programs = [Program.of(message) for message in built]
+        limit_s = (self._run_limit_s() + each_s) * len(programs)
+        with self._watch.phase("contest"):
+            outcomes = self._outcomes(run_request(data, programs, options, limit_s))
+        if not isinstance(outcomes, Failure):
+            return outcomes
+        alone = [self._run(message) for message in built]
+        return [found if isinstance(found[0], Failure) else None for found in alone]
+
+    def _build(
+        self, batch: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+    ) -> list[Reply]:
         """Build all of `batch`, then wait until the machine is quiet."""
         if not self._flown:
-            preflight(self._place, self.task.target, self.options.run)
+            with self._watch.phase("start"):
+                preflight(self._place, self.task.target, self.options.run)
             self._flown = True
         directory, limit_s = self._place.data.directory, self._limit.seconds
         requests = [build_request(directory, candidate, limit_s) for candidate in batch]
         replies: dict[int, Reply] = {}
-        for index, reply in self._place.builders.run(requests):
-            replies[index] = reply
-            if isinstance(reply, Message) and failure_of(reply) is None:
-                self._limit.observe(build_cost_of(reply).total_s)
-        self._place.quiet()
+        with self._watch.phase("search"), beside(meanwhile), self._watch.phase("build"):
+            for index, reply in self._place.builders.run(requests):
+                replies[index] = reply
+                if isinstance(reply, Message) and failure_of(reply) is None:
+                    self._limit.observe(build_cost_of(reply).total_s)
+        with self._watch.phase("build"):
+            self._place.quiet()
         return [replies[index] for index in range(len(batch))]
 
     def _finish(self, candidate: Candidate, built: Reply) -> MeasureResult:
@@ -149,21 +186,36 @@ class Measurer:
         code = hashlib.sha256(layouts + built.blob).hexdigest()
         if (known := self._known.get(code)) is not None:
             return MeasureResult(candidate, known, cost, reused=True)
-        outcome = self._run(built)
+        outcome, run_cost = self._run(built)
         self._known[code] = outcome
-        if isinstance(outcome, Measurement) and outcome.checked:
-            self.best_s = min(self.best_s or math.inf, outcome.median_s)
-        return MeasureResult(candidate, outcome, cost)
+        if isinstance(outcome, Measurement):
+            self._keep(candidate, built, outcome.median_s)
+        return MeasureResult(candidate, outcome, cost, run_cost)
 
-    def _run(self, built: Message) -> Outcome:
-        programs = [Program.of(built)]
-        limit_s = self._run_limit_s()
+    def _keep(self, candidate: Candidate, built: Message, median_s: float) -> None:
+        """Remember the best time, and the machine code of the fastest few for `rank`."""
+        self.best_s = min(self.best_s or math.inf, median_s)
+        self._kept[candidate] = built
+        self._fastest = sorted([*self._fastest, (median_s, candidate.key, candidate)])
+        for _, _, slow in self._fastest[_KEPT:]:
+            self._kept.pop(slow, None)
+        del self._fastest[_KEPT:]
+
+    def _run(self, built: Message) -> tuple[Outcome, RunCost]:
+        """Check and time one program, alone."""
+        limit_s, best_s = self._run_limit_s(), self.best_s
         data, options = self._place.data, self.options.run
-        request = run_request(data, programs, options, self.best_s, limit_s)
+        job = run_request(data, [Program.of(built)], options, limit_s, best_s=best_s)
+        with self._watch.phase("run"):
+            outcomes = self._outcomes(job)
+        return (outcomes, RunCost()) if isinstance(outcomes, Failure) else outcomes[0]
+
+    def _outcomes(self, request: Request) -> list[tuple[Outcome, RunCost]] | Failure:
+        """What the run worker answers: an outcome for each program, or why there is none."""
         ((_, reply),) = self._place.runner.run([request])
         if isinstance(reply, Failure):
             return reply
-        return failure_of(reply) or measurements_of(reply)[0]
+        return failure_of(reply) or outcomes_of(reply)
 
     def _run_limit_s(self) -> float:
         flops, array_bytes = self.task.dag.flops, self._place.data.array_bytes

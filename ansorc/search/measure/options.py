@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ansorc.target import detect
 
 GIB = 1 << 30
+CachePolicy = Literal["warm", "cold"]
+"""What the caches hold when a timed call begins: what the call before left there, or nothing."""
 
 
 def _usable_cores() -> int:
@@ -19,15 +22,20 @@ class RunOptions:
 
     threads: int = 0
     """Threads of the kernel; 0 means all cores that the process may use."""
-    min_total_s: float = 0.04
-    """Repeat until the timed calls add up to this."""
-    max_repeats: int = 64
+    cache: CachePolicy = "warm"
+    """Cold: all arrays and the workspace are evicted from the caches before each timed call."""
+    min_total_s: float = 0.01
+    """Timed calls add up to this before they are judged for the first time."""
+    max_total_s: float = 0.06
+    """They go on to this while the median is not known to `precision`."""
     min_repeats: int = 3
-    hopeless_factor: float = 5.0
-    """A first timed call this many times slower than the best known ends the timing."""
-    check_share: float = 0.2
-    """A comparison that costs less than this share of `min_total_s` is made for every candidate;
-    a dearer one only for a candidate that would become the best."""
+    max_repeats: int = 128
+    precision: float = 0.004
+    """The standard error of the median, as a share of it, at which the time counts as known."""
+    near_factor: float = 1.3
+    """A candidate this many times slower than the best known is judged once and no more."""
+    hopeless_factor: float = 4.0
+    """Two timed calls this many times slower than the best known end the timing."""
     min_timeout_s: float = 0.5
     timeout_factor: float = 100.0
     """A run may take this many times the best known time, and at least `min_timeout_s`."""
@@ -36,6 +44,11 @@ class RunOptions:
     max_timeout_s: float = 60.0
     rank_rounds: int = 31
     """Repeats of each program when the best few are timed against each other."""
+    rank_total_s: float = 1.0
+    """After so long fewer rounds are enough, but not fewer than `rank_least_rounds`."""
+    rank_least_rounds: int = 9
+    rank_repeat_s: float = 1.25e-3
+    """So long is one of these repeats at least, in warm caches."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,7 @@ class MeasureOptions:
     run: RunOptions = RunOptions()
     builders: int = field(default_factory=_usable_cores)
     """Build processes; while a candidate is timed none of them works."""
-    batch: int = field(default_factory=lambda: min(64, max(8, 4 * _usable_cores())))
+    batch: int = field(default_factory=lambda: min(64, 8 * _usable_cores()))
     """Candidates that are built together, then run one after another."""
     build_timeout_s: float = 15.0
     """Upper limit; once builds have been seen, 20 times their 90th percentile but at least 2 s."""

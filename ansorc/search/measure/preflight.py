@@ -13,7 +13,7 @@ from ansorc.search.measure.crew import Crew, Reply, Request
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.jobs import Program, build_request, run_request
 from ansorc.search.measure.options import RunOptions
-from ansorc.search.measure.replies import failure_of
+from ansorc.search.measure.replies import failure_of, outcomes_of
 from ansorc.search.measure.result import Candidate, Failure
 from ansorc.search.measure.wire import Message
 from ansorc.search.measure.workplace import Workplace
@@ -31,7 +31,7 @@ def preflight(place: Workplace, target: Target, options: RunOptions) -> None:
         built = _first(place.builders, build_request(data.directory, candidate, _LIMIT_S))
         _require(built, "built")
         assert isinstance(built, Message)
-        job = run_request(data, [Program.of(built)], options, 0.0, _LIMIT_S)
+        job = run_request(data, [Program.of(built)], options, _LIMIT_S, best_s=0.0)
         _require(_first(place.runner, job), "run")
     finally:
         data.remove()
@@ -59,9 +59,19 @@ def _first(crew: Crew, request: Request) -> Reply:
 
 
 def _require(reply: Reply, verb: str) -> None:
-    failure = reply if isinstance(reply, Failure) else failure_of(reply)
+    failure = _failure(reply)
     if failure is not None:
         raise MeasureError(
             f"a kernel of one line cannot be {verb} on this machine, so nothing can be measured "
             f"({failure.kind.value}; `ansorc doctor` may tell more):\n{failure.detail}"
         )
+
+
+def _failure(reply: Reply) -> Failure | None:
+    """What went wrong with the job, or with the program that it ran."""
+    if isinstance(reply, Failure):
+        return reply
+    if (failure := failure_of(reply)) is not None or "outcomes" not in reply.fields:
+        return failure
+    ((outcome, _),) = outcomes_of(reply)
+    return outcome if isinstance(outcome, Failure) else None

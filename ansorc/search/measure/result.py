@@ -11,6 +11,8 @@ from enum import Enum
 from functools import cached_property
 from typing import TypeAlias
 
+from ansorc.search.measure.cost import BuildCost, RunCost
+
 _MESSAGE_CHARACTERS = 500
 
 
@@ -110,27 +112,13 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class BuildCost:
-    """Seconds that each phase of building a candidate took."""
-
-    lower_s: float = 0.0
-    passes_s: float = 0.0
-    emit_s: float = 0.0
-    llvm_s: float = 0.0
-
-    @property
-    def total_s(self) -> float:
-        """Seconds for the whole build."""
-        return self.lower_s + self.passes_s + self.emit_s + self.llvm_s
-
-
-@dataclass(frozen=True)
 class MeasureResult:
     """What came of one candidate."""
 
     candidate: Candidate
     outcome: Outcome
-    build: BuildCost = BuildCost()
+    build: BuildCost = field(default_factory=BuildCost)
+    run: RunCost = field(default_factory=RunCost)
     reused: bool = False
     """Its machine code equals one measured earlier in this session; that outcome is repeated."""
 

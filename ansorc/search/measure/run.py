@@ -1,15 +1,19 @@
-"""What the run worker does with a job: object code in, times or a failure out."""
+"""What the run worker does with a job: object code in, times or failures out."""
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 
+from ansorc.codegen.cache_eviction import cache_eviction
 from ansorc.errors import BuildError
 from ansorc.search.measure.bench import Bench, load_bench
+from ansorc.search.measure.cost import RunCost
 from ansorc.search.measure.jobs import Program, programs_of, run_options_of
 from ansorc.search.measure.kernel import (
     MISSING_FEATURES_STATUS,
@@ -18,10 +22,12 @@ from ansorc.search.measure.kernel import (
     KernelError,
 )
 from ansorc.search.measure.options import RunOptions
-from ansorc.search.measure.replies import failure_message, measurements_message
+from ansorc.search.measure.replies import failure_message, outcomes_message
 from ansorc.search.measure.result import Failure, FailureKind, Measurement
-from ansorc.search.measure.timing import interleave, sample
+from ansorc.search.measure.stopwatch import Stopwatch
+from ansorc.search.measure.timing import Subject, interleave, sample
 from ansorc.search.measure.wire import Message
+from ansorc.target import detect
 
 _STATUS_MEANING = {
     OUT_OF_MEMORY_STATUS: (FailureKind.OUT_OF_MEMORY, "the kernel could not allocate its buffers"),
@@ -32,6 +38,14 @@ _STATUS_MEANING = {
 }
 
 
+@dataclass(frozen=True)
+class _Right:
+    """A kernel whose outputs agreed with the reference."""
+
+    kernel: Kernel
+    max_error: float
+
+
 class Runner:
     """Runs kernels of the task whose directory the message names; remembers the last task."""
 
@@ -40,23 +54,29 @@ class Runner:
         self._bench: Bench | None = None
 
     def handle(self, message: Message) -> Message:
-        """Time one program, or several against each other; answer with times or a failure."""
+        """Check all programs, time those that are right; answer with an outcome for each."""
         bench = self._load(message.text("directory"))
         options = run_options_of(message)
-        try:
-            with ExitStack() as stack:
-                programs = programs_of(message)
-                kernels = [stack.enter_context(_kernel(p, bench, options)) for p in programs]
-                if len(kernels) > 1:
-                    return _answer(_rank(kernels, bench, options))
-                found = _measure(kernels[0], bench, options, message.number("best_s"))
-                return _answer([found] if isinstance(found, Measurement) else found)
-        except BuildError as error:
-            failure = Failure.of(FailureKind.COMPILE, str(error), traceback.format_exc())
-        except KernelError as error:
-            kind, words = _STATUS_MEANING.get(error.status, (FailureKind.UNKNOWN, str(error)))
-            failure = Failure.of(kind, words)
-        return failure_message(failure)
+        programs = programs_of(message)
+        watches = [Stopwatch() for _ in programs]
+        with ExitStack() as stack:
+            found = [
+                _checked(program, bench, options, watch, stack)
+                for program, watch in zip(programs, watches, strict=True)
+            ]
+            right = [one for one in found if isinstance(one, _Right)]
+            begin = time.perf_counter()
+            try:
+                times = iter(_times(right, options, message))
+            except KernelError as error:
+                return failure_message(_meaning(error))
+            each_s = (time.perf_counter() - begin) / max(1, len(right))
+            outcomes = [next(times) if isinstance(one, _Right) else one for one in found]
+        costs = [
+            _cost(watch, each_s if isinstance(one, Measurement) else 0.0)
+            for one, watch in zip(outcomes, watches, strict=True)
+        ]
+        return outcomes_message(outcomes, costs)
 
     def _load(self, directory: str) -> Bench:
         if self._bench is None or directory != self._directory:
@@ -66,57 +86,66 @@ class Runner:
         return self._bench
 
 
-def _kernel(program: Program, bench: Bench, options: RunOptions) -> Kernel:
-    return Kernel(program, bench.arrays(program.packings), options.threads)
+def _checked(
+    program: Program, bench: Bench, options: RunOptions, watch: Stopwatch, stack: ExitStack
+) -> _Right | Failure:
+    """Link `program`, call it into poisoned outputs, hold them against the reference.
+
+    This first call also warms up what the timed ones find in the caches.
+    """
+    try:
+        with watch.phase("prepare"):
+            arrays = bench.arrays(program.packings)
+            kernel = stack.enter_context(Kernel(program, arrays, options.threads))
+        with watch.phase("check"):
+            bench.poison()
+        with watch.phase("warm up"):
+            kernel.call(1)
+    except BuildError as error:
+        return Failure.of(FailureKind.COMPILE, str(error), traceback.format_exc())
+    except KernelError as error:
+        return _meaning(error)
+    with watch.phase("check"):
+        max_error, complaint = bench.check()
+        if not complaint and not kernel.is_intact():
+            complaint = "candidate rejected: it wrote outside its workspace"
+    if complaint:
+        return Failure.of(FailureKind.WRONG_RESULT, complaint)
+    return _Right(kernel, max_error)
 
 
-def _answer(found: Sequence[Measurement] | Failure) -> Message:
-    return failure_message(found) if isinstance(found, Failure) else measurements_message(found)
-
-
-def _measure(
-    kernel: Kernel, bench: Bench, options: RunOptions, best_s: float
-) -> Measurement | Failure:
-    """Warm up into poisoned outputs, check them if that is cheap, time, check a winner anyway."""
-    is_cheap = bench.compare_s < options.check_share * options.min_total_s
-    error = _run_once(kernel, bench, check=is_cheap)
-    if isinstance(error, Failure):
-        return error
-    seconds, hopeless = sample(kernel.call, time.perf_counter, options, best_s)
-    found = Measurement(tuple(seconds), is_cheap, hopeless, error)
-    if is_cheap or (best_s and found.median_s >= best_s):
-        return found
-    error = _run_once(kernel, bench, check=True)
-    if isinstance(error, Failure):
-        return error
-    return Measurement(tuple(seconds), checked=True, hopeless=hopeless, max_error=error)
-
-
-def _rank(
-    kernels: Sequence[Kernel], bench: Bench, options: RunOptions
-) -> list[Measurement] | Failure:
-    """Check all, then time them in turns, so that a change of the machine's speed hits all."""
-    errors: list[float] = []
-    for kernel in kernels:
-        error = _run_once(kernel, bench, check=True)
-        if isinstance(error, Failure):
-            return error
-        errors.append(error)
-    calls = [kernel.call for kernel in kernels]
-    rounds = interleave(calls, time.perf_counter, options)
-    return [
-        Measurement(tuple(seconds), checked=True, max_error=error)
-        for seconds, error in zip(rounds, errors, strict=True)
+def _times(right: Sequence[_Right], options: RunOptions, message: Message) -> list[Measurement]:
+    """Time kernels, several in turns if the message asks for a ranking."""
+    evict = _eviction() if options.cache == "cold" else None
+    subjects = [
+        Subject(one.kernel.call, partial(one.kernel.evict, evict) if evict else None)
+        for one in right
     ]
+    if message.number("rank"):
+        rounds = interleave(subjects, time.perf_counter, options)
+        return [
+            Measurement(tuple(seconds), checked=True, max_error=one.max_error)
+            for seconds, one in zip(rounds, right, strict=True)
+        ]
+    found: list[Measurement] = []
+    for subject, one in zip(subjects, right, strict=True):
+        seconds, hopeless = sample(subject, time.perf_counter, options, message.number("best_s"))
+        found.append(
+            Measurement(tuple(seconds), checked=True, hopeless=hopeless, max_error=one.max_error)
+        )
+    return found
 
 
-def _run_once(kernel: Kernel, bench: Bench, *, check: bool) -> float | Failure:
-    """Run into poisoned outputs; return the largest error (0 without `check`) or the failure."""
-    bench.poison()
-    kernel.call(1)
-    if not check:
-        return 0.0
-    error, complaint = bench.check()
-    if not complaint and not kernel.is_intact():
-        complaint = "candidate rejected: it wrote outside its workspace"
-    return Failure.of(FailureKind.WRONG_RESULT, complaint) if complaint else error
+@lru_cache(maxsize=1)
+def _eviction() -> Callable[[int, int], None]:
+    return cache_eviction(detect())
+
+
+def _meaning(error: KernelError) -> Failure:
+    kind, words = _STATUS_MEANING.get(error.status, (FailureKind.UNKNOWN, str(error)))
+    return Failure.of(kind, words)
+
+
+def _cost(watch: Stopwatch, repeats_s: float) -> RunCost:
+    prepare_s, warm_up_s, check_s = map(watch.seconds, ("prepare", "warm up", "check"))
+    return RunCost(prepare_s, warm_up_s, check_s, repeats_s)

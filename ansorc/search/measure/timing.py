@@ -3,65 +3,104 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ansorc.search.measure.options import RunOptions
 
 Clock = Callable[[], float]
+_REPEATS_BEFORE_JUDGING = 40
+_MEDIAN_ERROR = 0.93
+"""Standard error of the median of n normal values, in units of (quartile distance / sqrt(n))."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is timed: `call(n)` runs a kernel n times, `evict` empties the caches before a call."""
+
+    call: Callable[[int], None]
+    evict: Callable[[], None] | None = None
+    """None: calls follow each other, in the caches that they leave."""
 
 
 def sample(
-    call: Callable[[int], None], clock: Clock, options: RunOptions, best_s: float
+    subject: Subject, clock: Clock, options: RunOptions, best_s: float
 ) -> tuple[list[float], bool]:
-    """Time `call(n)`, which runs the kernel n times; return seconds per call and "hopeless".
+    """Return seconds per call for as many repeats as it takes, and whether it is "hopeless".
 
-    A repeat is one call, or so many that it lasts 1/32 of `options.min_total_s`: reading the clock
-    then costs nothing. `best_s` is the best time known (0: none); a first repeat that is
-    `hopeless_factor` times slower is all that is taken.
+    A repeat is one call, or so many in warm caches that reading the clock costs nothing. `best_s`
+    is the best time known (0: none). One that is `hopeless_factor` times slower in two calls is not
+    repeated, one that is `near_factor` times slower is for `min_total_s`; others are repeated until
+    the standard error of the median is known to be small, or for `max_total_s`.
     """
-    first = _timed(call, clock, 1)
-    if best_s and first > options.hopeless_factor * best_s:
-        return [first], True
-    repeat_s = options.min_total_s / 32
+    if best_s:
+        limit_s = options.hopeless_factor * best_s
+        first = _timed(subject, clock, 1)
+        if first > limit_s and (first := min(first, _timed(subject, clock, 1))) > limit_s:
+            return [first], True
     number = 1
-    if first < repeat_s:
-        first = _timed(call, clock, 4) / 4  # one call alone is mostly the cost of being timed
-        number = max(1, math.ceil(repeat_s / max(first, 1e-8)))
+    if subject.evict is None:
+        number = _calls_a_repeat(subject, clock, options.min_total_s / _REPEATS_BEFORE_JUDGING)
     found: list[float] = []
     total = 0.0
-    while len(found) < options.max_repeats and (
-        total < options.min_total_s or len(found) < options.min_repeats
-    ):
-        taken = _timed(call, clock, number)
+    while len(found) < options.max_repeats:
+        taken = _timed(subject, clock, number)
         total += taken
         found.append(taken / number)
+        if len(found) >= options.min_repeats and total >= options.min_total_s:
+            is_far = best_s and statistics.median(found) > options.near_factor * best_s
+            if is_far or total >= options.max_total_s or median_error(found) <= options.precision:
+                break
     return found, False
 
 
-def interleave(
-    calls: Sequence[Callable[[int], None]], clock: Clock, options: RunOptions
-) -> list[list[float]]:
+def median_error(seconds: Sequence[float]) -> float:
+    """Return the standard error of the median of `seconds`, as a share of the median.
+
+    It is taken from the quartiles, so a few disturbed repeats do not count.
+    """
+    low, median, high = statistics.quantiles(seconds, n=4, method="inclusive")
+    return _MEDIAN_ERROR * (high - low) / math.sqrt(len(seconds)) / median
+
+
+def interleave(subjects: Sequence[Subject], clock: Clock, options: RunOptions) -> list[list[float]]:
     """Time several kernels in turns, `options.rank_rounds` times; return seconds for each.
 
     The order is reversed from round to round, so that no kernel always follows the same other.
+    Slow kernels get fewer rounds.
     """
-    repeat_s = options.min_total_s / 32
-    numbers: list[int] = []
-    for call in calls:
-        once = _timed(call, clock, 4) / 4
-        numbers.append(max(1, math.ceil(repeat_s / max(once, 1e-8))))
-    found: list[list[float]] = [[] for _ in calls]
-    order = list(range(len(calls)))
+    begin = clock()
+    numbers = [
+        1 if subject.evict else _calls_a_repeat(subject, clock, options.rank_repeat_s)
+        for subject in subjects
+    ]
+    found: list[list[float]] = [[] for _ in subjects]
+    order = list(range(len(subjects)))
     for _ in range(options.rank_rounds):
         for index in order:
-            calls[index](1)  # the caches now hold what this kernel leaves there
-            taken = _timed(calls[index], clock, numbers[index])
+            if subjects[index].evict is None:
+                subjects[index].call(1)  # the caches now hold what this kernel leaves there
+            taken = _timed(subjects[index], clock, numbers[index])
             found[index].append(taken / numbers[index])
         order.reverse()
+        is_long = clock() - begin > options.rank_total_s
+        if is_long and len(found[0]) >= options.rank_least_rounds:
+            break
     return found
 
 
-def _timed(call: Callable[[int], None], clock: Clock, number: int) -> float:
+def _calls_a_repeat(subject: Subject, clock: Clock, repeat_s: float) -> int:
+    """How many calls in a row last `repeat_s`; one alone is mostly the cost of being timed."""
+    if (once := _timed(subject, clock, 1)) >= repeat_s:
+        return 1
+    once = _timed(subject, clock, 4) / 4
+    return max(1, math.ceil(repeat_s / max(once, 1e-8)))
+
+
+def _timed(subject: Subject, clock: Clock, number: int) -> float:
+    if subject.evict is not None:
+        subject.evict()
     begin = clock()
-    call(number)
+    subject.call(number)
     return clock() - begin

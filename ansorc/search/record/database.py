@@ -18,19 +18,19 @@ from ansorc.search.task import Task
 
 _COLUMNS = (
     "task_key, program_key, steps, function, environments.json, median_s, spread_s, repeats, "
-    "failure, message, checked, build_s, created, seed, version"
+    "failure, message, checked, build_s, created, seed, version, run_s"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM records JOIN environments ON environments.key = environment_key "
 _UPSERT = """
 INSERT INTO records (task_key, program_key, steps, function, environment_key, median_s, spread_s,
-    repeats, failure, message, checked, build_s, created, seed, version)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    repeats, failure, message, checked, build_s, created, seed, version, run_s)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (task_key, program_key, environment_key) DO UPDATE SET
     median_s = excluded.median_s, spread_s = excluded.spread_s, repeats = excluded.repeats,
     failure = excluded.failure, message = excluded.message, checked = excluded.checked,
     build_s = excluded.build_s, created = excluded.created, seed = excluded.seed,
-    version = excluded.version
-WHERE excluded.checked >= checked
+    version = excluded.version, run_s = excluded.run_s
+WHERE excluded.checked >= checked OR excluded.failure IN ('wrong result', 'crash')
 """
 _DECIDE = """
 INSERT OR REPLACE INTO winners (task_key, environment_key, program_key, last_id)
@@ -55,7 +55,8 @@ class Records:
     """The records in one file. Every change is on disk when the method returns.
 
     One program of a task has one record in one environment: a later measuring replaces the earlier
-    one, unless that was checked and the later one is not. All methods raise RecordError.
+    one, unless that was checked and the later one is not. One that does harm or gives a wrong
+    result is a failure from then on, however often it went well. All methods raise RecordError.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -187,7 +188,7 @@ def _row(record: Record) -> tuple[object, ...]:
         record.task_key, record.program_key, record.steps, record.function, record.environment.key,
         record.median_s, record.spread_s, record.repeats,
         record.failure.value if record.failure else None, record.message, record.checked,
-        record.build_s, record.created, record.seed, record.version,
+        record.build_s, record.created, record.seed, record.version, record.run_s,
     )  # fmt: skip
 
 
@@ -196,5 +197,5 @@ def _record(row: tuple[Any, ...]) -> Record:
     failure = None if row[8] is None else FailureKind(row[8])
     return Record(
         row[0], row[1], row[2], row[3], environment, row[5], row[6], row[7], failure, row[9],
-        bool(row[10]), row[11], row[12], row[13], row[14],
+        bool(row[10]), row[11], row[12], row[13], row[14], row[15],
     )  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from ansorc.search.measure.options import CachePolicy
 from ansorc.target import detect
 
 
@@ -24,6 +25,8 @@ class Environment:
     """Cores that the measuring process could use."""
     threads: int
     """Threads of the kernel; 0 means all of `cores`."""
+    cache: CachePolicy = "warm"
+    """What the caches held when the timed calls began."""
 
     @property
     def key(self) -> str:
@@ -36,18 +39,21 @@ class Environment:
 
     @staticmethod
     def from_json(text: str) -> Environment:
-        """Return the environment that `to_json` wrote."""
+        """Return the environment that `to_json` wrote; older ones knew warm caches alone."""
         fields = json.loads(text)
-        features = tuple(str(name) for name in fields["features"])
         return Environment(
-            str(fields["cpu"]), features, int(fields["cores"]), int(fields["threads"])
+            str(fields["cpu"]),
+            tuple(str(name) for name in fields["features"]),
+            int(fields["cores"]),
+            int(fields["threads"]),
+            fields.get("cache", "warm"),
         )
 
 
-def current_environment(threads: int = 0) -> Environment:
+def current_environment(threads: int = 0, cache: CachePolicy = "warm") -> Environment:
     """Return the environment of this process for kernels of `threads` threads (0: all cores)."""
     target = detect()
-    return Environment(_cpu_model(), target.features, target.cores, threads)
+    return Environment(_cpu_model(), target.features, target.cores, threads, cache)
 
 
 @lru_cache(maxsize=1)

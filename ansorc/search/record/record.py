@@ -41,6 +41,8 @@ class Record:
     seed: int = 0
     version: str = ""
     """The ansorc that measured."""
+    run_s: float = 0.0
+    """Seconds that its run took in all: preparing, checking, timing."""
 
     @staticmethod
     def of_result(
@@ -59,6 +61,7 @@ class Record:
             created=time.time(),
             seed=seed,
             version=_version(),
+            run_s=result.run.total_s,
         )
         if (failure := result.failure) is not None:
             return replace(base, failure=failure.kind, message=failure.message)
@@ -102,6 +105,7 @@ class Record:
             "created": self.created,
             "seed": self.seed,
             "version": self.version,
+            "run_s": self.run_s,
         }
 
     @staticmethod
@@ -126,6 +130,7 @@ class Record:
                 float(fields["created"]),
                 int(fields["seed"]),
                 str(fields["version"]),
+                float(fields.get("run_s", 0.0)),  # unknown before version 3 of the record file
             )
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(f"not a record: {type(error).__name__}: {error}") from error

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ansorc.errors import RecordError
+from ansorc.search.record.environment import Environment
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _APPLICATION_ID = 0x616E7372  # "ansr"
 _BUSY_TIMEOUT_S = 10.0
 
@@ -38,6 +39,9 @@ CREATE TABLE winners (
 """
 """Since version 2: who won when the fastest programs were timed against each other, and the last
 record that there was then."""
+_RUN_SECONDS = "ALTER TABLE records ADD COLUMN run_s REAL NOT NULL DEFAULT 0.0"
+"""Since version 3, in which an environment also tells what the caches held: till then, always what
+the call before had left there."""
 
 
 def connect(path: Path, *, create: bool) -> sqlite3.Connection:
@@ -105,14 +109,30 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables that are missing, and bring those of an earlier version up to date."""
     with transaction(connection):
         version = _pragma(connection, "user_version")  # another process may have been faster
-        missing = (_TABLES if version < 1 else "") + (_WINNERS if version < 2 else "")
-        if missing:
-            for statement in filter(str.strip, missing.split(";")):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        missing = [_TABLES] * (version < 1) + [_WINNERS] * (version < 2)
+        missing += [_RUN_SECONDS] * (version < 3)
+        for statement in filter(str.strip, ";".join(missing).split(";")):
+            connection.execute(statement)
+        if version < 3:
+            _rename_environments(connection)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _rename_environments(connection: sqlite3.Connection) -> None:
+    """Write all environments as this version does, which gives them other keys."""
+    for key, json in connection.execute("SELECT key, json FROM environments").fetchall():
+        environment = Environment.from_json(json)
+        row = (environment.key, environment.to_json(), key)
+        connection.execute("UPDATE environments SET key = ?, json = ? WHERE key = ?", row)
+        for table in ("records", "winners"):
+            connection.execute(
+                f"UPDATE {table} SET environment_key = ? WHERE environment_key = ?",
+                (environment.key, key),
+            )
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -1,0 +1,43 @@
+"""One line each about a tuning run: where its time went, and how clear its winner is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansorc.search.time_spent import TimeSpent
+from ansorc.search.tune_result import TuneResult
+
+
+def spent_line(spent: TimeSpent) -> str:
+    """Return the phases of a run as shares of its wall time.
+
+    In brackets is what builds and runs did, as shares of the work in their processes.
+    """
+    builds, runs = spent.builds, spent.runs
+    inside_builds = _shares(builds.total_s, {
+        "lower": builds.lower_s, "passes": builds.passes_s, "emit": builds.emit_s,
+        "LLVM": builds.llvm_s,
+    })  # fmt: skip
+    inside_runs = _shares(runs.total_s, {
+        "prepare": runs.prepare_s, "warm up": runs.warm_up_s, "check": runs.check_s,
+        "repeat": runs.repeats_s,
+    })  # fmt: skip
+    phases = {
+        "start": spent.start_s, "search": spent.search_s, f"build ({inside_builds})": spent.build_s,
+        f"run ({inside_runs})": spent.run_s, "contest": spent.contest_s, "rest": spent.rest_s,
+    }  # fmt: skip
+    return f"time: {_shares(spent.total_s, phases)}"
+
+
+def contest_line(result: TuneResult) -> str:
+    """Return how far the winner was ahead of the second, or nothing if that is not known."""
+    if result.ranking is None or len(result.ranking.ranked) < 2:
+        return ""
+    margin, doubt = result.ranking.margin, result.ranking.doubt
+    return f"the winner was {margin:.1%} ± {doubt:.1%} faster than the second, timed in turns"
+
+
+def _shares(total_s: float, parts: Mapping[str, float]) -> str:
+    return ", ".join(
+        f"{name} {seconds / max(total_s, 1e-9):.0%}" for name, seconds in parts.items()
+    )

@@ -1,0 +1,42 @@
+"""Stopwatch: where the time of something went, by phases that may lie inside each other."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+
+class Stopwatch:
+    """Adds up seconds by phase; while an inner phase runs, the outer one stands still.
+
+    For one thread. `clock` returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._open: list[str] = []
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def phase(self, name: str) -> Generator[None]:
+        """Count the time spent inside of the `with` as `name`."""
+        self._turn()
+        self._open.append(name)
+        try:
+            yield
+        finally:
+            self._turn()
+            self._open.pop()
+
+    def seconds(self, name: str) -> float:
+        """Return the seconds of phase `name` so far."""
+        return self._seconds.get(name, 0.0)
+
+    def _turn(self) -> None:
+        now = self._clock()
+        if self._open:
+            self._seconds[self._open[-1]] += now - self._since
+        self._since = now

@@ -1,0 +1,124 @@
+"""Who wins when programs are timed in turns on a machine whose speed changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansorc.search.contest import contest, lead
+from ansorc.search.measure import (
+    Candidate,
+    Failure,
+    FailureKind,
+    Measurement,
+    Measurer,
+    MeasureResult,
+)
+
+TURNS = 31
+PROGRAMS = [Candidate.of_steps([number]) for number in range(4)]
+
+
+class Machine:
+    """Ranks programs of known speed; the machine's own speed changes from turn to turn."""
+
+    def __init__(self, *seconds: float, drift: float, noise: float = 0.002, seed: int = 0) -> None:
+        self._seconds = dict(zip(PROGRAMS, seconds, strict=False))
+        self._rng = np.random.default_rng(seed)
+        self._drift, self._noise = drift, noise
+        self.entered: list[list[Candidate]] = []
+        self.wrong: set[Candidate] = set()
+        self.now = 0.0
+
+    def rank(self, candidates: Sequence[Candidate]) -> list[MeasureResult]:
+        self.entered.append(list(candidates))
+        self.now += 0.5
+        speed = 1 + self._drift * self._rng.uniform(0, 1, TURNS)
+        return [self._result(candidate, speed) for candidate in candidates]
+
+    def hold(self, best_s: float = 1.0) -> tuple[list[Candidate], float]:
+        candidates = list(self._seconds)
+        found = contest(cast("Measurer", self), candidates, best_s, lambda: self.now)
+        assert {result.candidate for result in found.failed} == self.wrong
+        assert abs(found.margin) <= 1.0
+        return [result.candidate for result in found.ranked], found.margin
+
+    def _result(self, candidate: Candidate, speed: np.ndarray) -> MeasureResult:
+        if candidate in self.wrong:
+            return MeasureResult(candidate, Failure.of(FailureKind.WRONG_RESULT, "element 3"))
+        noise = 1 + self._noise * self._rng.standard_normal(TURNS)
+        seconds = self._seconds[candidate] * speed * noise
+        return MeasureResult(candidate, Measurement(tuple(seconds.tolist()), checked=True))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_percent_is_seen_while_the_speed_changes_by_half(seed: int) -> None:
+    machine = Machine(1.03, 1.01, 1.0, 1.5, drift=0.5, seed=seed)
+    ranked, margin = machine.hold()
+    assert ranked == [PROGRAMS[n] for n in (2, 1, 0, 3)]
+    assert margin == pytest.approx(0.01, abs=0.004)
+    assert PROGRAMS[3] not in machine.entered[1], "who is beaten is out"
+
+
+def test_a_calm_machine_decides_at_once() -> None:
+    machine = Machine(1.1, 1.0, drift=0.0)
+    assert machine.hold()[0] == [PROGRAMS[1], PROGRAMS[0]]
+    assert len(machine.entered) == 1
+
+
+def test_equally_fast_programs_end_a_contest_too() -> None:
+    machine = Machine(1.0, 1.0, drift=0.0, noise=0.0005)
+    ranked, margin = machine.hold()
+    assert len(ranked) == 2
+    assert len(machine.entered) == 1
+    assert abs(margin) < 0.001
+
+
+def test_a_winner_slower_than_it_was_is_timed_again_but_not_for_ever() -> None:
+    machine = Machine(1.1, 1.0, drift=0.0)
+    machine.hold(best_s=0.5)
+    assert len(machine.entered) == 7
+    assert machine.entered[-1] == [PROGRAMS[1]], "it is alone by then"
+
+
+def test_the_recorded_time_is_that_of_the_calmest_attempt() -> None:
+    machine = Machine(1.0, 2.0, drift=0.3)
+    found = contest(cast("Measurer", machine), PROGRAMS[:2], 0.5, lambda: machine.now)
+    again = Machine(1.0, 2.0, drift=0.3)
+    medians = [again.rank(entered)[0].measurement for entered in machine.entered]
+    assert found.ranked[0].measurement is not None
+    assert found.ranked[0].measurement.median_s == min(m.median_s for m in medians if m)
+
+
+def test_a_program_that_turns_out_wrong_fails_and_the_others_go_on() -> None:
+    machine = Machine(1.0, 1.2, 1.1, drift=0.1)
+    machine.wrong.add(PROGRAMS[0])
+    assert machine.hold()[0] == [PROGRAMS[2], PROGRAMS[1]]
+
+
+def test_nobody_wins_where_all_are_wrong() -> None:
+    machine = Machine(1.0, 1.2, drift=0.1)
+    machine.wrong |= set(PROGRAMS[:2])
+    assert machine.hold() == ([], 0.0)
+    assert len(machine.entered) == 1
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.5, 2.0), st.floats(0.5, 2.0)), min_size=1, max_size=80),
+    st.floats(0.1, 10.0),
+)
+def test_a_lead_is_ordered_antisymmetric_and_blind_to_the_machine(
+    turns: list[tuple[float, float]], speed: float
+) -> None:
+    mine, theirs = [a for a, _ in turns], [b for _, b in turns]
+    found, back = lead(mine, theirs), lead(theirs, mine)
+    assert found.low <= found.median <= found.high
+    assert (1 + found.low) * (1 + back.high) == pytest.approx(1.0)
+    faster = lead([speed * one for one in mine], [speed * one for one in theirs])
+    assert faster.median == pytest.approx(found.median)
+    assert not (found.low > 0.0 and back.low > 0.0)
