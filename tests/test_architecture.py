@@ -14,7 +14,7 @@ LADDER = ("errors", "target", "ir", "lang", "schedule", "codegen", "search", "gr
 CODEGEN_MAY_IMPORT = {"errors", "target", "ir", "codegen"}
 SINGLE_IMPORTERS = {
     "llvmlite": "ansorc.codegen.llvm_binding",
-    "lightgbm": "ansorc.search.cost_model",
+    "lightgbm": "ansorc.search.model.boosting",
     "onnx": "ansorc.graph.onnx",
     "pycuda": "ansorc.codegen.cuda_binding",
 }

@@ -15,6 +15,7 @@ from ansorc.cli.doctor_command import doctor
 from ansorc.cli.exit_codes import FAILED, INTERNAL, INTERRUPTED
 from ansorc.cli.run_command import run
 from ansorc.cli.show_command import show
+from ansorc.cli.train_command import train
 from ansorc.cli.tune_command import tune
 from ansorc.errors import AnsorcError
 
@@ -25,7 +26,7 @@ def cli() -> None:
     """Find a fast program for a tensor operator on this machine, and build it for C++."""
 
 
-for command in (tune, build, run, show, doctor):
+for command in (tune, build, run, show, train, doctor):
     cli.add_command(command)
 
 

@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import click
 
-from ansorc.cli.arguments import same_workload, takes_records, takes_task
+from ansorc.cli.arguments import same_workload, takes_task
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.progress import Progress, minutes
 from ansorc.cli.result_table import print_table
 from ansorc.cli.spent_line import contest_line, spent_line
+from ansorc.cli.tune_arguments import takes_tune_options
 from ansorc.codegen.limits import fma_peak
 from ansorc.errors import MeasureError
-from ansorc.search.options import ABLATIONS, DEFAULTS
 from ansorc.search.programs import require_this_machine
 from ansorc.search.task import Task
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
 
 
-def takes_options(command: Callable[[Task, TuneOptions], None]) -> Callable[..., None]:
-    """Add what may be asked of a run to a command, which gets it as TuneOptions."""
-
-    @takes_records
-    @click.option("--trials", default=200, show_default=True, type=click.IntRange(min=1),
-                  help="Programs to measure in all; those in the record file count.")  # fmt: skip
-    @click.option("--time-budget", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-                  help="Stop after so long.")  # fmt: skip
-    @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
-    @click.option("--ablation", type=click.Choice(list(ABLATIONS)),
-                  help="Search without one of its parts, for comparison.")  # fmt: skip
-    @wraps(command)
-    def with_options(task: Task, ablation: str | None, **given: Any) -> None:
-        search = DEFAULTS if ablation is None else ABLATIONS[ablation]
-        command(task, TuneOptions(search=search, **given))
-
-    return with_options
-
-
 @click.command(short_help="Find a fast program and record every measuring.")
 @takes_task
-@takes_options
+@takes_tune_options
 def tune(task: Task, options: TuneOptions) -> None:
     """Find a fast program for a workload, and record every measuring.
 

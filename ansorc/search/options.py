@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from ansorc.errors import OptionError
+from ansorc.search.cost_model import CostModel
 
 StrategyName = Literal["evolution", "random", "beam"]
 SpaceName = Literal["full", "paper", "limited"]
-ModelName = Literal["trees", "roofline", "random"]
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ class SearchOptions:
     """Programs measured before the cost model learns again."""
     epsilon: float = 0.05
     """Share of the measured programs that are drawn at random instead of by score."""
-    cost_model: ModelName = "trees"
+    cost_model: str | CostModel = "trees"
     """What scores programs: "trees" learns from what is measured, "roofline" is the analytic
-    estimate alone, "random" asks nobody."""
+    estimate alone, "random" asks nobody; or an object of the user's own. One that fails is
+    replaced by the analytic model, and the result says so."""
 
     def __post_init__(self) -> None:
         """Raise OptionError for a name that is not known."""
-        names = {"strategy": StrategyName, "space": SpaceName, "cost_model": ModelName}
-        for field, known in names.items():
+        for field, known in {"strategy": StrategyName, "space": SpaceName}.items():
             if getattr(self, field) not in get_args(known):
                 raise OptionError(
                     f"SearchOptions.{field} is {getattr(self, field)!r}; "

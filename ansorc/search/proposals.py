@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ansorc.schedule import Step
-from ansorc.search.cost_model import CostModel, RandomModel, Sample, TreeModel, is_available
+from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.features import extract
+from ansorc.search.model import chosen_model
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
-from ansorc.search.roofline import RooflineModel
 from ansorc.search.sound_space import sound_space
 from ansorc.search.space import Genes, phenotype_keys, recall, steps
 from ansorc.search.strategies import STRATEGIES
 from ansorc.search.task import Task
 
-_ENOUGH = 16
-"""Times after which the learned model is asked instead of the analytic one."""
 _ATTEMPTS = 3
 """Evolutions in a row that may find nothing unknown before the space counts as exhausted."""
 
@@ -43,7 +41,6 @@ class Proposals:
     def __init__(self, task: Task, options: SearchOptions, rng: np.random.Generator) -> None:
         self._task, self._options, self._rng = task, options, rng
         self._space = sound_space(task, options)
-        self._trees = TreeModel(seed=int(rng.integers(1 << 31))) if is_available() else None
         self._open: dict[Steps, Candidate] = {}
         self._pending: set[int] = set()
         self._new: list[_Measured] = []
@@ -54,10 +51,8 @@ class Proposals:
             "the search goes on without its sketches"
             for failure in self._space.failures
         ]
-        if self._trees is None:
-            self.notes.append(
-                "LightGBM is not installed: the search ranks programs by the analytic model alone"
-            )
+        """What the user should know; grows while the search goes on."""
+        self._model = chosen_model(options.cost_model, rng, self.notes.append)
 
     def learn(self, program: Steps, seconds: float | None) -> None:
         """Take note that `program` took `seconds`, or None if it failed."""
@@ -106,7 +101,7 @@ class Proposals:
         return batch
 
     def _updated_model(self) -> CostModel:
-        """Learn from what is new; the learned model, once it has seen enough, else the roofline."""
+        """The cost model, after it has learned from what is new."""
         is_new = bool(self._new)
         for number, sketch in enumerate(self._space.sketches):
             own = [measured for measured in self._new if measured.sketch == number]
@@ -117,15 +112,9 @@ class Proposals:
                     self._samples.append(Sample(self._task.key, row, measured.seconds))
         self._known += self._new
         self._new = []
-        successes = sum(sample.seconds is not None for sample in self._samples)
-        if self._options.cost_model == "random":
-            return RandomModel(self._rng)
-        is_analytic = self._options.cost_model == "roofline"
-        if self._trees is None or is_analytic or successes < _ENOUGH:
-            return RooflineModel()
-        if is_new or not self._trees.is_trained:
-            self._trees.update(self._samples)
-        return self._trees
+        if is_new:
+            self._model.update(self._samples)
+        return self._model
 
 
 def _seconds(measured: _Measured) -> float:

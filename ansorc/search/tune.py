@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import overload
+from typing import Unpack, overload
 
+from ansorc.search.model import require_model
 from ansorc.search.programs import require_this_machine
 from ansorc.search.record import Records
 from ansorc.search.task import Task
 from ansorc.search.trial import Trial
-from ansorc.search.tune_options import TuneOptions
+from ansorc.search.tune_options import TuneOptions, TuneSettings
 from ansorc.search.tune_result import TuneResult
 from ansorc.search.tuning_run import TuningRun
 
@@ -25,44 +25,26 @@ def ignore(trial: Trial) -> None:
 
 
 @overload
-def tune(
-    task: Task,
-    *,
-    trials: int = ...,
-    records: str | Path = ...,
-    seed: int = ...,
-    threads: int = ...,
-    time_budget: float | None = ...,
-) -> TuneResult: ...
+def tune(task: Task, **settings: Unpack[TuneSettings]) -> TuneResult: ...
 
 
 @overload
-def tune(
-    task: Sequence[Task],
-    *,
-    trials: int = ...,
-    records: str | Path = ...,
-    seed: int = ...,
-    threads: int = ...,
-    time_budget: float | None = ...,
-) -> list[TuneResult]: ...
+def tune(task: Sequence[Task], **settings: Unpack[TuneSettings]) -> list[TuneResult]: ...
 
 
 def tune(
-    task: Task | Sequence[Task],
-    *,
-    trials: int = 200,
-    records: str | Path = "tune.db",
-    seed: int = 0,
-    threads: int = 0,
-    time_budget: float | None = None,
+    task: Task | Sequence[Task], **settings: Unpack[TuneSettings]
 ) -> TuneResult | list[TuneResult]:
     """Find a fast program for `task`, or for each of several, on this machine; see `tune_task`.
 
-    `trials` is for each task; `time_budget` is in seconds, for all of them together. After Ctrl-C
-    the results are those of the tasks that were begun. `tune_task` has more options.
+    trials=200: programs to measure for each task. records="tune.db": the file that keeps them.
+    seed=0: of all random choices. threads=0: of the kernels, 0 means all cores. time_budget=None:
+    seconds for all tasks together. cache="warm": what the caches hold when a call is timed, or
+    "cold". cost_model="trees": what scores programs, also "roofline",
+    "random" or an object like `ansorc.search.cost_model.CostModel`. After Ctrl-C the results are
+    those of the tasks that were begun.
     """
-    options = TuneOptions(trials, Path(records), seed, threads, time_budget)
+    options = TuneOptions.of(settings)
     return tune_task(task, options) if isinstance(task, Task) else tune_tasks(task, options)
 
 
@@ -88,9 +70,10 @@ def tune_task(
 
     `on_trial` is told of every trial. Ctrl-C ends the run with what is recorded. Raise TargetError
     for a target that is not this machine, RecordError for a record file that cannot be used,
-    MeasureError if nothing at all can be measured.
+    OptionError for a cost model that is none, MeasureError if nothing at all can be measured.
     """
     require_this_machine(task.target)
+    require_model(options.search.cost_model)
     with Records.open(options.records) as records:
         records.add_task(task)
         run = TuningRun(task, options, records, on_trial)

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import get_args
+from typing import TypedDict, get_args
 
 from ansorc.errors import MeasureError
+from ansorc.search.cost_model import CostModel
 from ansorc.search.measure import CachePolicy, MeasureOptions
 from ansorc.search.options import SearchOptions
+
+
+class TuneSettings(TypedDict, total=False):
+    """What the arguments of `tune` may be: the options of TuneOptions that most runs need."""
+
+    trials: int
+    records: str | Path
+    seed: int
+    threads: int
+    time_budget: float | None
+    cache: CachePolicy
+    cost_model: str | CostModel
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,20 @@ class TuneOptions:
         """Raise MeasureError for a cache policy that there is not."""
         if self.cache not in get_args(CachePolicy):
             raise MeasureError(f'cache={self.cache!r}: there are "warm" and "cold"')
+
+    @staticmethod
+    def of(settings: TuneSettings) -> TuneOptions:
+        """Return the options with these settings."""
+        known = TuneOptions()
+        return TuneOptions(
+            trials=settings.get("trials", known.trials),
+            records=Path(settings.get("records", known.records)),
+            seed=settings.get("seed", known.seed),
+            threads=settings.get("threads", known.threads),
+            time_budget=settings.get("time_budget", known.time_budget),
+            cache=settings.get("cache", known.cache),
+            search=SearchOptions(cost_model=settings.get("cost_model", known.search.cost_model)),
+        )
 
     def for_workers(self) -> MeasureOptions:
         """Return the options of the measuring with this run's seed, threads and cache policy."""

@@ -115,7 +115,7 @@ class TuningRun:
         """The search, which knows what earlier runs measured."""
         rng = np.random.default_rng([self._options.seed, len(self._earlier)])
         proposals = Proposals(self._task, self._options.search, rng)
-        self._notes += proposals.notes
+        self._notes = proposals.notes  # which grow while the search goes on
         for record in self._earlier:
             if not record.function:
                 proposals.learn(steps_from_json(json.loads(record.steps)), record.median_s)

@@ -22,7 +22,7 @@ from ansorc.search.trial import Trial
 def test_help_names_all_commands(cli: CommandLine) -> None:
     ended = cli.run("--help")
     assert ended.code == 0
-    for command in ("tune", "build", "run", "show", "doctor"):
+    for command in ("tune", "build", "run", "show", "train", "doctor"):
         assert f"\n  {command} " in ended.out
         assert "--help" in cli.run(command, "-h").out
 

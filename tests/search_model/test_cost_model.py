@@ -11,11 +11,12 @@ import pytest
 from search_model.workloads import ZEN, matmul
 
 from ansorc.errors import RecordError
-from ansorc.search.cost_model import RandomModel, Sample, TreeModel, is_available, labels_of
+from ansorc.search.cost_model import Sample
 from ansorc.search.features import FEATURE_NAMES, Features, estimated_cycles, extract
-from ansorc.search.metrics import metrics
+from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel, is_available
+from ansorc.search.model.labels import labels_of
+from ansorc.search.model.metrics import metrics
 from ansorc.search.options import SearchOptions
-from ansorc.search.roofline import RooflineModel
 from ansorc.search.space import design_space, sample
 
 HIDDEN = FEATURE_NAMES.index("registers.inner_terms")
@@ -39,9 +40,14 @@ def samples_of(features: Features, task: str = "matmul") -> list[Sample]:
     return [Sample(task, row, float(s)) for row, s in zip(features, seconds, strict=True)]
 
 
+def eager(seed: int = 0) -> TreeModel:
+    """A model that learns from a single success."""
+    return TreeModel(Growth(seed=seed), enough=1)
+
+
 @pytest.fixture(scope="module")
 def trained() -> TreeModel:
-    model = TreeModel(seed=1)
+    model = eager(1)
     model.update(samples_of(programs(300, 0)))
     return model
 
@@ -68,7 +74,7 @@ def test_without_training_trees_rank_as_the_estimate_does() -> None:
 
 def test_training_is_deterministic() -> None:
     test, samples = programs(40, 3), samples_of(programs(80, 4))
-    first, second, other = TreeModel(seed=5), TreeModel(seed=5), TreeModel(seed=6)
+    first, second, other = eager(5), eager(5), eager(6)
     for model in (first, second, other):
         model.update(samples)
     np.testing.assert_array_equal(first.predict(test), second.predict(test))
@@ -80,7 +86,7 @@ def test_failed_programs_are_learned_to_be_slow() -> None:
     features, test = programs(200, 5), programs(100, 11)
     samples = samples_of(features)
     limit = np.median(features[:, :, HIDDEN].max(axis=1))
-    knows, naive = TreeModel(), TreeModel()
+    knows, naive = eager(), eager()
     long = features[:, :, HIDDEN].max(axis=1) > limit
     knows.update(
         [replace(s, seconds=None) if bad else s for s, bad in zip(samples, long, strict=True)]
@@ -94,7 +100,7 @@ def test_failed_programs_are_learned_to_be_slow() -> None:
 
 def test_only_failures_teach_nothing() -> None:
     features = programs(20, 6)
-    model = TreeModel()
+    model = eager()
     model.update([Sample("a", row, None) for row in features])
     assert not model.is_trained
     samples = [*samples_of(features, "a"), *(Sample("b", row, None) for row in features)]
@@ -113,7 +119,7 @@ def test_labels_are_relative_to_the_best_of_each_task() -> None:
 def test_few_programs_are_enough_to_train(count: int) -> None:
     for seed in range(6):
         features = programs(count, seed)
-        model = TreeModel(seed=seed)
+        model = eager(seed)
         model.update(samples_of(features))
         assert np.isfinite(model.predict(features)).all()
 
@@ -126,8 +132,7 @@ def test_no_programs_give_no_scores(trained: TreeModel) -> None:
 
 def test_a_saved_model_scores_alike(trained: TreeModel, tmp_path: Path) -> None:
     trained.save(tmp_path / "model.json")
-    loaded = TreeModel()
-    loaded.load(tmp_path / "model.json")
+    loaded = TreeModel.load(tmp_path / "model.json")
     test = programs(20, 9)
     np.testing.assert_allclose(loaded.predict(test), trained.predict(test), rtol=1e-9)
 
@@ -138,7 +143,7 @@ def test_a_model_of_other_features_is_refused(trained: TreeModel, tmp_path: Path
     data = json.loads(path.read_text()) | {"version": 0}
     path.write_text(json.dumps(data))
     with pytest.raises(RecordError, match=r"features of version 0.*train it again"):
-        TreeModel().load(path)
+        TreeModel.load(path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 1}', "not json"])
@@ -146,7 +151,7 @@ def test_a_damaged_model_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "model.json"
     path.write_text(text)
     with pytest.raises(RecordError, match="is not a saved cost model"):
-        TreeModel().load(path)
+        TreeModel.load(path)
 
 
 def test_lightgbm_is_found() -> None:
@@ -158,3 +163,42 @@ def test_random_scores_follow_the_generator() -> None:
     first, second = (RandomModel(np.random.default_rng(4)).predict(features) for _ in range(2))
     np.testing.assert_array_equal(first, second)
     assert ((first >= 0) & (first < 1)).all()
+
+
+def test_a_few_samples_more_correct_the_trees_that_are_there() -> None:
+    samples = samples_of(programs(130, 12))
+    model, anew = eager(), eager()
+    model.update(samples[:100])
+    first = model._own[0]  # pyright: ignore[reportPrivateUsage]
+    slower = [replace(s, seconds=3 * (s.seconds or 0)) for s in samples[100:120]]
+    model.update([*samples[:100], *slower])
+    kept, more = model._own  # pyright: ignore[reportPrivateUsage]
+    assert kept is first
+    assert more.trees.model_to_string().count("\nTree=") == 20
+    anew.update([*samples[:100], *slower])
+    test = programs(100, 13)
+    assert np.corrcoef(model.predict(test), anew.predict(test))[0, 1] > 0.95
+    model.update(samples)
+    assert len(model._own) == 1  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_model_is_of_all_tasks_that_it_was_told_of() -> None:
+    """Samples of one task say something of the next; an update need not repeat them."""
+    small, large = programs(200, 14), programs(40, 15, size=128)
+    apart, joint = eager(), eager()
+    joint.update(samples_of(small, "small"))
+    joint.update(samples_of(large[:5], "large"))
+    apart.update(samples_of(large[:5], "large"))
+    seconds = hidden_seconds(large[5:])
+    actual = seconds.min() / seconds
+    scores = [metrics(model.predict(large[5:]), actual).pairwise for model in (joint, apart)]
+    assert scores[0] > scores[1] + 0.05
+
+
+def test_few_successes_teach_nothing_yet() -> None:
+    samples = samples_of(programs(20, 16))
+    model = TreeModel(enough=10)
+    model.update([*samples[:9], *(replace(s, seconds=None) for s in samples[9:])])
+    assert not model.is_trained
+    model.update([*samples[:10], *(replace(s, seconds=None) for s in samples[10:])])
+    assert model.is_trained

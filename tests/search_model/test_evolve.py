@@ -10,13 +10,13 @@ import pytest
 from search_model.workloads import ZEN, matmul, transpose
 
 from ansorc.schedule import replay
-from ansorc.search.cost_model import CostModel, RandomModel, Sample
+from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.enumerate import all_programs
 from ansorc.search.evolve import evolve
 from ansorc.search.features import FEATURE_NAMES, Features, extract
+from ansorc.search.model import RandomModel, RooflineModel
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate, Offer, picked
-from ansorc.search.roofline import RooflineModel
 from ansorc.search.space import Space, design_space, phenotype_keys, sample, steps
 from ansorc.search.space.genes import gene_counts
 

@@ -8,7 +8,7 @@ from search_model.workloads import ZEN, matmul
 
 from ansorc.schedule import Schedule, schedule
 from ansorc.search.features import extract_state
-from ansorc.search.roofline import RooflineModel
+from ansorc.search.model import RooflineModel
 
 
 def score(state: Schedule) -> float:

@@ -1,0 +1,56 @@
+"""`ansorc train`: make a cost model of recorded programs, for tuning runs to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ansorc.cli.tables import new_table
+from ansorc.search.model import Growth
+from ansorc.search.model.metrics import Metrics, metrics
+from ansorc.search.model.training import predictions, random_folds, recorded, trained
+
+_ENOUGH_TO_TEST = 50
+
+
+@click.command(short_help="Make a cost model of recorded programs.")
+@click.option("--records", "files", multiple=True, default=("tune.db",), show_default=True,
+              type=click.Path(path_type=Path), help="A record file; may be repeated.")  # fmt: skip
+@click.option("--output", "-o", default="model.json", show_default=True,
+              type=click.Path(path_type=Path), help="The file to write.")  # fmt: skip
+@click.option("--seed", default=0, show_default=True, help="Seed of the split and the trees.")
+def train(files: tuple[Path, ...], output: Path, seed: int) -> None:
+    """Make a cost model of all programs of the record files, for `ansorc tune --model`.
+
+    How well such a model predicts is tested before, on a fifth that is held out.
+    """
+    data, growth = recorded(files), Growth(seed=seed)
+    failed = sum(sample.seconds is None for sample in data.samples)
+    click.echo(f"{len(data.samples)} programs of {len(data.names)} tasks, {failed} failed")
+    if data.unreadable:
+        click.echo(f"note: {data.unreadable} records do not fit this program and were left out",
+                   err=True)  # fmt: skip
+    if len(data.samples) >= _ENOUGH_TO_TEST:
+        folds = random_folds(len(data.samples), seed)
+        found = predictions(data.samples, folds, ["test"], growth)
+        _print(metrics(found.predicted, found.actual), len(found.actual))
+    else:
+        click.echo(f"fewer than {_ENOUGH_TO_TEST}: too few to test how well it predicts")
+    trained(data.samples, growth).save(output)
+    click.echo(f"{output}: learned from all of them; use it with: ansorc tune … --model {output}")
+
+
+def _print(found: Metrics, count: int) -> None:
+    console = Console()
+    table = new_table(console, f"on {count} programs that it had not seen", "", "")
+    for name, value in (
+        ("RMSE", found.rmse),
+        ("R²", found.r2),
+        ("pairwise accuracy", found.pairwise),
+        (f"recall@{found.k}", found.recall),
+        (f"peak@{found.k}", found.peak),
+    ):
+        table.add_row(name, f"{value:.3f}")
+    console.print(table)

@@ -1,0 +1,3 @@
+"""A side whose library is not installed."""
+
+import a_library_that_nobody_has  # noqa: F401  # pyright: ignore[reportMissingImports, reportUnusedImport]
