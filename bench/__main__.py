@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -18,6 +19,7 @@ from bench.compare.table import print_cases, print_gaps, print_means, print_tuni
 _QUICK_CASES = "C2D-3-b1,GMM-3-b1,DEP-1-b1,T2D-2-b1,ConvLayer-2-b1,TBS-1-b1"
 _QUICK_TRIALS = 48
 _INTERRUPTED = 130
+_PIPED_WIDTH = 140
 
 takes_results = click.option(
     "--results", default="out/bench", show_default=True, type=click.Path(path_type=Path),
@@ -113,7 +115,7 @@ def _line(case: CaseResult, number: int, total: int) -> str:
 def _print(cases: list[CaseResult]) -> None:
     if not cases:
         return
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     peers = list(dict.fromkeys(
         name for case in cases for name in case.sides if name != "ansorc"))  # fmt: skip
     print_cases(console, cases, peers)

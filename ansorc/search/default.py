@@ -21,6 +21,7 @@ from ansorc.search.sketch.layout_rewrite import laid_out
 from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
 from ansorc.search.sketch.packing import packed
 from ansorc.search.sketch.rule import SketchRule
+from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import Sketch, UnrollLimit
 from ansorc.search.sketch.skip import Skip
 from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
@@ -31,6 +32,7 @@ from ansorc.target import Target
 
 RULES: tuple[SketchRule, ...] = (
     AlwaysInline(),
+    SimplifyConstIndices(),
     AddCacheWrite(),
     MultiLevelTilingWithFusion(levels=(2,)),
     MultiLevelTiling(),

@@ -105,7 +105,8 @@ class Suite:
 
     def _is_complete(self, held: CaseResult) -> bool:
         """Whether `held` has every side, tuned as far as now asked for, or a lasting gap of it."""
-        if held.trials < self._plan.trials or not held.limit_s:
+        own = held.sides.get(self._sides[0].info.name)
+        if held.trials < self._plan.trials or not held.limit_s or own is None or own.gap:
             return False
         for side in self._sides:
             name = side.info.name

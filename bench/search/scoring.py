@@ -21,8 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ansorc.lang.dag import ComputeDAG
-from ansorc.search.cost_model import CostModel, Sample, TreeModel
+from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.features import estimated_cycles, extract
+from ansorc.search.model import TreeModel
 from ansorc.search.space import Space, design_space, mutate, phenotype_keys, sample
 from ansorc.target import Target, detect
 from bench.build_cost import definition

@@ -158,6 +158,19 @@ def test_results_of_another_machine_are_not_mixed_in(tmp_path: Path) -> None:
         compare(tmp_path, [])
 
 
+def test_a_gap_of_ansorc_itself_is_tried_again(tmp_path: Path) -> None:
+    compare(tmp_path, ["right"])
+    held = Results.read(tmp_path)
+    assert held is not None
+    key, found = next(iter(held.cases.items()))
+    failed = replace(found.sides["ansorc"], seconds=(), gap="it was killed", gap_kind="failed")
+    replace(held, cases={key: replace(found, sides={**found.sides, "ansorc": failed})}).write(
+        tmp_path
+    )
+    (again,) = compare(tmp_path, ["right"])
+    assert again.sides["ansorc"].seconds
+
+
 def test_two_runs_do_not_share_a_directory(tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

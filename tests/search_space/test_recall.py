@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from search_space.small_dags import DAGS, TARGET, matmul
 
+import ansorc as ac
 from ansorc.schedule import schedule
 from ansorc.search.sketch import generate
 from ansorc.search.sketch.packing import packed, vector_operands
@@ -41,3 +42,16 @@ def test_the_operand_that_vectors_run_along_is_packed() -> None:
 def test_a_column_of_coefficients_is_not_packed() -> None:
     stage = schedule(matmul(16, 32, 64)).stage("C")
     assert vector_operands(stage) == ["in1"]  # in0[i, k] has no contiguous step along j
+
+
+def test_millions_of_choices_are_recalled_at_once() -> None:
+    """Each of the stages at root of a Winograd convolution has up to seven parallel loops."""
+    x, w = ac.placeholder((2, 16, 16, 32), "x"), ac.placeholder((3, 3, 32, 64), "w")
+    computation = ac.ComputeDAG([x, w, ac.ops.conv2d_winograd(x, w, padding=1, name="y")])
+    first, *_, last = design_space(computation, TARGET).sketches
+    for row in sample(first, 3, np.random.default_rng(0)):
+        program = steps(first, row)
+        found = recall(first, program)
+        assert found is not None
+        assert steps(first, found) == program
+        assert recall(last, program) is None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 import pytest
-from small_tasks import CRASHING, ENDLESS, GREEDY, MEASURING, WRONG, options, product
+from small_tasks import CRASHING, ENDLESS, GREEDY, WRONG, options, product
 
 import ansorc as ac
 from ansorc.errors import MeasureError
@@ -19,7 +17,6 @@ from ansorc.ir.expr import Expr, Var
 from ansorc.schedule import Step, steps_to_json
 from ansorc.search import contest, tuning_run
 from ansorc.search.measure import (
-    CachePolicy,
     Candidate,
     FailureKind,
     Measurement,
@@ -282,14 +279,6 @@ def test_the_same_seed_proposes_the_same_programs() -> None:
     assert not set(once[0]) & set(once[1])
 
 
-def test_what_was_proposed_and_is_not_measured_yet_is_not_proposed_again() -> None:
-    search_options = SearchOptions(population=64, generations=1)
-    search = Proposals(product(), search_options, np.random.default_rng(0))
-    batches = [search.propose(20, lambda _: False) for _ in range(3)]
-    assert [len(batch) for batch in batches] == [20, 20, 20]
-    assert len({program for batch in batches for program in batch}) == 60
-
-
 def test_records_of_another_machine_are_told_of_and_not_used(tmp_path: Path) -> None:
     elsewhere = replace(current_environment(1), cpu="another CPU")
     fast = Record(
@@ -323,53 +312,3 @@ def test_several_tasks_share_the_time(tmp_path: Path) -> None:
 
 def replace_name(task: ac.Task, name: str) -> ac.Task:
     return ac.Task(task.dag, task.target, name)
-
-
-def test_a_large_round_looks_ahead_while_its_last_programs_are_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads: list[int] = []
-    rounds: list[int] = []
-
-    class Watched(Proposals):
-        def propose(self, count: int, is_known: Callable[[tuple[Step, ...]], bool]) -> list[Any]:
-            threads.append(threading.get_ident())
-            rounds.append(count)
-            return super().propose(count, is_known)
-
-    monkeypatch.setattr(tuning_run, "Proposals", Watched)
-    measuring = replace(MEASURING, batch=6)
-    trials: list[Trial] = []
-    result = tune_task(
-        product(), replace(options(tmp_path, 24), measuring=measuring), trials.append
-    )
-    assert rounds == [15, 8], "the first round holds the default program, too"
-    assert threads[0] == threading.get_ident() != threads[1]
-    assert result.trials == len({r.program_key for r in recorded(tmp_path / "tune.db")}) == 24
-    assert [trial.done for trial in trials] == [*range(1, 25)]
-
-
-def test_where_the_time_of_a_run_went(tmp_path: Path) -> None:
-    result = tune_task(product(), options(tmp_path, 5))
-    spent = result.spent
-    parts = spent.start_s, spent.search_s, spent.build_s, spent.run_s, spent.contest_s
-    assert min(parts) > 0.0
-    assert sum(parts) + spent.rest_s == pytest.approx(spent.total_s)
-    assert spent.total_s == result.elapsed_s
-    written = recorded(tmp_path / "tune.db")
-    assert spent.builds.total_s >= 0.9 * sum(record.build_s for record in written)
-    assert min(record.run_s for record in written) > 0.0
-
-
-def test_cold_caches_are_asked_for_recorded_and_not_mixed(tmp_path: Path) -> None:
-    warm = options(tmp_path, 2)
-    cold = replace(warm, cache="cold")
-    tune_task(product(), warm)
-    found = tune_task(product(), cold)
-    assert found.measured_now == 2
-    assert found.best is not None
-    assert found.best.environment == current_environment(1, "cold")
-    assert any("cache policy; they were not used" in note for note in found.notes)
-    assert tune_task(product(), warm).measured_now == 0
-    with pytest.raises(MeasureError, match='cache=\'hot\': there are "warm" and "cold"'):
-        replace(warm, cache=cast("CachePolicy", "hot"))

@@ -111,6 +111,7 @@ from ansorc.lang.operators.view import (
     transpose,
 )
 from ansorc.lang.operators.view import slice_ as slice
+from ansorc.lang.operators.winograd import conv2d_winograd, winograd_weights
 
 __all__ = [
     "add",
@@ -133,6 +134,7 @@ __all__ = [
     "conv1d_transpose",
     "conv2d",
     "conv2d_transpose",
+    "conv2d_winograd",
     "conv3d",
     "conv3d_transpose",
     "dense",
@@ -197,4 +199,5 @@ __all__ = [
     "tile",
     "transpose",
     "where",
+    "winograd_weights",
 ]

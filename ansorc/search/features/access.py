@@ -87,7 +87,7 @@ class Access:
         box, touched = self._box, self.lines * self.line_bytes
         if way_bytes == 1 or not box.sizes:
             return touched
-        shared: Length = _common(box.sizes[0], way_bytes)
+        shared = _common(box.sizes[0], way_bytes)
         for size, is_full in zip(box.sizes[1:], box.is_full[1:], strict=True):
             shared = np.where(is_full, _common(size, way_bytes), shared)
         return np.maximum(touched, box.segments * shared)
@@ -155,11 +155,11 @@ class _Box:
     """For each of them, whether all dimensions inside are touched from end to end."""
 
 
-def _common(size: Length, way_bytes: int) -> Length:
-    """The greatest common divisor."""
+def _common(size: Length, way_bytes: int) -> FloatArray | np.float32:
+    """The greatest common divisor; of what is held inside loops, which is far below 2^24 bytes."""
     if isinstance(size, np.ndarray):
-        return np.gcd(size.astype(np.int64), way_bytes).astype(np.float64)
-    return float(gcd(int(size), way_bytes))
+        return np.gcd(size.astype(np.int64), way_bytes).astype(np.float32)
+    return np.float32(gcd(int(size), way_bytes))
 
 
 def accesses_of(nests: Nests, nest: Nest, line_bytes: int, *, is_held: bool = True) -> list[Access]:

@@ -64,7 +64,7 @@ def buffer_features(
     reuse = reuse_of(access, places)
     unique = access.elements[0] * access.element_bytes
     l1, l2, l3 = (level.traffic[number] for level in levels)
-    ones = np.ones(access.rows)
+    ones = np.ones(access.rows, dtype=np.float32)
     return BufferFeatures(
         is_updated=ones * (access.is_read and access.is_written),
         is_local=ones * access.is_local,
@@ -91,13 +91,13 @@ def largest_first(accesses: Sequence[Access]) -> list[int]:
 
 def _vector_stride(access: Access, vectors: Vectors) -> FloatArray:
     if vectors.loop is None:
-        return np.zeros(access.rows)
+        return np.zeros(access.rows, dtype=np.float32)
     return np.where(vectors.extent > 1, access.strides[vectors.loop], 0)
 
 
 def _inner_stride(access: Access) -> FloatArray:
     is_loop = access.nest.is_loop
     if not len(is_loop):
-        return np.zeros(access.rows)
+        return np.zeros(access.rows, dtype=np.float32)
     innermost = len(is_loop) - 1 - np.argmax(is_loop[::-1], axis=0)
     return at_place(access.strides, innermost) * is_loop.any(axis=0)

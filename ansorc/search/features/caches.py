@@ -73,7 +73,7 @@ def levels_of(
     """Return the three cache levels, each core holding its share of the last one."""
     first, second, third = target.cache_bytes
     second = second or first
-    own = np.ones(accesses[0].rows)
+    own = np.ones(accesses[0].rows, dtype=np.float32)
     shared = third / np.minimum(loops.parallel_extent, target.cores) if third else second * own
     moved = [
         access.lines * refills(access) * (access.line_bytes * (2 if access.is_written else 1))

@@ -13,7 +13,8 @@ from typing import ClassVar, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
+FloatArray: TypeAlias = npt.NDArray[np.float32 | np.float64]
+"""float32, which is exact for what is compared: counts and extents below 2^24."""
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 LOG = {"scale": "log"}

@@ -90,7 +90,7 @@ def _arithmetic(counts: OperationCounts, registers: RegisterFeatures) -> FloatAr
     vectors = registers.vectors
     in_registers = registers.is_promoted > 0
     busy = counts.vector_instructions * vectors
-    stores = np.where(in_registers, 0, vectors * np.where(registers.scattered > 0, 8, 1))
+    stores = np.where(in_registers, 0, vectors * (1 + 7 * registers.scattered))
     control = STEP_INSTRUCTIONS * (busy + vectors + registers.loads) / registers.step_code
     latency = _latency(registers, busy + registers.loads + control)
     is_late = np.maximum(registers.step_code / CODE_LIMIT, 1)

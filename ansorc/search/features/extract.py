@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.state import State
@@ -66,7 +67,7 @@ def extract_state(
     return MACHINE_FEATURES.extract_state(state, target, choices, rows)
 
 
-def estimated_cycles(features: Features) -> FloatArray:
+def estimated_cycles(features: Features) -> npt.NDArray[np.float64]:
     """Return the estimated cycles, 1 at least, of each statement of `features` [..., features]."""
     return np.maximum(np.exp2(features[..., _CYCLES].astype(np.float64)) - 1, 1)
 
@@ -95,7 +96,7 @@ def _statement(nests: Nests, nest: Nest, target: Target) -> Iterator[FloatArray]
         buffer = buffer_features(number, accesses[number], places, tile, vectors, levels)
         yield from values_of(buffer)
     missing = (BUFFERS - len(numbers)) * len(columns_of(BufferFeatures, ""))
-    yield from [np.zeros(nests.rows)] * missing
+    yield from [np.zeros(nests.rows, dtype=np.float32)] * missing
 
 
 MACHINE_FEATURES = FeatureSet("machine", 3, COLUMNS, _statement)

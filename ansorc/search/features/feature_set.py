@@ -24,7 +24,7 @@ Features: TypeAlias = npt.NDArray[np.float32]
 Describe: TypeAlias = Callable[[Nests, Nest, Target], Iterable[FloatArray]]
 """Gives the columns of one statement, in order, [rows] each."""
 
-_BLOCK = 1024
+_BLOCK = 2048
 """Rows that are worked on at once, so that the arrays stay in the caches."""
 
 

@@ -47,7 +47,7 @@ class LoopFeatures:
 def loop_features(nest: Nest, rows: int, cores: int) -> LoopFeatures:
     """Return the loop features of `nest` on a machine of `cores` cores."""
     loops = nest.loops
-    ones, zeros = np.ones(rows), np.zeros(rows)
+    ones, zeros = np.ones(rows, dtype=np.float32), np.zeros(rows, dtype=np.float32)
     count, innermost, is_reduce, serial = zeros, ones, zeros, ones
     for loop in loops:
         is_loop = loop.extent > 1
@@ -72,7 +72,7 @@ def loop_features(nest: Nest, rows: int, cores: int) -> LoopFeatures:
         ),
         serial_inner=serial,
         parallel_extent=parallel,
-        cores=np.full(rows, float(cores)),
+        cores=np.full(rows, float(cores), dtype=np.float32),
         parallel_per_core=parallel / cores,
         balance=parallel / (chunks * cores),
         iterations_per_core=iterations / parallel * chunks,
@@ -82,9 +82,9 @@ def loop_features(nest: Nest, rows: int, cores: int) -> LoopFeatures:
 
 def _parallel(nest: Nest, rows: int) -> tuple[FloatArray, FloatArray]:
     """The parallel iterations, and how often they are started."""
-    extent, starts = np.ones(rows), np.ones(rows)
-    outside = np.ones(rows)
-    own = np.ones(rows)
+    extent, starts = np.ones(rows, dtype=np.float32), np.ones(rows, dtype=np.float32)
+    outside = np.ones(rows, dtype=np.float32)
+    own = np.ones(rows, dtype=np.float32)
     for place, loop in enumerate(nest.loops):
         if place >= nest.own:
             own = np.where(loop.is_parallel, own * loop.extent, own)

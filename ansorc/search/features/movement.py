@@ -27,38 +27,52 @@ class Movement:
     @cached_property
     def reach(self) -> FloatArray:
         """[places, rows]: how far the loops inside each place move it."""
-        moved = np.zeros((len(self.steps) + 1, self.extents.shape[1]))
-        for loop, step in enumerate(self.steps):
-            if step is not None:
-                np.multiply(np.abs(step), self.extents[loop] - 1, out=moved[loop])
-        return _from_inside(np.add, moved)
+        found = _places_of(self.extents, 0.0)
+        for loop in reversed(range(len(self.steps))):
+            step, within = self.steps[loop], found[loop + 1]
+            if step is None:
+                found[loop] = within
+            else:
+                np.add(within, np.abs(step) * (self.extents[loop] - 1), out=found[loop])
+        return found
 
     @cached_property
     def values(self) -> FloatArray:
         """[places, rows]: iterations inside each place of the loops that move it."""
-        found = np.ones((len(self.steps) + 1, self.extents.shape[1]))
-        for loop, step in enumerate(self.steps):
-            if step is not None:
-                found[loop] = self.extents[loop]
-        return _from_inside(np.multiply, found)
+        found = _places_of(self.extents, 1.0)
+        for loop in reversed(range(len(self.steps))):
+            if self.steps[loop] is None:
+                found[loop] = found[loop + 1]
+            else:
+                np.multiply(found[loop + 1], self.extents[loop], out=found[loop])
+        return found
 
 
 def inside_of(extents: FloatArray) -> FloatArray:
     """Return [loops + 1, rows]: the iterations inside each place, for [loops, rows] extents."""
-    ones = np.ones((1, extents.shape[1]))
-    return _from_inside(np.multiply, np.concatenate([extents, ones]))
+    found = _places_of(extents, 1.0)
+    for loop in reversed(range(len(extents))):
+        np.multiply(found[loop + 1], extents[loop], out=found[loop])
+    return found
 
 
 def outside_of(extents: FloatArray) -> FloatArray:
     """Return [loops + 1, rows]: the iterations of the loops outside each place."""
-    ones = np.ones((1, extents.shape[1]))
-    return np.multiply.accumulate(np.concatenate([ones, extents]), axis=0)
+    found = _places_of(extents, 1.0)
+    found[0] = 1.0
+    for loop, extent in enumerate(extents):
+        np.multiply(found[loop], extent, out=found[loop + 1])
+    return found
 
 
 def stacked_extents(extents: Sequence[FloatArray], rows: int) -> FloatArray:
     """Return [loops, rows]."""
-    return np.array(extents, dtype=np.float64).reshape(len(extents), rows)
+    return np.array(extents, dtype=np.float32).reshape(len(extents), rows)
 
 
-def _from_inside(combine: np.ufunc, values: FloatArray) -> FloatArray:
-    return combine.accumulate(values[::-1], axis=0)[::-1]
+def _places_of(extents: FloatArray, innermost: float) -> FloatArray:
+    """An array [loops + 1, rows] to be filled, the last place known."""
+    loops, rows = extents.shape
+    found = np.empty((loops + 1, rows), dtype=np.float32)
+    found[loops] = innermost
+    return found

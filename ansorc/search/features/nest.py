@@ -99,7 +99,7 @@ class Nest:
         """Return the movement of an index that is the variable of one loop."""
         found = self._movements.get(loop)
         if found is None:
-            one = np.ones(self.rows)
+            one = np.ones(self.rows, dtype=np.float32)
             steps = tuple(one if other == loop else None for other in range(len(self.loops)))
             found = self._movements[loop] = Movement(steps, self.extents)
         return found
@@ -130,9 +130,9 @@ class Nests:
         assert extent is not None, "a tile length is not chosen"
         if isinstance(extent, int):
             if extent not in self._constants:
-                self._constants[extent] = np.full(self.rows, float(extent))
+                self._constants[extent] = np.full(self.rows, float(extent), dtype=np.float32)
             return self._constants[extent]
-        return extent.astype(np.float64)
+        return extent.astype(np.float32)
 
     def unroll_limit(self, stage: Stage) -> Extent:
         """Return the `auto_unroll_max_step` of `stage`: chosen, or its pragma."""
@@ -202,7 +202,7 @@ class Nests:
         """Which iterators are unrolled, by their mark or by `ansorc.schedule.unrolling`."""
         wanted = self.array(self.unroll_limit(stage))
         limit = np.minimum(wanted, MAX_COPIES // self.array(vectors_of(stage)))
-        copies = np.ones(self.rows)
+        copies = np.ones(self.rows, dtype=np.float32)
         is_open = np.ones(self.rows, dtype=np.bool_)
         found: dict[str, BoolArray] = {}
         for place, iterator in reversed(list(enumerate(stage.iterators))):
@@ -233,4 +233,4 @@ def combined(left: Step, right: Step, factor: float) -> Step:
 
 def product(factors: list[FloatArray], rows: int) -> FloatArray:
     """Return the product of arrays; ones if there are none."""
-    return reduce(np.multiply, factors, np.ones(rows))
+    return reduce(np.multiply, factors, np.ones(rows, dtype=np.float32))

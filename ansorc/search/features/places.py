@@ -55,7 +55,7 @@ def reuse_of(access: Access, places: Places) -> Reuse:
     nest = access.nest
     still = np.flatnonzero(~np.array(access.moving, dtype=np.bool_))
     if not len(still):
-        zeros = np.zeros(access.rows)
+        zeros = np.zeros(access.rows, dtype=np.float32)
         return Reuse(zeros, zeros, zeros)
     repeats = nest.is_loop[still]
     found = repeats.any(axis=0)

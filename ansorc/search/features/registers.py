@@ -80,7 +80,7 @@ def register_features(
 ) -> RegisterFeatures:
     """Return the register features of a statement of `instructions` arithmetic instructions."""
     rows = accesses[0].rows
-    zeros = np.zeros(rows)
+    zeros = np.zeros(rows, dtype=np.float32)
     pairs = zip(accesses, tile.loads, strict=True)
     reads = [(access, count) for access, count in pairs if not access.is_written]
     loads = sum((count for _, count in reads), zeros)
@@ -99,11 +99,11 @@ def register_features(
         copies=tile.copies,
         vectors=tile.vectors,
         sums=tile.sums,
-        sums_in_lanes=in_lanes.astype(np.float64),
+        sums_in_lanes=in_lanes.astype(np.float32),
         tile_ratio=np.minimum(tile.sums / registers, _MAX_RATIO),
         live_ratio=np.minimum(kept / registers, _MAX_RATIO),
         spilled=np.maximum(kept - registers, 0),
-        is_promoted=is_kept.astype(np.float64),
+        is_promoted=is_kept.astype(np.float32),
         accumulators=np.minimum(tile.sums / LATENCY_TIMES_PORTS, 1) if is_sum else zeros + 1,
         inner_terms=tile.terms,
         sum_distance=_sum_distance(tile, accesses[0], places, is_kept) if is_sum else steps,
@@ -132,7 +132,7 @@ def _sum_distance(tile: Tile, store: Access, places: Places, is_kept: BoolArray)
 
 def _is_gathered(access: Access, vectors: Vectors) -> FloatArray:
     """1 where the vectorised loop touches elements of `access` that are not neighbours."""
-    return (vector_loads(access, vectors) > vectors.chunks).astype(np.float64)
+    return (vector_loads(access, vectors) > vectors.chunks).astype(np.float32)
 
 
 def _broadcasts(access: Access, loads: FloatArray, vectors: Vectors) -> FloatArray:

@@ -22,7 +22,7 @@ from ansorc.target import Target
 
 MAX_TILE_RATIO = 2.0
 """Tiles of more than this many times the vector registers stay in memory (CpuOptions)."""
-_BITS = np.array([value.bit_count() for value in range(64)], dtype=np.float64)
+_BITS = np.array([value.bit_count() for value in range(64)], dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def vectors_of(nest: Nest, accesses: Sequence[Access], target: Target) -> Vector
     is_reduce = bool(places) and nest.loops[places[-1]].is_reduce
     is_sum = nest.stage.op.combiner is not None
     is_masked = is_reduce or target.masks_remainders(in_registers=is_sum)
-    parts = np.minimum(rest, 1) if is_masked else _BITS[rest]
+    parts = (rest > 0).astype(np.float32) if is_masked else _BITS[rest]
     return Vectors(places[-1] if places else None, extent, whole + parts, lanes, is_reduce)
 
 
@@ -109,7 +109,7 @@ class _Scan:
 
 
 def _start(accesses: Sequence[Access]) -> _Scan:
-    ones = np.ones(accesses[0].rows)
+    ones = np.ones(accesses[0].rows, dtype=np.float32)
     tile = Tile(ones, ones, ones, ones, tuple(ones for _ in accesses), ones, ones)
     return _Scan(tile, ones > 0, ones > 0)
 

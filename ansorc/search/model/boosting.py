@@ -29,8 +29,8 @@ class Growth:
     """How trees are grown."""
 
     trees: int = 100
-    leaves: int = 16
-    learning_rate: float = 0.1
+    leaves: int = 31
+    learning_rate: float = 0.15
     seed: int = 0
     threads: int = 1
 
@@ -43,7 +43,7 @@ class Growth:
             "min_data_in_leaf": 4,
             "min_sum_hessian_in_leaf": 0.0,
             "lambda_l2": 0.3,
-            "feature_fraction": 0.5,
+            "feature_fraction": 0.8,
             "extra_trees": True,
             "max_bin": 127,
             "min_data_in_bin": 1,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 
 import numpy as np
 
@@ -76,10 +75,16 @@ def _group_size(entry: tuple[tuple[int, ...], int]) -> int:
 
 
 def _choices(sketch: Sketch, steps: tuple[Step, ...]) -> tuple[int, ...] | None:
-    """The positions of the choices' values that add exactly `steps`."""
-    positions = [range(len(choice.values)) for choice in sketch.choices]
-    for picked in product(*positions):
-        values = {c.name: c.values[p] for c, p in zip(sketch.choices, picked, strict=True)}
-        if sketch.annotate(values) == steps:
-            return picked
-    return None
+    """The positions of the choices' values that add exactly `steps`.
+
+    Each choice is about a stage of its own, so it takes as many of the next steps as it can.
+    """
+    picked: list[int] = []
+    for choice in sketch.choices:
+        added = [choice.steps(value) for value in choice.values]
+        fitting = [p for p, own in enumerate(added) if own == steps[: len(own)]]
+        if not fitting:
+            return None
+        picked.append(max(fitting, key=lambda p: len(added[p])))
+        steps = steps[len(added[picked[-1]]) :]
+    return None if steps else tuple(picked)

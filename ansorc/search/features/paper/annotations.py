@@ -47,7 +47,11 @@ class MarkFeatures:
 
 def mark_features(nest: Nest, marked: Sequence[BoolArray], rows: int) -> MarkFeatures:
     """Return the features of the loops of `nest` that are `marked`, [rows] for each loop."""
-    count, total, innermost = np.zeros(rows), np.ones(rows), np.zeros(rows)
+    count, total, innermost = (
+        np.zeros(rows, dtype=np.float32),
+        np.ones(rows, dtype=np.float32),
+        np.zeros(rows, dtype=np.float32),
+    )
     found = {position: np.zeros(rows, dtype=np.bool_) for position in POSITIONS}
     for place, (loop, mark) in enumerate(zip(nest.loops, marked, strict=True)):
         is_marked = mark & (loop.extent > 1)
@@ -58,14 +62,14 @@ def mark_features(nest: Nest, marked: Sequence[BoolArray], rows: int) -> MarkFea
         found[position] = found[position] | is_marked
     different = np.sum(list(found.values()), axis=0)
     is_mixed = found.pop("mixed") | (different > 1)
-    alone = {name: (there & ~is_mixed).astype(np.float64) for name, there in found.items()}
+    alone = {name: (there & ~is_mixed).astype(np.float32) for name, there in found.items()}
     return MarkFeatures(
         count=count,
         product=np.where(count > 0, total, 0),
         innermost=innermost,
-        nowhere=(count == 0).astype(np.float64),
+        nowhere=(count == 0).astype(np.float32),
         **alone,
-        mixed=is_mixed.astype(np.float64),
+        mixed=is_mixed.astype(np.float32),
     )
 
 

@@ -77,13 +77,15 @@ def access_columns(
     }
     for place in range(len(order)):
         yield from (columns[name][place] for name in _NAMES)
-    yield from [np.zeros(accesses[0].rows)] * ((BUFFERS - len(order)) * len(_NAMES))
+    yield from [np.zeros(accesses[0].rows, dtype=np.float32)] * (
+        (BUFFERS - len(order)) * len(_NAMES)
+    )
 
 
 def _access_features(
     access: Access, places: Places, neighbours: Sequence[Neighbour]
 ) -> AccessFeatures:
-    ones = np.ones(access.rows)
+    ones = np.ones(access.rows, dtype=np.float32)
     reuse = paper_reuse(access, places, neighbours)
     lines, stride = _lines(access, places)
     moved = (
@@ -121,8 +123,8 @@ def _lines(access: Access, places: Places) -> tuple[FloatArray, FloatArray]:
     Loops that do not move the access find its line again; the next one out fetches one line for
     each of its iterations, or for each few where it moves by less than a line.
     """
-    steps, skipped = np.zeros(access.rows), np.ones(access.rows)
-    innermost = np.zeros(access.rows)
+    steps, skipped = np.zeros(access.rows, dtype=np.float32), np.ones(access.rows, dtype=np.float32)
+    innermost = np.zeros(access.rows, dtype=np.float32)
     for place in reversed(range(len(access.nest.loops))):
         extent = access.nest.loops[place].extent
         stride = access.strides[place] * (extent > 1)

@@ -46,12 +46,12 @@ class CurveFeatures:
 def curve_features(places: Places, operations: float) -> CurveFeatures:
     """Return the curve of a statement of so many float operations in one iteration."""
     rows = len(places.inside[0])
-    shares = np.arange(1, SAMPLES + 1, dtype=np.float64)[:, None] / SAMPLES
+    shares = np.arange(1, SAMPLES + 1, dtype=np.float32)[:, None] / SAMPLES
     at = shares * (operations * places.inside[0])
-    samples = np.zeros((SAMPLES, rows))
+    samples = np.zeros((SAMPLES, rows), dtype=np.float32)
     is_open = np.ones((SAMPLES, rows), dtype=np.bool_)
-    before: FloatArray = np.zeros(rows)
-    low: FloatArray = np.zeros(rows)
+    before: FloatArray = np.zeros(rows, dtype=np.float32)
+    low: FloatArray = np.zeros(rows, dtype=np.float32)
     for place in reversed(range(len(places.inside) - 1)):
         done = operations * places.inside[place]
         intensity = done / places.bytes[place]
@@ -64,7 +64,11 @@ def curve_features(places: Places, operations: float) -> CurveFeatures:
         is_open = is_open & ~is_reached
         before = np.where(is_point, done, before)
         low = np.where(is_point, intensity, low)
-    return CurveFeatures(*samples) if operations else CurveFeatures(*np.zeros((SAMPLES, rows)))
+    return (
+        CurveFeatures(*samples)
+        if operations
+        else CurveFeatures(*np.zeros((SAMPLES, rows), dtype=np.float32))
+    )
 
 
 def _between(low: FloatArray, high: FloatArray, share: FloatArray) -> FloatArray:

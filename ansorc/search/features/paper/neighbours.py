@@ -40,7 +40,9 @@ class Neighbour:
         """Return [rows]: whether it shares a loop, of more than one iteration, from `place` on."""
         extents = [loop.extent > 1 for loop in loops[place : self.shared]]
         return (
-            np.logical_or.reduce(extents) if extents else np.zeros(len(self.places.inside[0])) > 0
+            np.logical_or.reduce(extents)
+            if extents
+            else np.zeros(len(self.places.inside[0]), dtype=np.float32) > 0
         )
 
 

@@ -28,7 +28,7 @@ class PaperReuse:
 
 def paper_reuse(access: Access, places: Places, neighbours: Sequence[Neighbour]) -> PaperReuse:
     """Return how the tensor of `access` is used again, by its statement or its `neighbours`."""
-    zeros = np.zeros(access.rows)
+    zeros = np.zeros(access.rows, dtype=np.float32)
     reuse = PaperReuse(zeros, zeros, zeros, zeros, zeros)
     is_open = np.ones(access.rows, dtype=np.bool_)
     for place in reversed(range(len(access.nest.loops))):

@@ -39,7 +39,7 @@ class NestFeatures:
 
 def storage_features(nests: Nests, nest: Nest) -> StorageFeatures:
     """Return the storage features of the statement of `nest`."""
-    zeros = np.zeros(nests.rows)
+    zeros = np.zeros(nests.rows, dtype=np.float32)
     if nest.stage.is_output:
         return StorageFeatures(zeros, zeros, zeros, zeros)
     elements = product([nests.array(extent) for extent in memory_shape(nest.stage)], nests.rows)
@@ -53,4 +53,6 @@ def nest_features(nests: Nests, nest: Nest, iterations: FloatArray) -> NestFeatu
     """Return the loop features of the statement of `nest`."""
     counts = [loop.extent > 1 for loop in nest.loops]
     limit = nests.array(nests.unroll_limit(nest.stage))
-    return NestFeatures(iterations, np.sum(counts, axis=0) + np.zeros(nests.rows), limit)
+    return NestFeatures(
+        iterations, np.sum(counts, axis=0) + np.zeros(nests.rows, dtype=np.float32), limit
+    )

@@ -40,7 +40,7 @@ def thread_features(nest: Nest, target: Target, rows: int) -> ThreadFeatures:
         return product([loop.extent for loop in nest.loops if loop.thread == thread], rows)
 
     return ThreadFeatures(
-        is_gpu=np.full(rows, float(target.kind != "cpu")),
+        is_gpu=np.full(rows, float(target.kind != "cpu"), dtype=np.float32),
         block_x=bound("blockIdx.x"),
         block_y=bound("blockIdx.y"),
         block_z=bound("blockIdx.z"),
