@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +12,7 @@ import click
 
 from ansorc.cli.arguments import takes_records
 from ansorc.search.model import NAMES, TreeModel
+from ansorc.search.options import ABLATIONS, DEFAULTS
 from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
 
@@ -28,14 +30,25 @@ def takes_tune_options(command: Callable[[Task, TuneOptions], None]) -> Callable
                   help="What chooses the programs to measure.")  # fmt: skip
     @click.option("--model", type=click.Path(path_type=Path), metavar="FILE",
                   help="Begin with this cost model, made by `ansorc train`.")  # fmt: skip
+    @click.option("--ablation", type=click.Choice(list(ABLATIONS)),
+                  help="Search without one of its parts, for comparison.")  # fmt: skip
     @wraps(command)
-    def with_options(task: Task, **given: Any) -> None:
+    def with_options(task: Task, ablation: str | None, **given: Any) -> None:
         path: Path | None = given.pop("model")
         if path is not None:
             given["cost_model"] = _pretrained(path, given["cost_model"], given["seed"])
-        command(task, TuneOptions.of(cast(TuneSettings, given)))
+        options = TuneOptions.of(cast(TuneSettings, given))
+        command(task, options if ablation is None else _without(ablation, options))
 
     return with_options
+
+
+def _without(ablation: str, options: TuneOptions) -> TuneOptions:
+    """The options with the search of `ablation`, but for a cost model that was asked for."""
+    search, asked = ABLATIONS[ablation], options.search.cost_model
+    if asked != DEFAULTS.cost_model:
+        search = replace(search, cost_model=asked)
+    return replace(options, search=search)
 
 
 def _pretrained(path: Path, name: str, seed: int) -> TreeModel:

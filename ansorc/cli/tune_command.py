@@ -39,12 +39,18 @@ def tune(task: Task, options: TuneOptions) -> None:
     _tell(result, options)
     if result.interrupted:
         _show(result, options.records, peak)
-        words = f"{same_workload()} --trials {options.trials}"
-        click.echo(f"interrupted; go on with: ansorc tune {words}")
+        click.echo(f"interrupted; go on with: ansorc tune {_same_run(options)}")
         click.get_current_context().exit(INTERRUPTED)
     if result.best is None:
         raise MeasureError(f"no program of '{task.name}' could be measured: {result.hint}")
     _show(result, options.records, max(peak, fma_peak(task.target, threads)))
+
+
+def _same_run(options: TuneOptions) -> str:
+    """The arguments that go on with this run."""
+    ablation = click.get_current_context().params["ablation"]
+    words = f"{same_workload()} --trials {options.trials}"
+    return f"{words} --ablation {ablation}" if ablation else words
 
 
 def _show(result: TuneResult, records: Path, peak: float) -> None:

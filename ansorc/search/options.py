@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, get_args
 
+from ansorc.errors import OptionError
 from ansorc.search.cost_model import CostModel
 
-SpaceName = Literal["full", "paper"]
+StrategyName = Literal["evolution", "random", "beam"]
+SpaceName = Literal["full", "paper", "limited"]
 
 
 @dataclass(frozen=True)
@@ -18,9 +22,16 @@ class SearchOptions:
     better; `PAPER` has what the implementation of the paper did.
     """
 
+    strategy: StrategyName = "evolution"
+    """How programs are found (`ansorc.search.strategies`): bred; drawn at random, without a model;
+    or built up decision by decision, dropping all but the most promising incomplete ones."""
     space: SpaceName = "full"
     """`paper`: its Table 1 and its computation locations alone, with no packing inside the kernel
-    and no dot-product instructions."""
+    and no dot-product instructions. `limited`: what templates written by hand hold, see
+    `ansorc.search.sketch.limited`."""
+    starts_from_default: bool = True
+    """Measure the untuned default program first. It is the outcome of a search of its own, which
+    the paper's variants do not have."""
     structure: str = "SSRSRS"
     """The multi-level tiling, outermost level first: S for space, R for reduce loops."""
     is_simd_aware: bool = True
@@ -43,6 +54,9 @@ class SearchOptions:
     outside of the time. False: they are copied to panels inside the kernel, in the time."""
     max_locations: int = 24
     """Sketches of one computation after the stages that are not tiled were placed."""
+    beam_width: int = 64
+    """Incomplete programs that are kept after each decision, by the strategy `beam`. Each of them
+    is tried with `population / beam_width` values of the next decision."""
     population: int = 2048
     """Programs in one generation."""
     generations: int = 5
@@ -83,6 +97,15 @@ class SearchOptions:
     """Programs measured in the first round because their like was fast for other extents of the
     same computation, if the record file has any; 0: none."""
 
+    def __post_init__(self) -> None:
+        """Raise OptionError for a name that is not known."""
+        for field, known in {"strategy": StrategyName, "space": SpaceName}.items():
+            if getattr(self, field) not in get_args(known):
+                raise OptionError(
+                    f"SearchOptions.{field} is {getattr(self, field)!r}; "
+                    f"it can be {', '.join(get_args(known))}"
+                )
+
 
 DEFAULTS = SearchOptions()
 """What is used unless something else is asked for."""
@@ -100,3 +123,40 @@ Three things remain as they are here, because the code is made differently: the 
 computed in registers (so it has a limit), unrolling is bounded, and the innermost space loop is
 vectorised whole.
 """
+
+BEAM = SearchOptions(strategy="beam", starts_from_default=False, polish_share=0.0, transferred=0)
+"""Prune incomplete programs by the cost model, without fine-tuning (Figure 7 of the paper)."""
+NO_FINE_TUNING = SearchOptions(
+    strategy="random", starts_from_default=False, polish_share=0.0, transferred=0
+)
+"""Measure random programs (Figure 7)."""
+LIMITED_SPACE = SearchOptions(
+    space="limited", structure="SRS", max_innermost_factor=16, max_locations=1,
+    starts_from_default=False, transferred=0,
+)  # fmt: skip
+"""The space of manual templates: fewer tile levels, small innermost tiles, fixed locations (Figure
+7). Two levels of space loops around one of reduce loops, 16 elements a side."""
+NO_CROSSOVER = SearchOptions(crossover_rate=0.0)
+"""Mutations alone."""
+NO_COST_MODEL = SearchOptions(cost_model="random")
+"""Evolution without knowing which programs are better, but for those that were measured."""
+NO_LEARNING = SearchOptions(cost_model="roofline")
+"""Evolution by the analytic estimate alone."""
+NO_DEFAULT = SearchOptions(starts_from_default=False)
+"""Without the untuned default as the first program."""
+
+NO_POLISH = SearchOptions(polish_share=0.0)
+"""Evolution to the end, without a polish of what it found."""
+
+ABLATIONS: Mapping[str, SearchOptions] = MappingProxyType({
+    "beam": BEAM,
+    "no-fine-tuning": NO_FINE_TUNING,
+    "limited-space": LIMITED_SPACE,
+    "no-crossover": NO_CROSSOVER,
+    "no-cost-model": NO_COST_MODEL,
+    "no-learning": NO_LEARNING,
+    "no-default": NO_DEFAULT,
+    "no-polish": NO_POLISH,
+    "paper": PAPER,
+})  # fmt: skip
+"""The search without one of its parts, by what is missing; the first three are the paper's."""

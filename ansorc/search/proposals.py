@@ -9,7 +9,6 @@ import numpy as np
 
 from ansorc.schedule import Step
 from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Sample
-from ansorc.search.evolve import evolve
 from ansorc.search.features import extract
 from ansorc.search.model import chosen_model
 from ansorc.search.options import SearchOptions
@@ -17,6 +16,7 @@ from ansorc.search.pick import Candidate
 from ansorc.search.polish import polish
 from ansorc.search.sound_space import sound_space
 from ansorc.search.space import Genes, adapted, phenotype_keys, recall, steps
+from ansorc.search.strategies import STRATEGIES
 from ansorc.search.task import Task
 
 _ATTEMPTS = 3
@@ -87,10 +87,11 @@ class Proposals:
         options = replace(self._options, trials_per_round=count)
         skipped = {measured.key for measured in self._known} | self._pending
         ways = [polish] if is_polish else []
-        for way in (*ways, *([evolve] * _ATTEMPTS)):
+        strategy = STRATEGIES[options.strategy]
+        for way in (*ways, *([strategy] * _ATTEMPTS)):
             found = way(self._space, model, rng, options, skipped, seeds)
             batch = self._unknown(found.candidates, is_known)
-            if batch or (found.exhausted and way is evolve):
+            if batch or (found.exhausted and way is strategy):
                 return batch
             skipped |= {candidate.key for candidate in found.candidates}
         return []

@@ -130,7 +130,8 @@ class TuningRun:
         if self._left() <= 0 or self.is_exhausted or self._is_late():
             return []
         wanted = self._size()
-        first = [] if self._is_known(self._default) else [self._default]
+        is_wanted = self._options.search.starts_from_default and not self._is_known(self._default)
+        first = [self._default] if is_wanted else []
         if not self._planned():
             first += self._transferred(wanted - len(first))
         self._keys.update(_candidate(steps).key for steps in first)

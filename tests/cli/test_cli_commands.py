@@ -40,6 +40,14 @@ def test_the_version(cli: CommandLine) -> None:
     assert re.fullmatch(r"ansorc, version \d+\.\d+\.\d+\n", cli.run("--version").out)
 
 
+def test_an_ablation_has_no_default_among_its_programs(cli: CommandLine) -> None:
+    tuned = cli.run("tune", "ops.py:product", "--trials", "3", "--ablation", "no-fine-tuning")
+    assert tuned.code == 0, tuned
+    assert "measured 3 programs" in tuned.err
+    assert "untuned default" not in tuned.out
+    assert "'beam', 'no-fine-tuning'" in cli.run("tune", "ops.py:product", "--ablation", "all").err
+
+
 def test_tune_then_build_run_and_show(cli: CommandLine) -> None:
     tuned = cli.run("tune", "ops.py:product", "--trials", "4", "--set", "n=48")
     assert tuned.code == 0, tuned

@@ -25,7 +25,7 @@ from ansorc.search.measure import (
     MeasureResult,
 )
 from ansorc.search.measure.beside import nothing
-from ansorc.search.options import SearchOptions
+from ansorc.search.options import ABLATIONS, SearchOptions
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
@@ -355,6 +355,15 @@ def test_records_of_another_machine_are_told_of_and_not_used(tmp_path: Path) -> 
     assert result.best is not None
     assert (result.best.median_s or 0.0) > 1e-9
     assert result.notes[-1].startswith("1 records of this task come from another machine")
+
+
+@pytest.mark.parametrize("name", ["beam", "no-fine-tuning", "limited-space"])
+def test_an_ablation_tunes_too(tmp_path: Path, name: str) -> None:
+    search = replace(ABLATIONS[name], population=128, generations=1)
+    result = tune_task(product(), replace(options(tmp_path, 4), search=search))
+    assert (result.measured_now, result.failures) == (4, {})
+    assert result.best is not None
+    assert (result.default is not None) == search.starts_from_default
 
 
 def test_several_tasks_share_the_time(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ansorc.lang.dag import ComputeDAG
-from ansorc.search.options import DEFAULTS, SearchOptions
+from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
 from ansorc.search.sketch.add_open_rfactor import with_lengths
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.dot_product import dot_sketches
@@ -18,12 +18,17 @@ from ansorc.search.sketch.generate import (
     reason_of,
 )
 from ansorc.search.sketch.layout_rewrite import laid_out
+from ansorc.search.sketch.limited import limited_rules
 from ansorc.search.sketch.packing import packed
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.sketch.tiling import Tiling
 from ansorc.search.sketch.user_rules import user_rule_of, with_user_rules
 from ansorc.target import Target
+
+_RULES: dict[SpaceName, Callable[[Tiling], tuple[SketchRule, ...]]] = {
+    "full": cpu_rules, "paper": paper_rules, "limited": limited_rules,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +54,7 @@ def design_space(
     `options.max_locations` in all unless there are more derived sketches than that; and so do
     their variants with an operand packed in the kernel. Constant operands of tiles are laid out
     in the tiles' order, unless the options say otherwise. The usual rules also bring the sketches
-    of a dot-product instruction where one fits.
+    of a dot-product instruction where one fits. The limited space has none of these but the layout.
     """
     failures: list[RuleFailure] = []
     derived = generate(dag, target, sketch_rules(options) if rules is None else rules, failures)
@@ -77,20 +82,19 @@ def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sk
     """Yield the whole sketches that `sketch` is the structure of."""
     is_paper = options.space == "paper"
     first = laid_out(sketch) if options.rewrite_layout else sketch
-    for variant in (first, *(() if is_paper else packed(first))):
+    for variant in (first, *(packed(first) if options.space == "full" else ())):
         yield from completed(variant, share, options.unroll_limits, is_paper=is_paper)
 
 
 def sketch_rules(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
     """Return the rules that a search with `options` asks, in their order, registered ones too."""
-    rules = paper_rules if options.space == "paper" else cpu_rules
-    return with_user_rules(rules(tiling_of(options)))
+    return with_user_rules(_RULES[options.space](tiling_of(options)))
 
 
 def tiling_of(options: SearchOptions) -> Tiling:
     """Return the multi-level tiling that `options` ask for."""
+    is_wide = options.is_simd_aware and options.space == "full"
     return Tiling(
         options.structure, options.max_innermost_factor, options.max_innermost_reduce,
-        innermost_vectors=32 if options.is_simd_aware else 0,
-        has_ragged_tiles=options.is_simd_aware,
+        innermost_vectors=32 if is_wide else 0, has_ragged_tiles=is_wide,
     )  # fmt: skip

@@ -1,0 +1,42 @@
+"""The ways to find programs for measuring, by the name they have in SearchOptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+
+from ansorc.search.beam import build_up
+from ansorc.search.cost_model import CostModel
+from ansorc.search.draw import draw
+from ansorc.search.evolve import Evolution, evolve
+from ansorc.search.options import SearchOptions, StrategyName
+from ansorc.search.pick import Candidate
+from ansorc.search.space import Space
+
+
+class Strategy(Protocol):
+    """Finds programs of a space; a function of its arguments alone."""
+
+    def __call__(
+        self,
+        space: Space,
+        model: CostModel,
+        rng: np.random.Generator,
+        options: SearchOptions,
+        measured: AbstractSet[int] = frozenset(),
+        seeds: Sequence[Candidate] = (),
+    ) -> Evolution:
+        """Return up to `options.trials_per_round` programs whose keys are not in `measured`.
+
+        `seeds` are the best of the measured programs, the fastest first.
+        """
+        ...
+
+
+STRATEGIES: Mapping[StrategyName, Strategy] = MappingProxyType(
+    {"evolution": evolve, "random": draw, "beam": build_up}
+)

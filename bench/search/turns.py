@@ -1,0 +1,32 @@
+"""Time programs against each other: times of different minutes do not compare to the percent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ansorc.search.measure import Candidate, Measurer
+from ansorc.search.task import Task
+from ansorc.search.tune_options import TuneOptions
+
+_ATTEMPTS = 3
+"""Programs that were measured before fail again only where the machine was overloaded."""
+
+
+def timed_in_turns(
+    task: Task, programs: Iterable[Candidate], options: TuneOptions
+) -> dict[Candidate, float]:
+    """Return the median seconds of `programs`, timed in turns in one process.
+
+    Exit with the failures if not all of them can be timed.
+    """
+    wanted = list(dict.fromkeys(programs))
+    failures: list[str] = []
+    for _ in range(_ATTEMPTS):
+        with Measurer(task, options.for_workers()) as measurer:
+            results = measurer.rank(wanted)
+        times = {r.candidate: r.measurement.median_s for r in results if r.measurement}
+        if len(times) == len(wanted):
+            return times
+        failures += [f"{r.failure.kind.value}, {r.failure.message}" for r in results if r.failure]
+    reasons = "; ".join(dict.fromkeys(failures)) or "the worker was lost"
+    raise SystemExit(f"{task.name}: not all of the best programs ran again: {reasons}")
