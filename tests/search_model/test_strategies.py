@@ -177,13 +177,13 @@ def test_the_learned_model_is_asked_only_if_it_is_wanted(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    predict = TreeModel.predict
+    predict = TreeModel.predict_statements
 
     def noted(self: TreeModel, features: Features) -> np.ndarray:
         asked.append(len(features))
         return predict(self, features)
 
-    monkeypatch.setattr(TreeModel, "predict", noted)
+    monkeypatch.setattr(TreeModel, "predict_statements", noted)
     task = Task(matmul(64, 64, 64), ZEN)
     search = Proposals(task, replace(SMALL, cost_model=model), rng())
     known: set[Steps] = set()

@@ -115,7 +115,7 @@ def test_most_register_tiles_keep_the_units_busy_and_spill_nothing(cpu: str) -> 
         return float(is_micro_kernel(sketch, tile, sample(sketch, 2000, rng(), options)).mean())
 
     assert share(OPTIONS) > 0.5
-    assert share(replace(OPTIONS, is_simd_aware=False)) < 0.3
+    assert share(replace(OPTIONS, is_simd_aware=False)) < 0.4
 
 
 def test_micro_kernels() -> None:
