@@ -28,6 +28,9 @@ class Tile:
     has_taps_outside: bool = False
     """Whether the loop over the rows of the kernel is outside that over rows of pixels: for weights
     of which only a part stays in a near cache."""
+    copies_padding: bool = False
+    """Whether the padded input is copied before: for windows that are much larger than the tile's
+    distance from one row to the next, where skipping taps makes too many copies of the tile."""
 
 
 def convolution(shape: tuple[int, ...]) -> ComputeDAG:
@@ -58,9 +61,11 @@ def depthwise(shape: tuple[int, ...]) -> ComputeDAG:
 
 
 def direct(dag: ComputeDAG, target: Target, tile: Tile) -> Schedule:
-    """Keep a tile of pixels and channels in registers over the whole window; skip the padding."""
+    """Keep a tile of pixels and channels in registers over the whole window."""
     s = ac.schedule(dag)
-    if s.find("Y.pad") is not None:
+    if tile.copies_padding:
+        s = _padding_copied(s, "Y.pad")
+    elif s.find("Y.pad") is not None:
         s = s.compute_inline("Y.pad")
     s = s.split("Y", "h", [tile.rows]).split("Y", "w", [tile.pixels])
     s = s.split("Y", "c", [tile.vectors * target.vector_bytes // 4])
