@@ -73,32 +73,35 @@ def _guarded(store: Store, lanes: Lanes) -> Stmt:
         return store
     own = Load(store.buffer, store.indices)
     if value.left == own:
-        term, conditions = _present(value.right, value.op, lanes)
+        term, conditions = present(value.right, value.op, lanes)
         changed = Binary(value.op, value.left, term)
     elif value.right == own:
-        term, conditions = _present(value.left, value.op, lanes)
+        term, conditions = present(value.left, value.op, lanes)
         changed = Binary(value.op, term, value.right)
     else:
         return store
     return If(conjunction(conditions), replace(store, value=changed)) if conditions else store
 
 
-def _present(term: Expr, op: BinaryOp, lanes: Lanes) -> tuple[Expr, list[Expr]]:
-    """Return `term` where it counts, and the conditions without which it adds nothing by `op`."""
+def present(term: Expr, op: BinaryOp, lanes: Lanes = frozenset()) -> tuple[Expr, list[Expr]]:
+    """Return `term` where it counts, and the conditions without which it adds nothing by `op`.
+
+    Those that depend on the variables `lanes` stay in the term.
+    """
     match term:
         case Select(condition, then, Const() as other) if _adds_nothing(other, op):
             parts = conjuncts(condition)
             outside = [part for part in parts if _is_scalar(part, lanes)]
             inside = [part for part in parts if not _is_scalar(part, lanes)]
-            inner, more = _present(then, op, lanes)
+            inner, more = present(then, op, lanes)
             kept = Select(conjunction(inside), inner, other) if inside else inner
             return kept, outside + more
         case Binary(BinaryOp.MUL, left, right) if op is BinaryOp.ADD:
-            a, first = _present(left, op, lanes)
-            b, second = _present(right, op, lanes)
+            a, first = present(left, op, lanes)
+            b, second = present(right, op, lanes)
             return (Binary(BinaryOp.MUL, a, b), first + second) if first or second else (term, [])
         case Cast(dtype, operand) if op is BinaryOp.ADD:
-            inner, conditions = _present(operand, op, lanes)
+            inner, conditions = present(operand, op, lanes)
             return (Cast(dtype, inner), conditions) if conditions else (term, [])
         case _:
             return term, []

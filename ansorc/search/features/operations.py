@@ -17,6 +17,7 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.node import Node, children
+from ansorc.ir.passes.skip_padding import present
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.reducer import Reducer
 from ansorc.search.features.columns import LOG, FloatArray
@@ -40,7 +41,8 @@ class OperationFeatures:
     called: FloatArray = field(metadata=LOG)
     """Math functions that take tens of instructions, such as exp."""
     selected: FloatArray = field(metadata=LOG)
-    """Selections, logical operations and comparisons of integers."""
+    """Selections, logical operations and comparisons of integers; not those of padding, which is
+    skipped outside of the innermost loops."""
     integer: FloatArray = field(metadata=LOG)
     """Integer operations on data, and in indices that are not affine."""
     total: FloatArray = field(metadata=LOG)
@@ -88,13 +90,14 @@ def operation_counts(op: ComputeOp) -> OperationCounts:
     """Return what one iteration of `op` does, the combining of a reduction included."""
     found = dict.fromkeys(OperationCounts.__dataclass_fields__, 0)
     for body in op.bodies:
-        _count(body, found)
+        _count(_without_padding(op, body), found)
     is_float = op.buffer.dtype.is_float
     if isinstance(op.combiner, Reducer):
         for result in op.combiner.results:
             _count(result, found)
     elif op.combiner is not None:
-        is_product = isinstance(op.body, Binary) and op.body.op is BinaryOp.MUL
+        body = _without_padding(op, op.body)
+        is_product = isinstance(body, Binary) and body.op is BinaryOp.MUL
         if op.combiner is Combiner.SUM and is_product and is_float:
             found["fused"], found["multiplied"] = 1, found["multiplied"] - 1
         elif not is_float:
@@ -109,6 +112,13 @@ def operation_features(counts: OperationCounts, iterations: FloatArray) -> Opera
     """Return `counts` over `iterations`, [rows]."""
     names = OperationFeatures.__dataclass_fields__
     return OperationFeatures(**{name: iterations * getattr(counts, name) for name in names})
+
+
+def _without_padding(op: ComputeOp, body: Expr) -> Expr:
+    """Return `body` without the choices of values that leave the loops (`skip_padding`)."""
+    kinds = {Combiner.SUM: BinaryOp.ADD, Combiner.MAX: BinaryOp.MAX, Combiner.MIN: BinaryOp.MIN}
+    kind = kinds.get(op.combiner) if isinstance(op.combiner, Combiner) else None
+    return body if kind is None else present(body, kind)[0]
 
 
 def _count(node: Node, found: dict[str, int]) -> None:
