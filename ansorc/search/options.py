@@ -59,7 +59,7 @@ class SearchOptions:
     is tried with `population / beam_width` values of the next decision."""
     population: int = 2048
     """Programs in one generation."""
-    generations: int = 5
+    generations: int = 4
     """Times that a generation is scored and bred before programs are measured."""
     mutation_rate: float = 0.85
     """Share of the crossed children that are mutated as well; those with one parent all are."""

@@ -25,6 +25,7 @@ from ansorc.search.measure import (
     Stopwatch,
 )
 from ansorc.search.measure.beside import nothing
+from ansorc.search.model import import_ahead
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
@@ -77,6 +78,8 @@ class TuningRun:
         """Measure until the options' trials or time are reached, then let the best compete."""
         if self._left() <= 0 and self._final.is_decided:
             return
+        if self._options.search.cost_model == "trees":
+            import_ahead()
         options, best_s = self._options.for_workers(), (self._best and self._best.median_s) or 0.0
         with Measurer(self._task, options, best_s, self._watch) as measurer:
             try:

@@ -4,7 +4,7 @@ In: features and times of measured programs. Out: a score for each program that 
 `ansorc.search.cost_model` has what all of them have in common.
 """
 
-from ansorc.search.model.boosting import Growth, is_available
+from ansorc.search.model.boosting import Growth, import_ahead, is_available
 from ansorc.search.model.choice import NAMES, chosen_model, require_model
 from ansorc.search.model.guarded import GuardedModel
 from ansorc.search.model.random_scores import RandomModel
@@ -13,5 +13,5 @@ from ansorc.search.model.trees import TreeModel
 
 __all__ = [
     "NAMES", "Growth", "GuardedModel", "RandomModel", "RooflineModel", "TreeModel", "chosen_model",
-    "is_available", "require_model",
+    "import_ahead", "is_available", "require_model",
 ]  # fmt: skip

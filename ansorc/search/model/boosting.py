@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import util
+from importlib import import_module, util
+from threading import Thread
 from typing import Protocol
 
 import numpy as np
@@ -60,6 +61,12 @@ class Growth:
 def is_available() -> bool:
     """Return whether LightGBM is installed."""
     return util.find_spec("lightgbm") is not None
+
+
+def import_ahead() -> None:
+    """Import LightGBM in the background: it takes a second, which nobody then waits for."""
+    if is_available():
+        Thread(target=import_module, args=("lightgbm",), daemon=True).start()
 
 
 def grown(matrix: Matrix, objective: Objective, growth: Growth) -> Trees:
