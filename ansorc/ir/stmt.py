@@ -5,8 +5,10 @@ Loops start at 0 and have a constant extent; what is irregular is an `If`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from enum import Enum
+from operator import is_
 from typing import TypeAlias, assert_never
 
 from ansorc.ir.buffer import Buffer, Scope
@@ -120,6 +122,21 @@ def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
             return ()
         case _:
             assert_never(stmt)
+
+
+def map_substatements(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
+    """Rebuild `stmt` over its mapped statements directly below; share it when none changed."""
+    below = substatements(stmt)
+    new = [function(part) for part in below]
+    if all(map(is_, new, below)):
+        return stmt
+    match stmt:
+        case For() | Allocate():
+            return replace(stmt, body=new[0])
+        case If(condition):
+            return If(condition, *new)
+        case _:
+            return Seq(tuple(new))
 
 
 def statements(root: Stmt) -> Iterator[Stmt]:

@@ -17,14 +17,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ansorc.errors import AnsorcError
 from ansorc.lang.paper_cases import CASES, Case
-from ansorc.search.options import SearchOptions
+from ansorc.search.options import NO_FINE_TUNING
 from ansorc.search.task import Task
 from ansorc.search.trial import Trial
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 
-RANDOM = SearchOptions(population=512, generations=0, epsilon=1.0)
-"""A search that measures what it draws, whatever a model says of it."""
 _COLUMNS = (
     TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
 )  # fmt: skip
@@ -76,7 +74,7 @@ def chosen_cases(names: str, max_gflop: float = float("inf")) -> list[Case]:
 def _collected(case: Case, options: TuneOptions, on_trial: Callable[[Trial], None]) -> str:
     """Measure the programs of `case` that are missing; say how it went."""
     task = Task(case.dag(constant=True), "native", case.name)
-    half = replace(options, trials=options.trials // 2, search=RANDOM)
+    half = replace(options, trials=options.trials // 2, search=NO_FINE_TUNING)
     try:
         for part in (half, options):
             result = tune_task(task, part, on_trial)

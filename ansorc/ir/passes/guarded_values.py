@@ -14,25 +14,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial, reduce
-from operator import is_
-from typing import assert_never
 
 from ansorc.ir.arith.interval import Ranges
 from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Select, const, dtype_of
 from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import is_inside
-from ansorc.ir.stmt import (
-    Allocate,
-    Barrier,
-    For,
-    Function,
-    If,
-    LoopKind,
-    Prefetch,
-    Seq,
-    Stmt,
-    Store,
-)
+from ansorc.ir.stmt import For, Function, If, LoopKind, Stmt, Store, map_substatements
 
 
 def choose_values(function: Function) -> Function:
@@ -43,30 +30,16 @@ def choose_values(function: Function) -> Function:
 
 def _settled(stmt: Stmt, ranges: Ranges, *, is_copied: bool) -> Stmt:
     match stmt:
-        case Store() | Barrier() | Prefetch():
-            return stmt
-        case For(var, extent, kind, body):
-            inner = {**ranges, var.name: (0, extent - 1)}
-            is_inner = kind is LoopKind.UNROLLED or (is_copied and kind is LoopKind.VECTORIZED)
-            new = _settled(body, inner, is_copied=is_inner)
-            return stmt if new is body else replace(stmt, body=new)
-        case If(condition, then, otherwise):
-            valued = None
-            if is_copied and otherwise is None and dtype_of(condition).lanes == 1:
-                valued = _valued(then, condition, ranges)
+        case For(var, extent, kind):
+            ranges = {**ranges, var.name: (0, extent - 1)}
+            is_copied = kind is LoopKind.UNROLLED or (is_copied and kind is LoopKind.VECTORIZED)
+        case If(condition, then, None) if is_copied and dtype_of(condition).lanes == 1:
+            valued = _valued(then, condition, ranges)
             if valued is not None:
                 return valued
-            new = _settled(then, ranges, is_copied=is_copied)
-            other = otherwise and _settled(otherwise, ranges, is_copied=is_copied)
-            return stmt if new is then and other is otherwise else If(condition, new, other)
-        case Seq(stmts):
-            parts = tuple(_settled(part, ranges, is_copied=is_copied) for part in stmts)
-            return stmt if all(map(is_, parts, stmts)) else Seq(parts)
-        case Allocate(buffer, body):
-            new = _settled(body, ranges, is_copied=is_copied)
-            return stmt if new is body else Allocate(buffer, new)
         case _:
-            assert_never(stmt)
+            pass
+    return map_substatements(stmt, lambda part: _settled(part, ranges, is_copied=is_copied))
 
 
 def _valued(stmt: Stmt, condition: Expr, ranges: Ranges) -> Stmt | None:

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import is_
-from typing import assert_never
 
 from ansorc.ir.arith.affine import Atom, Linear, linear
 from ansorc.ir.arith.interval import Interval, linear_bounds
@@ -27,15 +25,14 @@ from ansorc.ir.expr import Expr, Load, Ramp
 from ansorc.ir.node import Node, walk
 from ansorc.ir.stmt import (
     Allocate,
-    Barrier,
     For,
     Function,
-    If,
     LoopKind,
     Prefetch,
     Seq,
     Stmt,
     Store,
+    map_substatements,
 )
 from ansorc.ir.substitute import substitute
 
@@ -80,24 +77,8 @@ class _Rows:
         self._changed, self._cached_bytes = changed, cached_bytes
 
     def stmt(self, stmt: Stmt) -> Stmt:
-        match stmt:
-            case Store() | Barrier() | Prefetch():
-                return stmt
-            case For():
-                body = self.stmt(stmt.body)
-                return self._with_next_rows(stmt if body is stmt.body else replace(stmt, body=body))
-            case If(condition, then, otherwise):
-                new = self.stmt(then)
-                other = None if otherwise is None else self.stmt(otherwise)
-                return stmt if new is then and other is otherwise else If(condition, new, other)
-            case Seq(stmts):
-                parts = tuple(map(self.stmt, stmts))
-                return stmt if all(map(is_, parts, stmts)) else Seq(parts)
-            case Allocate(buffer, body):
-                new = self.stmt(body)
-                return stmt if new is body else Allocate(buffer, new)
-            case _:
-                assert_never(stmt)
+        new = map_substatements(stmt, self.stmt)
+        return self._with_next_rows(new) if isinstance(new, For) else new
 
     def _with_next_rows(self, row: For) -> For:
         """Return the loop with prefetches where a row is read for the second time."""

@@ -12,26 +12,13 @@ out lanes takes more instructions than adding nothing.
 from __future__ import annotations
 
 from dataclasses import replace
-from operator import is_
-from typing import assert_never
 
 import numpy as np
 
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Load, Select, Var, dtype_of
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import (
-    Allocate,
-    Barrier,
-    For,
-    Function,
-    If,
-    LoopKind,
-    Prefetch,
-    Seq,
-    Stmt,
-    Store,
-)
+from ansorc.ir.stmt import For, Function, If, LoopKind, Stmt, Store, map_substatements
 
 Lanes = frozenset[str]
 
@@ -46,24 +33,10 @@ def _skipped(stmt: Stmt, lanes: Lanes) -> Stmt:
     match stmt:
         case Store():
             return _guarded(stmt, lanes)
-        case Barrier() | Prefetch():
-            return stmt
-        case For(var, _, kind, body):
-            inner = lanes | {var.name} if kind is LoopKind.VECTORIZED else lanes
-            new = _skipped(body, inner)
-            return stmt if new is body else replace(stmt, body=new)
-        case If(condition, then, otherwise):
-            new = _skipped(then, lanes)
-            other = None if otherwise is None else _skipped(otherwise, lanes)
-            return stmt if new is then and other is otherwise else If(condition, new, other)
-        case Seq(stmts):
-            parts = tuple(_skipped(part, lanes) for part in stmts)
-            return stmt if all(map(is_, parts, stmts)) else Seq(parts)
-        case Allocate(buffer, body):
-            new = _skipped(body, lanes)
-            return stmt if new is body else Allocate(buffer, new)
+        case For(var, _, LoopKind.VECTORIZED):
+            return map_substatements(stmt, lambda part: _skipped(part, lanes | {var.name}))
         case _:
-            assert_never(stmt)
+            return map_substatements(stmt, lambda part: _skipped(part, lanes))
 
 
 def _guarded(store: Store, lanes: Lanes) -> Stmt:

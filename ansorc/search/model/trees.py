@@ -2,8 +2,7 @@
 
 The time of a program is the sum of the times of its statements (paper §5.2), and the time of a
 statement is its estimate, corrected by layers of trees. Learning a correction instead of the time
-makes the first few measurements count: after 32 programs of a 512³ matmul the order of 81 % of the
-pairs is right, against 66 % for trees that begin with nothing.
+makes the first few measurements count.
 """
 
 from __future__ import annotations
