@@ -14,6 +14,7 @@ from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
 from ansorc.ir.substitute import substitute
 from ansorc.schedule.bounds import region
 from ansorc.schedule.dot_body import TERM, dot_update
+from ansorc.schedule.initial import first_pass, initial_place
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
@@ -158,8 +159,18 @@ class Nests:
         return _loop(first, var, stmt, is_unrolled=first.name in unrolled)
 
     def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
-        update = self._loops(placed, reduce, unrolled, lambda: self._update(placed))
-        return _sequence(*self._initial(placed, reduce), update)
+        """Return the loops from the first reduction on, and what begins each result."""
+        place = initial_place(placed.stage.iterators, reduce)
+
+        def inner() -> Stmt:
+            update = self._loops(placed, place, unrolled, lambda: self._update(placed))
+            initial = self._initial(placed, place)
+            first = first_pass(placed.stage.iterators[reduce:place], placed.leaves)
+            if first is not None:
+                initial = [If(first, _sequence(*initial))]
+            return _sequence(*initial, update)
+
+        return self._loops(placed, reduce, unrolled, inner, end=place)
 
     def _initial(self, placed: _Placed, reduce: int) -> list[Stmt]:
         """Return what gives each result its identity, with loops of its own."""

@@ -148,15 +148,23 @@ def _scope(updated: Stmt, tiles: Sequence[Tile], before: list[Stmt], after: list
 
 
 def _filled(tile: Tile, before: list[Stmt]) -> Stmt:
-    """Return what gives the registers their first values; takes it out of `before` if it can."""
+    """Return what gives the registers their first values; takes it out of `before` if it can.
+
+    That may be values which are set on a condition, and else what memory holds.
+    """
+    held = tile.nest(tile.register, tile.element(), Load(tile.buffer, tile.indices))
     for position in reversed(range(len(before))):
-        if is_accessed(before[position], tile.buffer.name):
-            initial = as_initial_value(before[position], tile)
+        stmt = before[position]
+        if is_accessed(stmt, tile.buffer.name):
+            initial = as_initial_value(stmt, tile)
+            if initial is None and isinstance(stmt, If) and stmt.otherwise is None:
+                set_first = as_initial_value(stmt.then, tile)
+                initial = set_first and If(stmt.condition, set_first, held)
             if initial is None:
                 break
             del before[position]
             return initial
-    return tile.nest(tile.register, tile.element(), Load(tile.buffer, tile.indices))
+    return held
 
 
 def _read_out(stmt: Stmt, tiles: Sequence[Tile]) -> Stmt | None:
