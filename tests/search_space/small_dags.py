@@ -116,6 +116,14 @@ DAGS: dict[str, ac.ComputeDAG] = {
         lambda t: ops.conv2d_transpose(t[0], t[1], stride=2, padding=1),
         constant=True,
     ),
+    "few_channels": dag(
+        [(1, 4, 4, 11), (2, 2, 11, 3)], lambda t: ops.conv2d(t[0], t[1], padding=1)
+    ),
+    "few_channels_of_weights": dag(
+        [(1, 3, 3, 8), (4, 4, 8, 3)],
+        lambda t: ops.conv2d_transpose(t[0], t[1], stride=2, padding=1),
+        constant=True,
+    ),
     "capsule": dag(
         [(1, 3, 3, 2, 2, 2), (2, 2, 2, 2, 2, 4)], lambda t: ops.capsule_conv2d(t[0], t[1])
     ),

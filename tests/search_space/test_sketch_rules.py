@@ -73,6 +73,25 @@ def test_a_layer_is_fused_through_what_is_inlined() -> None:
     ]
 
 
+def pointwise(ci: int, co: int) -> ac.ComputeDAG:
+    return dag([(1, 8, 8, ci), (1, 1, ci, co)], lambda t: ops.conv2d(t[0], t[1], name="conv"))
+
+
+def test_few_channels_are_tiled_along_the_terms_too() -> None:
+    found = [s for s in generate(pointwise(32, 3), TARGET) if "conv.rf" in s.name]
+    assert [s.name for s in found] == ["tile conv.rf in conv at 1", "tile conv.rf in conv at 2"]
+    lines = str(replay(found[0].dag, found[0].steps)).splitlines()
+    loops = [line.split(" in ")[0].strip() for line in lines]
+    assert loops[-5:] == ["for h.1", "for w.1", "for c.1", "for rc.1", "conv sum= ..."]
+    lanes = next(v for v in found[0].variables if v.name == "conv.rf.rc1")
+    assert (lanes.extent, lanes.whole) == (8, 3)
+
+
+@pytest.mark.parametrize(("ci", "co"), [(32, 4), (7, 3), (32, 1)])
+def test_vectors_that_results_fill_or_terms_do_not_are_left_alone(ci: int, co: int) -> None:
+    assert not [s for s in generate(pointwise(ci, co), TARGET) if "conv.rf in conv" in s.name]
+
+
 def norm(rows: int, n: int) -> ac.ComputeDAG:
     return dag([(rows, n, n)], lambda t: ops.norm2(t[0], name="N"))
 

@@ -20,6 +20,7 @@ from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import Application, Sketch
 from ansorc.search.sketch.skip import Skip
 from ansorc.search.sketch.tiling import SSRSRS, Tiling
+from ansorc.search.sketch.tiling_in_lanes import TilingInLanes
 from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
 from ansorc.target import Target
 
@@ -54,6 +55,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         AlwaysInline(),
         SimplifyConstIndices(),
         AddRfactor(),
+        TilingInLanes(tiling),
         AddCacheWrite(),
         MultiLevelTilingWithFusion(tiling),
         MultiLevelTiling(tiling),

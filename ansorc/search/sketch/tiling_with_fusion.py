@@ -52,24 +52,32 @@ class MultiLevelTilingWithFusion:
         opened = declared(draft, draft.stage(stage), self.tiling)
         for level in self.levels:
             if self.tiling.structure[:level] == "S" * level:
-                yield self._fused(opened, stage, consumer, level)
+                yield fused(opened, stage, consumer, self.tiling, level)
 
-    def _fused(self, draft: Draft, stage: str, consumer: Stage, level: int) -> Draft:
-        producer = draft.stage(stage)
-        pairs = list(zip(producer.op.axes, consumer.op.axes, strict=True))
-        for own, axis in pairs:
-            if is_split(axis):
-                inner = tuple(range(level, self.tiling.space_levels))
-                groups = [*((above,) for above in range(1, level)), inner]
-                lengths = tuple(Hole(variable_name(producer, own), group) for group in groups)
-                draft = draft.then(Split(consumer.name, axis.name, lengths))
-        by_level = [
-            [part(a, depth, level + 1) for _, a in pairs if depth == 0 or is_split(a)]
-            for depth in range(level + 1)
-        ]
-        order = tuple(name for names in by_level for name in names)
-        draft = draft.then(
-            Reorder(consumer.name, order), ComputeAt(stage, consumer.name, by_level[level - 1][-1])
-        )
-        words = f"tile {stage} in {consumer.name} at {level}"
-        return tiled(draft, stage, self.tiling, fused=level).saying(words)
+
+def fused(draft: Draft, stage: str, consumer: Stage, tiling: Tiling, level: int) -> Draft:
+    """Return the draft with `stage` tiled inside tile `level` of `consumer`.
+
+    The consumer has the stage's axes, in their order, or only the first of them; it reduces over
+    the others inside its tiles. The tile variables of `stage` are declared.
+    """
+    producer = draft.stage(stage)
+    pairs = list(zip(producer.op.axes, consumer.op.axes, strict=False))
+    for own, axis in pairs:
+        if is_split(axis):
+            inner = tuple(range(level, tiling.space_levels))
+            groups = [*((above,) for above in range(1, level)), inner]
+            lengths = tuple(Hole(variable_name(producer, own), group) for group in groups)
+            draft = draft.then(Split(consumer.name, axis.name, lengths))
+    by_level = [
+        [part(a, depth, level + 1) for _, a in pairs if depth == 0 or is_split(a)]
+        for depth in range(level + 1)
+    ]
+    order = [name for names in by_level for name in names]
+    order += [axis.name for axis in consumer.op.reduce_axes]
+    draft = draft.then(
+        Reorder(consumer.name, tuple(order)),
+        ComputeAt(stage, consumer.name, by_level[level - 1][-1]),
+    )
+    words = f"tile {stage} in {consumer.name} at {level}"
+    return tiled(draft, stage, tiling, fused=level).saying(words)
