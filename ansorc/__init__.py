@@ -2,6 +2,7 @@
 
 from ansorc.codegen.module import Module, load_library
 from ansorc.errors import AnsorcError
+from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.stmt import Function
 from ansorc.lang import (
     Axis,
@@ -84,6 +85,7 @@ __all__ = [
     "TuneResult",
     "TupleReduction",
     "abs",
+    "aligned_empty",
     "all",
     "all_of",
     "any",

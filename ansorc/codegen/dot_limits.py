@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ansorc.codegen.build import build_function
 from ansorc.errors import BuildError
+from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import Dot, Expr, Load, Ramp, Var, const
@@ -22,9 +23,6 @@ _SHARE = 0.75
 _SETS = 64
 """Factors of an instruction that does not add take turns in a loop, lest the compiler multiply them
 once and for all."""
-
-
-_LINE_BYTES = 64
 
 
 class DotProbe:
@@ -54,9 +52,7 @@ class DotProbe:
 
 def _aligned_ones(buffer: Buffer) -> NDArray[np.generic]:
     """Return ones where no vector crosses a cache line."""
-    memory = np.zeros(buffer.bytes + _LINE_BYTES, np.uint8)
-    start = -memory.ctypes.data % _LINE_BYTES
-    found = memory[start : start + buffer.bytes].view(buffer.dtype.numpy).reshape(buffer.shape)
+    found = aligned_empty(buffer.shape, buffer.dtype.numpy)
     found[...] = 1
     return found
 

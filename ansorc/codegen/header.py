@@ -61,7 +61,8 @@ def _contract(manifest: Manifest, names: Sequence[str]) -> str:
     lines += [
         "",
         "Arrays are dense and row-major (the last dimension is contiguous), and need no alignment",
-        "beyond that of their elements. An output may not overlap any other array.",
+        "beyond that of their elements; those that begin at multiples of 64 bytes are the fastest.",
+        "An output may not overlap any other array.",
         "",
         *_workspace_lines(signature),
         "",

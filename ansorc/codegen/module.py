@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ansorc.codegen.arguments import Array, checked_arrays, packed_weight
 from ansorc.codegen.artifact import Artifact, write_artifact
@@ -24,9 +23,9 @@ from ansorc.codegen.runtime_symbols import runtime_symbols
 from ansorc.codegen.signature import Signature
 from ansorc.codegen.timing import Timing, measure
 from ansorc.errors import BuildError, CallError
+from ansorc.ir.aligned import aligned_empty
 from ansorc.target import Target, detect
 
-_ALIGNMENT = 64
 _MOST_THREADS = 1024
 """The size of the runtime's thread pool."""
 
@@ -130,12 +129,12 @@ class Module:
             return None
         if not hasattr(self._of_thread, "address"):
             try:
-                memory: NDArray[np.uint8] = np.empty(size + _ALIGNMENT, np.uint8)
+                memory = aligned_empty(size, np.uint8)
             except MemoryError as error:
                 words = f"{self.signature.name} needs {size} bytes of workspace"
                 raise CallError(f"{words}, and there is no such memory") from error
             self._of_thread.memory = memory
-            self._of_thread.address = -(-memory.ctypes.data // _ALIGNMENT) * _ALIGNMENT
+            self._of_thread.address = memory.ctypes.data
         return int(self._of_thread.address)
 
     def _meaning(self, status: int) -> str:

@@ -16,13 +16,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Select, Var, binary, compare, const
 from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store
-
-PACKED_ALIGNMENT = 64
-"""Bytes to which packed tensors are aligned here, so that vectors do not straddle cache lines."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Packing:
 
     def apply(self, array: NDArray[np.generic]) -> NDArray[np.generic]:
         """Return the packed copy of `array`, which has the source's shape."""
-        result = _aligned(self.packed)
+        result = aligned_empty(self.packed.shape, self.packed.dtype.numpy)
         self.fill(result, array)
         return result
 
@@ -130,10 +128,3 @@ class Packing:
             return load
         condition = reduce(lambda left, right: binary(BinaryOp.AND, left, right), inside)
         return Select(condition, load, const(0, source.dtype))
-
-
-def _aligned(buffer: Buffer) -> NDArray[np.generic]:
-    """An array for `buffer` that begins at a multiple of PACKED_ALIGNMENT."""
-    memory: NDArray[np.uint8] = np.empty(buffer.bytes + PACKED_ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % PACKED_ALIGNMENT
-    return memory[start : start + buffer.bytes].view(buffer.dtype.numpy).reshape(buffer.shape)

@@ -37,8 +37,9 @@ def tuned(request: Request) -> Program:
     records = request.directory / RECORDS
     result = tune_task(task, TuneOptions(request.trials, records, threads=request.threads))
     module = result.build()
-    output = np.full(dag.outputs[0].shape, np.nan, np.float32)
-    given = dict(zip((buffer.name for buffer in dag.inputs), request.inputs, strict=True))
+    output = _aligned(np.full(dag.outputs[0].shape, np.nan, np.float32))
+    inputs = map(_aligned, request.inputs)
+    given = dict(zip((buffer.name for buffer in dag.inputs), inputs, strict=True))
     arrays, packed = arguments(module, [given.get(b.name, output) for b in dag.params])
 
     def time(seconds: float) -> list[float]:
@@ -64,3 +65,10 @@ def arguments(module: Module, arrays: list[Array]) -> tuple[list[object], list[s
             held[index] = module.pack(param.name, arrays[index])
             packed.append(param.name)
     return held, packed
+
+
+def _aligned(array: Array) -> Array:
+    """Return a copy of `array` on a cache line, as the other sides allocate theirs."""
+    copy = ac.aligned_empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
