@@ -62,6 +62,9 @@ def lengths_of(
 def _levels(variable: TileVariable, known: dict[tuple[int, ...], int]) -> IntArray | None:
     """Solve the products for the single levels, the shortest first."""
     levels = np.zeros(variable.levels, dtype=np.int64)
+    if variable.whole is not None:  # Nothing is open; a fused stage may not name all levels.
+        levels[:] = 1
+        levels[variable.whole] = variable.extent
     whole = tuple(range(variable.levels))
     for group, length in sorted((known | {whole: variable.extent}).items(), key=_group_size):
         unknown = [level for level in group if levels[level] == 0]
