@@ -10,6 +10,7 @@ from ansorc.codegen.llvm_expr import ExprWriter
 from ansorc.codegen.llvm_linear import Linear
 from ansorc.codegen.llvm_loops import Counters, is_innermost, is_tile_step
 from ansorc.codegen.llvm_storage import is_parallel
+from ansorc.codegen.llvm_transpose import transposed_block, write_block
 from ansorc.codegen.llvm_types import memory_type
 from ansorc.codegen.llvm_writer import FunctionWriter
 from ansorc.errors import BuildError
@@ -115,6 +116,8 @@ class StmtWriter:
                 )
             case LoopKind.PARALLEL if self._parallel is not None and is_parallel(stmt):
                 self._parallel(self, stmt)
+            case _ if (block := transposed_block(stmt)) is not None:
+                write_block(self.writer, self.exprs, stmt, block)
             case _ if stmt.kind is LoopKind.UNROLLED or stmt.extent <= 1:
                 is_step = is_tile_step(stmt)
                 for number in range(stmt.extent):

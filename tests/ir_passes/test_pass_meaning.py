@@ -34,6 +34,7 @@ from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
 from ansorc.ir.passes.prefetch_rows import prefetch_rows
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.skip_padding import skip_padding
+from ansorc.ir.passes.transpose_copies import transpose_copies
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
@@ -55,6 +56,7 @@ PASSES: dict[str, Pass] = {
     "vectorize_loops": lambda f: vectorize_loops(f, Vectors(32)),
     "vectorize_narrow": lambda f: vectorize_loops(f, Vectors(8)),
     "vectorize_masked": lambda f: vectorize_loops(f, MASKED),
+    "transpose_copies": transpose_copies,
     "prefetch_rows": lambda f: prefetch_rows(f, 16 * 1024),
     "prepare_for_cpu": lambda f: prepare_for_cpu(f, CpuOptions(32, 16)),
     "prepare_masked": lambda f: prepare_for_cpu(f, MASKING),
@@ -226,7 +228,7 @@ def test_the_trace_names_every_pass() -> None:
     assert seen == [
         "simplify", "skip_padding", "hoist_conditions", "partition_loops", "hoist_conditions",
         "choose_values", "vectorize_reductions", "promote_accumulators", "vectorize_loops",
-        "simplify", "prefetch_rows",
+        "transpose_copies", "simplify", "prefetch_rows",
     ]  # fmt: skip
 
 

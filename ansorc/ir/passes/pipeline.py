@@ -13,6 +13,7 @@ from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.prefetch_rows import prefetch_rows
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.skip_padding import skip_padding
+from ansorc.ir.passes.transpose_copies import transpose_copies
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
 from ansorc.ir.stmt import Function
@@ -70,6 +71,7 @@ def prepare_for_cpu(
         ),
         ("promote_accumulators", lambda f: promote_accumulators(f, options.register_bytes)),
         ("vectorize_loops", lambda f: vectorize_loops(f, options.vectors)),
+        ("transpose_copies", transpose_copies),
         ("simplify", simplify_stmt),
         ("prefetch_rows", lambda f: prefetch_rows(f, options.cached_bytes)),
     )
