@@ -25,15 +25,25 @@ _TILE_ELEMENTS = 1024
 def initial_place(iterators: Sequence[Iterator], reduce: int) -> int:
     """Return before which of `iterators` the identities are stored, at or after the first `reduce`.
 
-    It is the first place, ahead of reductions, inside of which the results make a register tile.
+    It is the first place, ahead of reductions, inside of which the results make a register tile;
+    or a later one, up to the first reduction that has more than one iteration.
     """
+    chosen: int | None = None
     for place in range(reduce, len(iterators)):
-        is_after_space = iterators[place - 1].kind is IteratorKind.SPACE or place == reduce
-        if iterators[place].kind is IteratorKind.REDUCE and is_after_space:
-            inside = [it for it in iterators[place:] if it.kind is IteratorKind.SPACE]
-            if prod(known(iterator.extent) for iterator in inside) <= _TILE_ELEMENTS:
-                return place
-    return reduce
+        if iterators[place].kind is not IteratorKind.REDUCE:
+            continue
+        is_first = chosen is None and _elements(iterators[place:]) <= _TILE_ELEMENTS
+        if is_first or (chosen is not None and not _repeats(iterators[chosen:place])):
+            chosen = place
+    return reduce if chosen is None else chosen
+
+
+def _elements(iterators: Sequence[Iterator]) -> int:
+    return prod(known(it.extent) for it in iterators if it.kind is IteratorKind.SPACE)
+
+
+def _repeats(iterators: Sequence[Iterator]) -> bool:
+    return any(it.kind is IteratorKind.REDUCE and known(it.extent) > 1 for it in iterators)
 
 
 def first_pass(iterators: Sequence[Iterator], leaves: Mapping[str, Expr]) -> Expr | None:

@@ -17,6 +17,7 @@ from search_space.small_dags import (
 import ansorc.lang as ac
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
+from ansorc.schedule.stage import At
 from ansorc.search.sketch import (
     RULES,
     Draft,
@@ -90,6 +91,29 @@ def test_few_channels_are_tiled_along_the_terms_too() -> None:
 @pytest.mark.parametrize(("ci", "co"), [(32, 4), (7, 3), (32, 1)])
 def test_vectors_that_results_fill_or_terms_do_not_are_left_alone(ci: int, co: int) -> None:
     assert not [s for s in generate(pointwise(ci, co), TARGET) if "conv.rf in conv" in s.name]
+
+
+def test_rows_of_a_product_are_worked_on_in_its_tiles() -> None:
+    def rows(t: list[ac.Tensor]) -> ac.Tensor:
+        return ops.softmax(ops.matmul(t[0], t[1], name="C"), name="soft")
+
+    names = [sketch.name for sketch in generate(dag([(64, 32), (32, 48)], rows), TARGET)]
+    assert names[:2] == ["tile C in rows of soft", "tile C in blocks of rows of soft"]
+    fused = generate(dag([(64, 32), (32, 48)], rows), TARGET)[0]
+    state = replay(fused.dag, fused.steps)
+    inner = {s.name: s.attach for s in state.stages}
+    assert str(inner["C"]) == str(At("soft", "i0.0"))
+    assert {str(inner[name]) for name in ("soft.max", "soft.exp", "soft.sum")} == {
+        str(At("soft", "i0.1"))
+    }
+
+
+def test_columns_of_a_product_are_not_worked_on_in_its_tiles() -> None:
+    def columns(t: list[ac.Tensor]) -> ac.Tensor:
+        return ops.softmax(ops.matmul(t[0], t[1], name="C"), axis=0, name="soft")
+
+    names = [sketch.name for sketch in generate(dag([(64, 32), (32, 48)], columns), TARGET)]
+    assert not [name for name in names if "rows" in name]
 
 
 def norm(rows: int, n: int) -> ac.ComputeDAG:

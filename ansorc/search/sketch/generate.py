@@ -22,6 +22,7 @@ from ansorc.search.sketch.skip import Skip
 from ansorc.search.sketch.tiling import SSRSRS, Tiling
 from ansorc.search.sketch.tiling_in_lanes import TilingInLanes
 from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
+from ansorc.search.sketch.tiling_with_rows import TilingWithRows
 from ansorc.target import Target
 
 MAX_SKETCHES = 256
@@ -56,6 +57,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         SimplifyConstIndices(),
         AddRfactor(),
         TilingInLanes(tiling),
+        TilingWithRows(tiling),
         AddCacheWrite(),
         MultiLevelTilingWithFusion(tiling),
         MultiLevelTiling(tiling),

@@ -58,11 +58,25 @@ class MultiLevelTilingWithFusion:
 def fused(draft: Draft, stage: str, consumer: Stage, tiling: Tiling, level: int) -> Draft:
     """Return the draft with `stage` tiled inside tile `level` of `consumer`.
 
-    The consumer has the stage's axes, in their order, or only the first of them; it reduces over
-    the others inside its tiles. The tile variables of `stage` are declared.
+    The axes of the consumer are the first of those of the stage; it reduces inside of the tiles.
+    The tile variables of `stage` are declared.
+    """
+    axes = len(consumer.op.axes)
+    opened, levels = shared_tiles(draft, stage, consumer, axes, tiling, level)
+    at = ComputeAt(stage, consumer.name, levels[level - 1][-1])
+    words = f"tile {stage} in {consumer.name} at {level}"
+    return tiled(opened.then(at), stage, tiling, fused=level).saying(words)
+
+
+def shared_tiles(
+    draft: Draft, stage: str, consumer: Stage, axes: int, tiling: Tiling, level: int
+) -> tuple[Draft, list[list[str]]]:
+    """Return the draft with the first `axes` of a consumer in the outer tiles of `stage`.
+
+    And the consumer's loops by level. Its other loops come inside.
     """
     producer = draft.stage(stage)
-    pairs = list(zip(producer.op.axes, consumer.op.axes, strict=False))
+    pairs = list(zip(producer.op.axes, consumer.op.axes[:axes], strict=False))
     for own, axis in pairs:
         if is_split(axis):
             inner = tuple(range(level, tiling.space_levels))
@@ -74,10 +88,7 @@ def fused(draft: Draft, stage: str, consumer: Stage, tiling: Tiling, level: int)
         for depth in range(level + 1)
     ]
     order = [name for names in by_level for name in names]
+    order += [axis.name for axis in consumer.op.axes[len(pairs) :]]
     order += [axis.name for axis in consumer.op.reduce_axes]
-    draft = draft.then(
-        Reorder(consumer.name, tuple(order)),
-        ComputeAt(stage, consumer.name, by_level[level - 1][-1]),
-    )
-    words = f"tile {stage} in {consumer.name} at {level}"
-    return tiled(draft, stage, tiling, fused=level).saying(words)
+    opened = draft.then(Reorder(consumer.name, tuple(order)))
+    return opened, by_level

@@ -69,7 +69,8 @@ def _levels(variable: TileVariable, known: dict[tuple[int, ...], int]) -> IntArr
     for group, length in sorted((known | {whole: variable.extent}).items(), key=_group_size):
         unknown = [level for level in group if levels[level] == 0]
         solved = int(np.prod([levels[level] for level in group if levels[level]], initial=1))
-        if unknown == [0] and group == whole:  # The outermost level is rounded up.
+        if 0 in unknown and group == whole:  # The outermost level is rounded up.
+            levels[unknown] = 1  # What no step names makes no difference.
             levels[0] = -(-length // solved)
         elif len(unknown) == 1 and length % solved == 0:
             levels[unknown[0]] = length // solved
