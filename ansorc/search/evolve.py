@@ -27,6 +27,9 @@ IntArray = npt.NDArray[np.int64]
 
 MIN_FLOCK = 32
 """Programs of each sketch in a generation, at least."""
+MAX_FOUNDED = 12
+"""Sketches that later evolutions begin with: half of them those of the best programs so far, the
+others drawn. To draw and score a few programs of every sketch would take most of the time."""
 MAX_FLOCKS = 6
 """Sketches that are bred in a generation: the most successful ones, and one drawn from the rest."""
 FLOOR_SHARE = 0.3
@@ -73,20 +76,33 @@ def evolve(
 
 def _founded(mating: Mating, model: CostModel, seeds: Sequence[Candidate]) -> list[Flock]:
     """The first generation: the seeds, and programs drawn at random."""
-    space, options = mating.space, mating.options
-    share = max(MIN_FLOCK, options.population // max(1, len(space.sketches)))
+    space, options, rng = mating.space, mating.options, mating.rng
+    begun = _begun(len(space.sketches), seeds, rng)
+    share = max(MIN_FLOCK, options.population // max(1, len(begun)))
     bred = max(1, int(options.measured_share * options.population))
     flocks: list[Flock] = []
     for number, sketch in enumerate(space.sketches):
+        if number not in begun:
+            flocks.append(Flock(number, space, model, sample(sketch, 0, rng, options)))
+            continue
         everything = all_programs(sketch, options.population, options)
         is_complete = everything is not None
-        genes = everything if is_complete else sample(sketch, share, mating.rng, options)
+        genes = everything if is_complete else sample(sketch, share, rng, options)
         own = [seed.genes for seed in seeds if seed.sketch == number][:bred]
         flock = Flock(number, space, model, genes[:0], is_complete=is_complete)
         flock.add(np.array(own, dtype=np.int64).reshape(-1, genes.shape[1]))
         flock.add(genes, 1.0 if is_complete else options.draft_share)
         flocks.append(flock)
     return flocks
+
+
+def _begun(count: int, seeds: Sequence[Candidate], rng: np.random.Generator) -> set[int]:
+    """The numbers of the sketches, of `count`, whose programs are drawn in the beginning."""
+    if count <= MAX_FOUNDED or not seeds:
+        return set(range(count))
+    best = list(dict.fromkeys(seed.sketch for seed in seeds))[: MAX_FOUNDED // 2]
+    others: list[int] = rng.permutation(count).tolist()
+    return set(list(dict.fromkeys([*best, *others]))[:MAX_FOUNDED])
 
 
 def _generation(flocks: Sequence[Flock], mating: Mating) -> None:
@@ -113,7 +129,7 @@ def _sizes(
     best = np.argsort(-scores, kind="stable")[: max(1, len(scores) // 8)]
     success = np.bincount(owners[best], minlength=len(flocks)) / max(1, len(best))
     ranked: list[int] = np.argsort(-success, kind="stable").tolist()
-    order = [number for number in ranked if not flocks[number].is_complete]
+    order = [n for n in ranked if not flocks[n].is_complete and len(flocks[n].genes)]
     chosen, rest = order[: MAX_FLOCKS - 1], order[MAX_FLOCKS - 1 :]
     chosen += [rest[int(rng.integers(len(rest)))]] if rest else []
     shares = [FLOOR_SHARE / len(chosen) + (1 - FLOOR_SHARE) * success[n] for n in chosen]
