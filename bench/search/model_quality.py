@@ -6,6 +6,7 @@ they say what is usual, not what is to be had from other data.
 
 from __future__ import annotations
 
+import re
 import statistics
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def _predicted(data: Recorded, split: str, growth: Growth) -> Predictions:
             data.samples, random_folds(len(data.samples), growth.seed), ["test"], growth
         )
     names = [data.names[sample.task] for sample in data.samples]
-    folds = names if split == "task" else [name.partition("-")[0] for name in names]
+    folds = names if split == "task" else [re.split("[-_]", name)[0] for name in names]
     return predictions(data.samples, folds, folds, growth)
 
 
