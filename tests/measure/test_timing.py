@@ -81,6 +81,14 @@ def test_a_kernel_that_is_not_near_the_best_is_judged_once() -> None:
     assert not hopeless
 
 
+def test_each_call_of_a_long_kernel_is_a_repeat() -> None:
+    near, far, alone = Machine(1.1), Machine(1.4), Machine(1.4)
+    assert near.sample(best_s=1.0) == ([pytest.approx(1.1)] * OPTIONS.min_repeats, False)
+    assert far.sample(best_s=1.0) == ([pytest.approx(1.4)], False)
+    assert alone.sample() == ([pytest.approx(1.4)] * OPTIONS.min_repeats, False)
+    assert [near.calls, far.calls, alone.calls] == [3, 1, 3]
+
+
 def test_two_calls_far_slower_than_the_best_end_it() -> None:
     machine = Machine(0.0051, 0.0045)
     seconds, hopeless = machine.sample(best_s=0.001)

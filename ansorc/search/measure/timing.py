@@ -32,27 +32,31 @@ def sample(
     A repeat is one call, or so many in warm caches that reading the clock costs nothing. `best_s`
     is the best time known (0: none). One that is `hopeless_factor` times slower in two calls is not
     repeated, one that is `near_factor` times slower is for `min_total_s`; others are repeated until
-    the standard error of the median is known to be small, or for `max_total_s`.
+    the standard error of the median is known to be small, or for `max_total_s`. A call that is
+    longer than that is a repeat from the first on.
     """
-    if best_s:
-        limit_s = options.hopeless_factor * best_s
-        first = _timed(subject, clock, 1)
-        if first > limit_s and (first := min(first, _timed(subject, clock, 1))) > limit_s:
-            return [first], True
+    first = _timed(subject, clock, 1)
+    limit_s = options.hopeless_factor * best_s if best_s else math.inf
+    if first > limit_s and (first := min(first, _timed(subject, clock, 1))) > limit_s:
+        return [first], True
+    found = [first] if first >= options.max_total_s else []
     number = 1
-    if subject.evict is None:
+    if subject.evict is None and not found:
         number = _calls_a_repeat(subject, clock, options.min_total_s / _REPEATS_BEFORE_JUDGING)
-    found: list[float] = []
-    total = 0.0
-    while len(found) < options.max_repeats:
+    total = sum(found)
+    while len(found) < options.max_repeats and not _is_known(found, total, options, best_s):
         taken = _timed(subject, clock, number)
         total += taken
         found.append(taken / number)
-        if len(found) >= options.min_repeats and total >= options.min_total_s:
-            is_far = best_s and statistics.median(found) > options.near_factor * best_s
-            if is_far or total >= options.max_total_s or median_error(found) <= options.precision:
-                break
     return found, False
+
+
+def _is_known(found: Sequence[float], total: float, options: RunOptions, best_s: float) -> bool:
+    """Whether the time is known well enough after repeats that took `total` seconds together."""
+    is_far = bool(found and best_s) and statistics.median(found) > options.near_factor * best_s
+    if len(found) < options.min_repeats or total < options.min_total_s:
+        return is_far and total >= options.max_total_s
+    return is_far or total >= options.max_total_s or median_error(found) <= options.precision
 
 
 def median_error(seconds: Sequence[float]) -> float:
