@@ -6,9 +6,10 @@ from collections.abc import Sequence, Set
 
 from ansorc.ir.arith.affine import Atom, Linear, linear
 from ansorc.ir.arith.interval import Interval, linear_bounds
-from ansorc.ir.expr import Expr, Load, Var
+from ansorc.ir.expr import Expr, Var
 from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import Access, Span
+from ansorc.ir.passes.places import reads_memory
 
 
 def are_iterations_independent(span: Span) -> bool:
@@ -67,7 +68,7 @@ class _Place:
         step = total.terms.pop(name, 0)
         outer, inner = Linear(), Linear(constant=total.constant)
         for atom, coefficient in total.terms.items():
-            if not isinstance(atom, str) and (_uses(atom, {name}) or _reads_memory(atom)):
+            if not isinstance(atom, str) and (_uses(atom, {name}) or reads_memory(atom)):
                 return None
             moves = atom in ranges if isinstance(atom, str) else _uses(atom, ranges.keys())
             (inner if moves else outer).add(atom, coefficient)
@@ -77,7 +78,3 @@ class _Place:
 
 def _uses(expr: Expr, names: Set[str]) -> bool:
     return any(isinstance(part, Var) and part.name in names for part in walk(expr))
-
-
-def _reads_memory(expr: Expr) -> bool:
-    return any(isinstance(part, Load) for part in walk(expr))

@@ -17,6 +17,7 @@ from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var, dtype_of
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Access, Accesses, Span
 from ansorc.ir.passes.independence import are_iterations_independent
+from ansorc.ir.passes.places import uses
 from ansorc.ir.stmt import Allocate, Function, LoopKind, Store
 
 
@@ -127,7 +128,7 @@ def _tiles(span: Span) -> set[Buffer]:
 
 def _is_tile(access: Access, name: str) -> bool:
     is_register = access.buffer.scope is Scope.REGISTER
-    return is_register and any(_uses(index, name) for index in access.indices)
+    return is_register and any(uses(index, name) for index in access.indices)
 
 
 def _may_pad(span: Span, native: int, vectors: Vectors) -> bool:
@@ -151,7 +152,7 @@ def _may_pad(span: Span, native: int, vectors: Vectors) -> bool:
 
 def _is_lane(indices: Sequence[Expr], name: str) -> bool:
     """Whether the last index is the variable `name`, and the others are without it."""
-    return indices[-1] == Var(name) and not any(_uses(index, name) for index in indices[:-1])
+    return indices[-1] == Var(name) and not any(uses(index, name) for index in indices[:-1])
 
 
 def _is_maskable(span: Span, access: Access, vectors: Vectors) -> bool:
@@ -160,7 +161,7 @@ def _is_maskable(span: Span, access: Access, vectors: Vectors) -> bool:
     The operands of a dot product have several elements for a lane; they are not masked.
     """
     name = span.loop.var.name
-    if access.buffer.scope is Scope.REGISTER or not any(_uses(i, name) for i in access.indices):
+    if access.buffer.scope is Scope.REGISTER or not any(uses(i, name) for i in access.indices):
         return True
     total = linear(access.indices[-1])
     return (
@@ -169,8 +170,8 @@ def _is_maskable(span: Span, access: Access, vectors: Vectors) -> bool:
         and total is not None
         and total.terms.get(name) == 1
         and all(dtype_of(index).lanes == 1 for index in access.indices)
-        and not any(_uses(atom, name) for atom in total.terms if not isinstance(atom, str))
-        and not any(_uses(index, name) for index in access.indices[:-1])
+        and not any(uses(atom, name) for atom in total.terms if not isinstance(atom, str))
+        and not any(uses(index, name) for index in access.indices[:-1])
     )
 
 
@@ -180,7 +181,3 @@ def _divides(root: Node) -> bool:
         isinstance(part, Binary) and part.op in divisions and not isinstance(part.right, Const)
         for part in walk(root)
     )
-
-
-def _uses(expr: Expr, name: str) -> bool:
-    return any(isinstance(part, Var) and part.name == name for part in walk(expr))

@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ansorc.ir.arith.affine import Atom, Linear, linear
+from ansorc.ir.arith.affine import Atom, Linear
 from ansorc.ir.arith.interval import Interval, linear_bounds
 from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Expr, Load, Ramp
+from ansorc.ir.expr import Load
 from ansorc.ir.node import Node, walk
+from ansorc.ir.passes.places import first_lane, flat_place
 from ansorc.ir.stmt import (
     Allocate,
     For,
@@ -108,7 +109,7 @@ class _Rows:
             place = Load(store.buffer, store.indices)
             if self._is_large(store.buffer) and _sweep(row, loop, place) is not None:
                 here = {loop.var.name: sweep.loop.var}
-                indices = tuple(substitute(_first(index), here) for index in store.indices)
+                indices = tuple(substitute(first_lane(index), here) for index in store.indices)
                 yield Prefetch(store.buffer, indices)
 
     def _sweeps(self, row: For, loops: Sequence[For]) -> Iterator[_Sweep]:
@@ -139,7 +140,7 @@ def _inner_loops(stmt: Stmt) -> Iterator[For]:
 
 
 def _sweep(row: For, loop: For, load: Load) -> _Sweep | None:
-    place = _place(load)
+    place = flat_place(load.buffer, load.indices)
     if place is None:
         return None
     loops = [part for part in walk(loop) if isinstance(part, For)]
@@ -155,21 +156,6 @@ def _sweep(row: For, loop: For, load: Load) -> _Sweep | None:
     return _Sweep(loop, load, step, outer, span)
 
 
-def _place(load: Load) -> Linear | None:
-    """Return the distance of the first lane from the start of the buffer."""
-    total = Linear()
-    for index, stride in zip(load.indices, load.buffer.strides, strict=True):
-        part = linear(_first(index))
-        if part is None:
-            return None
-        total.add_scaled(part, stride)
-    return total
-
-
-def _first(index: Expr) -> Expr:
-    return index.base if isinstance(index, Ramp) else index
-
-
 def _reads_again(sweep: _Sweep, other: _Sweep) -> bool:
     """Whether `sweep` reads, in another loop, most of what `other` has read of the row."""
     if sweep.loop is other.loop or (sweep.step, sweep.outer) != (other.step, other.outer):
@@ -180,7 +166,7 @@ def _reads_again(sweep: _Sweep, other: _Sweep) -> bool:
 
 def _next_row(sweep: _Sweep, row: For) -> Prefetch:
     following = {row.var.name: row.var + 1}
-    indices = tuple(simplify(substitute(_first(i), following)) for i in sweep.load.indices)
+    indices = tuple(simplify(substitute(first_lane(i), following)) for i in sweep.load.indices)
     return Prefetch(sweep.load.buffer, indices)
 
 

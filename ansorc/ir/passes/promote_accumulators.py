@@ -25,9 +25,11 @@ from ansorc.ir.expr import Load
 from ansorc.ir.passes.accesses import Accesses, is_accessed, is_loaded
 from ansorc.ir.passes.register_tile import (
     Tile,
+    as_first_value,
     as_initial_value,
     as_read_out,
     find_tile,
+    held_value,
     in_registers,
     perfect_nest,
 )
@@ -148,23 +150,16 @@ def _scope(updated: Stmt, tiles: Sequence[Tile], before: list[Stmt], after: list
 
 
 def _filled(tile: Tile, before: list[Stmt]) -> Stmt:
-    """Return what gives the registers their first values; takes it out of `before` if it can.
-
-    That may be values which are set on a condition, and else what memory holds.
-    """
-    held = tile.nest(tile.register, tile.element(), Load(tile.buffer, tile.indices))
+    """Return what gives the registers their first values; takes it out of `before` if it can."""
     for position in reversed(range(len(before))):
-        stmt = before[position]
-        if is_accessed(stmt, tile.buffer.name):
-            initial = as_initial_value(stmt, tile)
-            if initial is None and isinstance(stmt, If) and stmt.otherwise is None:
-                set_first = as_initial_value(stmt.then, tile)
-                initial = set_first and If(stmt.condition, set_first, held)
+        if is_accessed(before[position], tile.buffer.name):
+            stmt = before[position]
+            initial = as_initial_value(stmt, tile) or as_first_value(stmt, tile)
             if initial is None:
                 break
             del before[position]
             return initial
-    return held
+    return held_value(tile)
 
 
 def _read_out(stmt: Stmt, tiles: Sequence[Tile]) -> Stmt | None:

@@ -13,9 +13,10 @@ from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.arith.simplify import Simplifier
 from ansorc.ir.dtype import BOOL
-from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr, Load, Select, Var
+from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr, Load, Select
 from ansorc.ir.node import walk
 from ansorc.ir.operator import REDUCTIONS
+from ansorc.ir.passes.places import reads_memory, uses
 from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
 
 
@@ -90,7 +91,7 @@ def _reduction(loop: For, known: Known) -> Reduction | None:
     A condition becomes part of the term, which is the identity where it does not hold.
     """
     inner, guards, store = _nest(loop.body)
-    if store is None or any(_uses(index, loop.var.name) for index in store.indices):
+    if store is None or any(uses(index, loop.var.name) for index in store.indices):
         return None
     found = _update(store)
     if found is None:
@@ -117,7 +118,7 @@ def _nest(stmt: Stmt) -> tuple[list[For], list[Expr], Store | None]:
             case For(_, _, LoopKind.SERIAL | LoopKind.UNROLLED, body, _):
                 loops.append(stmt)
                 stmt = body
-            case If(condition, then, None) if not _reads_memory(condition):
+            case If(condition, then, None) if not reads_memory(condition):
                 guards += conjuncts(condition)
                 stmt = then
             case Store():
@@ -156,11 +157,3 @@ def _without(value: Expr, op: BinaryOp, place: Load) -> Expr | None:
         return Binary(value.op, rest, right)
     rest = None if minus else _without(right, op, place)
     return None if rest is None else Binary(op, left, rest)
-
-
-def _uses(expr: Expr, name: str) -> bool:
-    return any(isinstance(part, Var) and part.name == name for part in walk(expr))
-
-
-def _reads_memory(expr: Expr) -> bool:
-    return any(isinstance(part, Load) for part in walk(expr))

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from ansorc.ir.arith.affine import Linear, difference, linear
+from ansorc.ir.arith.affine import difference
 from ansorc.ir.arith.scalar import conjuncts
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Var
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Access, Span
+from ansorc.ir.passes.places import are_distinct, flat_place, reads_memory
 from ansorc.ir.passes.tile_guards import exists, guarded, happens, split_guards
 from ansorc.ir.stmt import For, If, LoopKind, Stmt, Store
 
@@ -53,10 +54,11 @@ def find_tile(name: str, span: Span, register: str) -> Tile | None:
         return None
     first, depth = stores[0], span.depth + 1
     used = {part.name for index in first.indices for part in walk(index) if isinstance(part, Var)}
-    if span.loop.var.name in used or any(_reads_memory(index) for index in first.indices):
+    if span.loop.var.name in used or any(reads_memory(index) for index in first.indices):
         return None
     loops = _tile_loops(first, depth, used)
-    if loops is None or not _are_distinct(first, loops):
+    place = flat_place(first.buffer, first.indices)
+    if loops is None or place is None or not are_distinct(place, loops):
         return None
     moving = {x.var.name for access in group for x in access.loops[span.depth :]} - {
         x.var.name for x in loops
@@ -94,12 +96,30 @@ def in_registers(root: Stmt, tiles: Sequence[Tile]) -> Stmt:
 def as_initial_value(stmt: Stmt, tile: Tile) -> Stmt | None:
     """Return `stmt`, where it sets exactly the tile without reading memory, on the registers."""
     loops, guards, store = perfect_nest(stmt)
-    if store is None or store.buffer.name != tile.buffer.name or _reads_memory(store.value):
+    if store is None or store.buffer.name != tile.buffer.name or reads_memory(store.value):
         return None
     names = match_loops(loops, store.indices, tile)
     if names is None or {rename(guard, names) for guard in guards} != set(tile.guards):
         return None
     return tile.nest(tile.register, tile.element(), rename(store.value, names))
+
+
+def as_first_value(stmt: Stmt, tile: Tile) -> Stmt | None:
+    """Return `stmt`, where it sets exactly the tile on a condition, on the registers.
+
+    Where the condition fails they get what memory holds. It does not read memory, so it may move.
+    """
+    match stmt:
+        case If(condition, then, None) if not reads_memory(condition):
+            initial = as_initial_value(then, tile)
+            return None if initial is None else If(condition, initial, held_value(tile))
+        case _:
+            return None
+
+
+def held_value(tile: Tile) -> Stmt:
+    """Return what loads the tile into the registers."""
+    return tile.nest(tile.register, tile.element(), Load(tile.buffer, tile.indices))
 
 
 def as_read_out(stmt: Stmt, tile: Tile) -> Stmt | None:
@@ -162,7 +182,7 @@ def perfect_nest(stmt: Stmt) -> tuple[list[For], list[Expr], Store | None]:
             case For(_, _, kind, body) if kind not in _THREADED_KINDS:
                 loops.append(stmt)
                 stmt = body
-            case If(condition, then, None) if not _reads_memory(condition):
+            case If(condition, then, None) if not reads_memory(condition):
                 guards += conjuncts(condition)
                 stmt = then
             case _:
@@ -200,29 +220,6 @@ def _same_loops(access: Access, depth: int, loops: list[For]) -> bool:
     )
 
 
-def _are_distinct(access: Access, loops: list[For]) -> bool:
-    """Whether different values of the loops' variables give different elements.
-
-    True for a mixed-radix sum: every step is longer than what the shorter steps reach together.
-    """
-    place = Linear()
-    for index, stride in zip(access.indices, access.buffer.strides, strict=True):
-        total = linear(index)
-        if total is None:
-            return False
-        place.add_scaled(total, stride)
-    names = {loop.var.name for loop in loops}
-    atoms = [atom for atom in place.terms if not isinstance(atom, str)]
-    if any(isinstance(part, Var) and part.name in names for atom in atoms for part in walk(atom)):
-        return False
-    reach = 0
-    for step, extent in sorted((abs(place.terms.get(x.var.name, 0)), x.extent) for x in loops):
-        if step <= reach:
-            return False
-        reach += step * (extent - 1)
-    return True
-
-
 def _may_run_as(loop: For, wanted: For) -> bool:
     """Whether `loop` is of the wanted kind, or serial and can simply be unrolled."""
     unrollable = loop.kind is LoopKind.SERIAL and wanted.kind is LoopKind.UNROLLED
@@ -232,7 +229,3 @@ def _may_run_as(loop: For, wanted: For) -> bool:
 def _is_same(left: Expr, right: Expr) -> bool:
     total = difference(left, right)
     return total is not None and not total.terms and total.constant == 0
-
-
-def _reads_memory(expr: Expr) -> bool:
-    return any(isinstance(part, Load) for part in walk(expr))

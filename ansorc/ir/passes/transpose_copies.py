@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ansorc.ir.arith.affine import Linear, integer, linear
+from ansorc.ir.arith.affine import integer, linear
 from ansorc.ir.expr import BinaryOp, Expr, Load, Ramp, Var, binary
-from ansorc.ir.node import walk
+from ansorc.ir.passes.places import are_distinct, flat_place, uses
 from ansorc.ir.passes.register_tile import nest, perfect_nest
 from ansorc.ir.stmt import For, Function, LoopKind, Seq, Stmt, Store, map_substatements
 from ansorc.ir.substitute import substitute
@@ -33,6 +33,8 @@ class Transposition:
     load: Load
     axis: int
     """The dimension of the source along which the lanes lie."""
+    step: int
+    """From one lane to the next along it."""
     lanes: int
 
     def row(self, lane: int) -> Load:
@@ -40,9 +42,7 @@ class Transposition:
         places = list(self.load.indices)
         ramp = places[self.axis]
         assert isinstance(ramp, Ramp)
-        step = linear(ramp.stride)
-        assert step is not None
-        places[self.axis] = binary(BinaryOp.ADD, ramp.base, integer(lane * step.constant))
+        places[self.axis] = binary(BinaryOp.ADD, ramp.base, integer(lane * self.step))
         places[-1] = Ramp(places[-1], integer(1), self.lanes)
         return Load(self.load.buffer, tuple(places))
 
@@ -58,12 +58,14 @@ def transposition(store: Stmt, name: str) -> Transposition | None:
     ramp = load.indices[ramps[0]]
     assert isinstance(ramp, Ramp)
     step, along = linear(ramp.stride), linear(load.indices[-1])
-    others = [index for index in load.indices[:-1] if _uses(index, name)]
-    if others or along is None or along.terms.pop(name, 0) != 1 or _uses(along.to_expr(), name):
+    others = [index for index in load.indices[:-1] if uses(index, name)]
+    if others or along is None or along.terms.pop(name, 0) != 1 or uses(along.to_expr(), name):
         return None
     is_apart = load.buffer.name != store.buffer.name and not load.buffer.dtype.is_bool
-    is_square = ramp.lanes & (ramp.lanes - 1) == 0 and step is not None and not step.terms
-    return Transposition(store, load, ramps[0], ramp.lanes) if is_apart and is_square else None
+    is_square = ramp.lanes & (ramp.lanes - 1) == 0
+    if not (is_apart and is_square) or step is None or step.terms:
+        return None
+    return Transposition(store, load, ramps[0], step.constant, ramp.lanes)
 
 
 def transpose_copies(function: Function) -> Function:
@@ -77,7 +79,7 @@ def _in_blocks(stmt: Stmt) -> Stmt:
         inner, guards, store = perfect_nest(stmt.body)
         found = None if store is None or guards else transposition(store, stmt.var.name)
         is_long = found is not None and stmt.extent >= found.lanes
-        if found is not None and is_long and _are_distinct(found.store, [stmt, *inner]):
+        if found is not None and is_long and _may_interchange(found, [stmt, *inner]):
             return _blocks(stmt, inner, found)
     return map_substatements(stmt, _in_blocks)
 
@@ -106,25 +108,7 @@ def _is_row(store: Store) -> bool:
     return is_contiguous and not any(isinstance(index, Ramp) for index in outer)
 
 
-def _are_distinct(store: Store, loops: Sequence[For]) -> bool:
-    """Whether no element is stored twice, so that the loops may be interchanged.
-
-    True for a mixed-radix sum: every step is longer than what the shorter steps reach together.
-    """
-    place = Linear()
-    for index, stride in zip(store.indices, store.buffer.strides, strict=True):
-        total = linear(index.base if isinstance(index, Ramp) else index)
-        if total is None or any(not isinstance(atom, str) for atom in total.terms):
-            return False
-        place.add_scaled(total, stride)
-    last = store.indices[-1]
-    reach = last.lanes - 1 if isinstance(last, Ramp) else 0
-    for step, extent in sorted((abs(place.terms.get(x.var.name, 0)), x.extent) for x in loops):
-        if step <= reach:
-            return False
-        reach += step * (extent - 1)
-    return True
-
-
-def _uses(expr: Expr, name: str) -> bool:
-    return any(isinstance(part, Var) and part.name == name for part in walk(expr))
+def _may_interchange(found: Transposition, loops: Sequence[For]) -> bool:
+    """Whether no element is stored twice, so that the order of the loops does not matter."""
+    place = flat_place(found.store.buffer, found.store.indices)
+    return place is not None and are_distinct(place, loops, found.lanes - 1)

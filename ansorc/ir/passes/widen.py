@@ -10,7 +10,8 @@ from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Not, Ramp
 from ansorc.ir.node import walk
-from ansorc.ir.passes.widen_expr import ExprWidener, Lanes, NotWidenableError, uses
+from ansorc.ir.passes.places import uses
+from ansorc.ir.passes.widen_expr import ExprWidener, Lanes, NotWidenableError
 from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
 
 

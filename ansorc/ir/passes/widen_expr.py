@@ -31,6 +31,7 @@ from ansorc.ir.expr import (
     const,
 )
 from ansorc.ir.node import walk
+from ansorc.ir.passes.places import uses
 from ansorc.ir.passes.widen_dot import widened_operand
 
 Wide: TypeAlias = tuple[Expr, bool]
@@ -259,8 +260,3 @@ class ExprWidener:
     def _varies(self, total: Linear) -> bool:
         name = self._lanes.lane.name
         return any(not isinstance(atom, str) and uses(atom, name) for atom in total.terms)
-
-
-def uses(expr: Expr, name: str) -> bool:
-    """Whether the variable `name` occurs in `expr`."""
-    return any(isinstance(part, Var) and part.name == name for part in walk(expr))
