@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from ansorc.ir.expr import Binary, BinaryOp, CompareOp, Expr, Var, compare, const
+from ansorc.ir.arith.scalar import conjunction
+from ansorc.ir.expr import CompareOp, Expr, Var, compare, const
 from ansorc.schedule.stage import Iterator, IteratorKind
 from ansorc.schedule.values import known
 
@@ -51,10 +52,6 @@ def first_pass(iterators: Sequence[Iterator], leaves: Mapping[str, Expr]) -> Exp
 
     None where nothing but that can be.
     """
-    condition: Expr | None = None
-    for iterator in iterators:
-        value = leaves[iterator.name]
-        if iterator.kind is IteratorKind.REDUCE and isinstance(value, Var):
-            test = compare(CompareOp.EQ, value, const(0))
-            condition = test if condition is None else Binary(BinaryOp.AND, condition, test)
-    return condition
+    values = [leaves[it.name] for it in iterators if it.kind is IteratorKind.REDUCE]
+    tests = [compare(CompareOp.EQ, value, const(0)) for value in values if isinstance(value, Var)]
+    return conjunction(tests) if tests else None

@@ -83,7 +83,8 @@ def _founded(mating: Mating, model: CostModel, seeds: Sequence[Candidate]) -> li
     flocks: list[Flock] = []
     for number, sketch in enumerate(space.sketches):
         if number not in begun:
-            flocks.append(Flock(number, space, model, sample(sketch, 0, rng, options)))
+            none = np.zeros((0, len(sketch.columns)), dtype=np.int64)
+            flocks.append(Flock(number, space, model, none))
             continue
         everything = all_programs(sketch, options.population, options)
         is_complete = everything is not None

@@ -37,7 +37,8 @@ def tuned(request: Request) -> Program:
     records = request.directory / RECORDS
     result = tune_task(task, TuneOptions(request.trials, records, threads=request.threads))
     module = result.build()
-    output = _aligned(np.full(dag.outputs[0].shape, np.nan, np.float32))
+    output = ac.aligned_empty(dag.outputs[0].shape)
+    output.fill(np.nan)
     inputs = map(_aligned, request.inputs)
     given = dict(zip((buffer.name for buffer in dag.inputs), inputs, strict=True))
     arrays, packed = arguments(module, [given.get(b.name, output) for b in dag.params])
@@ -68,7 +69,7 @@ def arguments(module: Module, arrays: list[Array]) -> tuple[list[object], list[s
 
 
 def _aligned(array: Array) -> Array:
-    """Return a copy of `array` on a cache line, as the other sides allocate theirs."""
+    """Return a copy of `array` that begins on a cache line: a side may place its arrays."""
     copy = ac.aligned_empty(array.shape, array.dtype)
     copy[...] = array
     return copy

@@ -12,7 +12,7 @@ from ansorc.ir.parser import parse
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.lang import operators as ops
 from ansorc.schedule import lower
-from ansorc.target import detect
+from ansorc.target import Target, detect
 
 
 def transposed(n: int, m: int, dtype: str) -> ac.Schedule:
@@ -34,8 +34,13 @@ def test_values(n: int, m: int, dtype: str) -> None:
     np.testing.assert_array_equal(y, x.transpose(0, 2, 1))
 
 
-def test_a_block_is_turned_in_registers() -> None:
-    target = detect()
+@pytest.mark.parametrize(
+    "text",
+    ["native", "x86_64-linux-gnu -mcpu=x86-64-v3", "x86_64-linux-gnu -mcpu=x86-64-v4",
+     "aarch64-linux-gnu -mcpu=cortex-a72"],
+)  # fmt: skip
+def test_a_block_is_turned_in_registers(text: str) -> None:
+    target = Target.parse(text)
     lanes = target.vector_bytes // 4
     state = transposed(4 * lanes, 4 * lanes, "float32")
     text = emit_llvm(prepare_for_cpu(lower(state), cpu_options(target)), target)

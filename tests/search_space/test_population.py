@@ -105,8 +105,10 @@ def test_vectors_are_full_more_often_than_in_the_paper() -> None:
     assert full_share(PAPER) < 0.6
 
 
-@pytest.mark.parametrize("cpu", ["znver3", "znver4"])
-def test_most_register_tiles_keep_the_units_busy_and_spill_nothing(cpu: str) -> None:
+@pytest.mark.parametrize(("cpu", "uniform"), [("znver3", 0.3), ("znver4", 0.35)])
+def test_most_register_tiles_keep_the_units_busy_and_spill_nothing(
+    cpu: str, uniform: float
+) -> None:
     target = Target.parse(f"x86_64-linux-gnu -mcpu={cpu} -cores=2")
     sketch = next(s for s in design_space(BIG, target).sketches if s.name == "tile C")
     tile = sketch.register_tiles[0]
@@ -115,7 +117,7 @@ def test_most_register_tiles_keep_the_units_busy_and_spill_nothing(cpu: str) -> 
         return float(is_micro_kernel(sketch, tile, sample(sketch, 2000, rng(), options)).mean())
 
     assert share(OPTIONS) > 0.5
-    assert share(replace(OPTIONS, is_simd_aware=False)) < 0.4
+    assert share(replace(OPTIONS, is_simd_aware=False)) < uniform
 
 
 def test_micro_kernels() -> None:

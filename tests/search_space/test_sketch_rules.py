@@ -108,6 +108,17 @@ def test_rows_of_a_product_are_worked_on_in_its_tiles() -> None:
     }
 
 
+def test_no_rule_fuses_where_a_reduction_is_outside() -> None:
+    computation = dag(
+        [(1, 8, 8, 32), (1, 1, 32, 3)], lambda t: ops.softmax(ops.conv2d(t[0], t[1], name="conv"))
+    )
+    sketches = generate(computation, TARGET, cpu_rules(Tiling("SRS")))
+    assert sketches
+    for sketch in sketches:
+        assert "at 2" not in sketch.name
+        assert replay(sketch.dag, sketch.steps)
+
+
 def test_columns_of_a_product_are_not_worked_on_in_its_tiles() -> None:
     def columns(t: list[ac.Tensor]) -> ac.Tensor:
         return ops.softmax(ops.matmul(t[0], t[1], name="C"), axis=0, name="soft")

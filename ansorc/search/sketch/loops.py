@@ -128,19 +128,24 @@ def adjoining_terms(draft: Draft, op: ComputeOp) -> str | None:
     None where vectors along a space axis suit all loads, where the terms do not fill a vector, and
     where a reduction has several results.
     """
-    loads = [load for load in op.loads if load.indices]
+    contiguous = vector_axis(op)
+    if contiguous is not None and _adjoin(op, op.axes[contiguous].name):
+        return None
+    return contiguous_terms(draft, op)
+
+
+def contiguous_terms(draft: Draft, op: ComputeOp) -> str | None:
+    """Return the last reduce axis that fills a vector and is contiguous in something `op` loads.
+
+    None where there is no such axis, and where a reduction has several results.
+    """
     fitting = [
         axis.name
         for axis in op.reduce_axes
         if axis.extent >= draft.lanes(op)
-        and any(_coefficient(load.indices[-1], axis.name) == 1 for load in loads)
+        and any(_coefficient(load.indices[-1], axis.name) == 1 for load in op.loads if load.indices)
     ]
-    contiguous = vector_axis(op)
-    if not fitting or not isinstance(op.combiner, Combiner):
-        return None
-    if contiguous is not None and _adjoin(op, op.axes[contiguous].name):
-        return None
-    return fitting[-1]
+    return fitting[-1] if fitting and isinstance(op.combiner, Combiner) else None
 
 
 def _wants_split(draft: Draft, op: ComputeOp, contiguous: int) -> bool:

@@ -38,6 +38,12 @@ def needs_tiling(draft: Draft, name: str) -> bool:
     return stage.is_untouched and has_data_reuse(stage.op)
 
 
+def is_tiled_first(draft: Draft, name: str) -> bool:
+    """Return whether a stage needs tiling and is of the definition, not made by a rule before."""
+    is_made = is_cache_write(draft, name) or is_partial(draft, name)
+    return not is_made and needs_tiling(draft, name)
+
+
 def needs_rfactor(draft: Draft, name: str) -> bool:
     """Return whether a reduction is longer than wide (HasMoreReductionParallel).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ansorc.lang.compute_op import Axis
@@ -37,6 +38,10 @@ class Tiling:
 
     has_ragged_tiles: bool = True
     """Whether innermost lengths of space axes may leave a tail."""
+
+    def fusible(self, levels: Iterable[int]) -> tuple[int, ...]:
+        """Return those of `levels` outside of which there are only space loops."""
+        return tuple(level for level in levels if self.structure[:level] == "S" * level)
 
     @property
     def space_levels(self) -> int:

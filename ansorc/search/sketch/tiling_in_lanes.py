@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ansorc.ir.arith.affine import affine
-from ansorc.lang.compute_op import Axis, Combiner
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import RFactor, Split
 from ansorc.search.sketch.draft import Draft, vector_axis
-from ansorc.search.sketch.predicates import is_cache_write, is_partial, needs_tiling
+from ansorc.search.sketch.loops import contiguous_terms
+from ansorc.search.sketch.predicates import is_tiled_first
 from ansorc.search.sketch.rule import Verdict
 from ansorc.search.sketch.tiling import SSRSRS, Tiling, declared, variable_name
 from ansorc.search.sketch.tiling_with_fusion import fused
 
 LEAST_FILL = 2
-"""Results along the contiguous axis that fill this part of a vector, or more, are vectorised."""
+"""Results along the contiguous axis that fill one such part of a vector, or more, are enough."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ class TilingInLanes:
 
     def verdict(self, draft: Draft, stage: str) -> Verdict:
         """Return whether `stage` has reuse, few results side by side and terms that adjoin."""
-        is_new = not is_cache_write(draft, stage) and not is_partial(draft, stage)
-        if not is_new or not needs_tiling(draft, stage):
+        if not is_tiled_first(draft, stage) or not self.tiling.fusible(self.levels):
             return Verdict.SKIP
         return Verdict.APPLY if _lane_terms(draft, draft.stage(stage)) else Verdict.SKIP
 
@@ -46,11 +44,12 @@ class TilingInLanes:
         axis = _lane_terms(draft, draft.stage(stage))
         assert axis is not None
         lanes = draft.lanes(draft.stage(stage).op)
-        draft = draft.then(Split(stage, axis.name, (lanes,)), RFactor(stage, f"{axis.name}.1"))
-        partial = draft.state.stages[draft.state.stages.index(draft.stage(stage)) - 1]
+        name = draft.state.unused_name(f"{stage}.rf")
+        draft = draft.then(Split(stage, axis, (lanes,)), RFactor(stage, f"{axis}.1"))
+        partial = draft.stage(name)
         opened = _with_whole(declared(draft, partial, self.tiling), partial)
-        for level in self.levels:
-            yield fused(opened, partial.name, draft.stage(stage), self.tiling, level)
+        for level in self.tiling.fusible(self.levels):
+            yield fused(opened, name, draft.stage(stage), self.tiling, level)
 
 
 def _with_whole(draft: Draft, partial: Stage) -> Draft:
@@ -63,17 +62,9 @@ def _with_whole(draft: Draft, partial: Stage) -> Draft:
     return replace(draft, variables=tuple(variables))
 
 
-def _lane_terms(draft: Draft, stage: Stage) -> Axis | None:
+def _lane_terms(draft: Draft, stage: Stage) -> str | None:
     """Return the reduce axis that fills vectors where the contiguous axis of `stage` does not."""
-    op, contiguous, lanes = stage.op, vector_axis(stage.op), draft.lanes(stage.op)
-    if contiguous is None or not isinstance(op.combiner, Combiner):
+    contiguous, lanes = vector_axis(stage.op), draft.lanes(stage.op)
+    if contiguous is None or stage.op.axes[contiguous].extent * LEAST_FILL >= lanes:
         return None
-    if op.axes[contiguous].extent * LEAST_FILL >= lanes:
-        return None
-    last = [form for load in op.loads if load.indices and (form := affine(load.indices[-1]))]
-    fitting = [
-        axis
-        for axis in op.reduce_axes
-        if axis.extent >= lanes and any(form.coefficient(axis.name) == 1 for form in last)
-    ]
-    return fitting[-1] if fitting else None
+    return contiguous_terms(draft, stage.op)

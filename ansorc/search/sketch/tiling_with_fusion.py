@@ -50,9 +50,8 @@ class MultiLevelTilingWithFusion:
         consumer = fusible_consumer(draft, stage)
         assert consumer is not None
         opened = declared(draft, draft.stage(stage), self.tiling)
-        for level in self.levels:
-            if self.tiling.structure[:level] == "S" * level:
-                yield fused(opened, stage, consumer, self.tiling, level)
+        for level in self.tiling.fusible(self.levels):
+            yield fused(opened, stage, consumer, self.tiling, level)
 
 
 def fused(draft: Draft, stage: str, consumer: Stage, tiling: Tiling, level: int) -> Draft:

@@ -10,7 +10,7 @@ from ansorc.lang.access import reads_of
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import ComputeAt
 from ansorc.search.sketch.draft import Draft
-from ansorc.search.sketch.predicates import is_cache_write, is_partial, needs_tiling
+from ansorc.search.sketch.predicates import is_tiled_first
 from ansorc.search.sketch.rule import Verdict
 from ansorc.search.sketch.tiling import SSRSRS, Tiling, declared, is_split, tiled
 from ansorc.search.sketch.tiling_with_fusion import shared_tiles
@@ -35,8 +35,7 @@ class TilingWithRows:
 
     def verdict(self, draft: Draft, stage: str) -> Verdict:
         """Return whether `stage` has reuse, and readers that work on rows of it."""
-        is_new = not is_cache_write(draft, stage) and not is_partial(draft, stage)
-        if not is_new or not needs_tiling(draft, stage):
+        if not is_tiled_first(draft, stage) or not self.tiling.fusible((1,)):
             return Verdict.SKIP
         return Verdict.APPLY if _row_stages(draft, stage) else Verdict.SKIP
 
@@ -84,8 +83,7 @@ def _readers(draft: Draft, stage: Stage) -> list[Stage]:
     needed = {stage.name}
     found: list[Stage] = []
     for other in draft.state.stages:
-        sources = [name for name in needed if other in draft.state.readers(name)]
-        if sources and not other.is_inlined:
+        if any(other in draft.state.readers(name) for name in needed):
             needed.add(other.name)
             found.append(other)
     return found
