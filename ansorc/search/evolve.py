@@ -6,7 +6,7 @@ the new ones, keeps an elite, and lets the best have the most children, a few in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -29,7 +29,8 @@ MIN_FLOCK = 32
 """Programs of each sketch in a generation, at least."""
 MAX_FOUNDED = 12
 """Sketches that later evolutions begin with: half of them those of the best programs so far, the
-others drawn. To draw and score a few programs of every sketch would take most of the time."""
+others drawn. Five rounds over the 40 sketches of a batch matmul with softmax took a fifth less
+time than with all of them, over the 15 of a convolution as much."""
 MAX_FLOCKS = 6
 """Sketches that are bred in a generation: the most successful ones, and one drawn from the rest."""
 FLOOR_SHARE = 0.3
@@ -65,19 +66,26 @@ def evolve(
     drawn at random instead of by score. The result depends on the arguments alone.
     """
     mating = Mating(space, rng, options)
-    flocks = _founded(mating, model, seeds)
-    for _ in range(options.generations):
-        _generation(flocks, mating)
-    _refreshed(flocks, rng, options)
-    offers = [_offer(flock, measured) for flock in flocks]
-    candidates = picked(offers, rng, options)
-    return Evolution(tuple(candidates), not candidates, sum(flock.scored for flock in flocks))
+    scored = 0
+    candidates: list[Candidate] = []
+    # Where the sketches that were drawn have nothing new, the others may have.
+    for begun in _beginnings(len(space.sketches), seeds, rng):
+        flocks = _founded(mating, model, seeds, begun)
+        for _ in range(options.generations):
+            _generation(flocks, mating)
+        _refreshed(flocks, rng, options)
+        candidates = picked([_offer(flock, measured) for flock in flocks], rng, options)
+        scored += sum(flock.scored for flock in flocks)
+        if candidates:
+            break
+    return Evolution(tuple(candidates), not candidates, scored)
 
 
-def _founded(mating: Mating, model: CostModel, seeds: Sequence[Candidate]) -> list[Flock]:
-    """The first generation: the seeds, and programs drawn at random."""
+def _founded(
+    mating: Mating, model: CostModel, seeds: Sequence[Candidate], begun: AbstractSet[int]
+) -> list[Flock]:
+    """The first generation of the sketches `begun`: the seeds, and programs drawn at random."""
     space, options, rng = mating.space, mating.options, mating.rng
-    begun = _begun(len(space.sketches), seeds, rng)
     share = max(MIN_FLOCK, options.population // max(1, len(begun)))
     bred = max(1, int(options.measured_share * options.population))
     flocks: list[Flock] = []
@@ -97,13 +105,15 @@ def _founded(mating: Mating, model: CostModel, seeds: Sequence[Candidate]) -> li
     return flocks
 
 
-def _begun(count: int, seeds: Sequence[Candidate], rng: np.random.Generator) -> set[int]:
-    """The numbers of the sketches, of `count`, whose programs are drawn in the beginning."""
-    if count <= MAX_FOUNDED or not seeds:
-        return set(range(count))
-    best = list(dict.fromkeys(seed.sketch for seed in seeds))[: MAX_FOUNDED // 2]
-    others: list[int] = rng.permutation(count).tolist()
-    return set(list(dict.fromkeys([*best, *others]))[:MAX_FOUNDED])
+def _beginnings(
+    count: int, seeds: Sequence[Candidate], rng: np.random.Generator
+) -> Iterator[set[int]]:
+    """Which sketches, of `count`, to begin with: first few of them, at last all."""
+    if count > MAX_FOUNDED and seeds:
+        best = list(dict.fromkeys(seed.sketch for seed in seeds))[: MAX_FOUNDED // 2]
+        others: list[int] = rng.permutation(count).tolist()
+        yield set(list(dict.fromkeys([*best, *others]))[:MAX_FOUNDED])
+    yield set(range(count))
 
 
 def _generation(flocks: Sequence[Flock], mating: Mating) -> None:

@@ -132,21 +132,38 @@ def test_seeds_are_bred_from() -> None:
     assert all(key != c.key for found in seeded for c in found.candidates)
 
 
-def test_a_small_space_is_searched_completely_and_exhausted() -> None:
-    space = design_space(transpose(4, 8), ZEN, SMALL)
+def keys_of_all(space: Space) -> set[int]:
     everything: set[int] = set()
     for sketch in space.sketches:
         genes = all_programs(sketch, 10_000, SMALL)
         assert genes is not None
         everything |= {int(key) for key in phenotype_keys(sketch, genes)}
+    return everything
+
+
+def test_a_small_space_is_searched_completely_and_exhausted() -> None:
+    space = design_space(transpose(4, 8), ZEN, SMALL)
     measured: set[int] = set()
     found = evolve(space, RandomModel(rng(2)), rng(), SMALL)
     while not found.exhausted:
         assert measured.isdisjoint(candidate.key for candidate in found.candidates)
         measured |= {candidate.key for candidate in found.candidates}
         found = evolve(space, RandomModel(rng(2)), rng(), SMALL, measured)
-    assert measured == everything
+    assert measured == keys_of_all(space)
     assert found.candidates == ()
+
+
+def test_no_sketch_is_left_out_of_a_space_with_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evolve_module, "MAX_FOUNDED", 1)
+    space = design_space(matmul(2, 2, 2), ZEN, SMALL)
+    assert len(space.sketches) > 1
+    options = replace(SMALL, population=2000, trials_per_round=500, generations=1)
+    measured: set[int] = set()
+    found = evolve(space, RandomModel(rng(2)), rng(), options)
+    while not found.exhausted:
+        measured |= {candidate.key for candidate in found.candidates}
+        found = evolve(space, RandomModel(rng(2)), rng(), options, measured, found.candidates[:1])
+    assert measured == keys_of_all(space)
 
 
 def test_enumeration_is_every_combination_or_nothing() -> None:
