@@ -16,8 +16,9 @@ from ansorc.ir.dtype import dtype
 from ansorc.ir.packing import Packing
 from ansorc.target import Target
 
-FORMAT = 2
-"""Since 2 weights may be packed: `shape` is what the kernel reads, `packing` how to get there."""
+FORMAT = 3
+"""Since 2 weights may be packed: `shape` is what the kernel reads, `packing` how to get there.
+Since 3 they may be transformed before."""
 
 
 @dataclass(frozen=True)

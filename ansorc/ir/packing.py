@@ -1,13 +1,13 @@
-"""Packing: a constant tensor in the order in which a kernel reads it, as a map of indices.
+"""Packing: a constant tensor as a kernel reads it: transformed, and in another order.
 
 The packed tensor has one dimension for each part. The element at (d_0, d_1, ...) is that of the
-source whose index along dimension n is `offsets[n] + sum of d_p * stride` over the parts p of n, or
-0 where there is none: lengths that do not divide are filled up.
+transformed source whose index along dimension n is `offsets[n] + sum of d_p * stride` over the
+parts p of n, or 0 where there is none: lengths that do not divide are filled up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Self
@@ -21,6 +21,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Select, Var, binary, compare, const
 from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store
+from ansorc.ir.transform import Transform, combined
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class PackedPart:
     """One dimension of a packed tensor: a step along it moves one index of the source."""
 
     dimension: int
-    """Of the source."""
+    """Of the transformed source."""
     stride: int
     """How far one step moves the index."""
     extent: int
@@ -36,18 +37,29 @@ class PackedPart:
 
 @dataclass(frozen=True)
 class Packing:
-    """How the constant tensor `source` is laid out anew, outermost part first."""
+    """How the constant tensor `source` is changed and laid out anew, outermost part first."""
 
     source: Buffer
     parts: tuple[PackedPart, ...]
     offsets: tuple[int, ...]
     """For each dimension of the source its index where all parts are at 0."""
+    transforms: tuple[Transform, ...] = ()
+    """Linear maps that are done before, the first one first."""
 
     @classmethod
-    def plain(cls, source: Buffer) -> Self:
-        """Return the packing that leaves the layout as it is."""
-        parts = (PackedPart(n, 1, extent) for n, extent in enumerate(source.shape))
-        return cls(source, tuple(parts), (0,) * len(source.shape))
+    def plain(cls, source: Buffer, transforms: tuple[Transform, ...] = ()) -> Self:
+        """Return the packing that leaves the layout as it is, after `transforms`."""
+        shape = cls(source, (), (), transforms).transformed.shape
+        parts = (PackedPart(n, 1, extent) for n, extent in enumerate(shape))
+        return cls(source, tuple(parts), (0,) * len(shape), transforms)
+
+    @property
+    def transformed(self) -> Buffer:
+        """The source after the transforms."""
+        shape = self.source.shape
+        for transform in self.transforms:
+            shape = transform.shape(shape)
+        return replace(self.source, shape=shape)
 
     @property
     def packed(self) -> Buffer:
@@ -67,6 +79,8 @@ class Packing:
 
     def fill(self, result: NDArray[np.generic], array: NDArray[np.generic]) -> None:
         """Write the packed copy of `array` to `result`, which has the shape of `packed`."""
+        for transform in self.transforms:
+            array = transform.apply(array)
         margins = [self._margin(dimension) for dimension in range(array.ndim)]
         padded = np.pad(array, margins) if np.any(margins) else array
         starts = zip(self.offsets, margins, strict=True)
@@ -92,6 +106,7 @@ class Packing:
             "dtype": self.source.dtype.name,
             "parts": [[part.dimension, part.stride, part.extent] for part in self.parts],
             "offsets": list(self.offsets),
+            "transforms": [[each.dimension, each.matrix] for each in self.transforms],
         }
 
     @staticmethod
@@ -100,7 +115,12 @@ class Packing:
         shape = tuple(int(extent) for extent in fields["shape"])
         source = Buffer(str(fields["name"]), shape, dtype(fields["dtype"]), constant=True)
         parts = tuple(PackedPart(*map(int, part)) for part in fields["parts"])
-        return Packing(source, parts, tuple(int(offset) for offset in fields["offsets"]))
+        offsets = tuple(int(offset) for offset in fields["offsets"])
+        transforms = tuple(
+            Transform(int(n), tuple(tuple(map(float, row)) for row in rows))
+            for n, rows in fields["transforms"]
+        )
+        return Packing(source, parts, offsets, transforms)
 
     def _range(self, dimension: int) -> tuple[int, int]:
         """The lowest and the highest index along a dimension of the source."""
@@ -111,7 +131,7 @@ class Packing:
     def _margin(self, dimension: int) -> tuple[int, int]:
         """How far the indices reach beyond the source, before and after it."""
         low, high = self._range(dimension)
-        return max(0, -low), max(0, high - self.source.shape[dimension] + 1)
+        return max(0, -low), max(0, high - self.transformed.shape[dimension] + 1)
 
     def _element(self, source: Buffer, digits: list[Var]) -> Expr:
         indices: list[Expr] = [const(offset) for offset in self.offsets]
@@ -119,12 +139,21 @@ class Packing:
             step = binary(BinaryOp.MUL, digit, const(part.stride))
             indices[part.dimension] = binary(BinaryOp.ADD, indices[part.dimension], step)
         inside: list[Expr] = []
-        for index, extent, n in zip(indices, source.shape, range(len(indices)), strict=True):
+        for n, (index, extent) in enumerate(zip(indices, self.transformed.shape, strict=True)):
             before, after = self._margin(n)
             inside += [compare(CompareOp.GE, index, const(0))] if before else []
             inside += [compare(CompareOp.LT, index, const(extent))] if after else []
-        load = Load(source, tuple(indices))
+        value = self._transformed_element(source, indices)
         if not inside:
-            return load
+            return value
         condition = reduce(lambda left, right: binary(BinaryOp.AND, left, right), inside)
-        return Select(condition, load, const(0, source.dtype))
+        return Select(condition, value, const(0, source.dtype))
+
+    def _transformed_element(self, source: Buffer, indices: list[Expr]) -> Expr:
+        def element(taken: Sequence[int]) -> Expr:
+            before = list(indices)
+            for transform, index in zip(self.transforms, taken, strict=True):
+                before[transform.dimension] = const(index)
+            return Load(source, tuple(before))
+
+        return combined([(t.matrix, indices[t.dimension]) for t in self.transforms], element)

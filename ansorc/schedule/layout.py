@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.packing import PackedPart, Packing
+from ansorc.ir.transform import Transform
 from ansorc.schedule.bounds import region
 from ansorc.schedule.stage import At, FuseRelation, Iterator, Mark, SplitRelation, Stage
 from ansorc.schedule.state import State
@@ -41,21 +42,28 @@ class Layout:
 
     source: Buffer
     digits: tuple[Digit, ...]
+    """Of the tensor after its transforms."""
     offsets: tuple[int, ...]
+    transforms: tuple[Transform, ...]
 
     @property
     def packing(self) -> Packing:
         """The layout without the loops that it came from."""
         parts = (PackedPart(digit.dimension, digit.stride, digit.extent) for digit in self.digits)
-        return Packing(self.source, tuple(parts), self.offsets)
+        return Packing(self.source, tuple(parts), self.offsets, self.transforms)
 
 
 def packings(state: State) -> tuple[Packing, ...]:
-    """Return how the tensors that RewriteLayout names are packed for the program `state`.
+    """Return how the constants are packed that the program `state` wants in another form.
 
-    Raise ValueError for a sketch or a population.
+    Those are the inputs that RewriteLayout names, and what Redefine transforms. Raise ValueError
+    for a sketch or a population.
     """
-    return tuple(layout_of(state, tensor).packing for tensor in state.rewritten)
+    plain = [pair for pair in state.transformed if pair[0] not in state.rewritten]
+    return (
+        *(layout_of(state, tensor).packing for tensor in state.rewritten),
+        *(Packing.plain(_input(state, tensor), transforms) for tensor, transforms in plain),
+    )
 
 
 def layout_of(state: State, tensor: str) -> Layout:
@@ -74,7 +82,13 @@ def layout_of(state: State, tensor: str) -> Layout:
             digits += (replace(digit, dimension=dimension) for digit in _scaled(found, factor))
         offsets.append(offset)
     long = (digit for digit in digits if digit.extent > 1)
-    return Layout(load.buffer, tuple(sorted(long, key=_order)), tuple(offsets))
+    transforms = dict(state.transformed).get(tensor, ())
+    ordered = tuple(sorted(long, key=_order))
+    return Layout(_input(state, tensor), ordered, tuple(offsets), transforms)
+
+
+def _input(state: State, tensor: str) -> Buffer:
+    return next(buffer for buffer in state.dag.inputs if buffer.name == tensor)
 
 
 def _order(digit: Digit) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from ansorc.schedule.steps import (
     Panel,
     Parallelize,
     Pragma,
+    Redefine,
     Reorder,
     RewriteLayout,
     RFactor,
@@ -77,6 +78,10 @@ class Schedule(State):
     def rewrite_layout(self, stage: str, tensor: str) -> Self:
         """Keep the constant input `tensor` in the order `stage` reads it; see RewriteLayout."""
         return self.then(RewriteLayout(stage, tensor))
+
+    def redefine(self, stage: str, definition: str) -> Self:
+        """Compute `stage` by other arithmetic; see Redefine."""
+        return self.then(Redefine(stage, definition))
 
     def storage_align(self, stage: str, axis: str, factor: int, offset: int = 0) -> Self:
         """Pad the rows of the buffer of `stage`, in elements; see StorageAlign."""

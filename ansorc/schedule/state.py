@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import NoReturn, Self
 
 from ansorc.errors import ScheduleError, Spot
+from ansorc.ir.transform import Transform
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import IntArray, Tiles, text
 from ansorc.schedule.stage import At, Iterator, Mark, Root, Stage
@@ -106,12 +107,17 @@ class State:
     tiles: Tiles = field(default_factory=dict[str, IntArray])
     rewritten: tuple[str, ...] = ()
     """The constant inputs whose layout follows the loops of their reader."""
+    transformed: tuple[tuple[str, tuple[Transform, ...]], ...] = ()
+    """The constant inputs that are transformed before they are laid out, and how."""
 
     def then(self, step: Step) -> Self:
         """Return the state after `step`; raise ScheduleError where it does not fit."""
         after = step.apply(self)
         steps = (*self.steps, step)
-        return replace(self, stages=after.stages, steps=steps, rewritten=after.rewritten)
+        return replace(
+            self, stages=after.stages, steps=steps, rewritten=after.rewritten,
+            transformed=after.transformed,
+        )  # fmt: skip
 
     def find(self, name: str) -> Stage | None:
         """Return the stage called `name`, or None."""
@@ -190,7 +196,8 @@ class State:
         )
 
     def __str__(self) -> str:
-        notes = (f"{tensor} laid out in the order of its reads" for tensor in self.rewritten)
+        notes = [f"{tensor} transformed before" for tensor, _ in self.transformed]
+        notes += [f"{tensor} laid out in the order of its reads" for tensor in self.rewritten]
         return "\n".join((*notes, *(text for text, _ in _lines(self))))
 
 

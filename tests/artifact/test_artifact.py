@@ -87,6 +87,7 @@ def test_the_files_of_an_artifact(tmp_path: Path) -> None:
             "dtype": "float32",
             "parts": [[0, 1, 9], [1, 1, 20]],
             "offsets": [0, 0],
+            "transforms": [],
         },
     }
 

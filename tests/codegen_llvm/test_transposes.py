@@ -71,3 +71,20 @@ def test_strides_and_offsets() -> None:
     target = detect()
     build_function(prepare_for_cpu(function, cpu_options(target)), target, "pick")(source, found)
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_what_is_copied_into_registers_stays_unrolled() -> None:
+    function = parse(
+        """kernel sums(X: float32[2, 64]):
+    for u in 0..3:
+        unrolled v in 0..4:
+            vectorized w in 0..2:
+                X[w, v] = X[w, v] + 1.0
+"""
+    )
+    prepared = prepare_for_cpu(function, cpu_options(detect()))
+    assert "X.reg" in str(prepared)
+    x = np.zeros((2, 64), np.float32)
+    build_function(function, detect())(x)
+    np.testing.assert_array_equal(x[:, :4], 3)
+    np.testing.assert_array_equal(x[:, 4:], 0)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.ir.arith.affine import integer, linear
+from ansorc.ir.buffer import Scope
 from ansorc.ir.expr import BinaryOp, Expr, Load, Ramp, Var, binary
 from ansorc.ir.passes.places import are_distinct, flat_place, uses
 from ansorc.ir.passes.register_tile import nest, perfect_nest
@@ -62,6 +63,7 @@ def transposition(store: Stmt, name: str) -> Transposition | None:
     if others or along is None or along.terms.pop(name, 0) != 1 or uses(along.to_expr(), name):
         return None
     is_apart = load.buffer.name != store.buffer.name and not load.buffer.dtype.is_bool
+    is_apart = is_apart and load.buffer.scope is not Scope.REGISTER
     is_square = ramp.lanes & (ramp.lanes - 1) == 0
     if not (is_apart and is_square) or step is None or step.terms:
         return None
@@ -90,11 +92,11 @@ def _blocks(loop: For, inner: Sequence[For], found: Transposition) -> Stmt:
     count = loop.extent // lanes
     start = binary(BinaryOp.MUL, block, integer(lanes))
     square = For(row, lanes, LoopKind.UNROLLED, _at(found.store, name, start + row))
-    whole = For(block, count, LoopKind.SERIAL, nest(inner, square))
+    whole = For(block, count, loop.kind, nest(inner, square))
     if count * lanes == loop.extent:
         return whole
     last = nest(inner, _at(found.store, name, rest + count * lanes))
-    return Seq((whole, For(rest, loop.extent - count * lanes, LoopKind.SERIAL, last)))
+    return Seq((whole, For(rest, loop.extent - count * lanes, loop.kind, last)))
 
 
 def _at(store: Store, name: str, value: Expr) -> Store:

@@ -9,6 +9,7 @@ from ansorc.schedule.steps.cache import CacheRead, CacheWrite
 from ansorc.schedule.steps.layout import RewriteLayout
 from ansorc.schedule.steps.location import ComputeAt, ComputeInline, ComputeRoot
 from ansorc.schedule.steps.order import Fuse, Reorder
+from ansorc.schedule.steps.redefine import Redefine
 from ansorc.schedule.steps.rfactor import RFactor
 from ansorc.schedule.steps.split import Split
 from ansorc.schedule.steps.storage import Panel, StorageAlign
@@ -19,12 +20,12 @@ STEPS: dict[str, type[Step]] = {
     for step in (
         Split, Fuse, Reorder, ComputeAt, ComputeInline, ComputeRoot, CacheRead, CacheWrite, RFactor,
         StorageAlign, Panel, RewriteLayout, Parallelize, Vectorize, Unroll, BindThread, Pragma,
-        Tensorize,
+        Tensorize, Redefine,
     )
 }  # fmt: skip
 
 __all__ = [
     "STEPS", "BindThread", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
-    "Fuse", "Panel", "Parallelize", "Pragma", "RFactor", "Reorder", "RewriteLayout", "Split",
-    "Step", "StorageAlign", "Tensorize", "Unroll", "Vectorize",
+    "Fuse", "Panel", "Parallelize", "Pragma", "RFactor", "Redefine", "Reorder", "RewriteLayout",
+    "Split", "Step", "StorageAlign", "Tensorize", "Unroll", "Vectorize",
 ]  # fmt: skip

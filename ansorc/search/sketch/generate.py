@@ -15,6 +15,7 @@ from ansorc.search.sketch.cache_write import AddCacheWrite
 from ansorc.search.sketch.draft import Draft
 from ansorc.search.sketch.inline import AlwaysInline
 from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
+from ansorc.search.sketch.redefined import Redefined
 from ansorc.search.sketch.rule import SketchRule, Verdict, rule_name
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import Application, Sketch
@@ -55,6 +56,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
     return (
         AlwaysInline(),
         SimplifyConstIndices(),
+        Redefined(),
         AddRfactor(),
         TilingInLanes(tiling),
         TilingWithRows(tiling),

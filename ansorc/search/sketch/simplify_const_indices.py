@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from ansorc.lang.compute_op import Axis
+from ansorc.ir.expr import Binary, BinaryOp, Const, Select, Var
+from ansorc.ir.node import walk
+from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.hints import hint_axes
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
@@ -35,35 +37,62 @@ class SimplifyConstIndices:
     def verdict(self, draft: Draft, stage: str) -> Verdict:
         """Return whether `stage` has the hint."""
         found = draft.stage(stage)
-        is_asked = found.is_untouched and bool(hint_axes(found.op.hints, HINT))
-        return Verdict.APPLY_AND_STOP if is_asked else Verdict.SKIP
+        is_asked = bool(hint_axes(found.op.hints, HINT)) or bool(periods(found.op))
+        return Verdict.APPLY_AND_STOP if found.is_untouched and is_asked else Verdict.SKIP
 
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield the draft with the stage tiled in two levels around what is unrolled."""
         found = draft.stage(stage)
-        unrolled = hint_axes(found.op.hints, HINT)
-        tiled = [axis for axis in found.op.axes if axis.name not in unrolled]
+        hinted, turns = hint_axes(found.op.hints, HINT), periods(found.op)
+        tiled = [axis for axis in found.op.axes if axis.name not in (*hinted, *turns)]
+        unrolled = (*hinted, *(f"{axis}.1" for axis in turns))
         serial = [axis.name for axis in found.op.reduce_axes if axis.name not in unrolled]
-        draft = _split(draft, found, tiled)
+        copies = prod(axis.extent for axis in _all_axes(found) if axis.name in hinted)
+        draft = _split(draft, found, tiled, copies * prod(turns.values()))
+        draft = draft.then(*(Split(stage, axis, (length,)) for axis, length in turns.items()))
         contiguous = vector_axis(found.op)
         last = None if contiguous is None else found.op.axes[contiguous]
         vector = [part(last, 1, 2)] if last is not None and last in tiled else []
         inner = [part(axis, 1, 2) for axis in tiled if is_split(axis)]
-        order = [part(axis, 0, 2) for axis in tiled] + [
-            loop for loop in inner if loop not in vector
+        outer = [
+            part(axis, 0, 2) if axis in tiled else f"{axis.name}.0"
+            for axis in found.op.axes
+            if axis.name not in hinted
         ]
+        order = outer + [loop for loop in inner if loop not in vector]
         draft = draft.then(Reorder(stage, (*order, *serial, *unrolled, *vector)))
         marks = [Unroll(stage, name) for name in unrolled]
         draft = draft.then(*marks, *(Vectorize(stage, loop) for loop in vector))
         yield draft.saying(f"unroll {' '.join(unrolled)} of {stage}")
 
 
-def _split(draft: Draft, stage: Stage, axes: list[Axis]) -> Draft:
+def periods(op: ComputeOp) -> dict[str, int]:
+    """Return the space axes whose remainders decide what `op` computes, and their divisors.
+
+    It is not a reduction, and its contiguous axis, whose loop is vectorised, is not among them.
+    """
+    found: dict[str, int] = {}
+    contiguous = vector_axis(op)
+    if op.reduce_axes or contiguous is None:
+        return found
+    for select in op.nodes():
+        for node in walk(select.condition) if isinstance(select, Select) else ():
+            match node:
+                case Binary(BinaryOp.MOD, Var(name), Const(length, _)):
+                    found.setdefault(name, int(length))
+                case _:
+                    pass
+    extents = {axis.name: axis.extent for place, axis in enumerate(op.axes) if place != contiguous}
+    return {n: length for n, length in found.items() if 1 < length < extents.get(n, 0)}
+
+
+def _all_axes(stage: Stage) -> tuple[Axis, ...]:
+    return (*stage.op.axes, *stage.op.reduce_axes)
+
+
+def _split(draft: Draft, stage: Stage, axes: list[Axis], copies: int) -> Draft:
     """Split `axes` in two, the contiguous one into vectors as many as may be unrolled."""
     contiguous = vector_axis(stage.op)
-    unrolled = hint_axes(stage.op.hints, HINT)
-    every = (*stage.op.axes, *stage.op.reduce_axes)
-    copies = prod(axis.extent for axis in every if axis.name in unrolled)
     lanes = draft.lanes(stage.op)
     for axis in axes:
         if not is_split(axis):

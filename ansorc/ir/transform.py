@@ -1,0 +1,93 @@
+"""Transform: a linear map along one dimension of a tensor, by a small constant matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorc.ir.expr import (
+    BinaryOp,
+    CompareOp,
+    Const,
+    Expr,
+    Select,
+    binary,
+    compare,
+    const,
+    dtype_of,
+)
+
+Matrix: TypeAlias = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Each column of elements along `dimension` becomes `matrix` times that column."""
+
+    dimension: int
+    matrix: Matrix
+    """Rows; each has as many elements as the dimension has before."""
+
+    def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return what becomes of a tensor's shape."""
+        before, after = shape[: self.dimension], shape[self.dimension + 1 :]
+        return (*before, len(self.matrix), *after)
+
+    def apply(self, array: NDArray[np.generic]) -> NDArray[np.generic]:
+        """Return the transformed array, computed in float64 and rounded to the dtype of `array`."""
+        mapped = np.tensordot(np.array(self.matrix), array.astype(np.float64), (1, self.dimension))
+        return np.moveaxis(mapped, 0, self.dimension).astype(array.dtype)
+
+
+def combined(rows: Sequence[tuple[Matrix, Expr]], element: Callable[[Sequence[int]], Expr]) -> Expr:
+    """Return the element of a tensor after several transforms, as a sum of elements before.
+
+    `rows` has for each transform its matrix and which row of it is asked for. `element` returns
+    the element before whose indices along the transformed dimensions are given. Each row is an
+    expression of its own, without the products with 0, 1 and -1.
+    """
+    return _combined(rows, (), element)
+
+
+def _combined(
+    rows: Sequence[tuple[Matrix, Expr]],
+    taken: tuple[int, ...],
+    element: Callable[[Sequence[int]], Expr],
+) -> Expr:
+    if len(taken) == len(rows):
+        return element(taken)
+    matrix, row = rows[len(taken)]
+    values = [
+        _weighted(factors, lambda column: _combined(rows, (*taken, column), element))
+        for factors in matrix
+    ]
+    if isinstance(row, Const):
+        return values[int(row.value)]
+    value = values[-1]
+    for place in reversed(range(len(values) - 1)):
+        value = Select(compare(CompareOp.EQ, row, const(place)), values[place], value)
+    return value
+
+
+def _weighted(factors: Sequence[float], element: Callable[[int], Expr]) -> Expr:
+    """The sum of factor · element; a positive term, of which there must be one, comes first."""
+    terms = [(factor, element(place)) for place, factor in enumerate(factors) if factor]
+    terms.sort(key=_is_negative)
+    (first, total), *rest = terms
+    total = _times(total, first)
+    for factor, term in rest:
+        part = _times(term, abs(factor))
+        total = binary(BinaryOp.SUB if factor < 0 else BinaryOp.ADD, total, part)
+    return total
+
+
+def _times(term: Expr, factor: float) -> Expr:
+    return term if factor == 1 else binary(BinaryOp.MUL, term, const(factor, dtype_of(term)))
+
+
+def _is_negative(term: tuple[float, Expr]) -> bool:
+    return term[0] < 0

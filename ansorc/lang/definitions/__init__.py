@@ -1,0 +1,15 @@
+"""Other definitions of a computation: the same tensor by other arithmetic.
+
+In: one `ComputeOp`. Out: the stages that compute it otherwise, or None where that does not fit.
+`DEFINITIONS` lists them by name.
+"""
+
+from collections.abc import Callable, Mapping
+
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.definitions.winograd import Redefinition, winograd
+
+DEFINITIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {"winograd": winograd}
+"""What each makes of a computation; None where it does not apply."""
+
+__all__ = ["DEFINITIONS", "Redefinition", "winograd"]

@@ -1,0 +1,80 @@
+"""The sliding windows of a convolution, found in the body of its sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansorc.ir.arith.affine import Affine, affine
+from ansorc.ir.expr import Binary, BinaryOp, Load, Var
+from ansorc.ir.substitute import free_vars
+from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
+
+
+@dataclass(frozen=True)
+class SlidingWindow:
+    """One dimension of the data along which a window slides, one element for each result."""
+
+    axis: Axis
+    """The axis of the results."""
+    tap: Axis
+    """The reduce axis of the window's elements."""
+    dimension: int
+    """Of the data: its index is `axis + tap + offset`."""
+    offset: int
+    weight_dimension: int
+    """Of the weight: its index is `tap`."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A sum of products of data, along windows, and a weight."""
+
+    data: Load
+    weight: Load
+    windows: tuple[SlidingWindow, ...]
+    """Outermost first."""
+
+
+def convolution_of(op: ComputeOp, taps: int) -> Convolution | None:
+    """Return `op` as a convolution with windows of `taps` elements, None where it is none.
+
+    The windows are those of stride 1 without gaps; longer or shorter ones, and those with strides,
+    stay ordinary reductions.
+    """
+    if op.combiner is not Combiner.SUM or op.more or not isinstance(op.body, Binary):
+        return None
+    left, right = op.body.left, op.body.right
+    if op.body.op is not BinaryOp.MUL or not isinstance(left, Load) or not isinstance(right, Load):
+        return None
+    for data, weight in ((left, right), (right, left)):
+        windows = _windows(op, data, weight, taps)
+        if windows and data.buffer.name != weight.buffer.name:
+            return Convolution(data, weight, windows)
+    return None
+
+
+def _windows(op: ComputeOp, data: Load, weight: Load, taps: int) -> tuple[SlidingWindow, ...]:
+    found: list[SlidingWindow] = []
+    for dimension, index in enumerate(data.indices):
+        form = affine(index)
+        pair = None if form is None else _slid(op, form, taps)
+        if form is None or pair is None:
+            continue
+        axis, tap = pair
+        own = {axis.name, tap.name}
+        others = (*data.indices[:dimension], *data.indices[dimension + 1 :])
+        places = [n for n, index in enumerate(weight.indices) if index == Var(tap.name)]
+        others += tuple(index for index in weight.indices if index != Var(tap.name))
+        if len(places) == 1 and not any(own & free_vars(index) for index in others):
+            found.append(SlidingWindow(axis, tap, dimension, form.constant, places[0]))
+    return tuple(found)
+
+
+def _slid(op: ComputeOp, form: Affine, taps: int) -> tuple[Axis, Axis] | None:
+    """The axis and the tap whose sum `form` is, but for a constant."""
+    if len(form.terms) != 2 or any(factor != 1 for _, factor in form.terms):
+        return None
+    names = {name for name, _ in form.terms}
+    axes = [axis for axis in op.axes if axis.name in names]
+    reduce = [axis for axis in op.reduce_axes if axis.name in names and axis.extent == taps]
+    return (axes[0], reduce[0]) if len(axes) == 1 and len(reduce) == 1 else None

@@ -1,0 +1,105 @@
+"""Redefine: compute a stage by other arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import Expr, Load, Var, const
+from ansorc.ir.node import Node, rewrite
+from ansorc.ir.transform import combined
+from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.lang.definitions import DEFINITIONS, Redefinition
+from ansorc.schedule.bounds import settle
+from ansorc.schedule.stage import Root, Stage, initial_stage
+from ansorc.schedule.state import State, Step
+
+
+@dataclass(frozen=True)
+class Redefine(Step):
+    """Compute a stage as `definition` (`ansorc.lang.definitions`) has it.
+
+        for n, h, c: for r, k:           for p, n, y, i: y.spread = Σ B[p, …] * x[n, 2 * y + …, i]
+            y[n, h, c] +=           ->   for p, n, y, c, k: y.product += y.spread * w[p, k, c]
+                x[n, h + r, k]           for n, h, c: y = Σ A[h % 2, …] * y.product[…, h // 2, c]
+                * w[r, k, c]
+
+    What it does to a constant input, which nothing else may read, is done once, before the first
+    call (`Packing`); else it is a stage of its own, `<stage>.weight`.
+    """
+
+    definition: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the new stages in the place of the old one."""
+        stage = self.stage_of(state)
+        made = self._made(state, stage)
+        ops = made.ops
+        tensor = made.weight.name
+        transformed = dict(state.transformed)
+        source = next((b for b in state.dag.inputs if b.name == tensor), None)
+        if source is not None and source.constant and len(state.readers(tensor)) == 1:
+            transformed[tensor] = (*transformed.get(tensor, ()), *made.transforms)
+        else:
+            ops = _with_weight(ops, stage, made)
+        new = [initial_stage(op, is_output=False) for op in ops[:-1]]
+        new.append(initial_stage(ops[-1], is_output=stage.is_output))
+        place = state.stages.index(stage)
+        stages = (*state.stages[:place], *new, *state.stages[place + 1 :])
+        pairs = tuple(transformed.items())
+        return settle(replace(state, stages=stages, transformed=pairs), self, state)
+
+    def _made(self, state: State, stage: Stage) -> Redefinition:
+        known = ", ".join(f"'{name}'" for name in DEFINITIONS)
+        self.require(
+            state, f"there is no definition '{self.definition}'; use {known}",
+            condition=self.definition in DEFINITIONS,
+        )  # fmt: skip
+        self.untouched(state, stage, "use redefine")
+        held = [(inner.name, "") for inner in state.attached(stage.name)]
+        self.require(
+            state, f"'{self.stage}' is computed inside another stage, or stages inside it; use "
+            "redefine before that", *(held or [(self.stage, "")]),
+            condition=isinstance(stage.attach, Root) and not held,
+        )  # fmt: skip
+        made = DEFINITIONS[self.definition](stage.op)
+        if made is None:
+            self.refuse(
+                state, f"'{self.stage}' has no definition '{self.definition}': it is no sum of "
+                "products of floats along windows of 3 taps and stride 1",
+            )  # fmt: skip
+        taken = [op.name for op in made.ops[:-1] if state.unused_name(op.name) != op.name]
+        words = ", ".join(f"'{name}'" for name in taken)
+        self.require(state, f"there is a tensor {words} already", condition=not taken)
+        return made
+
+
+def _with_weight(
+    ops: Sequence[ComputeOp], stage: Stage, made: Redefinition
+) -> tuple[ComputeOp, ...]:
+    """The ops with the transformed weight computed by one of them."""
+    source = next(buffer for buffer in stage.op.reads if buffer.name == made.weight.name)
+    buffer = Buffer(f"{stage.name}.weight", made.weight.shape, made.weight.dtype)
+    axes = tuple(Axis(f"ax{n}", extent) for n, extent in enumerate(buffer.shape))
+    transforms = made.transforms
+
+    def element(taken: Sequence[int]) -> Expr:
+        indices: list[Expr] = [Var(axis.name) for axis in axes]
+        for transform, place in zip(transforms, taken, strict=True):
+            indices[transform.dimension] = const(place)
+        return Load(source, tuple(indices))
+
+    rows = [(each.matrix, Var(axes[each.dimension].name)) for each in transforms]
+    names = ",".join(axes[each.dimension].name for each in transforms)
+    hints = (("simplify_const_tensor_indices", names),)
+    own = ComputeOp(buffer.name, buffer, axes, (), None, combined(rows, element), hints)
+    return (own, *(_redirected(op, made.weight, buffer) for op in ops))
+
+
+def _redirected(op: ComputeOp, old: Buffer, new: Buffer) -> ComputeOp:
+    def rule(node: Node) -> Node | None:
+        is_old = isinstance(node, Load) and node.buffer == old
+        return Load(new, node.indices) if is_old and isinstance(node, Load) else None
+
+    return op.with_bodies(lambda body: rewrite(body, rule))
