@@ -35,9 +35,14 @@ Pick = Callable[[list[T]], T]
 
 
 @st.composite
-def schedules(draw: st.DrawFn, dags: st.SearchStrategy[ComputeDAG], most: int = 10) -> Schedule:
-    """Draw a DAG and up to `most` steps that fit it."""
-    state = schedule(draw(dags))
+def schedules(
+    draw: st.DrawFn,
+    dags: st.SearchStrategy[ComputeDAG],
+    most: int = 10,
+    start: Callable[[ComputeDAG], Schedule] = schedule,
+) -> Schedule:
+    """Draw a DAG and up to `most` steps that fit it after those of `start`."""
+    state = start(draw(dags))
     for _ in range(draw(st.integers(0, most))):
         step = _step(draw, state)
         if step is not None:

@@ -21,7 +21,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Select, Var, binary, compare, const
 from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store
-from ansorc.ir.transform import Transform, combined
+from ansorc.ir.transform import Transform, combined, transformed
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,7 @@ class Packing:
     @property
     def transformed(self) -> Buffer:
         """The source after the transforms."""
-        shape = self.source.shape
-        for transform in self.transforms:
-            shape = transform.shape(shape)
-        return replace(self.source, shape=shape)
+        return transformed(self.source, self.transforms)
 
     @property
     def packed(self) -> Buffer:

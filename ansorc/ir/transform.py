@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import (
     BinaryOp,
     CompareOp,
@@ -41,6 +42,14 @@ class Transform:
         """Return the transformed array, computed in float64 and rounded to the dtype of `array`."""
         mapped = np.tensordot(np.array(self.matrix), array.astype(np.float64), (1, self.dimension))
         return np.moveaxis(mapped, 0, self.dimension).astype(array.dtype)
+
+
+def transformed(source: Buffer, transforms: Sequence[Transform]) -> Buffer:
+    """Return what becomes of `source`, under the same name."""
+    shape = source.shape
+    for transform in transforms:
+        shape = transform.shape(shape)
+    return replace(source, shape=shape)
 
 
 def combined(rows: Sequence[tuple[Matrix, Expr]], element: Callable[[Sequence[int]], Expr]) -> Expr:

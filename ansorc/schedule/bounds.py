@@ -1,8 +1,8 @@
 """Which box of a tensor its readers need at each place, in closed form over the extents.
 
 The box along one dimension is `low … low + width - 1`. Widths are Extents, so one evaluation
-serves one program or a population. An index that is not affine in the axes needs the whole
-dimension: that is always enough.
+serves one program or a population. An index that is neither affine in the axes nor a quotient or a
+remainder of one needs the whole dimension: that is always enough.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ansorc.ir.arith.affine import affine
-from ansorc.ir.expr import Expr
+from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
+from ansorc.ir.substitute import free_vars
 from ansorc.schedule.constant_reads import unfit_read
-from ansorc.schedule.extent import Extent, add, same, scaled_span, smaller
+from ansorc.schedule.extent import Extent, add, common, divide_up, same, scaled_span, smaller
 from ansorc.schedule.stage import At, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
 
 
 @dataclass(frozen=True, eq=False)
 class Low:
-    """The first index of a box: `Σ coefficient * anchor + constant`.
+    """The first index of a box: `Σ coefficient * (anchor // divisor) + constant`.
 
     The anchor of an axis of the stage that holds the place is the value of that axis with the
     loops inside the place at 0.
     """
 
-    terms: tuple[tuple[str, int], ...]
+    terms: tuple[tuple[str, int, int], ...]
+    """Anchors, coefficients and divisors."""
     constant: Extent = 0
 
 
@@ -35,6 +37,8 @@ class Box:
 
     low: Low | None
     width: Extent
+    step: Extent = 1
+    """What the first index is a multiple of, if it is the anchor of an axis; 0: it is 0."""
 
 
 def axis_boxes(stage: Stage, place: int) -> dict[str, Box]:
@@ -45,18 +49,22 @@ def axis_boxes(stage: Stage, place: int) -> dict[str, Box]:
     parts = stage.parts()
     outer = {iterator.name for iterator in stage.iterators[:place]}
     widths: dict[str, Extent] = {}
+    steps: dict[str, Extent] = {}
     scattered: dict[str, set[bool]] = {}
     for name, shares in parts.items():
         for part in shares:
             if not part.is_whole:
                 scattered.setdefault(part.axis, set()).add(name in outer)
-            elif name not in outer:
+                steps[part.axis] = 1
+            elif name in outer:
+                steps[part.axis] = common(steps.get(part.axis, 0), part.stride)
+            else:
                 moved = scaled_span(part.extent, part.stride)
                 widths[part.axis] = add(widths.get(part.axis, 1), moved)
     return {
         name: Box(None, extent)
         if False in scattered.get(name, ())
-        else Box(Low(((name, 1),)), smaller(widths.get(name, 1), extent))
+        else Box(Low(((name, 1, 1),)), smaller(widths.get(name, 1), extent), steps.get(name, 0))
         for name, extent in _axis_extents(stage)
     }
 
@@ -92,9 +100,34 @@ def settle(state: State, step: Step, before: State) -> State:
         if isinstance(stage.attach, At):
             state = _settle_stage(state, stage, stage.attach, (step, before))
     for tensor in state.rewritten:
-        if complaint := unfit_read(state, tensor):
+        if complaint := unfit_layout(state, tensor):
             step.refuse(before, f"the layout of '{tensor}' is rewritten, but then {complaint}")
     return state
+
+
+def unfit_layout(state: State, tensor: str) -> str:
+    """Return why the layout of the input `tensor` cannot follow its reader; "" if it can.
+
+    See `unfit_read`; besides, the loops around the reader must step along what it computes there.
+    """
+    if complaint := unfit_read(state, tensor):
+        return complaint
+    (reader,) = state.readers(tensor)
+    names = [axis.name for axis in reader.op.axes]
+    loads = (load for load in reader.op.loads if load.buffer.name == tensor)
+    moved = {name for load in loads for index in load.indices for name in free_vars(index)}
+    stage = reader
+    while isinstance(stage.attach, At):
+        target = state.stage(stage.attach.stage)
+        place = target.position(stage.attach.iterator)
+        assert place is not None
+        boxes = dict(zip(names, region(state, stage.name, target, place + 1), strict=True))
+        lows = [box.low for name, box in boxes.items() if name in moved and box.low is not None]
+        if any(divisor != 1 for low in lows for _, _, divisor in low.terms):
+            return f"'{stage.name}' is computed for quotients of the loops of '{target.name}'"
+        moved = {anchor for low in lows for anchor, _, _ in low.terms}
+        stage, names = target, [axis.name for axis in target.op.axes]
+    return ""
 
 
 def _settle_stage(state: State, stage: Stage, attach: At, change: tuple[Step, State]) -> State:
@@ -150,9 +183,9 @@ def _reader_boxes(state: State, reader: Stage, target: Stage, place: int) -> dic
 def _index_box(index: Expr, axes: dict[str, Box]) -> Box:
     form = affine(index)
     if form is None:
-        return Box(None, None)
+        return _divided_box(index, axes)
     width: Extent = 1
-    terms: dict[str, int] = {}
+    terms: dict[tuple[str, int], int] = {}
     constant: Extent = form.constant
     for axis, coefficient in form.terms:
         box = axes.get(axis)
@@ -160,12 +193,30 @@ def _index_box(index: Expr, axes: dict[str, Box]) -> Box:
             return Box(None, None)
         moved = scaled_span(box.width, abs(coefficient))
         width = add(width, moved)
-        for anchor, factor in box.low.terms:
-            terms[anchor] = terms.get(anchor, 0) + factor * coefficient
+        for anchor, factor, divisor in box.low.terms:
+            place = anchor, divisor
+            terms[place] = terms.get(place, 0) + factor * coefficient
         constant = add(constant, _times(box.low.constant, coefficient))
         if coefficient < 0:
             constant = add(constant, _times(moved, -1))
     return Box(Low(_tidy(terms), constant), width)
+
+
+def _divided_box(index: Expr, axes: dict[str, Box]) -> Box:
+    """The box of `axis // divisor` or `axis % divisor`; of any other index the whole dimension."""
+    match index:
+        case Binary(BinaryOp.MOD, Var(), Const(value, _)) if value > 0:
+            return Box(Low(()), int(value))
+        case Binary(BinaryOp.FLOORDIV, Var(name), Const(value, _)) if value > 0:
+            box, divisor = axes.get(name), int(value)
+        case _:
+            return Box(None, None)
+    if box is None or box.low is None or box.low.terms != ((name, 1, 1),):
+        return Box(None, None)
+    # The first index is at most this far behind a multiple of the divisor.
+    behind = add(divisor, _times(common(box.step, divisor), -1))
+    width = divide_up(add(box.width, behind), divisor)
+    return Box(Low(((name, 1, divisor),)), width)
 
 
 def _hull(boxes: list[Box], extent: int) -> Box:
@@ -195,5 +246,6 @@ def _times(extent: Extent, factor: int) -> Extent:
     return None if extent is None else extent * factor
 
 
-def _tidy(terms: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((name, factor) for name, factor in terms.items() if factor))
+def _tidy(terms: dict[tuple[str, int], int]) -> tuple[tuple[str, int, int], ...]:
+    found = ((name, factor, divisor) for (name, divisor), factor in terms.items() if factor)
+    return tuple(sorted(found))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import TypeAlias
 
 import numpy as np
@@ -69,6 +70,15 @@ def scaled_span(extent: Extent, scale: Extent) -> Extent:
 def divide_up(extent: Extent, length: Extent) -> Extent:
     """Return `extent / length`, rounded up; None if either is a hole."""
     return None if extent is None or length is None else -(-extent // length)
+
+
+def common(left: Extent, right: Extent) -> Extent:
+    """Return the greatest common divisor, row by row; None if either is a hole."""
+    if left is None or right is None:
+        return None
+    if isinstance(left, int) and isinstance(right, int):
+        return gcd(left, right)
+    return np.gcd(left, right)
 
 
 def smaller(left: Extent, right: Extent) -> Extent:

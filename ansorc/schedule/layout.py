@@ -116,7 +116,8 @@ def _axis_digits(state: State, stage: Stage, axis: str, place: int) -> tuple[lis
     if low is None:
         return digits, 0
     constant = known(low.constant)
-    for anchor, factor in low.terms:
+    for anchor, factor, divisor in low.terms:
+        assert divisor == 1, "settle and RewriteLayout refuse such a region"
         found, shift = _axis_digits(state, target, anchor, inside + 1)
         digits += _scaled(found, factor)
         constant += factor * shift

@@ -21,7 +21,7 @@ from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import unrolled_by_pragma
 from ansorc.schedule.update import stores, update
-from ansorc.schedule.values import Guard, iterator_values, known, plus, times
+from ansorc.schedule.values import Guard, iterator_values, known, plus, quotient, times
 
 _KINDS = {
     Mark.NONE: LoopKind.SERIAL,
@@ -122,8 +122,8 @@ class Nests:
         for box in region(self.state, stage.name, target.stage, place + 1):
             low: Expr = const(0)
             if box.low is not None:
-                for anchor, factor in box.low.terms:
-                    low = plus(low, times(anchors[anchor], factor))
+                for anchor, factor, divisor in box.low.terms:
+                    low = plus(low, times(quotient(anchors[anchor], divisor), factor))
                 low = plus(low, const(known(box.low.constant)))
             lows.append(low)
         return tuple(lows)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import NoReturn, Self
 
 from ansorc.errors import ScheduleError, Spot
-from ansorc.ir.transform import Transform
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.transform import Transform, transformed
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import IntArray, Tiles, text
 from ansorc.schedule.stage import At, Iterator, Mark, Root, Stage
@@ -129,6 +130,12 @@ class State:
         if found is None:
             raise KeyError(name)
         return found
+
+    @property
+    def inputs(self) -> tuple[Buffer, ...]:
+        """The inputs as the stages read them, some transformed."""
+        transforms = dict(self.transformed)
+        return tuple(transformed(b, transforms.get(b.name, ())) for b in self.dag.inputs)
 
     def unused_name(self, wanted: str) -> str:
         """Return `wanted`, with a number behind it if a stage or input has that name already."""

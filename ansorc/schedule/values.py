@@ -65,6 +65,13 @@ def times(left: Expr, factor: int) -> Expr:
     return binary(Op.MUL, left, const(factor))
 
 
+def quotient(left: Expr, divisor: int) -> Expr:
+    """Return `left // divisor`, folded where the divisor is 1 or `left` is 0."""
+    if divisor == 1 or (isinstance(left, Const) and left.value == 0):
+        return left
+    return binary(Op.FLOORDIV, left, const(divisor))
+
+
 def _joined(relation: SplitRelation, values: Mapping[str, Expr]) -> Expr:
     total: Expr = const(0)
     stride = 1

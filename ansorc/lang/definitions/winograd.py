@@ -14,7 +14,7 @@ from functools import reduce
 
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Select, Var, binary, compare, const
-from ansorc.ir.transform import Matrix, Transform, combined
+from ansorc.ir.transform import Matrix, Transform, combined, transformed
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.definitions.windows import Convolution, SlidingWindow, convolution_of
 
@@ -54,17 +54,10 @@ def winograd(op: ComputeOp) -> Redefinition | None:
     if not windows:
         return None
     transforms = tuple(Transform(window.weight_dimension, WEIGHT) for window in windows)
-    weight = _transformed(found.weight.buffer, transforms)
+    weight = transformed(found.weight.buffer, transforms)
     spread = _spread(op, found, windows)
     product = _product(op, found, windows, (spread.buffer, weight))
     return Redefinition((spread, product, _result(op, windows, product.buffer)), weight, transforms)
-
-
-def _transformed(source: Buffer, transforms: Sequence[Transform]) -> Buffer:
-    shape = source.shape
-    for transform in transforms:
-        shape = transform.shape(shape)
-    return replace(source, shape=shape)
 
 
 def _points(windows: Sequence[SlidingWindow]) -> tuple[Axis, ...]:

@@ -89,7 +89,7 @@ class CacheRead(Step):
 
     def _source(self, state: State, readers: list[Stage]) -> Buffer:
         known = [b for stage in state.stages if not stage.is_inlined for b in stage.op.buffers]
-        source = next((b for b in (*state.dag.inputs, *known) if b.name == self.stage), None)
+        source = next((b for b in (*state.inputs, *known) if b.name == self.stage), None)
         if source is None:
             self.refuse(
                 state, f"there is no tensor '{self.stage}' to read",

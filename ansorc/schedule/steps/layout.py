@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ansorc.schedule.constant_reads import unfit_read
+from ansorc.schedule.bounds import unfit_layout
 from ansorc.schedule.state import State, Step
 
 
@@ -46,6 +46,6 @@ class RewriteLayout(Step):
             state, f"'{stage.name}' does not read '{self.tensor}'",
             condition=stage in state.readers(self.tensor),
         )  # fmt: skip
-        complaint = unfit_read(state, self.tensor)
+        complaint = unfit_layout(state, self.tensor)
         self.require(state, complaint, condition=not complaint)
         return replace(state, rewritten=(*state.rewritten, self.tensor))

@@ -181,9 +181,9 @@ class Nests:
         for axis, box in zip(
             stage.op.axes, region(self.state, stage.name, target, place + 1), strict=True
         ):
-            for anchor, factor in box.low.terms if box.low is not None else ():
+            for anchor, factor, divisor in box.low.terms if box.low is not None else ():
                 steps[axis.name] = [
-                    combined(old, new, factor)
+                    combined(old, new, factor / divisor)
                     for old, new in zip(steps[axis.name], outer.axes[anchor][:count], strict=True)
                 ]
         loops = tuple(replace(loop, is_reduce=False) for loop in outer.loops[:count])

@@ -21,6 +21,7 @@ from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import Application, Sketch
 from ansorc.search.sketch.skip import Skip
 from ansorc.search.sketch.tiling import SSRSRS, Tiling
+from ansorc.search.sketch.tiling_in_blocks import TilingInBlocks
 from ansorc.search.sketch.tiling_in_lanes import TilingInLanes
 from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
 from ansorc.search.sketch.tiling_with_rows import TilingWithRows
@@ -60,6 +61,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         AddRfactor(),
         TilingInLanes(tiling),
         TilingWithRows(tiling),
+        TilingInBlocks(tiling),
         AddCacheWrite(),
         MultiLevelTilingWithFusion(tiling),
         MultiLevelTiling(tiling),

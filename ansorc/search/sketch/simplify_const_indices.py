@@ -35,10 +35,16 @@ class SimplifyConstIndices:
     """
 
     def verdict(self, draft: Draft, stage: str) -> Verdict:
-        """Return whether `stage` has the hint."""
+        """Return whether `stage` has the hint, or remainders of axes decide what it computes.
+
+        In the second case it may also be left to be computed in blocks (`TilingInBlocks`).
+        """
         found = draft.stage(stage)
-        is_asked = bool(hint_axes(found.op.hints, HINT)) or bool(periods(found.op))
-        return Verdict.APPLY_AND_STOP if found.is_untouched and is_asked else Verdict.SKIP
+        if not found.is_untouched:
+            return Verdict.SKIP
+        if hint_axes(found.op.hints, HINT):
+            return Verdict.APPLY_AND_STOP
+        return Verdict.APPLY if periods(found.op) else Verdict.SKIP
 
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield the draft with the stage tiled in two levels around what is unrolled."""
@@ -48,7 +54,7 @@ class SimplifyConstIndices:
         unrolled = (*hinted, *(f"{axis}.1" for axis in turns))
         serial = [axis.name for axis in found.op.reduce_axes if axis.name not in unrolled]
         copies = prod(axis.extent for axis in _all_axes(found) if axis.name in hinted)
-        draft = _split(draft, found, tiled, copies * prod(turns.values()))
+        draft = split_in_two(draft, found, tiled, copies * prod(turns.values()))
         draft = draft.then(*(Split(stage, axis, (length,)) for axis, length in turns.items()))
         contiguous = vector_axis(found.op)
         last = None if contiguous is None else found.op.axes[contiguous]
@@ -90,8 +96,11 @@ def _all_axes(stage: Stage) -> tuple[Axis, ...]:
     return (*stage.op.axes, *stage.op.reduce_axes)
 
 
-def _split(draft: Draft, stage: Stage, axes: list[Axis], copies: int) -> Draft:
-    """Split `axes` in two, the contiguous one into vectors as many as may be unrolled."""
+def split_in_two(draft: Draft, stage: Stage, axes: list[Axis], copies: int) -> Draft:
+    """Split `axes` in two, the contiguous one into vectors as many as may be unrolled.
+
+    `copies` is how often these are copied.
+    """
     contiguous = vector_axis(stage.op)
     lanes = draft.lanes(stage.op)
     for axis in axes:

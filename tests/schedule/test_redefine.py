@@ -1,0 +1,221 @@
+"""Redefine: convolutions by Winograd's way mean the same in any schedule; refusals in words."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schedule.meaning import keeps_the_meaning
+from schedule_strategies import schedules
+
+import ansorc as ac
+from ansorc.errors import ScheduleError
+from ansorc.ir.interpret import interpret
+from ansorc.ir.packing import Packing
+from ansorc.lang import operators as ops
+from ansorc.schedule import Schedule, packings, schedule, steps_from_json, steps_to_json
+
+_OPTIONS = settings(
+    max_examples=60,
+    deadline=None,
+    database=None,
+    suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
+)
+
+
+def convolution(
+    shape: tuple[int, ...] = (4, 5),
+    channels: tuple[int, int] = (3, 4),
+    *,
+    padding: int = 1,
+    constant: bool = True,
+    dtype: str = "float32",
+    **options: int,
+) -> ac.ComputeDAG:
+    """A convolution `y` with windows of 3 along each dimension of `shape`."""
+    rank, (before, after) = len(shape), channels
+    x = ac.placeholder((2, *shape, before), "x", dtype=dtype)
+    depth = before // options.get("groups", 1)
+    w = ac.placeholder((*(3,) * rank, depth, after), "w", dtype=dtype, constant=constant)
+    convolve = {1: ops.conv1d, 2: ops.conv2d, 3: ops.conv3d}[rank]
+    return ac.ComputeDAG([x, w, convolve(x, w, padding=padding, name="y", **options)])
+
+
+def with_reader(*, constant: bool = True) -> ac.ComputeDAG:
+    x = ac.placeholder((1, 6, 7, 4), "x")
+    w = ac.placeholder((3, 3, 4, 4), "w", constant=constant)
+    bias = ac.placeholder((4,), "bias")
+    y = ops.conv2d(x, w, padding=1, name="y")
+    z = ac.compute(y.shape, lambda n, h, v, c: ac.maximum(y[n, h, v, c] + bias[c], 0.0), "z")
+    return ac.ComputeDAG([x, w, bias, z])
+
+
+def with_weight_read_twice() -> ac.ComputeDAG:
+    x, w = ac.placeholder((1, 5, 2), "x"), ac.placeholder((3, 2, 2), "w", constant=True)
+    y = ops.conv1d(x, w, name="y")
+    return ac.ComputeDAG([x, w, y, ops.conv1d(y, w, name="z")])
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> ac.ComputeDAG:
+    rank = draw(st.integers(1, 3))
+    padding = draw(st.integers(0, 1))
+    most = 6 if rank < 3 else 4
+    extents = st.integers(3 - 2 * padding, most)
+    shape = tuple(draw(st.lists(extents, min_size=rank, max_size=rank)))
+    if all(extent + 2 * padding - 2 == 1 for extent in shape):
+        shape = (*shape[:-1], 4)
+    channels = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    constant = draw(st.booleans())
+    return convolution(shape, channels, padding=padding, constant=constant, dtype=dtype)
+
+
+DAGS = (with_reader(), with_reader(constant=False), with_weight_read_twice())
+
+
+def redefined(dag: ac.ComputeDAG) -> Schedule:
+    return schedule(dag).redefine("y", "winograd")
+
+
+@_OPTIONS
+@given(schedules(convolutions() | st.sampled_from(DAGS), most=8, start=redefined))
+def test_any_schedule_of_it_keeps_the_meaning(state: Schedule) -> None:
+    keeps_the_meaning(state)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@settings(_OPTIONS, max_examples=1000)
+@given(schedules(convolutions() | st.sampled_from(DAGS), most=14, start=redefined))
+def test_a_thousand_schedules_of_it_keep_the_meaning(state: Schedule) -> None:
+    keeps_the_meaning(state)
+
+
+def test_the_loops_of_a_redefined_convolution() -> None:
+    state = redefined(convolution((4, 5)))
+    assert (
+        str(state)
+        == """w transformed before
+for n in 0..2
+  for h in 0..6
+    for w in 0..7
+      for c in 0..3
+        y.pad = ...
+for rh in 0..4
+  for rw in 0..4
+    for i0 in 0..2
+      for h in 0..2
+        for w in 0..3
+          for i3 in 0..3
+            y.spread = ...
+for rh in 0..4
+  for rw in 0..4
+    for n in 0..2
+      for h in 0..2
+        for w in 0..3
+          for c in 0..4
+            for rc in 0..3
+              y.product sum= ...
+for n in 0..2
+  for h in 0..4
+    for w in 0..5
+      for c in 0..4
+        y = ..."""
+    )
+    assert steps_from_json(steps_to_json(state.steps)) == state.steps
+
+
+def test_each_result_takes_four_products_instead_of_nine() -> None:
+    state = redefined(convolution((4, 4)))
+    counts = [
+        np.prod([axis.extent for axis in (*stage.op.axes, *stage.op.reduce_axes)])
+        for stage in state.stages
+        if stage.op.reduce_axes
+    ]
+    assert counts == [2 * 4 * 4 * 4 * 3 * 4]
+
+
+def test_of_three_windows_the_third_may_be_redefined_too() -> None:
+    state = redefined(convolution((4, 4, 4), (2, 2)))
+    state = state.redefine("y.product", "winograd")
+    assert state.stage("y.product.product").op.reduce_axes == (ac.Axis("rc", 2),)
+    (packing,) = packings(state)
+    assert packing.packed.shape == (4, 4, 4, 2, 2)
+    keeps_the_meaning(state)
+
+
+def test_groups_are_transformed_alike() -> None:
+    keeps_the_meaning(redefined(convolution((4, 6), (4, 6), groups=2)))
+
+
+def test_a_weight_that_is_not_constant_is_transformed_in_each_call() -> None:
+    state = redefined(convolution(constant=False))
+    assert state.stages[1].name == "y.weight"
+    assert packings(state) == ()
+
+
+def test_a_weight_that_is_read_twice_stays_as_it_is_for_the_other() -> None:
+    state = redefined(with_weight_read_twice())
+    assert state.stages[0].name == "y.weight"
+    assert packings(state) == ()
+
+
+def test_transformed_weights_are_packed_as_numpy_packs_them() -> None:
+    state = redefined(convolution((4, 5), (3, 20)))
+    state = state.split("y.product", "c", [16])
+    state = state.reorder("y.product", ["rh", "rw", "c.0", "n", "h", "w", "rc", "c.1"])
+    state = state.rewrite_layout("y.product", "w")
+    (packing,) = packings(state)
+    assert packing.packed.shape == (4, 4, 2, 3, 16)  # rh rw c.0 rc c.1
+    weight = np.random.default_rng(0).uniform(-1, 1, (3, 3, 3, 20)).astype(np.float32)
+    by_hand = np.full(packing.packed.shape, np.nan, np.float32)
+    interpret(packing.function("pack"), [weight, by_hand])
+    np.testing.assert_allclose(packing.apply(weight), by_hand, 1e-6, 1e-6)
+    points = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+    wanted = np.einsum("ar,bs,rsio->abio", points, points, weight)
+    np.testing.assert_allclose(by_hand[:, :, 0], wanted[..., :16], 1e-6, 1e-6)
+    np.testing.assert_allclose(by_hand[:, :, 1, :, :4], wanted[..., 16:], 1e-6, 1e-6)
+    assert Packing.from_json(json.loads(json.dumps(packing.to_json()))) == packing
+
+
+def doubled() -> ac.ComputeDAG:
+    x = ac.placeholder((4, 4), "x")
+    return ac.ComputeDAG([x, ac.compute((4, 4), lambda i, j: x[i, j] * 2.0, "y")])
+
+
+def with_the_name() -> ac.ComputeDAG:
+    x, w = ac.placeholder((1, 5, 2), "x"), ac.placeholder((3, 2, 2), "w")
+    spread = ac.compute((1, 5, 2), lambda n, h, c: x[n, h, c] + 1.0, "y.spread")
+    return ac.ComputeDAG([x, w, ops.conv1d(spread, w, name="y")])
+
+
+REFUSALS = [
+    (lambda: schedule(doubled()).redefine("y", "winograd"),
+     "'y' has no definition 'winograd': it is no sum of products of floats along windows of 3"),
+    (lambda: schedule(convolution(stride=2)).redefine("y", "winograd"), "taps and stride 1"),
+    (lambda: schedule(convolution(dilation=2)).redefine("y", "winograd"), "taps and stride 1"),
+    (lambda: schedule(convolution(dtype="int32")).redefine("y", "winograd"), "products of floats"),
+    (lambda: schedule(convolution()).redefine("y", "strassen"),
+     "there is no definition 'strassen'; use 'winograd'"),
+    (lambda: schedule(convolution()).redefine("q", "winograd"), "there is no stage 'q'"),
+    (lambda: schedule(convolution()).split("y", "c", [2]).redefine("y", "winograd"),
+     "the loops of 'y' were already changed; use redefine before that"),
+    (lambda: schedule(with_reader()).compute_at("y", "z", "h").redefine("y", "winograd"),
+     "'y' is computed inside another stage, or stages inside it; use redefine before that"),
+    (lambda: schedule(convolution()).compute_at("y.pad", "y", "h").redefine("y", "winograd"),
+     "'y' is computed inside another stage, or stages inside it; use redefine before that"),
+    (lambda: schedule(with_the_name()).redefine("y", "winograd"),
+     "there is a tensor 'y.spread' already"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(REFUSALS)))
+def test_refusals(number: int) -> None:
+    make, words = REFUSALS[number]
+    with pytest.raises(ScheduleError) as caught:
+        make()
+    assert words in str(caught.value)
