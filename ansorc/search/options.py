@@ -52,6 +52,9 @@ class SearchOptions:
     rewrite_layout: bool = True
     """Lay out constant operands of tiles in the order of the tile, before the first call and so
     outside of the time. False: they are copied to panels inside the kernel, in the time."""
+    redefine: bool = True
+    """Let other definitions of a stage compete with its own, such as Winograd convolutions
+    (`ansorc.lang.definitions`). They round otherwise, within the tolerance of every program."""
     max_locations: int = 24
     """Sketches of one computation after the stages that are not tiled were placed."""
     beam_width: int = 64
@@ -148,6 +151,9 @@ NO_DEFAULT = SearchOptions(starts_from_default=False)
 NO_POLISH = SearchOptions(polish_share=0.0)
 """Evolution to the end, without a polish of what it found."""
 
+AS_DEFINED = SearchOptions(redefine=False)
+"""Every stage by the arithmetic of its own definition."""
+
 ABLATIONS: Mapping[str, SearchOptions] = MappingProxyType({
     "beam": BEAM,
     "no-fine-tuning": NO_FINE_TUNING,
@@ -157,6 +163,7 @@ ABLATIONS: Mapping[str, SearchOptions] = MappingProxyType({
     "no-learning": NO_LEARNING,
     "no-default": NO_DEFAULT,
     "no-polish": NO_POLISH,
+    "as-defined": AS_DEFINED,
     "paper": PAPER,
 })  # fmt: skip
 """The search without one of its parts, by what is missing; the first three are the paper's."""

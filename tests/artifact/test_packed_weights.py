@@ -14,6 +14,7 @@ import ansorc as ac
 from ansorc.codegen.module import Module, load_library
 from ansorc.errors import CallError
 from ansorc.ir.packing import Packing
+from ansorc.lang.reference import evaluate
 
 Floats = NDArray[np.float32]
 N, M, K = 6, 21, 5
@@ -109,6 +110,26 @@ def test_the_c_functions_do_what_python_does(tmp_path: Path) -> None:
             pack(array.ctypes.data_as(ctypes.c_void_p), packed.ctypes.data_as(ctypes.c_void_p)) == 0
         )
         np.testing.assert_array_equal(packed, module.pack(param.name, array).array)
+
+
+def test_transformed_weights_are_packed_by_c_too(tmp_path: Path) -> None:
+    x, w = ac.placeholder((1, 6, 6, 4), "x"), ac.placeholder((3, 3, 4, 8), "w", constant=True)
+    state = ac.schedule(ac.ComputeDAG([x, w, ac.ops.conv2d(x, w, name="y")]))
+    state = state.redefine("y", "winograd").rewrite_layout("y.product", "w")
+    module = ac.build(state, name="winograd")
+    library = ctypes.CDLL(str(module.save(tmp_path / "winograd.so").library))
+    rng = np.random.default_rng(0)
+    weight = rng.uniform(-1, 1, (3, 3, 4, 8)).astype(np.float32)
+    packed = np.full((4, 4, 8, 4), np.nan, np.float32)
+    pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (weight, packed)]
+    assert library["winograd_pack_w"](*pointers) == 0
+    by_python = np.asarray(module.pack("w", weight).array, np.float32)
+    np.testing.assert_allclose(packed, by_python, 1e-6, 1e-6)
+    data = rng.uniform(-1, 1, (1, 6, 6, 4)).astype(np.float32)
+    out = np.full((1, 4, 4, 8), np.nan, np.float32)
+    load_library(tmp_path / "winograd.so")(data, weight, out)
+    (wanted,) = evaluate(state.dag, [data, weight])
+    np.testing.assert_allclose(out, wanted, 1e-5, 1e-5)
 
 
 def test_the_header_tells_of_packed_weights(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ class SlidingWindow:
     tap: Axis
     """The reduce axis of the window's elements."""
     dimension: int
-    """Of the data: its index is `axis + tap + offset`."""
+    """Of the data: its index is `axis + gap * tap + offset`."""
+    gap: int
+    """Elements from one tap to the next (the dilation)."""
     offset: int
     weight_dimension: int
     """Of the weight: its index is `tap`."""
@@ -38,8 +40,8 @@ class Convolution:
 def convolution_of(op: ComputeOp, taps: int) -> Convolution | None:
     """Return `op` as a convolution with windows of `taps` elements, None where it is none.
 
-    The windows are those of stride 1 without gaps; longer or shorter ones, and those with strides,
-    stay ordinary reductions.
+    The windows are those of stride 1; longer or shorter ones, and those with strides, stay ordinary
+    reductions.
     """
     if op.combiner is not Combiner.SUM or op.more or not isinstance(op.body, Binary):
         return None
@@ -61,20 +63,21 @@ def _windows(op: ComputeOp, data: Load, weight: Load, taps: int) -> tuple[Slidin
         if form is None or pair is None:
             continue
         axis, tap = pair
+        gap = form.coefficient(tap.name)
         own = {axis.name, tap.name}
         others = (*data.indices[:dimension], *data.indices[dimension + 1 :])
         places = [n for n, index in enumerate(weight.indices) if index == Var(tap.name)]
         others += tuple(index for index in weight.indices if index != Var(tap.name))
         if len(places) == 1 and not any(own & free_vars(index) for index in others):
-            found.append(SlidingWindow(axis, tap, dimension, form.constant, places[0]))
+            found.append(SlidingWindow(axis, tap, dimension, gap, form.constant, places[0]))
     return tuple(found)
 
 
 def _slid(op: ComputeOp, form: Affine, taps: int) -> tuple[Axis, Axis] | None:
-    """The axis and the tap whose sum `form` is, but for a constant."""
-    if len(form.terms) != 2 or any(factor != 1 for _, factor in form.terms):
+    """The axis and the tap of which `form` is `axis + gap * tap`, but for a constant."""
+    factors = dict(form.terms)
+    axes = [axis for axis in op.axes if factors.get(axis.name) == 1]
+    reduce = [a for a in op.reduce_axes if factors.get(a.name, 0) > 0 and a.extent == taps]
+    if len(factors) != 2:
         return None
-    names = {name for name, _ in form.terms}
-    axes = [axis for axis in op.axes if axis.name in names]
-    reduce = [axis for axis in op.reduce_axes if axis.name in names and axis.extent == taps]
     return (axes[0], reduce[0]) if len(axes) == 1 and len(reduce) == 1 else None

@@ -4,13 +4,17 @@ F(2, 3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (
 a window of 3 taps w slide over 4 elements d, and are `A ((G w) * (B d))`. The matrix B has the
 elements 0, 1 and -1, G has halves besides, so little is rounded. F(4, 3) would need less
 multiplications, but it rounds some 15 times as much, more than measured programs are allowed.
+
+With gaps between the taps (dilation g) every g-th result belongs to one such convolution: there are
+tiles of 2 g results in g phases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Select, Var, binary, compare, const
@@ -50,38 +54,85 @@ def winograd(op: ComputeOp) -> Redefinition | None:
         return None
     if len({op.buffer.dtype, found.data.buffer.dtype, found.weight.buffer.dtype}) > 1:
         return None
-    windows = tuple(w for w in found.windows if w.axis.extent > 1)[-MOST_WINDOWS:]
-    if not windows:
+    tiles = _tilings(op, found.windows)
+    if not tiles:
         return None
-    transforms = tuple(Transform(window.weight_dimension, WEIGHT) for window in windows)
+    transforms = tuple(Transform(each.window.weight_dimension, WEIGHT) for each in tiles)
     weight = transformed(found.weight.buffer, transforms)
-    spread = _spread(op, found, windows)
-    product = _product(op, found, windows, (spread.buffer, weight))
-    return Redefinition((spread, product, _result(op, windows, product.buffer)), weight, transforms)
+    spread = _spread(op, found.data.buffer, tiles)
+    product = _product(op, found, tiles, (spread.buffer, weight))
+    return Redefinition((spread, product, _result(op, tiles, product.buffer)), weight, transforms)
 
 
-def _points(windows: Sequence[SlidingWindow]) -> tuple[Axis, ...]:
-    return tuple(Axis(window.tap.name, POINTS) for window in windows)
+@dataclass(frozen=True)
+class _Tiles:
+    """The results along one window, in tiles of 2 in each phase."""
+
+    window: SlidingWindow
+    phase: str
+    """The name of the axis of the phases."""
+
+    @property
+    def period(self) -> int:
+        """Neighbouring results from one tile to the next."""
+        return RESULTS * self.window.gap
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The tiles, and their phases if there is more than one."""
+        axis = self.window.axis
+        tiles = Axis(axis.name, -(-axis.extent // self.period))
+        return (tiles, Axis(self.phase, self.window.gap)) if self.window.gap > 1 else (tiles,)
+
+    @property
+    def point(self) -> Axis:
+        """The points of a tile, under the name of the taps, which they replace."""
+        return Axis(self.window.tap.name, POINTS)
+
+    def element(self, place: int) -> tuple[Expr, int]:
+        """Return the index of an element of a tile in the data, and the highest one."""
+        tiles, *phases = self.axes
+        index = binary(BinaryOp.MUL, Var(tiles.name), const(self.period))
+        for phase in phases:
+            index = binary(BinaryOp.ADD, index, Var(phase.name))
+        first = place * self.window.gap + self.window.offset
+        highest = (tiles.extent - 1) * self.period + self.window.gap - 1 + first
+        return binary(BinaryOp.ADD, index, const(first)) if first else index, highest
+
+    def of_result(self) -> tuple[list[Expr], Expr]:
+        """Return the tile and phase of a result, and its row of the matrix."""
+        axis, gap = Var(self.window.axis.name), const(self.window.gap)
+        tile = [binary(BinaryOp.FLOORDIV, axis, const(self.period))]
+        if self.window.gap == 1:
+            return tile, binary(BinaryOp.MOD, axis, const(RESULTS))
+        row = binary(BinaryOp.MOD, binary(BinaryOp.FLOORDIV, axis, gap), const(RESULTS))
+        return [*tile, binary(BinaryOp.MOD, axis, gap)], row
 
 
-def _tiles(window: SlidingWindow) -> Axis:
-    return Axis(window.axis.name, -(-window.axis.extent // RESULTS))
+def _tilings(op: ComputeOp, windows: Sequence[SlidingWindow]) -> tuple[_Tiles, ...]:
+    chosen = [window for window in windows if window.axis.extent > window.gap][-MOST_WINDOWS:]
+    taken = {axis.name for axis in (*op.axes, *op.reduce_axes)}
+    return tuple(_Tiles(window, _unused(f"{window.axis.name}p", taken)) for window in chosen)
 
 
-def _spread(op: ComputeOp, found: Convolution, windows: Sequence[SlidingWindow]) -> ComputeOp:
+def _unused(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_Tiles]) -> ComputeOp:
     """The transformed data: for each point the tiles, in the dimensions of the data."""
-    source, points = found.data.buffer, _points(windows)
-    axes = _data_axes(source, windows)
+    points = tuple(each.point for each in tiles)
+    dimensions = _dimensions(source, tiles)
 
     def element(taken: Sequence[int]) -> Expr:
-        indices: list[Expr] = [Var(axis.name) for axis in axes]
+        indices: list[Expr] = [Var(axes[0].name) for axes in dimensions]
         inside: list[Expr] = []
-        for window, place in zip(windows, taken, strict=True):
-            n = window.dimension
-            first = binary(BinaryOp.MUL, indices[n], const(RESULTS))
-            indices[n] = _sum(first, place + window.offset)
-            last = (axes[n].extent - 1) * RESULTS + place + window.offset
-            if last >= source.shape[n]:  # of a tile that is not full
+        for each, place in zip(tiles, taken, strict=True):
+            n = each.window.dimension
+            indices[n], highest = each.element(place)
+            if highest >= source.shape[n]:  # of a tile that is not full
                 inside.append(compare(CompareOp.LT, indices[n], const(source.shape[n])))
         load = Load(source, tuple(indices))
         if not inside:
@@ -90,39 +141,31 @@ def _spread(op: ComputeOp, found: Convolution, windows: Sequence[SlidingWindow])
         return Select(condition, load, const(0.0, source.dtype))
 
     body = combined([(DATA, Var(point.name)) for point in points], element)
-    buffer = Buffer(f"{op.name}.spread", _shape((*points, *axes)), source.dtype)
+    axes = (*points, *chain.from_iterable(dimensions))
+    buffer = Buffer(f"{op.name}.spread", _shape(axes), source.dtype)
     hints = (("simplify_const_tensor_indices", ",".join(point.name for point in points)),)
-    return ComputeOp(buffer.name, buffer, (*points, *axes), (), None, body, hints)
+    return ComputeOp(buffer.name, buffer, axes, (), None, body, hints)
 
 
-def _data_axes(source: Buffer, windows: Sequence[SlidingWindow]) -> tuple[Axis, ...]:
-    """An axis for each dimension of the data, tiles along the windows."""
-    tiles = {window.dimension: _tiles(window) for window in windows}
-    taken = {name for window in windows for name in (window.axis.name, window.tap.name)}
-    axes: list[Axis] = []
-    for n, extent in enumerate(source.shape):
-        name = f"i{n}"
-        while name in taken:
-            name += "_"
-        axes.append(tiles.get(n, Axis(name, extent)))
-    return tuple(axes)
+def _dimensions(source: Buffer, tiles: Sequence[_Tiles]) -> list[tuple[Axis, ...]]:
+    """For each dimension of the data the axes of the transformed data: along windows the tiles."""
+    found = {each.window.dimension: each.axes for each in tiles}
+    taken = {axis.name for each in tiles for axis in (*each.axes, each.point)}
+    plain = [Axis(_unused(f"i{n}", taken), extent) for n, extent in enumerate(source.shape)]
+    return [found.get(n, (axis,)) for n, axis in enumerate(plain)]
 
 
 def _product(
-    op: ComputeOp,
-    found: Convolution,
-    windows: Sequence[SlidingWindow],
-    operands: tuple[Buffer, Buffer],
+    op: ComputeOp, found: Convolution, tiles: Sequence[_Tiles], operands: tuple[Buffer, Buffer]
 ) -> ComputeOp:
     """The products of transformed data and weight, summed over what is left of the reduction."""
     spread, weight = operands
-    points = _points(windows)
-    tiles = {window.axis.name: _tiles(window) for window in windows}
-    axes = (*points, *(tiles.get(axis.name, axis) for axis in op.axes))
-    indices = list(found.data.indices)
-    for window in windows:
-        indices[window.dimension] = Var(window.axis.name)
-    left = Load(spread, (*(Var(point.name) for point in points), *indices))
+    points = tuple(each.point for each in tiles)
+    own = {each.window.axis.name: each.axes for each in tiles}
+    axes = (*points, *chain.from_iterable(own.get(axis.name, (axis,)) for axis in op.axes))
+    along = {each.window.dimension: [Var(axis.name) for axis in each.axes] for each in tiles}
+    indices = [along.get(n, [index]) for n, index in enumerate(found.data.indices)]
+    left = Load(spread, (*(Var(point.name) for point in points), *chain.from_iterable(indices)))
     body = binary(BinaryOp.MUL, left, Load(weight, found.weight.indices))
     taps = {point.name for point in points}
     terms = tuple(axis for axis in op.reduce_axes if axis.name not in taps)
@@ -130,23 +173,14 @@ def _product(
     return ComputeOp(buffer.name, buffer, axes, terms, op.combiner if terms else None, body)
 
 
-def _result(op: ComputeOp, windows: Sequence[SlidingWindow], product: Buffer) -> ComputeOp:
+def _result(op: ComputeOp, tiles: Sequence[_Tiles], product: Buffer) -> ComputeOp:
     """The results in their places: of each tile that which the index asks for."""
-    whole: dict[str, Expr] = {
-        window.axis.name: binary(BinaryOp.FLOORDIV, Var(window.axis.name), const(RESULTS))
-        for window in windows
-    }
-    tile = [whole.get(axis.name, Var(axis.name)) for axis in op.axes]
-    rows = [
-        (RESULT, binary(BinaryOp.MOD, Var(window.axis.name), const(RESULTS))) for window in windows
-    ]
-    body = combined(rows, lambda points: Load(product, (*map(const, points), *tile)))
+    places = {each.window.axis.name: each.of_result()[0] for each in tiles}
+    indices = list(chain.from_iterable(places.get(a.name, [Var(a.name)]) for a in op.axes))
+    rows = [(RESULT, each.of_result()[1]) for each in tiles]
+    body = combined(rows, lambda points: Load(product, (*map(const, points), *indices)))
     return replace(op, reduce_axes=(), combiner=None, body=body, hints=())
 
 
 def _shape(axes: Sequence[Axis]) -> tuple[int, ...]:
     return tuple(axis.extent for axis in axes)
-
-
-def _sum(index: Expr, number: int) -> Expr:
-    return binary(BinaryOp.ADD, index, const(number)) if number else index

@@ -86,6 +86,12 @@ def periods(op: ComputeOp) -> dict[str, int]:
             match node:
                 case Binary(BinaryOp.MOD, Var(name), Const(length, _)):
                     found.setdefault(name, int(length))
+                case Binary(
+                    BinaryOp.MOD,
+                    Binary(BinaryOp.FLOORDIV, Var(name), Const(step, _)),
+                    Const(length, _),
+                ):
+                    found.setdefault(name, int(step) * int(length))
                 case _:
                     pass
     extents = {axis.name: axis.extent for place, axis in enumerate(op.axes) if place != contiguous}
