@@ -14,13 +14,15 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType
 from ansorc.ir.dtype import dtype as dtype_named
 from ansorc.ir.node import Node, node
-from ansorc.ir.operator import BinaryOp, CompareOp
+from ansorc.ir.operator import BinaryOp, CompareOp, misuse
 
 
 class Operand(Node):
     """Arithmetic syntax for expressions; each operator only builds a node."""
 
-    __slots__ = ()
+    __slots__ = ("_dtype",)
+    _dtype: DType
+    """What `dtype_of` found: a deep expression is asked at each of its levels."""
 
     def __add__(self, other: Value) -> Expr:
         return binary(BinaryOp.ADD, self, other)
@@ -199,16 +201,23 @@ class Reduce(Operand):
 
 
 _OfLanes: TypeAlias = Load | Ramp | Broadcast | Reduce | Dot
-Expr: TypeAlias = Const | Var | Binary | Compare | Not | Select | Cast | Call | _OfLanes
+_Compound: TypeAlias = Binary | Compare | Not | Select | Cast | Call | _OfLanes
+Expr: TypeAlias = Const | Var | _Compound
 Value: TypeAlias = "Operand | float"
 """What the builders accept: an expression or a Python number."""
 
 
 def dtype_of(expr: Expr) -> DType:
     """Return the dtype of `expr`, with its lanes."""
+    if isinstance(expr, Const | Var):
+        return expr.dtype
+    if not hasattr(expr, "_dtype"):
+        object.__setattr__(expr, "_dtype", _dtype_of(expr))
+    return expr._dtype  # pyright: ignore[reportPrivateUsage]
+
+
+def _dtype_of(expr: _Compound) -> DType:
     match expr:
-        case Const(_, dtype) | Var(_, dtype):
-            return dtype
         case Binary(_, left, right):
             return _wider(dtype_of(left), dtype_of(right))
         case Compare(_, left, right):
@@ -258,15 +267,8 @@ def as_expr(value: Value, dtype: DType | None = None) -> Expr:
 def binary(op: BinaryOp, left: Value, right: Value) -> Expr:
     """Return `left op right`; raise LanguageError on dtypes that differ or do not have `op`."""
     a, b = _operands(op.value, left, right)
-    element = dtype_of(a).element
-    if op in (BinaryOp.AND, BinaryOp.OR) and not element.is_bool:
-        raise LanguageError(f"'{op.value}' needs bools, not {element}; compare first")
-    if op is BinaryOp.DIV and not element.is_float:
-        raise LanguageError(f"'/' needs floats, not {element}; use // or cast one operand")
-    if op in (BinaryOp.FLOORDIV, BinaryOp.MOD) and not element.is_integer:
-        raise LanguageError(f"'{op.value}' needs integers, not {element}; use / on floats")
-    if element.is_bool and op not in (BinaryOp.AND, BinaryOp.OR):
-        raise LanguageError(f"'{op.value}' needs numbers, not bools; use cast or if_then_else")
+    if complaint := misuse(op, dtype_of(a).element):
+        raise LanguageError(complaint)
     return Binary(op, a, b)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from ansorc.ir.dtype import DType
+
 
 class BinaryOp(Enum):
     """Operators on two operands of one dtype, giving that dtype."""
@@ -51,3 +53,17 @@ MATH_FUNCTIONS: dict[str, int] = {
     "round": 1, "pow": 2, "fma": 3,
 }  # fmt: skip
 """Name and number of operands of each math function."""
+
+
+def misuse(op: BinaryOp, element: DType) -> str:
+    """Return why `op` does not take operands of `element`, and what to do; "" if it does."""
+    is_logical = op in (BinaryOp.AND, BinaryOp.OR)
+    if is_logical and not element.is_bool:
+        return f"'{op.value}' needs bools, not {element}; compare first"
+    if op is BinaryOp.DIV and not element.is_float:
+        return f"'/' needs floats, not {element}; use // or cast one operand"
+    if op in (BinaryOp.FLOORDIV, BinaryOp.MOD) and not element.is_integer:
+        return f"'{op.value}' needs integers, not {element}; use / on floats"
+    if element.is_bool and not is_logical:
+        return f"'{op.value}' needs numbers, not bools; use cast or if_then_else"
+    return ""

@@ -100,10 +100,20 @@ class ComputeOp:
         for body in self.bodies:
             yield from walk(body)
 
-    @property
-    def loads(self) -> list[Load]:
+    @cached_property
+    def loads(self) -> tuple[Load, ...]:
         """The loads of the bodies, in order."""
-        return [node for node in self.nodes() if isinstance(node, Load)]
+        return tuple(node for node in self.nodes() if isinstance(node, Load))
+
+    @cached_property
+    def indices(self) -> dict[str, tuple[tuple[Expr, ...], ...]]:
+        """For each tensor that the bodies read, the different indices along each dimension."""
+        found: dict[str, list[dict[Expr, None]]] = {}
+        for load in self.loads:
+            columns = found.setdefault(load.buffer.name, [{} for _ in load.indices])
+            for column, index in zip(columns, load.indices, strict=True):
+                column[index] = None
+        return {name: tuple(map(tuple, columns)) for name, columns in found.items()}
 
     @cached_property
     def reads(self) -> tuple[Buffer, ...]:

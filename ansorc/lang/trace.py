@@ -77,8 +77,8 @@ def _sources(tensor: Tensor) -> list[Tensor]:
     return list(found.values())
 
 
-def _loads(tensor: Tensor) -> list[Load]:
-    return [] if tensor.definition is None else tensor.definition.loads
+def _loads(tensor: Tensor) -> Sequence[Load]:
+    return () if tensor.definition is None else tensor.definition.loads
 
 
 def _owner(reader: Tensor, load: Load) -> Tensor:

@@ -75,16 +75,15 @@ def region(state: State, name: str, target: Stage, place: int) -> tuple[Box, ...
     Raise LookupError with the reader's name where one lies outside that place.
     """
     source = state.stage(name).op
-    tensors = {buffer.name for buffer in source.buffers}
-    boxes: list[list[Box]] = []
+    shape = source.buffer.shape
+    boxes: list[list[Box]] = [[] for _ in shape]
     for reader in state.readers(name):
         axes = _reader_boxes(state, reader, target, place)
-        for load in reader.op.loads:
-            if load.buffer.name in tensors:
-                boxes.append([_index_box(index, axes) for index in load.indices])
-    columns = zip(*boxes, strict=True)
-    shape = source.buffer.shape
-    return tuple(_hull(list(c), extent) for c, extent in zip(columns, shape, strict=True))
+        for tensor in source.buffers:
+            columns = reader.op.indices.get(tensor.name, ())
+            for own, column in zip(boxes, columns, strict=False):
+                own += [_index_box(index, axes) for index in column]
+    return tuple(_hull(own, extent) for own, extent in zip(boxes, shape, strict=True))
 
 
 def settle(state: State, step: Step, before: State) -> State:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import chain
 
 from ansorc.ir.buffer import Buffer
@@ -43,6 +43,7 @@ class Redefinition:
     """What is done to the original."""
 
 
+@lru_cache(maxsize=256)
 def winograd(op: ComputeOp) -> Redefinition | None:
     """Return `op` by minimal filtering; None where it is no convolution of floats with 3 taps.
 
