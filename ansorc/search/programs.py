@@ -51,13 +51,14 @@ def build_program(task: Task, program: Program, name: str = "") -> Module:
     return _compiled(replay(task.dag, program.steps), task, name or task.name)
 
 
-def default_program(task: Task, *, rewrite_layout: bool = True) -> Program:
+def default_program(task: Task, *, rewrite_layout: bool = True, redefine: bool = True) -> Program:
     """Return the program that is used without any tuning.
 
-    `rewrite_layout`: whether constants may be laid out in the order of their tile.
+    `rewrite_layout`: whether constants may be laid out in the order of their tile; `redefine`:
+    whether stages may be computed by other definitions.
     """
     require_cpu(task.target)
-    chosen = default_steps(task.dag, task.target, rewrite_layout=rewrite_layout)
+    chosen = default_steps(task.dag, task.target, rewrite_layout=rewrite_layout, redefine=redefine)
     return Program(chosen, "untuned default schedule")
 
 

@@ -67,8 +67,11 @@ class TuningRun:
         self._measured = 0
         self._proposed = 0
         self._ranking: Ranking | None = None
-        rewrite = options.search.rewrite_layout
-        self._default = default_program(task, rewrite_layout=rewrite).steps
+        search = options.search
+        redefine = search.redefine and search.space == "full"
+        self._default = default_program(
+            task, rewrite_layout=search.rewrite_layout, redefine=redefine
+        ).steps
         self._final = Final(records, task.key, self._environment, _candidate(self._default).key)
         self._notes: list[str] = []
         self.is_exhausted = False

@@ -9,6 +9,7 @@ from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark, Stage
+from ansorc.schedule.steps import Redefine
 from ansorc.search.default import default_steps
 from ansorc.search.estimate import Footprint
 from ansorc.target import Target
@@ -63,6 +64,14 @@ def test_rows_are_parallel_and_their_passes_vectorised_in_the_row() -> None:
     assert {stage.name for stage in state.attached("soft")} == {"soft.max", "soft.exp", "soft.sum"}
     for name in ("soft.max", "soft.exp", "soft.sum", "soft"):
         assert len(marked(state.stage(name), Mark.VECTORIZE)) == 1
+
+
+def test_the_default_of_a_large_convolution_is_redefined() -> None:
+    x, w = ac.placeholder((16, 14, 14, 128), "x"), ac.placeholder((3, 3, 128, 128), "w")
+    dag = ComputeDAG([x, w, ops.conv2d(x, w, padding=1, name="y")])
+    assert any(isinstance(step, Redefine) for step in default_steps(dag, TARGET))
+    kept = default_steps(dag, TARGET, redefine=False)
+    assert not any(isinstance(step, Redefine) for step in kept)
 
 
 def test_default_is_the_same_each_time() -> None:

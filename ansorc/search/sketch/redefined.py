@@ -12,6 +12,7 @@ from ansorc.schedule.steps import ComputeInline, Redefine
 from ansorc.search.sketch.draft import Draft
 from ansorc.search.sketch.predicates import fusible_consumer, is_tiled_first
 from ansorc.search.sketch.rule import Verdict
+from ansorc.search.sketch.sketch import Sketch
 
 LEAST_SAVING = 1.5
 """A definition must take so many times fewer multiplications to be worth its additions."""
@@ -51,6 +52,11 @@ class Redefined:
             for each in (*new, last):
                 made = made.visiting(each)
             yield made.saying(f"{name} {stage}")
+
+
+def is_redefined(sketch: Sketch) -> bool:
+    """Return whether `sketch` computes a stage by another definition."""
+    return any(isinstance(step, Redefine) for step in sketch.steps)
 
 
 def _pays(op: ComputeOp, name: str) -> bool:

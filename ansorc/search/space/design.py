@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule.steps import Redefine
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
 from ansorc.search.sketch.add_open_rfactor import with_lengths
 from ansorc.search.sketch.complete import completed
@@ -21,7 +20,7 @@ from ansorc.search.sketch.generate import (
 from ansorc.search.sketch.layout_rewrite import laid_out
 from ansorc.search.sketch.limited import limited_rules
 from ansorc.search.sketch.packing import packed
-from ansorc.search.sketch.redefined import Redefined
+from ansorc.search.sketch.redefined import Redefined, is_redefined
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.sketch.tiling import Tiling
@@ -64,26 +63,22 @@ def design_space(
     if options.space == "paper":
         limit, most = options.max_innermost_reduce, options.max_locations // max(1, len(derived))
         derived = tuple(s for d in derived for s in with_lengths(d, limit, max(1, most)))
-    usual = sum(user_rule_of(sketch) is None and not _is_redefined(sketch) for sketch in derived)
+    usual = sum(user_rule_of(sketch) is None and not is_redefined(sketch) for sketch in derived)
     share = max(1, options.max_locations // max(1, usual))
-    few = max(1, options.max_locations // (2 * max(1, sum(map(_is_redefined, derived)))))
+    few = max(1, options.max_locations // (2 * max(1, sum(map(is_redefined, derived)))))
     sketches: list[Sketch] = []
     if rules is None and options.space == "full":
         for sketch in dot_sketches(dag, target):
             sketches += completed(sketch, share, options.unroll_limits)
     for sketch in derived:
         try:
-            sketches += _programs(sketch, few if _is_redefined(sketch) else share, options)
+            sketches += _programs(sketch, few if is_redefined(sketch) else share, options)
         except Exception as error:
             own = user_rule_of(sketch)
             if own is None:
                 raise
             failures.append(RuleFailure(*own, reason_of(error)))
     return Space(dag, target, tuple(sketches), tuple(failures))
-
-
-def _is_redefined(sketch: Sketch) -> bool:
-    return any(isinstance(step, Redefine) for step in sketch.steps)
 
 
 def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sketch]:
