@@ -3,8 +3,8 @@
 F(2, 3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015): 2 results of
 a window of 3 taps w slide over 4 elements d, and are `A ((G w) * (B d))`. The matrix B has the
 elements 0, 1 and -1, G has halves besides, so little is rounded. F(4, 3) would need less
-multiplications, but at the usual points it rounds 15 to 30 times as much, about what measured programs
-are allowed.
+multiplications, but at the usual points it rounds 15 to 30 times as much, about what measured
+programs are allowed.
 
 With gaps between the taps (dilation g) every g-th result belongs to one such convolution: there are
 tiles of 2 g results in g phases.
