@@ -14,7 +14,7 @@ from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.constant_reads import unfit_read
 from ansorc.schedule.extent import Extent, add, common, divide_up, same, scaled_span, smaller
-from ansorc.schedule.stage import At, Stage, fresh_iterators
+from ansorc.schedule.stage import At, Root, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
 
 
@@ -49,6 +49,7 @@ def axis_boxes(stage: Stage, place: int) -> dict[str, Box]:
     parts = stage.parts()
     outer = {iterator.name for iterator in stage.iterators[:place]}
     widths: dict[str, Extent] = {}
+    begin = 0 if isinstance(stage.attach, Root) else 1  # another stage's tile may begin anywhere
     steps: dict[str, Extent] = {}
     scattered: dict[str, set[bool]] = {}
     for name, shares in parts.items():
@@ -57,14 +58,14 @@ def axis_boxes(stage: Stage, place: int) -> dict[str, Box]:
                 scattered.setdefault(part.axis, set()).add(name in outer)
                 steps[part.axis] = 1
             elif name in outer:
-                steps[part.axis] = common(steps.get(part.axis, 0), part.stride)
+                steps[part.axis] = common(steps.get(part.axis, begin), part.stride)
             else:
                 moved = scaled_span(part.extent, part.stride)
                 widths[part.axis] = add(widths.get(part.axis, 1), moved)
     return {
         name: Box(None, extent)
         if False in scattered.get(name, ())
-        else Box(Low(((name, 1, 1),)), smaller(widths.get(name, 1), extent), steps.get(name, 0))
+        else Box(Low(((name, 1, 1),)), smaller(widths.get(name, 1), extent), steps.get(name, begin))
         for name, extent in _axis_extents(stage)
     }
 
@@ -210,7 +211,8 @@ def _divided_box(index: Expr, axes: dict[str, Box]) -> Box:
             box, divisor = axes.get(name), int(value)
         case _:
             return Box(None, None)
-    if box is None or box.low is None or box.low.terms != ((name, 1, 1),):
+    low = None if box is None else box.low
+    if box is None or low is None or low.terms != ((name, 1, 1),) or not same(low.constant, 0):
         return Box(None, None)
     # The first index is at most this far behind a multiple of the divisor.
     behind = add(divisor, _times(common(box.step, divisor), -1))

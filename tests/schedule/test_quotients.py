@@ -64,6 +64,26 @@ def test_a_remainder_takes_all_its_values() -> None:
     keeps_the_meaning(state)
 
 
+def test_a_reader_that_is_computed_for_odd_tiles_itself() -> None:
+    x = ac.placeholder((8,), "x")
+    p = ac.compute((8,), lambda r: x[r] + 1.0, "p")
+    y = ac.compute((15,), lambda i: p[i // 2] * 2.0, "y")
+    z = ac.compute((15,), lambda i: y[i] + 3.0, "z")
+    state = schedule(ac.ComputeDAG([x, z])).split("z", "i", [3]).compute_at("y", "z", "i.0")
+    state = state.split("y", "i", [2]).compute_at("p", "y", "i.0")
+    assert rows_of_p(state) == 2
+    keeps_the_meaning(state)
+
+
+def test_a_reader_that_is_computed_one_step_ahead() -> None:
+    x = ac.placeholder((8,), "x")
+    p = ac.compute((8,), lambda r: x[r] + 1.0, "p")
+    y = ac.compute((15,), lambda i: p[i // 2] * 2.0, "y")
+    z = ac.compute((14,), lambda i: y[i + 1] + 3.0, "z")
+    state = schedule(ac.ComputeDAG([x, z])).split("z", "i", [5]).compute_at("y", "z", "i.0")
+    keeps_the_meaning(state.compute_at("p", "z", "i.0"))
+
+
 WORDS = "'p' is computed for quotients of the loops of 'y'"
 
 

@@ -172,6 +172,13 @@ def test_a_weight_that_is_read_twice_stays_as_it_is_for_the_other() -> None:
     assert packings(state) == ()
 
 
+def test_a_name_that_is_taken_is_not_taken_twice() -> None:
+    x, w = ac.placeholder((1, 5, 2), "x"), ac.placeholder((3, 2, 2), "y.weight")
+    state = redefined(ac.ComputeDAG([x, w, ops.conv1d(x, w, name="y")]))
+    assert state.stages[0].name == "y.weight.1"
+    keeps_the_meaning(state)
+
+
 def test_transformed_weights_are_packed_as_numpy_packs_them() -> None:
     state = redefined(convolution((4, 5), (3, 20)))
     state = state.split("y.product", "c", [16])

@@ -42,7 +42,8 @@ class Redefine(Step):
         if source is not None and source.constant and len(state.readers(tensor)) == 1:
             transformed[tensor] = (*transformed.get(tensor, ()), *made.transforms)
         else:
-            ops = _with_weight(ops, stage, made)
+            name = state.unused_name(f"{self.stage}.weight")
+            ops = _with_weight(ops, stage, made, name)
         new = [initial_stage(op, is_output=False) for op in ops[:-1]]
         new.append(initial_stage(ops[-1], is_output=stage.is_output))
         place = state.stages.index(stage)
@@ -76,11 +77,11 @@ class Redefine(Step):
 
 
 def _with_weight(
-    ops: Sequence[ComputeOp], stage: Stage, made: Redefinition
+    ops: Sequence[ComputeOp], stage: Stage, made: Redefinition, name: str
 ) -> tuple[ComputeOp, ...]:
-    """The ops with the transformed weight computed by one of them."""
+    """The ops with the transformed weight computed by one of them, called `name`."""
     source = next(buffer for buffer in stage.op.reads if buffer.name == made.weight.name)
-    buffer = Buffer(f"{stage.name}.weight", made.weight.shape, made.weight.dtype)
+    buffer = Buffer(name, made.weight.shape, made.weight.dtype)
     axes = tuple(Axis(f"ax{n}", extent) for n, extent in enumerate(buffer.shape))
     transforms = made.transforms
 
