@@ -158,6 +158,19 @@ def strided(chain: Chain) -> Tensor:
     return ac.compute(shape, lambda *i: data[(i[0] * stride + start, *i[1:])], chain.name)
 
 
+def interleaved(chain: Chain) -> Tensor:
+    """Repeat the rows of a tensor two or three times, the last one not always as often."""
+    data, period = chain.last, chain.draw(st.integers(2, 3))
+    rows = data.shape[0] * period - chain.draw(st.integers(0, period - 1))
+
+    def body(*i: Var) -> Expr:
+        row = data[(i[0] // period, *i[1:])]
+        other = data[(i[0] // period, *i[1:-1], 0)] if len(i) > 1 else row
+        return ac.if_then_else(ac.equal(i[0] % period, 0), row, other)
+
+    return ac.compute((rows, *data.shape[1:]), body, chain.name)
+
+
 def guard(chain: Chain) -> Tensor:
     """Keep what a condition on the indices chooses, and read a neighbour for the rest."""
     data = chain.last
@@ -333,6 +346,7 @@ MAKERS: list[tuple[Callable[[Chain], Tensor], Callable[[Chain], bool]]] = [
     (transpose, lambda chain: _rank(chain) >= 2),
     (reverse, lambda chain: _rank(chain) >= 1),
     (strided, lambda chain: _rank(chain) >= 1),
+    (interleaved, lambda chain: _rank(chain) >= 1 and _size(chain) * 3 <= MOST_ELEMENTS),
     (guard, lambda chain: _rank(chain) >= 1),
     (fold, lambda chain: 1 <= _rank(chain) <= 2),
     (reduction, lambda chain: _rank(chain) >= 1),
