@@ -164,8 +164,9 @@ def interleaved(chain: Chain) -> Tensor:
     rows = data.shape[0] * period - chain.draw(st.integers(0, period - 1))
 
     def body(*i: Var) -> Expr:
-        row = data[(i[0] // period, *i[1:])]
-        other = data[(i[0] // period, *i[1:-1], 0)] if len(i) > 1 else row
+        places = [i[0] // period, *i[1:]]
+        row = data[tuple(places)]
+        other = data[(*places[:-1], 0)] if len(places) > 1 else row
         return ac.if_then_else(ac.equal(i[0] % period, 0), row, other)
 
     return ac.compute((rows, *data.shape[1:]), body, chain.name)
