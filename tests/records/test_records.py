@@ -218,17 +218,20 @@ def test_kill_nine_loses_nothing_that_was_added_and_readers_see_it_meanwhile(
 
 
 def test_a_new_file_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
+    turns = 20  # one in 30 found the file locked when nobody waited for it
     together = threading.Barrier(8)
 
     def add(number: int) -> None:
-        together.wait()
-        with Records.open(tmp_path / "a.db") as records:
-            records.add(record_of("t", number))
+        for turn in range(turns):
+            together.wait(timeout=60)
+            with Records.open(tmp_path / f"{turn}.db") as records:
+                records.add(record_of("t", number))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, range(8)))
-    with Records.open(tmp_path / "a.db") as records:
-        assert len(records.all("t")) == 8
+    for turn in range(turns):
+        with Records.open(tmp_path / f"{turn}.db") as records:
+            assert len(records.all("t")) == 8
 
 
 def test_two_writers_and_no_record_is_lost(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,10 +103,26 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} was written by a newer ansorc (schema {version}, this one reads up to "
             f"{SCHEMA_VERSION}); update ansorc or give another file"
         )
-    connection.execute("PRAGMA journal_mode = WAL")
+    _write_ahead(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
     if version < SCHEMA_VERSION:
         _make_tables(connection)
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Let readers go on while one writes.
+
+    SQLite does not wait for another connection here, as it does in statements: so this does.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
