@@ -7,9 +7,8 @@ parts p of n, or 0 where there is none: lengths that do not divide are filled up
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, Self
 
 import numpy as np
@@ -17,11 +16,12 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from ansorc.ir.aligned import aligned_empty
+from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import dtype
-from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Select, Var, binary, compare, const
+from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Select, Var, binary, compare, const
 from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store
-from ansorc.ir.transform import Transform, combined, transformed
+from ansorc.ir.transform import Transform, transformed, transformed_element
 
 
 @dataclass(frozen=True)
@@ -140,17 +140,5 @@ class Packing:
             before, after = self._margin(n)
             inside += [compare(CompareOp.GE, index, const(0))] if before else []
             inside += [compare(CompareOp.LT, index, const(extent))] if after else []
-        value = self._transformed_element(source, indices)
-        if not inside:
-            return value
-        condition = reduce(lambda left, right: binary(BinaryOp.AND, left, right), inside)
-        return Select(condition, value, const(0, source.dtype))
-
-    def _transformed_element(self, source: Buffer, indices: list[Expr]) -> Expr:
-        def element(taken: Sequence[int]) -> Expr:
-            before = list(indices)
-            for transform, index in zip(self.transforms, taken, strict=True):
-                before[transform.dimension] = const(index)
-            return Load(source, tuple(before))
-
-        return combined([(t.matrix, indices[t.dimension]) for t in self.transforms], element)
+        value = transformed_element(source, self.transforms, indices)
+        return Select(conjunction(inside), value, const(0, source.dtype)) if inside else value

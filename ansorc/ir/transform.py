@@ -15,6 +15,7 @@ from ansorc.ir.expr import (
     CompareOp,
     Const,
     Expr,
+    Load,
     Select,
     binary,
     compare,
@@ -50,6 +51,23 @@ def transformed(source: Buffer, transforms: Sequence[Transform]) -> Buffer:
     for transform in transforms:
         shape = transform.shape(shape)
     return replace(source, shape=shape)
+
+
+def transformed_element(
+    source: Buffer, transforms: Sequence[Transform], indices: Sequence[Expr]
+) -> Expr:
+    """Return the element at `indices` of what becomes of `source`, as a sum of its elements.
+
+    The transforms are along different dimensions.
+    """
+
+    def element(taken: Sequence[int]) -> Expr:
+        before = list(indices)
+        for transform, index in zip(transforms, taken, strict=True):
+            before[transform.dimension] = const(index)
+        return Load(source, tuple(before))
+
+    return combined([(each.matrix, indices[each.dimension]) for each in transforms], element)
 
 
 def combined(rows: Sequence[tuple[Matrix, Expr]], element: Callable[[Sequence[int]], Expr]) -> Expr:

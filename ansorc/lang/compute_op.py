@@ -11,7 +11,7 @@ from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
 from ansorc.ir.expr import BinaryOp, Const, Expr, Load, binary
-from ansorc.ir.node import Node, walk
+from ansorc.ir.node import Node, rewrite, walk
 from ansorc.lang.reducer import Reducer
 
 
@@ -138,6 +138,15 @@ class ComputeOp:
         """Return the computation with each of its bodies changed."""
         more = tuple(replace(output, body=change(output.body)) for output in self.more)
         return replace(self, body=change(self.body), more=more)
+
+    def reading(self, old: Buffer, new: Buffer) -> ComputeOp:
+        """Return the computation with `new` read, by the same indices, where it read `old`."""
+
+        def rule(node: Node) -> Node | None:
+            is_old = isinstance(node, Load) and node.buffer.name == old.name
+            return Load(new, node.indices) if isinstance(node, Load) and is_old else None
+
+        return self.with_bodies(lambda body: rewrite(body, rule))
 
     def with_buffers(self, buffers: Sequence[Buffer]) -> ComputeOp:
         """Return the computation of `buffers` instead, called like the first."""

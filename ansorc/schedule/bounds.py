@@ -80,9 +80,9 @@ def region(state: State, name: str, target: Stage, place: int) -> tuple[Box, ...
     boxes: list[list[Box]] = [[] for _ in shape]
     for reader in state.readers(name):
         axes = _reader_boxes(state, reader, target, place)
-        for tensor in source.buffers:
-            columns = reader.op.indices.get(tensor.name, ())
-            for own, column in zip(boxes, columns, strict=False):
+        found = reader.op.indices
+        for columns in (found[b.name] for b in source.buffers if b.name in found):
+            for own, column in zip(boxes, columns, strict=True):
                 own += [_index_box(index, axes) for index in column]
     return tuple(_hull(own, extent) for own, extent in zip(boxes, shape, strict=True))
 

@@ -54,7 +54,8 @@ class SearchOptions:
     outside of the time. False: they are copied to panels inside the kernel, in the time."""
     redefine: bool = True
     """Let other definitions of a stage compete with its own, such as Winograd convolutions
-    (`ansorc.lang.definitions`). They round otherwise, within the tolerance of every program."""
+    (`ansorc.lang.definitions`). They round otherwise, within the tolerance of every program, and
+    transform constants before the first call, outside of the time."""
     max_locations: int = 24
     """Sketches of one computation after the stages that are not tiled were placed."""
     beam_width: int = 64

@@ -9,7 +9,7 @@ from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark, Stage
-from ansorc.schedule.steps import Redefine
+from ansorc.schedule.steps import Redefine, RewriteLayout
 from ansorc.search.default import default_steps
 from ansorc.search.estimate import Footprint
 from ansorc.target import Target
@@ -66,8 +66,8 @@ def test_rows_are_parallel_and_their_passes_vectorised_in_the_row() -> None:
         assert len(marked(state.stage(name), Mark.VECTORIZE)) == 1
 
 
-def convolution(batch: int) -> ComputeDAG:
-    x = ac.placeholder((batch, 28, 28, 64), "x")
+def convolution() -> ComputeDAG:
+    x = ac.placeholder((1, 28, 28, 64), "x")
     w = ac.placeholder((3, 3, 64, 64), "w", constant=True)
     return ComputeDAG([x, w, ops.conv2d(x, w, padding=1, name="y")])
 
@@ -77,8 +77,14 @@ def is_redefined(dag: ComputeDAG, *, redefine: bool = True) -> bool:
 
 
 def test_the_default_of_a_convolution_that_stays_in_cache_is_redefined() -> None:
-    assert is_redefined(convolution(1))
-    assert not is_redefined(convolution(1), redefine=False)
+    assert is_redefined(convolution())
+    assert not is_redefined(convolution(), redefine=False)
+
+
+def test_a_redefined_default_lays_out_weights_only_if_it_may() -> None:
+    for allowed in (True, False):
+        found = default_steps(convolution(), TARGET, rewrite_layout=allowed)
+        assert any(isinstance(step, RewriteLayout) for step in found) == allowed
 
 
 def test_default_is_the_same_each_time() -> None:

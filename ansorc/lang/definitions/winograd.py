@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import chain
 
+from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Select, Var, binary, compare, const
 from ansorc.ir.transform import Matrix, Transform, combined, transformed
@@ -137,10 +138,7 @@ def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_Tiles]) -> ComputeOp
             if highest >= source.shape[n]:  # of a tile that is not full
                 inside.append(compare(CompareOp.LT, indices[n], const(source.shape[n])))
         load = Load(source, tuple(indices))
-        if not inside:
-            return load
-        condition = reduce(lambda left, right: binary(BinaryOp.AND, left, right), inside)
-        return Select(condition, load, const(0.0, source.dtype))
+        return Select(conjunction(inside), load, const(0.0, source.dtype)) if inside else load
 
     body = combined([(DATA, Var(point.name)) for point in points], element)
     axes = (*points, *chain.from_iterable(dimensions))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Unpack
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr, as_expr
+from ansorc.ir.expr import Expr
+from ansorc.ir.transform import Matrix, combined
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.pad import pad
 from ansorc.lang.operators.shapes import require, require_rank
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import reduce_axis, sum
-from ansorc.lang.scalar import equal, if_then_else
 from ansorc.lang.tensor import Tensor
-
-Matrix = Sequence[Sequence[float]]
 
 _WEIGHTS = AutoName("winograd_weights")
 _UNROLLED = {"simplify_const_tensor_indices": ["e", "s"]}
@@ -24,12 +22,12 @@ _UNROLLED = {"simplify_const_tensor_indices": ["e", "s"]}
 
 TILE = 2
 """Outputs a side that are computed at once. A tile of 4 would need 9/16 of the multiplications of
-this one, but it rounds some 15 times as much, more than measured programs are allowed."""
+this one, but it rounds some 15 times as much, about what measured programs are allowed."""
 _SIZE = TILE + 2
-_DATA: Matrix = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]
-_WEIGHT: Matrix = [[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]]
+_DATA: Matrix = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
+_WEIGHT: Matrix = ((2, 0, 0), (1, 1, 1), (1, -1, 1), (0, 0, 2))
 """Times 2, so that its elements are whole numbers."""
-_OUTPUT: Matrix = [[1, 1, 1, 0], [0, 1, -1, -1]]
+_OUTPUT: Matrix = ((1, 1, 1, 0), (0, 1, -1, -1))
 """F(2 x 2, 3 x 3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015."""
 
 
@@ -135,24 +133,5 @@ def _twice(source: Tensor, matrix: Matrix, names: tuple[str, str], divisor: int 
 
 
 def _combined(matrix: Matrix, row: Expr, element: Callable[[int], Expr]) -> Expr:
-    """The sum of the elements times a row of `matrix`: an expression of its own for each row."""
-    value, *others = (_weighted(factors, element) for factors in reversed(matrix))
-    for number, other in zip(reversed(range(len(others))), others, strict=True):
-        value = if_then_else(equal(row, number), other, value)
-    return value
-
-
-def _weighted(factors: Sequence[float], element: Callable[[int], Expr]) -> Expr:
-    """The sum of factor · element, without the products with 0, 1 and -1."""
-    terms = [(factor, element(place)) for place, factor in enumerate(factors) if factor]
-    terms.sort(key=_is_negative)
-    first, *rest = terms
-    total = first[1] if first[0] == 1 else first[1] * first[0]
-    for factor, term in rest:
-        part = term if abs(factor) == 1 else term * abs(factor)
-        total = total - part if factor < 0 else total + part
-    return as_expr(total)
-
-
-def _is_negative(term: tuple[float, Expr]) -> bool:
-    return term[0] < 0
+    """The sum of the elements times a row of `matrix`."""
+    return combined([(matrix, row)], lambda taken: element(taken[0]))

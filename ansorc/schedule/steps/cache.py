@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.errors import Spot
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Expr, Load, Var
-from ansorc.ir.node import Node, rewrite
+from ansorc.ir.expr import Load, Var
 from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import Root, Stage, initial_stage
@@ -80,8 +79,7 @@ class CacheRead(Step):
         copy = _copy_op([buffer], axes, [source])
         changed = state
         for reader in readers:
-            op = reader.op.with_bodies(lambda body: _redirected(body, source, buffer))
-            changed = changed.with_stage(replace(reader, op=op))
+            changed = changed.with_stage(replace(reader, op=reader.op.reading(source, buffer)))
         place = min(state.stages.index(reader) for reader in readers)
         new = replace(initial_stage(copy, is_output=False), scope=self.scope)
         stages = (*changed.stages[:place], new, *changed.stages[place:])
@@ -124,12 +122,3 @@ def _copy_op(
         name=first.buffer.name, buffer=first.buffer, axes=axes, reduce_axes=(), combiner=None,
         body=first.body, more=tuple(more),
     )  # fmt: skip
-
-
-def _redirected(body: Expr, old: Buffer, new: Buffer) -> Expr:
-    def rule(node: Node) -> Node | None:
-        if isinstance(node, Load) and node.buffer.name == old.name:
-            return Load(new, node.indices)
-        return None
-
-    return rewrite(body, rule)

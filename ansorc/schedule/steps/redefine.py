@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Expr, Load, Var, const
-from ansorc.ir.node import Node, rewrite
-from ansorc.ir.transform import combined
+from ansorc.ir.expr import Var
+from ansorc.ir.transform import transformed_element
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.definitions import DEFINITIONS, Redefinition
 from ansorc.schedule.bounds import settle
@@ -83,24 +82,9 @@ def _with_weight(
     source = next(buffer for buffer in stage.op.reads if buffer.name == made.weight.name)
     buffer = Buffer(name, made.weight.shape, made.weight.dtype)
     axes = tuple(Axis(f"ax{n}", extent) for n, extent in enumerate(buffer.shape))
-    transforms = made.transforms
-
-    def element(taken: Sequence[int]) -> Expr:
-        indices: list[Expr] = [Var(axis.name) for axis in axes]
-        for transform, place in zip(transforms, taken, strict=True):
-            indices[transform.dimension] = const(place)
-        return Load(source, tuple(indices))
-
-    rows = [(each.matrix, Var(axes[each.dimension].name)) for each in transforms]
-    names = ",".join(axes[each.dimension].name for each in transforms)
+    indices = [Var(axis.name) for axis in axes]
+    body = transformed_element(source, made.transforms, indices)
+    names = ",".join(axes[each.dimension].name for each in made.transforms)
     hints = (("simplify_const_tensor_indices", names),)
-    own = ComputeOp(buffer.name, buffer, axes, (), None, combined(rows, element), hints)
-    return (own, *(_redirected(op, made.weight, buffer) for op in ops))
-
-
-def _redirected(op: ComputeOp, old: Buffer, new: Buffer) -> ComputeOp:
-    def rule(node: Node) -> Node | None:
-        is_old = isinstance(node, Load) and node.buffer == old
-        return Load(new, node.indices) if is_old and isinstance(node, Load) else None
-
-    return op.with_bodies(lambda body: rewrite(body, rule))
+    own = ComputeOp(buffer.name, buffer, axes, (), None, body, hints)
+    return (own, *(op.reading(made.weight, buffer) for op in ops))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -49,27 +49,40 @@ class SimplifyConstIndices:
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield the draft with the stage tiled in two levels around what is unrolled."""
         found = draft.stage(stage)
-        hinted, turns = hint_axes(found.op.hints, HINT), periods(found.op)
-        tiled = [axis for axis in found.op.axes if axis.name not in (*hinted, *turns)]
-        unrolled = (*hinted, *(f"{axis}.1" for axis in turns))
-        serial = [axis.name for axis in found.op.reduce_axes if axis.name not in unrolled]
-        copies = prod(axis.extent for axis in _all_axes(found) if axis.name in hinted)
-        draft = split_in_two(draft, found, tiled, copies * prod(turns.values()))
-        draft = draft.then(*(Split(stage, axis, (length,)) for axis, length in turns.items()))
-        contiguous = vector_axis(found.op)
-        last = None if contiguous is None else found.op.axes[contiguous]
-        vector = [part(last, 1, 2)] if last is not None and last in tiled else []
-        inner = [part(axis, 1, 2) for axis in tiled if is_split(axis)]
-        outer = [
-            part(axis, 0, 2) if axis in tiled else f"{axis.name}.0"
-            for axis in found.op.axes
-            if axis.name not in hinted
-        ]
-        order = outer + [loop for loop in inner if loop not in vector]
-        draft = draft.then(Reorder(stage, (*order, *serial, *unrolled, *vector)))
-        marks = [Unroll(stage, name) for name in unrolled]
-        draft = draft.then(*marks, *(Vectorize(stage, loop) for loop in vector))
-        yield draft.saying(f"unroll {' '.join(unrolled)} of {stage}")
+        apart = (*hint_axes(found.op.hints, HINT), *periods(found.op))
+        tiled = [axis for axis in found.op.axes if axis.name not in apart]
+        made, unrolled = unrolled_inside(draft, found, tiled)
+        yield made.saying(f"unroll {' '.join(unrolled)} of {stage}")
+
+
+def unrolled_inside(
+    draft: Draft, stage: Stage, tiled: Sequence[Axis]
+) -> tuple[Draft, tuple[str, ...]]:
+    """Return the draft with what `stage` asks for unrolled around vectors, and those loops.
+
+    That are the axes of the hint, and a period of each axis that has one. The axes `tiled` are
+    split in two.
+    """
+    op, contiguous = stage.op, vector_axis(stage.op)
+    hinted, turns = hint_axes(op.hints, HINT), periods(op)
+    unrolled = (*hinted, *(f"{axis}.1" for axis in turns))
+    serial = [axis.name for axis in op.reduce_axes if axis.name not in unrolled]
+    copies = prod(a.extent for a in (*op.axes, *op.reduce_axes) if a.name in hinted)
+    draft = split_in_two(draft, stage, tiled, copies * prod(turns.values()))
+    draft = draft.then(*(Split(stage.name, axis, (length,)) for axis, length in turns.items()))
+    last = None if contiguous is None else op.axes[contiguous]
+    vector = [part(last, 1, 2)] if last is not None and last in tiled else []
+    outer = [
+        part(axis, 0, 2) if axis in tiled else f"{axis.name}.0" if axis.name in turns else axis.name
+        for axis in op.axes
+        if axis.name not in hinted
+    ]
+    inner = [part(axis, 1, 2) for axis in tiled if is_split(axis)]
+    inner = [loop for loop in inner if loop not in vector]
+    order = Reorder(stage.name, (*outer, *inner, *serial, *unrolled, *vector))
+    marks = [Unroll(stage.name, name) for name in unrolled]
+    marked = draft.then(order, *marks, *(Vectorize(stage.name, loop) for loop in vector))
+    return marked, unrolled
 
 
 def periods(op: ComputeOp) -> dict[str, int]:
@@ -98,11 +111,7 @@ def periods(op: ComputeOp) -> dict[str, int]:
     return {n: length for n, length in found.items() if 1 < length < extents.get(n, 0)}
 
 
-def _all_axes(stage: Stage) -> tuple[Axis, ...]:
-    return (*stage.op.axes, *stage.op.reduce_axes)
-
-
-def split_in_two(draft: Draft, stage: Stage, axes: list[Axis], copies: int) -> Draft:
+def split_in_two(draft: Draft, stage: Stage, axes: Sequence[Axis], copies: int) -> Draft:
     """Split `axes` in two, the contiguous one into vectors as many as may be unrolled.
 
     `copies` is how often these are copied.

@@ -16,7 +16,12 @@ from ansorc.schedule.steps import ComputeAt, Reorder, Split, Unroll, Vectorize
 from ansorc.search.sketch.draft import Draft, vector_axis
 from ansorc.search.sketch.predicates import is_tiled_first
 from ansorc.search.sketch.rule import Verdict
-from ansorc.search.sketch.simplify_const_indices import HINT, periods, split_in_two
+from ansorc.search.sketch.simplify_const_indices import (
+    HINT,
+    periods,
+    split_in_two,
+    unrolled_inside,
+)
 from ansorc.search.sketch.tiling import (
     SSRSRS,
     Tiling,
@@ -72,7 +77,10 @@ class TilingInBlocks:
         made = made.then(ComputeAt(stage, consumer.name, block))
         for source in _sources(draft, stage):
             made = made.then(ComputeAt(source.name, consumer.name, block))
-            made = _unrolled_inside(made, source)
+            contiguous = vector_axis(source.op)
+            columns = [] if contiguous is None else [source.op.axes[contiguous]]
+            apart = hint_axes(source.op.hints, HINT)
+            made, _ = unrolled_inside(made, source, [a for a in columns if a.name not in apart])
         made = tiled(made, stage, self.tiling, fused=1)
         yield made.saying(f"tile {stage} in blocks of {consumer.name}")
 
@@ -160,20 +168,3 @@ def _sources(draft: Draft, stage: str) -> Sequence[Stage]:
         and not other.is_output
         and [reader.name for reader in draft.state.readers(other.name)] == [stage]
     ]
-
-
-def _unrolled_inside(draft: Draft, source: Stage) -> Draft:
-    """Return the draft with the points of `source` unrolled around vectors."""
-    op, contiguous = source.op, vector_axis(source.op)
-    unrolled = hint_axes(op.hints, HINT)
-    names = [axis.name for axis in op.axes if axis.name not in unrolled]
-    marks = [Unroll(source.name, name) for name in unrolled]
-    if contiguous is None or op.axes[contiguous].name in unrolled:
-        return draft.then(Reorder(source.name, (*names, *unrolled)), *marks)
-    last = op.axes[contiguous]
-    copies = prod(axis.extent for axis in op.axes if axis.name in unrolled)
-    draft = split_in_two(draft, source, [last], copies)
-    names = [part(last, 0, 2) if name == last.name else name for name in names]
-    vector = part(last, 1, 2)
-    order = Reorder(source.name, (*names, *unrolled, vector))
-    return draft.then(order, *marks, Vectorize(source.name, vector))
