@@ -99,8 +99,9 @@ def _founded(
         genes = everything if is_complete else sample(sketch, share, rng, options)
         own = [seed.genes for seed in seeds if seed.sketch == number][:bred]
         flock = Flock(number, space, model, genes[:0], is_complete=is_complete)
-        flock.add(np.array(own, dtype=np.int64).reshape(-1, genes.shape[1]))
-        flock.add(genes, 1.0 if is_complete else options.draft_share)
+        first = np.array(own, dtype=np.int64).reshape(-1, genes.shape[1])
+        draft_share = 1.0 if is_complete else options.draft_share
+        flock.add(np.concatenate([first, genes]), draft_share, spared=len(own))
         flocks.append(flock)
     return flocks
 

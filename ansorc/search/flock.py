@@ -50,23 +50,24 @@ class Flock:
         """The sketch whose programs these are."""
         return self.space.sketches[self.number]
 
-    def add(self, genes: Genes, draft_share: float = 1.0) -> None:
+    def add(self, genes: Genes, draft_share: float = 1.0, spared: int = 0) -> None:
         """Score the programs among `genes` that were never seen, and sort them in.
 
-        The model is asked about the `draft_share` of them that the analytic estimate likes best;
-        the others are forgotten.
+        The model is asked about the first `spared` of them, and about the `draft_share` of the
+        others that the analytic estimate likes best; the rest are forgotten.
         """
         if not len(genes):
             return
         keys, first = np.unique(phenotype_keys(self.sketch, genes), return_index=True)
         is_new = ~np.isin(keys, self.known, assume_unique=True)
-        keys, genes = keys[is_new], genes[first[is_new]]
+        keys, first = keys[is_new], first[is_new]
+        genes = genes[first]
         if not len(keys):
             return
         self.known = np.concatenate([self.known, keys])
         features = extract(self.sketch, genes, self.space.target)
         if draft_share < 1:
-            places = drafted(features, draft_share)
+            places = drafted(features, draft_share, first < spared)
             keys, genes, features = keys[places], genes[places], features[places]
         judgement = judged(self.model, features)
         self.scored += len(keys)

@@ -45,13 +45,16 @@ def polish(
     measured speed, changed as the model thinks that it changes.
     """
     mating = Mating(space, rng, options)
+    parents = seeds[:PARENTS]
+    families = [[_alone(seed), *_neighbours(seed, mating)] for seed in parents]
+    judgements = iter(_scores(space, model, [brood for family in families for brood in family]))
     best: dict[int, Candidate] = {}
     scored = 0
-    for seed in seeds[:PARENTS]:
-        own = _scores(space, model, (seed.sketch, seed.genes[None, :]))[0]
-        for number, genes in _neighbours(seed, mating):
+    for seed, (_, *family) in zip(parents, families, strict=True):
+        own = next(judgements)[0]
+        for number, genes in family:
             keys = phenotype_keys(space.sketches[number], genes)
-            scores = seed.score * _scores(space, model, (number, genes)) / own
+            scores = seed.score * next(judgements) / own
             scored += len(genes)
             for row, key, score in zip(genes, keys.tolist(), scores.tolist(), strict=True):
                 if key not in measured and (key not in best or score > best[key].score):
@@ -84,6 +87,19 @@ def _neighbours(seed: Candidate, mating: Mating) -> Iterator[Brood]:
         yield number, mating.moved((seed.sketch, seed.genes[None, :]), number)
 
 
-def _scores(space: Space, model: CostModel, brood: Brood) -> FloatArray:
-    features = extract(space.sketches[brood[0]], brood[1], space.target)
-    return judged(model, features).scores
+def _alone(seed: Candidate) -> Brood:
+    return seed.sketch, seed.genes[None, :]
+
+
+def _scores(space: Space, model: CostModel, broods: Sequence[Brood]) -> list[FloatArray]:
+    """What `model` says of each of `broods`; those of one sketch are looked at together."""
+    scores = [np.zeros(len(genes)) for _, genes in broods]
+    for number in {number for number, _ in broods}:
+        own = [place for place, brood in enumerate(broods) if brood[0] == number]
+        genes = np.concatenate([broods[place][1] for place in own])
+        features = extract(space.sketches[number], genes, space.target)
+        ends = np.cumsum([len(broods[place][1]) for place in own])[:-1]
+        parts = np.split(judged(model, features).scores, ends)
+        for place, part in zip(own, parts, strict=True):
+            scores[place] = part
+    return scores

@@ -26,11 +26,17 @@ Steps = tuple[Step, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
+class _Result:
+    """What was measured of a program of a sketch."""
+
     sketch: int
     genes: Genes
-    key: int
     seconds: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured(_Result):
+    key: int
 
 
 class Proposals:
@@ -46,7 +52,7 @@ class Proposals:
         self._seed = int(rng.integers(1 << 31))
         self._space = sound_space(task, options)
         self._pending: set[int] = set()
-        self._new: list[_Measured] = []
+        self._new: list[_Result] = []
         self._known: list[_Measured] = []
         self._samples: list[Sample] = []
         self.notes: list[str] = [
@@ -64,9 +70,7 @@ class Proposals:
         for number, sketch in enumerate(self._space.sketches):
             genes = recall(sketch, program)
             if genes is not None:
-                key = int(phenotype_keys(sketch, genes[None, :])[0])
-                self._pending.discard(key)
-                self._new.append(_Measured(number, genes, key, seconds))
+                self._new.append(_Result(number, genes, seconds))
                 return
 
     def propose(
@@ -126,19 +130,24 @@ class Proposals:
 
     def _updated_model(self) -> CostModel:
         """The cost model, after it has learned from what is new."""
-        is_new = bool(self._new)
+        new, self._new = self._new, []
         samples: dict[int, Sample] = {}
+        known: dict[int, _Measured] = {}
         for number, sketch in enumerate(self._space.sketches):
-            own = [place for place, found in enumerate(self._new) if found.sketch == number]
-            if own:
-                genes = np.stack([self._new[place].genes for place in own])
-                features = extract(sketch, genes, self._task.target)
-                for place, row in zip(own, features, strict=True):
-                    samples[place] = Sample(self._task.key, row, self._new[place].seconds)
-        self._samples += [samples[place] for place in range(len(self._new))]
-        self._known += self._new
-        self._new = []
-        if is_new:
+            own = [place for place, found in enumerate(new) if found.sketch == number]
+            if not own:
+                continue
+            genes = np.stack([new[place].genes for place in own])
+            features = extract(sketch, genes, self._task.target)
+            keys = phenotype_keys(sketch, genes).tolist()
+            for place, key, row in zip(own, keys, features, strict=True):
+                seconds = new[place].seconds
+                samples[place] = Sample(self._task.key, row, seconds)
+                known[place] = _Measured(number, new[place].genes, seconds, key)
+        self._samples += [samples[place] for place in range(len(new))]
+        self._known += [known[place] for place in range(len(new))]
+        self._pending -= {measured.key for measured in known.values()}
+        if new:
             self._model.update(self._samples)
         return self._model
 

@@ -156,8 +156,11 @@ class TuningRun:
         left, last = self._left(), self._polish_trials()
         if left <= last:  # each round goes on from what the one before found
             return min(left, max(_POLISH_ROUND, math.ceil(last / _POLISH_ROUNDS)))
-        size = max(_FIRST_ROUND, self._planned() // 2)
-        return min(left - last, size, self._options.search.trials_per_round)
+        most = self._options.search.trials_per_round
+        size = min(max(_FIRST_ROUND, self._planned() // 2), most)
+        before = left - last
+        is_last = before < size + size // 4  # a few more are not worth a round
+        return min(before, most) if is_last else size
 
     def _polish_trials(self) -> int:
         """How many of the trials, the last ones, polish the best programs."""
