@@ -181,6 +181,8 @@ def _reader_boxes(state: State, reader: Stage, target: Stage, place: int) -> dic
 
 
 def _index_box(index: Expr, axes: dict[str, Box]) -> Box:
+    if isinstance(index, Var) and index.name in axes:
+        return axes[index.name]
     form = affine(index)
     if form is None:
         return _divided_box(index, axes)
@@ -207,31 +209,36 @@ def _divided_box(index: Expr, axes: dict[str, Box]) -> Box:
     match index:
         case Binary(BinaryOp.MOD, Var(), Const(value, _)) if value > 0:
             return Box(Low(()), int(value))
-        case Binary(BinaryOp.FLOORDIV, Var(name), Const(value, _)) if value > 0:
-            box, divisor = axes.get(name), int(value)
+        case Binary(BinaryOp.FLOORDIV, Var(axis), Const(value, _)) if value > 0:
+            box, divisor = axes.get(axis), int(value)
         case _:
             return Box(None, None)
     low = None if box is None else box.low
-    if box is None or low is None or low.terms != ((name, 1, 1),) or not same(low.constant, 0):
+    if box is None or low is None or len(low.terms) != 1 or not same(low.constant, 0):
+        return Box(None, None)
+    ((anchor, factor, inner),) = low.terms
+    if factor != 1 or inner != 1:
         return Box(None, None)
     # The first index is at most this far behind a multiple of the divisor.
     behind = add(divisor, _times(common(box.step, divisor), -1))
     width = divide_up(add(box.width, behind), divisor)
-    return Box(Low(((name, 1, divisor),)), width)
+    return Box(Low(((anchor, 1, divisor),)), width)
 
 
 def _hull(boxes: list[Box], extent: int) -> Box:
     first = boxes[0]
-    low, width = first.low, first.width
+    low, width, step = first.low, first.width, first.step
     for box in boxes[1:]:
         if low is None or box.low is None or low.terms != box.low.terms:
             return Box(Low(()), extent)
+        is_same = same(low.constant, box.low.constant)
+        step = common(step, box.step) if is_same else 1
         low, width = _union(low, width, box.low, box.width)
     if low is None:
         return Box(Low(()), extent)
     if isinstance(width, int) and width >= extent:
         return Box(Low(()), extent)
-    return Box(low, smaller(width, extent))
+    return Box(low, smaller(width, extent), step)
 
 
 def _union(low: Low, width: Extent, other: Low, other_width: Extent) -> tuple[Low, Extent]:

@@ -6,7 +6,7 @@ the new ones, keeps an elite, and lets the best have the most children, a few in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -74,7 +74,8 @@ def evolve(
         for _ in range(options.generations):
             _generation(flocks, mating)
         _refreshed(flocks, rng, options)
-        candidates = picked([_offer(flock, measured) for flock in flocks], rng, options)
+        offers = [_offer(flock, measured) for flock in flocks]
+        candidates = picked(offers, rng, options, _untried(space, seeds, options))
         scored += sum(flock.scored for flock in flocks)
         if candidates:
             break
@@ -115,6 +116,20 @@ def _beginnings(
         others: list[int] = rng.permutation(count).tolist()
         yield set(list(dict.fromkeys([*best, *others]))[:MAX_FOUNDED])
     yield set(range(count))
+
+
+def _untried(space: Space, seeds: Sequence[Candidate], options: SearchOptions) -> Mapping[int, int]:
+    """The sketches of structures of which nothing was measured, with the number of these.
+
+    The estimate is wrong for some structures as a whole, which one program of each shows: a
+    Winograd convolution of 28×28, 128 to 128 ended at 405 µs where the fastest structure was not
+    tried in time, at 237 without the others. The paper's search does not do that.
+    """
+    if options.space == "paper":
+        return {}
+    structures = space.structures
+    tried = {structures[seed.sketch] for seed in seeds}
+    return {n: structure for n, structure in enumerate(structures) if structure not in tried}
 
 
 def _generation(flocks: Sequence[Flock], mating: Mating) -> None:

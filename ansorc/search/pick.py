@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -15,6 +15,8 @@ from ansorc.search.space.genes import Genes
 
 SKETCH_SHARE = 0.6
 """At most this share of the picks by score is of one sketch while others have programs to offer."""
+TRYING_SHARE = 0.75
+"""At most this share of the picks are those of structures that were not tried."""
 NICHE_SHARE = 0.25
 """The same for programs of one sketch with the same innermost tile: these run much alike."""
 
@@ -48,13 +50,17 @@ class Offer:
 
 
 def picked(
-    offers: Sequence[Offer], rng: np.random.Generator, options: SearchOptions
+    offers: Sequence[Offer],
+    rng: np.random.Generator,
+    options: SearchOptions,
+    untried: Mapping[int, int] | None = None,
 ) -> list[Candidate]:
     """Return `options.trials_per_round` programs of `offers`, or all if there are fewer.
 
     A share of `options.epsilon` is random; these come last. No sketch and no innermost tile gets
     more than its share of the picks by score while others have programs to offer. A program that
-    several sketches offer is picked once.
+    several sketches offer is picked once. `untried` has numbers of sketches and of the structures
+    that they are of: the best program of each structure is picked, whatever its score.
     """
     offers = _distinct(offers)
     count = min(options.trials_per_round, sum(len(offer.keys) for offer in offers))
@@ -63,10 +69,25 @@ def picked(
         ((offer, place) for offer in offers for place in range(len(offer.keys))),
         key=lambda entry: -entry[0].scores[entry[1]],
     )
-    best = _limited(pool, count - chances)
+    tried = min(int(TRYING_SHARE * count), count - chances)
+    first = _one_of_each(pool, untried or {}, tried)
+    pool = [entry for number, entry in enumerate(pool) if number not in first]
+    best = [*first.values(), *_limited(pool, count - chances - len(first))]
+    best.sort(key=lambda entry: -entry[0].scores[entry[1]])
     chosen = [_candidate(offer, place) for offer, place in best]
     taken = {candidate.key for candidate in chosen}
     return chosen + _by_chance(offers, taken, chances, rng)
+
+
+def _one_of_each(
+    pool: Sequence[tuple[Offer, int]], structures: Mapping[int, int], count: int
+) -> dict[int, tuple[Offer, int]]:
+    """The best entry of each of the structures, `count` of them at most, by place in `pool`."""
+    found: dict[int, int] = {}
+    for number, (offer, _) in enumerate(pool):
+        if offer.sketch in structures:
+            found.setdefault(structures[offer.sketch], number)
+    return {number: pool[number] for number in list(found.values())[:count]}
 
 
 def _distinct(offers: Sequence[Offer]) -> list[Offer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from ansorc.errors import ScheduleError
 from ansorc.ir.interpret import interpret
 from ansorc.ir.packing import Packing
 from ansorc.lang import operators as ops
+from ansorc.lang.definitions import DEFINITIONS
+from ansorc.lang.definitions.filters import F2, F4, TAPS, Filter
 from ansorc.schedule import Schedule, packings, schedule, steps_from_json, steps_to_json
 
 _OPTIONS = settings(
@@ -85,12 +88,19 @@ def convolutions(draw: st.DrawFn) -> ac.ComputeDAG:
 DAGS = (with_reader(), with_reader(constant=False), with_weight_read_twice())
 
 
-def redefined(dag: ac.ComputeDAG) -> Schedule:
-    return schedule(dag).redefine("y", "winograd")
+def redefined(dag: ac.ComputeDAG, definition: str = "winograd") -> Schedule:
+    return schedule(dag).redefine("y", definition)
+
+
+def redefinitions(most: int) -> st.SearchStrategy[Schedule]:
+    """Convolutions redefined in any way, and up to `most` steps after that."""
+    starts = [partial(redefined, definition=name) for name in DEFINITIONS]
+    dags = convolutions() | st.sampled_from(DAGS)
+    return st.one_of(*(schedules(dags, most=most, start=start) for start in starts))
 
 
 @_OPTIONS
-@given(schedules(convolutions() | st.sampled_from(DAGS), most=8, start=redefined))
+@given(redefinitions(8))
 def test_any_schedule_of_it_keeps_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)
 
@@ -98,9 +108,19 @@ def test_any_schedule_of_it_keeps_the_meaning(state: Schedule) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @settings(_OPTIONS, max_examples=1000)
-@given(schedules(convolutions() | st.sampled_from(DAGS), most=14, start=redefined))
+@given(redefinitions(14))
 def test_a_thousand_schedules_of_it_keep_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)
+
+
+@pytest.mark.parametrize("filter_", [F2, F4], ids=["F2", "F4"])
+def test_the_matrices_of_a_filter(filter_: Filter) -> None:
+    rng = np.random.default_rng(0)
+    window, data = rng.uniform(-1, 1, TAPS), rng.uniform(-1, 1, filter_.points)
+    result, weight, given_ = map(np.array, (filter_.result, filter_.weight, filter_.data))
+    found = result @ ((weight @ window) * (given_ @ data))
+    assert filter_.points == filter_.results + TAPS - 1
+    np.testing.assert_allclose(found, np.convolve(data, window[::-1], "valid"), 0, 1e-15)
 
 
 def test_the_loops_of_a_redefined_convolution() -> None:
@@ -145,6 +165,54 @@ def test_each_result_takes_four_products_instead_of_nine() -> None:
         if stage.op.reduce_axes
     ]
     assert counts == [2 * 4 * 4 * 4 * 3 * 4]
+
+
+def test_in_tiles_of_four_each_result_takes_two_and_a_quarter() -> None:
+    state = redefined(convolution((8, 8)), "winograd4")
+    names = [stage.name for stage in state.stages if stage.name.startswith("y")]
+    assert names == [
+        "y.pad", "y.spread", "y.product.spread", "y.product.product", "y.product", "y",
+    ]  # fmt: skip
+    sums = [stage.op for stage in state.stages if stage.op.reduce_axes]
+    points = [axis.extent for op in sums for axis in (*op.axes, *op.reduce_axes)]
+    assert np.prod(points) == 2 * 8 * 8 * 9 // 4 * 3 * 4
+    (packing,) = packings(state)
+    assert packing.packed.shape == (6, 6, 3, 4)
+    keeps_the_meaning(state)
+
+
+def test_a_block_of_tiles_needs_no_more_than_its_own_elements() -> None:
+    state = redefined(convolution((24, 16)), "winograd4").split("y", "h", [2, 4])
+    state = state.split("y", "w", [1, 4])
+    state = state.reorder("y", ["n", "h.0", "w.0", "h.1", "h.2", "w.1", "w.2", "c"])
+    for name in ("y.product", "y.product.product", "y.product.spread", "y.spread"):
+        state = state.compute_at(name, "y", "w.0")
+    # points, image, rows, columns, channels
+    assert state.stage("y.product").region == (6, 1, 8, 1, 4)
+    assert state.stage("y.product.product").region == (6, 6, 1, 2, 1, 4)
+    assert state.stage("y.product.spread").region == (6, 6, 1, 2, 1, 3)
+    assert state.stage("y.spread").region == (6, 1, 10, 1, 3)
+    keeps_the_meaning(state)
+
+
+@pytest.mark.parametrize(
+    "dag",
+    [
+        convolution((9,)), convolution((4, 4, 5), (2, 2)), convolution((9, 9), dilation=2),
+        convolution((8, 1)), convolution((5, 6), (4, 6), groups=2), with_weight_read_twice(),
+    ],
+    ids=["1d", "3d", "dilated", "one column", "groups", "weight read twice"],
+)  # fmt: skip
+def test_tiles_of_four_keep_the_meaning(dag: ac.ComputeDAG) -> None:
+    keeps_the_meaning(redefined(dag, "winograd4"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_short_floats_have_no_tiles_of_four(dtype: str) -> None:
+    dag = convolution((8, 8), dtype=dtype)
+    with pytest.raises(ScheduleError, match=r"'y' has no definition 'winograd4': .* of 32 bits"):
+        redefined(dag, "winograd4")
+    redefined(dag)
 
 
 def test_of_three_windows_the_third_may_be_redefined_too() -> None:
@@ -215,7 +283,7 @@ REFUSALS = [
     (lambda: schedule(convolution(stride=2)).redefine("y", "winograd"), "taps and stride 1"),
     (lambda: schedule(convolution(dtype="int32")).redefine("y", "winograd"), "products of floats"),
     (lambda: schedule(convolution()).redefine("y", "strassen"),
-     "there is no definition 'strassen'; use 'winograd'"),
+     "there is no definition 'strassen'; use 'winograd', 'winograd4'"),
     (lambda: schedule(convolution()).redefine("q", "winograd"), "there is no stage 'q'"),
     (lambda: schedule(convolution()).split("y", "c", [2]).redefine("y", "winograd"),
      "the loops of 'y' were already changed; use redefine before that"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -201,6 +202,17 @@ def test_one_innermost_tile_does_not_take_all_places() -> None:
     places = [candidate.key for candidate in chosen]
     assert places[:2] == [0, 1]
     assert len([place for place in places if place < 10]) <= 5
+
+
+def test_structures_that_were_not_tried_have_their_best_program_picked() -> None:
+    options = replace(SMALL, trials_per_round=8, epsilon=0.0)
+    offers = [offer(n, [score] * 20, range(20)) for n, score in enumerate((9.0, 5.0, 4.0, 3.0))]
+    assert {each.sketch for each in picked(offers, rng(), options)} == {0, 1}
+    untried = {1: 7, 2: 8, 3: 8}
+    chosen = Counter(each.sketch for each in picked(offers, rng(), options, untried))
+    assert chosen == {0: 4, 1: 3, 2: 1}, "2 and 3 are of one structure, of which 2 is better"
+    few = replace(options, trials_per_round=1)
+    assert [each.sketch for each in picked(offers, rng(), few, untried)] == [0]
 
 
 @pytest.mark.parametrize("count", [1, 3, 10])

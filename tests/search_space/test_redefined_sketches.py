@@ -51,16 +51,37 @@ def test_the_sketches_of_a_convolution() -> None:
         "y.product at 2, unroll rh rw of y.spread",
         "winograd y, unroll h.1 w.1 of y, tile y.product, unroll rh rw of y.spread",
         "winograd y, tile y.product in blocks of y",
+        "winograd4 y, unroll w.1 of y, unroll h.1 of y.product, cache write y.product.product, "
+        "tile y.product.product.local in y.product.product at 1, unroll rh of y.product.spread, "
+        "unroll rw of y.spread",
+        "winograd4 y, unroll w.1 of y, unroll h.1 of y.product, cache write y.product.product, "
+        "tile y.product.product.local in y.product.product at 2, unroll rh of y.product.spread, "
+        "unroll rw of y.spread",
+        "winograd4 y, unroll w.1 of y, unroll h.1 of y.product, tile y.product.product, "
+        "unroll rh of y.product.spread, unroll rw of y.spread",
+        "winograd4 y, tile y.product.product in blocks of y",
     ]
 
 
+def test_larger_tiles_must_save_more_than_the_smaller_ones() -> None:
+    """14 results in tiles of 4 are 16, which is hardly less than 14 in tiles of 2."""
+    assert not any("winograd4" in sketch.name for sketch in redefined(convolution(14)))
+
+
 def test_an_element_wise_consumer_takes_the_results_from_their_tiles() -> None:
-    blocks = redefined(layer())[-1]
+    blocks = redefined(layer())[3]
     assert blocks.name == "inline z, winograd y, tile y.product in blocks of out"
     state = replay(blocks.dag, blocks.steps)
     assert state.stage("y").is_inlined
     assert state.stage("y.product").attach == At("out", "i2.0")
     assert state.stage("y.spread").attach == At("out", "i2.0")
+
+
+def test_all_that_is_transformed_for_a_block_is_computed_in_it() -> None:
+    (blocks,) = [s for s in redefined(convolution()) if s.name.startswith("winograd4 y, tile")]
+    state = replay(blocks.dag, blocks.steps)
+    inside = ("y.spread", "y.product.spread", "y.product.product", "y.product")
+    assert {state.stage(name).attach for name in inside} == {At("y", "w.0")}
 
 
 @pytest.mark.parametrize(

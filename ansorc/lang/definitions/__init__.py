@@ -7,9 +7,12 @@ In: one `ComputeOp`. Out: the stages that compute it otherwise, or None where th
 from collections.abc import Callable, Mapping
 
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.lang.definitions.winograd import Redefinition, winograd
+from ansorc.lang.definitions.winograd import Redefinition, winograd, winograd4
 
-DEFINITIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {"winograd": winograd}
+DEFINITIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {
+    "winograd": winograd,
+    "winograd4": winograd4,
+}
 """What each makes of a computation; None where it does not apply."""
 
-__all__ = ["DEFINITIONS", "Redefinition", "winograd"]
+__all__ = ["DEFINITIONS", "Redefinition", "winograd", "winograd4"]

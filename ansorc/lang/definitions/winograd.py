@@ -1,13 +1,11 @@
-"""Winograd's minimal filtering: windows of 3 taps by 4 multiplications for each 2 results.
+"""Winograd's minimal filtering: windows of 3 taps by fewer multiplications.
 
-F(2, 3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015): 2 results of
-a window of 3 taps w slide over 4 elements d, and are `A ((G w) * (B d))`. The matrix B has the
-elements 0, 1 and -1, G has halves besides, so little is rounded. F(4, 3) would need less
-multiplications, but at the usual points it rounds 15 to 30 times as much, about what measured
-programs are allowed.
+Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015): m results of a window of
+3 taps w slide over m + 2 elements d, and are `A ((G w) * (B d))`: m + 2 multiplications instead of
+3 m (`ansorc.lang.definitions.filters`).
 
 With gaps between the taps (dilation g) every g-th result belongs to one such convolution: there are
-tiles of 2 g results in g phases.
+tiles of m g results in g phases.
 """
 
 from __future__ import annotations
@@ -20,17 +18,15 @@ from itertools import chain
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Select, Var, binary, compare, const
-from ansorc.ir.transform import Matrix, Transform, combined, transformed
+from ansorc.ir.transform import Transform, combined, transformed
 from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.lang.definitions.filters import F2, F4, TAPS, Filter
 from ansorc.lang.definitions.windows import Convolution, SlidingWindow, convolution_of
 
-TAPS, RESULTS, POINTS = 3, 2, 4
-"""A window, the results that are computed together, and the multiplications that they take."""
 MOST_WINDOWS = 2
 """Dimensions that are transformed. A third one stays a reduction: a tile would be 64 products."""
-DATA: Matrix = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
-WEIGHT: Matrix = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
-RESULT: Matrix = ((1, 1, 1, 0), (0, 1, -1, -1))
+_LEAST_BYTES = 4
+"""Of an element in tiles of 4 results."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +43,49 @@ class Redefinition:
 
 @lru_cache(maxsize=256)
 def winograd(op: ComputeOp) -> Redefinition | None:
-    """Return `op` by minimal filtering; None where it is no convolution of floats with 3 taps.
+    """Return `op` in tiles of 2 results a side; None if it is no convolution of floats with 3 taps.
 
     The stages are `<name>.spread` (the transformed data) and `<name>.product`, whose reduction is
-    what was left of that of `op`, and `op` itself, whose results are interleaved from tiles of 2.
+    what was left of that of `op`, and `op` itself, whose results are interleaved from the tiles.
     """
+    return _filtered(op, F2, MOST_WINDOWS)
+
+
+@lru_cache(maxsize=256)
+def winograd4(op: ComputeOp) -> Redefinition | None:
+    """Return `op` in tiles of 4 results a side; None where `winograd` is, and of short floats.
+
+    One window after the other is transformed, for a row of the matrices has up to 5 elements: of
+    two windows `<name>.product` is computed like `op`, by `<name>.product.spread` and
+    `<name>.product.product`. Of a float16 too few digits would be left.
+    """
+    return _in_turn(op, MOST_WINDOWS) if op.buffer.dtype.bytes >= _LEAST_BYTES else None
+
+
+def _in_turn(op: ComputeOp, windows: int) -> Redefinition | None:
+    """`op` with so many windows, or fewer, in tiles of 4: each in a stage of its own."""
+    first = _filtered(op, F4, 1)
+    if first is None or windows == 1:
+        return first
+    spread, product, result = first.ops
+    second = _in_turn(product, windows - 1)
+    if second is None:
+        return first
+    transforms = (*first.transforms, *second.transforms)
+    return Redefinition((spread, *second.ops, result), second.weight, transforms)
+
+
+def _filtered(op: ComputeOp, own: Filter, windows: int) -> Redefinition | None:
+    """`op` with its last windows, `windows` at most, by the filter `own`."""
     found = convolution_of(op, TAPS)
     if found is None or not op.buffer.dtype.is_float:
         return None
     if len({op.buffer.dtype, found.data.buffer.dtype, found.weight.buffer.dtype}) > 1:
         return None
-    tiles = _tilings(op, found.windows)
+    tiles = _tilings(op, found.windows, own, windows)
     if not tiles:
         return None
-    transforms = tuple(Transform(each.window.weight_dimension, WEIGHT) for each in tiles)
+    transforms = tuple(Transform(each.window.weight_dimension, own.weight) for each in tiles)
     weight = transformed(found.weight.buffer, transforms)
     spread = _spread(op, found.data.buffer, tiles)
     product = _product(op, found, tiles, (spread.buffer, weight))
@@ -69,16 +94,17 @@ def winograd(op: ComputeOp) -> Redefinition | None:
 
 @dataclass(frozen=True)
 class _Tiles:
-    """The results along one window, in tiles of 2 in each phase."""
+    """The results along one window, in tiles in each phase."""
 
     window: SlidingWindow
+    filter: Filter
     phase: str
     """The name of the axis of the phases."""
 
     @property
     def period(self) -> int:
         """Neighbouring results from one tile to the next."""
-        return RESULTS * self.window.gap
+        return self.filter.results * self.window.gap
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -90,7 +116,7 @@ class _Tiles:
     @property
     def point(self) -> Axis:
         """The points of a tile, under the name of the taps, which they replace."""
-        return Axis(self.window.tap.name, POINTS)
+        return Axis(self.window.tap.name, self.filter.points)
 
     def element(self, place: int) -> tuple[Expr, int]:
         """Return the index of an element of a tile in the data, and the highest one."""
@@ -106,16 +132,19 @@ class _Tiles:
         """Return the tile and phase of a result, and its row of the matrix."""
         axis, gap = Var(self.window.axis.name), const(self.window.gap)
         tile = [binary(BinaryOp.FLOORDIV, axis, const(self.period))]
+        results = const(self.filter.results)
         if self.window.gap == 1:
-            return tile, binary(BinaryOp.MOD, axis, const(RESULTS))
-        row = binary(BinaryOp.MOD, binary(BinaryOp.FLOORDIV, axis, gap), const(RESULTS))
+            return tile, binary(BinaryOp.MOD, axis, results)
+        row = binary(BinaryOp.MOD, binary(BinaryOp.FLOORDIV, axis, gap), results)
         return [*tile, binary(BinaryOp.MOD, axis, gap)], row
 
 
-def _tilings(op: ComputeOp, windows: Sequence[SlidingWindow]) -> tuple[_Tiles, ...]:
-    chosen = [window for window in windows if window.axis.extent > window.gap][-MOST_WINDOWS:]
+def _tilings(
+    op: ComputeOp, windows: Sequence[SlidingWindow], own: Filter, most: int
+) -> tuple[_Tiles, ...]:
+    chosen = [window for window in windows if window.axis.extent > window.gap][-most:]
     taken = {axis.name for axis in (*op.axes, *op.reduce_axes)}
-    return tuple(_Tiles(window, _unused(f"{window.axis.name}p", taken)) for window in chosen)
+    return tuple(_Tiles(window, own, _unused(f"{window.axis.name}p", taken)) for window in chosen)
 
 
 def _unused(name: str, taken: Collection[str]) -> str:
@@ -140,7 +169,7 @@ def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_Tiles]) -> ComputeOp
         load = Load(source, tuple(indices))
         return Select(conjunction(inside), load, const(0.0, source.dtype)) if inside else load
 
-    body = combined([(DATA, Var(point.name)) for point in points], element)
+    body = combined([(e.filter.data, Var(e.point.name)) for e in tiles], element)
     axes = (*points, *chain.from_iterable(dimensions))
     buffer = Buffer(f"{op.name}.spread", _shape(axes), source.dtype)
     hints = (("simplify_const_tensor_indices", ",".join(point.name for point in points)),)
@@ -177,7 +206,7 @@ def _result(op: ComputeOp, tiles: Sequence[_Tiles], product: Buffer) -> ComputeO
     """The results in their places: of each tile that which the index asks for."""
     places = {each.window.axis.name: each.of_result()[0] for each in tiles}
     indices = list(chain.from_iterable(places.get(a.name, [Var(a.name)]) for a in op.axes))
-    rows = [(RESULT, each.of_result()[1]) for each in tiles]
+    rows = [(each.filter.result, each.of_result()[1]) for each in tiles]
     body = combined(rows, lambda points: Load(product, (*map(const, points), *indices)))
     return replace(op, reduce_axes=(), combiner=None, body=body, hints=())
 

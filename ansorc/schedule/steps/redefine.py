@@ -67,7 +67,8 @@ class Redefine(Step):
         if made is None:
             self.refuse(
                 state, f"'{self.stage}' has no definition '{self.definition}': it is no sum of "
-                "products of floats along windows of 3 taps and stride 1",
+                "products of floats along windows of 3 taps and stride 1 ('winograd4': of floats "
+                "of 32 bits or more)",
             )  # fmt: skip
         taken = [op.name for op in made.ops[:-1] if state.unused_name(op.name) != op.name]
         words = ", ".join(f"'{name}'" for name in taken)

@@ -15,7 +15,8 @@ from ansorc.search.sketch.rule import Verdict
 from ansorc.search.sketch.sketch import Sketch
 
 LEAST_SAVING = 1.5
-"""A definition must take so many times fewer multiplications to be worth its additions."""
+"""A definition must take so many times fewer multiplications to be worth its additions, and more
+rounding than by those before it."""
 LEAST_TERMS = 16
 """Terms of the sums that are left, at least: what is transformed for a few is of no use."""
 
@@ -35,15 +36,13 @@ class Redefined:
         if not is_tiled_first(draft, stage):
             return Verdict.SKIP
         op = draft.stage(stage).op
-        return Verdict.APPLY if any(_pays(op, name) for name in self.definitions) else Verdict.SKIP
+        return Verdict.APPLY if self._worth(op) else Verdict.SKIP
 
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield one draft for each definition, its new stages to be visited."""
         op, consumer = draft.stage(stage).op, fusible_consumer(draft, stage)
         before = {each.name for each in draft.state.stages}
-        for name in self.definitions:
-            if not _pays(op, name):
-                continue
+        for name in self._worth(op):
             made = draft.then(Redefine(stage, name))
             last = stage
             if consumer is not None:
@@ -53,21 +52,37 @@ class Redefined:
                 made = made.visiting(each)
             yield made.saying(f"{name} {stage}")
 
+    def _worth(self, op: ComputeOp) -> tuple[str, ...]:
+        """The definitions that take far fewer multiplications than `op` and those before them."""
+        found: list[str] = []
+        least = _points(op)
+        for name in self.definitions:
+            products = _products(op, name)
+            if products is not None and least >= LEAST_SAVING * products:
+                found.append(name)
+                least = products
+        return tuple(found)
+
 
 def is_redefined(sketch: Sketch) -> bool:
     """Return whether `sketch` computes a stage by another definition."""
-    return any(isinstance(step, Redefine) for step in sketch.steps)
+    return bool(definitions_of(sketch))
 
 
-def _pays(op: ComputeOp, name: str) -> bool:
-    """Whether the products of a definition are far fewer, and each sum has many terms."""
+def definitions_of(sketch: Sketch) -> tuple[tuple[str, str], ...]:
+    """Return the stages that `sketch` computes by other definitions, and these."""
+    redefined = (step for step in sketch.steps if isinstance(step, Redefine))
+    return tuple((step.stage, step.definition) for step in redefined)
+
+
+def _products(op: ComputeOp, name: str) -> int | None:
+    """The multiplications of a definition; None if it does not fit or its sums are short."""
     made = DEFINITIONS[name](op)
     if made is None:
-        return False
+        return None
     sums = [own for own in made.ops if own.reduce_axes]
-    products = sum(_points(own) for own in sums)
     terms = min((prod(axis.extent for axis in own.reduce_axes) for own in sums), default=0)
-    return terms >= LEAST_TERMS and _points(op) >= LEAST_SAVING * products
+    return sum(map(_points, sums)) if terms >= LEAST_TERMS else None
 
 
 def _points(op: ComputeOp) -> int:

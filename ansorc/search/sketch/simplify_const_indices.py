@@ -37,14 +37,21 @@ class SimplifyConstIndices:
     def verdict(self, draft: Draft, stage: str) -> Verdict:
         """Return whether `stage` has the hint, or remainders of axes decide what it computes.
 
-        In the second case it may also be left to be computed in blocks (`TilingInBlocks`).
+        In the second case it may also be left to be computed in blocks (`TilingInBlocks`), with its
+        reader if that was left, too.
         """
         found = draft.stage(stage)
         if not found.is_untouched:
             return Verdict.SKIP
         if hint_axes(found.op.hints, HINT):
             return Verdict.APPLY_AND_STOP
-        return Verdict.APPLY if periods(found.op) else Verdict.SKIP
+        if not periods(found.op):
+            return Verdict.SKIP
+        readers = [reader for reader in draft.state.readers(stage) if periods(reader.op)]
+        if not readers:
+            return Verdict.APPLY
+        is_left = any(reader.is_untouched for reader in readers)
+        return Verdict.SKIP if is_left else Verdict.APPLY_AND_STOP
 
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield the draft with the stage tiled in two levels around what is unrolled."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -43,6 +43,17 @@ class Shared:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """A stage whose results another one interleaves, maybe by way of others."""
+
+    consumer: Stage
+    between: tuple[Stage, ...]
+    """What is computed on the way, the last one first."""
+    shared: tuple[Shared, ...]
+    """Not among them: the consumer's contiguous axis."""
+
+
+@dataclass(frozen=True)
 class TilingInBlocks:
     """Compute a stage for a block of its consumer's results, and what it reads with it.
 
@@ -52,7 +63,7 @@ class TilingInBlocks:
                                                               for y1, c: for 2: O[2 * (y0, y1) + …]
 
     Beyond the paper, which fuses a stage with element-wise consumers only. A Winograd convolution
-    holds four times as many transformed elements as its data: a block of them stays in a cache.
+    holds several times as many transformed elements as its data: a block of them stays in a cache.
     """
 
     tiling: Tiling = SSRSRS
@@ -64,25 +75,50 @@ class TilingInBlocks:
         """
         if not is_tiled_first(draft, stage) or not self.tiling.fusible((1,)):
             return Verdict.SKIP
-        if not _shared(draft, draft.stage(stage)):
+        blocks = _blocks(draft, draft.stage(stage))
+        if blocks is None:
             return Verdict.SKIP
-        (consumer,) = draft.state.readers(stage)
-        return Verdict.APPLY_AND_STOP if periods(consumer.op) else Verdict.APPLY
+        return Verdict.APPLY_AND_STOP if periods(blocks.consumer.op) else Verdict.APPLY
 
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield the draft with the consumer in blocks along all axes but the contiguous one."""
         own = draft.stage(stage)
-        (consumer,) = draft.state.readers(stage)
-        made, block = _opened(declared(draft, own, self.tiling), own, consumer)
-        made = made.then(ComputeAt(stage, consumer.name, block))
-        for source in _sources(draft, stage):
-            made = made.then(ComputeAt(source.name, consumer.name, block))
-            contiguous = vector_axis(source.op)
-            columns = [] if contiguous is None else [source.op.axes[contiguous]]
-            apart = hint_axes(source.op.hints, HINT)
-            made, _ = unrolled_inside(made, source, [a for a in columns if a.name not in apart])
+        blocks = _blocks(draft, own)
+        assert blocks is not None
+        made, block = _opened(declared(draft, own, self.tiling), own, blocks)
+        sources = _sources(draft, stage)
+        for each in (*(other.name for other in blocks.between), stage, *sources):
+            made = made.then(ComputeAt(each, blocks.consumer.name, block))
+        for name in (*(other.name for other in blocks.between), *sources):
+            made = _unrolled(made, made.stage(name))
         made = tiled(made, stage, self.tiling, fused=1)
-        yield made.saying(f"tile {stage} in blocks of {consumer.name}")
+        yield made.saying(f"tile {stage} in blocks of {blocks.consumer.name}")
+
+
+def _unrolled(draft: Draft, stage: Stage) -> Draft:
+    """The draft with a stage that belongs to a block unrolled around its vectors."""
+    contiguous = vector_axis(stage.op)
+    columns = [] if contiguous is None else [stage.op.axes[contiguous]]
+    apart = hint_axes(stage.op.hints, HINT)
+    return unrolled_inside(draft, stage, [a for a in columns if a.name not in apart])[0]
+
+
+def _blocks(draft: Draft, stage: Stage) -> Blocks | None:
+    """Return what interleaves the results of `stage` at last; None if nothing does."""
+    shared = _shared(draft, stage)
+    if not shared:
+        return None
+    (reader,) = draft.state.readers(stage.name)
+    beyond = _blocks(draft, reader)
+    if beyond is None:
+        return Blocks(reader, (), shared)
+    further = {each.own.name: each for each in beyond.shared}
+    composed = tuple(
+        Shared(each.own, next_.axis, each.period * next_.period)
+        for each in shared
+        if (next_ := further.get(each.axis.name)) is not None
+    )
+    return Blocks(beyond.consumer, (*beyond.between, reader), composed)
 
 
 def _shared(draft: Draft, stage: Stage) -> tuple[Shared, ...]:
@@ -123,10 +159,10 @@ def _quotient(index: Expr) -> tuple[str, int] | None:
             return None
 
 
-def _opened(draft: Draft, stage: Stage, consumer: Stage) -> tuple[Draft, str]:
+def _opened(draft: Draft, stage: Stage, found: Blocks) -> tuple[Draft, str]:
     """Return the draft with the consumer in blocks, and the innermost loop of blocks."""
-    shared = {each.axis.name: each for each in _shared(draft, stage)}
-    contiguous = vector_axis(consumer.op)
+    consumer, shared = found.consumer, {each.axis.name: each for each in found.shared}
+    contiguous, repeated = vector_axis(consumer.op), periods(consumer.op)
     assert contiguous is not None
     blocks: list[str] = []
     inner: list[str] = []
@@ -140,10 +176,11 @@ def _opened(draft: Draft, stage: Stage, consumer: Stage) -> tuple[Draft, str]:
         draft = draft.then(Split(consumer.name, axis.name, lengths))
         names = [part(axis, level, len(lengths) + 1) for level in range(len(lengths) + 1)]
         blocks.append(names[0])
-        turns += names[-1:] if each.period > 1 else []
-        inner += names[1:-1] if each.period > 1 else names[1:]
+        is_turn = axis.name in repeated and each.period > 1
+        turns += names[-1:] if is_turn else []
+        inner += names[1:-1] if is_turn else names[1:]
     last = consumer.op.axes[contiguous]
-    draft = split_in_two(draft, consumer, [last], prod(each.period for each in shared.values()))
+    draft = split_in_two(draft, consumer, [last], prod(repeated.values()))
     vector = part(last, 1, 2)
     columns = [part(last, 0, 2)] if is_split(last) else []
     order = (*blocks, *inner, *columns, *turns, vector)
@@ -158,13 +195,12 @@ def _lengths(stage: Stage, shared: Shared) -> tuple[Hole | int, ...]:
     return (*tile, shared.period) if shared.period > 1 else tile
 
 
-def _sources(draft: Draft, stage: str) -> Sequence[Stage]:
-    """What the stage alone reads, if all of it is unrolled around its vectors."""
-    return [
-        other
-        for other in draft.state.stages
-        if HINT in dict(other.op.hints)
-        and other.is_untouched
-        and not other.is_output
-        and [reader.name for reader in draft.state.readers(other.name)] == [stage]
-    ]
+def _sources(draft: Draft, stage: str) -> tuple[str, ...]:
+    """What the stage alone reads, directly or not, if all of it is unrolled around its vectors."""
+    own = [each.name for each in draft.state.stages if _is_source(draft, each, stage)]
+    return (*own, *(further for each in own for further in _sources(draft, each)))
+
+
+def _is_source(draft: Draft, stage: Stage, reader: str) -> bool:
+    is_free = stage.is_untouched and not stage.is_output and HINT in dict(stage.op.hints)
+    return is_free and [each.name for each in draft.state.readers(stage.name)] == [reader]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
@@ -20,9 +22,9 @@ from ansorc.search.sketch.generate import (
 from ansorc.search.sketch.layout_rewrite import laid_out
 from ansorc.search.sketch.limited import limited_rules
 from ansorc.search.sketch.packing import packed
-from ansorc.search.sketch.redefined import Redefined, is_redefined
+from ansorc.search.sketch.redefined import Redefined, definitions_of, is_redefined
 from ansorc.search.sketch.rule import SketchRule
-from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.sketch.sketch import Application, Sketch
 from ansorc.search.sketch.tiling import Tiling
 from ansorc.search.sketch.user_rules import user_rule_of, with_user_rules
 from ansorc.target import Target
@@ -42,6 +44,14 @@ class Space:
     failures: tuple[RuleFailure, ...] = ()
     """The rules that raised an error, each having cost its own sketches only."""
 
+    @cached_property
+    def structures(self) -> tuple[int, ...]:
+        """The number of the derived sketch that each sketch is a variant of."""
+        numbers: dict[tuple[Application, ...], int] = {}
+        for sketch in self.sketches:
+            numbers.setdefault(sketch.derivation, len(numbers))
+        return tuple(numbers[sketch.derivation] for sketch in self.sketches)
+
 
 def design_space(
     dag: ComputeDAG,
@@ -53,7 +63,7 @@ def design_space(
 
     Each derived sketch appears once for each way to place the stages that are not tiled, at most
     `options.max_locations` in all unless there are more derived sketches than that (and half as
-    many again of other definitions); and so do their variants with an operand packed in the
+    many again of each other definition); and so do their variants with an operand packed in the
     kernel. Constant operands of tiles are laid out in the tiles' order, unless the options say
     otherwise. The usual rules also bring the sketches of a dot-product instruction where one fits.
     The limited space has none of these but the layout.
@@ -65,14 +75,16 @@ def design_space(
         derived = tuple(s for d in derived for s in with_lengths(d, limit, max(1, most)))
     usual = sum(user_rule_of(sketch) is None and not is_redefined(sketch) for sketch in derived)
     share = max(1, options.max_locations // max(1, usual))
-    few = max(1, options.max_locations // (2 * max(1, sum(map(is_redefined, derived)))))
+    others = Counter(map(definitions_of, derived))
     sketches: list[Sketch] = []
     if rules is None and options.space == "full":
         for sketch in dot_sketches(dag, target):
             sketches += completed(sketch, share, options.unroll_limits)
     for sketch in derived:
         try:
-            sketches += _programs(sketch, few if is_redefined(sketch) else share, options)
+            made = definitions_of(sketch)
+            few = max(1, options.max_locations // (2 * others[made]))
+            sketches += _programs(sketch, few if made else share, options)
         except Exception as error:
             own = user_rule_of(sketch)
             if own is None:
