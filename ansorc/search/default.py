@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ansorc.ir.buffer import Buffer
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.schedule import replay
-from ansorc.schedule.stage import At, Root
+from ansorc.schedule.stage import At, Root, Stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import RFactor
 from ansorc.search.estimate import Cycles, parallel_speed, stage_cycles
@@ -106,15 +107,18 @@ def _redefined(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tupl
 
 
 def _stays_in_cache(sketch: Sketch, target: Target) -> bool:
-    """Whether the tensors between root stages fit the second caches, and what blocks read one."""
+    """Whether what root stages hold or read fits the second caches, and what blocks read one."""
     stages = replay(sketch.dag, sketch.steps).stages
     own = target.cache_bytes[1]
-    between = [s for s in stages if isinstance(s.attach, Root) and not s.is_output]
+    roots = [stage for stage in stages if isinstance(stage.attach, Root)]
     inside = [s for s in stages if isinstance(s.attach, At) and s.op.reduce_axes]
-    constants = [b for s in inside for b in s.op.reads if b.constant]
-    kept = [b for s in between for b in s.op.buffers]
-    is_shared = all(b.elements * b.dtype.bytes <= own * target.cores for b in kept)
-    return is_shared and all(b.elements * b.dtype.bytes <= own for b in constants)
+    kept = [b for s in roots for b in (*(s.op.buffers if not s.is_output else ()), *_constants(s))]
+    is_shared = all(buffer.bytes <= own * target.cores for buffer in kept)
+    return is_shared and all(b.bytes <= own for s in inside for b in _constants(s))
+
+
+def _constants(stage: Stage) -> list[Buffer]:
+    return [buffer for buffer in stage.op.reads if buffer.constant]
 
 
 @dataclass(frozen=True, eq=False)
