@@ -11,6 +11,7 @@ from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.prefetch_rows import prefetch_rows
+from ansorc.ir.passes.prefetch_streams import prefetch_streams
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.skip_padding import skip_padding
 from ansorc.ir.passes.transpose_copies import transpose_copies
@@ -74,6 +75,7 @@ def prepare_for_cpu(
         ("transpose_copies", transpose_copies),
         ("simplify", simplify_stmt),
         ("prefetch_rows", lambda f: prefetch_rows(f, options.cached_bytes)),
+        ("prefetch_streams", lambda f: prefetch_streams(f, options.cached_bytes)),
     )
     for name, apply in passes:
         function = apply(function)
