@@ -47,4 +47,5 @@ def cpu_options(target: Target) -> CpuOptions:
         masked=target.masked_bytes,
         stores_masked_fast=target.stores_masked_fast,
         cached_bytes=max(target.cache_bytes[:2]),
+        last_cache_bytes=max(target.cache_bytes),
     )

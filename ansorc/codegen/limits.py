@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ansorc.codegen.build import build_function
+from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.expr import Expr, Load, Var, const
+from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS, STREAMING_SUMS
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
 from ansorc.target import Target
 
@@ -83,8 +85,9 @@ class ReadProbe:
 
     def __init__(self, target: Target, threads: int, size: int) -> None:
         lanes = target.vector_bytes // FLOAT32.bytes
-        rows = max(1, size // (threads * _UNROLL * lanes * FLOAT32.bytes))
-        function = _read_function(threads, rows, lanes)
+        vectors = STREAMING_SUMS if size > max(target.cache_bytes) else INDEPENDENT_SUMS
+        rows = max(1, size // (threads * vectors * lanes * FLOAT32.bytes))
+        function = _read_function(threads, rows, vectors, lanes)
         self._module = build_function(function, target, function.name)
         source = _touched(function.params[0].shape)
         self._arrays = (source, np.empty(function.params[1].shape, np.float32))
@@ -104,7 +107,7 @@ class CopyProbe:
         function = _copy_function(threads, max(1, size // (threads * FLOAT32.bytes)))
         self._module = build_function(function, target, function.name)
         source = _touched(function.params[0].shape)
-        self._arrays = (source, np.empty_like(source))
+        self._arrays = (source, aligned_empty(source.shape))
         self._threads = threads
 
     def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
@@ -126,12 +129,11 @@ def copy_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3)
     return max(probe.time()[1] for _ in range(repeats))
 
 
-_UNROLL = 8
-
-
 def _touched(shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Return memory that was written to: pages that never were are all one page, in a cache."""
-    return np.ones(shape, np.float32)
+    memory = aligned_empty(shape).view(np.float32)
+    memory.fill(1.0)
+    return memory
 
 
 def _fma_function(threads: int, chains: int, lanes: int) -> Function:
@@ -156,16 +158,17 @@ def _fma_function(threads: int, chains: int, lanes: int) -> Function:
     return Function("fma_probe", (start, factors, out), nest)
 
 
-def _read_function(threads: int, rows: int, lanes: int) -> Function:
-    """Return a kernel whose threads each add up `rows` × 8 vectors, the vectors independently."""
-    source = Buffer("source", (threads, rows, _UNROLL, lanes), FLOAT32)
-    out = Buffer("out", (threads, _UNROLL, lanes), FLOAT32)
+def _read_function(threads: int, rows: int, vectors: int, lanes: int) -> Function:
+    """Return a kernel whose threads each add up `rows` × `vectors`, the vectors independently."""
+    source = Buffer("source", (threads, rows, vectors, lanes), FLOAT32)
+    out = Buffer("out", (threads, vectors, lanes), FLOAT32)
     thread, row, vector, lane = Var("thread"), Var("row"), Var("vector"), Var("lane")
     slot = (thread, vector, lane)
     total = Load(out, slot) + Load(source, (thread, row, vector, lane))
 
     def over_vectors(stmt: Stmt) -> Stmt:
-        return For(vector, _UNROLL, LoopKind.UNROLLED, For(lane, lanes, LoopKind.VECTORIZED, stmt))
+        in_lanes = For(lane, lanes, LoopKind.VECTORIZED, stmt)
+        return For(vector, vectors, LoopKind.UNROLLED, in_lanes)
 
     body = Seq((
         over_vectors(Store(out, slot, const(0.0, FLOAT32))),

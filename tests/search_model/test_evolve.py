@@ -206,7 +206,9 @@ def test_one_innermost_tile_does_not_take_all_places() -> None:
 
 def test_structures_that_were_not_tried_have_their_best_program_picked() -> None:
     options = replace(SMALL, trials_per_round=8, epsilon=0.0)
-    offers = [offer(n, [score] * 20, range(20)) for n, score in enumerate((9.0, 5.0, 4.0, 3.0))]
+    offers = [
+        offer(n, [score] * 20, list(range(20))) for n, score in enumerate((9.0, 5.0, 4.0, 3.0))
+    ]
     assert {each.sketch for each in picked(offers, rng(), options)} == {0, 1}
     untried = {1: 7, 2: 8, 3: 8}
     chosen = Counter(each.sketch for each in picked(offers, rng(), options, untried))

@@ -38,6 +38,8 @@ class CpuOptions:
     stores_masked_fast: bool = False
     cached_bytes: int = 1 << 20
     """Larger tensors do not stay in the caches of one core."""
+    last_cache_bytes: int = 32 << 20
+    """Larger tensors do not stay in any cache."""
 
     @property
     def vectors(self) -> Vectors:
@@ -68,14 +70,16 @@ def prepare_for_cpu(
         ("choose_values", choose_values),
         (
             "vectorize_reductions",
-            lambda f: vectorize_reductions(f, options.vector_bytes, options.vector_registers),
+            lambda f: vectorize_reductions(
+                f, options.vector_bytes, options.vector_registers, options.last_cache_bytes
+            ),
         ),
         ("promote_accumulators", lambda f: promote_accumulators(f, options.register_bytes)),
         ("vectorize_loops", lambda f: vectorize_loops(f, options.vectors)),
         ("transpose_copies", transpose_copies),
         ("simplify", simplify_stmt),
         ("prefetch_rows", lambda f: prefetch_rows(f, options.cached_bytes)),
-        ("prefetch_streams", lambda f: prefetch_streams(f, options.cached_bytes)),
+        ("prefetch_streams", lambda f: prefetch_streams(f, options.last_cache_bytes)),
     )
     for name, apply in passes:
         function = apply(function)

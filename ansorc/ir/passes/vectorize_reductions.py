@@ -57,6 +57,9 @@ from ansorc.ir.substitute import substitute
 
 INDEPENDENT_SUMS = 8
 """Vectors of sums that keep two units busy that add in four cycles."""
+STREAMING_SUMS = 4
+"""The same where the terms come from memory, which is slower: `prefetch_streams` cannot ask for
+more in time."""
 CALLING_SUMS = 2
 """Vectors of sums whose terms call functions: a term takes far longer than its addition."""
 CHEAP_CALLS = ("sqrt", "abs", "floor", "ceil", "round", "fma")
@@ -65,18 +68,29 @@ Indices: TypeAlias = tuple[Expr, ...]
 _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
 
-def vectorize_reductions(function: Function, vector_bytes: int, vector_registers: int) -> Function:
+def vectorize_reductions(
+    function: Function, vector_bytes: int, vector_registers: int, last_cache_bytes: int = 32 << 20
+) -> Function:
     """Return `function` with the reductions of VECTORIZED loops in lanes of REGISTER buffers.
 
     The sums are kept over all loops around that only add to the same elements. A tile of rows
-    that needs more than twice `vector_registers` is left as it is.
+    that needs more than twice `vector_registers` is left as it is. Tensors larger than
+    `last_cache_bytes` are taken to come from memory.
     """
     found: dict[int, Reduction] = {}
     body = with_reductions(function.body, found, Known())
     if not found:
         return function
-    body = _InLanes(body, found, vector_bytes, 2 * vector_registers).stmt(body)
+    limits = _Limits(vector_bytes, 2 * vector_registers, last_cache_bytes)
+    body = _InLanes(body, found, limits).stmt(body)
     return replace(function, body=body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    vector_bytes: int
+    most_vectors: int
+    last_cache_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +113,10 @@ class _Sums:
 
 
 class _InLanes:
-    def __init__(
-        self, body: Stmt, found: dict[int, Reduction], vector_bytes: int, most_vectors: int
-    ) -> None:
+    def __init__(self, body: Stmt, found: dict[int, Reduction], limits: _Limits) -> None:
         self._accesses = Accesses(body)
         self._found = found
-        self._vector_bytes, self._most_vectors = vector_bytes, most_vectors
+        self._limits = limits
         self._made: dict[int, Stmt] = {}
         self._uses: dict[str, int] = {}
 
@@ -163,25 +175,29 @@ class _InLanes:
         name = f"{buffer.name}.lanes{uses or ''}"
         tile = find_tile(buffer.name, span, name)
         lanes = self._lanes(reduction)
-        if tile is None or tile.register.elements > self._most_vectors or lanes < 2:
+        if tile is None or tile.register.elements > self._limits.most_vectors or lanes < 2:
             return None
         self._uses[buffer.name] = uses + 1
-        shape = (*tile.register.shape, _vectors(reduction, tile.register.elements, lanes), lanes)
+        vectors = self._vectors(reduction, tile.register.elements, lanes)
+        shape = (*tile.register.shape, vectors, lanes)
         return _Sums(reduction, tile, Buffer(name, shape, buffer.dtype, Scope.REGISTER))
 
     def _lanes(self, reduction: Reduction) -> int:
         """Return the lanes of native vectors, or of the shortest ones that hold all terms."""
         accesses = self._accesses.below(reduction.loop).accesses
         widest = max(access.buffer.dtype.bytes for access in accesses)
-        return min(self._vector_bytes // widest, 1 << (reduction.loop.extent - 1).bit_length())
+        limit = self._limits.vector_bytes // widest
+        return min(limit, 1 << (reduction.loop.extent - 1).bit_length())
 
-
-def _vectors(reduction: Reduction, rows: int, lanes: int) -> int:
-    """Return how many vectors of sums each of `rows` elements gets."""
-    parts = walk(reduction.term)
-    is_long = any(isinstance(part, Call) and part.name not in CHEAP_CALLS for part in parts)
-    wanted = (CALLING_SUMS if is_long else INDEPENDENT_SUMS) // rows
-    return max(1, min(wanted, reduction.loop.extent // lanes))
+    def _vectors(self, reduction: Reduction, rows: int, lanes: int) -> int:
+        """Return how many vectors of sums each of `rows` elements gets."""
+        wanted = INDEPENDENT_SUMS
+        for part in walk(reduction.term):
+            if isinstance(part, Load) and part.buffer.bytes > self._limits.last_cache_bytes:
+                wanted = min(wanted, STREAMING_SUMS)
+            elif isinstance(part, Call) and part.name not in CHEAP_CALLS:
+                wanted = CALLING_SUMS
+        return max(1, min(wanted // rows, reduction.loop.extent // lanes))
 
 
 def _filled(sums: _Sums) -> Stmt:
