@@ -77,6 +77,12 @@ def test_an_element_wise_consumer_takes_the_results_from_their_tiles() -> None:
     assert state.stage("y.spread").attach == At("out", "i2.0")
 
 
+def test_a_large_weight_must_be_read_for_many_products() -> None:
+    assert redefined(convolution(7, 512)) == []
+    assert redefined(convolution(14, 512)) != []
+    assert redefined(convolution(7, 64)) != []
+
+
 def test_all_that_is_transformed_for_a_block_is_computed_in_it() -> None:
     (blocks,) = [s for s in redefined(convolution()) if s.name.startswith("winograd4 y, tile")]
     state = replay(blocks.dag, blocks.steps)
@@ -104,7 +110,7 @@ def test_spaces_without_other_definitions(options: SearchOptions) -> None:
 
 
 def test_operators_of_the_paper_that_are_redefined() -> None:
-    names = ("C1D-4-b1", "C2D-3-b1", "C3D-3-b1", "GRP-3-b1", "DIL-3-b1", "CAP-2-b1")
+    names = ("C1D-4-b16", "C2D-3-b1", "C3D-3-b1", "GRP-3-b1", "DIL-3-b1", "CAP-2-b1")
     assert all(redefined(case(name).dag(constant=True)) for name in names)
 
 

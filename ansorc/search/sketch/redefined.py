@@ -13,12 +13,17 @@ from ansorc.search.sketch.draft import Draft
 from ansorc.search.sketch.predicates import fusible_consumer, is_tiled_first
 from ansorc.search.sketch.rule import Verdict
 from ansorc.search.sketch.sketch import Sketch
+from ansorc.target import Target
 
 LEAST_SAVING = 1.5
 """A definition must take so many times fewer multiplications to be worth its additions, and more
 rounding than by those before it."""
 LEAST_TERMS = 16
 """Terms of the sums that are left, at least: what is transformed for a few is of no use."""
+
+LEAST_REUSE = 32
+"""Products with each element of a transformed weight, at least, if that leaves the second caches:
+to read it takes half as long as these, and it has several times the elements of the original."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +41,13 @@ class Redefined:
         if not is_tiled_first(draft, stage):
             return Verdict.SKIP
         op = draft.stage(stage).op
-        return Verdict.APPLY if self._worth(op) else Verdict.SKIP
+        return Verdict.APPLY if self._worth(op, draft.target) else Verdict.SKIP
 
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield one draft for each definition, its new stages to be visited."""
         op, consumer = draft.stage(stage).op, fusible_consumer(draft, stage)
         before = {each.name for each in draft.state.stages}
-        for name in self._worth(op):
+        for name in self._worth(op, draft.target):
             made = draft.then(Redefine(stage, name))
             last = stage
             if consumer is not None:
@@ -52,12 +57,12 @@ class Redefined:
                 made = made.visiting(each)
             yield made.saying(f"{name} {stage}")
 
-    def _worth(self, op: ComputeOp) -> tuple[str, ...]:
+    def _worth(self, op: ComputeOp, target: Target) -> tuple[str, ...]:
         """The definitions that take far fewer multiplications than `op` and those before them."""
         found: list[str] = []
         least = _points(op)
         for name in self.definitions:
-            products = _products(op, name)
+            products = _products(op, name, target)
             if products is not None and least >= LEAST_SAVING * products:
                 found.append(name)
                 least = products
@@ -75,14 +80,17 @@ def definitions_of(sketch: Sketch) -> tuple[tuple[str, str], ...]:
     return tuple((step.stage, step.definition) for step in redefined)
 
 
-def _products(op: ComputeOp, name: str) -> int | None:
-    """The multiplications of a definition; None if it does not fit or its sums are short."""
+def _products(op: ComputeOp, name: str, target: Target) -> int | None:
+    """The multiplications of a definition; None if it does not fit, or cannot pay."""
     made = DEFINITIONS[name](op)
     if made is None:
         return None
     sums = [own for own in made.ops if own.reduce_axes]
     terms = min((prod(axis.extent for axis in own.reduce_axes) for own in sums), default=0)
-    return sum(map(_points, sums)) if terms >= LEAST_TERMS else None
+    products = sum(map(_points, sums))
+    is_kept = made.weight.bytes <= target.cache_bytes[1] * target.cores
+    is_reused = is_kept or products >= LEAST_REUSE * made.weight.elements
+    return products if terms >= LEAST_TERMS and is_reused else None
 
 
 def _points(op: ComputeOp) -> int:
