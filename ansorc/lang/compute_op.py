@@ -143,8 +143,9 @@ class ComputeOp:
         """Return the computation with `new` read, by the same indices, where it read `old`."""
 
         def rule(node: Node) -> Node | None:
-            is_old = isinstance(node, Load) and node.buffer.name == old.name
-            return Load(new, node.indices) if isinstance(node, Load) and is_old else None
+            if isinstance(node, Load) and node.buffer.name == old.name:
+                return Load(new, node.indices)
+            return None
 
         return self.with_bodies(lambda body: rewrite(body, rule))
 

@@ -15,10 +15,10 @@ from ansorc.search.space.genes import Genes
 
 SKETCH_SHARE = 0.6
 """At most this share of the picks by score is of one sketch while others have programs to offer."""
-TRYING_SHARE = 0.75
-"""At most this share of the picks are those of structures that were not tried."""
 NICHE_SHARE = 0.25
 """The same for programs of one sketch with the same innermost tile: these run much alike."""
+TRYING_SHARE = 0.75
+"""At most this share of the picks are those of structures that were not tried."""
 
 
 @dataclass(frozen=True, eq=False)

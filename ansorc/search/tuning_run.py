@@ -158,9 +158,9 @@ class TuningRun:
             return min(left, max(_POLISH_ROUND, math.ceil(last / _POLISH_ROUNDS)))
         most = self._options.search.trials_per_round
         size = min(max(_FIRST_ROUND, self._planned() // 2), most)
-        before = left - last
-        is_last = before < size + size // 4  # a few more are not worth a round
-        return min(before, most) if is_last else size
+        unpolished = left - last
+        is_last = unpolished < size + size // 4  # a few more are not worth a round
+        return min(unpolished, most) if is_last else size
 
     def _polish_trials(self) -> int:
         """How many of the trials, the last ones, polish the best programs."""

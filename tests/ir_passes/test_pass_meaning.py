@@ -50,7 +50,7 @@ PASSES: dict[str, Pass] = {
     "skip_padding": skip_padding,
     "choose_values": choose_values,
     "hoist_conditions": hoist_conditions,
-    "vectorize_reductions": lambda f: vectorize_reductions(f, 32, 16),
+    "vectorize_reductions": lambda f: vectorize_reductions(f, 32, 16, 1 << 20),
     "promote_accumulators": lambda f: promote_accumulators(f, 1024),
     "promote_little": lambda f: promote_accumulators(f, 64),
     "partition_loops": lambda f: partition_loops(simplify_stmt(f), 256),
@@ -86,7 +86,7 @@ def keeps_order(name: str, function: Function) -> bool:
     seen: list[Function] = []
     prepare_for_cpu(function, CpuOptions(32, 16), lambda _, after: seen.append(after))
     stages = [function] if name == "vectorize_reductions" else seen
-    return all(vectorize_reductions(stage, 32, 16) is stage for stage in stages)
+    return all(vectorize_reductions(stage, 32, 16, 1 << 20) is stage for stage in stages)
 
 
 def assert_alike(
@@ -232,6 +232,21 @@ def test_the_trace_names_every_pass() -> None:
         "choose_values", "vectorize_reductions", "promote_accumulators", "vectorize_loops",
         "transpose_copies", "simplify", "prefetch_rows", "prefetch_streams",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("last_cache_bytes", "vectors"), [(1 << 14, 8), ((1 << 14) - 1, 4)])
+def test_sums_of_what_comes_from_memory_have_fewer_vectors(
+    last_cache_bytes: int, vectors: int
+) -> None:
+    source = Buffer("source", (1 << 12,), FLOAT32)
+    total = Buffer("total", (1,), FLOAT32)
+    value = Load(total, (const(0),)) + Load(source, (Var("k"),))
+    body = For(Var("k"), 1 << 12, VECTORIZED, Store(total, (const(0),), value))
+    function = vectorize_reductions(
+        Function("sum", (source, total), body), 32, 16, last_cache_bytes
+    )
+    (lanes,) = [s.buffer for s in walk(function.body) if isinstance(s, Allocate)]
+    assert lanes.shape == (vectors, 8)
 
 
 def test_a_tile_that_is_too_large_stays_in_memory() -> None:

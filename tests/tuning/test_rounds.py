@@ -59,6 +59,23 @@ def test_a_large_round_looks_ahead_while_its_last_programs_are_built(
     assert [trial.done for trial in trials] == [*range(1, 25)]
 
 
+@pytest.mark.parametrize(("trials", "wanted"), [(35, [15, 19]), (37, [15, 16, 5])])
+def test_a_few_programs_are_measured_with_those_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trials: int, wanted: list[int]
+) -> None:
+    rounds: list[int] = []
+
+    class Watched(Proposals):
+        def propose(self, count: int, *known: Any, **how: Any) -> list[Any]:
+            rounds.append(count)
+            return super().propose(count, *known, **how)
+
+    monkeypatch.setattr(tuning_run, "Proposals", Watched)
+    search = SearchOptions(polish_share=0.0)
+    tune_task(product(), replace(options(tmp_path, trials), search=search))
+    assert rounds == wanted
+
+
 def test_where_the_time_of_a_run_went(tmp_path: Path) -> None:
     result = tune_task(product(), options(tmp_path, 5))
     spent = result.spent

@@ -69,7 +69,7 @@ _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
 
 def vectorize_reductions(
-    function: Function, vector_bytes: int, vector_registers: int, last_cache_bytes: int = 32 << 20
+    function: Function, vector_bytes: int, vector_registers: int, last_cache_bytes: int
 ) -> Function:
     """Return `function` with the reductions of VECTORIZED loops in lanes of REGISTER buffers.
 

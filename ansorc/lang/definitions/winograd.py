@@ -57,7 +57,8 @@ def winograd4(op: ComputeOp) -> Redefinition | None:
 
     One window after the other is transformed, for a row of the matrices has up to 5 elements: of
     two windows `<name>.product` is computed like `op`, by `<name>.product.spread` and
-    `<name>.product.product`. Of a float16 too few digits would be left.
+    `<name>.product.product`. Floats of 16 bits are left out: what
+    they lose was not looked at.
     """
     return _in_turn(op, MOST_WINDOWS) if op.buffer.dtype.bytes >= _LEAST_BYTES else None
 

@@ -9,6 +9,7 @@ from ansorc.errors import LanguageError
 from ansorc.ir.expr import Expr
 from ansorc.ir.transform import Matrix, combined
 from ansorc.lang.define import compute
+from ansorc.lang.definitions.filters import F2
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.pad import pad
 from ansorc.lang.operators.shapes import require, require_rank
@@ -20,15 +21,12 @@ _WEIGHTS = AutoName("winograd_weights")
 _UNROLLED = {"simplify_const_tensor_indices": ["e", "s"]}
 
 
-TILE = 2
+TILE = F2.results
 """Outputs a side that are computed at once. A tile of 4 would need 9/16 of the multiplications of
-this one, but it rounds some 15 times as much, about what measured programs are allowed."""
-_SIZE = TILE + 2
-_DATA: Matrix = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
+this one, but at the usual points it rounds some 15 times as much, about what measured programs are
+allowed."""
 _WEIGHT: Matrix = ((2, 0, 0), (1, 1, 1), (1, -1, 1), (0, 0, 2))
 """Times 2, so that its elements are whole numbers."""
-_OUTPUT: Matrix = ((1, 1, 1, 0), (0, 1, -1, -1))
-"""F(2 x 2, 3 x 3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015."""
 
 
 def conv2d_winograd(data: Tensor, weight: Tensor, **options: Unpack[WindowOptions]) -> Tensor:
@@ -50,13 +48,13 @@ def conv2d_winograd(data: Tensor, weight: Tensor, **options: Unpack[WindowOption
     transformed = weight
     if weight.shape[:2] == (3, 3):
         transformed = winograd_weights(weight, stage_name(name, "weights"))
-    fits = transformed.shape[:3] == (_SIZE, _SIZE, data.shape[3])
+    fits = transformed.shape[:3] == (F2.points, F2.points, data.shape[3])
     require(fits, operator, data, weight, need="weight must be [3, 3, ci, co] or transformed, "
             "[4, 4, ci, co], with the ci of the data")  # fmt: skip
     height, width = window.output(data, (3, 3))
     spread = _data_tiles(data, window, (height, width), name)
     product = _product(spread, transformed, name)
-    tiles = _twice(product, _OUTPUT, (stage_name(name, "columns"), stage_name(name, "tiles")))
+    tiles = _twice(product, F2.result, (stage_name(name, "columns"), stage_name(name, "tiles")))
     return compute(
         (data.shape[0], height, width, weight.shape[3]),
         lambda n, h, w, c: tiles[h % TILE, w % TILE, n, h // TILE, w // TILE, c],
@@ -88,16 +86,16 @@ def _data_tiles(data: Tensor, window: Window, outputs: tuple[int, int], name: st
     )  # fmt: skip
     batch, _, _, channels = data.shape
     rows = compute(
-        (_SIZE, _SIZE, batch, *counts, channels),
+        (F2.points, F2.points, batch, *counts, channels),
         lambda e, s, n, y, x, c: _combined(
-            _DATA, e, lambda r: padded[n, y * TILE + r, x * TILE + s, c]
+            F2.data, e, lambda r: padded[n, y * TILE + r, x * TILE + s, c]
         ),
         stage_name(name, "rows"),
         _UNROLLED,
     )
     return compute(
         rows.shape,
-        lambda e, s, n, y, x, c: _combined(_DATA, s, lambda r: rows[e, r, n, y, x, c]),
+        lambda e, s, n, y, x, c: _combined(F2.data, s, lambda r: rows[e, r, n, y, x, c]),
         stage_name(name, "data"),
         _UNROLLED,
     )

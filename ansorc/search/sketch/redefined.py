@@ -20,10 +20,9 @@ LEAST_SAVING = 1.5
 rounding than by those before it."""
 LEAST_TERMS = 16
 """Terms of the sums that are left, at least: what is transformed for a few is of no use."""
-
 LEAST_REUSE = 32
 """Products with each element of a transformed weight, at least, if that leaves the second caches:
-to read it takes half as long as these, and it has several times the elements of the original."""
+at 470 GFLOP/s and 58 GB/s from the last cache (a Xeon) to read it takes half as long as these."""
 
 
 @dataclass(frozen=True)
