@@ -25,6 +25,8 @@ Scheduling = Callable[[ComputeDAG, Target, int], Schedule]
 Lengths = TypeVar("Lengths")
 _MANY_REGISTERS = 32
 """Vector registers from which on the large tiles are used."""
+_WAY_BYTES = 4096
+"""Of the first cache of x86: 64 lines of 64 bytes; rows so far apart share one set of its ways."""
 
 
 def _by(
@@ -38,11 +40,21 @@ def _by(
     return scheduled
 
 
+def _large_product(dag: ComputeDAG, target: Target, threads: int) -> Schedule:
+    """Take 12 rows of A where the ways of the first cache hold as many, else 6 wider ones.
+
+    On a Zen 4 with 8 ways the former reached 63 % of the peak, the latter 94 %.
+    """
+    ways = target.cache_bytes[0] // _WAY_BYTES
+    large = Blocking(12, 2, 512, 16) if ways >= 12 else Blocking(6, 4, 1024, 2)
+    return _by(packed_product, large, Blocking(6, 2, 256, 32))(dag, target, threads)
+
+
 CASES: tuple[Case, ...] = (
     Case(
         "matmul 1024x1024x1024",
         lambda: product(1024, 1024, 1024),
-        _by(packed_product, Blocking(12, 2, 512, 16), Blocking(6, 2, 256, 32)),
+        _large_product,
         Limit.FMA,
         (0.92, 0.88),
     ),
