@@ -184,7 +184,9 @@ def _padded(conv: Convolution, x: Any, kernel: tuple[int, ...]) -> Any:
             inside = test if inside is None else inside & test
         spots.append(hl.clamp(spot // step, 0, extent - 1) if tests else spot)
     padded = hl.Func("padded")
-    padded[(c, *places, n)] = hl.select(inside, x[(c, *spots, n)], 0.0)
+    # Where it is computed for one group, Halide cannot tell that the channels end.
+    channel = c if conv.groups == 1 else hl.clamp(c, 0, conv.x.shape[-1] - 1)
+    padded[(c, *places, n)] = hl.select(inside, x[(channel, *spots, n)], 0.0)
     return padded
 
 
