@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,9 @@ MAX_FLOCKS = 6
 """Sketches that are bred in a generation: the most successful ones, and one drawn from the rest."""
 FLOOR_SHARE = 0.3
 """Share of a generation that these divide evenly; the rest follows success."""
+TRYING_GENERATIONS = 0.5
+"""Share of the generations where structures are left to try: most of what is picked then is one
+program of each of these, and little is known that could be bred for."""
 OUTSIDE_SHARE = 0.5
 """Share of the crossovers with parents of two flocks, which may happen to be one."""
 
@@ -68,14 +72,16 @@ def evolve(
     mating = Mating(space, rng, options)
     scored = 0
     candidates: list[Candidate] = []
+    untried = _untried(space, seeds, options)
+    generations = ceil(options.generations * TRYING_GENERATIONS) if untried else options.generations
     # Where the sketches that were drawn have nothing new, the others may have.
     for begun in _beginnings(len(space.sketches), seeds, rng):
         flocks = _founded(mating, model, seeds, begun)
-        for _ in range(options.generations):
+        for _ in range(generations):
             _generation(flocks, mating)
         _refreshed(flocks, rng, options)
         offers = [_offer(flock, measured) for flock in flocks]
-        candidates = picked(offers, rng, options, _untried(space, seeds, options))
+        candidates = picked(offers, rng, options, untried)
         scored += sum(flock.scored for flock in flocks)
         if candidates:
             break

@@ -24,7 +24,6 @@ from ansorc.search.measure import (
     RunCost,
     Stopwatch,
 )
-from ansorc.search.measure.beside import nothing
 from ansorc.search.model import import_ahead
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
@@ -81,8 +80,6 @@ class TuningRun:
         """Measure until the options' trials or time are reached, then let the best compete."""
         if self._left() <= 0 and self._final.is_decided:
             return
-        if self._options.search.cost_model == "trees":
-            import_ahead()
         options, best_s = self._options.for_workers(), (self._best and self._best.median_s) or 0.0
         with Measurer(self._task, options, best_s, self._watch) as measurer:
             try:
@@ -183,7 +180,8 @@ class TuningRun:
         def look_ahead() -> None:
             ahead.append(self._next())
 
-        meanwhile = look_ahead if len(batch) > self._options.measuring.batch else nothing
+        is_large = len(batch) > self._options.measuring.batch
+        meanwhile = look_ahead if is_large else self._preparation
         results = measurer.measure([_candidate(steps) for steps in batch], meanwhile)
         for steps, result in zip(batch, results, strict=True):
             self._note(result)
@@ -192,6 +190,11 @@ class TuningRun:
                 return []
         with self._watch.phase("search"):
             return ahead[0] if ahead else self._next()
+
+    def _preparation(self) -> None:
+        """Do what the next choice needs and can be done before anything is known."""
+        if self._options.search.cost_model == "trees":
+            import_ahead()
 
     def _note(self, result: MeasureResult) -> None:
         """Record one result and tell of it."""

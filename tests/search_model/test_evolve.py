@@ -100,6 +100,21 @@ def test_ranks_fall_and_random_picks_come_last() -> None:
     assert scores == sorted(scores, reverse=True)
 
 
+def test_less_is_bred_while_structures_are_left_to_try() -> None:
+    options = replace(SMALL, generations=4)
+    keys = [phenotype_keys(s, sample(s, 1, rng(), options)) for s in MATMUL.sketches]
+    tried = [
+        Candidate(number, sample(sketch, 1, rng(), options)[0], int(key[0]), 1.0)
+        for number, (sketch, key) in enumerate(zip(MATMUL.sketches, keys, strict=True))
+    ]
+    first, later = (
+        evolve(MATMUL, RooflineModel(), rng(), options, seeds=seeds).scored
+        for seeds in (tried[:1], tried)
+    )
+    assert len(set(MATMUL.structures)) > 1
+    assert first < 0.8 * later
+
+
 def test_no_program_is_scored_twice() -> None:
     model = Counting(RandomModel(rng(1)))
     found = evolve(single(MATMUL), model, rng(), SMALL)

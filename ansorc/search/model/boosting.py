@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module, util
-from threading import Thread
 from typing import Protocol
 
 import numpy as np
@@ -64,9 +63,9 @@ def is_available() -> bool:
 
 
 def import_ahead() -> None:
-    """Import LightGBM in the background: it takes a second, which nobody then waits for."""
+    """Import LightGBM, which takes a second, at a time when it delays nothing."""
     if is_available():
-        Thread(target=import_module, args=("lightgbm",), daemon=True).start()
+        import_module("lightgbm")
 
 
 def grown(matrix: Matrix, objective: Objective, growth: Growth) -> Trees:
