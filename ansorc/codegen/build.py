@@ -48,4 +48,5 @@ def cpu_options(target: Target) -> CpuOptions:
         stores_masked_fast=target.stores_masked_fast,
         cached_bytes=max(target.cache_bytes[:2]),
         last_cache_bytes=max(target.cache_bytes),
+        asks_ahead=target.asks_ahead,
     )

@@ -38,7 +38,7 @@ from ansorc.ir.passes.skip_padding import skip_padding
 from ansorc.ir.passes.transpose_copies import transpose_copies
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
-from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Prefetch, Seq, Stmt, Store
 from ansorc.ir.verify import verify
 
 SIZES = frozenset((1, 2, 4, 8))
@@ -247,6 +247,17 @@ def test_sums_of_what_comes_from_memory_have_fewer_vectors(
     )
     (lanes,) = [s.buffer for s in walk(function.body) if isinstance(s, Allocate)]
     assert lanes.shape == (vectors, 8)
+
+
+@pytest.mark.parametrize("asks_ahead", [True, False])
+def test_memory_is_asked_for_ahead_where_that_pays(*, asks_ahead: bool) -> None:
+    source = Buffer("source", (1 << 14,), FLOAT32)
+    total = Buffer("total", (1,), FLOAT32)
+    value = Load(total, (const(0),)) + Load(source, (Var("k"),))
+    body = For(Var("k"), 1 << 14, VECTORIZED, Store(total, (const(0),), value))
+    options = CpuOptions(64, 32, last_cache_bytes=1 << 15, asks_ahead=asks_ahead)
+    prepared = prepare_for_cpu(Function("sum", (source, total), body), options)
+    assert any(isinstance(part, Prefetch) for part in walk(prepared)) is asks_ahead
 
 
 def test_a_tile_that_is_too_large_stays_in_memory() -> None:

@@ -185,3 +185,9 @@ def test_detection_on_arm(
     assert (target.triple, target.cpu, target.features) == ("aarch64-linux-gnu", cpu, features)
     assert (target.vector_bytes, target.vector_registers) == (16, 32)
     assert Target.parse(target.text) == target
+
+
+def test_amd_cores_are_not_told_what_to_load() -> None:
+    names = ("sapphirerapids", "znver3", "znver4")
+    asked = [Target.parse(f"x86_64-linux-gnu -mcpu={name}").asks_ahead for name in names]
+    assert asked == [True, False, False]

@@ -40,6 +40,8 @@ class CpuOptions:
     """Larger tensors do not stay in the caches of one core."""
     last_cache_bytes: int = 32 << 20
     """Larger tensors do not stay in any cache."""
+    asks_ahead: bool = True
+    """Whether what is read once from larger tensors is prefetched."""
 
     @property
     def vectors(self) -> Vectors:
@@ -79,7 +81,10 @@ def prepare_for_cpu(
         ("transpose_copies", transpose_copies),
         ("simplify", simplify_stmt),
         ("prefetch_rows", lambda f: prefetch_rows(f, options.cached_bytes)),
-        ("prefetch_streams", lambda f: prefetch_streams(f, options.last_cache_bytes)),
+        (
+            "prefetch_streams",
+            lambda f: prefetch_streams(f, options.last_cache_bytes) if options.asks_ahead else f,
+        ),
     )
     for name, apply in passes:
         function = apply(function)
