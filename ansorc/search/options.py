@@ -98,8 +98,9 @@ class SearchOptions:
     """Share of the trials of a run, the last ones, that go to the neighbours of the fastest
     programs instead of to what evolution finds; 0: no polish."""
     transferred: int = 4
-    """Programs measured in the first round because their like was fast for other extents of the
-    same computation, if the record file has any; 0: none."""
+    """Programs measured in the first round because they were fast with other settings of this
+    machine (threads, caches), or their like was for other extents of the same computation, if the
+    record file has any; 0: none."""
 
     def __post_init__(self) -> None:
         """Raise OptionError for a name that is not known."""

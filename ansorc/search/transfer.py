@@ -1,10 +1,11 @@
-"""Transfer: programs that were fast for the same computation of other extents."""
+"""Transfer: programs that were fast with other settings, or for other extents."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 from math import log2
 
 from ansorc.lang.dag import ComputeDAG
@@ -19,18 +20,32 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 def related_programs(
     records: Records, task: Task, environment: Environment, count: int
 ) -> list[tuple[Step, ...]]:
-    """Return the best programs of the recorded tasks that are nearest to `task`, `count` at most.
+    """Return the best programs of what is recorded nearest to `task`, `count` at most.
 
-    A task is related if it is the same but for whole numbers: extents, strides, padding. Its
-    programs have the extents of that task (`adapted` changes them). Each task gives half of what is
-    wanted at most, so that two of them have a say.
+    First the task itself, with other threads or caches on the same machine: its times say nothing
+    here, but its programs are likely to be good. Then tasks that are the same but for whole
+    numbers: extents, strides, padding. Their programs have the extents of that task (`adapted`
+    changes them). Each gives half of what is wanted at most, so that two of them have a say.
     """
+    own = ((task, other) for other in _other_settings(records, task, environment))
+    others = ((other, environment) for other in _related(records, task))
     found: list[tuple[Step, ...]] = []
-    for other in _related(records, task):
+    for other, where in chain(own, others):
         limit = min(-(-count // 2), count - len(found))
-        best = records.undefeated(other.key, environment, limit)
-        found += [_program(record) for record in best if not record.function]
+        best = [_program(r) for r in records.undefeated(other.key, where, limit) if not r.function]
+        found += [program for program in best if program not in found]
     return found[:count]
+
+
+def _other_settings(records: Records, task: Task, environment: Environment) -> list[Environment]:
+    """This machine with other settings, as far as there are records of `task`."""
+    machine = (environment.cpu, environment.features, environment.cores)
+    found = [
+        other
+        for other in records.elsewhere(task.key, environment).environments
+        if (other.cpu, other.features, other.cores) == machine
+    ]
+    return sorted(found, key=lambda other: (other.cache != environment.cache, other.threads))
 
 
 def _related(records: Records, task: Task) -> Iterator[Task]:

@@ -259,7 +259,7 @@ class TuningRun:
         if not found.count:
             return []
         return [f"{found.count} records of this task come from another machine, number of "
-                "threads or cache policy; they were not used"]  # fmt: skip
+                "threads or cache policy; their times were not used"]  # fmt: skip
 
 
 def _candidate(steps: Steps) -> Candidate:

@@ -96,7 +96,7 @@ def test_cold_caches_are_asked_for_recorded_and_not_mixed(tmp_path: Path) -> Non
     assert found.measured_now == 2
     assert found.best is not None
     assert found.best.environment == current_environment(1, "cold")
-    assert any("cache policy; they were not used" in note for note in found.notes)
+    assert any("cache policy; their times were not used" in note for note in found.notes)
     assert tune_task(product(), warm).measured_now == 0
     with pytest.raises(MeasureError, match='cache=\'hot\': there are "warm" and "cold"'):
         replace(warm, cache=cast("CachePolicy", "hot"))

@@ -65,6 +65,25 @@ def test_the_nearest_extents_come_first(tmp_path: Path) -> None:
         assert related_programs(records, product(64, 32, 32), HERE, 0) == []
 
 
+def test_other_settings_of_the_same_task_and_machine_come_before_other_extents(
+    tmp_path: Path,
+) -> None:
+    task, near = product(64, 32, 32), product(60, 32, 32)
+    own, others = programs(task, 6), programs(near, 3)
+    threads, cold = replace(HERE, threads=2), replace(HERE, cache="cold")
+    with Records.open(tmp_path / "r.db") as records:
+        for place, each in enumerate(others):
+            record(records, near, each, 1.0 + place)
+        record(records, task, own[4], 0.1, replace(HERE, cores=HERE.cores + 1, threads=2))
+        for place, each in enumerate(own[:3]):
+            record(records, task, each, 0.5 + place, threads)
+        assert related_programs(records, task, HERE, 4) == [*own[:2], *others[:2]]
+        record(records, task, own[0], 0.2, cold)
+        record(records, task, own[5], 0.3, cold)
+        found = related_programs(records, task, HERE, 4)
+        assert found == [own[0], own[1], own[5], others[0]]
+
+
 def test_other_computations_machines_and_the_task_itself_are_not_related(tmp_path: Path) -> None:
     task = product(64, 32, 32)
     elsewhere = replace(HERE, cpu="another CPU")
