@@ -147,8 +147,8 @@ def test_cold_caches_make_a_kernel_of_loads_slower() -> None:
         assert result.measurement is not None, result.failure
         assert ranked.measurement is not None
         medians[cache] = result.measurement.median_s
-        assert ranked.measurement.median_s < 1.5 * medians[cache]
-        assert ranked.measurement.median_s > medians[cache] / 1.5
+        assert ranked.measurement.median_s < 2 * medians[cache]
+        assert ranked.measurement.median_s > medians[cache] / 2
     assert medians["cold"] > 1.3 * medians["warm"]
 
 
