@@ -86,7 +86,8 @@ def test_the_best_is_the_winner_of_a_contest(
     assert result.best.candidate in contests[0]
     assert result.best.median_s is not None
     assert result.best.median_s > 1e-5, "though all were faster before"
-    assert result.best.median_s == min(
+    # Places are by turns: the winner's median may be a little above another's.
+    assert result.best.median_s < 1.2 * min(
         record.median_s or 0.0
         for record in recorded(tmp_path / "tune.db")
         if record.candidate in contests[0]
