@@ -49,4 +49,5 @@ def cpu_options(target: Target) -> CpuOptions:
         cached_bytes=max(target.cache_bytes[:2]),
         last_cache_bytes=max(target.cache_bytes),
         asks_ahead=target.asks_ahead,
+        streaming_sums=target.streaming_sums,
     )

@@ -12,7 +12,7 @@ from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.expr import Expr, Load, Var, const
-from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS, STREAMING_SUMS
+from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
 from ansorc.target import Target
 
@@ -85,7 +85,8 @@ class ReadProbe:
 
     def __init__(self, target: Target, threads: int, size: int) -> None:
         lanes = target.vector_bytes // FLOAT32.bytes
-        vectors = STREAMING_SUMS if size > max(target.cache_bytes) else INDEPENDENT_SUMS
+        streams = size > max(target.cache_bytes)
+        vectors = target.streaming_sums if streams else INDEPENDENT_SUMS
         rows = max(1, size // (threads * vectors * lanes * FLOAT32.bytes))
         function = _read_function(threads, rows, vectors, lanes)
         self._module = build_function(function, target, function.name)

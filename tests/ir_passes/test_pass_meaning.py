@@ -242,11 +242,13 @@ def test_sums_of_what_comes_from_memory_have_fewer_vectors(
     total = Buffer("total", (1,), FLOAT32)
     value = Load(total, (const(0),)) + Load(source, (Var("k"),))
     body = For(Var("k"), 1 << 12, VECTORIZED, Store(total, (const(0),), value))
-    function = vectorize_reductions(
-        Function("sum", (source, total), body), 32, 16, last_cache_bytes
-    )
+    function_of_sum = Function("sum", (source, total), body)
+    function = vectorize_reductions(function_of_sum, 32, 16, last_cache_bytes)
     (lanes,) = [s.buffer for s in walk(function.body) if isinstance(s, Allocate)]
     assert lanes.shape == (vectors, 8)
+    narrow = vectorize_reductions(function_of_sum, 32, 16, last_cache_bytes, streaming_sums=1)
+    (lanes,) = [s.buffer for s in walk(narrow.body) if isinstance(s, Allocate)]
+    assert lanes.shape == (1 if vectors == 4 else vectors, 8)
 
 
 @pytest.mark.parametrize("asks_ahead", [True, False])

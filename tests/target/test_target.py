@@ -191,3 +191,9 @@ def test_amd_cores_are_not_told_what_to_load() -> None:
     names = ("sapphirerapids", "znver3", "znver4")
     asked = [Target.parse(f"x86_64-linux-gnu -mcpu={name}").asks_ahead for name in names]
     assert asked == [True, False, False]
+
+
+def test_amd_cores_add_up_a_cache_line_at_a_time() -> None:
+    names = ("sapphirerapids", "znver3", "znver4")
+    sums = [Target.parse(f"x86_64-linux-gnu -mcpu={name}").streaming_sums for name in names]
+    assert sums == [4, 2, 1]

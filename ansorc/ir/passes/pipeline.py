@@ -42,6 +42,8 @@ class CpuOptions:
     """Larger tensors do not stay in any cache."""
     asks_ahead: bool = True
     """Whether what is read once from larger tensors is prefetched."""
+    streaming_sums: int = 4
+    """Vectors of sums of terms that come from memory, beside each other."""
 
     @property
     def vectors(self) -> Vectors:
@@ -73,7 +75,11 @@ def prepare_for_cpu(
         (
             "vectorize_reductions",
             lambda f: vectorize_reductions(
-                f, options.vector_bytes, options.vector_registers, options.last_cache_bytes
+                f,
+                options.vector_bytes,
+                options.vector_registers,
+                options.last_cache_bytes,
+                options.streaming_sums,
             ),
         ),
         ("promote_accumulators", lambda f: promote_accumulators(f, options.register_bytes)),

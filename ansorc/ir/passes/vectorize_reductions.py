@@ -57,9 +57,6 @@ from ansorc.ir.substitute import substitute
 
 INDEPENDENT_SUMS = 8
 """Vectors of sums that keep two units busy that add in four cycles."""
-STREAMING_SUMS = 4
-"""The same where the terms come from memory, which is slower: `prefetch_streams` cannot ask for
-more in time."""
 CALLING_SUMS = 2
 """Vectors of sums whose terms call functions: a term takes far longer than its addition."""
 CHEAP_CALLS = ("sqrt", "abs", "floor", "ceil", "round", "fma")
@@ -69,19 +66,24 @@ _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
 
 def vectorize_reductions(
-    function: Function, vector_bytes: int, vector_registers: int, last_cache_bytes: int
+    function: Function,
+    vector_bytes: int,
+    vector_registers: int,
+    last_cache_bytes: int,
+    streaming_sums: int = 4,
 ) -> Function:
     """Return `function` with the reductions of VECTORIZED loops in lanes of REGISTER buffers.
 
     The sums are kept over all loops around that only add to the same elements. A tile of rows
     that needs more than twice `vector_registers` is left as it is. Tensors larger than
-    `last_cache_bytes` are taken to come from memory.
+    `last_cache_bytes` are taken to come from memory, of which `streaming_sums` vectors are added
+    up beside each other.
     """
     found: dict[int, Reduction] = {}
     body = with_reductions(function.body, found, Known())
     if not found:
         return function
-    limits = _Limits(vector_bytes, 2 * vector_registers, last_cache_bytes)
+    limits = _Limits(vector_bytes, 2 * vector_registers, last_cache_bytes, streaming_sums)
     body = _InLanes(body, found, limits).stmt(body)
     return replace(function, body=body)
 
@@ -91,6 +93,7 @@ class _Limits:
     vector_bytes: int
     most_vectors: int
     last_cache_bytes: int
+    streaming_sums: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,7 @@ class _InLanes:
         wanted = INDEPENDENT_SUMS
         for part in walk(reduction.term):
             if isinstance(part, Load) and part.buffer.bytes > self._limits.last_cache_bytes:
-                wanted = min(wanted, STREAMING_SUMS)
+                wanted = min(wanted, self._limits.streaming_sums)
             elif isinstance(part, Call) and part.name not in CHEAP_CALLS:
                 wanted = CALLING_SUMS
         return max(1, min(wanted // rows, reduction.loop.extent // lanes))
