@@ -1,6 +1,8 @@
 """A standalone tensor compiler with auto-scheduling: `import ansorc as ac`."""
 
-from ansorc.codegen.module import Module, load_library
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from ansorc.errors import AnsorcError
 from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.stmt import Function
@@ -58,14 +60,17 @@ from ansorc.lang import (
 )
 from ansorc.lang import operators as ops
 from ansorc.schedule import Schedule, State, lower, replay, schedule
-from ansorc.search.programs import build
-from ansorc.search.record import Records
-from ansorc.search.sketch import register_sketch_rule, unregister_sketch_rule
-from ansorc.search.space import sketch_rules
-from ansorc.search.task import Task
-from ansorc.search.tune import tune
-from ansorc.search.tune_result import TuneResult
 from ansorc.target import Target
+
+if TYPE_CHECKING:
+    from ansorc.codegen.module import Module, load_library
+    from ansorc.search.programs import build
+    from ansorc.search.record import Records
+    from ansorc.search.sketch import register_sketch_rule, unregister_sketch_rule
+    from ansorc.search.space import sketch_rules
+    from ansorc.search.task import Task
+    from ansorc.search.tune import tune
+    from ansorc.search.tune_result import TuneResult
 
 __all__ = [
     "AnsorcError",
@@ -139,3 +144,29 @@ __all__ = [
     "unregister_sketch_rule",
     "workload",
 ]
+
+_LATER = {
+    "Module": "ansorc.codegen.module",
+    "Records": "ansorc.search.record",
+    "Task": "ansorc.search.task",
+    "TuneResult": "ansorc.search.tune_result",
+    "build": "ansorc.search.programs",
+    "load_library": "ansorc.codegen.module",
+    "register_sketch_rule": "ansorc.search.sketch",
+    "sketch_rules": "ansorc.search.space",
+    "tune": "ansorc.search.tune",
+    "unregister_sketch_rule": "ansorc.search.sketch",
+}
+"""Imported when they are first asked for: every process that measures would wait for them."""
+
+
+def __getattr__(name: str) -> object:
+    """Return what is imported later."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'ansorc' has no attribute '{name}'")
+    value = globals()[name] = getattr(import_module(_LATER[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,7 +6,7 @@ the new ones, keeps an elite, and lets the best have the most children, a few in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import ceil
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.search.cost_model import CostModel
-from ansorc.search.enumerate import all_programs
+from ansorc.search.described import founders_of, together
 from ansorc.search.flock import Flock
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate, Offer, picked
@@ -28,10 +28,6 @@ IntArray = npt.NDArray[np.int64]
 
 MIN_FLOCK = 32
 """Programs of each sketch in a generation, at least."""
-MAX_FOUNDED = 12
-"""Sketches that later evolutions begin with: half of them those of the best programs so far, the
-others drawn. Five rounds over the 40 sketches of a batch matmul with softmax took a fifth less
-time than with all of them, over the 15 of a convolution as much."""
 MAX_FLOCKS = 6
 """Sketches that are bred in a generation: the most successful ones, and one drawn from the rest."""
 FLOOR_SHARE = 0.3
@@ -66,62 +62,37 @@ def evolve(
     """Return up to `options.trials_per_round` programs of `space` that are not in `measured`.
 
     `measured` holds the keys of programs that are known; `seeds` are the best of these, to breed
-    from. Sketches whose programs are few are scored completely. A share of `options.epsilon` is
-    drawn at random instead of by score. The result depends on the arguments alone.
+    from. All begin with the same random programs (`founders_of`), and sketches whose programs are
+    few are scored completely. A share of `options.epsilon` is drawn at random instead of by score.
+    The result depends on the arguments alone.
     """
     mating = Mating(space, rng, options)
-    scored = 0
-    candidates: list[Candidate] = []
     untried = _untried(space, seeds, options)
     generations = ceil(options.generations * TRYING_GENERATIONS) if untried else options.generations
-    # Where the sketches that were drawn have nothing new, the others may have.
-    for begun in _beginnings(len(space.sketches), seeds, rng):
-        flocks = _founded(mating, model, seeds, begun)
-        for _ in range(generations):
-            _generation(flocks, mating)
-        _refreshed(flocks, rng, options)
-        offers = [_offer(flock, measured) for flock in flocks]
-        candidates = picked(offers, rng, options, untried)
-        scored += sum(flock.scored for flock in flocks)
-        if candidates:
-            break
-    return Evolution(tuple(candidates), not candidates, scored)
+    flocks = _founded(mating, model, seeds)
+    for _ in range(generations):
+        _generation(flocks, mating)
+    _refreshed(flocks, rng, options)
+    candidates = picked([_offer(flock, measured) for flock in flocks], rng, options, untried)
+    return Evolution(tuple(candidates), not candidates, sum(flock.scored for flock in flocks))
 
 
-def _founded(
-    mating: Mating, model: CostModel, seeds: Sequence[Candidate], begun: AbstractSet[int]
-) -> list[Flock]:
-    """The first generation of the sketches `begun`: the seeds, and programs drawn at random."""
-    space, options, rng = mating.space, mating.options, mating.rng
-    share = max(MIN_FLOCK, options.population // max(1, len(begun)))
+def _founded(mating: Mating, model: CostModel, seeds: Sequence[Candidate]) -> list[Flock]:
+    """The first generation: the seeds, and the best of the programs drawn at random."""
+    space, options = mating.space, mating.options
+    share = max(MIN_FLOCK, options.population // len(space.sketches))
     bred = max(1, int(options.measured_share * options.population))
     flocks: list[Flock] = []
-    for number, sketch in enumerate(space.sketches):
-        if number not in begun:
-            none = np.zeros((0, len(sketch.columns)), dtype=np.int64)
-            flocks.append(Flock(number, space, model, none))
-            continue
-        everything = all_programs(sketch, options.population, options)
-        is_complete = everything is not None
-        genes = everything if is_complete else sample(sketch, share, rng, options)
-        own = [seed.genes for seed in seeds if seed.sketch == number][:bred]
-        flock = Flock(number, space, model, genes[:0], is_complete=is_complete)
-        first = np.array(own, dtype=np.int64).reshape(-1, genes.shape[1])
-        draft_share = 1.0 if is_complete else options.draft_share
-        flock.add(np.concatenate([first, genes]), draft_share, spared=len(own))
+    for number in range(len(space.sketches)):
+        founders = founders_of(space, number, options)
+        none = founders.programs.genes[:0]
+        flock = Flock(number, space, model, none, is_complete=founders.is_complete)
+        own = [seed for seed in seeds if seed.sketch == number][:bred]
+        flock.found(together(space, number, founders.programs, own))
+        if not founders.is_complete:
+            flock.keep(np.arange(min(share + len(own), len(flock.keys))))
         flocks.append(flock)
     return flocks
-
-
-def _beginnings(
-    count: int, seeds: Sequence[Candidate], rng: np.random.Generator
-) -> Iterator[set[int]]:
-    """Which sketches, of `count`, to begin with: first few of them, at last all."""
-    if count > MAX_FOUNDED and seeds:
-        best = list(dict.fromkeys(seed.sketch for seed in seeds))[: MAX_FOUNDED // 2]
-        others: list[int] = rng.permutation(count).tolist()
-        yield set(list(dict.fromkeys([*best, *others]))[:MAX_FOUNDED])
-    yield set(range(count))
 
 
 def _untried(space: Space, seeds: Sequence[Candidate], options: SearchOptions) -> Mapping[int, int]:

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.search.cost_model import CostModel
-from ansorc.search.features import extract
+from ansorc.search.described import Described, described
 from ansorc.search.judge import drafted, judged
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import Genes, Space, phenotype_keys
+from ansorc.search.space import Genes, Space
 from ansorc.search.space.mate import Parents
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,29 +50,32 @@ class Flock:
         """The sketch whose programs these are."""
         return self.space.sketches[self.number]
 
-    def add(self, genes: Genes, draft_share: float = 1.0, spared: int = 0) -> None:
+    def add(self, genes: Genes, draft_share: float = 1.0) -> None:
         """Score the programs among `genes` that were never seen, and sort them in.
 
-        The model is asked about the first `spared` of them, and about the `draft_share` of the
-        others that the analytic estimate likes best; the rest are forgotten.
+        The model is asked about the `draft_share` of them that the analytic estimate likes best;
+        the rest are forgotten.
         """
         if not len(genes):
             return
-        keys, first = np.unique(phenotype_keys(self.sketch, genes), return_index=True)
-        is_new = ~np.isin(keys, self.known, assume_unique=True)
-        keys, first = keys[is_new], first[is_new]
-        genes = genes[first]
-        if not len(keys):
-            return
-        self.known = np.concatenate([self.known, keys])
-        features = extract(self.sketch, genes, self.space.target)
+        programs = described(self.space, self.number, genes, self.known)
+        self.known = np.concatenate([self.known, programs.keys])
         if draft_share < 1:
-            places = drafted(features, draft_share, first < spared)
-            keys, genes, features = keys[places], genes[places], features[places]
-        judgement = judged(self.model, features)
-        self.scored += len(keys)
-        self.genes = np.concatenate([self.genes, genes])
-        self.keys = np.concatenate([self.keys, keys])
+            programs = programs.at(drafted(programs.features, draft_share))
+        self._sort_in(programs)
+
+    def found(self, programs: Described) -> None:
+        """Score `programs` and sort them in; none was seen before."""
+        self.known = np.concatenate([self.known, programs.keys])
+        self._sort_in(programs)
+
+    def _sort_in(self, programs: Described) -> None:
+        if not len(programs.keys):
+            return
+        judgement = judged(self.model, programs.features)
+        self.scored += len(programs.keys)
+        self.genes = np.concatenate([self.genes, programs.genes])
+        self.keys = np.concatenate([self.keys, programs.keys])
         self.scores = np.concatenate([self.scores, judgement.scores])
         self.times = np.concatenate(
             [self.times.reshape(-1, judgement.times.shape[1]), judgement.times]

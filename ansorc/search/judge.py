@@ -47,17 +47,8 @@ def judged(model: CostModel, features: Features) -> Judgement:
     return Judgement(model.predict(features), estimated_cycles(features))
 
 
-def drafted(
-    features: Features, share: float, is_spared: npt.NDArray[np.bool_] | None = None
-) -> npt.NDArray[np.intp]:
-    """Return the places of the `share` of programs with the best analytic estimates, in order.
-
-    Those that are spared are among them, and do not count.
-    """
+def drafted(features: Features, share: float) -> npt.NDArray[np.intp]:
+    """Return the places of the `share` of programs with the best analytic estimates, in order."""
     cycles = estimated_cycles(features).sum(axis=1)
-    spared = 0
-    if is_spared is not None:
-        cycles[is_spared] = 0
-        spared = int(is_spared.sum())
-    count = spared + int(np.ceil(share * (len(features) - spared)))
+    count = int(np.ceil(share * len(features)))
     return np.sort(np.argsort(cycles, kind="stable")[:count])

@@ -9,7 +9,7 @@ import numpy as np
 
 from ansorc.schedule import Step
 from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Sample
-from ansorc.search.features import extract
+from ansorc.search.described import remembered
 from ansorc.search.model import chosen_model
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
@@ -50,7 +50,7 @@ class Proposals:
     def __init__(self, task: Task, options: SearchOptions, rng: np.random.Generator) -> None:
         self._task, self._options = task, options
         self._seed = int(rng.integers(1 << 31))
-        self._space = sound_space(task, options)
+        self._space = replace(sound_space(task, options), seed=self._seed)
         self._pending: set[int] = set()
         self._new: list[_Result] = []
         self._known: list[_Measured] = []
@@ -138,7 +138,7 @@ class Proposals:
             if not own:
                 continue
             genes = np.stack([new[place].genes for place in own])
-            features = extract(sketch, genes, self._task.target)
+            features = remembered(self._space, number, genes)
             keys = phenotype_keys(sketch, genes).tolist()
             for place, key, row in zip(own, keys, features, strict=True):
                 seconds = new[place].seconds

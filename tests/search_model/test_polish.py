@@ -136,14 +136,3 @@ def test_a_draft_keeps_the_best_estimates(share: float) -> None:
     scores = judged(RooflineModel(), features).scores
     others = np.setdiff1d(np.arange(50), kept)
     assert not len(others) or scores[kept].min() >= scores[others].max()
-
-
-def test_what_is_spared_stays_in_a_draft_whatever_its_estimate() -> None:
-    sketch = MATMUL.sketches[0]
-    features = extract(sketch, sample(sketch, 50, np.random.default_rng(0), OPTIONS), ZEN)
-    worst = np.argsort(judged(RooflineModel(), features).scores)[:3]
-    is_spared = np.isin(np.arange(50), worst)
-    assert not np.isin(worst, drafted(features, 0.2)).any()
-    kept = drafted(features, 0.2, is_spared)
-    assert np.isin(worst, kept).all()
-    assert len(kept) == 3 + np.ceil(0.2 * 47)

@@ -43,6 +43,8 @@ class Space:
     sketches: tuple[Sketch, ...]
     failures: tuple[RuleFailure, ...] = ()
     """The rules that raised an error, each having cost its own sketches only."""
+    seed: int = 0
+    """What the random programs that all evolutions begin with are drawn by."""
 
     @cached_property
     def structures(self) -> tuple[int, ...]:

@@ -1,0 +1,133 @@
+"""Described: programs with their features, which are computed once in a run.
+
+To describe a program takes far longer than to score it again. So the random programs that evolution
+begins with are the same in all rounds, and more than one round would draw: as the model learns, it
+finds others among them good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorc.search.enumerate import all_programs
+from ansorc.search.features import Features, extract
+from ansorc.search.judge import drafted
+from ansorc.search.options import SearchOptions
+from ansorc.search.pick import Candidate
+from ansorc.search.space import Genes, Space, phenotype_keys, sample
+
+Keys = npt.NDArray[np.uint64]
+
+MIN_FOUNDERS = 32
+"""Random programs that are drawn of each sketch, at least."""
+FOUNDING_GENERATIONS = 4
+"""Random programs that are drawn of all sketches together, in generations."""
+
+_drawing = attrgetter(
+    "population", "draft_share", "is_simd_aware", "max_register_ratio", "parallel_ratios",
+    "serial_share",
+)  # fmt: skip
+"""The options that say which programs are drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """Programs of one sketch, none twice, with what a cost model is asked about."""
+
+    keys: Keys
+    """[rows]."""
+    genes: Genes
+    """[rows, columns]."""
+    features: Features
+    """[rows, statements, features]."""
+
+    def at(self, places: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Described:
+        """Return the programs at `places`."""
+        return Described(self.keys[places], self.genes[places], self.features[places])
+
+
+@dataclass(frozen=True, eq=False)
+class Founders:
+    """The programs that evolutions of one sketch begin with."""
+
+    programs: Described
+    is_complete: bool
+    """Whether they are all programs of the sketch."""
+
+
+@dataclass
+class _Memory:
+    founders: dict[Hashable, Founders] = field(default_factory=dict[Hashable, Founders])
+    features: dict[Hashable, Features] = field(default_factory=dict[Hashable, Features])
+
+
+_MEMORIES: WeakKeyDictionary[Space, _Memory] = WeakKeyDictionary()
+
+
+def founders_of(space: Space, number: int, options: SearchOptions) -> Founders:
+    """Return all programs of the sketch `number` of `space`, if one generation can hold them.
+
+    Else random ones, the `options.draft_share` with the best analytic estimates; always the same.
+    """
+    known = _MEMORIES.setdefault(space, _Memory()).founders
+    name = number, _drawing(options)
+    if name not in known:
+        known[name] = _founders(space, number, options)
+    return known[name]
+
+
+def _founders(space: Space, number: int, options: SearchOptions) -> Founders:
+    sketch = space.sketches[number]
+    everything = all_programs(sketch, options.population, options)
+    if everything is not None:
+        return Founders(described(space, number, everything), is_complete=True)
+    rng = np.random.default_rng([space.seed, number])
+    share = FOUNDING_GENERATIONS * options.population // len(space.sketches)
+    drawn = described(space, number, sample(sketch, max(MIN_FOUNDERS, share), rng, options))
+    if options.draft_share < 1:
+        drawn = drawn.at(drafted(drawn.features, options.draft_share))
+    return Founders(drawn, is_complete=False)
+
+
+def described(space: Space, number: int, genes: Genes, skipped: Keys | None = None) -> Described:
+    """Return the different programs among `genes` of the sketch `number`, but for `skipped`."""
+    sketch = space.sketches[number]
+    keys, first = np.unique(phenotype_keys(sketch, genes), return_index=True)
+    if skipped is not None:
+        is_new = ~np.isin(keys, skipped, assume_unique=True)
+        keys, first = keys[is_new], first[is_new]
+    genes = genes[first]
+    return Described(keys, genes, extract(sketch, genes, space.target))
+
+
+def together(
+    space: Space, number: int, founders: Described, seeds: Sequence[Candidate]
+) -> Described:
+    """Return `founders` and those of the `seeds`, of the same sketch, that are not among them."""
+    keys: set[int] = set(founders.keys.tolist())
+    new = list({seed.key: seed.genes for seed in seeds if seed.key not in keys}.items())
+    if not new:
+        return founders
+    genes = np.stack([each for _, each in new])
+    return Described(
+        np.concatenate([founders.keys, np.array([key for key, _ in new], dtype=np.uint64)]),
+        np.concatenate([founders.genes, genes]),
+        np.concatenate([founders.features, remembered(space, number, genes)]),
+    )
+
+
+def remembered(space: Space, number: int, genes: Genes) -> Features:
+    """Return the features of `genes`, those of programs that are asked about in every round."""
+    known = _MEMORIES.setdefault(space, _Memory()).features
+    names = [(number, row.tobytes()) for row in genes]
+    missing = [place for place, name in enumerate(names) if name not in known]
+    if missing:
+        found = extract(space.sketches[number], genes[missing], space.target)
+        known.update(zip([names[place] for place in missing], found, strict=True))
+    return np.stack([known[name] for name in names])
