@@ -61,9 +61,9 @@ class SearchOptions:
     beam_width: int = 64
     """Incomplete programs that are kept after each decision, by the strategy `beam`. Each of them
     is tried with `population / beam_width` values of the next decision."""
-    population: int = 2048
+    population: int = 2720
     """Programs in one generation."""
-    generations: int = 4
+    generations: int = 3
     """Times that a generation is scored and bred before programs are measured."""
     mutation_rate: float = 0.85
     """Share of the crossed children that are mutated as well; those with one parent all are."""

@@ -49,12 +49,13 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def extract(sketch: Sketch, genes: Genes, target: Target) -> Features:
+def extract(sketch: Sketch, genes: Genes, target: Target, state: State | None = None) -> Features:
     """Return the features of the programs `genes` [rows, columns] of `sketch`.
 
-    There is one statement for each stage that is not inlined, producers first.
+    There is one statement for each stage that is not inlined, producers first. `state` is the
+    `population_state` of the same rows, where it is known.
     """
-    return MACHINE_FEATURES.extract(sketch, genes, target)
+    return MACHINE_FEATURES.extract(sketch, genes, target, state)
 
 
 def extract_state(

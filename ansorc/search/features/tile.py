@@ -79,7 +79,7 @@ def vectors_of(nest: Nest, accesses: Sequence[Access], target: Target) -> Vector
 def tile_of(nest: Nest, accesses: Sequence[Access], vectors: Vectors, target: Target) -> Tile:
     """Return the tile of the statement of `nest`."""
     scan = _start(accesses)
-    best = replace(scan, tile=_vector_only(accesses, vectors))
+    best = _Scan(_vector_only(accesses, vectors), scan.is_open, scan.is_straight)
     is_sum = nest.stage.op.combiner is not None
     limit = MAX_TILE_RATIO * target.vector_registers
     for place in reversed(range(nest.own, len(nest.loops))):
@@ -88,11 +88,12 @@ def tile_of(nest: Nest, accesses: Sequence[Access], vectors: Vectors, target: Ta
             scan = _chosen(scan.is_open, _grown(scan, place, accesses, vectors), scan)
             best = scan
         elif loop.is_reduce:
-            scan = replace(scan, is_open=scan.is_open & (scan.tile.sums <= limit))
+            is_open = scan.is_open & (scan.tile.sums <= limit)
+            scan = _Scan(scan.tile, is_open, scan.is_straight)
             best = _chosen(scan.is_open & (loop.extent > 1), _added(scan, best, loop), best)
         else:
             inside = loop.is_unrolled | loop.is_vector | (loop.extent == 1)
-            scan = replace(scan, is_open=scan.is_open & inside)
+            scan = _Scan(scan.tile, scan.is_open & inside, scan.is_straight)
             scan = _chosen(scan.is_open, _grown(scan, place, accesses, vectors), scan)
     return best.tile if is_sum else scan.tile
 
@@ -136,30 +137,28 @@ def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors
         return scan
     if place == vectors.loop:
         factors = [vector_loads(access, vectors) for access in accesses]
-        grown = replace(
-            tile, vectors=tile.vectors * vectors.chunks, elements=tile.elements * vectors.extent
-        )
+        copies, chunks, extent = tile.copies, vectors.chunks, vectors.extent
     else:
-        ones = np.ones_like(loop.extent)
-        factors = [loop.extent if access.moving[place] else ones for access in accesses]
-        grown = replace(
-            tile,
-            copies=tile.copies * loop.extent,
-            vectors=tile.vectors * loop.extent,
-            elements=tile.elements * loop.extent,
-        )
-    grown = replace(grown, sums=_sums(grown, vectors))
-    loads = tuple(old * factor for old, factor in zip(tile.loads, factors, strict=True))
-    return replace(scan, tile=replace(grown, loads=loads))
-
-
-def _sums(tile: Tile, vectors: Vectors) -> FloatArray:
-    if not vectors.is_reduce:
-        return tile.vectors
-    each = np.clip(
-        INDEPENDENT_SUMS // tile.copies, 1, np.maximum(vectors.extent // vectors.lanes, 1)
+        factors = [loop.extent if access.moving[place] else None for access in accesses]
+        copies, chunks, extent = tile.copies * loop.extent, loop.extent, loop.extent
+    whole = tile.vectors * chunks
+    loads = tuple(
+        old if factor is None else old * factor
+        for old, factor in zip(tile.loads, factors, strict=True)
     )
-    return tile.copies * each
+    grown = Tile(
+        copies, whole, _sums(copies, whole, vectors), tile.elements * extent, loads, tile.terms,
+        tile.unrolled_terms,
+    )  # fmt: skip
+    return _Scan(grown, scan.is_open, scan.is_straight)
+
+
+def _sums(copies: FloatArray, whole: FloatArray, vectors: Vectors) -> FloatArray:
+    """The vectors of sums of a tile of so many copies, which has `whole` vectors in all."""
+    if not vectors.is_reduce:
+        return whole
+    each = np.clip(INDEPENDENT_SUMS // copies, 1, np.maximum(vectors.extent // vectors.lanes, 1))
+    return copies * each
 
 
 def _added(scan: _Scan, best: _Scan, loop: Loop) -> _Scan:

@@ -26,14 +26,15 @@ _PARALLEL, _UNROLLED = 1, 2
 _END, _START_OF_SUM = 1, 2
 
 
-def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
+def phenotype_keys(sketch: Sketch, genes: Genes, state: State | None = None) -> Keys:
     """Return [rows] 64-bit keys: equal for rows of any sketch that are the same program.
 
     A program is its loops with what is computed inside, in order: the extent, the axis and the
     stride of each, and how it is run. Loops of one iteration do not count, nor do parallel loops or
-    unroll limits that change nothing. The keys are the same in every run.
+    unroll limits that change nothing. The keys are the same in every run. `state` is the
+    `population_state` of the same rows, where it is known.
     """
-    state = population_state(sketch, genes)
+    state = population_state(sketch, genes) if state is None else state
     values = choice_values(sketch, genes)
     parallel = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, ParallelLoops)}
     limits = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, UnrollLimit)}
@@ -93,10 +94,15 @@ def _opened(keys: Keys, iterator: Iterator, parts: tuple[Part, ...], bits: IntAr
     """Mix one loop into the keys."""
     kind = (iterator.kind, iterator.mark, iterator.thread, iterator.chunk, iterator.function)
     names = [part.axis for part in parts] if all(p.is_whole for p in parts) else [iterator.name]
-    keys = _mixed(_mixed(keys, _token((kind, names))), iterator.extent)
+    keys = _mixed(_mixed(keys, _loop_token(kind, tuple(names))), iterator.extent)
     for part in parts:
         keys = _mixed(keys, part.stride)
     return _mixed(keys, bits)
+
+
+@lru_cache(maxsize=4096)
+def _loop_token(kind: tuple[object, ...], names: tuple[str, ...]) -> int:
+    return _token((kind, names))
 
 
 def _token(what: object) -> int:
