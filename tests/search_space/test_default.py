@@ -1,5 +1,7 @@
 """The untuned default: right for every operator, well formed for large ones."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from search_space.small_dags import DAGS, TARGET, check_meaning, conv_layer, matmul, softmax
@@ -66,9 +68,9 @@ def test_rows_are_parallel_and_their_passes_vectorised_in_the_row() -> None:
         assert len(marked(state.stage(name), Mark.VECTORIZE)) == 1
 
 
-def convolution() -> ComputeDAG:
-    x = ac.placeholder((1, 28, 28, 64), "x")
-    w = ac.placeholder((3, 3, 64, 64), "w", constant=True)
+def convolution(pixels: int = 28, channels: int = 64) -> ComputeDAG:
+    x = ac.placeholder((1, pixels, pixels, channels), "x")
+    w = ac.placeholder((3, 3, channels, channels), "w", constant=True)
     return ComputeDAG([x, w, ops.conv2d(x, w, padding=1, name="y")])
 
 
@@ -79,6 +81,16 @@ def is_redefined(dag: ComputeDAG, *, redefine: bool = True) -> bool:
 def test_the_default_of_a_convolution_that_stays_in_cache_is_redefined() -> None:
     assert is_redefined(convolution())
     assert not is_redefined(convolution(), redefine=False)
+
+
+@pytest.mark.parametrize(("last_mib", "redefined"), [(32, True), (4, False)])
+def test_weights_of_a_redefined_default_may_be_in_the_last_cache(
+    last_mib: int, *, redefined: bool
+) -> None:
+    """4 MiB with tiles of 2 results a side, 9 with tiles of 4: more than the second caches hold."""
+    target = replace(TARGET, cache_bytes=(32 << 10, 1 << 20, last_mib << 20))
+    steps = default_steps(convolution(14, 256), target)
+    assert any(isinstance(step, Redefine) for step in steps) == redefined
 
 
 def test_a_redefined_default_lays_out_weights_only_if_it_may() -> None:

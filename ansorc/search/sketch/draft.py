@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.schedule.schedule import replay
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.state import State, Step
 from ansorc.search.sketch.sketch import Application, RegisterTile, Sketch, TileVariable
@@ -30,7 +29,7 @@ class Draft:
     def of(sketch: Sketch) -> Draft:
         """Return `sketch` as a draft without pending stages, to be changed further."""
         return Draft(
-            replay(sketch.dag, sketch.steps), sketch.target, (), sketch.variables,
+            sketch.state, sketch.target, (), sketch.variables,
             sketch.register_tiles, (sketch.name,) if sketch.name else (), sketch.derivation,
         )  # fmt: skip
 

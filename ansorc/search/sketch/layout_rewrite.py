@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ansorc.errors import ScheduleError
-from ansorc.schedule.schedule import replay
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.sketch.sketch import Sketch
 
@@ -20,7 +19,7 @@ def laid_out(sketch: Sketch) -> Sketch:
     A constant that is not read by one stage alone, along its axes, stays as it is. (Paper, section
     4.2; there it is done to every sampled program.)
     """
-    state = replay(sketch.dag, sketch.steps)
+    state = sketch.state
     words = [sketch.name] if sketch.name else []
     for tile in sketch.register_tiles:
         for buffer in state.stage(tile.stage).op.reads:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule.state import Step
+from ansorc.schedule.schedule import replay
+from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import Fuse, Parallelize, Pragma
 from ansorc.target import Target
 
@@ -122,6 +124,11 @@ class Sketch:
     choices: tuple[Choice, ...] = ()
     derivation: tuple[Application, ...] = ()
     """The rules that were applied, from the outputs to the inputs."""
+
+    @cached_property
+    def state(self) -> State:
+        """The State after `steps`, without lengths for the holes."""
+        return replay(self.dag, self.steps)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from functools import lru_cache
 import numpy as np
 
 from ansorc.schedule.extent import Hole, IntArray
-from ansorc.schedule.schedule import replay
 from ansorc.schedule.stage import At
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import CacheRead, ComputeAt, Split
@@ -51,7 +50,7 @@ class Nodes:
 @lru_cache(maxsize=4096)
 def nodes_of(sketch: Sketch) -> Nodes:
     """Return `sketch` node by node."""
-    state = replay(sketch.dag, sketch.steps)
+    state = sketch.state
     names = tuple(op.name for op in sketch.dag.ops)
     copies = _copies(sketch)
     number = {stage.name: _node(stage.name, names, copies) for stage in state.stages}

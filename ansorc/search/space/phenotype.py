@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.schedule.extent import Extent, IntArray
-from ansorc.schedule.schedule import replay
 from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import MAX_COPIES, vectors_of
@@ -53,7 +52,7 @@ def _texts(sketch: Sketch) -> dict[str, int]:
         stage.name: _token(
             (stage.op, stage.scope, stage.alignments, stage.panel, stage.pragmas, stage.is_output)
         )
-        for stage in replay(sketch.dag, sketch.steps).stages
+        for stage in sketch.state.stages
     }
 
 
