@@ -17,8 +17,10 @@ def recall(sketch: Sketch, steps: Sequence[Step]) -> Genes | None:
     """Return the row [columns] of `sketch` that makes `steps`, or None if none does."""
     count = len(sketch.steps)
     lengths = lengths_of(sketch, steps[:count])
+    if lengths is None:  # as of all sketches but one
+        return None
     choices = choices_of(sketch, tuple(steps[count:]))
-    if lengths is None or choices is None:
+    if choices is None:
         return None
     row: list[int] = []
     for variable in sketch.variables:
