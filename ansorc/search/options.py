@@ -38,8 +38,9 @@ class SearchOptions:
     """Prefer tiles that fill vectors, registers and cores; False draws uniformly (the paper)."""
     max_innermost_factor: int = 64
     """The largest innermost tile length of a space axis that is not vectorised."""
-    max_innermost_reduce: int = 512
-    """The largest innermost tile length of a reduce axis."""
+    max_innermost_reduce: int = 1024
+    """The largest innermost tile length of a reduce axis. On a Zen 4 the products of 1024³ that go
+    over k once reached 92 to 97 % of the peak, in steps of 512 the same tile 92."""
     max_register_ratio: float = 2.0
     """A register tile has at most this many times as many vectors as the machine has registers."""
     unroll_limits: tuple[int, ...] = (0, 8, 32)

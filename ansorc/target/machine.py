@@ -108,6 +108,14 @@ class Target:
         return not self.cpu.startswith("znver")
 
     @property
+    def vector_ports(self) -> int:
+        """Multiply-adds of whole vectors, and loads, that a core starts in a cycle.
+
+        A Zen 4 takes vectors of 64 bytes in two halves.
+        """
+        return 1 if self.cpu == "znver4" and self.vector_bytes == 64 else 2
+
+    @property
     def streaming_sums(self) -> int:
         """Vectors of sums beside each other in a loop that adds up what comes from memory.
 

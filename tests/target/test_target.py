@@ -197,3 +197,9 @@ def test_amd_cores_add_up_a_cache_line_at_a_time() -> None:
     names = ("sapphirerapids", "znver3", "znver4")
     sums = [Target.parse(f"x86_64-linux-gnu -mcpu={name}").streaming_sums for name in names]
     assert sums == [4, 2, 1]
+
+
+def test_a_zen_4_takes_the_longest_vectors_in_halves() -> None:
+    names = ("sapphirerapids", "znver3", "znver4")
+    ports = [Target.parse(f"x86_64-linux-gnu -mcpu={name}").vector_ports for name in names]
+    assert ports == [2, 2, 1]

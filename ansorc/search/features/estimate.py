@@ -19,8 +19,8 @@ from ansorc.search.features.operations import OperationCounts
 from ansorc.search.features.registers import RegisterFeatures
 from ansorc.target import Target
 
-PORTS = 2.0
-"""Vector arithmetic instructions, and loads, that a core starts in a cycle."""
+SCALAR_PORTS = 2.0
+"""Instructions of loop control that a core starts in a cycle beside those of vectors."""
 SUM_LATENCY = 4.0
 """Cycles until a sum in a register can be added to again."""
 MEMORY_SUM_LATENCY = 11.0
@@ -72,7 +72,7 @@ def estimate_features(
 ) -> EstimateFeatures:
     """Return the estimates of a statement that does `counts` in each iteration."""
     cores = loops.parallel_extent / np.ceil(loops.parallel_extent / target.cores)
-    arithmetic = _arithmetic(counts, registers) / cores
+    arithmetic = _arithmetic(counts, registers, target.vector_ports) / cores
     l1 = caches.l1_bytes / L1_BYTES / cores
     l2 = caches.l2_bytes / L2_BYTES / cores
     l3 = caches.l3_bytes / L3_BYTES
@@ -81,11 +81,11 @@ def estimate_features(
     total = highest + OVERLAP * (sum(roofs[1:], roofs[0]) - highest)
     total = total + START_CYCLES * loops.parallel_starts
     lanes = target.vector_bytes / 4
-    peak = loops.iterations * counts.total / (2 * PORTS * lanes * target.cores)
+    peak = loops.iterations * counts.total / (2 * target.vector_ports * lanes * target.cores)
     return EstimateFeatures(arithmetic, l1, l2, l3, total, np.minimum(peak / total, 1))
 
 
-def _arithmetic(counts: OperationCounts, registers: RegisterFeatures) -> FloatArray:
+def _arithmetic(counts: OperationCounts, registers: RegisterFeatures, ports: int) -> FloatArray:
     """Cycles of one core for all steps."""
     vectors = registers.vectors
     in_registers = registers.is_promoted > 0
@@ -94,8 +94,8 @@ def _arithmetic(counts: OperationCounts, registers: RegisterFeatures) -> FloatAr
     control = STEP_INSTRUCTIONS * (busy + vectors + registers.loads) / registers.step_code
     latency = _latency(registers, busy + registers.loads + control)
     is_late = np.maximum(registers.step_code / CODE_LIMIT, 1)
-    step = np.maximum.reduce([busy / PORTS, registers.loads / PORTS, stores, latency]) * is_late
-    step = step + control / PORTS + SPILL_CYCLES * registers.spilled
+    step = np.maximum.reduce([busy / ports, registers.loads / ports, stores, latency]) * is_late
+    step = step + control / SCALAR_PORTS + SPILL_CYCLES * registers.spilled
     results = np.where(registers.sums_in_lanes > 0, registers.sums + LANES_CYCLES, vectors)
     tile = TILE_CYCLES + np.where(in_registers, results, 0)
     return registers.steps * step + registers.tiles * tile
