@@ -21,7 +21,6 @@ from ansorc.search.judge import drafted
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
 from ansorc.search.space import Genes, Space, phenotype_keys, sample
-from ansorc.search.space.genes import population_state
 
 Keys = npt.NDArray[np.uint64]
 
@@ -99,16 +98,12 @@ def _founders(space: Space, number: int, options: SearchOptions) -> Founders:
 def described(space: Space, number: int, genes: Genes, skipped: Keys | None = None) -> Described:
     """Return the different programs among `genes` of the sketch `number`, but for `skipped`."""
     sketch = space.sketches[number]
-    state = population_state(sketch, genes)
-    keys, first = np.unique(phenotype_keys(sketch, genes, state), return_index=True)
+    keys, first = np.unique(phenotype_keys(sketch, genes), return_index=True)
     if skipped is not None:
         is_new = ~np.isin(keys, skipped, assume_unique=True)
         keys, first = keys[is_new], first[is_new]
-    if not len(first):
-        return Described(keys, genes[first], extract(sketch, genes[first], space.target))
-    # To describe all rows takes less time than to make the State of those that are left.
-    features = extract(sketch, genes, space.target, state)
-    return Described(keys, genes[first], features[first])
+    genes = genes[first]
+    return Described(keys, genes, extract(sketch, genes, space.target))
 
 
 def together(

@@ -125,9 +125,9 @@ PAPER = SearchOptions(
 )  # fmt: skip
 """The space and the numbers of the paper's implementation, for comparison.
 
-Three things remain as they are here, because the code is made differently: the innermost tile is
-computed in registers (so it has a limit), unrolling is bounded, and the innermost space loop is
-vectorised whole.
+Four things remain as they are here, because the code is made differently: the innermost tile is
+computed in registers (so it has a limit), unrolling is bounded, the innermost space loop is
+vectorised whole, and random programs are drawn once for all rounds.
 """
 
 BEAM = SearchOptions(strategy="beam", starts_from_default=False, polish_share=0.0, transferred=0)

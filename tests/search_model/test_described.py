@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from search_model.workloads import ZEN, matmul, transpose
 
-from ansorc.schedule import State
 from ansorc.search import described as described_module
 from ansorc.search.described import described, founders_of, remembered, together
 from ansorc.search.features import Features, estimated_cycles, extract
@@ -35,11 +34,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many programs each call described."""
     counts: list[int] = []
 
-    def counted(
-        sketch: Sketch, genes: Genes, target: Target, state: State | None = None
-    ) -> Features:
+    def counted(sketch: Sketch, genes: Genes, target: Target) -> Features:
         counts.append(len(genes))
-        return extract(sketch, genes, target, state)
+        return extract(sketch, genes, target)
 
     monkeypatch.setattr(described_module, "extract", counted)
     return counts

@@ -70,7 +70,7 @@ def vectorize_reductions(
     vector_bytes: int,
     vector_registers: int,
     last_cache_bytes: int,
-    streaming_sums: int = 4,
+    streaming_sums: int,
 ) -> Function:
     """Return `function` with the reductions of VECTORIZED loops in lanes of REGISTER buffers.
 

@@ -49,13 +49,12 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def extract(sketch: Sketch, genes: Genes, target: Target, state: State | None = None) -> Features:
+def extract(sketch: Sketch, genes: Genes, target: Target) -> Features:
     """Return the features of the programs `genes` [rows, columns] of `sketch`.
 
-    There is one statement for each stage that is not inlined, producers first. `state` is the
-    `population_state` of the same rows, where it is known.
+    There is one statement for each stage that is not inlined, producers first.
     """
-    return MACHINE_FEATURES.extract(sketch, genes, target, state)
+    return MACHINE_FEATURES.extract(sketch, genes, target)
 
 
 def extract_state(

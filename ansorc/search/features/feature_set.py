@@ -43,16 +43,11 @@ class FeatureSet:
         """One name for each number: `group.field`, documented at the field."""
         return tuple(column.name for column in self.columns)
 
-    def extract(
-        self, sketch: Sketch, genes: Genes, target: Target, state: State | None = None
-    ) -> Features:
+    def extract(self, sketch: Sketch, genes: Genes, target: Target) -> Features:
         """Return the features of the programs `genes` [rows, columns] of `sketch`.
 
-        There is one statement for each stage that is not inlined, producers first. `state` is the
-        `population_state` of the same rows, where it is known.
+        There is one statement for each stage that is not inlined, producers first.
         """
-        if state is not None and len(genes) <= _BLOCK:
-            return self.extract_state(state, target, choice_values(sketch, genes), len(genes))
         blocks = [genes[start : start + _BLOCK] for start in range(0, len(genes), _BLOCK)]
         parts = [
             self.extract_state(

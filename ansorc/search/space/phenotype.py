@@ -25,15 +25,14 @@ _PARALLEL, _UNROLLED = 1, 2
 _END, _START_OF_SUM = 1, 2
 
 
-def phenotype_keys(sketch: Sketch, genes: Genes, state: State | None = None) -> Keys:
+def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
     """Return [rows] 64-bit keys: equal for rows of any sketch that are the same program.
 
     A program is its loops with what is computed inside, in order: the extent, the axis and the
     stride of each, and how it is run. Loops of one iteration do not count, nor do parallel loops or
-    unroll limits that change nothing. The keys are the same in every run. `state` is the
-    `population_state` of the same rows, where it is known.
+    unroll limits that change nothing. The keys are the same in every run.
     """
-    state = population_state(sketch, genes) if state is None else state
+    state = population_state(sketch, genes)
     values = choice_values(sketch, genes)
     parallel = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, ParallelLoops)}
     limits = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, UnrollLimit)}
