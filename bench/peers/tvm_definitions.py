@@ -41,8 +41,8 @@ def _norm(x: Array) -> Definition:
     square = te.compute(
         (len(x),), lambda n: te.sum(data[n, i, j] * data[n, i, j], axis=[i, j]), name="square"
     )
-    root = te.compute((len(x),), lambda n: te.sqrt(square[n]), name="root")
-    return [data, root], [x]
+    norm = te.compute((len(x),), lambda n: te.sqrt(square[n]), name="norm")
+    return [data, norm], [x]
 
 
 def _scores(query: Array, key: Array) -> Definition:
