@@ -91,7 +91,7 @@ def chosen_program(task: Task, choice: Choice) -> Program:
     """
     path = choice.records
     if choice.use_default:
-        return default_program(task)
+        return default_program(task.with_threads(choice.threads))
     advice = "run `ansorc tune` first, or use --default for the untuned schedule"
     if not path.exists():
         raise RecordError(f"there is no record file {path}; {advice}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansorc.errors import RecordError
 from ansorc.lang.dag import ComputeDAG
@@ -29,6 +29,16 @@ class Task:
     def key(self) -> str:
         """A content hash of the computation and the target; the name does not count."""
         return hashlib.sha256(f"{self.dag.key}\n{self.target.text}".encode()).hexdigest()[:24]
+
+    def with_threads(self, threads: int) -> Task:
+        """Return the task as it looks to kernels of `threads` threads (0: one for each core).
+
+        Its target has that many cores, for the search and the default to share the work among. The
+        key is another: times are recorded under that of the task itself.
+        """
+        if threads in (0, self.target.cores):
+            return self
+        return Task(self.dag, replace(self.target, cores=threads), self.name)
 
     def to_json(self) -> str:
         """Return the task as text that `from_json` reads back."""

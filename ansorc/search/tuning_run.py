@@ -53,6 +53,7 @@ class TuningRun:
     ) -> None:
         self._task, self._options, self._records = task, options, records
         self._on_trial = on_trial
+        self._shared = task.with_threads(options.threads)
         self._environment = current_environment(options.threads, options.cache)
         self._earlier = records.all(task.key, self._environment)
         self._best = records.best(task.key, self._environment)
@@ -69,7 +70,7 @@ class TuningRun:
         search = options.search
         redefine = search.redefine and search.space == "full"
         self._default = default_program(
-            task, rewrite_layout=search.rewrite_layout, redefine=redefine
+            self._shared, rewrite_layout=search.rewrite_layout, redefine=redefine
         ).steps
         self._final = Final(records, task.key, self._environment, _candidate(self._default).key)
         self._notes: list[str] = []
@@ -121,7 +122,7 @@ class TuningRun:
     def _proposals(self) -> Proposals:
         """The search, which knows what earlier runs measured."""
         rng = np.random.default_rng(self._options.seed)
-        proposals = Proposals(self._task, self._options.search, rng)
+        proposals = Proposals(self._shared, self._options.search, rng)
         self._notes = proposals.notes  # which grow while the search goes on
         for record in self._earlier:
             if not record.function:

@@ -75,7 +75,7 @@ def main(
 
 def compared(task: Task, tuned: Module, threads: int) -> Finding:
     """Build the default of `task`, and time it and `tuned` in turns."""
-    built = [_built(task) for _ in range(3)]
+    built = [_built(task.with_threads(threads)) for _ in range(3)]
     module = built[0][0]
     inputs, outputs = draw_inputs(task, np.random.default_rng(0))
     given = dict(zip((buffer.name for buffer in task.dag.inputs), inputs, strict=True))

@@ -29,10 +29,11 @@ SMALL = Growth(trees=30)
 
 def records_of(task: Task, count: int, environment: Environment = HERE) -> list[Record]:
     """Random programs of the first sketch; each takes a nanosecond for an estimated cycle."""
-    sketch = design_space(task.dag, task.target, SearchOptions()).sketches[0]
+    target = task.with_threads(environment.threads).target
+    sketch = design_space(task.dag, target, SearchOptions()).sketches[0]
     genes = sample(sketch, count, np.random.default_rng(0), SearchOptions())
     genes = np.unique(genes, axis=0)
-    cycles = estimated_cycles(extract(sketch, genes, task.target)).sum(axis=1)
+    cycles = estimated_cycles(extract(sketch, genes, target)).sum(axis=1)
     found: list[Record] = []
     for row, seconds in zip(genes, 1e-9 * cycles, strict=True):
         text = json.dumps(steps_to_json(steps(sketch, row)))
@@ -58,6 +59,17 @@ def test_records_become_the_samples_of_the_search(task: Task, tmp_path: Path) ->
     path = written(tmp_path / "tune.db", task, records_of(task, 20))
     found = recorded([path])
     assert set(found.names.values()) == {"product"}
+    for one in found.samples:
+        assert one.seconds == pytest.approx(1e-9 * estimated_cycles(one.features).sum(), rel=1e-5)
+
+
+def test_the_samples_have_the_threads_of_their_records(task: Task, tmp_path: Path) -> None:
+    """Times of one thread and of eight are told by features of as many cores."""
+    eight = replace(HERE, cores=8, threads=8)
+    records = records_of(task, 20) + records_of(task, 20, eight)
+    path = written(tmp_path / "tune.db", task, records)
+    found = recorded([path])
+    assert len(found.samples) == len(records)
     for one in found.samples:
         assert one.seconds == pytest.approx(1e-9 * estimated_cycles(one.features).sum(), rel=1e-5)
 

@@ -64,8 +64,22 @@ def test_tune_then_resume(tmp_path: Path) -> None:
     assert len({record.program_key for record in after}) == 8
 
 
-def default_candidate() -> Candidate:
-    return Candidate.of_steps(steps_to_json(default_program(product()).steps))
+def test_the_search_shares_the_work_among_the_threads_of_the_kernels(tmp_path: Path) -> None:
+    """A run for one thread on a machine of eight begins with the default of one core."""
+    a, b = ac.placeholder((256, 256), name="A"), ac.placeholder((256, 256), name="B")
+    eight = ac.Task(
+        ac.ComputeDAG([a, b, ac.ops.matmul(a, b, name="C")]), replace(product().target, cores=8)
+    )
+    found = tune_task(eight, options(tmp_path, 1))
+    assert found.default is not None
+    assert found.default.task_key == eight.key
+    assert found.default.candidate == default_candidate(eight.with_threads(1))
+    assert found.default.candidate != default_candidate(eight)
+
+
+def default_candidate(task: ac.Task | None = None) -> Candidate:
+    chosen = task or product().with_threads(1)
+    return Candidate.of_steps(steps_to_json(default_program(chosen).steps))
 
 
 def test_the_best_is_the_winner_of_a_contest(
