@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator as Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +56,12 @@ REDEFINED: tuple[SketchRule, ...] = (
 """Those of these sketches that redefine something: on its own, or in blocks of its consumer."""
 
 ROWS, CHILDREN, SURVIVORS, ROUNDS = 1024, 256, 32, 5
+BRED, NEAR = 2, 1.25
+"""Sketches that are tried further, and the cycles of their best random programs at most, in those
+of the best one: the more loops there are to tile, the more is found later."""
+PLACES, ROWS_ELSEWHERE, DOUBT_ELSEWHERE = 2, 256, 1.4
+"""Places of plain stages that are tried, programs with others than the first, and how many times
+as fast they must seem: what a place saves is known less well than what a tile does."""
 UNROLL_LIMIT, NARROW_UNROLL_LIMIT = 64, 16
 """With vectors of 16 bytes a step is several times as many instructions."""
 
@@ -72,15 +79,9 @@ def default_steps(
     if not sketches:
         others = _redefined(dag, target, rewrite_layout=rewrite_layout) if redefine else ()
         sketches = (*_plain(dag, target, rewrite_layout=rewrite_layout), *others)
-    rng = np.random.default_rng(0)
-    pools = [
-        Pool(whole, *_judged(whole, sample(whole, ROWS, rng)))
-        for sketch in sketches
-        for whole in completed(sketch, max_locations=1)
-    ]
-    pool = min(pools, key=_best)
-    for _ in range(ROUNDS if pool.sketch.variables else 0):
-        pool = _bred(pool, rng)
+    pools = sorted((pool for sketch in sketches for pool in _pools(sketch)), key=_best)
+    near = [pool for pool in pools[:BRED] if _best(pool) <= NEAR * _best(pools[0])]
+    pool = min(map(_bred, near), key=_best)
     return steps(pool.sketch, pool.genes[np.argmin(pool.cycles)])
 
 
@@ -134,14 +135,34 @@ class Pool:
     sketch: Sketch
     genes: Genes
     cycles: Cycles
+    is_elsewhere: bool = False
+    """Whether a plain stage is not in its first place."""
+
+
+def _pools(sketch: Sketch) -> Sequence[Pool]:
+    """Random programs with the plain stages in their first place, and fewer in another."""
+    for number, whole in enumerate(completed(sketch, max_locations=PLACES)):
+        rows = ROWS_ELSEWHERE if number else ROWS
+        genes = sample(whole, rows, np.random.default_rng(0))
+        yield Pool(whole, *_judged(whole, genes), is_elsewhere=number > 0)
 
 
 def _best(pool: Pool) -> float:
+    """The least cycles; what is rather uncertain has to be worth it."""
     has_shares = any(isinstance(step, RFactor) for step in pool.sketch.steps)
-    return float(pool.cycles.min()) * (1.1 if has_shares else 1.0)  # they have to be worth it
+    doubt = (1.1 if has_shares else 1.0) * (DOUBT_ELSEWHERE if pool.is_elsewhere else 1.0)
+    return float(pool.cycles.min()) * doubt
 
 
-def _bred(pool: Pool, rng: np.random.Generator) -> Pool:
+def _bred(pool: Pool) -> Pool:
+    """The pool after rounds of mutations."""
+    rng = np.random.default_rng(0)
+    for _ in range(ROUNDS if pool.sketch.variables else 0):
+        pool = _next(pool, rng)
+    return pool
+
+
+def _next(pool: Pool, rng: np.random.Generator) -> Pool:
     """The best programs of the pool and mutations of them."""
     best = np.argsort(pool.cycles, kind="stable")[:SURVIVORS]
     parents = np.repeat(pool.genes[best], CHILDREN // SURVIVORS, axis=0)
@@ -150,6 +171,7 @@ def _bred(pool: Pool, rng: np.random.Generator) -> Pool:
         pool.sketch,
         np.concatenate([pool.genes[best], genes]),
         np.concatenate([pool.cycles[best], cycles]),
+        pool.is_elsewhere,
     )
 
 

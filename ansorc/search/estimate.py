@@ -6,34 +6,28 @@ filling and emptying it, and of moving data into each cache. It serves the untun
 
 from __future__ import annotations
 
-from collections.abc import Iterator as Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.ir.arith.affine import Affine, affine
-from ansorc.ir.buffer import Buffer
+from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Call, Expr
 from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.flops import op_flops
-from ansorc.schedule.bounds import axis_boxes, region
 from ansorc.schedule.extent import Extent
-from ansorc.schedule.stage import At, IteratorKind, Mark, Stage
+from ansorc.schedule.stage import IteratorKind, Mark, Stage
 from ansorc.schedule.state import State
 from ansorc.search.dot_estimate import dot_cycles, is_tensorized
 from ansorc.search.features.operations import CALL_INSTRUCTIONS
+from ansorc.search.footprint import footprints
 from ansorc.search.space.registers import vector_pieces
 from ansorc.target import Target
 
 Cycles = npt.NDArray[np.float64]
 Number = npt.NDArray[np.int64]
-Access = tuple[int, tuple[Affine | None, ...], tuple[Number, ...], bool]
-"""Bytes of an element, for each dimension the index, if it is affine, and the extent, and whether
-what is touched lies in one piece because the layout follows the loops."""
-
 FLOPS_PER_CYCLE = 4.0
 """Vector operations that one core starts in a cycle: two multiply-adds."""
 LOADS_PER_CYCLE = 2.0
@@ -49,9 +43,6 @@ VISIT_CYCLES = 10.0
 """Cycles lost where a register tile begins and ends, besides loading and storing it."""
 FILL_BYTES_PER_CYCLE = (32.0, 12.0, 4.0)
 """Bytes per cycle into the first cache, into the second, and from memory."""
-LINE_BYTES = 64
-WAYS = 8
-"""Lines that a cache holds of all those that have the same place in it."""
 FORK_CYCLES = 15_000.0
 """Cycles to wake the threads and to wait for them."""
 
@@ -70,34 +61,6 @@ class Lanes:
     """Vectors read along the vectorised loop, which stay in registers beside the results."""
     sums: Number
     """Vectors of results or sums that are kept in registers."""
-
-
-@dataclass(frozen=True, eq=False)
-class Footprint:
-    """The box of a tensor that is touched, as rows of memory."""
-
-    count: Cycles
-    """Rows."""
-    width: Cycles
-    """Bytes touched of each row."""
-    pitch: Number
-    """Bytes from one row to the next."""
-
-    @property
-    def bytes(self) -> Cycles:
-        """What is moved: whole cache lines, unless the rows adjoin."""
-        lines = np.ceil(self.width / LINE_BYTES) * LINE_BYTES
-        return self.count * np.where(self.width < self.pitch, lines, self.width)
-
-    def held(self, cache_bytes: int) -> Cycles:
-        """The cache that the rows need for themselves, which is more where they collide.
-
-        Rows whose pitch is a large power of two begin in few sets of the cache.
-        """
-        reach = max(LINE_BYTES, cache_bytes // WAYS)
-        starts = reach // np.gcd(self.pitch, reach)
-        covered = np.minimum(reach, starts * np.maximum(self.width, LINE_BYTES))
-        return np.where(self.width < self.pitch, self.bytes * reach / covered, self.bytes)
 
 
 def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
@@ -211,8 +174,8 @@ def _moving(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
     A loop whose data fits a cache loads them once for each run of the loop.
     """
     fits: list[Cycles] = [np.full(rows, np.inf) for _ in target.cache_bytes]
-    for runs, boxes in _footprints(state, stage, rows):
-        touched = np.sum([box.bytes for box in boxes], axis=0)
+    for runs, boxes in footprints(state, stage, rows):
+        touched = np.sum([box.moved for box in boxes], axis=0)
         for level, size in enumerate(target.cache_bytes):
             held = np.max([touched, *(box.held(size) for box in boxes)], axis=0)
             fits[level] = np.where(
@@ -222,63 +185,6 @@ def _moving(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
     for moved, speed in zip(fits, FILL_BYTES_PER_CYCLE, strict=True):
         total += np.where(np.isfinite(moved), moved, 0) / speed
     return total
-
-
-def _footprints(state: State, stage: Stage, rows: int) -> Sequence[tuple[Cycles, list[Footprint]]]:
-    """(How often it runs, what one run touches) of each loop around the stage and its own."""
-    runs = np.ones(rows)
-    accesses = _accesses(state, stage)
-    whole: dict[str, Extent] = {axis.name: axis.extent for axis in stage.op.reduce_axes}
-    for outer, count in state.chain(stage):
-        for place in range(count):
-            boxes = region(state, stage.name, outer, place)
-            widths = {a.name: b.width for a, b in zip(stage.op.axes, boxes, strict=True)}
-            yield runs, [_footprint(access, whole | widths, rows) for access in accesses]
-            runs = runs * _known(outer.iterators[place].extent)
-    for place, iterator in enumerate(stage.iterators):
-        widths = {name: box.width for name, box in axis_boxes(stage, place).items()}
-        yield runs, [_footprint(access, widths, rows) for access in accesses]
-        runs = runs * _known(iterator.extent)
-
-
-def _accesses(state: State, stage: Stage) -> list[Access]:
-    """What the stage writes and reads, without repetition."""
-    op = stage.op
-    found: dict[tuple[str, tuple[Expr, ...]], Access] = {}
-    for node in stage.op.loads:
-        forms = tuple(affine(index) for index in node.indices)
-        extents = _memory(state, node.buffer)
-        is_laid_out = node.buffer.name in state.rewritten
-        found[node.buffer.name, node.indices] = node.buffer.dtype.bytes, forms, extents, is_laid_out
-    own = tuple(Affine(((axis.name, 1),), 0) for axis in op.axes)
-    written = [(buffer.dtype.bytes, own, _memory(state, buffer), False) for buffer in op.buffers]
-    return [*written, *found.values()]
-
-
-def _memory(state: State, buffer: Buffer) -> tuple[Number, ...]:
-    """The extents of a tensor in memory: those of the region, if it is computed inside a loop."""
-    stage = state.source(buffer.name)
-    if stage is not None and isinstance(stage.attach, At):
-        return tuple(_known(extent) for extent in stage.region)
-    return tuple(_known(extent) for extent in buffer.shape)
-
-
-def _footprint(access: Access, widths: dict[str, Extent], rows: int) -> Footprint:
-    """What one access touches while the axes of its stage span `widths`."""
-    element, forms, extents, is_laid_out = access
-    span = {name: _known(width) for name, width in widths.items()}
-    count, width = np.ones(rows), np.ones(rows)
-    for form, extent in zip(forms, extents, strict=True):
-        count = count * width
-        width = np.broadcast_to(extent, rows).astype(np.float64)
-        if form is not None:
-            reach = 1 + sum(abs(factor) * (span[name] - 1) for name, factor in form.terms)
-            width = np.minimum(width, reach)
-    pitch = extents[-1] * element if extents else np.array(element)
-    if is_laid_out:
-        count, width = np.ones(rows), count * width
-        pitch = np.zeros(rows, dtype=np.int64)
-    return Footprint(count, width * element, pitch)
 
 
 def _product(extents: list[Extent] | list[Number], rows: int) -> Cycles:

@@ -9,11 +9,12 @@ from search_space.small_dags import DAGS, TARGET, check_meaning, conv_layer, mat
 import ansorc.lang as ac
 from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
-from ansorc.schedule import replay
+from ansorc.lang.paper_cases import CASES
+from ansorc.schedule import replay, schedule
 from ansorc.schedule.stage import Mark, Stage
-from ansorc.schedule.steps import Redefine, RewriteLayout
+from ansorc.schedule.steps import ComputeAt, Redefine, RewriteLayout
 from ansorc.search.default import default_steps
-from ansorc.search.estimate import Footprint
+from ansorc.search.footprint import Footprint, footprints
 from ansorc.target import Target
 
 
@@ -104,11 +105,37 @@ def test_default_is_the_same_each_time() -> None:
     assert default_steps(dag, TARGET) == default_steps(dag, TARGET)
 
 
-def test_rows_with_a_pitch_of_a_power_of_two_collide() -> None:
+def test_pieces_a_power_of_two_apart_collide() -> None:
     rows, width = np.array([16.0]), np.array([64.0])
-    apart, close = (Footprint(rows, width, np.array(n)) for n in (4096, 4096 + 64))
+    apart, close = (
+        Footprint(rows, width, np.array(n), np.array(n), times=1) for n in (4096, 4096 + 64)
+    )
     assert apart.bytes == close.bytes == 1024
     assert apart.held(32 * 1024) == 64 * 1024
-    assert close.held(32 * 1024) == 1024
-    whole = Footprint(rows, np.array([4096.0]), np.array(4096))
+    assert close.held(32 * 1024) == 4096, "a line of each way"
+    whole = Footprint(rows, np.array([4096.0]), np.array(4096), np.array(4096), times=1)
     assert whole.held(32 * 1024) == whole.bytes == 64 * 1024
+
+
+def test_whole_rows_adjoin_and_pieces_of_images_collide() -> None:
+    """Loops over rows, images and channels of 16 images of 64 KiB."""
+    x = ac.placeholder((16, 32, 32, 16), "x")
+    dag = ComputeDAG([x, ac.compute((16, 32, 32, 16), lambda *i: x[i] + 1, name="y")])
+    first = schedule(dag)
+    n, h, w, c = (axis.name for axis in first.stage("y").iterators)
+    state = first.reorder("y", [h, n, c, w])
+    found = [(runs.item(), box) for runs, (_, box) in footprints(state, state.stage("y"), 1)]
+    assert [runs for runs, _ in found] == [1, 32, 32 * 16, 32 * 16 * 16]
+    whole, rows, row, pixels = (box for _, box in found)
+    assert (whole.count, whole.bytes, whole.held(32768)) == (1, 16 * 65536, 16 * 65536)
+    assert (rows.count, rows.width, rows.step) == (16, 2048, 65536)
+    assert rows.held(32 * 1024) == 2 * 32 * 1024, "all in the same half of each way"
+    assert (row.count, row.bytes) == (1, 2048)
+    assert (pixels.count, pixels.width, pixels.step) == (32, 4, 64)
+
+
+def test_padding_of_a_cheap_reader_is_made_inside_it() -> None:
+    """A depthwise convolution reads each element nine times: a pass of its own costs too much."""
+    dag = next(case for case in CASES if case.name == "DEP-1-b16").dag(constant=True)
+    placed = [step for step in default_steps(dag, TARGET) if isinstance(step, ComputeAt)]
+    assert "conv.pad" in [step.stage for step in placed]
