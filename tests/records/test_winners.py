@@ -118,3 +118,31 @@ def test_a_file_of_version_2_keeps_its_winners(tmp_path: Path) -> None:
         assert records.all("t", HERE)[0] == again, "no second record of the same program"
         cold = replace(HERE, cache="cold")
         assert records.best("t", cold) is None
+
+
+def test_as_many_threads_as_cores_are_all_cores(tmp_path: Path) -> None:
+    """A file of version 3 tells them apart: what is in both environments stays as in the first."""
+    assert replace(HERE, threads=2) == HERE
+    assert replace(HERE, threads=1) != HERE
+    path = tmp_path / "a.db"
+    both, alone = record_of("t", 1, 1.0), record_of("t", 2, 2.0)
+    with Records.open(path) as records:
+        records.add(both)
+        records.add(alone)
+        records.decide(alone)
+    connection = sqlite3.connect(path)
+    text = json.dumps(asdict(HERE) | {"threads": 2}, sort_keys=True)
+    connection.execute("INSERT INTO environments VALUES ('two', ?, 'Test CPU')", (text,))
+    query = "INSERT INTO records SELECT NULL, task_key, program_key, steps, function, 'two', 3.0, "
+    query += "spread_s, repeats, failure, message, checked, build_s, created, seed, version, run_s "
+    connection.execute(f"{query} FROM records WHERE id = 1")
+    connection.execute("UPDATE records SET environment_key = 'two' WHERE id = 2")
+    connection.execute("INSERT INTO winners VALUES ('t', 'two', ?, 2)", (both.program_key,))
+    connection.execute("PRAGMA user_version = 3")
+    connection.commit()
+    connection.close()
+    for _ in range(2):
+        with Records.open(path) as records:
+            assert sorted(records.all("t", HERE), key=lambda r: r.median_s or 0) == [both, alone]
+            assert records.is_winner(alone)
+            assert records.elsewhere("t", HERE).count == 0

@@ -65,7 +65,7 @@ def test_records_become_the_samples_of_the_search(task: Task, tmp_path: Path) ->
 
 def test_the_samples_have_the_threads_of_their_records(task: Task, tmp_path: Path) -> None:
     """Times of one thread and of eight are told by features of as many cores."""
-    eight = replace(HERE, cores=8, threads=8)
+    eight = replace(HERE, cores=16, threads=8)
     records = records_of(task, 20) + records_of(task, 20, eight)
     path = written(tmp_path / "tune.db", task, records)
     found = recorded([path])

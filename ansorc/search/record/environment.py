@@ -24,9 +24,13 @@ class Environment:
     cores: int
     """Cores that the measuring process could use."""
     threads: int
-    """Threads of the kernel; 0 means all of `cores`."""
+    """Threads of the kernel; 0 means all of `cores`, and is what as many as `cores` become."""
     cache: CachePolicy = "warm"
     """What the caches held when the timed calls began."""
+
+    def __post_init__(self) -> None:
+        if self.threads == self.cores:
+            object.__setattr__(self, "threads", 0)
 
     @property
     def key(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ansorc.errors import RecordError
 from ansorc.search.record.environment import Environment
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _APPLICATION_ID = 0x616E7372  # "ansr"
 _BUSY_TIMEOUT_S = 10.0
 
@@ -42,7 +42,8 @@ CREATE TABLE winners (
 record that there was then."""
 _RUN_SECONDS = "ALTER TABLE records ADD COLUMN run_s REAL NOT NULL DEFAULT 0.0"
 """Since version 3, in which an environment also tells what the caches held: till then, always what
-the call before had left there."""
+the call before had left there. Since version 4 as many threads as cores are the same environment as
+all cores."""
 
 
 def connect(path: Path, *, create: bool) -> sqlite3.Connection:
@@ -133,23 +134,31 @@ def _make_tables(connection: sqlite3.Connection) -> None:
         missing += [_RUN_SECONDS] * (version < 3)
         for statement in filter(str.strip, ";".join(missing).split(";")):
             connection.execute(statement)
-        if version < 3:
+        if version < SCHEMA_VERSION:
             _rename_environments(connection)
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _rename_environments(connection: sqlite3.Connection) -> None:
-    """Write all environments as this version does, which gives them other keys."""
-    for key, json in connection.execute("SELECT key, json FROM environments").fetchall():
+    """Write all environments as this version does, which gives them other keys.
+
+    Two of them may become one: a program or a winner of both stays what it is in the one that has
+    that key already.
+    """
+    for key, json, cpu in connection.execute("SELECT * FROM environments").fetchall():
         environment = Environment.from_json(json)
-        row = (environment.key, environment.to_json(), key)
-        connection.execute("UPDATE environments SET key = ?, json = ? WHERE key = ?", row)
+        if environment.key == key:
+            continue
+        row = (environment.key, environment.to_json(), cpu)
+        connection.execute("INSERT OR IGNORE INTO environments VALUES (?, ?, ?)", row)
         for table in ("records", "winners"):
             connection.execute(
-                f"UPDATE {table} SET environment_key = ? WHERE environment_key = ?",
+                f"UPDATE OR IGNORE {table} SET environment_key = ? WHERE environment_key = ?",
                 (environment.key, key),
             )
+            connection.execute(f"DELETE FROM {table} WHERE environment_key = ?", (key,))
+        connection.execute("DELETE FROM environments WHERE key = ?", (key,))
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
