@@ -28,7 +28,9 @@ from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import Sketch, UnrollLimit
 from ansorc.search.sketch.skip import Skip
 from ansorc.search.sketch.tiling_in_blocks import TilingInBlocks
+from ansorc.search.sketch.tiling_in_lanes import TilingInLanes
 from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
+from ansorc.search.sketch.tiling_with_rows import TilingWithRows
 from ansorc.search.space.genes import Genes, population_state, steps
 from ansorc.search.space.sample import sample
 from ansorc.search.space.vary import mutate
@@ -45,6 +47,10 @@ RULES: tuple[SketchRule, ...] = (
 """The first sketch of these is taken: tiled stages in their consumers, or in those of copies."""
 WITH_RFACTOR: tuple[SketchRule, ...] = (AddRfactor(vectors=()), *RULES)
 """The first sketch of these has long reductions in shares for the cores."""
+IN_LANES: tuple[SketchRule, ...] = (TilingInLanes(levels=(2,)), *RULES)
+"""The first sketch of these has the sums of narrow results in the lanes of vectors."""
+WITH_ROWS: tuple[SketchRule, ...] = (TilingWithRows(), *RULES)
+"""The first sketch of these has what reduces the rows of a tiled stage computed with them."""
 REDEFINED: tuple[SketchRule, ...] = (
     AlwaysInline(),
     SimplifyConstIndices(),
@@ -55,7 +61,7 @@ REDEFINED: tuple[SketchRule, ...] = (
 )
 """Those of these sketches that redefine something: on its own, or in blocks of its consumer."""
 
-ROWS, CHILDREN, SURVIVORS, ROUNDS = 1024, 256, 32, 5
+ROWS, CHILDREN, SURVIVORS, ROUNDS = 1024, 768, 32, 3
 BRED, NEAR = 2, 1.25
 """Sketches that are tried further, and the cycles of their best random programs at most, in those
 of the best one: the more loops there are to tile, the more is found later."""
@@ -86,7 +92,9 @@ def default_steps(
 
 
 def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
-    firsts = [generate(dag, target, rules)[0] for rules in (RULES, WITH_RFACTOR)]
+    firsts = [
+        generate(dag, target, rules)[0] for rules in (RULES, WITH_RFACTOR, IN_LANES, WITH_ROWS)
+    ]
     fused = {s.steps: laid_out(s) if rewrite_layout else s for s in firsts}
     return tuple(sketch for first in fused.values() for sketch in (first, *packed(first)))
 

@@ -31,6 +31,9 @@ Number = npt.NDArray[np.int64]
 FLOPS_PER_CYCLE = 4.0
 """Vector operations that one core starts in a cycle: two multiply-adds."""
 LOADS_PER_CYCLE = 2.0
+GATHERED = 3
+"""Loads that a vector costs for each of its elements if they do not adjoin: to put each in place
+takes about two more instructions."""
 INSTRUCTIONS_PER_CYCLE = 4.0
 LATENCY = 4.0
 """Cycles until the result of an addition can be added to again."""
@@ -145,7 +148,8 @@ def _lanes(stage: Stage, target: Target, rows: int, rewritten: tuple[str, ...]) 
             if any(axis in free_vars(index) for index in node.indices):
                 is_row = node.buffer.name in rewritten or _coefficient(node.indices[-1], axis) == 1
                 is_along = is_vector and is_row
-                pieces = vector_pieces(extent, lanes, is_masked=is_masked) if is_along else extent
+                scalars = extent * GATHERED if is_vector else extent
+                pieces = vector_pieces(extent, lanes, is_masked=is_masked) if is_along else scalars
                 held = np.minimum(pieces, INDEPENDENT_SUMS) if axis in terms else pieces
                 operands = operands + (held if is_along else 0)
                 count = count * pieces

@@ -44,16 +44,20 @@ class Access:
 class Footprint:
     """The box of a tensor that is touched, as pieces of rows in memory."""
 
-    count: Numbers
-    """Pieces."""
+    pieces: tuple[tuple[Numbers, npt.NDArray[np.int64]], ...]
+    """For each dimension that the pieces differ in: how many there are along it, and the bytes from
+    one to the next."""
     width: Numbers
     """Bytes of each piece."""
     pitch: npt.NDArray[np.int64]
     """Bytes from the beginning of such a row to that of the next in memory."""
-    step: npt.NDArray[np.int64]
-    """A divisor of the bytes between any two of the pieces."""
     times: int
     """So many boxes of this form are touched."""
+
+    @property
+    def count(self) -> Numbers:
+        """The pieces of one box."""
+        return np.prod([np.ones_like(self.width), *(count for count, _ in self.pieces)], axis=0)
 
     @cached_property
     def bytes(self) -> Numbers:
@@ -71,10 +75,16 @@ class Footprint:
 
         Pieces that are a multiple of a large power of two apart begin in few sets of the cache.
         """
+        if not self.pieces:
+            return self.bytes
         reach = max(LINE_BYTES, cache_bytes // WAYS)
-        starts = np.minimum(self.count, reach // np.gcd(self.step, reach))
-        covered = np.minimum(reach, starts * np.maximum(self.width, LINE_BYTES))
-        return np.where(self.width < self.pitch, self.bytes * reach / covered, self.bytes)
+        starts = most = np.ones_like(self.width)
+        for count, stride in self.pieces:
+            places = reach // np.gcd(stride, reach)  # of a way, where one of them may begin
+            starts = starts * np.minimum(count, places)
+            most = np.maximum(most, np.where(count > 1, places, 1))
+        covered = np.minimum(starts, most) * np.maximum(self.width, LINE_BYTES)
+        return np.maximum(self.bytes, self.bytes * (reach / covered))
 
 
 def footprints(state: State, stage: Stage, rows: int) -> Sequence[tuple[Numbers, list[Footprint]]]:
@@ -138,23 +148,24 @@ def _memory(state: State, buffer: Buffer) -> tuple[Extent, ...]:
 
 def _footprint(access: Access, widths: Mapping[str, Extent], rows: int) -> Footprint:
     """What one access touches while the axes of its stage reach as far as `widths`."""
-    count, width, step = np.ones(rows), np.ones(rows), np.zeros(rows, dtype=np.int64)
-    stride = pitch = np.ones(rows, dtype=np.int64)
+    width = np.ones(rows)
+    stride = pitch = np.array(access.element)
+    pieces: list[tuple[Numbers, npt.NDArray[np.int64]]] = []
     is_whole = np.ones(rows, dtype=bool)  # all of the inner dimensions, so that this one adjoins
     for form, size in zip(reversed(access.forms), reversed(access.extents), strict=True):
         extent = _known(size)
         reach = _reach(form, extent, widths)
         width = np.where(is_whole, width * reach, width)
-        count = np.where(is_whole, count, count * reach)
-        step = np.where(is_whole | (reach == 1), step, np.gcd(step, stride))
+        count = np.where(is_whole, 1, reach)
+        if np.any(count > 1):
+            pieces.append((count, stride))
         stride = stride * extent
         pitch = np.where(is_whole, stride, pitch)
         is_whole = is_whole & (reach == extent)
+    found = Footprint(tuple(pieces), width * access.element, pitch, access.times)
     if access.is_laid_out:
-        count, width = np.ones(rows), count * width
-        pitch = np.zeros(rows, dtype=np.int64)
-    each = access.element
-    return Footprint(count, width * each, pitch * each, step * each, access.times)
+        return replace(found, pieces=(), width=found.count * found.width, pitch=0 * pitch)
+    return found
 
 
 def _reach(

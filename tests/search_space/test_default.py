@@ -108,12 +108,14 @@ def test_default_is_the_same_each_time() -> None:
 def test_pieces_a_power_of_two_apart_collide() -> None:
     rows, width = np.array([16.0]), np.array([64.0])
     apart, close = (
-        Footprint(rows, width, np.array(n), np.array(n), times=1) for n in (4096, 4096 + 64)
+        Footprint(((rows, np.array(n)),), width, np.array(n), times=1) for n in (4096, 4096 + 64)
     )
     assert apart.bytes == close.bytes == 1024
     assert apart.held(32 * 1024) == 64 * 1024
     assert close.held(32 * 1024) == 4096, "a line of each way"
-    whole = Footprint(rows, np.array([4096.0]), np.array(4096), np.array(4096), times=1)
+    pairs = (np.array([2.0]), np.array(1024)), (rows, np.array(4096))
+    assert Footprint(pairs, width, np.array(4096), times=1).held(32 * 1024) == 64 * 1024
+    whole = Footprint(((rows, np.array(4096)),), np.array([4096.0]), np.array(4096), times=1)
     assert whole.held(32 * 1024) == whole.bytes == 64 * 1024
 
 
@@ -128,10 +130,10 @@ def test_whole_rows_adjoin_and_pieces_of_images_collide() -> None:
     assert [runs for runs, _ in found] == [1, 32, 32 * 16, 32 * 16 * 16]
     whole, rows, row, pixels = (box for _, box in found)
     assert (whole.count, whole.bytes, whole.held(32768)) == (1, 16 * 65536, 16 * 65536)
-    assert (rows.count, rows.width, rows.step) == (16, 2048, 65536)
+    assert (rows.count, rows.width) == (16, 2048)
     assert rows.held(32 * 1024) == 2 * 32 * 1024, "all in the same half of each way"
     assert (row.count, row.bytes) == (1, 2048)
-    assert (pixels.count, pixels.width, pixels.step) == (32, 4, 64)
+    assert (pixels.count, pixels.width, pixels.bytes) == (32, 4, 2048)
 
 
 def test_padding_of_a_cheap_reader_is_made_inside_it() -> None:
