@@ -67,12 +67,6 @@ class TuningRun:
         self._measured = 0
         self._proposed = 0
         self._ranking: Ranking | None = None
-        search = options.search
-        redefine = search.redefine and search.space == "full"
-        self._default = default_program(
-            self._shared, rewrite_layout=search.rewrite_layout, redefine=redefine
-        ).steps
-        self._final = Final(records, task.key, self._environment, _candidate(self._default).key)
         self._notes: list[str] = []
         self.is_exhausted = False
         self.is_interrupted = False
@@ -117,6 +111,21 @@ class TuningRun:
             interrupted=self.is_interrupted,
             notes=(*self._notes, *self._elsewhere()),
         )
+
+    @cached_property
+    def _default(self) -> Steps:
+        """The untuned default, which is chosen while the workers start."""
+        search = self._options.search
+        redefine = search.redefine and search.space == "full"
+        return default_program(
+            self._shared, rewrite_layout=search.rewrite_layout, redefine=redefine
+        ).steps
+
+    @cached_property
+    def _final(self) -> Final:
+        """The end of the run, in which the best programs and the default compete."""
+        default = _candidate(self._default).key
+        return Final(self._records, self._task.key, self._environment, default)
 
     @cached_property
     def _proposals(self) -> Proposals:
