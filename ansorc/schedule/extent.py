@@ -47,6 +47,12 @@ def resolve(length: Length, tiles: Tiles) -> Extent:
     return int(value) if value.ndim == 0 else value
 
 
+def as_array(extent: Extent) -> IntArray:
+    """Return a chosen `extent` as an array: of no dimension if it is one number."""
+    assert extent is not None
+    return np.asarray(extent, dtype=np.int64)
+
+
 def multiply(factors: Iterable[Extent]) -> Extent:
     """Return the product; None if a factor is a hole."""
     product: int | IntArray = 1

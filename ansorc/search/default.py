@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator as Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,8 +77,9 @@ def default_steps(
 ) -> tuple[Step, ...]:
     """Return the program that seems best by a rough estimate of its cycles; always the same one.
 
-    A few thousand tilings of one structure, with and without a packed operand and shares of long
-    reductions, and those of other definitions, are compared as arrays. Where a dot-product
+    Thousands of tilings of a few structures are compared as arrays: with and without a packed
+    operand, with long reductions in shares or in lanes, with the rows of a product finished beside
+    it, with plain stages in two places, and of other definitions. Where a dot-product
     instruction fits, it is used. `rewrite_layout` and `redefine` are those of `SearchOptions`.
     """
     sketches = dot_sketches(dag, target)
@@ -147,7 +148,7 @@ class Pool:
     """Whether a plain stage is not in its first place."""
 
 
-def _pools(sketch: Sketch) -> Sequence[Pool]:
+def _pools(sketch: Sketch) -> Iterator[Pool]:
     """Random programs with the plain stages in their first place, and fewer in another."""
     for number, whole in enumerate(completed(sketch, max_locations=PLACES)):
         rows = ROWS_ELSEWHERE if number else ROWS
@@ -175,11 +176,10 @@ def _next(pool: Pool, rng: np.random.Generator) -> Pool:
     best = np.argsort(pool.cycles, kind="stable")[:SURVIVORS]
     parents = np.repeat(pool.genes[best], CHILDREN // SURVIVORS, axis=0)
     genes, cycles = _judged(pool.sketch, mutate(pool.sketch, parents, rng))
-    return Pool(
-        pool.sketch,
-        np.concatenate([pool.genes[best], genes]),
-        np.concatenate([pool.cycles[best], cycles]),
-        pool.is_elsewhere,
+    return replace(
+        pool,
+        genes=np.concatenate([pool.genes[best], genes]),
+        cycles=np.concatenate([pool.cycles[best], cycles]),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ansorc.schedule.extent import Extent, IntArray
+from ansorc.schedule.extent import as_array
 from ansorc.schedule.stage import At, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State
 from ansorc.search.space.registers import vector_pieces
@@ -33,7 +33,7 @@ def dot_cycles(state: State, stage: Stage, target: Target) -> np.ndarray:
     rows = vectors = visits = repeats = np.asarray(1, dtype=np.int64)
     around = [iterator for _, iterator in state.around(stage)]
     for iterator in (*around, *stage.iterators[:-1]):
-        extent = _known(iterator.extent)
+        extent = as_array(iterator.extent)
         if iterator.mark is Mark.UNROLL:
             rows = rows * extent
         elif iterator.mark is Mark.VECTORIZE:
@@ -55,8 +55,3 @@ def _reads_panel(state: State, stage: Stage) -> bool:
     """Whether an operand was copied to, or computed in, a place inside the loops."""
     inner = {s.name for s in state.stages if isinstance(s.attach, At) and s is not stage}
     return any(buffer.name in inner for buffer in stage.op.reads)
-
-
-def _known(extent: Extent) -> IntArray:
-    assert extent is not None
-    return np.asarray(extent, dtype=np.int64)

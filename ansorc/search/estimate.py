@@ -17,7 +17,7 @@ from ansorc.ir.expr import Call, Expr
 from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.flops import op_flops
-from ansorc.schedule.extent import Extent
+from ansorc.schedule.extent import Extent, as_array
 from ansorc.schedule.stage import IteratorKind, Mark, Stage
 from ansorc.schedule.state import State
 from ansorc.search.dot_estimate import dot_cycles, is_tensorized
@@ -32,8 +32,8 @@ FLOPS_PER_CYCLE = 4.0
 """Vector operations that one core starts in a cycle: two multiply-adds."""
 LOADS_PER_CYCLE = 2.0
 GATHERED = 3
-"""Loads that a vector costs for each of its elements if they do not adjoin: to put each in place
-takes about two more instructions."""
+"""Loads that each element of a vector counts as, if they do not adjoin: to put it in its place
+takes instructions besides the load."""
 INSTRUCTIONS_PER_CYCLE = 4.0
 LATENCY = 4.0
 """Cycles until the result of an addition can be added to again."""
@@ -101,7 +101,7 @@ def parallel_speed(extents: list[Extent], serial: Cycles, cores: int) -> tuple[N
     count = np.zeros(len(serial), dtype=np.int64)
     chunks = np.ones(len(serial), dtype=np.int64)
     for place, extent in enumerate(extents, start=1):
-        chunks = chunks * _known(extent)
+        chunks = chunks * as_array(extent)
         rounds = -(-chunks // cores)
         cycles = serial * rounds / chunks + FORK_CYCLES
         better = cycles < 0.98 * best
@@ -131,7 +131,7 @@ def _lanes(stage: Stage, target: Target, rows: int, rewritten: tuple[str, ...]) 
     marked: list[tuple[str, Number, bool]] = []
     for iterator in stage.iterators:
         if iterator.mark in (Mark.VECTORIZE, Mark.UNROLL):
-            extent = _known(iterator.extent)
+            extent = as_array(iterator.extent)
             is_vector = iterator.mark is Mark.VECTORIZE
             marked.append((parts[iterator.name][0].axis, extent, is_vector))
             elements = elements * extent
@@ -164,7 +164,7 @@ def _kept(stage: Stage, rows: int) -> Number:
     for iterator in reversed(stage.iterators):
         if iterator.mark in (Mark.VECTORIZE, Mark.UNROLL):
             continue
-        extent = _known(iterator.extent)
+        extent = as_array(iterator.extent)
         if iterator.kind is IteratorKind.REDUCE:
             kept = np.where(alive, kept * extent, kept)
         else:
@@ -194,13 +194,8 @@ def _moving(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
 def _product(extents: list[Extent] | list[Number], rows: int) -> Cycles:
     total = np.ones(rows)
     for extent in extents:
-        total = total * _known(extent)
+        total = total * as_array(extent)
     return total
-
-
-def _known(extent: Extent) -> Number:
-    assert extent is not None
-    return np.asarray(extent, dtype=np.int64)
 
 
 def _coefficient(index: Expr, axis: str) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from collections.abc import Iterator as Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from ansorc.ir.arith.affine import Affine, affine
 from ansorc.ir.buffer import Buffer
 from ansorc.schedule.bounds import axis_boxes, region
-from ansorc.schedule.extent import Extent
+from ansorc.schedule.extent import Extent, IntArray, as_array
 from ansorc.schedule.stage import At, Stage
 from ansorc.schedule.state import State
 
@@ -44,12 +43,12 @@ class Access:
 class Footprint:
     """The box of a tensor that is touched, as pieces of rows in memory."""
 
-    pieces: tuple[tuple[Numbers, npt.NDArray[np.int64]], ...]
+    pieces: tuple[tuple[Numbers, IntArray], ...]
     """For each dimension that the pieces differ in: how many there are along it, and the bytes from
     one to the next."""
     width: Numbers
     """Bytes of each piece."""
-    pitch: npt.NDArray[np.int64]
+    pitch: IntArray
     """Bytes from the beginning of such a row to that of the next in memory."""
     times: int
     """So many boxes of this form are touched."""
@@ -87,7 +86,7 @@ class Footprint:
         return np.maximum(self.bytes, self.bytes * (reach / covered))
 
 
-def footprints(state: State, stage: Stage, rows: int) -> Sequence[tuple[Numbers, list[Footprint]]]:
+def footprints(state: State, stage: Stage, rows: int) -> Iterator[tuple[Numbers, list[Footprint]]]:
     """Yield (how often it runs, what one run touches) of each loop around `stage` and its own.
 
     Outermost first; without those inside a loop that runs once, which touch the same.
@@ -103,7 +102,7 @@ def footprints(state: State, stage: Stage, rows: int) -> Sequence[tuple[Numbers,
 
 def _loops(
     state: State, stage: Stage
-) -> Sequence[tuple[npt.NDArray[np.int64], Callable[[], Mapping[str, Extent]]]]:
+) -> Iterator[tuple[IntArray, Callable[[], Mapping[str, Extent]]]]:
     """The extent of each loop, outermost first, and how far the axes of `stage` reach in it."""
     whole: dict[str, Extent] = {axis.name: axis.extent for axis in stage.op.reduce_axes}
 
@@ -116,9 +115,9 @@ def _loops(
 
     for outer, count in state.chain(stage):
         for place, iterator in enumerate(outer.iterators[:count]):
-            yield _known(iterator.extent), partial(around, outer, place)
+            yield as_array(iterator.extent), partial(around, outer, place)
     for place, iterator in enumerate(stage.iterators):
-        yield _known(iterator.extent), partial(own, place)
+        yield as_array(iterator.extent), partial(own, place)
 
 
 def _accesses(state: State, stage: Stage) -> list[Access]:
@@ -150,10 +149,10 @@ def _footprint(access: Access, widths: Mapping[str, Extent], rows: int) -> Footp
     """What one access touches while the axes of its stage reach as far as `widths`."""
     width = np.ones(rows)
     stride = pitch = np.array(access.element)
-    pieces: list[tuple[Numbers, npt.NDArray[np.int64]]] = []
+    pieces: list[tuple[Numbers, IntArray]] = []
     is_whole = np.ones(rows, dtype=bool)  # all of the inner dimensions, so that this one adjoins
     for form, size in zip(reversed(access.forms), reversed(access.extents), strict=True):
-        extent = _known(size)
+        extent = as_array(size)
         reach = _reach(form, extent, widths)
         width = np.where(is_whole, width * reach, width)
         count = np.where(is_whole, 1, reach)
@@ -168,16 +167,9 @@ def _footprint(access: Access, widths: Mapping[str, Extent], rows: int) -> Footp
     return found
 
 
-def _reach(
-    form: Affine | None, extent: npt.NDArray[np.int64], widths: Mapping[str, Extent]
-) -> npt.NDArray[np.int64]:
+def _reach(form: Affine | None, extent: IntArray, widths: Mapping[str, Extent]) -> IntArray:
     """The elements from the first to the last one touched in a dimension."""
     if form is None:
         return extent
-    last = sum(abs(factor) * (_known(widths[name]) - 1) for name, factor in form.terms)
+    last = sum(abs(factor) * (as_array(widths[name]) - 1) for name, factor in form.terms)
     return np.minimum(extent, 1 + last)
-
-
-def _known(extent: Extent) -> npt.NDArray[np.int64]:
-    assert extent is not None
-    return np.asarray(extent, dtype=np.int64)

@@ -53,8 +53,8 @@ class TuningRun:
     ) -> None:
         self._task, self._options, self._records = task, options, records
         self._on_trial = on_trial
-        self._shared = task.with_threads(options.threads)
         self._environment = current_environment(options.threads, options.cache)
+        self._shared = task.with_threads(self._environment.running)
         self._earlier = records.all(task.key, self._environment)
         self._best = records.best(task.key, self._environment)
         self._keys = records.measured(task.key, self._environment)

@@ -29,7 +29,7 @@ SMALL = Growth(trees=30)
 
 def records_of(task: Task, count: int, environment: Environment = HERE) -> list[Record]:
     """Random programs of the first sketch; each takes a nanosecond for an estimated cycle."""
-    target = task.with_threads(environment.threads).target
+    target = task.with_threads(environment.running).target
     sketch = design_space(task.dag, target, SearchOptions()).sketches[0]
     genes = sample(sketch, count, np.random.default_rng(0), SearchOptions())
     genes = np.unique(genes, axis=0)
@@ -65,7 +65,7 @@ def test_records_become_the_samples_of_the_search(task: Task, tmp_path: Path) ->
 
 def test_the_samples_have_the_threads_of_their_records(task: Task, tmp_path: Path) -> None:
     """Times of one thread and of eight are told by features of as many cores."""
-    eight = replace(HERE, cores=16, threads=8)
+    eight = replace(HERE, cores=8, threads=8)
     records = records_of(task, 20) + records_of(task, 20, eight)
     path = written(tmp_path / "tune.db", task, records)
     found = recorded([path])

@@ -9,10 +9,10 @@ from search_space.small_dags import DAGS, TARGET, check_meaning, conv_layer, mat
 import ansorc.lang as ac
 from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
-from ansorc.lang.paper_cases import CASES
+from ansorc.lang.paper_cases import case
 from ansorc.schedule import replay, schedule
 from ansorc.schedule.stage import Mark, Stage
-from ansorc.schedule.steps import ComputeAt, Redefine, RewriteLayout
+from ansorc.schedule.steps import ComputeAt, Redefine, RewriteLayout, RFactor
 from ansorc.search.default import default_steps
 from ansorc.search.footprint import Footprint, footprints
 from ansorc.target import Target
@@ -138,6 +138,18 @@ def test_whole_rows_adjoin_and_pieces_of_images_collide() -> None:
 
 def test_padding_of_a_cheap_reader_is_made_inside_it() -> None:
     """A depthwise convolution reads each element nine times: a pass of its own costs too much."""
-    dag = next(case for case in CASES if case.name == "DEP-1-b16").dag(constant=True)
-    placed = [step for step in default_steps(dag, TARGET) if isinstance(step, ComputeAt)]
-    assert "conv.pad" in [step.stage for step in placed]
+    made = default_steps(case("DEP-1-b16").dag(constant=True), TARGET)
+    assert "conv.pad" in [step.stage for step in made if isinstance(step, ComputeAt)]
+
+
+def test_narrow_results_are_summed_in_lanes() -> None:
+    """Three results a pixel, each the sum of 64 channels that adjoin."""
+    made = default_steps(case("T2D-4-b1").dag(constant=True), TARGET)
+    assert any(isinstance(step, RFactor) for step in made)
+    assert not any(isinstance(s, RFactor) for s in default_steps(conv_layer(56, 64, 64), TARGET))
+
+
+def test_rows_of_a_softmax_are_finished_beside_their_product() -> None:
+    dag = case("TBS-2-b16").dag(constant=True)
+    found = {stage.name for stage in replay(dag, default_steps(dag, TARGET)).attached("scores")}
+    assert {"scores.product", "scores.max", "scores.sum"} <= found

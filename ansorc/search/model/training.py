@@ -127,7 +127,7 @@ def _sample(task: Task, key: str, record: Record) -> Sample | None:
         return None
     try:
         state = replay(task.dag, steps_from_json(json.loads(record.steps)))
-        target = task.with_threads(record.environment.threads).target
+        target = task.with_threads(record.environment.running).target
         return Sample(key, extract_state(state, target)[0], record.median_s)
     except AnsorcError:
         return None

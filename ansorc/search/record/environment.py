@@ -33,6 +33,11 @@ class Environment:
             object.__setattr__(self, "threads", 0)
 
     @property
+    def running(self) -> int:
+        """The threads that run a kernel."""
+        return self.threads or self.cores
+
+    @property
     def key(self) -> str:
         """A short content hash."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
