@@ -6,7 +6,8 @@ the new ones, keeps an elite, and lets the best have the most children, a few in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import ceil
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from ansorc.search.cost_model import CostModel
 from ansorc.search.described import founders_of, together
 from ansorc.search.flock import Flock
+from ansorc.search.hopes import Hopes
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate, Offer, picked
 from ansorc.search.sketch.sketch import Sketch
@@ -67,13 +69,14 @@ def evolve(
     The result depends on the arguments alone.
     """
     mating = Mating(space, rng, options)
-    untried = _untried(space, seeds, options)
-    generations = ceil(options.generations * TRYING_GENERATIONS) if untried else options.generations
+    hopes = _hopes(space, seeds, options)
+    is_trying = any(hopes.is_untried(number) for number in range(len(space.sketches)))
+    generations = ceil(options.generations * (TRYING_GENERATIONS if is_trying else 1))
     flocks = _founded(mating, model, seeds)
     for _ in range(generations):
-        _generation(flocks, mating)
+        _generation(flocks, mating, hopes)
     _refreshed(flocks, rng, options)
-    candidates = picked([_offer(flock, measured) for flock in flocks], rng, options, untried)
+    candidates = picked([_offer(flock, measured) for flock in flocks], rng, options, hopes)
     return Evolution(tuple(candidates), not candidates, sum(flock.scored for flock in flocks))
 
 
@@ -95,24 +98,22 @@ def _founded(mating: Mating, model: CostModel, seeds: Sequence[Candidate]) -> li
     return flocks
 
 
-def _untried(space: Space, seeds: Sequence[Candidate], options: SearchOptions) -> Mapping[int, int]:
-    """The sketches of structures of which nothing was measured, with the number of these.
+def _hopes(space: Space, seeds: Sequence[Candidate], options: SearchOptions) -> Hopes:
+    """What is hoped of the structures, after the measured `seeds`.
 
     The estimate is wrong for some structures as a whole, which one program of each shows: a
     Winograd convolution of 28×28, 128 to 128 ended at 405 µs where the fastest structure was not
     tried in time, at 237 without the others. The paper's search does not do that.
     """
-    if options.space == "paper":
-        return {}
-    structures = space.structures
-    tried = {structures[seed.sketch] for seed in seeds}
-    return {n: structure for n, structure in enumerate(structures) if structure not in tried}
+    measured = Counter(space.structures[seed.sketch] for seed in seeds)
+    tries_all = options.space != "paper"
+    return Hopes(space.structures, measured, options.optimism, tries_all=tries_all)
 
 
-def _generation(flocks: Sequence[Flock], mating: Mating) -> None:
+def _generation(flocks: Sequence[Flock], mating: Mating, hopes: Hopes) -> None:
     """Replace all but the elite of the best flocks by children, and score these."""
     options = mating.options
-    sizes = _sizes(flocks, options.population, mating.rng)
+    sizes = _sizes(flocks, options.population, mating.rng, hopes)
     nests: list[list[Genes]] = [[] for _ in flocks]
     for number, genes in [*_outside(sizes, mating), *_inside(sizes, mating)]:
         nests[number].append(genes)
@@ -125,14 +126,16 @@ def _generation(flocks: Sequence[Flock], mating: Mating) -> None:
 
 
 def _sizes(
-    flocks: Sequence[Flock], population: int, rng: np.random.Generator
+    flocks: Sequence[Flock], population: int, rng: np.random.Generator, hopes: Hopes
 ) -> list[tuple[Flock, int]]:
-    """The flocks to breed and their sizes, by how many of their programs are among the best."""
-    scores = np.concatenate([flock.scores for flock in flocks])
+    """The flocks to breed and their sizes, by how many of their programs are hoped to be best."""
+    raised = [hopes.raised(flock.number, flock.scores) for flock in flocks]
+    scores = np.concatenate(raised)
     owners = np.repeat(np.arange(len(flocks)), [len(flock.scores) for flock in flocks])
     best = np.argsort(-scores, kind="stable")[: max(1, len(scores) // 8)]
     success = np.bincount(owners[best], minlength=len(flocks)) / max(1, len(best))
-    ranked: list[int] = np.argsort(-success, kind="stable").tolist()
+    leaders = np.array([np.max(own, initial=-np.inf) for own in raised])
+    ranked: list[int] = np.lexsort((-leaders, -success)).tolist()
     order = [n for n in ranked if not flocks[n].is_complete and len(flocks[n].genes)]
     chosen, rest = order[: MAX_FLOCKS - 1], order[MAX_FLOCKS - 1 :]
     chosen += [rest[int(rng.integers(len(rest)))]] if rest else []

@@ -89,6 +89,9 @@ class SearchOptions:
     """Share of the first generation that comes from the best programs measured so far."""
     trials_per_round: int = 64
     """Programs measured before the cost model learns again."""
+    optimism: float = 2.0
+    """By what share a structure of which nothing was measured may be faster than expected. It falls
+    with the square root of the number of its programs that were measured; 0: the paper."""
     epsilon: float = 0.05
     """Share of the measured programs that are drawn at random instead of by score."""
     cost_model: str | CostModel = "trees"
@@ -120,8 +123,8 @@ PAPER = SearchOptions(
     space="paper", max_locations=192, parallel_ratios=(16,), serial_share=0.0,
     is_simd_aware=False, max_innermost_reduce=64, population=2048, generations=4,
     crossover_rate=0.05, crossover_chance=1.0, sketch_rate=0.0, second_move_rate=0.0,
-    elite_share=0.0, trials_per_round=64, draft_share=1.0, polish_share=0.0, transferred=0,
-    unroll_limits=(0, 16, 64, 512),
+    elite_share=0.0, optimism=0.0, trials_per_round=64, draft_share=1.0, polish_share=0.0,
+    transferred=0, unroll_limits=(0, 16, 64, 512),
 )  # fmt: skip
 """The space and the numbers of the paper's implementation, for comparison.
 

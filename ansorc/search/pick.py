@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 import numpy.typing as npt
 
+from ansorc.search.hopes import Hopes
 from ansorc.search.options import SearchOptions
 from ansorc.search.space.genes import Genes
 
@@ -49,19 +50,24 @@ class Offer:
     """Equal for programs with the same innermost tile."""
 
 
+Entry = tuple[Offer, int]
+"""An offer and the place of one of its programs."""
+
+
 def picked(
     offers: Sequence[Offer],
     rng: np.random.Generator,
     options: SearchOptions,
-    untried: Mapping[int, int] | None = None,
+    hopes: Hopes | None = None,
 ) -> list[Candidate]:
     """Return `options.trials_per_round` programs of `offers`, or all if there are fewer.
 
     A share of `options.epsilon` is random; these come last. No sketch and no innermost tile gets
     more than its share of the picks by score while others have programs to offer. A program that
-    several sketches offer is picked once. `untried` has numbers of sketches and of the structures
-    that they are of: the best program of each structure is picked, whatever its score.
+    several sketches offer is picked once. Of structures that `hopes` knows as untried the best
+    program is picked, whatever its score; the others are picked by what is hoped of them.
     """
+    hopes = hopes or Hopes.none(offer.sketch for offer in offers)
     offers = _distinct(offers)
     count = min(options.trials_per_round, sum(len(offer.keys) for offer in offers))
     chances = min(ceil(options.epsilon * options.trials_per_round), count)
@@ -70,24 +76,25 @@ def picked(
         key=lambda entry: -entry[0].scores[entry[1]],
     )
     tried = min(int(TRYING_SHARE * count), count - chances)
-    first = _one_of_each(pool, untried or {}, tried)
+    first = _one_of_each(pool, hopes, tried)
     pool = [entry for number, entry in enumerate(pool) if number not in first]
-    best = [*first.values(), *_limited(pool, count - chances - len(first))]
+    best = [*first.values(), *_hoped(pool, count - chances - len(first), hopes)]
     best.sort(key=lambda entry: -entry[0].scores[entry[1]])
     chosen = [_candidate(offer, place) for offer, place in best]
     taken = {candidate.key for candidate in chosen}
     return chosen + _by_chance(offers, taken, chances, rng)
 
 
-def _one_of_each(
-    pool: Sequence[tuple[Offer, int]], structures: Mapping[int, int], count: int
-) -> dict[int, tuple[Offer, int]]:
-    """The best entry of each of the structures, `count` of them at most, by place in `pool`."""
+def _one_of_each(pool: Sequence[Entry], hopes: Hopes, count: int) -> dict[int, Entry]:
+    """The best entry of each structure that was not tried, `count` at most, by place in `pool`."""
     found: dict[int, int] = {}
     for number, (offer, _) in enumerate(pool):
-        if offer.sketch in structures:
-            found.setdefault(structures[offer.sketch], number)
-    return {number: pool[number] for number in list(found.values())[:count]}
+        if hopes.is_untried(offer.sketch):
+            found.setdefault(hopes.structures[offer.sketch], number)
+    chosen = list(found.values())[:count]
+    for number in chosen:
+        hopes.count(pool[number][0].sketch)
+    return {number: pool[number] for number in chosen}
 
 
 def _distinct(offers: Sequence[Offer]) -> list[Offer]:
@@ -106,18 +113,45 @@ def _distinct(offers: Sequence[Offer]) -> list[Offer]:
     return found
 
 
-def _limited(pool: list[tuple[Offer, int]], count: int) -> list[tuple[Offer, int]]:
-    """The first `count` of `pool`; those above the limits of their kind only where others lack."""
-    used: Counter[tuple[int, ...]] = Counter()
-    within: list[int] = []
-    above: list[int] = []
-    for number, (offer, place) in enumerate(pool):
-        sketch, niche = (offer.sketch,), (offer.sketch, int(offer.niches[place]))
-        is_free = used[sketch] < ceil(SKETCH_SHARE * count)
-        is_free = is_free and used[niche] < ceil(NICHE_SHARE * count)
-        used.update((sketch, niche) if is_free else ())
-        (within if is_free else above).append(number)
-    return [pool[number] for number in sorted((within + above)[:count])]
+def _hoped(pool: Sequence[Entry], count: int, hopes: Hopes) -> list[Entry]:
+    """The `count` of `pool` of which most is hoped; above the limits only where others lack."""
+    queues: dict[int, deque[Entry]] = {}
+    for entry in pool:
+        queues.setdefault(hopes.structures[entry[0].sketch], deque()).append(entry)
+    limits = _Limits(count)
+    within: list[Entry] = []
+    above: list[Entry] = []
+    while queues and len(within) < count:
+        queue = max(queues.values(), key=lambda queue: _hope(queue[0], hopes))
+        offer, place = entry = queue.popleft()
+        if not queue:
+            del queues[hopes.structures[offer.sketch]]
+        if limits.is_free(offer.sketch, int(offer.niches[place])):
+            hopes.count(offer.sketch)
+            within.append(entry)
+        else:
+            above.append(entry)
+    return within + above[: count - len(within)]
+
+
+def _hope(entry: Entry, hopes: Hopes) -> float:
+    offer, place = entry
+    return float(hopes.raised(offer.sketch, offer.scores[place]))
+
+
+class _Limits:
+    """How many more programs of a sketch, and of its innermost tiles, may be among `count`."""
+
+    def __init__(self, count: int) -> None:
+        self._most = ceil(SKETCH_SHARE * count), ceil(NICHE_SHARE * count)
+        self._used: Counter[tuple[int, ...]] = Counter()
+
+    def is_free(self, sketch: int, niche: int) -> bool:
+        """Return whether one more may be taken, which then is."""
+        kinds = (sketch,), (sketch, niche)
+        free = all(self._used[kind] < most for kind, most in zip(kinds, self._most, strict=True))
+        self._used.update(kinds if free else ())
+        return free
 
 
 def _by_chance(

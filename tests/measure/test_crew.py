@@ -153,6 +153,13 @@ def test_close_is_quick_even_when_workers_are_busy() -> None:
     assert not any(is_alive(pid) for pid in pids)
 
 
+def test_a_closed_crew_takes_no_jobs() -> None:
+    crew = crew_of(1)
+    crew.close()
+    with pytest.raises(MeasureError, match="the measurer is closed; make a new one"):
+        next(crew.run([request(0)]))
+
+
 PARENT = """
 import os, sys
 sys.path.insert(0, {tests!r})

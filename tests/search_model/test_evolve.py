@@ -18,6 +18,7 @@ from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.enumerate import all_programs
 from ansorc.search.evolve import evolve
 from ansorc.search.features import FEATURE_NAMES, Features, extract
+from ansorc.search.hopes import Hopes
 from ansorc.search.judge import judged
 from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import SearchOptions
@@ -224,11 +225,12 @@ def test_structures_that_were_not_tried_have_their_best_program_picked() -> None
         offer(n, [score] * 20, list(range(20))) for n, score in enumerate((9.0, 5.0, 4.0, 3.0))
     ]
     assert {each.sketch for each in picked(offers, rng(), options)} == {0, 1}
-    untried = {1: 7, 2: 8, 3: 8}
-    chosen = Counter(each.sketch for each in picked(offers, rng(), options, untried))
+    hopes = Hopes((6, 7, 8, 8), Counter({6: 1}), 0.0)
+    chosen = Counter(each.sketch for each in picked(offers, rng(), options, hopes))
     assert chosen == {0: 4, 1: 3, 2: 1}, "2 and 3 are of one structure, of which 2 is better"
     few = replace(options, trials_per_round=1)
-    assert [each.sketch for each in picked(offers, rng(), few, untried)] == [0]
+    hopes = Hopes((6, 7, 8, 8), Counter({6: 1}), 0.0)
+    assert [each.sketch for each in picked(offers, rng(), few, hopes)] == [0]
 
 
 @pytest.mark.parametrize("count", [1, 3, 10])

@@ -77,7 +77,12 @@ class Crew:
             raise
 
     def run(self, requests: Sequence[Request]) -> Generator[tuple[int, Reply]]:
-        """Do all `requests`; yield (index, reply) as each one ends, in any order."""
+        """Do all `requests`; yield (index, reply) as each one ends, in any order.
+
+        Raise MeasureError once the crew is closed.
+        """
+        if not self._slots:
+            raise MeasureError("the measurer is closed; make a new one")
         waiting = deque(range(len(requests)))
         retried: set[int] = set()
         unfinished = len(requests)

@@ -1,0 +1,92 @@
+"""Hopes: structures of which little was measured get their chance, whatever the model thinks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from search_model.workloads import ZEN
+
+from ansorc.lang import ComputeDAG, placeholder
+from ansorc.lang import operators as ops
+from ansorc.search.evolve import evolve
+from ansorc.search.hopes import Hopes
+from ansorc.search.model import RooflineModel
+from ansorc.search.options import PAPER, SearchOptions
+from ansorc.search.pick import Candidate, Offer, picked
+from ansorc.search.space import design_space
+
+OPTIONS = SearchOptions(population=400, generations=1, trials_per_round=32, epsilon=0.0)
+
+
+def hopes(structures: Sequence[int], measured: dict[int, int], optimism: float) -> Hopes:
+    return Hopes(structures, Counter(measured), optimism)
+
+
+def offer(sketch: int, score: float) -> Offer:
+    keys = (np.arange(20) + 1000 * sketch).astype(np.uint64)
+    genes = np.zeros((20, 2), dtype=np.int64)
+    return Offer(sketch, genes, keys, np.full(20, score), np.arange(20))
+
+
+def picks(measured: int, optimism: float, scores: tuple[float, float] = (1.0, 0.85)) -> int:
+    """How many of eight programs are of the second structure, of which so many were measured."""
+    options = replace(OPTIONS, trials_per_round=8)
+    offers = [offer(number, score) for number, score in enumerate(scores)]
+    known = hopes((0, 1), {0: 99, 1: measured}, optimism)
+    rng = np.random.default_rng(0)
+    return Counter(each.sketch for each in picked(offers, rng, options, known))[1]
+
+
+def test_more_is_hoped_of_a_structure_the_less_of_it_was_measured() -> None:
+    limit = 3  # of eight programs the first structure, which has one sketch, can take five
+    assert picks(1, 0.0) == limit
+    assert picks(1, 1.0) == 5, "0.85 is hoped to be 1.45 after one program, 1.1 after ten"
+    assert picks(7, 1.0) == 4
+    assert picks(40, 1.0) == limit
+
+
+def test_what_is_hoped_of_negative_scores_is_more_as_well() -> None:
+    assert picks(1, 1.0, (-1.0, -1.2)) == 5
+    assert picks(1, 0.0, (-1.0, -1.2)) == 3
+
+
+@given(st.floats(-10, 10), st.integers(0, 1000), st.integers(0, 1000), st.floats(0, 8))
+def test_hope_is_never_below_what_is_expected_and_fades(
+    score: float, one: int, other: int, optimism: float
+) -> None:
+    few, many = (
+        hopes((0,), {0: known}, optimism).raised(0, score) for known in sorted((one, other))
+    )
+    assert few >= many >= score
+
+
+def test_without_hopes_scores_are_what_they_are() -> None:
+    none = Hopes.none([0, 3])
+    assert none.raised(3, 0.5) == 0.5
+    assert not none.is_untried(3)
+    assert PAPER.optimism == 0.0
+
+
+def test_the_search_goes_on_with_structures_that_are_expected_to_be_slow() -> None:
+    x, w = placeholder((1, 8, 8, 16), "x"), placeholder((3, 3, 16, 32), "w")
+    dag = ComputeDAG([x, w, ops.conv2d(x, w, padding=1, name="conv")])
+    space = design_space(dag, ZEN, OPTIONS)
+    model, rng = RooflineModel(), np.random.default_rng(0)
+    found = evolve(space, model, rng, OPTIONS).candidates
+    known = {space.structures[each.sketch]: each for each in found}
+    common = space.structures[found[0].sketch]
+    seeds = [*[known[common]] * 200, *(each for each in known.values())]
+
+    def others(optimism: float) -> int:
+        options = replace(OPTIONS, optimism=optimism)
+        again: Sequence[Candidate] = evolve(
+            space, model, np.random.default_rng(0), options, frozenset(), seeds
+        ).candidates
+        return sum(space.structures[each.sketch] != common for each in again)
+
+    assert others(4.0) > others(0.0)
