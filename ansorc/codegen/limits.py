@@ -54,21 +54,30 @@ def machine_limits(target: Target) -> Limits:
 
 
 class FmaProbe:
-    """A kernel that does nothing but fused multiply-adds in `threads` threads, float32."""
+    """A kernel that does nothing but `steps` fused multiply-adds of each of its vectors, float32.
 
-    def __init__(self, target: Target, threads: int) -> None:
+    Each of `threads` threads has vectors of its own, enough of them to keep a core busy.
+    """
+
+    def __init__(self, target: Target, threads: int, steps: int = _STEPS) -> None:
         lanes = target.vector_bytes // FLOAT32.bytes
         chains = max(2, int(target.vector_registers * _CHAINS_SHARE))
-        self._module = build_function(_fma_function(threads, chains, lanes), target, "fma_probe")
+        self._module = build_function(
+            _fma_function(threads, chains, lanes, steps), target, "fma_probe"
+        )
         start = np.ones((threads, chains, lanes), np.float32)
         self._arrays = (start, np.array([0.5, 0.25], np.float32), np.empty_like(start))
         self._threads = threads
-        self._flops = 2.0 * _STEPS * start.size
+        self._flops = 2.0 * steps * start.size
 
     def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
         """Return floating-point operations a second: (median, best) of about `min_time_s`."""
         found = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
         return self._flops / found.median_s, self._flops / found.fastest_s
+
+    def run(self) -> None:
+        """Run the kernel once."""
+        self._module(*self._arrays, threads=self._threads)
 
 
 def fma_peak(target: Target, threads: int, *, repeats: int = 3) -> float:
@@ -137,7 +146,7 @@ def _touched(shape: tuple[int, ...]) -> NDArray[np.float32]:
     return memory
 
 
-def _fma_function(threads: int, chains: int, lanes: int) -> Function:
+def _fma_function(threads: int, chains: int, lanes: int, steps: int) -> Function:
     """Return a kernel whose threads each compute x = x * a + b on independent vectors."""
     start = Buffer("start", (threads, chains, lanes), FLOAT32)
     factors = Buffer("factors", (2,), FLOAT32)
@@ -152,7 +161,7 @@ def _fma_function(threads: int, chains: int, lanes: int) -> Function:
 
     body = Seq((
         over_tile(Store(tile, (chain, lane), Load(start, (thread, chain, lane)))),
-        For(step, _STEPS, LoopKind.SERIAL, over_tile(Store(tile, (chain, lane), value))),
+        For(step, steps, LoopKind.SERIAL, over_tile(Store(tile, (chain, lane), value))),
         over_tile(Store(out, (thread, chain, lane), slot)),
     ))  # fmt: skip
     nest = For(thread, threads, LoopKind.PARALLEL, Allocate(tile, body))

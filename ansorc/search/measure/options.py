@@ -42,6 +42,9 @@ class RunOptions:
     slowest_flops_per_s: float = 1e8
     """Before a best is known, the limit assumes no program to be slower than this."""
     max_timeout_s: float = 60.0
+    patience: float = 0.2
+    """Share of the time that may be spent on waiting until nothing disturbs the machine, and on
+    timing again what was disturbed; 0: neither."""
     rank_rounds: int = 31
     """Repeats of each program when the best few are timed against each other."""
     rank_total_s: float = 1.0

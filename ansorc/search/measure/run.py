@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from ansorc.codegen.cache_eviction import cache_eviction
 from ansorc.errors import BuildError
 from ansorc.search.measure.bench import Bench, load_bench
+from ansorc.search.measure.calm import Patience, Sampled, Witness
 from ansorc.search.measure.cost import RunCost
 from ansorc.search.measure.jobs import Program, programs_of, run_options_of
 from ansorc.search.measure.kernel import (
@@ -52,6 +54,7 @@ class Runner:
     def __init__(self) -> None:
         self._directory = ""
         self._bench: Bench | None = None
+        self._patience: Patience | None = None
 
     def handle(self, message: Message) -> Message:
         """Check all programs, time those that are right; answer with an outcome for each."""
@@ -67,7 +70,7 @@ class Runner:
             right = [one for one in found if isinstance(one, _Right)]
             begin = time.perf_counter()
             try:
-                times = iter(_times(right, options, message))
+                times = iter(self._times(right, options, message))
             except KernelError as error:
                 return failure_message(_meaning(error))
             each_s = (time.perf_counter() - begin) / max(1, len(right))
@@ -84,6 +87,44 @@ class Runner:
             self._bench = load_bench(Path(directory))
             self._directory = directory
         return self._bench
+
+    def _times(
+        self, right: Sequence[_Right], options: RunOptions, message: Message
+    ) -> list[Measurement]:
+        """Time kernels, several in turns if the message asks for a ranking."""
+        evict = _eviction() if options.cache == "cold" else None
+        subjects = [
+            Subject(one.kernel.call, partial(one.kernel.evict, evict) if evict else None)
+            for one in right
+        ]
+        if message.number("rank"):
+            rounds = interleave(subjects, time.perf_counter, options)
+            return [
+                Measurement(tuple(seconds), checked=True, max_error=one.max_error)
+                for seconds, one in zip(rounds, right, strict=True)
+            ]
+        return [
+            self._time(one, subject, options, message.number("best_s"))
+            for one, subject in zip(right, subjects, strict=True)
+        ]
+
+    def _time(
+        self, one: _Right, subject: Subject, options: RunOptions, best_s: float
+    ) -> Measurement:
+        """Time one kernel, when the machine is calm if the options have patience."""
+
+        def sampled() -> Sampled:
+            return sample(subject, time.perf_counter, options, best_s)
+
+        if options.patience:
+            if self._patience is None:
+                witness = Witness.of(detect(), options.threads)
+                self._patience = Patience(witness, options.patience)
+            far_s = options.near_factor * best_s if best_s else math.inf
+            seconds, hopeless = self._patience.timed(sampled, far_s)
+        else:
+            seconds, hopeless = sampled()
+        return Measurement(tuple(seconds), checked=True, hopeless=hopeless, max_error=one.max_error)
 
 
 def _checked(
@@ -112,28 +153,6 @@ def _checked(
     if complaint:
         return Failure.of(FailureKind.WRONG_RESULT, complaint)
     return _Right(kernel, max_error)
-
-
-def _times(right: Sequence[_Right], options: RunOptions, message: Message) -> list[Measurement]:
-    """Time kernels, several in turns if the message asks for a ranking."""
-    evict = _eviction() if options.cache == "cold" else None
-    subjects = [
-        Subject(one.kernel.call, partial(one.kernel.evict, evict) if evict else None)
-        for one in right
-    ]
-    if message.number("rank"):
-        rounds = interleave(subjects, time.perf_counter, options)
-        return [
-            Measurement(tuple(seconds), checked=True, max_error=one.max_error)
-            for seconds, one in zip(rounds, right, strict=True)
-        ]
-    found: list[Measurement] = []
-    for subject, one in zip(subjects, right, strict=True):
-        seconds, hopeless = sample(subject, time.perf_counter, options, message.number("best_s"))
-        found.append(
-            Measurement(tuple(seconds), checked=True, hopeless=hopeless, max_error=one.max_error)
-        )
-    return found
 
 
 @lru_cache(maxsize=1)

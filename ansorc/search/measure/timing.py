@@ -11,6 +11,8 @@ from ansorc.search.measure.options import RunOptions
 
 Clock = Callable[[], float]
 _REPEATS_BEFORE_JUDGING = 40
+_AWAKE_S = 2e-4
+"""Waking a thread takes some 20 µs, more than some kernels: calls that last so long hide it."""
 _MEDIAN_ERROR = 0.93
 """Standard error of the median of n normal values, in units of (quartile distance / sqrt(n))."""
 
@@ -30,14 +32,14 @@ def sample(
     """Return seconds per call for as many repeats as it takes, and whether it is "hopeless".
 
     A repeat is one call, or so many in warm caches that reading the clock costs nothing. `best_s`
-    is the best time known (0: none). One that is `hopeless_factor` times slower in two calls is not
-    repeated, one that is `near_factor` times slower is for `min_total_s`; others are repeated until
-    the standard error of the median is known to be small, or for `max_total_s`. A call that is
-    longer than that is a repeat from the first on.
+    is the best time known (0: none). One that is `hopeless_factor` times slower in a first and in
+    further calls is not repeated, one that is `near_factor` times slower is for `min_total_s`;
+    others are repeated until the standard error of the median is known to be small, or for
+    `max_total_s`. A call that is longer than that is a repeat from the first on.
     """
     first = _timed(subject, clock, 1)
     limit_s = options.hopeless_factor * best_s if best_s else math.inf
-    if first > limit_s and (first := min(first, _timed(subject, clock, 1))) > limit_s:
+    if first > limit_s and (first := min(first, _again(subject, clock, first, limit_s))) > limit_s:
         return [first], True
     found = [first] if first >= options.max_total_s else []
     number = 1
@@ -49,6 +51,13 @@ def sample(
         total += taken
         found.append(taken / number)
     return found, False
+
+
+def _again(subject: Subject, clock: Clock, first_s: float, limit_s: float) -> float:
+    """The time of a call after a first one that took `first_s`, maybe to wake threads up."""
+    is_short = subject.evict is None and first_s < _AWAKE_S
+    number = math.ceil(_AWAKE_S / limit_s) if is_short else 1
+    return _timed(subject, clock, number) / number
 
 
 def _is_known(found: Sequence[float], total: float, options: RunOptions, best_s: float) -> bool:

@@ -1,0 +1,138 @@
+"""Calm: what was disturbed is timed again, and the machine is not waited for without end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from ansorc.search.measure.calm import Patience, Sampled, Witness
+from ansorc.target import detect
+
+ALONE_S, PROGRAM_S = 1e-4, 1e-3
+
+
+@dataclass
+class Machine:
+    """A clock that work moves on, twice as far while the machine is disturbed."""
+
+    disturbed: tuple[tuple[float, float], ...] = ()
+    """Begin and end of the disturbances, in seconds."""
+    now: float = 0.0
+    samples: list[float] = field(default_factory=list[float])
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def work(self, seconds: float = ALONE_S) -> None:
+        is_slow = any(begin <= self.now < end for begin, end in self.disturbed)
+        self.now += seconds * (2.0 if is_slow else 1.0)
+
+    def sample(self) -> Sampled:
+        begin = self.now
+        self.work(PROGRAM_S)
+        self.samples.append(self.now - begin)
+        return [self.samples[-1]] * 3, False
+
+    def patience(self, share: float) -> Patience:
+        witness = Witness(self.work, self.clock)
+        witness.slowness()
+        patience = Patience(witness, share, self.clock, self.sleep)
+        self.now += 1.0
+        return patience
+
+
+def timed(machine: Machine, share: float, far_s: float = 1.0) -> float:
+    seconds, hopeless = machine.patience(share).timed(machine.sample, far_s)
+    assert not hopeless
+    return seconds[0]
+
+
+def test_on_a_calm_machine_a_program_is_timed_once() -> None:
+    machine = Machine()
+    assert timed(machine, 0.1) == pytest.approx(PROGRAM_S)
+    assert len(machine.samples) == 1
+
+
+def test_a_program_waits_for_the_end_of_a_disturbance() -> None:
+    machine = Machine(disturbed=((0.5, 1.08),))
+    assert timed(machine, 0.1) == pytest.approx(PROGRAM_S)
+    assert len(machine.samples) == 1
+    assert 1.08 < machine.now < 1.11
+
+
+def test_what_was_disturbed_is_timed_again() -> None:
+    machine = Machine(disturbed=((1.0006, 1.02),))
+    assert timed(machine, 0.1) == pytest.approx(PROGRAM_S)
+    assert machine.samples == pytest.approx([2 * PROGRAM_S, PROGRAM_S])
+
+
+def test_a_program_that_is_far_from_the_best_is_not_timed_again() -> None:
+    machine = Machine(disturbed=((1.0006, 1.02),))
+    assert timed(machine, 0.1, far_s=0.4 * PROGRAM_S) == pytest.approx(2 * PROGRAM_S)
+    near = Machine(disturbed=((1.0006, 1.02),))
+    assert timed(near, 0.1, far_s=1.1 * PROGRAM_S) == pytest.approx(PROGRAM_S)
+
+
+def test_a_machine_that_is_never_calm_is_not_waited_for() -> None:
+    machine = Machine(disturbed=((0.5, 1e9),))
+    assert timed(machine, 0.1) == pytest.approx(2 * PROGRAM_S)
+    assert len(machine.samples) == 1
+    assert machine.now < 1.2
+    none = Machine(disturbed=((0.5, 1e9),))
+    timed(none, 0.0)
+    assert none.now < 1.01
+
+
+def test_the_time_spent_on_waiting_is_a_share_of_all_time() -> None:
+    machine = Machine(disturbed=((0.5, 1e9),))
+    patience = machine.patience(0.1)
+    for _ in range(1000):
+        patience.timed(machine.sample, 1.0)
+    working = sum(machine.samples) + 1.0
+    assert machine.now < 1.5 * working  # the witness takes a tenth of such short programs
+
+
+def test_the_fastest_time_of_the_witness_is_forgotten() -> None:
+    """A clock that is lowered for long, because the machine is hot, is no disturbance."""
+    machine = Machine(disturbed=((0.5, 1e9),))
+    witness = Witness(machine.work, machine.clock)
+    assert witness.slowness() == pytest.approx(1.0)
+    machine.now = 1.0
+    slow = [witness.slowness() for _ in range(600)]
+    assert slow[0] == pytest.approx(2.0)
+    assert slow[-1] == pytest.approx(1.0)
+
+
+def test_a_hopeless_program_is_not_timed_again() -> None:
+    machine = Machine(disturbed=((1.0006, 1.02),))
+    calls: list[int] = []
+
+    def hopeless() -> Sampled:
+        calls.append(1)
+        machine.work(PROGRAM_S)
+        return [2 * PROGRAM_S], True
+
+    assert machine.patience(0.1).timed(hopeless, 1.0) == ([2 * PROGRAM_S], True)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_the_witness_of_this_machine_is_short(threads: int) -> None:
+    witness = Witness.of(detect(), threads)
+    slow = sorted(witness.slowness() for _ in range(20))
+    assert slow[0] >= 1.0
+    assert slow[10] < 5.0
+    took = sorted(_seconds(witness.work) for _ in range(9))
+    assert took[4] < 0.02
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
