@@ -42,7 +42,7 @@ class RunOptions:
     slowest_flops_per_s: float = 1e8
     """Before a best is known, the limit assumes no program to be slower than this."""
     max_timeout_s: float = 60.0
-    patience: float = 0.2
+    patience: float = 0.1
     """Share of the time that may be spent on waiting until nothing disturbs the machine, and on
     timing again what was disturbed; 0: neither."""
     rank_rounds: int = 31
