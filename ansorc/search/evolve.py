@@ -63,9 +63,10 @@ def evolve(
 ) -> Evolution:
     """Return up to `options.trials_per_round` programs of `space` that are not in `measured`.
 
-    `measured` holds the keys of programs that are known; `seeds` are the best of these, to breed
-    from. All begin with the same random programs (`founders_of`), and sketches whose programs are
-    few are scored completely. A share of `options.epsilon` is drawn at random instead of by score.
+    `measured` holds the keys of programs that are known; `seeds` are those that were measured, the
+    fastest first, to breed from if their score is above 0. All begin with the same random programs
+    (`founders_of`), and sketches whose programs are few are scored completely. A share of
+    `options.epsilon` is drawn at random instead of by score.
     The result depends on the arguments alone.
     """
     mating = Mating(space, rng, options)
@@ -90,7 +91,7 @@ def _founded(mating: Mating, model: CostModel, seeds: Sequence[Candidate]) -> li
         founders = founders_of(space, number, options)
         none = founders.programs.genes[:0]
         flock = Flock(number, space, model, none, is_complete=founders.is_complete)
-        own = [seed for seed in seeds if seed.sketch == number][:bred]
+        own = [seed for seed in seeds if seed.sketch == number and seed.score > 0][:bred]
         flock.found(together(space, number, founders.programs, own))
         if not founders.is_complete:
             flock.keep(np.arange(min(share + len(own), len(flock.keys))))
@@ -99,7 +100,7 @@ def _founded(mating: Mating, model: CostModel, seeds: Sequence[Candidate]) -> li
 
 
 def _hopes(space: Space, seeds: Sequence[Candidate], options: SearchOptions) -> Hopes:
-    """What is hoped of the structures, after the measured `seeds`.
+    """What is hoped of the structures, after the measured `seeds`, whether they failed or not.
 
     The estimate is wrong for some structures as a whole, which one program of each shows: a
     Winograd convolution of 28×28, 128 to 128 ended at 405 µs where the fastest structure was not

@@ -40,12 +40,12 @@ def polish(
 ) -> Evolution:
     """Return up to `options.trials_per_round` neighbours of the first few `seeds`, the best first.
 
-    `seeds` are measured programs, the fastest first, `score` their measured speed. What the model
-    is wrong by for a program it is mostly wrong by for its neighbours too: these are ranked by the
-    measured speed, changed as the model thinks that it changes.
+    `seeds` are measured programs, the fastest first, `score` their measured speed, 0 if they
+    failed. What the model is wrong by for a program it is mostly wrong by for its neighbours too:
+    these are ranked by the measured speed, changed as the model thinks that it changes.
     """
     mating = Mating(space, rng, options)
-    parents = seeds[:PARENTS]
+    parents = [seed for seed in seeds[:PARENTS] if seed.score > 0]
     families = [[_alone(seed), *_neighbours(seed, mating)] for seed in parents]
     judgements = iter(_scores(space, model, [brood for family in families for brood in family]))
     best: dict[int, Candidate] = {}

@@ -84,9 +84,8 @@ class Proposals:
         model = self._updated_model()
         rng = np.random.default_rng([self._seed, len(self._known) + len(self._pending)])
         seeds = [
-            Candidate(m.sketch, m.genes, m.key, SCORED_SECONDS / m.seconds)
+            Candidate(m.sketch, m.genes, m.key, SCORED_SECONDS / _seconds(m))
             for m in sorted(self._known, key=_seconds)
-            if m.seconds is not None
         ]
         options = replace(self._options, trials_per_round=count)
         skipped = {measured.key for measured in self._known} | self._pending

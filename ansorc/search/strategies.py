@@ -32,7 +32,8 @@ class Strategy(Protocol):
     ) -> Evolution:
         """Return up to `options.trials_per_round` programs whose keys are not in `measured`.
 
-        `seeds` are the best of the measured programs, the fastest first.
+        `seeds` are the measured programs, the fastest first, `score` their speed; that of programs
+        that failed, which come last, is 0.
         """
         ...
 

@@ -141,11 +141,15 @@ def test_seeds_are_bred_from() -> None:
     key = int(phenotype_keys(sketch, genes)[0])
     model = Near(extract(sketch, genes, ZEN)[0])
     options = replace(SMALL, generations=1, population=64)
-    seeds = [Candidate(0, genes[0], key, 0.0)]
-    seeded = [evolve(space, model, rng(n), options, {key}, seeds) for n in range(8)]
-    plain = [evolve(space, model, rng(n), options, {key}) for n in range(8)]
-    best = [[found.candidates[0].score for found in runs] for runs in (seeded, plain)]
+    seed = Candidate(0, genes[0], key, 1.0)
+    failed = replace(seed, score=0.0)
+    seeded, from_failed, plain = (
+        [evolve(space, model, rng(n), options, {key}, seeds) for n in range(8)]
+        for seeds in ([seed], [failed], [])
+    )
+    best = [[found.candidates[0].score for found in runs] for runs in (seeded, plain, from_failed)]
     assert np.mean(best[0]) > np.mean(best[1])
+    assert best[2] == best[1]
     assert all(key != c.key for found in seeded for c in found.candidates)
 
 

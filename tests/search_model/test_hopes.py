@@ -18,7 +18,7 @@ from ansorc.search.hopes import Hopes
 from ansorc.search.model import RooflineModel
 from ansorc.search.options import PAPER, SearchOptions
 from ansorc.search.pick import Candidate, Offer, picked
-from ansorc.search.space import design_space
+from ansorc.search.space import Space, design_space
 
 OPTIONS = SearchOptions(population=400, generations=1, trials_per_round=32, epsilon=0.0)
 
@@ -72,21 +72,39 @@ def test_without_hopes_scores_are_what_they_are() -> None:
     assert PAPER.optimism == 0.0
 
 
-def test_the_search_goes_on_with_structures_that_are_expected_to_be_slow() -> None:
+def convolution() -> Space:
     x, w = placeholder((1, 8, 8, 16), "x"), placeholder((3, 3, 16, 32), "w")
     dag = ComputeDAG([x, w, ops.conv2d(x, w, padding=1, name="conv")])
-    space = design_space(dag, ZEN, OPTIONS)
-    model, rng = RooflineModel(), np.random.default_rng(0)
-    found = evolve(space, model, rng, OPTIONS).candidates
-    known = {space.structures[each.sketch]: each for each in found}
-    common = space.structures[found[0].sketch]
-    seeds = [*[known[common]] * 200, *(each for each in known.values())]
+    return design_space(dag, ZEN, OPTIONS)
+
+
+def found(space: Space, options: SearchOptions, seeds: Sequence[Candidate] = ()) -> list[Candidate]:
+    rng = np.random.default_rng(0)
+    return list(evolve(space, RooflineModel(), rng, options, frozenset(), seeds).candidates)
+
+
+def test_the_search_goes_on_with_structures_that_are_expected_to_be_slow() -> None:
+    space = convolution()
+    first = found(space, OPTIONS)
+    known = {space.structures[each.sketch]: each for each in first}
+    common = space.structures[first[0].sketch]
+    seeds = [*[known[common]] * 200, *known.values()]
 
     def others(optimism: float) -> int:
-        options = replace(OPTIONS, optimism=optimism)
-        again: Sequence[Candidate] = evolve(
-            space, model, np.random.default_rng(0), options, frozenset(), seeds
-        ).candidates
+        again = found(space, replace(OPTIONS, optimism=optimism), seeds)
         return sum(space.structures[each.sketch] != common for each in again)
 
     assert others(4.0) > others(0.0)
+
+
+def test_a_structure_of_which_a_program_failed_was_tried() -> None:
+    space = convolution()
+    options = replace(OPTIONS, optimism=0.0)
+    first = found(space, options)
+    structures = {space.structures[each.sketch] for each in first}
+    assert structures == set(space.structures)
+    failed = [replace(each, score=0.0) for each in first]
+    again = found(space, options, failed)
+    assert {space.structures[each.sketch] for each in again} < structures
+    keys = {each.key for each in again}
+    assert keys == {each.key for each in found(space, options, failed)}
