@@ -98,6 +98,19 @@ def test_the_time_spent_on_waiting_is_a_share_of_all_time() -> None:
     assert machine.now < 1.5 * working  # the witness takes a tenth of such short programs
 
 
+def test_timing_again_is_a_share_of_all_time_as_well() -> None:
+    """Disturbances that end at once, of which each program meets one."""
+    machine = Machine()
+    patience = machine.patience(0.1)
+    machine.now += 1.0
+    for _ in range(1000):
+        start = machine.now + 2.5 * ALONE_S  # while the witness runs for the third time
+        machine.disturbed = ((start, start + 2 * PROGRAM_S + 5 * ALONE_S),)
+        patience.timed(machine.sample, 1.0)
+    again = len(machine.samples) - 1000
+    assert 0 < again < 500
+
+
 def test_the_fastest_time_of_the_witness_is_forgotten() -> None:
     """A clock that is lowered for long, because the machine is hot, is no disturbance."""
     machine = Machine(disturbed=((0.5, 1e9),))

@@ -81,7 +81,7 @@ class Patience:
         slowness = self._witness.slowness()
         if hopeless or slowness <= _DISTURBED or statistics.median(found) > far_s * slowness:
             return found, hopeless
-        if not self._wait():
+        if not (self._wait() and self._has_time()):
             return found, hopeless
         begin = self._clock()
         again, _ = sample()
@@ -92,9 +92,13 @@ class Patience:
         """Wait until the machine is calm; False if it does not become so in time."""
         begin = self._clock()
         while is_disturbed := self._witness.slowness() > _DISTURBED:
-            waited = self._spent + self._clock() - begin
-            if waited >= self._share * (self._clock() - self._begin):
+            if not self._has_time(self._clock() - begin):
                 break
             self._sleep(_PAUSE_S)
         self._spent += self._clock() - begin
         return not is_disturbed
+
+    def _has_time(self, waited_s: float = 0.0) -> bool:
+        """Whether waiting, `waited_s` of it not yet counted, has been less than its share."""
+        elapsed = self._clock() - self._begin
+        return self._spent + waited_s < self._share * elapsed
