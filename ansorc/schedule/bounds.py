@@ -46,7 +46,7 @@ def axis_boxes(stage: Stage, place: int) -> dict[str, Box]:
 
     The first `place` loops are fixed, the others run over their whole extent.
     """
-    parts = stage.parts()
+    parts = stage.parts
     outer = {iterator.name for iterator in stage.iterators[:place]}
     widths: dict[str, Extent] = {}
     begin = 0 if isinstance(stage.attach, Root) else 1  # another stage's tile may begin anywhere
@@ -152,7 +152,7 @@ def _settle_stage(state: State, stage: Stage, attach: At, change: tuple[Step, St
     if not changed:
         return state
     if stage.is_shaped:
-        moved = [n for n, parts in stage.parts().items() if changed & {p.axis for p in parts}]
+        moved = [n for n, parts in stage.parts.items() if changed & {p.axis for p in parts}]
         step.refuse(
             before,
             f"it would change the region of '{stage.name}', whose loops were already changed; "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.extent import Extent, multiply
@@ -164,8 +166,9 @@ class Stage:
         iterators = (*self.iterators[:place], *new, *self.iterators[place + 1 :])
         return replace(self, iterators=iterators)
 
-    def parts(self) -> dict[str, tuple[Part, ...]]:
-        """Return, for each iterator now in the loop order, the shares of the axes it moves."""
+    @cached_property
+    def parts(self) -> Mapping[str, tuple[Part, ...]]:
+        """For each iterator now in the loop order, the shares of the axes it moves."""
         found: dict[str, tuple[Part, ...]] = {
             axis.name: (Part(axis.name, 1, extent),)
             for axis, extent in zip(self.op.axes, self.region, strict=True)

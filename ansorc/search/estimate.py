@@ -126,7 +126,7 @@ def _lanes(stage: Stage, target: Target, rows: int, rewritten: tuple[str, ...]) 
     widest = max(buffer.dtype.bytes for buffer in (*stage.op.buffers, *stage.op.reads))
     lanes = max(1, target.vector_bytes // widest)
     is_masked = target.masks_remainders(in_registers=bool(stage.op.reduce_axes))
-    parts = stage.parts()
+    parts = stage.parts
     elements = vectors = sums = np.ones(rows, dtype=np.int64)
     marked: list[tuple[str, Number, bool]] = []
     for iterator in stage.iterators:

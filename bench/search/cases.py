@@ -19,7 +19,7 @@ class SearchCase:
 
     def task(self) -> ac.Task:
         """Return it as a task for this machine."""
-        return ac.Task(self.dag(), name=self.name)
+        return ac.Task(self.dag(), name=self.name.replace("-", "_"))
 
 
 def product(size: int) -> ac.ComputeDAG:

@@ -70,7 +70,7 @@ class _Nests:
         zeros = np.zeros(self.rows, dtype=np.int64)
         parallel = self.parallel.get(stage.name, zeros)
         unrolled = _unrolled(self.state, stage, parallel, self.limits.get(stage.name, zeros))
-        parts = stage.parts()
+        parts = stage.parts
         seen_reduce = False
         for place, iterator in enumerate(stage.iterators):
             if iterator.kind is IteratorKind.REDUCE and not seen_reduce:
