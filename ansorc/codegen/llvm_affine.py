@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ansorc.codegen.llvm_linear import Atom, Linear
+from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Const, Expr, Ramp, Var
 
 
@@ -111,3 +112,14 @@ def _combined(op: BinaryOp, a: Affine, b: Affine) -> Affine | None:
     if not a.is_constant:
         return None
     return Affine({}, 0, a.lanes).plus(b, a.constant)
+
+
+def affine_distance(buffer: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+    """Return how many elements `buffer[indices]` is from the start; None if it is not affine."""
+    total = Affine({})
+    for index, stride in zip(indices, buffer.strides, strict=True):
+        part = affine(index)
+        if part is None:
+            return None
+        total = total.plus(part, stride)
+    return total.even()

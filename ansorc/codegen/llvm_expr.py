@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from math import copysign
 
 from ansorc.codegen.llvm_condition import compare_linear, connect, known, negate, spread
 from ansorc.codegen.llvm_dot import dot_product, spread_mask
@@ -125,6 +126,8 @@ class ExprWriter:
                 otherwise = self.value(expr.otherwise)
         elif self._is_free(expr.then) and self._is_free(expr.otherwise):
             then, otherwise = self.value(expr.then), self.value(expr.otherwise)
+        elif (loaded := self._loaded_or_zero(expr, condition)) is not None:
+            return self._widened(loaded, expr)
         else:
             return self._branch(expr, condition)
         wide = max(lanes, then.dtype.lanes, otherwise.dtype.lanes)
@@ -156,6 +159,20 @@ class ExprWriter:
         yield condition
         self._mask = outer
 
+    def _loaded_or_zero(self, expr: Select, condition: Value) -> Value | None:
+        """Load what `expr` chooses over zero from there or from where zeros are; None if it cannot.
+
+        A branch for each element that may be padding would divide the code of a register tile.
+        """
+        match expr:
+            case Select(_, Load(buffer, indices), Const(value)) if self._mask is None:
+                is_zero = value == 0 and copysign(1, value) > 0
+                if is_zero and not any(map(_reads_memory, indices)):
+                    return self.memory.load_or_zero(buffer, indices, condition)
+            case _:
+                pass
+        return None
+
     def _branch(self, expr: Select, condition: Value) -> Value:
         """Run only the chosen arm."""
         writer = self._writer
@@ -183,7 +200,7 @@ class ExprWriter:
         for part in walk(expr):
             match part:
                 case Load(buffer, indices):
-                    nested = any(isinstance(n, Load) for i in indices for n in walk(i))
+                    nested = any(map(_reads_memory, indices))
                     if nested or not self.memory.is_inside(buffer, indices):
                         return False
                 case Call(name, _) if name not in _CHEAP:
@@ -203,3 +220,7 @@ def _element(expr: Expr) -> DType:
                 return buffer.dtype
             case _:
                 return dtype_of(expr).element
+
+
+def _reads_memory(expr: Expr) -> bool:
+    return any(isinstance(part, Load) for part in walk(expr))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
-from ansorc.codegen.llvm_affine import Affine, affine
+from ansorc.codegen.llvm_affine import Affine, affine_distance
 from ansorc.codegen.llvm_index import IndexWriter
 from ansorc.codegen.llvm_linear import Linear
-from ansorc.codegen.llvm_types import Value, literal, memory_type, suffix, with_lanes
+from ansorc.codegen.llvm_types import Value, in_memory, literal, memory_type, suffix
 from ansorc.codegen.llvm_vector import any_lane, extract, pack, splat
 from ansorc.codegen.llvm_writer import FunctionWriter
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import UINT8, DType
 from ansorc.ir.expr import Expr, dtype_of
+
+_Loading = Callable[[Buffer, Linear], Value]
+_ZERO_BYTES = 512
+_ZEROS = f"@zeros = private unnamed_addr constant [{_ZERO_BYTES} x i8] zeroinitializer, align 64"
 
 
 class MemoryWriter:
@@ -32,12 +38,31 @@ class MemoryWriter:
             return self._gather(buffer, flat, mask)
         if mask is not None and _inside(flat, buffer):
             mask = None
-        lanes = mask and mask.text
-        key = (*flat.terms.items(), flat.constant, flat.step, flat.lanes, lanes)
+        return self._once(buffer, flat, mask and mask.text, partial(self._load_flat, mask=mask))
+
+    def load_or_zero(
+        self, buffer: Buffer, indices: tuple[Expr, ...], condition: Value
+    ) -> Value | None:
+        """Load `buffer[indices]` if the scalar `condition` holds, else zeros from elsewhere.
+
+        None where the address cannot be chosen: of elements apart, or in registers.
+        """
+        flat = self._flat(buffer, indices)
+        if not isinstance(flat, Linear) or (flat.lanes > 1 and flat.step != 1):
+            return None
+        if buffer.scope is Scope.REGISTER or flat.lanes * buffer.dtype.bytes > _ZERO_BYTES:
+            return None
+        self._writer.module.declare(_ZEROS)
+        chosen = partial(self._load_chosen, condition=condition, other="@zeros")
+        return self._once(buffer, flat, f"if {condition.text}", chosen)
+
+    def _once(self, buffer: Buffer, flat: Linear, wanted: str | None, load: _Loading) -> Value:
+        """Return what was loaded from `flat` on the condition `wanted`, else `load` it now."""
+        key = (*flat.terms.items(), flat.constant, flat.step, flat.lanes, wanted)
         for scope in reversed(self._writer.scopes):
             if (found := scope.loads.get(buffer.name, {}).get(key)) is not None:
                 return found
-        value = self._load_flat(buffer, flat, mask)
+        value = load(buffer, flat)
         self._writer.scopes[-1].loads.setdefault(buffer.name, {})[key] = value
         return value
 
@@ -80,7 +105,7 @@ class MemoryWriter:
             lanes = range(mask.dtype.lanes)
             places = [flat.lane(n) for n in lanes] if isinstance(flat, Linear) else flat
             name, where = "masked.scatter", self._pointers(buffer, places)
-        kind = _in_memory(value.dtype)
+        kind = in_memory(value.dtype)
         ends = f"{suffix(kind)}.p0" if name == "masked.store" else f"{suffix(kind)}.v{kind.lanes}p0"
         self._writer.module.declare(
             f"declare void @llvm.{name}.{ends}({memory_type(kind)}, {where.partition(' %')[0]}, "
@@ -110,7 +135,7 @@ class MemoryWriter:
         """The distance in elements from the start: one `Linear`, or one for each lane."""
         key = (id(buffer), id(indices))
         if key not in self._affine:
-            self._affine[key] = buffer, indices, _affine_distance(buffer, indices)
+            self._affine[key] = buffer, indices, affine_distance(buffer, indices)
         affine = self._affine[key][-1]
         if affine is not None:
             return affine.at(self._index.variables)
@@ -140,18 +165,17 @@ class MemoryWriter:
         if flat.step != 1:
             return self._gather(buffer, [flat.lane(n) for n in range(flat.lanes)], mask)
         pointer = self.pointer(buffer, flat.lane(0))
-        kind = _in_memory(with_lanes(buffer.dtype, flat.lanes))
         if mask is None:
-            text = f"load {memory_type(kind)}, ptr {pointer}, align {kind.element.bytes}"
-            return self._from_memory(self._writer.emit(text), with_lanes(buffer.dtype, flat.lanes))
-        return self._masked(f"masked.load.{suffix(kind)}.p0", buffer, f"ptr {pointer}", mask)
+            return self._load_near(buffer, pointer, flat.lanes)
+        name = suffix(in_memory(buffer.dtype.vector(flat.lanes)))
+        return self._masked(f"masked.load.{name}.p0", buffer, f"ptr {pointer}", mask)
 
     def _gather(self, buffer: Buffer, places: list[Linear], mask: Value | None) -> Value:
         if mask is None or all(_inside(place, buffer) for place in places):
             values = [self._load_at(buffer, place, None) for place in places]
             return pack(self._writer, values)
         lanes = len(places)
-        name = f"masked.gather.{suffix(_in_memory(with_lanes(buffer.dtype, lanes)))}.v{lanes}p0"
+        name = f"masked.gather.{suffix(in_memory(buffer.dtype.vector(lanes)))}.v{lanes}p0"
         return self._masked(name, buffer, self._pointers(buffer, places), mask)
 
     def _pointers(self, buffer: Buffer, places: list[Linear]) -> str:
@@ -166,7 +190,7 @@ class MemoryWriter:
 
     def _masked(self, name: str, buffer: Buffer, pointer: str, mask: Value) -> Value:
         """Call a masked load or gather; lanes switched off hold zero."""
-        kind = _in_memory(with_lanes(buffer.dtype, mask.dtype.lanes))
+        kind = in_memory(buffer.dtype.vector(mask.dtype.lanes))
         lanes, result = kind.lanes, memory_type(kind)
         pointers = pointer.partition(" %")[0]
         self._writer.module.declare(
@@ -176,17 +200,25 @@ class MemoryWriter:
             f"call {result} @llvm.{name}({pointer}, i32 {kind.element.bytes}, {mask.typed}, "
             f"{result} zeroinitializer)"
         )
-        return self._from_memory(self._writer.emit(text), with_lanes(buffer.dtype, lanes))
+        return self._from_memory(self._writer.emit(text), buffer.dtype.vector(lanes))
 
     def _load_at(self, buffer: Buffer, place: Linear, condition: Value | None) -> Value:
         """Load one element; where `condition` fails, the first element instead of any other."""
-        pointer = self.pointer(buffer, place)
         if condition is not None and not _inside(place, buffer):
-            base = self.bases[buffer.name]
-            pointer = self._writer.emit(f"select {condition.typed}, ptr {pointer}, ptr {base}")
-        kind = memory_type(buffer.dtype)
-        text = f"load {kind}, ptr {pointer}, align {buffer.dtype.bytes}"
-        return self._from_memory(self._writer.emit(text), buffer.dtype)
+            return self._load_chosen(buffer, place, condition, self.bases[buffer.name])
+        return self._load_near(buffer, self.pointer(buffer, place), 1)
+
+    def _load_chosen(self, buffer: Buffer, flat: Linear, condition: Value, other: str) -> Value:
+        """Load from `flat` if the scalar `condition` holds, else from the address `other`."""
+        pointer = self.pointer(buffer, flat.lane(0))
+        chosen = self._writer.emit(f"select {condition.typed}, ptr {pointer}, ptr {other}")
+        return self._load_near(buffer, chosen, flat.lanes)
+
+    def _load_near(self, buffer: Buffer, pointer: str, lanes: int) -> Value:
+        """Load `lanes` elements that are next to each other."""
+        dtype = buffer.dtype.vector(lanes)
+        text = f"load {memory_type(in_memory(dtype))}, ptr {pointer}, align {buffer.dtype.bytes}"
+        return self._from_memory(self._writer.emit(text), dtype)
 
     def _store_at(self, buffer: Buffer, place: Linear, value: Value) -> None:
         pointer = self.pointer(buffer, place)
@@ -203,7 +235,7 @@ class MemoryWriter:
     def _from_memory(self, name: str, dtype: DType) -> Value:
         if not dtype.is_bool:
             return Value(name, dtype)
-        zero = literal(0, with_lanes(UINT8, dtype.lanes)).text
+        zero = literal(0, UINT8.vector(dtype.lanes)).text
         return Value(self._writer.emit(f"icmp ne {memory_type(dtype)} {name}, {zero}"), dtype)
 
     def pointer(self, buffer: Buffer, place: Linear) -> str:
@@ -263,20 +295,6 @@ class MemoryWriter:
         return scope.memo[key]
 
 
-def _affine_distance(buffer: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
-    total = Affine({})
-    for index, stride in zip(indices, buffer.strides, strict=True):
-        part = affine(index)
-        if part is None:
-            return None
-        total = total.plus(part, stride)
-    return total.even()
-
-
 def _inside(flat: Linear, buffer: Buffer) -> bool:
     bounds = flat.bounds()
     return bounds is not None and bounds[0] >= 0 and bounds[1] < buffer.elements
-
-
-def _in_memory(dtype: DType) -> DType:
-    return with_lanes(UINT8, dtype.lanes) if dtype.is_bool else dtype

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ansorc.ir.dtype import DType, Kind
+from ansorc.ir.dtype import UINT8, DType, Kind
 
 
 class Value(NamedTuple):
@@ -34,6 +34,11 @@ def register_type(dtype: DType) -> str:
 def memory_type(dtype: DType) -> str:
     """Return the LLVM type that `dtype` has in memory, where a bool is a byte of 0 or 1."""
     return _with_lanes(_scalar(dtype, "i8"), dtype.lanes)
+
+
+def in_memory(dtype: DType) -> DType:
+    """Return the type of the bytes that hold `dtype`: those of bools are numbers."""
+    return with_lanes(UINT8, dtype.lanes) if dtype.is_bool else dtype
 
 
 @lru_cache(maxsize=256)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -207,6 +208,29 @@ def test_scalar_select_guards_wild_addresses() -> None:
     data, found = random((8,)), np.zeros(8, np.float32)
     run(Function("f", (source, out), guarded), data, found)
     np.testing.assert_array_equal(found[:4], data[:4])
+
+
+@pytest.mark.parametrize("width", [1, 8])
+def test_an_element_or_zero_is_chosen_without_a_branch(width: int) -> None:
+    """The address is, so that nothing outside is read: those of i >= 2 are outside any mapping."""
+    source, out = buffer("source", 8), buffer("out", 4, 8)
+
+    def body(i: Var) -> Stmt:
+        def inner(j: Var) -> Stmt:
+            x = j if width == 1 else lanes(0, width)
+            far = i // 2 * (1 << 40) + x
+            return Store(out, (i, x), Select(i < 2, Load(source, (far,)), as_expr(0.0)))
+
+        return loop("j", 8 // width, inner)
+
+    function = Function("f", (source, out), loop("i", 4, body))
+    data, found = random((8,)), np.ones((4, 8), np.float32)
+    run(function, data, found)
+    np.testing.assert_array_equal(found, [data, data, np.zeros(8), np.zeros(8)])
+    text = emit_llvm(function, detect())
+    assert re.search(r"select i1 %\w+, ptr %", text)
+    assert "phi float" not in text
+    assert f"phi <{width} x float>" not in text
 
 
 @pytest.mark.parametrize("stride", [-1, 0, 1, 2, 3])
