@@ -68,9 +68,9 @@ of the best one: the more loops there are to tile, the more is found later."""
 PLACES, ROWS_ELSEWHERE, DOUBT_ELSEWHERE = 2, 256, 1.4
 """Places of plain stages that are tried, programs with others than the first, and how many times
 as fast they must seem: what a place saves is known less well than what a tile does."""
-UNROLL_LIMIT, NARROW_UNROLL_LIMIT = 32, 16
-"""Values that the search knows, so that it can learn and breed from the default. With vectors of 16
-bytes a step is several times as many instructions."""
+UNROLL_LIMIT, NARROW_UNROLL_LIMIT = 64, 16
+"""With vectors of 16 bytes a step is several times as many instructions. None is a limit of the
+search's, which would settle too early on the structure of the default."""
 
 
 def default_steps(

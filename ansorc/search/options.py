@@ -43,7 +43,7 @@ class SearchOptions:
     over k once reached 92 to 97 % of the peak, in steps of 512 the same tile 92."""
     max_register_ratio: float = 2.0
     """A register tile has at most this many times as many vectors as the machine has registers."""
-    unroll_limits: tuple[int, ...] = (0, 8, 16, 32)
+    unroll_limits: tuple[int, ...] = (0, 8, 32)
     """Copies of the loop body up to which the inner reduce loops are unrolled. With the register
     tile explicit, more (the paper has 512) only makes code that takes seconds to compile."""
     parallel_ratios: tuple[int, ...] = (1, 2, 4, 16)
@@ -88,8 +88,7 @@ class SearchOptions:
     measured_share: float = 0.2
     """Share of the first generation that comes from the best programs measured so far."""
     trials_per_round: int = 64
-    """Programs measured before the cost model learns again, when many were; a few that are left
-    over are measured with those before."""
+    """Programs measured before the cost model learns again."""
     optimism: float = 2.0
     """By what share a structure of which nothing was measured may be faster than expected. It falls
     with the square root of the number of its programs that were measured; 0: the paper."""

@@ -164,10 +164,10 @@ class TuningRun:
         if left <= last:  # each round goes on from what the one before found
             return min(left, max(_POLISH_ROUND, math.ceil(last / _POLISH_ROUNDS)))
         most = self._options.search.trials_per_round
-        size = min(max(_FIRST_ROUND, 3 * self._planned() // 4), most)
+        size = min(max(_FIRST_ROUND, self._planned() // 2), most)
         unpolished = left - last
         is_last = unpolished < size + size // 4  # a few more are not worth a round
-        return unpolished if is_last else size
+        return min(unpolished, most) if is_last else size
 
     def _polish_trials(self) -> int:
         """How many of the trials, the last ones, polish the best programs."""

@@ -109,7 +109,7 @@ def test_sums_of_columns_are_vectorised() -> None:
 def test_choices() -> None:
     fused = completed(generate(matmul(64, 64, 64), TARGET)[0], 1)[0]
     assert fused.choices == (
-        UnrollLimit("C.local", (0, 8, 16, 32)),
+        UnrollLimit("C.local", (0, 16, 64, 512)),
         ParallelLoops("C", ("i.0", "j.0")),
     )
     assert fused.columns == (

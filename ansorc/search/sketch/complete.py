@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ansorc.schedule.stage import Root
-from ansorc.search.options import DEFAULTS
 from ansorc.search.sketch.draft import Draft
 from ansorc.search.sketch.location import placements
 from ansorc.search.sketch.loops import marked, marked_last, parallel_loops, shaped
 from ansorc.search.sketch.paper_location import paper_marked_last, paper_placements
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, UnrollLimit
+
+UNROLL_LIMITS = (0, 16, 64, 512)
 
 Ranked: TypeAlias = tuple[int, Draft]
 """A draft, and the sum of the numbers of its places, best 0."""
@@ -20,7 +21,7 @@ Ranked: TypeAlias = tuple[int, Draft]
 def completed(
     sketch: Sketch,
     max_locations: int,
-    unroll_limits: tuple[int, ...] = DEFAULTS.unroll_limits,
+    unroll_limits: tuple[int, ...] = UNROLL_LIMITS,
     *,
     is_paper: bool = False,
 ) -> tuple[Sketch, ...]:
