@@ -35,6 +35,7 @@ from ansorc.ir.expr import (
     dtype_of,
 )  # fmt: skip
 from ansorc.ir.node import walk
+from ansorc.ir.passes.places import reads_memory
 
 _CHEAP = {"sqrt", "abs", "floor", "ceil", "round", "fma"}
 
@@ -167,7 +168,7 @@ class ExprWriter:
         match expr:
             case Select(_, Load(buffer, indices), Const(value)) if self._mask is None:
                 is_zero = value == 0 and copysign(1, value) > 0
-                if is_zero and not any(map(_reads_memory, indices)):
+                if is_zero and not any(map(reads_memory, indices)):
                     return self.memory.load_or_zero(buffer, indices, condition)
             case _:
                 pass
@@ -200,7 +201,7 @@ class ExprWriter:
         for part in walk(expr):
             match part:
                 case Load(buffer, indices):
-                    nested = any(map(_reads_memory, indices))
+                    nested = any(map(reads_memory, indices))
                     if nested or not self.memory.is_inside(buffer, indices):
                         return False
                 case Call(name, _) if name not in _CHEAP:
@@ -220,7 +221,3 @@ def _element(expr: Expr) -> DType:
                 return buffer.dtype
             case _:
                 return dtype_of(expr).element
-
-
-def _reads_memory(expr: Expr) -> bool:
-    return any(isinstance(part, Load) for part in walk(expr))
