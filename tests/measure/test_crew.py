@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,21 +14,27 @@ from measure.processes import is_alive, processes_of, wait_until_dead
 
 from ansorc.errors import MeasureError
 from ansorc.search.measure.crew import Crew, CrewOptions, Request
+from ansorc.search.measure.process import ZygoteProcess
 from ansorc.search.measure.result import Failure, FailureKind
 from ansorc.search.measure.wire import Message
 
-FAKE = str(Path(__file__).with_name("fake_worker.py"))
+TESTS = str(Path(__file__).parent.parent)
 
 
-def command(memory_bytes: int = 0) -> tuple[str, ...]:
-    return sys.executable, FAKE, str(os.getpid()), str(memory_bytes)
+class FakeCrew(Crew):
+    """A crew with a zygote of its own."""
+
+    def close(self) -> None:
+        super().close()
+        self._options.zygote.close()
 
 
 def crew_of(size: int, memory_bytes: int = 0, recycle_after: int = 500) -> Crew:
-    options = CrewOptions(
-        command(memory_bytes), size, FailureKind.BUILD_TIMEOUT, recycle_after=recycle_after
+    kind = FailureKind.BUILD_TIMEOUT
+    zygote = ZygoteProcess("measure.fake_worker", TESTS)
+    return FakeCrew(
+        CrewOptions(zygote, "fake", size, kind, memory_bytes, recycle_after=recycle_after)
     )
-    return Crew(options)
 
 
 def request(n: int, do: str = "echo", limit_s: float = 20.0, blob: bytes = b"") -> Request:
@@ -132,13 +139,42 @@ def test_answers_that_nobody_waited_for_do_not_come_back(crew: Crew) -> None:
 
 
 def test_a_worker_that_cannot_start_is_an_error_with_its_words() -> None:
-    options = CrewOptions(
-        (sys.executable, "-c", "raise SystemExit('no such library')"), 2, FailureKind.RUN_TIMEOUT
-    )
-    crew = Crew(options)
-    with pytest.raises(MeasureError, match=r"does not start(.|\n)*no such library"):
+    zygote = ZygoteProcess("no_such_module")
+    crew = FakeCrew(CrewOptions(zygote, "fake", 2, FailureKind.RUN_TIMEOUT))
+    with pytest.raises(
+        MeasureError, match=r"does not start(.|\n)*No module named 'no_such_module'"
+    ):
         list(crew.run([request(0)]))
     crew.close()
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def children_of(pid: int) -> list[int]:
+    found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [child for child in found if is_alive(child) and parent_of(child) == pid]
+
+
+def test_a_zygote_that_is_killed_takes_its_workers_along_and_is_replaced(crew: Crew) -> None:
+    crew.settle()
+    before = crew.pids()
+    (parent,) = {parent_of(pid) for pid in before}
+    os.kill(parent, signal.SIGKILL)
+    assert wait_until_dead([parent, *before], 2.0) == []
+    assert len(dict(crew.run([request(n) for n in range(4)]))) == 4
+    assert not set(crew.pids()) & set(before)
+
+
+def test_workers_that_are_not_forked_yet_end_with_their_crew() -> None:
+    zygote = ZygoteProcess("measure.fake_worker", TESTS)
+    options = CrewOptions(zygote, "fake", 2, FailureKind.RUN_TIMEOUT)
+    Crew(options).close()
+    with closing(FakeCrew(options)) as crew:
+        crew.settle()
+        pids = crew.pids()
+        assert sorted(children_of(parent_of(pids[0]))) == sorted(pids)
 
 
 def test_close_is_quick_even_when_workers_are_busy() -> None:
@@ -172,7 +208,7 @@ list(crew.run([request(0, "hang", 1e5), request(1, "hang", 1e5)]))
 
 
 def test_workers_die_with_their_starter() -> None:
-    source = PARENT.format(tests=str(Path(__file__).parent.parent))
+    source = PARENT.format(tests=TESTS)
     with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         pids = [int(word) for word in parent.stdout.readline().split()]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ansorc.errors import MeasureError
-from ansorc.search.measure.process import WorkerProcess
+from ansorc.search.measure.process import WorkerProcess, ZygoteProcess
 from ansorc.search.measure.result import Failure, FailureKind
 from ansorc.search.measure.wire import Message
 
@@ -24,9 +24,12 @@ _OUT_OF_MEMORY_WORDS = ("out of memory", "bad_alloc", "MemoryError", "Cannot all
 class CrewOptions:
     """How the workers of one crew are started, limited and replaced."""
 
-    command: tuple[str, ...]
+    zygote: ZygoteProcess
+    role: str
     size: int
     timeout_kind: FailureKind
+    memory_bytes: int = 0
+    """The address space that a worker may have; 0: no limit."""
     start_timeout_s: float = 60.0
     recycle_after: int = 500
     recycle_rss_bytes: int = 2 << 30
@@ -119,10 +122,7 @@ class Crew:
         self._slots.clear()
 
     def _start(self) -> _Slot:
-        try:
-            process = WorkerProcess(self._options.command)
-        except OSError as error:
-            raise MeasureError(f"a worker process cannot be started: {error}") from error
+        process = self._options.zygote.start(self._options.role, self._options.memory_bytes)
         return _Slot(process, time.monotonic() + self._options.start_timeout_s)
 
     def _replace(self, slot: _Slot) -> None:
@@ -190,7 +190,7 @@ class Crew:
         self._start_failures += 1
         self._replace(slot)
         if self._start_failures >= _START_ATTEMPTS:
-            command = " ".join(self._options.command)
+            command = " ".join(self._options.zygote.command)
             raise MeasureError(f"the worker process does not start: {command}\n{log}")
 
     def _post_mortem(self, slot: _Slot, *, alive: bool) -> Failure:

@@ -1,8 +1,9 @@
 """What a worker process does to itself first, so that it can harm and outlive nobody.
 
-Started as a script, `sandbox.py build|run PARENT MEMORY_BYTES`, this confines the process and then
-becomes the worker. It imports the standard library alone, so that the process is confined before
-the imports of a compiler, which take long enough for its starter to be killed meanwhile.
+Started as a script, `sandbox.py PARENT MODULE`, this confines the process and then becomes the
+zygote of the workers whose code is in MODULE. It imports the standard library alone, so that the
+process is confined before the imports of a compiler, which take long enough for its starter to be
+killed meanwhile. Each worker is confined again: the kernel's signal is not inherited.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
-_WORKER = "ansorc.search.measure.worker"
+_ZYGOTE = "ansorc.search.measure.zygote"
 
 
 def confine(parent: int, memory_bytes: int) -> None:
@@ -60,5 +61,5 @@ def _lower_limit(which: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    confine(int(sys.argv[2]), int(sys.argv[3]))
-    runpy.run_module(_WORKER, run_name="__main__", alter_sys=True)
+    confine(int(sys.argv[1]), 0)
+    runpy.run_module(_ZYGOTE, run_name="__main__", alter_sys=True)

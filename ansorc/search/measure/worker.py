@@ -1,4 +1,4 @@
-"""The worker process, of the role that its first argument names; see `sandbox` for its start.
+"""The worker process, of one role; see `zygote` for its start.
 
 It says that it is ready, then answers each message with one message until its input ends.
 """
@@ -6,7 +6,6 @@ It says that it is ready, then answers each message with one message until its i
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 from collections.abc import Callable
 
@@ -24,10 +23,10 @@ ROLES: dict[str, Callable[[], Handler]] = {
 }
 
 
-def main() -> None:
-    """Serve the role named on the command line until the input ends."""
+def main(role: str) -> None:
+    """Serve `role` until the input ends."""
     requests, answers = _private_pipes()
-    handler = ROLES[sys.argv[1]]()
+    handler = ROLES[role]()
     write_message(answers, Message({"ready": True}))
     decoder = Decoder()
     while (message := read_message(requests, decoder)) is not None:
@@ -55,7 +54,3 @@ def _answer(handler: Handler, message: Message) -> Message:
     except Exception as error:  # noqa: BLE001 - the one place: any fault is one failed record
         kind, words = FailureKind.UNKNOWN, f"{type(error).__name__}: {error}"
     return failure_message(Failure.of(kind, words, traceback.format_exc()))
-
-
-if __name__ == "__main__":
-    main()

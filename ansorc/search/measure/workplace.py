@@ -10,7 +10,7 @@ from ansorc.errors import MeasureError
 from ansorc.search.measure.crew import Crew, CrewOptions
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.options import MeasureOptions
-from ansorc.search.measure.process import worker_command
+from ansorc.search.measure.process import ZygoteProcess
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.task import Task
 
@@ -25,6 +25,7 @@ class Workplace:
 
     def __init__(self, task: Task, options: MeasureOptions) -> None:
         self._crews: list[Crew] = []
+        self._zygote = ZygoteProcess()
         self._data: TaskData | None = None
         memory = options.memory_bytes
         arrays = 4 * sum(b.elements * max(b.dtype.bytes, 8) for b in task.dag.params)
@@ -69,6 +70,7 @@ class Workplace:
         """Kill the workers and delete the data; may be called twice."""
         for crew in self._crews:
             crew.close()
+        self._zygote.close()
         if self._data is not None:
             self._data.remove()
             self._data = None
@@ -77,9 +79,11 @@ class Workplace:
         kind = FailureKind.RUN_TIMEOUT if role == "run" else FailureKind.BUILD_TIMEOUT
         crew = Crew(
             CrewOptions(
-                tuple(worker_command(role, memory_bytes)),
+                self._zygote,
+                role,
                 size,
                 kind,
+                memory_bytes,
                 options.start_timeout_s,
                 options.recycle_after,
                 options.recycle_rss_bytes,
