@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.schedule.extent import Extent, IntArray
+from ansorc.schedule.extent import IntArray, as_array
 from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import MAX_COPIES, vectors_of
@@ -22,7 +22,7 @@ Keys = npt.NDArray[np.uint64]
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / the golden ratio spreads neighbours apart
 _SHIFT = np.uint64(29)
 _PARALLEL, _UNROLLED = 1, 2
-_END, _START_OF_SUM = 1, 2
+_START_OF_SUM = 2
 
 
 def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
@@ -67,39 +67,50 @@ class _Nests:
 
     def mixed(self, stage: Stage, keys: Keys) -> Keys:
         """Mix `stage` and what is computed inside it into the keys, skipping single iterations."""
-        zeros = np.zeros(self.rows, dtype=np.int64)
-        parallel = self.parallel.get(stage.name, zeros)
-        unrolled = _unrolled(self.state, stage, parallel, self.limits.get(stage.name, zeros))
-        parts = stage.parts
+        extents = np.empty((len(stage.iterators), self.rows), dtype=np.int64)
+        for place, iterator in enumerate(stage.iterators):
+            extents[place] = as_array(iterator.extent)
+        is_loop = extents > 1
+        loops = self._loops(stage, extents)
         seen_reduce = False
         for place, iterator in enumerate(stage.iterators):
             if iterator.kind is IteratorKind.REDUCE and not seen_reduce:
                 seen_reduce = True  # the initial value is stored just before this loop
                 keys = _mixed(keys, _START_OF_SUM)
-            may_unroll = iterator.mark is Mark.NONE
-            bits = _PARALLEL * (place < parallel) + _UNROLLED * may_unroll * (place >= unrolled)
-            opened = _opened(keys, iterator, parts[iterator.name], bits)
-            keys = np.where(np.asarray(iterator.extent) > 1, opened, keys)
+            keys = np.where(is_loop[place], _mixed(keys, loops[place]), keys)
             for inner in self.state.attached(stage.name, iterator.name):
                 keys = self.mixed(inner, keys)
-        keys = _mixed(keys, self.texts[stage.name])
-        for iterator in stage.iterators:
-            keys = np.where(np.asarray(iterator.extent) > 1, _mixed(keys, _END), keys)
+        return _mixed(_mixed(keys, self.texts[stage.name]), is_loop.sum(axis=0))
+
+    def _loops(self, stage: Stage, extents: IntArray) -> Keys:
+        """[loops, rows] numbers that stand for the loops of `stage`, each by itself."""
+        zeros = np.zeros(self.rows, dtype=np.int64)
+        parallel = self.parallel.get(stage.name, zeros)
+        unrolled = _unrolled(self.state, stage, parallel, self.limits.get(stage.name, zeros))
+        parts = [stage.parts[iterator.name] for iterator in stage.iterators]
+        strides = np.zeros((max(map(len, parts), default=0), *extents.shape), dtype=np.int64)
+        for place, own in enumerate(parts):
+            for number, part in enumerate(own):
+                strides[number, place] = as_array(part.stride)
+        places = np.arange(len(extents))[:, None]
+        may_unroll = np.array([[i.mark is Mark.NONE] for i in stage.iterators], dtype=bool)
+        bits = _PARALLEL * (places < parallel) + _UNROLLED * may_unroll * (places >= unrolled)
+        tokens = [[_loop_token(*loop)] for loop in zip(stage.iterators, parts, strict=True)]
+        keys = _mixed(_mixed(np.array(tokens, dtype=np.uint64), extents), bits)
+        for stride in strides:
+            keys = _mixed(keys, stride)
         return keys
 
 
-def _opened(keys: Keys, iterator: Iterator, parts: tuple[Part, ...], bits: IntArray) -> Keys:
-    """Mix one loop into the keys."""
+def _loop_token(iterator: Iterator, parts: tuple[Part, ...]) -> int:
+    """A number for what a loop is but its length."""
     kind = (iterator.kind, iterator.mark, iterator.thread, iterator.chunk, iterator.function)
     names = [part.axis for part in parts] if all(p.is_whole for p in parts) else [iterator.name]
-    keys = _mixed(_mixed(keys, _loop_token(kind, tuple(names))), iterator.extent)
-    for part in parts:
-        keys = _mixed(keys, part.stride)
-    return _mixed(keys, bits)
+    return _kind_token(kind, tuple(names))
 
 
 @lru_cache(maxsize=4096)
-def _loop_token(kind: tuple[object, ...], names: tuple[str, ...]) -> int:
+def _kind_token(kind: tuple[object, ...], names: tuple[str, ...]) -> int:
     return _token((kind, names))
 
 
@@ -128,7 +139,6 @@ def _unrolled(state: State, stage: Stage, parallel: IntArray, limit: IntArray) -
     return reached
 
 
-def _mixed(keys: Keys, token: Extent) -> Keys:
-    assert token is not None
-    mixed = (keys ^ np.asarray(token).astype(np.uint64)) * _MULTIPLIER
+def _mixed(keys: Keys, tokens: npt.ArrayLike) -> Keys:
+    mixed = (keys ^ np.asarray(tokens).astype(np.uint64)) * _MULTIPLIER
     return mixed ^ (mixed >> _SHIFT)
