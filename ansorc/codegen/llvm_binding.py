@@ -136,9 +136,9 @@ def _machine(target: Target) -> llvm.TargetMachine:
 def _passes() -> llvm.FunctionPassManager:
     """Registers for stack slots, and plainer branches and arithmetic.
 
-    Nothing more: the schedule alone decides on vectors and unrolling, and the code generator
-    computes a value once, outside the loops that do not change it. LLVM's own list for level 1
-    takes three times as long and gives the same inner loops.
+    Nothing more: the schedule alone decides on vectors and unrolling, and what a loop does not
+    change is computed before it: values by `hoist_values`, addresses by the code generator. LLVM's
+    own list for level 1 takes three times as long and gives the same inner loops.
     """
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()

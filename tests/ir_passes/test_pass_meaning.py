@@ -28,6 +28,7 @@ from ansorc.ir.interpret import interpret
 from ansorc.ir.node import walk
 from ansorc.ir.passes.guarded_values import choose_values
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
+from ansorc.ir.passes.hoist_values import hoist_values
 from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
@@ -50,6 +51,7 @@ PASSES: dict[str, Pass] = {
     "skip_padding": skip_padding,
     "choose_values": choose_values,
     "hoist_conditions": hoist_conditions,
+    "hoist_values": hoist_values,
     "vectorize_reductions": lambda f: vectorize_reductions(f, 32, 16, 1 << 20, 4),
     "promote_accumulators": lambda f: promote_accumulators(f, 1024),
     "promote_little": lambda f: promote_accumulators(f, 64),
@@ -230,7 +232,7 @@ def test_the_trace_names_every_pass() -> None:
     assert seen == [
         "simplify", "skip_padding", "hoist_conditions", "partition_loops", "hoist_conditions",
         "choose_values", "vectorize_reductions", "promote_accumulators", "vectorize_loops",
-        "transpose_copies", "simplify", "prefetch_rows", "prefetch_streams",
+        "transpose_copies", "simplify", "hoist_values", "prefetch_rows", "prefetch_streams",
     ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.guarded_values import choose_values
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
+from ansorc.ir.passes.hoist_values import hoist_values
 from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.prefetch_rows import prefetch_rows
@@ -86,6 +87,7 @@ def prepare_for_cpu(
         ("vectorize_loops", lambda f: vectorize_loops(f, options.vectors)),
         ("transpose_copies", transpose_copies),
         ("simplify", simplify_stmt),
+        ("hoist_values", hoist_values),
         ("prefetch_rows", lambda f: prefetch_rows(f, options.cached_bytes)),
         (
             "prefetch_streams",

@@ -1,0 +1,140 @@
+"""Compute what a loop does not change before it.
+
+                                          alloc Y.hoisted[1] register:
+for i in 0..8:                                Y.hoisted[0] = rsqrt(v[0] + 0.1)
+    Y[i] = X[i] * rsqrt(v[0] + 0.1)   ->      for i in 0..8:
+                                                  Y[i] = X[i] * Y.hoisted[0]
+
+LLVM's code generator moves some values out of loops, but not the mean, the square root and the
+division of a layer norm, which was 1.3 times as fast without them (1024×1024 on a Zen 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Binary, Call, Expr, Load, Ramp, Select, Var, const, dtype_of
+from ansorc.ir.node import Node, children, map_children
+from ansorc.ir.stmt import (
+    Allocate,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    map_substatements,
+    statements,
+    substatements,
+)
+
+_SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
+
+
+def hoist_values(function: Function) -> Function:
+    """Return `function` with floating-point arithmetic as far out of its loops as it can be.
+
+    What is under a condition stays under it, and parallel loops are not left. Loads alone stay
+    where they are: they are operands of the instructions that use them.
+    """
+    body = _Hoisting(function).stmt(function.body, ())
+    return function if body is function.body else replace(function, body=body)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop around what is being looked at."""
+
+    var: str
+    stored: frozenset[str]
+    """The buffers that are stored to inside it."""
+    values: list[tuple[Buffer, Expr]] = field(default_factory=list[tuple[Buffer, Expr]])
+    """What is computed before it."""
+
+
+class _Hoisting:
+    def __init__(self, function: Function) -> None:
+        found = [s.buffer.name for s in statements(function.body) if isinstance(s, Allocate)]
+        self._names = {*found, *(buffer.name for buffer in function.params)}
+        self._stored: dict[int, frozenset[str]] = {}
+
+    def stmt(self, stmt: Stmt, loops: tuple[_Loop, ...]) -> Stmt:
+        """Return `stmt`, whose values may be computed before any of the `loops` around it."""
+        match stmt:
+            case Store(buffer, _, value):
+                new = self._expr(value, loops, buffer.name)
+                return stmt if new is value else replace(stmt, value=new)
+            case For(var, _, kind, body) if kind in _SEQUENTIAL:
+                loop = _Loop(var.name, self._stored_in(body))
+                inner = self.stmt(body, (*loops, loop))
+                return _before(stmt if inner is body else replace(stmt, body=inner), loop)
+            case For() | If():
+                return map_substatements(stmt, lambda below: self.stmt(below, ()))
+            case _:
+                return map_substatements(stmt, lambda below: self.stmt(below, loops))
+
+    def _expr(self, expr: Expr, loops: tuple[_Loop, ...], name: str) -> Expr:
+        """Return `expr`, a value of the buffer `name`, with what can be computed earlier loaded."""
+        if isinstance(expr, Load):
+            return expr
+        if isinstance(expr, Select):  # only one of the arms may be evaluated
+            condition = self._expr(expr.condition, loops, name)
+            return expr if condition is expr.condition else replace(expr, condition=condition)
+        if isinstance(expr, Binary | Call) and dtype_of(expr).is_float:
+            depth = _depth(expr, loops)
+            if depth < len(loops):
+                return self._hoisted(expr, loops[:depth], loops[depth], name)
+        return map_children(expr, lambda below: self._expr(below, loops, name))  # pyright: ignore[reportArgumentType]
+
+    def _hoisted(self, expr: Expr, around: tuple[_Loop, ...], loop: _Loop, name: str) -> Expr:
+        """Have `expr` computed before `loop`, in the loops `around` it; return what loads it."""
+        value = self._expr(expr, around, name)
+        held = next((buffer for buffer, known in loop.values if known == value), None)
+        if held is None:
+            dtype = dtype_of(value)
+            held = Buffer(self._free(name), (dtype.lanes,), dtype.element, Scope.REGISTER)
+            loop.values.append((held, value))
+        return Load(held, _whole(held))
+
+    def _free(self, name: str) -> str:
+        stem = name.removesuffix(".reg").removesuffix(".hoisted")
+        number = 0
+        while (found := f"{stem}.hoisted{number or ''}") in self._names:
+            number += 1
+        self._names.add(found)
+        return found
+
+    def _stored_in(self, stmt: Stmt) -> frozenset[str]:
+        if (found := self._stored.get(id(stmt))) is None:
+            below = [self._stored_in(part) for part in substatements(stmt)]
+            own = {stmt.buffer.name} if isinstance(stmt, Store) else ()
+            found = self._stored[id(stmt)] = frozenset(own).union(*below)
+        return found
+
+
+def _depth(expr: Node, loops: tuple[_Loop, ...]) -> int:
+    """Return how many of `loops` must be around `expr`."""
+    if isinstance(expr, Var):
+        return next((n for n, loop in enumerate(loops, 1) if loop.var == expr.name), 0)
+    depth = max((_depth(below, loops) for below in children(expr)), default=0)
+    if isinstance(expr, Load):
+        stored = [n for n, loop in enumerate(loops, 1) if expr.buffer.name in loop.stored]
+        return max([depth, *stored])
+    return depth
+
+
+def _before(loop: For, around: _Loop) -> Stmt:
+    """Return `loop` after the values that were moved out of it."""
+    if not around.values:
+        return loop
+    scope: Stmt = Seq((*(Store(held, _whole(held), value) for held, value in around.values), loop))
+    for held, _ in reversed(around.values):
+        scope = Allocate(held, scope)
+    return scope
+
+
+def _whole(held: Buffer) -> tuple[Expr, ...]:
+    lanes = held.shape[0]
+    return (const(0) if lanes == 1 else Ramp(const(0), const(1), lanes),)
