@@ -1,21 +1,30 @@
-"""Index expressions as sums over loop variables, worked out once for all unrolled copies."""
+"""Index expressions as sums over loop variables, worked out once for all unrolled copies.
+
+The loops that several threads share are often one loop over several axes: then quotients and rests
+of its variable are terms of the sums too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 from ansorc.codegen.llvm_linear import Atom, Linear
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Const, Expr, Ramp, Var
+from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Const, Expr, Ramp, Var, dtype_of
+from ansorc.ir.passes.places import reads_memory
+
+Term: TypeAlias = str | Binary
+"""A variable's name, or a scalar quotient or rest."""
 
 
 @dataclass(slots=True)
 class Affine:
-    """The sum of coefficient x variable, plus `constant`; lane `l` has `step * l` more."""
+    """The sum of coefficient x term, plus `constant`; lane `l` has `step * l` more."""
 
-    terms: dict[str, int]
+    terms: dict[Term, int]
     constant: int = 0
     lanes: int = 1
     step: int = 0
@@ -50,12 +59,12 @@ class Affine:
         constant = self.constant + self.uneven[0]
         return Affine(self.terms, constant, self.lanes, self.step + step)
 
-    def at(self, variables: Mapping[str, Linear]) -> Linear:
-        """Return the value where the variables stand for `variables`."""
+    def at(self, variables: Mapping[str, Linear], divided: Callable[[Binary], Linear]) -> Linear:
+        """Return the value where the variables stand for `variables`; `divided` knows the rest."""
         terms: dict[Atom, int] = {}
         constant = self.constant
-        for name, coefficient in self.terms.items():
-            value = variables[name]
+        for term, coefficient in self.terms.items():
+            value = variables[term] if isinstance(term, str) else divided(term)
             constant += coefficient * value.constant
             for atom, inner in value.terms.items():
                 terms[atom] = terms.get(atom, 0) + coefficient * inner
@@ -65,7 +74,7 @@ class Affine:
 
 
 def affine(expr: Expr) -> Affine | None:
-    """Return `expr` as a sum over its variables; None if it is not one."""
+    """Return `expr` as a sum over its variables and their quotients; None if it is not one."""
     match expr:
         case Var(name):
             return Affine({name: 1})
@@ -84,6 +93,9 @@ def affine(expr: Expr) -> Affine | None:
             return inner and Affine(inner.terms, inner.constant, lanes)
         case Binary(BinaryOp.FLOORDIV | BinaryOp.MOD, Ramp(), Const(divisor)) if divisor > 0:
             return _divided(expr.op, affine(expr.left), int(divisor))
+        case Binary(BinaryOp.FLOORDIV | BinaryOp.MOD, left, Const(divisor)) if divisor > 0:
+            is_scalar = dtype_of(left).lanes == 1 and not reads_memory(left)
+            return Affine({expr: 1}) if is_scalar else None
         case _:
             return None
 

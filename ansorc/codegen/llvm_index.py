@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import is_
 
 from ansorc.codegen.llvm_integer import divide
 from ansorc.codegen.llvm_linear import Atom, Linear
@@ -10,6 +12,7 @@ from ansorc.codegen.llvm_types import Value, literal, wrapped
 from ansorc.codegen.llvm_writer import FunctionWriter
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Const, Expr, Ramp, Var, dtype_of
+from ansorc.ir.node import walk
 
 _FULL = 1 << 63
 
@@ -25,6 +28,7 @@ class IndexWriter:
         self._value = value
         self._variables: dict[str, Linear] = {}
         self._atoms: dict[str, Linear] = {}
+        self._divisions: dict[int, _Division] = {}
 
     def bind(self, variable: str, value: Linear) -> None:
         """Let `variable` stand for `value` from here on."""
@@ -63,6 +67,21 @@ class IndexWriter:
                 return inner and Linear(inner.terms, inner.constant, lanes)
             case _:
                 return None if dtype_of(expr).lanes > 1 else self._opaque(self._value(expr))
+
+    def divided(self, expr: Binary) -> Linear:
+        """Return the value of a scalar quotient or rest, worked out once while it is the same."""
+        known = self._divisions.get(id(expr))
+        if known is None:
+            names = {part.name for part in walk(expr) if isinstance(part, Var)}
+            known = self._divisions[id(expr)] = _Division(expr, tuple(names))
+        sources = [self._variables[name] for name in known.names]
+        if known.value is None or not all(map(is_, sources, known.sources)):
+            known.sources, known.value = sources, self.linear(expr)
+            assert known.value is not None
+            if _depth(known.value) > max(map(_depth, sources), default=0):
+                value, known.value = known.value, None  # it may not be in sight the next time
+                return value
+        return known.value
 
     def lanes(self, expr: Expr, count: int) -> list[Linear]:
         """Return each of the `count` lanes of an int64 `expr` as a scalar."""
@@ -202,7 +221,7 @@ class IndexWriter:
     def _derived(
         self, text: str, sources: tuple[Linear, ...], bounds: tuple[int, int] | None
     ) -> Linear:
-        depth = max((atom.depth for source in sources for atom in source.terms), default=0)
+        depth = max(map(_depth, sources))
         return self._atom(self._shared(text, depth), depth, bounds)
 
     def _opaque(self, value: Value) -> Linear:
@@ -221,6 +240,20 @@ class IndexWriter:
             atom = Atom(name, depth, len(self._atoms), low, high)
             found = self._atoms[name] = Linear({atom: 1})
         return found
+
+
+@dataclass(slots=True)
+class _Division:
+    """A quotient or rest, and its value where its variables stand for `sources`."""
+
+    expr: Binary
+    names: tuple[str, ...]
+    sources: Sequence[Linear] = ()
+    value: Linear | None = None
+
+
+def _depth(linear: Linear) -> int:
+    return max((atom.depth for atom in linear.terms), default=0)
 
 
 def _is_positive(divisor: Linear) -> bool:

@@ -138,7 +138,7 @@ class MemoryWriter:
             self._affine[key] = buffer, indices, affine_distance(buffer, indices)
         affine = self._affine[key][-1]
         if affine is not None:
-            return affine.at(self._index.variables)
+            return affine.at(self._index.variables, self._index.divided)
         total = Linear()
         for index, stride in zip(indices, buffer.strides, strict=True):
             part = self._index.linear(index)
