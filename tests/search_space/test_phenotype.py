@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from search_space.small_dags import DAGS, TARGET, matmul
 
+import ansorc as ac
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.printer import to_text
 from ansorc.schedule import lower, replay
@@ -123,3 +124,10 @@ def test_levels_of_one_iteration_make_two_sketches_the_same() -> None:
     assert one == same
     one, other = keys({"C.local.i": [4, 2, 2, 4]})
     assert one != other
+
+
+def test_a_stage_without_loops_has_a_key() -> None:
+    source = ac.placeholder((), name="A")
+    dag = ac.ComputeDAG([source, ac.compute((), lambda: source[()] + 1.0, name="B")])
+    (sketch,) = design_space(dag, TARGET).sketches
+    assert len(phenotype_keys(sketch, sample(sketch, 3, np.random.default_rng(0)))) == 3

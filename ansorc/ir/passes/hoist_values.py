@@ -99,7 +99,7 @@ class _Hoisting:
         return Load(held, _whole(held))
 
     def _free(self, name: str) -> str:
-        stem = name.removesuffix(".reg").removesuffix(".hoisted")
+        stem = name.removesuffix(".reg")
         number = 0
         while (found := f"{stem}.hoisted{number or ''}") in self._names:
             number += 1

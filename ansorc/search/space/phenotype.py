@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -93,13 +94,18 @@ class _Nests:
             for number, part in enumerate(own):
                 strides[number, place] = as_array(part.stride)
         places = np.arange(len(extents))[:, None]
-        may_unroll = np.array([[i.mark is Mark.NONE] for i in stage.iterators], dtype=bool)
+        may_unroll = _column([i.mark is Mark.NONE for i in stage.iterators], bool)
         bits = _PARALLEL * (places < parallel) + _UNROLLED * may_unroll * (places >= unrolled)
-        tokens = [[_loop_token(*loop)] for loop in zip(stage.iterators, parts, strict=True)]
-        keys = _mixed(_mixed(np.array(tokens, dtype=np.uint64), extents), bits)
+        tokens = [_loop_token(*loop) for loop in zip(stage.iterators, parts, strict=True)]
+        keys = _mixed(_mixed(_column(tokens, np.uint64), extents), bits)
         for stride in strides:
             keys = _mixed(keys, stride)
         return keys
+
+
+def _column(values: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """[values, 1]."""
+    return np.array(values, dtype=dtype).reshape(-1, 1)
 
 
 def _loop_token(iterator: Iterator, parts: tuple[Part, ...]) -> int:
