@@ -12,7 +12,7 @@ from ansorc.codegen.llvm_types import Value, literal, wrapped
 from ansorc.codegen.llvm_writer import FunctionWriter
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Const, Expr, Ramp, Var, dtype_of
-from ansorc.ir.node import walk
+from ansorc.ir.substitute import free_vars
 
 _FULL = 1 << 63
 
@@ -72,8 +72,7 @@ class IndexWriter:
         """Return the value of a scalar quotient or rest, worked out once while it is the same."""
         known = self._divisions.get(id(expr))
         if known is None:
-            names = {part.name for part in walk(expr) if isinstance(part, Var)}
-            known = self._divisions[id(expr)] = _Division(expr, tuple(names))
+            known = self._divisions[id(expr)] = _Division(expr, tuple(free_vars(expr)))
         sources = [self._variables[name] for name in known.names]
         if known.value is None or not all(map(is_, sources, known.sources)):
             known.sources, known.value = sources, self.linear(expr)

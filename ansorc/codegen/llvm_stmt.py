@@ -15,6 +15,7 @@ from ansorc.codegen.llvm_types import memory_type
 from ansorc.codegen.llvm_writer import FunctionWriter
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.passes.accesses import Stores
 from ansorc.ir.stmt import (
     Allocate,
     Barrier,
@@ -25,7 +26,6 @@ from ansorc.ir.stmt import (
     Seq,
     Stmt,
     Store,
-    substatements,
 )
 
 
@@ -41,7 +41,7 @@ class StmtWriter:
         self.writer = writer
         self.exprs = ExprWriter(writer)
         self._parallel = parallel
-        self._stored: dict[int, frozenset[str]] = {}
+        self._stores = Stores()
         self._places: dict[Buffer, str] = {}
 
     def place(self, buffer: Buffer, pointer: str) -> None:
@@ -83,7 +83,7 @@ class StmtWriter:
         """Write a loop over [begin, end), which is not empty: tested after each round."""
         writer = self.writer
         top, latch, done = writer.name("loop"), writer.name("next"), writer.name("done")
-        writer.forget_loads(self._stores_of(stmt))
+        writer.forget_loads(self._stores.of(stmt))
         writer.open_landing()
         before = writer.block
         writer.line(f"br label {top}")
@@ -156,18 +156,6 @@ class StmtWriter:
             writer.line(f"br label {join}")
         writer.start_block(join)
         writer.close_landing()
-
-    def _stores_of(self, stmt: Stmt) -> frozenset[str]:
-        """The names of the buffers that `stmt` stores to."""
-        found = self._stored.get(id(stmt))
-        if found is None:
-            if isinstance(stmt, Store):
-                found = frozenset((stmt.buffer.name,))
-            else:
-                parts = substatements(stmt)
-                found = frozenset[str]().union(*(self._stores_of(part) for part in parts))
-            self._stored[id(stmt)] = found
-        return found
 
 
 def _require_cpu_scope(buffer: Buffer) -> None:

@@ -13,8 +13,9 @@ from ansorc.lang.paper_cases import case
 from ansorc.schedule import replay, schedule
 from ansorc.schedule.stage import Mark, Stage
 from ansorc.schedule.steps import ComputeAt, Redefine, RewriteLayout, RFactor
-from ansorc.search.default import default_steps
+from ansorc.search.default import NARROW_UNROLL_LIMIT, UNROLL_LIMIT, default_steps
 from ansorc.search.footprint import Footprint, footprints
+from ansorc.search.options import DEFAULTS
 from ansorc.target import Target
 
 
@@ -153,3 +154,7 @@ def test_rows_of_a_softmax_are_finished_beside_their_product() -> None:
     dag = case("TBS-2-b16").dag(constant=True)
     found = {stage.name for stage in replay(dag, default_steps(dag, TARGET)).attached("scores")}
     assert {"scores.product", "scores.max", "scores.sum"} <= found
+
+
+def test_the_search_does_not_breed_from_the_default() -> None:
+    assert not {UNROLL_LIMIT, NARROW_UNROLL_LIMIT} & set(DEFAULTS.unroll_limits)

@@ -10,7 +10,7 @@ from ansorc.ir.arith.interval import Ranges, bounds
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Not
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import Allocate, Barrier, For, If, Prefetch, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, Barrier, For, If, Prefetch, Seq, Stmt, Store, substatements
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,22 @@ class Accesses:
         for part in walk(expr):
             if isinstance(part, Load):
                 self._found.append(Access(part.buffer, part.indices, False, place))
+
+
+class Stores:
+    """The names of the buffers that statements store to; each statement is looked at once."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, tuple[Stmt, frozenset[str]]] = {}  # kept alive with their ids
+
+    def of(self, stmt: Stmt) -> frozenset[str]:
+        """Return the names of the buffers that `stmt` stores to."""
+        if (known := self._names.get(id(stmt))) is not None:
+            return known[1]
+        own = frozenset((stmt.buffer.name,)) if isinstance(stmt, Store) else frozenset[str]()
+        found = own.union(*(self.of(part) for part in substatements(stmt)))
+        self._names[id(stmt)] = stmt, found
+        return found
 
 
 def is_accessed(root: Stmt, name: str) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Binary, Call, Expr, Load, Ramp, Select, Var, const, dtype_of
 from ansorc.ir.node import Node, children, map_children
+from ansorc.ir.passes.accesses import Stores
 from ansorc.ir.stmt import (
     Allocate,
     For,
@@ -27,7 +28,6 @@ from ansorc.ir.stmt import (
     Store,
     map_substatements,
     statements,
-    substatements,
 )
 
 _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
@@ -58,7 +58,7 @@ class _Hoisting:
     def __init__(self, function: Function) -> None:
         found = [s.buffer.name for s in statements(function.body) if isinstance(s, Allocate)]
         self._names = {*found, *(buffer.name for buffer in function.params)}
-        self._stored: dict[int, frozenset[str]] = {}
+        self._stores = Stores()
 
     def stmt(self, stmt: Stmt, loops: tuple[_Loop, ...]) -> Stmt:
         """Return `stmt`, whose values may be computed before any of the `loops` around it."""
@@ -67,7 +67,7 @@ class _Hoisting:
                 new = self._expr(value, loops, buffer.name)
                 return stmt if new is value else replace(stmt, value=new)
             case For(var, _, kind, body) if kind in _SEQUENTIAL:
-                loop = _Loop(var.name, self._stored_in(body))
+                loop = _Loop(var.name, self._stores.of(body))
                 inner = self.stmt(body, (*loops, loop))
                 return _before(stmt if inner is body else replace(stmt, body=inner), loop)
             case For() | If():
@@ -104,13 +104,6 @@ class _Hoisting:
         while (found := f"{stem}.hoisted{number or ''}") in self._names:
             number += 1
         self._names.add(found)
-        return found
-
-    def _stored_in(self, stmt: Stmt) -> frozenset[str]:
-        if (found := self._stored.get(id(stmt))) is None:
-            below = [self._stored_in(part) for part in substatements(stmt)]
-            own = {stmt.buffer.name} if isinstance(stmt, Store) else ()
-            found = self._stored[id(stmt)] = frozenset(own).union(*below)
         return found
 
 
