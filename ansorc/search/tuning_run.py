@@ -7,6 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +25,7 @@ from ansorc.search.measure import (
     RunCost,
     Stopwatch,
 )
+from ansorc.search.measure.beside import beside
 from ansorc.search.model import import_ahead
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
@@ -58,6 +60,7 @@ class TuningRun:
         self._earlier = records.all(task.key, self._environment)
         self._best = records.best(task.key, self._environment)
         self._keys = records.measured(task.key, self._environment)
+        self._related: list[Steps] = []
         self._failures: Counter[str] = Counter()
         self._first_failure: Failure | None = None
         self._begin = time.monotonic()
@@ -76,10 +79,14 @@ class TuningRun:
         if self._left() <= 0 and self._final.is_decided:
             return
         options, best_s = self._options.for_workers(), (self._best and self._best.median_s) or 0.0
-        with Measurer(self._task, options, best_s, self._watch) as measurer:
+        count = self._options.search.transferred
+        self._related = related_programs(self._records, self._task, self._environment, count)
+        batch: list[Steps] = []
+        with ExitStack() as stack:  # the first round is chosen while the workers start
+            with self._watch.phase("search"), beside(lambda: batch.extend(self._next())):
+                measurer = Measurer(self._task, options, best_s, self._watch)
+                stack.enter_context(measurer)
             try:
-                with self._watch.phase("search"):
-                    batch = self._next()  # while the workers start
                 while batch:
                     batch = self._round(measurer, batch)
             except MeasureError as error:
@@ -114,7 +121,7 @@ class TuningRun:
 
     @cached_property
     def _default(self) -> Steps:
-        """The untuned default, which is chosen while the workers start."""
+        """The untuned default."""
         search = self._options.search
         redefine = search.redefine and search.space == "full"
         return default_program(
@@ -175,8 +182,7 @@ class TuningRun:
 
     def _transferred(self, most: int) -> list[Steps]:
         """What was fast for other extents, adapted to these; `most` programs, or fewer."""
-        count = min(most, self._options.search.transferred)
-        related = related_programs(self._records, self._task, self._environment, count)
+        related = self._related[: max(most, 0)]
         return self._proposals.transferred(related, lambda steps: steps == self._default)
 
     def _round(self, measurer: Measurer, batch: Sequence[Steps]) -> list[Steps]:

@@ -23,6 +23,9 @@ namespace ansorc {
 namespace {
 
 constexpr int64_t kSpinNs = 40000;
+// A worker that was woken too late spins longer: its caller, at work on the part that it took back,
+// will soon need it again, and asleep it would be late every time.
+constexpr int64_t kLateSpinNs = 200000;
 constexpr size_t kStackBytes = 3 << 19;  // 1.5 MiB: kernels keep at most 64 KiB on the stack
 constexpr uint32_t kWaiterSleeps = 1u << 31;
 
@@ -39,7 +42,7 @@ struct Job {
   void* closure;
   int64_t extent;
   int64_t parts;
-  int64_t spin_ns;
+  bool spins;
   uint32_t go;
   Word pending;  // parts that are not done, and whether the caller sleeps
 };
@@ -47,6 +50,7 @@ struct Job {
 struct alignas(64) Worker {  // a cache line of its own, for callers and workers poll `state`
   Word state;
   int32_t part;
+  std::atomic<bool> spins;  // whether there is a core for all in the last call that told it a part
   Job* job;
   pthread_t thread;
   int32_t avoided;  // 1 + the CPU that its affinity leaves out, 0 before the first call
@@ -71,14 +75,14 @@ extern "C" {
 // start-up files, which define it; where those are linked in, theirs is taken.
 __attribute__((visibility("hidden"), weak)) void* __dso_handle = &__dso_handle;
 
-__attribute__((visibility("default"))) inline ansorc::Pool ansorc_pool_1 = {};
+__attribute__((visibility("default"))) inline ansorc::Pool ansorc_pool_2 = {};
 __attribute__((visibility("default"))) inline __thread bool ansorc_in_part_1 = false;
 }
 
 namespace ansorc {
 namespace {
 
-Pool& pool() { return ansorc_pool_1; }
+Pool& pool() { return ansorc_pool_2; }
 
 int32_t cores() {
   int32_t count = pool().cores.load(std::memory_order_relaxed);
@@ -95,16 +99,18 @@ void run_part(const Job& job, int64_t part) {
   ansorc_in_part_1 = false;
 }
 
-void wait_for_part(Worker& worker, int64_t spin_ns) {
+void wait_for_part(Worker& worker) {
   const auto has_begun = [&] {
     uint32_t state = worker.state.load(std::memory_order_relaxed);
     return (state & kGo) != 0 && worker.state.compare_exchange_strong(state, kRunning);
   };
-  if (spin_until(spin_ns, has_begun)) return;
+  if (spin_until(worker.spins.load(std::memory_order_relaxed) ? kSpinNs : 0, has_begun)) return;
   while (!has_begun()) {
     uint32_t state = kIdle;
     if (worker.state.compare_exchange_strong(state, kAsleep) || state == kAsleep) {
       sleep_while(worker.state, kAsleep);
+      const bool spins = worker.spins.load(std::memory_order_relaxed);
+      if (spin_until(spins ? kLateSpinNs : 0, has_begun)) return;
     } else if (state == kClaimed) {
       sched_yield();
     }
@@ -113,12 +119,10 @@ void wait_for_part(Worker& worker, int64_t spin_ns) {
 
 void* work(void* argument) {
   Worker& worker = *static_cast<Worker*>(argument);
-  for (int64_t spin_ns = 0;;) {
-    wait_for_part(worker, spin_ns);
+  for (;;) {
+    wait_for_part(worker);
     Job* const job = worker.job;
-    const int64_t part = worker.part;
-    spin_ns = job->spin_ns;
-    run_part(*job, part);
+    run_part(*job, worker.part);
     // Idle first: the caller's next call must find this worker free.
     worker.state.store(kIdle, std::memory_order_release);
     if (job->pending.fetch_sub(1) == (kWaiterSleeps | 1)) wake(job->pending);
@@ -142,6 +146,7 @@ bool start_worker(Worker& worker) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   worker.avoided = 0;
+  worker.spins.store(false);
   const bool is_started = pthread_create(&worker.thread, &attributes, work, &worker) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
@@ -230,6 +235,7 @@ void tell(const Claims& claims, Job& job) {
     steer(worker, cpu);
     worker.job = &job;
     worker.part = ++part;
+    worker.spins.store(job.spins, std::memory_order_relaxed);
     worker.state.store(job.go, std::memory_order_release);
     if (was_asleep) wake(worker.state);
   });
@@ -249,7 +255,7 @@ void take_back(const Claims& claims, Job& job) {
 
 void wait_for_others(Job& job) {
   const auto is_done = [&] { return job.pending.load(std::memory_order_acquire) == 0; };
-  if (spin_until(job.spin_ns, is_done)) return;
+  if (spin_until(job.spins ? kSpinNs : 0, is_done)) return;
   uint32_t pending = job.pending.fetch_or(kWaiterSleeps) | kWaiterSleeps;
   while (pending != kWaiterSleeps) {
     sleep_while(job.pending, pending);
@@ -290,10 +296,10 @@ ANSORC_EXPORT int32_t ansorc_parallel_for(ansorc_body body, void* closure, int64
   }
   const uint32_t others = static_cast<uint32_t>(claims.count);
   // Spinning helps only if everybody who spins has a core.
-  const int64_t spin_ns = others < static_cast<uint32_t>(ansorc::cores()) ? ansorc::kSpinNs : 0;
+  const bool spins = others < static_cast<uint32_t>(ansorc::cores());
   const uint32_t ticket = ansorc::pool().tickets.fetch_add(1, std::memory_order_relaxed);
   const uint32_t go = ticket << ansorc::kTicketShift | ansorc::kGo;
-  ansorc::Job job = {body, closure, extent, others + 1, spin_ns, go, {others}};
+  ansorc::Job job = {body, closure, extent, others + 1, spins, go, {others}};
   ansorc::tell(claims, job);
   ansorc::run_part(job, 0);
   ansorc::take_back(claims, job);

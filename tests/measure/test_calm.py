@@ -26,9 +26,6 @@ class Machine:
     def clock(self) -> float:
         return self.now
 
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
     def work(self, seconds: float = ALONE_S) -> None:
         is_slow = any(begin <= self.now < end for begin, end in self.disturbed)
         self.now += seconds * (2.0 if is_slow else 1.0)
@@ -39,16 +36,16 @@ class Machine:
         self.samples.append(self.now - begin)
         return [self.samples[-1]] * 3, False
 
-    def patience(self, share: float) -> Patience:
+    def patience(self, share: float, credit_s: float = 0.0) -> Patience:
         witness = Witness(self.work, self.clock)
         witness.slowness()
-        patience = Patience(witness, share, self.clock, self.sleep)
+        patience = Patience(witness, share, credit_s, self.clock)
         self.now += 1.0
         return patience
 
 
-def timed(machine: Machine, share: float, far_s: float = 1.0) -> float:
-    seconds, hopeless = machine.patience(share).timed(machine.sample, far_s)
+def timed(machine: Machine, share: float, far_s: float = 1.0, credit_s: float = 0.0) -> float:
+    seconds, hopeless = machine.patience(share, credit_s).timed(machine.sample, far_s)
     assert not hopeless
     return seconds[0]
 
@@ -89,13 +86,55 @@ def test_a_machine_that_is_never_calm_is_not_waited_for() -> None:
     assert none.now < 1.01
 
 
+def test_an_early_disturbance_may_take_longer_than_the_share_of_the_time() -> None:
+    short = Machine(disturbed=((0.5, 2.5),))
+    assert timed(short, 0.1, credit_s=2.0) == pytest.approx(PROGRAM_S)
+    assert 2.5 < short.now < 2.51
+    long = Machine(disturbed=((0.5, 1e9),))
+    assert timed(long, 0.1, credit_s=2.0) == pytest.approx(2 * PROGRAM_S)
+    assert 3.0 < long.now < 3.5
+
+
+def test_many_times_of_a_long_disturbance_do_not_make_it_calm() -> None:
+    machine = Machine(disturbed=((0.5, 40.0),))
+    witness = Witness(machine.work, machine.clock)
+    witness.slowness()
+    machine.now = 0.5
+    slow = [witness.slowness() for _ in range(10_000)]
+    assert machine.now < 40.0
+    assert min(slow) == pytest.approx(2.0)
+
+
+def test_a_disturbance_from_the_start_is_known_by_one_thread() -> None:
+    """Two threads on one core: each takes twice as long, one of them alone does not."""
+    machine = Machine(disturbed=((0.0, 5.0),))
+
+    def alone() -> None:
+        machine.now += ALONE_S
+
+    assert Witness(machine.work, machine.clock).slowness() == pytest.approx(1.0)
+    assert Witness(machine.work, machine.clock, alone).slowness() == pytest.approx(2.0 / 1.3)
+
+
+def test_cores_that_are_slower_together_are_taken_for_calm_after_a_while() -> None:
+    machine = Machine(disturbed=((0.0, 1e9),))
+
+    def alone() -> None:
+        machine.now += ALONE_S
+
+    witness = Witness(machine.work, machine.clock, alone)
+    assert witness.slowness() > 1.5
+    machine.now += 15.0
+    assert witness.slowness() == pytest.approx(1.0)
+
+
 def test_the_time_spent_on_waiting_is_a_share_of_all_time() -> None:
     machine = Machine(disturbed=((0.5, 1e9),))
     patience = machine.patience(0.1)
     for _ in range(1000):
         patience.timed(machine.sample, 1.0)
     working = sum(machine.samples) + 1.0
-    assert machine.now < 1.5 * working  # the witness takes a tenth of such short programs
+    assert machine.now < 1.7 * working  # the witness itself takes 0.6 of such short programs
 
 
 def test_timing_again_is_a_share_of_all_time_as_well() -> None:
@@ -117,22 +156,25 @@ def test_the_fastest_time_of_the_witness_is_forgotten() -> None:
     witness = Witness(machine.work, machine.clock)
     assert witness.slowness() == pytest.approx(1.0)
     machine.now = 1.0
-    slow = [witness.slowness() for _ in range(600)]
-    assert slow[0] == pytest.approx(2.0)
-    assert slow[-1] == pytest.approx(1.0)
+    assert witness.slowness() == pytest.approx(2.0)
+    machine.now = 65.0
+    assert witness.slowness() == pytest.approx(1.0)
 
 
-def test_a_hopeless_program_is_not_timed_again() -> None:
+@pytest.mark.parametrize(("best_s", "calls"), [(0.5 * PROGRAM_S, 2), (0.1 * PROGRAM_S, 1)])
+def test_a_hopeless_program_is_timed_again_unless_it_is_very_slow(
+    best_s: float, calls: int
+) -> None:
     machine = Machine(disturbed=((1.0006, 1.02),))
-    calls: list[int] = []
+    found: list[float] = []
 
-    def hopeless() -> Sampled:
-        calls.append(1)
-        machine.work(PROGRAM_S)
-        return [2 * PROGRAM_S], True
+    def sample() -> Sampled:
+        found.append(machine.sample()[0][0])
+        return [found[-1]], found[-1] > 1.5 * PROGRAM_S
 
-    assert machine.patience(0.1).timed(hopeless, 1.0) == ([2 * PROGRAM_S], True)
-    assert len(calls) == 1
+    again = machine.patience(0.1).timed(sample, best_s)
+    assert len(found) == calls
+    assert again == ([found[-1]], calls == 1)
 
 
 @pytest.mark.parametrize("threads", [0, 1])

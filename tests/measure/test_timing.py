@@ -104,7 +104,7 @@ def test_one_call_far_slower_than_the_best_may_have_been_disturbed() -> None:
     assert seconds == pytest.approx([0.001] * len(seconds))
 
 
-@pytest.mark.parametrize("woken_s", [2e-5, 5e-5])
+@pytest.mark.parametrize("woken_s", [2e-5, 5e-5, 2e-4])
 def test_a_small_kernel_is_not_hopeless_because_threads_were_woken(woken_s: float) -> None:
     """5 µs after calls in a row; the first two calls wake threads that sleep."""
     machine = Machine(woken_s, woken_s, 5e-6)
@@ -118,7 +118,7 @@ def test_a_small_kernel_that_is_slow_in_a_row_is_hopeless() -> None:
     seconds, hopeless = machine.sample(best_s=5e-6)
     assert hopeless
     assert seconds == pytest.approx([2.5e-5])
-    assert machine.now < 4e-4
+    assert machine.now < 2e-3
 
 
 def test_a_first_call_a_little_slower_than_the_best_does_not_end_it() -> None:

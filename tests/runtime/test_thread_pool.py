@@ -76,7 +76,7 @@ def test_the_functions_are_weak_and_the_pool_is_unique() -> None:
     found = output("nm", "-D", "--defined-only", library.runtime_library()).splitlines()
     kinds = {line.split()[-1]: line.split()[-2] for line in found}
     assert kinds["ansorc_parallel_for"] == "W"
-    assert kinds["ansorc_pool_1"] == "u"
+    assert kinds["ansorc_pool_2"] == "u"
 
 
 def test_the_addresses_of_the_functions_are_known() -> None:

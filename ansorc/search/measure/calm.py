@@ -5,6 +5,11 @@ as long, longer than one of them is timed, so that no number of repeats tells. A
 small piece of work that always takes the same time on an idle machine: it is run before and after.
 What was disturbed is timed once more. Waiting is a small share of all the time at most: on a
 machine that is never calm programs are timed as it is.
+
+Waiting is done at work, not asleep: virtual cores that wake up are often put on one real core, and
+stay there until both have worked for a while. Seen on two virtual cores of a Zen 4: after a nap of
+30 ms 6 to 19 % of the times were double; half of these ended after 0.4 to 0.8 ms of work, but after
+11 ms of looking every 10 ms.
 """
 
 from __future__ import annotations
@@ -20,11 +25,17 @@ from ansorc.target import Target
 
 _DISTURBED = 1.25
 """A witness that takes this many times as long as at best tells of a disturbance."""
+_MUCH = 10.0
+"""A program that is slow by so many times of what would be far is hopeless without any doubt."""
 _TRIES = 3
 """The fastest of so many: an interrupt is none."""
-_MEMORY = 500
-"""So many times of the witness are remembered: a hot machine slows its clock down for long."""
-_PAUSE_S = 0.01
+_ALONE_TRIES = 30
+_ALONE_FACTOR, _ALONE_MEMORY_S = 1.3, 10.0
+"""At first a witness of several threads should take no more than this times as long as in one
+thread: a process may start while the machine is disturbed, and would take that for calm. All cores
+may be slower than one, by their clocks or as two of them are one: this is believed for so long."""
+_MEMORY_S = 60.0
+"""So long times of the witness are remembered: a hot machine slows its clock down for long."""
 _WITNESS_STEPS = 10_000
 """About 0.1 ms."""
 
@@ -38,55 +49,88 @@ class Witness:
 
     work: Callable[[], None]
     clock: Callable[[], float] = time.perf_counter
-    _known: deque[float] = field(default_factory=lambda: deque[float](maxlen=_MEMORY))
+    alone: Callable[[], None] | None = None
+    """The same work in one thread, if `work` is in several."""
+    _known: deque[tuple[float, float]] = field(
+        default_factory=deque[tuple[float, float]], init=False
+    )
+    """When and how long: the shortest time, then the shortest one after it, and so on."""
+
+    def __post_init__(self) -> None:
+        if self.alone is not None:
+            alone_s = self._fastest(self.alone, _ALONE_TRIES)
+            when = self.clock() - _MEMORY_S + _ALONE_MEMORY_S
+            self._known.append((when, _ALONE_FACTOR * alone_s))
 
     @staticmethod
     def of(target: Target, threads: int) -> Witness:
         """Return multiply-adds in as many threads as the programs have; 0: one for each core."""
-        return Witness(FmaProbe(target, threads or target.cores, _WITNESS_STEPS).run)
+        threads = threads or target.cores
+        alone = FmaProbe(target, 1, _WITNESS_STEPS).run
+        if threads == 1:
+            return Witness(alone)
+        return Witness(FmaProbe(target, threads, _WITNESS_STEPS).run, alone=alone)
 
     def slowness(self) -> float:
-        """Return the time that the work takes now by the shortest one lately."""
+        """Return the time that the work takes now by the shortest one of the last minute."""
+        seconds = self._fastest(self.work, _TRIES)
+        return seconds / self._shortest(seconds)
+
+    def _fastest(self, work: Callable[[], None], tries: int) -> float:
         times: list[float] = []
-        for _ in range(_TRIES):
+        for _ in range(tries):
             begin = self.clock()
-            self.work()
+            work()
             times.append(self.clock() - begin)
-        self._known.append(min(times))
-        return min(times) / min(self._known)
+        return min(times)
+
+    def _shortest(self, seconds: float) -> float:
+        """Remember that the work has just taken `seconds`; return the shortest time remembered."""
+        now = self.clock()
+        while self._known and self._known[-1][1] >= seconds:
+            self._known.pop()
+        self._known.append((now, seconds))
+        while self._known[0][0] < now - _MEMORY_S:
+            self._known.popleft()
+        return self._known[0][1]
 
 
 class Patience:
-    """Times programs when the machine is calm, and waits for that, but not for long in all."""
+    """Times programs when the machine is calm, and waits for that, but not for long in all.
+
+    Waiting and timing again take `share` of the time at most, and `credit_s` more: disturbances may
+    last for seconds, the first one may come early.
+    """
 
     def __init__(
         self,
         witness: Witness,
         share: float,
+        credit_s: float,
         clock: Callable[[], float] = time.perf_counter,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._witness, self._share = witness, share
-        self._clock, self._sleep = clock, sleep
+        self._witness, self._share, self._credit_s = witness, share, credit_s
+        self._clock = clock
         self._begin = clock()
         self._spent = 0.0
 
     def timed(self, sample: Callable[[], Sampled], far_s: float) -> Sampled:
         """Return what `sample` does, when the machine is calm, or the faster of two disturbed ones.
 
-        A program that is hopeless, or disturbed but slower than `far_s` anyway, is not timed again.
+        One that was disturbed but is slower than `far_s` anyway is not timed again.
         """
         self._wait()
         found, hopeless = sample()
         slowness = self._witness.slowness()
-        if hopeless or slowness <= _DISTURBED or statistics.median(found) > far_s * slowness:
+        limit_s = far_s * (_MUCH if hopeless else slowness)
+        if slowness <= _DISTURBED or statistics.median(found) > limit_s:
             return found, hopeless
         if not (self._wait() and self._has_time()):
             return found, hopeless
         begin = self._clock()
-        again, _ = sample()
+        again, still_hopeless = sample()
         self._spent += self._clock() - begin
-        return min(found, again, key=statistics.median), False
+        return min(found, again, key=statistics.median), hopeless and still_hopeless
 
     def _wait(self) -> bool:
         """Wait until the machine is calm; False if it does not become so in time."""
@@ -94,11 +138,10 @@ class Patience:
         while is_disturbed := self._witness.slowness() > _DISTURBED:
             if not self._has_time(self._clock() - begin):
                 break
-            self._sleep(_PAUSE_S)
         self._spent += self._clock() - begin
         return not is_disturbed
 
     def _has_time(self, waited_s: float = 0.0) -> bool:
         """Whether waiting, `waited_s` of it not yet counted, has been less than its share."""
         elapsed = self._clock() - self._begin
-        return self._spent + waited_s < self._share * elapsed
+        return self._spent + waited_s < self._share * elapsed + self._credit_s

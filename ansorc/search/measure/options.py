@@ -45,6 +45,8 @@ class RunOptions:
     patience: float = 0.1
     """Share of the time that may be spent on waiting until nothing disturbs the machine, and on
     timing again what was disturbed; 0: neither."""
+    patience_s: float = 2.0
+    """So much more may be spent on that, unless `patience` is 0."""
     rank_rounds: int = 31
     """Repeats of each program when the best few are timed against each other."""
     rank_total_s: float = 1.0

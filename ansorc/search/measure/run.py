@@ -119,7 +119,7 @@ class Runner:
         if options.patience:
             if self._patience is None:
                 witness = Witness.of(detect(), options.threads)
-                self._patience = Patience(witness, options.patience)
+                self._patience = Patience(witness, options.patience, options.patience_s)
             far_s = options.near_factor * best_s if best_s else math.inf
             seconds, hopeless = self._patience.timed(sampled, far_s)
         else:

@@ -11,8 +11,9 @@ from ansorc.search.measure.options import RunOptions
 
 Clock = Callable[[], float]
 _REPEATS_BEFORE_JUDGING = 40
-_AWAKE_S = 2e-4
-"""Waking a thread takes some 20 µs, more than some kernels: calls that last so long hide it."""
+_AWAKE_S = 1e-3
+"""Waking a thread takes 20 µs, in a virtual machine up to 200, more than many kernels: calls that
+last so long hide it."""
 _MEDIAN_ERROR = 0.93
 """Standard error of the median of n normal values, in units of (quartile distance / sqrt(n))."""
 
