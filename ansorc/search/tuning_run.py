@@ -79,8 +79,9 @@ class TuningRun:
         if self._left() <= 0 and self._final.is_decided:
             return
         options, best_s = self._options.for_workers(), (self._best and self._best.median_s) or 0.0
-        count = self._options.search.transferred
-        self._related = related_programs(self._records, self._task, self._environment, count)
+        if not self._earlier:  # read here: the records serve one thread
+            most = self._options.search.transferred
+            self._related = related_programs(self._records, self._task, self._environment, most)
         batch: list[Steps] = []
         with ExitStack() as stack:  # the first round is chosen while the workers start
             with self._watch.phase("search"), beside(lambda: batch.extend(self._next())):
