@@ -6,10 +6,10 @@ small piece of work that always takes the same time on an idle machine: it is ru
 What was disturbed is timed once more. Waiting is a small share of all the time at most: on a
 machine that is never calm programs are timed as it is.
 
-Waiting is done at work, not asleep: virtual cores that wake up are often put on one real core, and
-stay there until both have worked for a while. Seen on two virtual cores of a Zen 4: after a nap of
-30 ms 6 to 19 % of the times were double; half of these ended after 0.4 to 0.8 ms of work, but after
-11 ms of looking every 10 ms.
+Waiting is done at work, not asleep: virtual cores that wake up are often as slow as if they were
+one, until both have worked for a while. Seen on two virtual cores of a Zen 4: after a nap of 30 ms
+6 to 19 % of the times were double; half of these ended after 0.4 to 0.8 ms of work, but after 11 ms
+of looking every 10 ms.
 """
 
 from __future__ import annotations

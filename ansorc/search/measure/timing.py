@@ -12,8 +12,8 @@ from ansorc.search.measure.options import RunOptions
 Clock = Callable[[], float]
 _REPEATS_BEFORE_JUDGING = 40
 _AWAKE_S = 1e-3
-"""Waking a thread takes 20 µs, in a virtual machine up to 200, more than many kernels: calls that
-last so long hide it."""
+"""Waking a thread takes 20 µs, after a nap in a virtual machine 100 and more, which is longer than
+many kernels: calls that last so long hide it."""
 _MEDIAN_ERROR = 0.93
 """Standard error of the median of n normal values, in units of (quartile distance / sqrt(n))."""
 
