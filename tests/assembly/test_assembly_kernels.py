@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import ansorc as ac
@@ -16,8 +18,8 @@ NEON = ac.Target.parse("aarch64-linux-gnu -mcpu=cortex-a53")
 APPLE = ac.Target.parse("aarch64-apple-darwin -mcpu=apple-m1")
 
 
-def hottest(rows: int, vectors: int, target: ac.Target, steps: int = 1) -> Loop:
-    """The loop over k of a matrix product with a register tile of `rows` × `vectors`.
+def product(rows: int, vectors: int, target: ac.Target, steps: int = 1) -> str:
+    """The assembly of a matrix product with a register tile of `rows` × `vectors`.
 
     `steps` of k are unrolled.
     """
@@ -30,7 +32,12 @@ def hottest(rows: int, vectors: int, target: ac.Target, steps: int = 1) -> Loop:
     state = state.reorder("C", ["i.0", "j.0", "k.0", "k.1", "i.1", "j.1"])
     state = state.unroll("C", "k.1").unroll("C", "i.1").vectorize("C", "j.1")
     prepared = prepare_for_cpu(ac.lower(state), cpu_options(target))
-    found = innermost_loops(assembly(emit_llvm(prepared, target), target))
+    return assembly(emit_llvm(prepared, target), target)
+
+
+def hottest(rows: int, vectors: int, target: ac.Target, steps: int = 1) -> Loop:
+    """The loop over k of such a product."""
+    found = innermost_loops(product(rows, vectors, target, steps))
     return max(found, key=lambda loop: loop.fma)
 
 
@@ -67,3 +74,13 @@ def test_unrolled_steps_need_no_more_registers_than_one(
 def test_a_tile_that_is_too_large_spills(vectors: int, target: ac.Target) -> None:
     loop = hottest(12, vectors, target)
     assert loop.counts.vector_spills + loop.counts.vector_reloads > 0
+
+
+@pytest.mark.parametrize(("rows", "vectors", "target"), [(9, 4, AVX512), (6, 3, AVX2)])
+def test_vectors_are_spilled_to_aligned_places(rows: int, vectors: int, target: ac.Target) -> None:
+    register = "%zmm" if target is AVX512 else "%ymm"
+    text = product(rows, vectors, target)
+    spilled = re.findall(rf"^\s+(vmov\w+)\s+{register}\d+, -?\d*\(%rsp\)", text, re.MULTILINE)
+    assert set(spilled) <= {"vmovaps", "vmovapd", "vmovdqa", "vmovdqa64"}
+    assert hottest(rows, vectors, target).counts.vector_spills > 0
+    assert spilled
