@@ -75,9 +75,9 @@ class FmaProbe:
         found = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
         return self._flops / found.median_s, self._flops / found.fastest_s
 
-    def run(self) -> None:
-        """Run the kernel once."""
-        self._module(*self._arrays, threads=self._threads)
+    def run(self, threads: int) -> None:
+        """Run the kernel once; as much is done whatever the number of threads."""
+        self._module(*self._arrays, threads=threads)
 
 
 def fma_peak(target: Target, threads: int, *, repeats: int = 3) -> float:
@@ -90,24 +90,28 @@ def fma_peak(target: Target, threads: int, *, repeats: int = 3) -> float:
 
 
 class ReadProbe:
-    """A kernel that reads `size` bytes in `threads` threads, adding them up."""
+    """A kernel that reads `size` bytes in `threads` threads `times` times, adding them up."""
 
-    def __init__(self, target: Target, threads: int, size: int) -> None:
+    def __init__(self, target: Target, threads: int, size: int, times: int = 1) -> None:
         lanes = target.vector_bytes // FLOAT32.bytes
         streams = size > max(target.cache_bytes)
         vectors = target.streaming_sums if streams else INDEPENDENT_SUMS
         rows = max(1, size // (threads * vectors * lanes * FLOAT32.bytes))
-        function = _read_function(threads, rows, vectors, lanes)
+        function = _read_function(threads, times, rows, vectors, lanes)
         self._module = build_function(function, target, function.name)
         source = _touched(function.params[0].shape)
         self._arrays = (source, np.empty(function.params[1].shape, np.float32))
-        self._threads = threads
+        self._threads, self._times = threads, times
 
     def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
         """Return bytes read a second: (median, best) of about `min_time_s`."""
         found = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
-        size = self._arrays[0].nbytes
+        size = self._times * self._arrays[0].nbytes
         return size / found.median_s, size / found.fastest_s
+
+    def run(self, threads: int) -> None:
+        """Run the kernel once; as much is read whatever the number of threads."""
+        self._module(*self._arrays, threads=threads)
 
 
 class CopyProbe:
@@ -168,7 +172,7 @@ def _fma_function(threads: int, chains: int, lanes: int, steps: int) -> Function
     return Function("fma_probe", (start, factors, out), nest)
 
 
-def _read_function(threads: int, rows: int, vectors: int, lanes: int) -> Function:
+def _read_function(threads: int, times: int, rows: int, vectors: int, lanes: int) -> Function:
     """Return a kernel whose threads each add up `rows` × `vectors`, the vectors independently."""
     source = Buffer("source", (threads, rows, vectors, lanes), FLOAT32)
     out = Buffer("out", (threads, vectors, lanes), FLOAT32)
@@ -180,10 +184,9 @@ def _read_function(threads: int, rows: int, vectors: int, lanes: int) -> Functio
         in_lanes = For(lane, lanes, LoopKind.VECTORIZED, stmt)
         return For(vector, vectors, LoopKind.UNROLLED, in_lanes)
 
-    body = Seq((
-        over_vectors(Store(out, slot, const(0.0, FLOAT32))),
-        For(row, rows, LoopKind.SERIAL, over_vectors(Store(out, slot, total))),
-    ))  # fmt: skip
+    once = For(row, rows, LoopKind.SERIAL, over_vectors(Store(out, slot, total)))
+    again = For(Var("time"), times, LoopKind.SERIAL, once)
+    body = Seq((over_vectors(Store(out, slot, const(0.0, FLOAT32))), again))
     nest = For(thread, threads, LoopKind.PARALLEL, body)
     return Function("read_probe", (source, out), nest)
 

@@ -23,7 +23,7 @@ from ansorc.search.trial import Trial
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 
-_COLUMNS = (
+COLUMNS = (
     TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
 )  # fmt: skip
 
@@ -46,7 +46,7 @@ def main(
     options = TuneOptions(per_case, records, seed, threads)
     console = Console(stderr=True)
     console.print(f"{len(chosen)} cases, {len(chosen) * per_case} programs")
-    with Progress(*_COLUMNS, console=console) as progress:
+    with Progress(*COLUMNS, console=console) as progress:
         whole = progress.add_task("all", total=len(chosen) * per_case)
         for done, case in enumerate(chosen):
             bar = progress.add_task(case.name, total=per_case)

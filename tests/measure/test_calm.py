@@ -26,7 +26,17 @@ class Machine:
     def clock(self) -> float:
         return self.now
 
-    def work(self, seconds: float = ALONE_S) -> None:
+    def witness(self, threads: int = 1) -> Witness:
+        def work(used: int) -> None:
+            """What takes ALONE_S a thread; one alone does not feel that two are on one core."""
+            if used < threads:
+                self.now += threads * ALONE_S
+            else:
+                self.work(ALONE_S)
+
+        return Witness(work, threads, self.clock)
+
+    def work(self, seconds: float) -> None:
         is_slow = any(begin <= self.now < end for begin, end in self.disturbed)
         self.now += seconds * (2.0 if is_slow else 1.0)
 
@@ -37,7 +47,7 @@ class Machine:
         return [self.samples[-1]] * 3, False
 
     def patience(self, share: float, credit_s: float = 0.0) -> Patience:
-        witness = Witness(self.work, self.clock)
+        witness = self.witness()
         witness.slowness()
         patience = Patience(witness, share, credit_s, self.clock)
         self.now += 1.0
@@ -97,7 +107,7 @@ def test_an_early_disturbance_may_take_longer_than_the_share_of_the_time() -> No
 
 def test_many_times_of_a_long_disturbance_do_not_make_it_calm() -> None:
     machine = Machine(disturbed=((0.5, 40.0),))
-    witness = Witness(machine.work, machine.clock)
+    witness = machine.witness()
     witness.slowness()
     machine.now = 0.5
     slow = [witness.slowness() for _ in range(10_000)]
@@ -108,21 +118,13 @@ def test_many_times_of_a_long_disturbance_do_not_make_it_calm() -> None:
 def test_a_disturbance_from_the_start_is_known_by_one_thread() -> None:
     """Two threads on one core: each takes twice as long, one of them alone does not."""
     machine = Machine(disturbed=((0.0, 5.0),))
-
-    def alone() -> None:
-        machine.now += ALONE_S
-
-    assert Witness(machine.work, machine.clock).slowness() == pytest.approx(1.0)
-    assert Witness(machine.work, machine.clock, alone).slowness() == pytest.approx(2.0 / 1.3)
+    assert machine.witness().slowness() == pytest.approx(1.0)
+    assert machine.witness(threads=2).slowness() == pytest.approx(2.0 / 1.3)
 
 
 def test_cores_that_are_slower_together_are_taken_for_calm_after_a_while() -> None:
     machine = Machine(disturbed=((0.0, 1e9),))
-
-    def alone() -> None:
-        machine.now += ALONE_S
-
-    witness = Witness(machine.work, machine.clock, alone)
+    witness = machine.witness(threads=2)
     assert witness.slowness() > 1.5
     machine.now += 15.0
     assert witness.slowness() == pytest.approx(1.0)
@@ -153,7 +155,7 @@ def test_timing_again_is_a_share_of_all_time_as_well() -> None:
 def test_the_fastest_time_of_the_witness_is_forgotten() -> None:
     """A clock that is lowered for long, because the machine is hot, is no disturbance."""
     machine = Machine(disturbed=((0.5, 1e9),))
-    witness = Witness(machine.work, machine.clock)
+    witness = machine.witness()
     assert witness.slowness() == pytest.approx(1.0)
     machine.now = 1.0
     assert witness.slowness() == pytest.approx(2.0)
@@ -183,7 +185,7 @@ def test_the_witness_of_this_machine_is_short(threads: int) -> None:
     slow = sorted(witness.slowness() for _ in range(20))
     assert slow[0] >= 1.0
     assert slow[10] < 5.0
-    took = sorted(_seconds(witness.work) for _ in range(9))
+    took = sorted(_seconds(lambda: witness.work(witness.threads)) for _ in range(9))
     assert took[4] < 0.02
 
 

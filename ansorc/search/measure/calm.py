@@ -20,10 +20,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ansorc.codegen.limits import FmaProbe
+from ansorc.codegen.limits import FmaProbe, ReadProbe
 from ansorc.target import Target
 
-_DISTURBED = 1.25
+_DISTURBED = 1.1
 """A witness that takes this many times as long as at best tells of a disturbance."""
 _MUCH = 10.0
 """A program that is slow by so many times of what would be far is hopeless without any doubt."""
@@ -37,8 +37,13 @@ may be slower than one, by their clocks or as two of them are one: this is belie
 _MEMORY_S = 60.0
 """So long times of the witness are remembered: a hot machine slows its clock down for long."""
 _WITNESS_STEPS = 10_000
-"""About 0.1 ms."""
+"""Of multiply-adds, about 0.1 ms. They suffer most from two virtual cores on one real core."""
+_WITNESS_READS, _WITNESS_SHARE = 16, 8
+"""So often an eighth of the second cache is read, about 0.03 ms. That suffers most from others on
+the same real cores: seen to take 1.25 to 1.6 times as long while multiply-adds took 1.15."""
 
+Look = tuple[float, float]
+"""When the witness was looked at, by the clock that all processes share, and what it took."""
 Sampled = tuple[list[float], bool]
 """Seconds of the repeats of a program, and whether it is hopeless."""
 
@@ -47,52 +52,70 @@ Sampled = tuple[list[float], bool]
 class Witness:
     """A piece of work that takes the same time whenever nothing disturbs the machine."""
 
-    work: Callable[[], None]
+    work: Callable[[int], None]
+    """Does all of it in so many threads."""
+    threads: int = 1
     clock: Callable[[], float] = time.perf_counter
-    alone: Callable[[], None] | None = None
-    """The same work in one thread, if `work` is in several."""
-    _known: deque[tuple[float, float]] = field(
-        default_factory=deque[tuple[float, float]], init=False
-    )
-    """When and how long: the shortest time, then the shortest one after it, and so on."""
+    _known: deque[Look] = field(default_factory=deque[Look], init=False)
+    """The look with the shortest time, then the one with the shortest time after it, and so on."""
 
     def __post_init__(self) -> None:
-        if self.alone is not None:
-            alone_s = self._fastest(self.alone, _ALONE_TRIES)
+        if self.threads > 1:
+            tries = max(_TRIES, _ALONE_TRIES // self.threads)
+            alone_s = self._fastest(1, tries) / self.threads
             when = self.clock() - _MEMORY_S + _ALONE_MEMORY_S
             self._known.append((when, _ALONE_FACTOR * alone_s))
 
     @staticmethod
     def of(target: Target, threads: int) -> Witness:
-        """Return multiply-adds in as many threads as the programs have; 0: one for each core."""
+        """Return multiply-adds and reads by all of the programs' threads; 0: one for each core."""
         threads = threads or target.cores
-        alone = FmaProbe(target, 1, _WITNESS_STEPS).run
-        if threads == 1:
-            return Witness(alone)
-        return Witness(FmaProbe(target, threads, _WITNESS_STEPS).run, alone=alone)
+        size = threads * target.cache_bytes[1] // _WITNESS_SHARE
+        fma = FmaProbe(target, threads, _WITNESS_STEPS)
+        read = ReadProbe(target, threads, size, _WITNESS_READS)
+
+        def work(threads: int) -> None:
+            fma.run(threads)
+            read.run(threads)
+
+        return Witness(work, threads)
 
     def slowness(self) -> float:
         """Return the time that the work takes now by the shortest one of the last minute."""
-        seconds = self._fastest(self.work, _TRIES)
+        seconds = self._fastest(self.threads, _TRIES)
         return seconds / self._shortest(seconds)
 
-    def _fastest(self, work: Callable[[], None], tries: int) -> float:
+    def _fastest(self, threads: int, tries: int) -> float:
         times: list[float] = []
         for _ in range(tries):
             begin = self.clock()
-            work()
+            self.work(threads)
             times.append(self.clock() - begin)
         return min(times)
+
+    def shortest(self) -> Look:
+        """Return the shortest time that is remembered, and when it was."""
+        return self._known[0]
+
+    def remember(self, look: Look) -> None:
+        """Take over what a witness in another process of this machine has seen."""
+        looks = sorted([*self._known, look])
+        self._known.clear()
+        for when, seconds in looks:
+            self._add(when, seconds)
 
     def _shortest(self, seconds: float) -> float:
         """Remember that the work has just taken `seconds`; return the shortest time remembered."""
         now = self.clock()
-        while self._known and self._known[-1][1] >= seconds:
-            self._known.pop()
-        self._known.append((now, seconds))
+        self._add(now, seconds)
         while self._known[0][0] < now - _MEMORY_S:
             self._known.popleft()
         return self._known[0][1]
+
+    def _add(self, when: float, seconds: float) -> None:
+        while self._known and self._known[-1][1] >= seconds:
+            self._known.pop()
+        self._known.append((when, seconds))
 
 
 class Patience:
@@ -113,6 +136,11 @@ class Patience:
         self._clock = clock
         self._begin = clock()
         self._spent = 0.0
+
+    @property
+    def calm(self) -> Look:
+        """What is known of the machine when it is calm, for another process to remember."""
+        return self._witness.shortest()
 
     def timed(self, sample: Callable[[], Sampled], far_s: float) -> Sampled:
         """Return what `sample` does, when the machine is calm, or the faster of two disturbed ones.

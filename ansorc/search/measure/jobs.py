@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ansorc.ir.packing import Packing
+from ansorc.search.measure.calm import Look
 from ansorc.search.measure.crew import Request
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.options import RunOptions
@@ -56,8 +57,12 @@ def run_request(
     options: RunOptions,
     limit_s: float,
     best_s: float | None = None,
+    calm: Look | None = None,
 ) -> Request:
-    """Return the job to check and time programs: against each other, or `best_s` (0: none)."""
+    """Return the job to check and time programs: against each other, or `best_s` (0: none).
+
+    `calm` is what an earlier worker knew of the machine when it was calm.
+    """
     fields = {
         "directory": str(data.directory),
         "names": [program.name for program in programs],
@@ -66,6 +71,7 @@ def run_request(
         "bytes": [len(program.code) for program in programs],
         "rank": int(best_s is None),
         "best_s": best_s,
+        "calm": calm,
         "options": asdict(options),
     }
     load_s = _LOAD_S + data.array_bytes / _LOAD_BYTES_PER_S

@@ -10,13 +10,14 @@ from types import TracebackType
 
 from ansorc.errors import MeasureError
 from ansorc.search.measure.beside import beside, nothing
+from ansorc.search.measure.calm import Look
 from ansorc.search.measure.cost import RunCost
 from ansorc.search.measure.crew import Reply, Request
 from ansorc.search.measure.jobs import Program, build_request, run_request
 from ansorc.search.measure.limits import BuildLimit, eviction_limit_s, run_limit_s
 from ansorc.search.measure.options import MeasureOptions
 from ansorc.search.measure.preflight import preflight
-from ansorc.search.measure.replies import build_cost_of, failure_of, outcomes_of
+from ansorc.search.measure.replies import build_cost_of, calm_of, failure_of, outcomes_of
 from ansorc.search.measure.result import (
     Candidate,
     Failure,
@@ -30,6 +31,9 @@ from ansorc.search.measure.wire import Message
 from ansorc.search.measure.workplace import Workplace
 from ansorc.search.task import Task
 
+_calm: dict[int, Look] = {}
+"""What workers of this process have seen of the machine, by the threads of their programs: a new
+worker may start while it is disturbed, and would take that for calm."""
 _KEPT = 16
 """Programs whose machine code is kept, as they may be timed against each other later."""
 
@@ -205,7 +209,8 @@ class Measurer:
         """Check and time one program, alone."""
         limit_s, best_s = self._run_limit_s(), self.best_s
         data, options = self._place.data, self.options.run
-        job = run_request(data, [Program.of(built)], options, limit_s, best_s=best_s)
+        calm = _calm.get(options.threads)
+        job = run_request(data, [Program.of(built)], options, limit_s, best_s, calm)
         with self._watch.phase("run"):
             outcomes = self._outcomes(job)
         return (outcomes, RunCost()) if isinstance(outcomes, Failure) else outcomes[0]
@@ -215,6 +220,8 @@ class Measurer:
         ((_, reply),) = self._place.runner.run([request])
         if isinstance(reply, Failure):
             return reply
+        if calm := calm_of(reply):
+            _calm[self.options.run.threads] = calm
         return failure_of(reply) or outcomes_of(reply)
 
     def _run_limit_s(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from typing import Any, cast
 
+from ansorc.search.measure.calm import Look
 from ansorc.search.measure.cost import BuildCost, RunCost
 from ansorc.search.measure.result import Failure, FailureKind, Measurement, Outcome
 from ansorc.search.measure.wire import Message
@@ -23,10 +24,16 @@ def failure_of(message: Message) -> Failure | None:
     return _failure(cast("dict[str, Any]", message.fields))
 
 
-def outcomes_message(outcomes: Sequence[Outcome], costs: Sequence[RunCost]) -> Message:
-    """Return the answer that programs were run, each with its outcome and its cost."""
+def outcomes_message(
+    outcomes: Sequence[Outcome], costs: Sequence[RunCost], calm: Look | None = None
+) -> Message:
+    """Return the answer that programs were run, each with its outcome and its cost.
+
+    `calm` is what the worker knows of the machine when it is calm, if it has looked.
+    """
     rows = [_failure_fields(one) if isinstance(one, Failure) else asdict(one) for one in outcomes]
-    return Message({"outcomes": rows, "costs": [astuple(cost) for cost in costs]})
+    paid = [astuple(cost) for cost in costs]
+    return Message({"outcomes": rows, "costs": paid, "calm": calm})
 
 
 def outcomes_of(message: Message) -> list[tuple[Outcome, RunCost]]:
@@ -34,6 +41,12 @@ def outcomes_of(message: Message) -> list[tuple[Outcome, RunCost]]:
     rows = cast("list[dict[str, Any]]", message.fields["outcomes"])
     costs = cast("list[list[float]]", message.fields["costs"])
     return [(_outcome(row), RunCost(*cost)) for row, cost in zip(rows, costs, strict=True)]
+
+
+def calm_of(message: Message) -> Look | None:
+    """Return what `message`, a job to run programs or its answer, knows of a calm machine."""
+    found = message.numbers("calm")
+    return (found[0], found[1]) if found else None
 
 
 def build_cost_of(message: Message) -> BuildCost:

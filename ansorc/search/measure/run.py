@@ -14,7 +14,7 @@ from pathlib import Path
 from ansorc.codegen.cache_eviction import cache_eviction
 from ansorc.errors import BuildError
 from ansorc.search.measure.bench import Bench, load_bench
-from ansorc.search.measure.calm import Patience, Sampled, Witness
+from ansorc.search.measure.calm import Look, Patience, Sampled, Witness
 from ansorc.search.measure.cost import RunCost
 from ansorc.search.measure.jobs import Program, programs_of, run_options_of
 from ansorc.search.measure.kernel import (
@@ -24,7 +24,7 @@ from ansorc.search.measure.kernel import (
     KernelError,
 )
 from ansorc.search.measure.options import RunOptions
-from ansorc.search.measure.replies import failure_message, outcomes_message
+from ansorc.search.measure.replies import calm_of, failure_message, outcomes_message
 from ansorc.search.measure.result import Failure, FailureKind, Measurement
 from ansorc.search.measure.stopwatch import Stopwatch
 from ansorc.search.measure.timing import Subject, interleave, sample
@@ -79,7 +79,7 @@ class Runner:
             _cost(watch, each_s if isinstance(one, Measurement) else 0.0)
             for one, watch in zip(outcomes, watches, strict=True)
         ]
-        return outcomes_message(outcomes, costs)
+        return outcomes_message(outcomes, costs, self._patience and self._patience.calm)
 
     def _load(self, directory: str) -> Bench:
         if self._bench is None or directory != self._directory:
@@ -103,6 +103,8 @@ class Runner:
                 Measurement(tuple(seconds), checked=True, max_error=one.max_error)
                 for seconds, one in zip(rounds, right, strict=True)
             ]
+        if options.patience and self._patience is None:
+            self._patience = _patience(options, calm_of(message))
         return [
             self._time(one, subject, options, message.number("best_s"))
             for one, subject in zip(right, subjects, strict=True)
@@ -116,15 +118,19 @@ class Runner:
         def sampled() -> Sampled:
             return sample(subject, time.perf_counter, options, best_s)
 
-        if options.patience:
-            if self._patience is None:
-                witness = Witness.of(detect(), options.threads)
-                self._patience = Patience(witness, options.patience, options.patience_s)
+        if options.patience and self._patience is not None:
             far_s = options.near_factor * best_s if best_s else math.inf
             seconds, hopeless = self._patience.timed(sampled, far_s)
         else:
             seconds, hopeless = sampled()
         return Measurement(tuple(seconds), checked=True, hopeless=hopeless, max_error=one.max_error)
+
+
+def _patience(options: RunOptions, calm: Look | None) -> Patience:
+    witness = Witness.of(detect(), options.threads)
+    if calm is not None:
+        witness.remember(calm)
+    return Patience(witness, options.patience, options.patience_s)
 
 
 def _checked(

@@ -1,0 +1,87 @@
+"""Time recorded programs once more: `python -m bench.search.retime --help`.
+
+For a cost model to learn from, times of different hours should be as good as of one: `--patience`
+is how long to wait until nothing disturbs the machine, as a share of the time that measuring takes.
+The programs of a task are timed in random order. A second run goes on where the first one stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from ansorc.search.measure import FailureKind, MeasureOptions, Measurer
+from ansorc.search.record import Record, Records, current_environment
+from ansorc.search.task import Task
+from bench.search.collect import COLUMNS
+
+Work = dict[Task, list[Record]]
+
+
+@click.command()
+@click.option("--records", required=True, type=click.Path(path_type=Path, exists=True),
+              help="The record file with the programs.")  # fmt: skip
+@click.option("--output", required=True, type=click.Path(path_type=Path),
+              help="The record file for the new times.")  # fmt: skip
+@click.option("--threads", default=0, show_default=True, help="Threads of the kernels; 0: all.")
+@click.option("--patience", default=3.0, show_default=True, type=click.FloatRange(min=0))
+@click.option("--seed", default=0, show_default=True, help="Of the inputs and of the order.")
+def main(records: Path, output: Path, threads: int, patience: float, seed: int) -> None:
+    """Time the programs of all tasks that were recorded with as many threads."""
+    options = MeasureOptions(seed=seed)
+    options = replace(options, run=replace(options.run, threads=threads, patience=patience))
+    console = Console(stderr=True)
+    with Records.open(output) as new, Progress(*COLUMNS, console=console) as progress:
+        work = _work(records, new, threads)
+        whole = progress.add_task("all", total=sum(map(len, work.values())))
+        for task, programs in work.items():
+            _timed(task, programs, options, new, lambda: progress.advance(whole))
+            progress.console.print(f"{task.name}: {len(programs)} programs")
+
+
+def _work(records: Path, new: Records, threads: int) -> Work:
+    """The programs that are not in `new` yet, by task."""
+    environment = current_environment(threads)
+    work: Work = {}
+    with Records.open(records, create=False) as old:
+        for task in old.tasks():
+            done = new.measured(task.key, environment)
+            found = [
+                record
+                for record in old.all(task.key)
+                if record.environment.running == environment.running
+                and not record.function
+                and record.failure is not FailureKind.UNKNOWN
+                and record.program_key not in done
+            ]
+            if found:
+                work[task] = found
+    return work
+
+
+def _timed(
+    task: Task,
+    programs: list[Record],
+    options: MeasureOptions,
+    new: Records,
+    tick: Callable[[], None],
+) -> None:
+    """Time `programs` and write their records."""
+    environment = current_environment(options.run.threads)
+    order = np.random.default_rng(options.seed).permutation(len(programs))
+    known = [record.median_s for record in programs if record.median_s is not None]
+    new.add_task(task)
+    with Measurer(task, options, min(known, default=0.0)) as measurer:
+        for result in measurer.measure([programs[place].candidate for place in order]):
+            new.add(Record.of_result(task.key, result, environment, seed=options.seed))
+            tick()
+
+
+if __name__ == "__main__":
+    main()
