@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -46,10 +47,12 @@ class Machine:
         self.samples.append(self.now - begin)
         return [self.samples[-1]] * 3, False
 
-    def patience(self, share: float, credit_s: float = 0.0) -> Patience:
+    def patience(
+        self, share: float, credit_s: float = 0.0, longest_s: float = math.inf
+    ) -> Patience:
         witness = self.witness()
         witness.slowness()
-        patience = Patience(witness, share, credit_s, self.clock)
+        patience = Patience(witness, share, credit_s, longest_s, self.clock)
         self.now += 1.0
         return patience
 
@@ -105,6 +108,16 @@ def test_an_early_disturbance_may_take_longer_than_the_share_of_the_time() -> No
     assert 3.0 < long.now < 3.5
 
 
+def test_one_program_waits_no_longer_than_it_may() -> None:
+    """Or it would run out of the time that a job has, though it is not at fault."""
+    machine = Machine(disturbed=((0.5, 1e9),))
+    patience = machine.patience(10.0, 100.0, longest_s=2.0)
+    begin = machine.now
+    patience.timed(machine.sample, 1.0)
+    assert machine.now - begin == pytest.approx(2.0, abs=0.01)
+    assert len(machine.samples) == 1
+
+
 def test_many_times_of_a_long_disturbance_do_not_make_it_calm() -> None:
     machine = Machine(disturbed=((0.5, 40.0),))
     witness = machine.witness()
@@ -128,6 +141,23 @@ def test_cores_that_are_slower_together_are_taken_for_calm_after_a_while() -> No
     assert witness.slowness() > 1.5
     machine.now += 15.0
     assert witness.slowness() == pytest.approx(1.0)
+
+
+def test_a_new_process_knows_what_an_earlier_one_saw() -> None:
+    machine = Machine()
+    earlier = machine.witness()
+    earlier.slowness()
+    machine.disturbed = ((machine.now, 1e9),)
+    machine.now += 5.0
+    later = machine.witness()
+    assert later.slowness() == pytest.approx(1.0), "it takes what it sees first for calm"
+    seen = earlier.shortest()
+    assert seen is not None
+    later.remember(seen)
+    assert later.slowness() == pytest.approx(2.0)
+    assert later.shortest() == seen
+    machine.now += 60.0
+    assert later.slowness() == pytest.approx(1.0), "forgotten like a look of its own"
 
 
 def test_the_time_spent_on_waiting_is_a_share_of_all_time() -> None:

@@ -25,6 +25,9 @@ from ansorc.search.measure import (
     MeasureResult,
     RunOptions,
 )
+from ansorc.search.measure import (
+    measurer as measurer_module,
+)
 from ansorc.search.record import Records, current_environment
 from ansorc.search.task import Task
 
@@ -54,6 +57,24 @@ def test_steps_are_replayed_lowered_and_timed(measurer: Measurer) -> None:
     for result in measurer.measure(candidates):
         assert result.measurement is not None, result.failure
         assert result.measurement.checked
+
+
+def test_a_worker_is_told_what_an_earlier_one_knew_of_the_calm_machine() -> None:
+    run = replace(RUN, patience=0.1, patience_s=0.01)
+    options = replace(OPTIONS, run=run)
+    known: dict[int, tuple[float, float]] = vars(measurer_module)["_calm"]
+    known.clear()
+    with Measurer(programs.task(), options) as first:
+        assert next(first.measure([programs.right()])).measurement is not None
+    when, seconds = known[run.threads]
+    assert 0 < time.perf_counter() - when < 60
+    known[run.threads] = calmer = when, seconds / 8
+    try:
+        with Measurer(programs.task(), options) as second:
+            assert next(second.measure([programs.right()])).measurement is not None
+        assert known[run.threads] == calmer, "it has seen nothing as calm as that"
+    finally:
+        known.clear()
 
 
 def test_results_come_in_order_of_submission(measurer: Measurer) -> None:

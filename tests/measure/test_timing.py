@@ -181,10 +181,17 @@ def test_the_build_limit_follows_what_builds_cost() -> None:
 
 
 def test_the_run_limit_is_at_least_a_second_and_grows_with_the_work() -> None:
-    assert 1.0 < run_limit_s(OPTIONS, 0.0, 1.0, 0) < 1.5
-    assert 1.0 < run_limit_s(OPTIONS, 1e-3, 2.7e8, 0) < 1.5
-    assert run_limit_s(OPTIONS, 0.0, 2.7e8, 0) == pytest.approx(5.52)
-    assert run_limit_s(OPTIONS, 0.01, 2.7e8, 0) == pytest.approx(2.12)
-    assert run_limit_s(OPTIONS, 0.0, 1e12, 0) < 130.0
-    cold = RunOptions(cache="cold")
-    assert run_limit_s(cold, 1e-3, 2.7e8, 1 << 24) > run_limit_s(OPTIONS, 1e-3, 2.7e8, 1 << 24)
+    hasty = RunOptions(patience=0)
+    assert 1.0 < run_limit_s(hasty, 0.0, 1.0, 0) < 1.5
+    assert 1.0 < run_limit_s(hasty, 1e-3, 2.7e8, 0) < 1.5
+    assert run_limit_s(hasty, 0.0, 2.7e8, 0) == pytest.approx(5.52)
+    assert run_limit_s(hasty, 0.01, 2.7e8, 0) == pytest.approx(2.12)
+    assert run_limit_s(hasty, 0.0, 1e12, 0) < 130.0
+    cold = RunOptions(cache="cold", patience=0)
+    assert run_limit_s(cold, 1e-3, 2.7e8, 1 << 24) > run_limit_s(hasty, 1e-3, 2.7e8, 1 << 24)
+
+
+def test_the_run_limit_leaves_time_to_wait_for_a_calm_machine() -> None:
+    hasty = RunOptions(patience=0)
+    more_s = run_limit_s(OPTIONS, 1e-3, 2.7e8, 0) - run_limit_s(hasty, 1e-3, 2.7e8, 0)
+    assert more_s == pytest.approx(OPTIONS.longest_wait_s)

@@ -14,6 +14,7 @@ of looking every 10 ms.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections import deque
@@ -93,12 +94,14 @@ class Witness:
             times.append(self.clock() - begin)
         return min(times)
 
-    def shortest(self) -> Look:
+    def shortest(self) -> Look | None:
         """Return the shortest time that is remembered, and when it was."""
-        return self._known[0]
+        return self._known[0] if self._known else None
 
     def remember(self, look: Look) -> None:
         """Take over what a witness in another process of this machine has seen."""
+        if self._known and look[1] >= self._known[0][1]:
+            return
         looks = sorted([*self._known, look])
         self._known.clear()
         for when, seconds in looks:
@@ -122,7 +125,7 @@ class Patience:
     """Times programs when the machine is calm, and waits for that, but not for long in all.
 
     Waiting and timing again take `share` of the time at most, and `credit_s` more: disturbances may
-    last for seconds, the first one may come early.
+    last for seconds, the first one may come early. One program waits for `longest_s` at most.
     """
 
     def __init__(
@@ -130,44 +133,45 @@ class Patience:
         witness: Witness,
         share: float,
         credit_s: float,
+        longest_s: float = math.inf,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._witness, self._share, self._credit_s = witness, share, credit_s
-        self._clock = clock
+        self.witness, self._share, self._credit_s = witness, share, credit_s
+        self._longest_s, self._clock = longest_s, clock
         self._begin = clock()
         self._spent = 0.0
-
-    @property
-    def calm(self) -> Look:
-        """What is known of the machine when it is calm, for another process to remember."""
-        return self._witness.shortest()
+        self._is_calm = True
 
     def timed(self, sample: Callable[[], Sampled], far_s: float) -> Sampled:
         """Return what `sample` does, when the machine is calm, or the faster of two disturbed ones.
 
         One that was disturbed but is slower than `far_s` anyway is not timed again.
         """
-        self._wait()
+        waited_s = self._waited(self._longest_s)
         found, hopeless = sample()
-        slowness = self._witness.slowness()
+        slowness = self.witness.slowness()
         limit_s = far_s * (_MUCH if hopeless else slowness)
         if slowness <= _DISTURBED or statistics.median(found) > limit_s:
             return found, hopeless
-        if not (self._wait() and self._has_time()):
+        self._waited(self._longest_s - waited_s)
+        if not (self._is_calm and self._has_time()):
             return found, hopeless
         begin = self._clock()
         again, still_hopeless = sample()
         self._spent += self._clock() - begin
         return min(found, again, key=statistics.median), hopeless and still_hopeless
 
-    def _wait(self) -> bool:
-        """Wait until the machine is calm; False if it does not become so in time."""
+    def _waited(self, most_s: float) -> float:
+        """Wait until the machine is calm, but no longer than `most_s`; return for how long."""
         begin = self._clock()
-        while is_disturbed := self._witness.slowness() > _DISTURBED:
-            if not self._has_time(self._clock() - begin):
+        while not (is_calm := self.witness.slowness() <= _DISTURBED):
+            waited_s = self._clock() - begin
+            if waited_s >= most_s or not self._has_time(waited_s):
                 break
-        self._spent += self._clock() - begin
-        return not is_disturbed
+        self._is_calm = is_calm
+        waited_s = self._clock() - begin
+        self._spent += waited_s
+        return waited_s
 
     def _has_time(self, waited_s: float = 0.0) -> bool:
         """Whether waiting, `waited_s` of it not yet counted, has been less than its share."""

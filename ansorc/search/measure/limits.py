@@ -41,14 +41,17 @@ class BuildLimit:
 def run_limit_s(options: RunOptions, best_s: float, flops: float, array_bytes: int) -> float:
     """Return how many seconds one job of the run worker may take.
 
-    Two runs of the slowest program that is still of interest, the timing, and two comparisons. That
-    program is `timeout_factor` times slower than the best, or runs at `slowest_flops_per_s`.
+    Two runs of the slowest program that is still of interest, the timing, two comparisons, and
+    waiting for a calm machine. That program is `timeout_factor` times slower than the best, or runs
+    at `slowest_flops_per_s`.
     """
     slowest = flops / options.slowest_flops_per_s
     if best_s:
         slowest = min(slowest, options.timeout_factor * best_s) if slowest else best_s * 100
     slowest = min(max(slowest, options.min_timeout_s), options.max_timeout_s)
     timing_s = 2 * options.max_total_s + eviction_limit_s(options, array_bytes, options.max_repeats)
+    if options.patience:
+        timing_s += options.longest_wait_s
     return 2 * slowest + timing_s + 2 * array_bytes / _COMPARED_BYTES_PER_S
 
 

@@ -47,6 +47,8 @@ class RunOptions:
     timing again what was disturbed; 0: neither."""
     patience_s: float = 2.0
     """So much more may be spent on that, unless `patience` is 0."""
+    longest_wait_s: float = 2.0
+    """One program waits no longer than that in all."""
     rank_rounds: int = 31
     """Repeats of each program when the best few are timed against each other."""
     rank_total_s: float = 1.0

@@ -79,7 +79,9 @@ class Runner:
             _cost(watch, each_s if isinstance(one, Measurement) else 0.0)
             for one, watch in zip(outcomes, watches, strict=True)
         ]
-        return outcomes_message(outcomes, costs, self._patience and self._patience.calm)
+        return outcomes_message(
+            outcomes, costs, self._patience and self._patience.witness.shortest()
+        )
 
     def _load(self, directory: str) -> Bench:
         if self._bench is None or directory != self._directory:
@@ -103,12 +105,21 @@ class Runner:
                 Measurement(tuple(seconds), checked=True, max_error=one.max_error)
                 for seconds, one in zip(rounds, right, strict=True)
             ]
-        if options.patience and self._patience is None:
-            self._patience = _patience(options, calm_of(message))
+        if options.patience:
+            self._prepare_patience(options, calm_of(message))
         return [
             self._time(one, subject, options, message.number("best_s"))
             for one, subject in zip(right, subjects, strict=True)
         ]
+
+    def _prepare_patience(self, options: RunOptions, calm: Look | None) -> None:
+        if self._patience is None:
+            witness = Witness.of(detect(), options.threads)
+            self._patience = Patience(
+                witness, options.patience, options.patience_s, options.longest_wait_s
+            )
+        if calm is not None:
+            self._patience.witness.remember(calm)
 
     def _time(
         self, one: _Right, subject: Subject, options: RunOptions, best_s: float
@@ -124,13 +135,6 @@ class Runner:
         else:
             seconds, hopeless = sampled()
         return Measurement(tuple(seconds), checked=True, hopeless=hopeless, max_error=one.max_error)
-
-
-def _patience(options: RunOptions, calm: Look | None) -> Patience:
-    witness = Witness.of(detect(), options.threads)
-    if calm is not None:
-        witness.remember(calm)
-    return Patience(witness, options.patience, options.patience_s)
 
 
 def _checked(
