@@ -10,7 +10,8 @@ from rich.console import Console
 from ansorc.cli.tables import new_table
 from ansorc.search.model import Growth
 from ansorc.search.model.metrics import Metrics, metrics
-from ansorc.search.model.training import predictions, random_folds, recorded, trained
+from ansorc.search.model.recorded import recorded
+from ansorc.search.model.training import predictions, random_folds, trained
 
 _ENOUGH_TO_TEST = 50
 

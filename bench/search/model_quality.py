@@ -16,13 +16,8 @@ from rich.table import Table
 
 from ansorc.search.model import Growth
 from ansorc.search.model.metrics import Metrics, mean_by_task, metrics
-from ansorc.search.model.training import (
-    Predictions,
-    Recorded,
-    predictions,
-    random_folds,
-    recorded,
-)
+from ansorc.search.model.recorded import Recorded, recorded
+from ansorc.search.model.training import Predictions, predictions, random_folds
 
 SPLITS = ("random", "operator", "task")
 PAPER = {"RMSE": "0.079", "R²": "0.958", "pairwise": "0.851", "recall@30": "0.624"}
@@ -33,7 +28,8 @@ _WIDTH = 100
 
 
 @click.command()
-@click.option("--records", required=True, type=click.Path(path_type=Path), help="The record file.")
+@click.option("--records", "files", required=True, multiple=True, type=click.Path(path_type=Path),
+              help="A record file; may be repeated.")  # fmt: skip
 @click.option("--split", "splits", multiple=True, type=click.Choice(SPLITS), default=SPLITS,
               help="Unseen: a fifth of the programs, each operator, or each task.")  # fmt: skip
 @click.option("--seed", default=0, show_default=True, help="Of the first split and model.")
@@ -42,9 +38,11 @@ _WIDTH = 100
 @click.option("--trees", default=Growth().trees, show_default=True)
 @click.option("--leaves", default=Growth().leaves, show_default=True)
 @click.option("--learning-rate", default=Growth().learning_rate, show_default=True)
-def main(records: Path, splits: tuple[str, ...], seed: int, seeds: int, **growth: float) -> None:
+def main(
+    files: tuple[Path, ...], splits: tuple[str, ...], seed: int, seeds: int, **growth: float
+) -> None:
     """Train on a part of the recorded programs and predict the others."""
-    data = recorded([records])
+    data = recorded(files)
     console = Console(width=_WIDTH)
     failed = sum(sample.seconds is None for sample in data.samples)
     console.print(f"{len(data.samples)} programs of {len(data.names)} tasks, {failed} failed, "

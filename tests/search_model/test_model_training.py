@@ -16,7 +16,8 @@ from ansorc.search.cost_model import Sample
 from ansorc.search.features import FEATURE_NAMES, estimated_cycles, extract
 from ansorc.search.measure import FailureKind
 from ansorc.search.model import Growth, TreeModel
-from ansorc.search.model.training import predictions, random_folds, recorded, trained
+from ansorc.search.model.recorded import recorded
+from ansorc.search.model.training import predictions, random_folds, trained
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Record, Records
 from ansorc.search.record.environment import Environment
@@ -98,6 +99,23 @@ def test_a_task_on_another_machine_is_another_task(task: Task, tmp_path: Path) -
     assert len(recorded(files).names) == 2
     assert len(recorded(files[:1]).names) == 1
     assert len(recorded([files[0], files[0]]).names) == 1
+
+
+def test_the_shortest_time_of_a_program_counts_at_the_speed_of_the_first_file(
+    task: Task, tmp_path: Path
+) -> None:
+    """In the second file all take twice as long, and in each file another one was disturbed."""
+    records = records_of(task, 9)
+    right = [one.median_s for one in records]
+    lost = replace(records[2], median_s=None, failure=FailureKind.RUN_TIMEOUT, checked=False)
+    first = [replace(records[0], median_s=9.0), records[1], lost, *records[3:-1]]
+    second = [replace(one, median_s=2 * (one.median_s or 0)) for one in records]
+    second[1] = replace(second[1], median_s=9.0)
+    files = [written(tmp_path / "1.db", task, first), written(tmp_path / "2.db", task, second)]
+    found = recorded(files)
+    by_estimate = sorted(found.samples, key=lambda one: estimated_cycles(one.features).sum())
+    assert [one.seconds for one in by_estimate] == pytest.approx(sorted(filter(None, right)))
+    assert len(found.samples) == len(records)
 
 
 def test_files_with_nothing_to_learn_are_refused(task: Task, tmp_path: Path) -> None:

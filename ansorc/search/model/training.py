@@ -1,37 +1,17 @@
-"""From record files to a trained model, and to how well it predicts what it has not seen."""
+"""From recorded programs to a trained model, and to how well it predicts what it has not seen."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.errors import AnsorcError, RecordError
-from ansorc.schedule import replay, steps_from_json
 from ansorc.search.cost_model import Sample
-from ansorc.search.features import extract_state
-from ansorc.search.measure.result import FailureKind
 from ansorc.search.model.boosting import Growth
 from ansorc.search.model.labels import best_seconds, labels_of
 from ansorc.search.model.trees import TreeModel
-from ansorc.search.record import Record, Records
-from ansorc.search.task import Task
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """What record files have to learn from."""
-
-    samples: tuple[Sample, ...]
-    """Their tasks are keys of `names`: a task in each environment is one of its own."""
-    names: dict[str, str]
-    """The names of the tasks."""
-    unreadable: int
-    """Records whose steps do not fit this program, or that are loop programs without steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,30 +21,6 @@ class Predictions:
     predicted: npt.NDArray[np.float64]
     actual: npt.NDArray[np.float64]
     tasks: tuple[str, ...]
-
-
-def recorded(files: Sequence[Path]) -> Recorded:
-    """Return what record files have to learn from.
-
-    Programs that failed by a fault of the measuring are left out. Raise RecordError for a file that
-    cannot be read, and if nothing is left.
-    """
-    samples: list[Sample] = []
-    names: dict[str, str] = {}
-    unreadable = 0
-    for path in files:
-        for task, record in _records(path):
-            key = f"{task.key} {record.environment.key}"
-            sample = _sample(task, key, record)
-            if sample is None:
-                unreadable += 1
-            else:
-                names[key] = task.name
-                samples.append(sample)
-    if not any(sample.seconds is not None for sample in samples):
-        named = ", ".join(map(str, files))
-        raise RecordError(f"{named}: no program with a time to learn from; tune something first")
-    return Recorded(tuple(samples), names, unreadable)
 
 
 def trained(samples: Sequence[Sample], growth: Growth) -> TreeModel:
@@ -111,23 +67,3 @@ def _places(chosen: npt.NDArray[np.bool_]) -> list[int]:
 def _expected(samples: Sequence[Sample], model: TreeModel) -> npt.NDArray[np.float64]:
     times = [float(model.expected_seconds(sample.features[None])[0]) for sample in samples]
     return np.array(times)
-
-
-def _records(path: Path) -> Iterator[tuple[Task, Record]]:
-    """The records of a file that say something of the programs."""
-    with Records.open(path, create=False) as opened:
-        for task in opened.tasks():
-            for record in opened.all(task.key):
-                if record.failure is not FailureKind.UNKNOWN:
-                    yield task, record
-
-
-def _sample(task: Task, key: str, record: Record) -> Sample | None:
-    if record.function:
-        return None
-    try:
-        state = replay(task.dag, steps_from_json(json.loads(record.steps)))
-        target = task.with_threads(record.environment.running).target
-        return Sample(key, extract_state(state, target)[0], record.median_s)
-    except AnsorcError:
-        return None
