@@ -1,6 +1,6 @@
 """Time recorded programs once more: `python -m bench.search.retime --help`.
 
-For a cost model to learn from, times of different hours should be as good as of one: `--patience`
+A cost model that learns from both files knows each program by the shorter of its times. `--patience`
 is how long to wait until nothing disturbs the machine, as a share of the time that measuring takes.
 The programs of a task are timed in random order. A second run goes on where the first one stopped.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
@@ -29,24 +30,26 @@ Work = dict[Task, list[Record]]
               help="The record file with the programs.")  # fmt: skip
 @click.option("--output", required=True, type=click.Path(path_type=Path),
               help="The record file for the new times.")  # fmt: skip
+@click.option("--tasks", default="*", show_default=True, metavar="PATTERN[,PATTERN…]",
+              help="Tasks with such names only.")  # fmt: skip
 @click.option("--threads", default=0, show_default=True, help="Threads of the kernels; 0: all.")
 @click.option("--patience", default=3.0, show_default=True, type=click.FloatRange(min=0))
 @click.option("--seed", default=0, show_default=True, help="Of the inputs and of the order.")
-def main(records: Path, output: Path, threads: int, patience: float, seed: int) -> None:
+def main(records: Path, output: Path, tasks: str, threads: int, patience: float, seed: int) -> None:
     """Time the programs of all tasks that were recorded with as many threads."""
     options = MeasureOptions(seed=seed)
     options = replace(options, run=replace(options.run, threads=threads, patience=patience))
     console = Console(stderr=True)
     with Records.open(output) as new, Progress(*COLUMNS, console=console) as progress:
-        work = _work(records, new, threads)
+        work = _work(records, new, tasks.split(","), threads)
         whole = progress.add_task("all", total=sum(map(len, work.values())))
         for task, programs in work.items():
             _timed(task, programs, options, new, lambda: progress.advance(whole))
             progress.console.print(f"{task.name}: {len(programs)} programs")
 
 
-def _work(records: Path, new: Records, threads: int) -> Work:
-    """The programs that are not in `new` yet, by task."""
+def _work(records: Path, new: Records, patterns: list[str], threads: int) -> Work:
+    """The programs that are not in `new` yet, of tasks with a name like one of `patterns`."""
     environment = current_environment(threads)
     work: Work = {}
     with Records.open(records, create=False) as old:
@@ -60,7 +63,7 @@ def _work(records: Path, new: Records, threads: int) -> Work:
                 and record.failure is not FailureKind.UNKNOWN
                 and record.program_key not in done
             ]
-            if found:
+            if found and any(fnmatchcase(task.name, pattern) for pattern in patterns):
                 work[task] = found
     return work
 

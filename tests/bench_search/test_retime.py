@@ -25,6 +25,9 @@ def test_all_programs_of_a_file_are_timed_once_more(tmp_path: Path) -> None:
     task = ac.Task(ac.ComputeDAG([a, b, ac.ops.matmul(a, b)]), "native", "small")
     ac.tune(task, trials=5, records=old, threads=1)
     words = ["--records", str(old), "--output", str(new), "--threads", "1", "--patience", "0"]
+    other = CliRunner().invoke(main, [*words, "--tasks", "large,*b16"])
+    assert other.exit_code == 0, other.output
+    assert not programs(new)
     first = CliRunner().invoke(main, words)
     assert first.exit_code == 0, first.output
     assert "small: 5 programs" in first.output

@@ -101,16 +101,13 @@ def test_a_task_on_another_machine_is_another_task(task: Task, tmp_path: Path) -
     assert len(recorded([files[0], files[0]]).names) == 1
 
 
-def test_the_shortest_time_of_a_program_counts_at_the_speed_of_the_first_file(
-    task: Task, tmp_path: Path
-) -> None:
-    """In the second file all take twice as long, and in each file another one was disturbed."""
+def test_the_shortest_time_of_a_program_counts(task: Task, tmp_path: Path) -> None:
+    """In each file another one was disturbed."""
     records = records_of(task, 9)
     right = [one.median_s for one in records]
     lost = replace(records[2], median_s=None, failure=FailureKind.RUN_TIMEOUT, checked=False)
     first = [replace(records[0], median_s=9.0), records[1], lost, *records[3:-1]]
-    second = [replace(one, median_s=2 * (one.median_s or 0)) for one in records]
-    second[1] = replace(second[1], median_s=9.0)
+    second = [records[0], replace(records[1], median_s=9.0), *records[2:]]
     files = [written(tmp_path / "1.db", task, first), written(tmp_path / "2.db", task, second)]
     found = recorded(files)
     by_estimate = sorted(found.samples, key=lambda one: estimated_cycles(one.features).sum())

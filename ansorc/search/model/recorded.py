@@ -1,17 +1,15 @@
 """What record files have to learn from; a program in several of them is one.
 
 A program that was timed at several hours is known better: what disturbs a machine makes programs
-slower, never faster. So the shortest of its times counts, when those of different files have been
-brought to one speed: machines are slower for hours, all programs of a task alike.
+slower, never faster. So the shortest of its times counts.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ansorc.errors import AnsorcError, RecordError
@@ -49,7 +47,8 @@ def recorded(files: Sequence[Path]) -> Recorded:
     for path in files:
         for key, (task, programs) in _programs(path).items():
             tasks[key] = task
-            known[key] = merged(known[key], programs) if key in known else programs
+            for record in programs.values():
+                _keep(known.setdefault(key, {}), record)
     samples = [
         _sample(tasks[key], key, record)
         for key, programs in known.items()
@@ -63,23 +62,11 @@ def recorded(files: Sequence[Path]) -> Recorded:
     return Recorded(found, names, len(samples) - len(found))
 
 
-def merged(known: Mapping[str, Record], more: Mapping[str, Record]) -> Programs:
-    """Return the programs of both, each with the shortest of its times at the speed of `known`.
-
-    The speeds are compared by the programs that have a time in both. A program that has a time in
-    one and failed in the other worked.
-    """
-    both = [(known[key].median_s, record.median_s) for key, record in more.items() if key in known]
-    quotients = [first / again for first, again in both if first and again]
-    factor = statistics.median(quotients) if quotients else 1.0
-    found = dict(known)
-    for record in more.values():
-        _keep(found, replace(record, median_s=record.median_s and record.median_s * factor))
-    return found
-
-
 def _keep(programs: Programs, record: Record) -> None:
-    """Add `record` unless its program is there with a time as short."""
+    """Add `record` unless its program is there with a time as short.
+
+    A program that has a time in one file and failed in another worked.
+    """
     known = programs.get(record.program_key)
     if known is None or _seconds(record) < _seconds(known):
         programs[record.program_key] = record
