@@ -1,7 +1,8 @@
 """Time recorded programs once more: `python -m bench.search.retime --help`.
 
-A cost model that learns from both files knows each program by the shorter of its times. `--patience`
-is how long to wait until nothing disturbs the machine, as a share of the time that measuring takes.
+A cost model that learns from both files knows each program by the shorter of its times.
+`--patience` is how long to wait until nothing disturbs the machine, as a share of the time that
+measuring takes.
 The programs of a task are timed in random order. A second run goes on where the first one stopped.
 """
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,6 +154,32 @@ def test_a_damaged_model_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(RecordError, match="is not a saved cost model"):
         TreeModel.load(path)
+
+
+_BESIDE = """
+import sys
+from ansorc.search.model.boosting import Growth, grown, import_ahead
+if FIRST:
+    import lightgbm
+import_ahead()
+print("sklearn" in sys.modules)
+import lightgbm, sklearn.base, numpy
+matrix = numpy.arange(40, dtype=numpy.float32).reshape(20, 2)
+trees = grown(matrix, lambda said, data: (said - matrix[:, 0], numpy.ones(20)), Growth())
+error = numpy.abs(trees.predict(matrix, raw_score=True, num_threads=1) - matrix[:, 0]).max()
+model = lightgbm.LGBMRegressor(min_child_samples=1, verbose=-1).fit(matrix, matrix[:, 0])
+print(error < 5, isinstance(model, sklearn.base.BaseEstimator))
+"""
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_lightgbm_is_whole_for_others_in_the_process(*, first: bool) -> None:
+    """Its parts for scikit-learn are left out here, and there for who imports it elsewhere."""
+    words = _BESIDE.replace("FIRST", str(first))
+    found = subprocess.run(
+        [sys.executable, "-c", words], capture_output=True, text=True, check=False
+    )
+    assert found.stdout.split() == [str(first), "True", "True"], found.stderr
 
 
 def test_lightgbm_is_found() -> None:

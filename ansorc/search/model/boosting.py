@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module, util
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,10 @@ FloatArray = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float32]
 Objective = Callable[[FloatArray, object], tuple[FloatArray, FloatArray]]
 """(what the trees say [rows]) → first and second derivative of the loss [rows]."""
+
+
+_UNUSED = ("sklearn", "pandas", "matplotlib", "pyarrow", "dask", "graphviz")
+"""What LightGBM imports if it is there, and is not needed here."""
 
 
 class Trees(Protocol):
@@ -63,15 +69,33 @@ def is_available() -> bool:
 
 
 def import_ahead() -> None:
-    """Import LightGBM, which takes a second, at a time when it delays nothing."""
+    """Import LightGBM at a time when it delays nothing."""
     if is_available():
-        import_module("lightgbm")
+        _lightgbm()
+
+
+@lru_cache(maxsize=1)
+def _lightgbm() -> Any:
+    """LightGBM without the packages that it can do without: 0.3 s instead of 1.
+
+    The copy is our own: who imports LightGBM elsewhere in this process gets all of it.
+    """
+    if "lightgbm" in sys.modules:
+        return sys.modules["lightgbm"]
+    hidden = [name for name in _UNUSED if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # pyright: ignore[reportCallIssue, reportArgumentType]
+    try:
+        return import_module("lightgbm")
+    finally:
+        still = [name for name in hidden if sys.modules.get(name) is None]
+        own = [name for name in sys.modules if name.partition(".")[0] == "lightgbm"]
+        for name in (*still, *own):
+            sys.modules.pop(name, None)
 
 
 def grown(matrix: Matrix, objective: Objective, growth: Growth) -> Trees:
     """Return trees for the rows of `matrix` that make `objective` small."""
-    import lightgbm  # noqa: PLC0415 - takes a second, which only those who train should pay
-
+    lightgbm = _lightgbm()
     parameters = growth.parameters()
     unused = np.zeros(len(matrix))
     data = lightgbm.Dataset(matrix, unused, params=parameters, free_raw_data=False)
@@ -84,8 +108,6 @@ def grown(matrix: Matrix, objective: Objective, growth: Growth) -> Trees:
 
 def trees_of(text: str) -> Trees:
     """Return the trees that `model_to_string` wrote; raise ValueError if `text` is cut off."""
-    import lightgbm  # noqa: PLC0415 - as in `grown`
-
     if not text.startswith("tree\n") or "end of parameters" not in text:
         raise ValueError("its trees are cut off")
-    return lightgbm.Booster(model_str=text)
+    return _lightgbm().Booster(model_str=text)
