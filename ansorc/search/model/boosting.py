@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module, util
+from importlib.abc import MetaPathFinder
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,6 +77,20 @@ def import_ahead() -> None:
         _lightgbm()
 
 
+@dataclass(frozen=True)
+class _Without(MetaPathFinder):
+    """Hides what LightGBM can do without from one thread; others import it as ever."""
+
+    thread: int
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> None:
+        """Raise ModuleNotFoundError for a hidden package."""
+        if fullname in _UNUSED and threading.get_ident() == self.thread:
+            raise ModuleNotFoundError(f"'{fullname}' is not needed here", name=fullname)
+
+
 @lru_cache(maxsize=1)
 def _lightgbm() -> Any:
     """LightGBM without the packages that it can do without: 0.3 s instead of 1.
@@ -82,14 +99,13 @@ def _lightgbm() -> Any:
     """
     if "lightgbm" in sys.modules:
         return sys.modules["lightgbm"]
-    hidden = [name for name in _UNUSED if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # pyright: ignore[reportCallIssue, reportArgumentType]
+    finder = _Without(threading.get_ident())
+    sys.meta_path.insert(0, finder)
     try:
         return import_module("lightgbm")
     finally:
-        still = [name for name in hidden if sys.modules.get(name) is None]
-        own = [name for name in sys.modules if name.partition(".")[0] == "lightgbm"]
-        for name in (*still, *own):
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "lightgbm"]:
             sys.modules.pop(name, None)
 
 
