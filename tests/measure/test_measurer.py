@@ -25,9 +25,7 @@ from ansorc.search.measure import (
     MeasureResult,
     RunOptions,
 )
-from ansorc.search.measure import (
-    measurer as measurer_module,
-)
+from ansorc.search.measure import measurer as measurer_module
 from ansorc.search.record import Records, current_environment
 from ansorc.search.task import Task
 

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ansorc.codegen.limits import FmaProbe, ReadProbe
+from ansorc.search.measure.result import Look
 from ansorc.target import Target
 
 _DISTURBED = 1.1
@@ -43,8 +44,6 @@ _WITNESS_READS, _WITNESS_SHARE = 16, 8
 """So often an eighth of the second cache is read, about 0.03 ms. That suffers most from others on
 the same real cores: seen to take 1.25 to 1.6 times as long while multiply-adds took 1.15."""
 
-Look = tuple[float, float]
-"""When the witness was looked at, by the clock that all processes share, and what it took."""
 Sampled = tuple[list[float], bool]
 """Seconds of the repeats of a program, and whether it is hopeless."""
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from ansorc.ir.packing import Packing
-from ansorc.search.measure.calm import Look
 from ansorc.search.measure.crew import Request
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.options import RunOptions
-from ansorc.search.measure.result import Candidate
+from ansorc.search.measure.result import Candidate, Look
 from ansorc.search.measure.wire import Message
 
 _LOAD_S = 1.0

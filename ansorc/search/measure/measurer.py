@@ -10,7 +10,6 @@ from types import TracebackType
 
 from ansorc.errors import MeasureError
 from ansorc.search.measure.beside import beside, nothing
-from ansorc.search.measure.calm import Look
 from ansorc.search.measure.cost import RunCost
 from ansorc.search.measure.crew import Reply, Request
 from ansorc.search.measure.jobs import Program, build_request, run_request
@@ -22,6 +21,7 @@ from ansorc.search.measure.result import (
     Candidate,
     Failure,
     FailureKind,
+    Look,
     Measurement,
     MeasureResult,
     Outcome,

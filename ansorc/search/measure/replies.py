@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from typing import Any, cast
 
-from ansorc.search.measure.calm import Look
 from ansorc.search.measure.cost import BuildCost, RunCost
-from ansorc.search.measure.result import Failure, FailureKind, Measurement, Outcome
+from ansorc.search.measure.result import Failure, FailureKind, Look, Measurement, Outcome
 from ansorc.search.measure.wire import Message
 
 

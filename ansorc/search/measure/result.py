@@ -15,6 +15,10 @@ from ansorc.search.measure.cost import BuildCost, RunCost
 
 _MESSAGE_CHARACTERS = 500
 
+Look: TypeAlias = tuple[float, float]
+"""When a worker looked how fast the machine is, by the clock that all processes share, and the
+seconds that it took (`calm.Witness`)."""
+
 
 class FailureKind(Enum):
     """Why a candidate has no time."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from ansorc.codegen.cache_eviction import cache_eviction
 from ansorc.errors import BuildError
 from ansorc.search.measure.bench import Bench, load_bench
-from ansorc.search.measure.calm import Look, Patience, Sampled, Witness
+from ansorc.search.measure.calm import Patience, Sampled, Witness
 from ansorc.search.measure.cost import RunCost
 from ansorc.search.measure.jobs import Program, programs_of, run_options_of
 from ansorc.search.measure.kernel import (
@@ -25,7 +25,7 @@ from ansorc.search.measure.kernel import (
 )
 from ansorc.search.measure.options import RunOptions
 from ansorc.search.measure.replies import calm_of, failure_message, outcomes_message
-from ansorc.search.measure.result import Failure, FailureKind, Measurement
+from ansorc.search.measure.result import Failure, FailureKind, Look, Measurement
 from ansorc.search.measure.stopwatch import Stopwatch
 from ansorc.search.measure.timing import Subject, interleave, sample
 from ansorc.search.measure.wire import Message
@@ -105,14 +105,14 @@ class Runner:
                 Measurement(tuple(seconds), checked=True, max_error=one.max_error)
                 for seconds, one in zip(rounds, right, strict=True)
             ]
-        if options.patience:
-            self._prepare_patience(options, calm_of(message))
+        patience = self._prepared(options, calm_of(message)) if options.patience else None
         return [
-            self._time(one, subject, options, message.number("best_s"))
+            _time(one, subject, options, message.number("best_s"), patience)
             for one, subject in zip(right, subjects, strict=True)
         ]
 
-    def _prepare_patience(self, options: RunOptions, calm: Look | None) -> None:
+    def _prepared(self, options: RunOptions, calm: Look | None) -> Patience:
+        """The patience of this process, which remembers what is known of the calm machine."""
         if self._patience is None:
             witness = Witness.of(detect(), options.threads)
             self._patience = Patience(
@@ -120,21 +120,23 @@ class Runner:
             )
         if calm is not None:
             self._patience.witness.remember(calm)
+        return self._patience
 
-    def _time(
-        self, one: _Right, subject: Subject, options: RunOptions, best_s: float
-    ) -> Measurement:
-        """Time one kernel, when the machine is calm if the options have patience."""
 
-        def sampled() -> Sampled:
-            return sample(subject, time.perf_counter, options, best_s)
+def _time(
+    one: _Right, subject: Subject, options: RunOptions, best_s: float, patience: Patience | None
+) -> Measurement:
+    """Time one kernel, when the machine is calm if there is patience."""
 
-        if options.patience and self._patience is not None:
-            far_s = options.near_factor * best_s if best_s else math.inf
-            seconds, hopeless = self._patience.timed(sampled, far_s)
-        else:
-            seconds, hopeless = sampled()
-        return Measurement(tuple(seconds), checked=True, hopeless=hopeless, max_error=one.max_error)
+    def sampled() -> Sampled:
+        return sample(subject, time.perf_counter, options, best_s)
+
+    if patience is not None:
+        far_s = options.near_factor * best_s if best_s else math.inf
+        seconds, hopeless = patience.timed(sampled, far_s)
+    else:
+        seconds, hopeless = sampled()
+    return Measurement(tuple(seconds), checked=True, hopeless=hopeless, max_error=one.max_error)
 
 
 def _checked(

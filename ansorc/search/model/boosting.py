@@ -20,7 +20,6 @@ Matrix = npt.NDArray[np.float32]
 Objective = Callable[[FloatArray, object], tuple[FloatArray, FloatArray]]
 """(what the trees say [rows]) → first and second derivative of the loss [rows]."""
 
-
 _UNUSED = ("sklearn", "pandas", "matplotlib", "pyarrow", "dask", "graphviz")
 """What LightGBM imports if it is there, and is not needed here."""
 
