@@ -125,9 +125,20 @@ def together(
 def remembered(space: Space, number: int, genes: Genes) -> Features:
     """Return the features of `genes`, those of programs that are asked about in every round."""
     known = _MEMORIES.setdefault(space, _Memory()).features
-    names = [(number, row.tobytes()) for row in genes]
+    names = _names(number, genes)
     missing = [place for place, name in enumerate(names) if name not in known]
     if missing:
-        found = extract(space.sketches[number], genes[missing], space.target)
-        known.update(zip([names[place] for place in missing], found, strict=True))
+        chosen = genes[missing]
+        remember(space, number, chosen, extract(space.sketches[number], chosen, space.target))
     return np.stack([known[name] for name in names])
+
+
+def remember(space: Space, number: int, genes: Genes, features: Features) -> None:
+    """Keep the `features` of `genes`, those of programs that are to be measured."""
+    known = _MEMORIES.setdefault(space, _Memory()).features
+    # copied, or each row would keep the whole generation that it is from
+    known.update(zip(_names(number, genes), map(np.copy, features), strict=True))
+
+
+def _names(number: int, genes: Genes) -> list[Hashable]:
+    return [(number, row.tobytes()) for row in genes]

@@ -78,6 +78,7 @@ def evolve(
         _generation(flocks, mating, hopes)
     _refreshed(flocks, rng, options)
     candidates = picked([_offer(flock, measured) for flock in flocks], rng, options, hopes)
+    _remember(flocks, candidates)
     return Evolution(tuple(candidates), not candidates, sum(flock.scored for flock in flocks))
 
 
@@ -212,6 +213,13 @@ def _refreshed(flocks: Sequence[Flock], rng: np.random.Generator, options: Searc
     for flock in [flocks[number] for number in order[: max(1, wanted)]]:
         if not flock.is_complete:
             flock.add(sample(flock.sketch, MIN_FLOCK, rng, options))
+
+
+def _remember(flocks: Sequence[Flock], candidates: Sequence[Candidate]) -> None:
+    """Keep the features of `candidates`: the model learns from them when they are measured."""
+    for flock in flocks:
+        own = [one.key for one in candidates if one.sketch == flock.number]
+        flock.remember(np.array(own, dtype=np.uint64))
 
 
 def _offer(flock: Flock, measured: AbstractSet[int]) -> Offer:

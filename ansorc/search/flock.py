@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.search.cost_model import CostModel
-from ansorc.search.described import Described, described
+from ansorc.search.described import Described, described, remember
 from ansorc.search.judge import drafted, judged
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Genes, Space
@@ -42,13 +42,18 @@ class Flock:
     """Whether it holds every program of its sketch."""
     known: Keys = field(default_factory=_no_keys)
     """The keys of all programs that were ever added."""
-    scored: int = 0
-    """Programs that the model was asked about."""
+    batches: list[Described] = field(default_factory=list[Described])
+    """What the model was asked about, as it came."""
 
     @property
     def sketch(self) -> Sketch:
         """The sketch whose programs these are."""
         return self.space.sketches[self.number]
+
+    @property
+    def scored(self) -> int:
+        """How many programs the model was asked about."""
+        return sum(len(batch.keys) for batch in self.batches)
 
     def add(self, genes: Genes, draft_share: float = 1.0) -> None:
         """Score the programs among `genes` that were never seen, and sort them in.
@@ -73,7 +78,7 @@ class Flock:
         if not len(programs.keys):
             return
         judgement = judged(self.model, programs.features)
-        self.scored += len(programs.keys)
+        self.batches.append(programs)
         self.genes = np.concatenate([self.genes, programs.genes])
         self.keys = np.concatenate([self.keys, programs.keys])
         self.scores = np.concatenate([self.scores, judgement.scores])
@@ -86,6 +91,12 @@ class Flock:
         """Forget the programs that are not at `places`."""
         self.genes, self.keys = self.genes[places], self.keys[places]
         self.scores, self.times = self.scores[places], self.times[places]
+
+    def remember(self, keys: Keys) -> None:
+        """Keep what the model was asked about those of `keys` that it was asked about."""
+        for batch in self.batches:
+            chosen = batch.at(np.isin(batch.keys, keys))
+            remember(self.space, self.number, chosen.genes, chosen.features)
 
     def parents(self, count: int, rng: np.random.Generator) -> Parents:
         """Return `count` programs, the better ones more often; all by rank, not by score."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ansorc.search.cost_model import CostModel
+from ansorc.search.described import remember
 from ansorc.search.evolve import Evolution
-from ansorc.search.features import extract
+from ansorc.search.features import Features, extract
 from ansorc.search.judge import judged
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
@@ -28,6 +30,16 @@ FloatArray = npt.NDArray[np.float64]
 
 PARENTS = 4
 """The fastest programs whose neighbours are compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What is known of a brood."""
+
+    scores: FloatArray
+    """[programs]."""
+    features: Features
+    """[programs, statements, features]."""
 
 
 def polish(
@@ -47,20 +59,23 @@ def polish(
     mating = Mating(space, rng, options)
     parents = [seed for seed in seeds[:PARENTS] if seed.score > 0]
     families = [[_alone(seed), *_neighbours(seed, mating)] for seed in parents]
-    judgements = iter(_scores(space, model, [brood for family in families for brood in family]))
-    best: dict[int, Candidate] = {}
+    judgements = iter(_looked_at(space, model, [brood for family in families for brood in family]))
+    best: dict[int, tuple[Candidate, Features]] = {}
     scored = 0
     for seed, (_, *family) in zip(parents, families, strict=True):
-        own = next(judgements)[0]
+        own = next(judgements).scores[0]
         for number, genes in family:
             keys = phenotype_keys(space.sketches[number], genes)
-            scores = seed.score * next(judgements) / own
+            seen = next(judgements)
+            scores = seed.score * seen.scores / own
             scored += len(genes)
-            for row, key, score in zip(genes, keys.tolist(), scores.tolist(), strict=True):
-                if key not in measured and (key not in best or score > best[key].score):
-                    best[key] = Candidate(number, row, key, score)
-    ranked = sorted(best.values(), key=lambda candidate: -candidate.score)
-    return Evolution(tuple(ranked[: options.trials_per_round]), not ranked, scored)
+            for place, (key, score) in enumerate(zip(keys.tolist(), scores.tolist(), strict=True)):
+                if key not in measured and (key not in best or score > best[key][0].score):
+                    best[key] = Candidate(number, genes[place], key, score), seen.features[place]
+    ranked = sorted(best.values(), key=lambda entry: -entry[0].score)[: options.trials_per_round]
+    for one, features in ranked:  # the model learns from them when they are measured
+        remember(space, one.sketch, one.genes[None], features[None])
+    return Evolution(tuple(one for one, _ in ranked), not ranked, scored)
 
 
 def neighbours(sketch: Sketch, row: Genes, max_register_ratio: float) -> Genes:
@@ -91,15 +106,15 @@ def _alone(seed: Candidate) -> Brood:
     return seed.sketch, seed.genes[None, :]
 
 
-def _scores(space: Space, model: CostModel, broods: Sequence[Brood]) -> list[FloatArray]:
+def _looked_at(space: Space, model: CostModel, broods: Sequence[Brood]) -> list[_Seen]:
     """What `model` says of each of `broods`; those of one sketch are looked at together."""
-    scores = [np.zeros(len(genes)) for _, genes in broods]
+    seen: dict[int, _Seen] = {}
     for number in {number for number, _ in broods}:
         own = [place for place, brood in enumerate(broods) if brood[0] == number]
         genes = np.concatenate([broods[place][1] for place in own])
         features = extract(space.sketches[number], genes, space.target)
         ends = np.cumsum([len(broods[place][1]) for place in own])[:-1]
-        parts = np.split(judged(model, features).scores, ends)
-        for place, part in zip(own, parts, strict=True):
-            scores[place] = part
-    return scores
+        scores = judged(model, features).scores
+        parts = zip(np.split(scores, ends), np.split(features, ends), strict=True)
+        seen |= {place: _Seen(*part) for place, part in zip(own, parts, strict=True)}
+    return [seen[place] for place in range(len(broods))]

@@ -152,7 +152,7 @@ def detect() -> Target:
     if facts:
         always = () if architecture == "x86" else ("neon",)
         target = _with_features(target, tuple(sorted({*always, *_flags(facts, architecture)})))
-    return replace(target, cores=_usable_cores(), cache_bytes=_caches(preset.cache_bytes))
+    return replace(target, cores=usable_cores(), cache_bytes=_caches(preset.cache_bytes))
 
 
 def _from_preset(triple: str, preset: Preset) -> Target:
@@ -270,7 +270,8 @@ def _detect_arm() -> str:
     return ARM_PARTS.get(_cpuinfo().get("CPU part", ""), _BASELINES["arm"])
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

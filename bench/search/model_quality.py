@@ -22,8 +22,6 @@ from ansorc.search.model.training import Predictions, predictions, random_folds
 SPLITS = ("random", "operator", "task")
 PAPER = {"RMSE": "0.079", "R²": "0.958", "pairwise": "0.851", "recall@30": "0.624"}
 """The paper's, of a random split."""
-K_BY_TASK = 5
-"""The programs that recall and peak look at in one task, of which few are tested."""
 _WIDTH = 100
 
 
@@ -35,11 +33,13 @@ _WIDTH = 100
 @click.option("--seed", default=0, show_default=True, help="Of the first split and model.")
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(min=1),
               help="Random splits, each with its model; the table has the medians.")  # fmt: skip
+@click.option("--by-task", "k", default=5, show_default=True, type=click.IntRange(min=1),
+              help="The programs of one task that recall and peak look at.")  # fmt: skip
 @click.option("--trees", default=Growth().trees, show_default=True)
 @click.option("--leaves", default=Growth().leaves, show_default=True)
 @click.option("--learning-rate", default=Growth().learning_rate, show_default=True)
 def main(
-    files: tuple[Path, ...], splits: tuple[str, ...], seed: int, seeds: int, **growth: float
+    files: tuple[Path, ...], splits: tuple[str, ...], seed: int, seeds: int, k: int, **growth: float
 ) -> None:
     """Train on a part of the recorded programs and predict the others."""
     data = recorded(files)
@@ -52,7 +52,7 @@ def main(
             _predicted(data, split, Growth(**growth, seed=each))  # pyright: ignore[reportArgumentType]
             for each in range(seed, seed + (seeds if split == "random" else 1))
         ]
-        console.print(_table(split, found))
+        console.print(_table(split, found, k))
 
 
 def _predicted(data: Recorded, split: str, growth: Growth) -> Predictions:
@@ -65,11 +65,11 @@ def _predicted(data: Recorded, split: str, growth: Growth) -> Predictions:
     return predictions(data.samples, folds, folds, growth)
 
 
-def _table(split: str, found: list[Predictions]) -> Table:
+def _table(split: str, found: list[Predictions], k: int) -> Table:
     """The metrics of all tested programs together and, of each task alone, their means."""
-    table = Table("", "together", "the paper's", f"by task (@{K_BY_TASK})", title=_TITLES[split])
+    table = Table("", "together", "the paper's", f"by task (@{k})", title=_TITLES[split])
     together = [metrics(one.predicted, one.actual) for one in found]
-    alone = [mean_by_task(one.predicted, one.actual, one.tasks, K_BY_TASK) for one in found]
+    alone = [mean_by_task(one.predicted, one.actual, one.tasks, k) for one in found]
     for name, field in _FIELDS.items():
         usual = PAPER.get(name, "") if split == "random" else ""
         table.add_row(name, _median(together, field), usual, _median(alone, field))

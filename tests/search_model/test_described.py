@@ -10,11 +10,15 @@ from search_model.workloads import ZEN, matmul, transpose
 
 from ansorc.search import described as described_module
 from ansorc.search.described import described, founders_of, remembered, together
+from ansorc.search.evolve import evolve
 from ansorc.search.features import Features, estimated_cycles, extract
+from ansorc.search.model import RooflineModel
 from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
+from ansorc.search.polish import polish
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Genes, Space, design_space, phenotype_keys, sample
+from ansorc.search.strategies import Strategy
 from ansorc.target import Target
 
 SMALL = SearchOptions(population=200)
@@ -91,6 +95,23 @@ def test_what_is_remembered_is_not_described_again(asked: list[int]) -> None:
     assert asked == [5, len(genes) - 5]
     np.testing.assert_array_equal(again[:5], first)
     np.testing.assert_array_equal(again, extract(one.sketches[0], genes, ZEN))
+
+
+@pytest.mark.parametrize("way", [evolve, polish])
+def test_what_is_proposed_is_described_already(asked: list[int], way: Strategy) -> None:
+    """The model learns from the proposed programs as soon as they are measured."""
+    one = space()
+    known = described(one, 0, genes_of(one.sketches[0], 40))
+    seeds = [Candidate(0, known.genes[0], int(known.keys[0]), 1.0)]
+    rng = np.random.default_rng(2)
+    found = way(one, RooflineModel(), rng, SMALL, frozenset(), seeds).candidates
+    assert len(found) >= 16
+    asked.clear()
+    for candidate in found:
+        sketch, genes = one.sketches[candidate.sketch], candidate.genes[None, :]
+        features = remembered(one, candidate.sketch, genes)
+        np.testing.assert_array_equal(features, extract(sketch, genes, ZEN))
+    assert not asked
 
 
 def test_seeds_join_founders_once() -> None:

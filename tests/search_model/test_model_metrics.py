@@ -76,3 +76,11 @@ def test_the_mean_over_tasks() -> None:
     found = mean_by_task(predicted, actual, ["a", "a", "b", "b"], k=1)
     assert (found.pairwise, found.recall, found.peak, found.k) == (0.5, 0.5, 0.75, 1)
     assert metrics(predicted, actual).pairwise == 0.75
+
+
+def test_a_task_with_fewer_programs_than_are_looked_for_does_not_count() -> None:
+    predicted, actual = np.array([0.9, 0.4, 0.3, 0.6]), np.array([0.5, 1.0, 0.9, 0.5])
+    found = mean_by_task(predicted, actual, ["a", "a", "b", "a"], k=2)
+    assert (found.recall, found.k) == (0.5, 2)
+    alone = mean_by_task(predicted[:2], actual[:2], ["a", "b"], k=2)
+    assert (alone.recall, alone.k) == (1, 1)

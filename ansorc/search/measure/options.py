@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ansorc.target import detect
+from ansorc.target.machine import usable_cores
 
 GIB = 1 << 30
 CachePolicy = Literal["warm", "cold"]
 """What the caches hold when a timed call begins: what the call before left there, or nothing."""
-
-
-def _usable_cores() -> int:
-    return detect().cores
 
 
 @dataclass(frozen=True)
@@ -63,9 +59,9 @@ class MeasureOptions:
     """How the worker processes are kept."""
 
     run: RunOptions = RunOptions()
-    builders: int = field(default_factory=_usable_cores)
+    builders: int = field(default_factory=usable_cores)
     """Build processes; while a candidate is timed none of them works."""
-    batch: int = field(default_factory=lambda: min(64, 8 * _usable_cores()))
+    batch: int = field(default_factory=lambda: min(64, 8 * usable_cores()))
     """Candidates that are built together, then run one after another."""
     build_timeout_s: float = 15.0
     """Upper limit; once builds have been seen, 20 times their 90th percentile but at least 2 s."""

@@ -60,10 +60,16 @@ def metrics(predicted: FloatArray, actual: FloatArray, k: int = 30) -> Metrics:
 def mean_by_task(
     predicted: FloatArray, actual: FloatArray, tasks: Sequence[str], k: int = 30
 ) -> Metrics:
-    """Return the metrics of the programs of each of `tasks` [programs] alone, on average."""
+    """Return the metrics of the programs of each of `tasks` [programs] alone, on average.
+
+    Tasks with fewer than `k` programs are left out, unless all are so small: to find the k best of
+    no more than k is no feat.
+    """
     names = np.array(tasks)
+    counts = dict(zip(*np.unique(names, return_counts=True), strict=True))
+    large = [name for name, count in counts.items() if count >= k]
     found = [
-        metrics(predicted[names == name], actual[names == name], k) for name in np.unique(names)
+        metrics(predicted[names == name], actual[names == name], k) for name in large or counts
     ]
     return Metrics(
         rmse=fmean(one.rmse for one in found),

@@ -21,6 +21,7 @@ from ansorc.search.cost_model import SCORED_SECONDS, Sample
 from ansorc.search.features import FEATURE_NAMES, FEATURE_VERSION, Features, estimated_cycles
 from ansorc.search.model.boosting import Growth, Trees, grown, trees_of
 from ansorc.search.model.objective import SumObjective
+from ansorc.target.machine import usable_cores
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -28,6 +29,12 @@ REGROW_AT = 1.25
 """The trees are grown anew when there are so many times the samples that they were grown for; until
 then a few trees more correct them."""
 _FEWEST_TREES = 8
+_MOST_THREADS = 2
+"""That the trees are asked by: half a millisecond for a few hundred programs in one."""
+
+
+def _threads() -> int:
+    return min(_MOST_THREADS, usable_cores())
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +59,8 @@ class TreeModel:
     """Successes of a task before anything is learned from it."""
     layers: tuple[Layer, ...] = ()
     """What was learned before this model was made; it stays."""
+    threads: int = field(default_factory=_threads, repr=False)
+    """That the trees are asked by; the answers do not depend on it."""
     _own: tuple[Layer, ...] = field(default=(), repr=False)
     _grown_for: int = field(default=0, repr=False)
     """Samples for which the first of its own layers was grown."""
@@ -152,7 +161,7 @@ class TreeModel:
         if not len(flat):
             return times
         for layer in layers:
-            logs = layer.trees.predict(flat, raw_score=True, num_threads=self.growth.threads)
+            logs = layer.trees.predict(flat, raw_score=True, num_threads=self.threads)
             times = times * (layer.factor * np.exp(logs))
         return times
 
