@@ -119,7 +119,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "depthwise conv2d 112x112, 32, 3x3",
         lambda: depthwise((112, 112, 32, 3, 1, 1)),
-        _by(sliding, Tile(2, 2, 2), Tile(4, 1, 2)),
+        _by(sliding, Tile(3, 1, 3), Tile(4, 1, 2)),
         Limit.COPY,
         (0.85, 0.85),
     ),

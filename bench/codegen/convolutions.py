@@ -100,11 +100,14 @@ def by_phases(dag: ComputeDAG, target: Target, tile: Tile) -> Schedule:
 
 
 def sliding(dag: ComputeDAG, target: Target, tile: Tile) -> Schedule:
-    """A depthwise convolution whose window slides over a register tile; padding is tested."""
+    """A depthwise convolution whose window slides over a register tile; padding is tested.
+
+    All channels of a tile are taken before its neighbour: arrays are read and written in order.
+    """
     s = ac.schedule(dag).compute_inline("Y.pad")
     s = s.split("Y", "h", [tile.rows]).split("Y", "w", [tile.pixels])
     s = s.split("Y", "c", [tile.vectors * target.vector_bytes // 4])
-    s = s.reorder("Y", ["n", "h.0", "c.0", "w.0", "rh", "rw", "h.1", "w.1", "c.1"])
+    s = s.reorder("Y", ["n", "h.0", "w.0", "c.0", "rh", "rw", "h.1", "w.1", "c.1"])
     for loop in ("rh", "rw", "h.1", "w.1"):
         s = s.unroll("Y", loop)
     return s.fuse("Y", ["n", "h.0"]).parallel("Y", "n@h.0").vectorize("Y", "c.1")
