@@ -181,7 +181,8 @@ def _moving(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
     for runs, boxes in footprints(state, stage, rows):
         touched = np.sum([box.moved for box in boxes], axis=0)
         for level, size in enumerate(target.cache_bytes):
-            held = np.max([touched, *(box.held(size) for box in boxes)], axis=0)
+            needs = (box.held(size, is_first=level == 0) for box in boxes)
+            held = np.max([touched, *needs], axis=0)
             fits[level] = np.where(
                 held <= size, np.minimum(fits[level], runs * touched), fits[level]
             )

@@ -15,12 +15,11 @@ from ansorc.schedule.bounds import axis_boxes, region
 from ansorc.schedule.extent import Extent, IntArray, as_array
 from ansorc.schedule.stage import At, Stage
 from ansorc.schedule.state import State
+from ansorc.target.ways import way_bytes
 
 Numbers = npt.NDArray[np.float64]
 
 LINE_BYTES = 64
-WAYS = 8
-"""Lines that a cache holds of all those that have the same place in it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,21 +68,24 @@ class Footprint:
         """The bytes of all boxes."""
         return self.times * self.bytes
 
-    def held(self, cache_bytes: int) -> Numbers:
+    def held(self, cache_bytes: int, *, is_first: bool = False) -> Numbers:
         """The cache that one box needs for itself, which is more where its pieces collide.
 
-        Pieces that are a multiple of a large power of two apart begin in few sets of the cache.
+        Pieces that are a multiple of a large power of two apart begin in few sets of the cache. In
+        the first one what else passes through these needs a way.
         """
         if not self.pieces:
             return self.bytes
-        reach = max(LINE_BYTES, cache_bytes // WAYS)
+        reach = max(LINE_BYTES, way_bytes(cache_bytes))
         starts = most = np.ones_like(self.width)
         for count, stride in self.pieces:
             places = reach // np.gcd(stride, reach)  # of a way, where one of them may begin
             starts = starts * np.minimum(count, places)
             most = np.maximum(most, np.where(count > 1, places, 1))
         covered = np.minimum(starts, most) * np.maximum(self.width, LINE_BYTES)
-        return np.maximum(self.bytes, self.bytes * (reach / covered))
+        collided = self.bytes * (reach / covered)
+        spare = reach if is_first else 0
+        return np.where(collided > self.bytes, collided + spare, self.bytes)
 
 
 def footprints(state: State, stage: Stage, rows: int) -> Iterator[tuple[Numbers, list[Footprint]]]:

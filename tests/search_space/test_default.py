@@ -114,6 +114,9 @@ def test_pieces_a_power_of_two_apart_collide() -> None:
     assert apart.bytes == close.bytes == 1024
     assert apart.held(32 * 1024) == 64 * 1024
     assert close.held(32 * 1024) == 4096, "a line of each way"
+    assert apart.held(48 * 1024) == 64 * 1024, "which has 12 ways"
+    assert apart.held(32 * 1024, is_first=True) == 64 * 1024 + 4096, "and one for what passes"
+    assert close.held(32 * 1024, is_first=True) == 4096 + 4096
     pairs = (np.array([2.0]), np.array(1024)), (rows, np.array(4096))
     assert Footprint(pairs, width, np.array(4096), times=1).held(32 * 1024) == 64 * 1024
     whole = Footprint(((rows, np.array(4096)),), np.array([4096.0]), np.array(4096), times=1)

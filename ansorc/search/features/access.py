@@ -78,11 +78,12 @@ class Access:
         lines = np.ceil(box.run * (self.element_bytes / self.line_bytes))
         return np.minimum(box.segments * lines, box.elements)
 
-    def crowded_bytes(self, way_bytes: int) -> FloatArray:
+    def crowded_bytes(self, way_bytes: int, spare_bytes: int = 0) -> FloatArray:
         """Return [places, rows]: the size of the cache in which the touched lines find room.
 
         Lines whose addresses differ by a multiple of `way_bytes` share one set. Rows of a tensor
-        whose pitch has a large divisor in common with that leave many sets unused.
+        whose pitch has a large divisor in common with that leave many sets unused; `spare_bytes`
+        are for what else passes through the others.
         """
         box, touched = self._box, self.lines * self.line_bytes
         if way_bytes == 1 or not box.sizes:
@@ -90,7 +91,8 @@ class Access:
         shared = _common(box.sizes[0], way_bytes)
         for size, is_full in zip(box.sizes[1:], box.is_full[1:], strict=True):
             shared = np.where(is_full, _common(size, way_bytes), shared)
-        return np.maximum(touched, box.segments * shared)
+        collided = box.segments * shared
+        return np.where(collided > touched, collided + np.float32(spare_bytes), touched)
 
     @cached_property
     def strides(self) -> FloatArray:

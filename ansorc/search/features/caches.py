@@ -13,10 +13,7 @@ from ansorc.search.features.columns import LOG, FloatArray
 from ansorc.search.features.loops import LoopFeatures
 from ansorc.search.features.places import Places, at_place, refills
 from ansorc.target import Target
-
-WAYS = 8
-"""Associativity of the first two levels: lines that share a set. The third one hashes addresses."""
-
+from ansorc.target.ways import way_bytes
 
 @dataclass(frozen=True, eq=False)
 class CacheFeatures:
@@ -80,12 +77,12 @@ def levels_of(
         for access in accesses
     ]
     levels: list[Level] = []
-    for capacity, way in (
-        (first * own, first // WAYS),
-        (second * own, second // WAYS),
-        (shared, 1),
+    for capacity, way, spare in (
+        (first * own, way_bytes(first), way_bytes(first)),
+        (second * own, way_bytes(second), 0),  # pages lie anywhere in it
+        (shared, 1, 0),  # it hashes addresses
     ):
-        crowded = [access.crowded_bytes(way) for access in accesses]
+        crowded = [access.crowded_bytes(way, spare) for access in accesses]
         held = reduce(np.maximum, crowded, places.line_bytes)
         levels.append(_level(places, moved, held, capacity))
     return tuple(levels)
