@@ -15,6 +15,7 @@ from ansorc.search.features.places import Places, at_place, refills
 from ansorc.target import Target
 from ansorc.target.ways import way_bytes
 
+
 @dataclass(frozen=True, eq=False)
 class CacheFeatures:
     """The cache levels under one statement. A level's place is the outermost one that fits it."""
