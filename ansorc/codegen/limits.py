@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ansorc.codegen.build import build_function
+from ansorc.codegen.module import Module
 from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
@@ -53,44 +55,50 @@ def machine_limits(target: Target) -> Limits:
     )
 
 
-class FmaProbe:
-    """A kernel that does nothing but `steps` fused multiply-adds of each of its vectors, float32.
+class _Probe:
+    """A kernel that does a known amount of work in a number of threads."""
 
-    Each of `threads` threads has vectors of its own, enough of them to keep a core busy.
-    """
-
-    def __init__(self, target: Target, threads: int, steps: int = _STEPS) -> None:
-        lanes = target.vector_bytes // FLOAT32.bytes
-        chains = max(2, int(target.vector_registers * _CHAINS_SHARE))
-        self._module = build_function(
-            _fma_function(threads, chains, lanes, steps), target, "fma_probe"
-        )
-        start = np.ones((threads, chains, lanes), np.float32)
-        self._arrays = (start, np.array([0.5, 0.25], np.float32), np.empty_like(start))
-        self._threads = threads
-        self._flops = 2.0 * steps * start.size
+    def __init__(
+        self, module: Module, arrays: Sequence[NDArray[np.float32]], threads: int, amount: float
+    ) -> None:
+        self._module, self._arrays, self._threads = module, tuple(arrays), threads
+        self._amount = amount
 
     def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
-        """Return floating-point operations a second: (median, best) of about `min_time_s`."""
+        """Return how much is done in a second: (median, best) of about `min_time_s`."""
         found = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
-        return self._flops / found.median_s, self._flops / found.fastest_s
+        return self._amount / found.median_s, self._amount / found.fastest_s
+
+    def best(self, repeats: int) -> float:
+        """Return the most done in a second: a limit is what the machine reaches undisturbed."""
+        return max(self.time()[1] for _ in range(repeats))
 
     def run(self, threads: int) -> None:
         """Run the kernel once; as much is done whatever the number of threads."""
         self._module(*self._arrays, threads=threads)
 
 
-def fma_peak(target: Target, threads: int, *, repeats: int = 3) -> float:
-    """Measure the floating-point operations a second of `threads` cores, float32.
+class FmaProbe(_Probe):
+    """A kernel that does nothing but `steps` fused multiply-adds of each of its vectors, float32.
 
-    The fastest batch of `repeats` timings: a limit is what the machine reaches undisturbed.
+    Each of `threads` threads has vectors of its own, enough of them to keep a core busy. It counts
+    floating-point operations.
     """
-    probe = FmaProbe(target, threads)
-    return max(probe.time()[1] for _ in range(repeats))
+
+    def __init__(self, target: Target, threads: int, steps: int = _STEPS) -> None:
+        lanes = target.vector_bytes // FLOAT32.bytes
+        chains = max(2, int(target.vector_registers * _CHAINS_SHARE))
+        module = build_function(_fma_function(threads, chains, lanes, steps), target, "fma_probe")
+        start = np.ones((threads, chains, lanes), np.float32)
+        arrays = start, np.array([0.5, 0.25], np.float32), np.empty_like(start)
+        super().__init__(module, arrays, threads, 2.0 * steps * start.size)
 
 
-class ReadProbe:
-    """A kernel that reads `size` bytes in `threads` threads `times` times, adding them up."""
+class ReadProbe(_Probe):
+    """A kernel that reads `size` bytes in `threads` threads `times` times, adding them up.
+
+    It counts bytes.
+    """
 
     def __init__(self, target: Target, threads: int, size: int, times: int = 1) -> None:
         lanes = target.vector_bytes // FLOAT32.bytes
@@ -98,49 +106,39 @@ class ReadProbe:
         vectors = target.streaming_sums if streams else INDEPENDENT_SUMS
         rows = max(1, size // (threads * vectors * lanes * FLOAT32.bytes))
         function = _read_function(threads, times, rows, vectors, lanes)
-        self._module = build_function(function, target, function.name)
         source = _touched(function.params[0].shape)
-        self._arrays = (source, np.empty(function.params[1].shape, np.float32))
-        self._threads, self._times = threads, times
-
-    def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
-        """Return bytes read a second: (median, best) of about `min_time_s`."""
-        found = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
-        size = self._times * self._arrays[0].nbytes
-        return size / found.median_s, size / found.fastest_s
-
-    def run(self, threads: int) -> None:
-        """Run the kernel once; as much is read whatever the number of threads."""
-        self._module(*self._arrays, threads=threads)
+        out = np.empty(function.params[1].shape, np.float32)
+        module = build_function(function, target, function.name)
+        super().__init__(module, (source, out), threads, times * source.nbytes)
 
 
-class CopyProbe:
-    """A kernel that copies `size` bytes to as many others in `threads` threads."""
+class CopyProbe(_Probe):
+    """A kernel that copies `size` bytes to as many others in `threads` threads.
+
+    It counts bytes read and bytes written.
+    """
 
     def __init__(self, target: Target, threads: int, size: int) -> None:
         function = _copy_function(threads, max(1, size // (threads * FLOAT32.bytes)))
-        self._module = build_function(function, target, function.name)
         source = _touched(function.params[0].shape)
-        self._arrays = (source, aligned_empty(source.shape))
-        self._threads = threads
+        out = aligned_empty(source.shape).view(np.float32)
+        module = build_function(function, target, function.name)
+        super().__init__(module, (source, out), threads, 2 * source.nbytes)
 
-    def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
-        """Return bytes read plus written a second: (median, best) of about `min_time_s`."""
-        found = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
-        size = 2 * self._arrays[0].nbytes
-        return size / found.median_s, size / found.fastest_s
+
+def fma_peak(target: Target, threads: int, *, repeats: int = 3) -> float:
+    """Measure the floating-point operations a second of `threads` cores, float32."""
+    return FmaProbe(target, threads).best(repeats)
 
 
 def read_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3) -> float:
     """Measure the bytes a second that `threads` cores read, summing over `size` bytes."""
-    probe = ReadProbe(target, threads, size)
-    return max(probe.time()[1] for _ in range(repeats))
+    return ReadProbe(target, threads, size).best(repeats)
 
 
 def copy_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3) -> float:
     """Measure the bytes a second that `threads` cores read and write, copying `size` bytes."""
-    probe = CopyProbe(target, threads, size)
-    return max(probe.time()[1] for _ in range(repeats))
+    return CopyProbe(target, threads, size).best(repeats)
 
 
 def _touched(shape: tuple[int, ...]) -> NDArray[np.float32]:

@@ -94,7 +94,7 @@ class Flock:
 
     def remember(self, keys: Keys) -> None:
         """Keep what the model was asked about those of `keys` that it was asked about."""
-        for batch in self.batches:
+        for batch in self.batches if len(keys) else ():
             chosen = batch.at(np.isin(batch.keys, keys))
             remember(self.space, self.number, chosen.genes, chosen.features)
 

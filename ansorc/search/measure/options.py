@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ansorc.target.machine import usable_cores
+from ansorc.target import usable_cores
 
 GIB = 1 << 30
 CachePolicy = Literal["warm", "cold"]

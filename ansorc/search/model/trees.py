@@ -21,7 +21,7 @@ from ansorc.search.cost_model import SCORED_SECONDS, Sample
 from ansorc.search.features import FEATURE_NAMES, FEATURE_VERSION, Features, estimated_cycles
 from ansorc.search.model.boosting import Growth, Trees, grown, trees_of
 from ansorc.search.model.objective import SumObjective
-from ansorc.target.machine import usable_cores
+from ansorc.target import usable_cores
 
 FloatArray = npt.NDArray[np.float64]
 
