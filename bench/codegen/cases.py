@@ -8,6 +8,7 @@ from typing import TypeVar
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule
 from ansorc.target import Target
+from ansorc.target.ways import way_bytes
 from bench.codegen.case import Case, Limit
 from bench.codegen.convolutions import (
     Tile,
@@ -25,8 +26,6 @@ Scheduling = Callable[[ComputeDAG, Target, int], Schedule]
 Lengths = TypeVar("Lengths")
 _MANY_REGISTERS = 32
 """Vector registers from which on the large tiles are used."""
-_WAY_BYTES = 4096
-"""Of the first cache of x86: 64 lines of 64 bytes; rows so far apart share one set of its ways."""
 _TALL, _WIDE = Blocking(12, 2, 512, 16), Blocking(6, 4, 1024, 2)
 """Of large products: many rows and a panel of 1 MiB, or fewer, wider ones and half of that."""
 
@@ -49,7 +48,7 @@ def _large_product(dag: ComputeDAG, target: Target, threads: int) -> Schedule:
     second cache of 1 MiB (Zen 5) it was 90 and 95 %.
     """
     first, second = target.cache_bytes[0], max(target.cache_bytes[:2])
-    is_tall = first // _WAY_BYTES >= 12 and second >= 2 * _panel_bytes(_TALL, target)
+    is_tall = first // way_bytes(first) >= 12 and second >= 2 * _panel_bytes(_TALL, target)
     large = _TALL if is_tall else _WIDE
     return _by(packed_product, large, Blocking(6, 2, 256, 32))(dag, target, threads)
 

@@ -30,7 +30,7 @@ REGROW_AT = 1.25
 then a few trees more correct them."""
 _FEWEST_TREES = 8
 _MOST_THREADS = 2
-"""That the trees are asked by: half a millisecond for a few hundred programs in one."""
+"""That the trees are asked by: 400 statements took 0.7 ms with one thread, 0.4 with two."""
 
 
 def _threads() -> int:
