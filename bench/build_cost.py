@@ -92,17 +92,21 @@ def main(names: tuple[str, ...], text: str, *, paper: bool) -> None:
     """Print the median cost of each phase, and the median and 90th percentile of all."""
     target = detect() if text == "native" else Target.parse(text)
     chosen = [f"{operator}-3-b1" for operator in SHAPES] if paper else list(names or DEFAULTS)
-    table: Table | None = None
-    for what in chosen:
-        rows = costs(definition(what), target)
-        phases = list(rows[0])
-        if table is None:
-            table = Table("milliseconds", *phases, "all", "90th percentile")
-        all_of_them = sorted(sum(row.values()) for row in rows)
-        cells = [statistics.median(row.get(phase, 0.0) for row in rows) for phase in phases]
-        cells += [statistics.median(all_of_them), all_of_them[int(0.9 * COUNT)]]
-        table.add_row(what.rpartition(":")[2], *(f"{cell:.1f}" for cell in cells))
-    Console(width=_WIDTH).print(table)
+    found = {what.rpartition(":")[2]: costs(definition(what), target) for what in chosen}
+    Console(width=_WIDTH).print(_table(found))
+
+
+def _table(found: dict[str, list[dict[str, float]]]) -> Table:
+    """A column for each of what was built, a row for each phase."""
+    table = Table("median ms", *found)
+    phases = list(dict.fromkeys(phase for rows in found.values() for row in rows for phase in row))
+    for phase in phases:
+        middle = [statistics.median(r.get(phase, 0.0) for r in rows) for rows in found.values()]
+        table.add_row(phase, *(f"{cell:.1f}" for cell in middle))
+    sums = [sorted(sum(row.values()) for row in rows) for rows in found.values()]
+    table.add_row("all", *(f"{statistics.median(each):.1f}" for each in sums))
+    table.add_row("90th percentile", *(f"{each[int(0.9 * COUNT)]:.1f}" for each in sums))
+    return table
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "conv2d 14x14, 256 to 256, 3x3",
         lambda: convolution((14, 14, 256, 256, 3, 1, 1)),
-        _by(direct, Tile(7, 2, 2), Tile(7, 1, 2)),
+        _by(direct, Tile(7, 2, 2), Tile(2, 3, 2)),
         Limit.FMA,
         (0.88, 0.80),
     ),
@@ -85,7 +85,7 @@ CASES: tuple[Case, ...] = (
         _by(
             direct,
             Tile(14, 2, unroll=8, has_rows_outside=True),
-            Tile(7, 1, 2, has_rows_outside=True),
+            Tile(2, 2, 3, has_rows_outside=True),
         ),
         Limit.FMA,
         (0.88, 0.80),
@@ -93,7 +93,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "conv2d 7x7, 512 to 512, 3x3",
         lambda: convolution((7, 7, 512, 512, 3, 1, 1)),
-        _by(direct, Tile(7, 2, 2, has_taps_outside=True), Tile(7, 1, 2)),
+        _by(direct, Tile(7, 2, 2, has_taps_outside=True), Tile(2, 2, 3)),
         Limit.FMA,
         (0.80, 0.75),
     ),
@@ -103,7 +103,7 @@ CASES: tuple[Case, ...] = (
         _by(
             direct,
             Tile(14, 2, unroll=3, has_rows_outside=True, copies_padding=True),
-            Tile(7, 1, 2, unroll=3, has_rows_outside=True, copies_padding=True),
+            Tile(4, 3, unroll=3, has_rows_outside=True, copies_padding=True),
         ),
         Limit.FMA,
         (0.75, 0.70),
@@ -111,14 +111,14 @@ CASES: tuple[Case, ...] = (
     Case(
         "transposed conv2d 4x4, 512 to 256, 4x4, stride 2",
         lambda: transposed_convolution((4, 4, 512, 256, 4, 2, 1)),
-        _by(by_phases, Tile(4, 1, 4), Tile(4, 1, 3)),
+        _by(by_phases, Tile(4, 1, 4), Tile(4, 3)),
         Limit.FMA,
         (0.65, 0.65),
     ),
     Case(
         "depthwise conv2d 112x112, 32, 3x3",
         lambda: depthwise((112, 112, 32, 3, 1, 1)),
-        _by(sliding, Tile(3, 1, 3), Tile(4, 1, 2)),
+        _by(sliding, Tile(3, 1, 3), Tile(2, 1, 3)),
         Limit.COPY,
         (0.85, 0.85),
     ),

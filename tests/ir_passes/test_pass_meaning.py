@@ -32,6 +32,7 @@ from ansorc.ir.passes.hoist_values import hoist_values
 from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
+from ansorc.ir.passes.prefetch_panels import prefetch_panels
 from ansorc.ir.passes.prefetch_rows import prefetch_rows
 from ansorc.ir.passes.prefetch_streams import prefetch_streams
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
@@ -60,6 +61,7 @@ PASSES: dict[str, Pass] = {
     "vectorize_narrow": lambda f: vectorize_loops(f, Vectors(8)),
     "vectorize_masked": lambda f: vectorize_loops(f, MASKED),
     "transpose_copies": transpose_copies,
+    "prefetch_panels": lambda f: prefetch_panels(f, 16 * 1024),
     "prefetch_rows": lambda f: prefetch_rows(f, 16 * 1024),
     "prefetch_streams": lambda f: prefetch_streams(f, 16 * 1024),
     "prepare_for_cpu": lambda f: prepare_for_cpu(f, CpuOptions(32, 16)),
@@ -232,7 +234,8 @@ def test_the_trace_names_every_pass() -> None:
     assert seen == [
         "simplify", "skip_padding", "hoist_conditions", "partition_loops", "hoist_conditions",
         "choose_values", "vectorize_reductions", "promote_accumulators", "vectorize_loops",
-        "transpose_copies", "simplify", "hoist_values", "prefetch_rows", "prefetch_streams",
+        "transpose_copies", "simplify", "hoist_values", "prefetch_panels", "prefetch_rows",
+        "prefetch_streams",
     ]  # fmt: skip
 
 
