@@ -50,4 +50,5 @@ def cpu_options(target: Target) -> CpuOptions:
         last_cache_bytes=max(target.cache_bytes),
         asks_ahead=target.asks_ahead,
         streaming_sums=target.streaming_sums,
+        interleaved=target.interleaved,
     )

@@ -54,6 +54,9 @@ MATH_FUNCTIONS: dict[str, int] = {
 }  # fmt: skip
 """Name and number of operands of each math function."""
 
+SHORT_FUNCTIONS = frozenset(("sqrt", "rsqrt", "abs", "floor", "ceil", "round", "fma"))
+"""Those that are an instruction or two on a CPU; the others are dozens that wait for each other."""
+
 
 def misuse(op: BinaryOp, element: DType) -> str:
     """Return why `op` does not take operands of `element`, and what to do; "" if it does."""

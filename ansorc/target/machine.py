@@ -125,6 +125,11 @@ class Target:
         """
         return 4 if self.asks_ahead else max(1, 64 // self.vector_bytes)
 
+    @property
+    def interleaved(self) -> int:
+        """Vectors that loops with math functions of many steps work on together."""
+        return 4
+
     def masks_remainders(self, *, in_registers: bool) -> bool:
         """Whether what is left of whole vectors is one masked vector, not several smaller ones.
 

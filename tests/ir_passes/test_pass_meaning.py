@@ -60,6 +60,7 @@ PASSES: dict[str, Pass] = {
     "vectorize_loops": lambda f: vectorize_loops(f, Vectors(32)),
     "vectorize_narrow": lambda f: vectorize_loops(f, Vectors(8)),
     "vectorize_masked": lambda f: vectorize_loops(f, MASKED),
+    "vectorize_interleaved": lambda f: vectorize_loops(f, Vectors(32, interleaved=4)),
     "transpose_copies": transpose_copies,
     "prefetch_panels": lambda f: prefetch_panels(f, 16 * 1024),
     "prefetch_rows": lambda f: prefetch_rows(f, 16 * 1024),

@@ -47,10 +47,13 @@ class CpuOptions:
     streaming_sums: int = 4
     """Vectors of sums of terms that come from memory, beside each other."""
 
+    interleaved: int = 1
+    """Vectors that loops with math functions of many steps work on together."""
+
     @property
     def vectors(self) -> Vectors:
         """Return what its vectors can do."""
-        return Vectors(self.vector_bytes, self.masked, self.stores_masked_fast)
+        return Vectors(self.vector_bytes, self.masked, self.stores_masked_fast, self.interleaved)
 
     @property
     def register_bytes(self) -> int:

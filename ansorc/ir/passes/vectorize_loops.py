@@ -23,6 +23,7 @@ from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import Accesses
 from ansorc.ir.passes.independence import are_iterations_independent
 from ansorc.ir.passes.lane_groups import (
+    Group,
     Vectors,
     lane_groups,
     masks_tail,
@@ -70,6 +71,8 @@ class _Piece:
     lanes: int
     wanted: int = 0
     """How many lanes of the only vector are wanted, 0 if all are."""
+    vectors: int = 1
+    """Vectors of the processor in all chunks."""
 
 
 class _Vectorizing:
@@ -107,7 +110,7 @@ class _Vectorizing:
             return self._sequential(loop, ranges)
         group = self._groups[id(loop)]
         is_masked = masks_tail(span, group, self._vectors)
-        pieces = _pieces(loop.extent, group.native, is_masked=is_masked)
+        pieces = _pieces(loop.extent, group, is_masked=is_masked)
         masks = may_mask(span, self._vectors)
         try:
             parts = [_widened(loop, piece, ranges, may_mask=masks) for piece in pieces]
@@ -127,21 +130,29 @@ def _widened(loop: For, piece: _Piece, ranges: dict[str, Interval], *, may_mask:
         return widen(loop.body, lanes, may_mask=may_mask)
     chunk = Var(f"{loop.var.name}.chunk")
     within = {**ranges, chunk.name: (0, piece.chunks - 1)}
-    lanes = Lanes(loop.var.name, chunk * piece.lanes, piece.lanes, within)
+    base = chunk * piece.lanes + piece.start if piece.start else chunk * piece.lanes
+    lanes = Lanes(loop.var.name, base, piece.lanes, within)
     body = widen(loop.body, lanes, may_mask=may_mask)
-    unrolled = piece.chunks <= MAX_UNROLLED_CHUNKS or uses_registers(loop.body)
+    unrolled = piece.vectors <= MAX_UNROLLED_CHUNKS or uses_registers(loop.body)
     kind = LoopKind.UNROLLED if unrolled else LoopKind.SERIAL
     return For(chunk, piece.chunks, kind, body)
 
 
-def _pieces(extent: int, native: int, *, is_masked: bool) -> list[_Piece]:
-    """Return native vectors for 0 … extent - 1, and for what is left a masked one, or vectors of
-    powers of two of lanes."""
-    whole = extent // native
-    pieces = [_Piece(0, whole, native)] if whole else []
+def _pieces(extent: int, group: Group, *, is_masked: bool) -> list[_Piece]:
+    """Return native vectors for 0 … extent - 1, first those that are worked on together, and for
+    what is left a masked one, or vectors of powers of two of lanes."""
+    native, pieces, start = group.native, list[_Piece](), 0
+    together = group.interleaved
+    while together:
+        lanes = together * native
+        chunks = (extent - start) // lanes
+        if chunks:
+            pieces.append(_Piece(start, chunks, lanes, vectors=chunks * together))
+            start += chunks * lanes
+        together //= 2
     if is_masked:
-        return [*pieces, _Piece(whole * native, 1, native, extent % native)]
-    start, lanes = whole * native, 1 << max(0, (native - 1).bit_length() - 1)
+        return [*pieces, _Piece(start, 1, native, extent % native)]
+    lanes = 1 << max(0, (native - 1).bit_length() - 1)
     while start < extent:
         if start + lanes <= extent:
             pieces.append(_Piece(start, 1, lanes))
