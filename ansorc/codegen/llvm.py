@@ -18,7 +18,7 @@ from ansorc.codegen.llvm_guard import define_check, needs_guard, write_guard
 from ansorc.codegen.llvm_parallel import Outliner, allocate_block, pointer_attributes
 from ansorc.codegen.llvm_stmt import StmtWriter
 from ansorc.codegen.llvm_storage import Storage, kernel_storage, workspace_bytes
-from ansorc.codegen.llvm_writer import FunctionWriter, ModuleWriter
+from ansorc.codegen.llvm_writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.stmt import Function, Store, statements
@@ -56,7 +56,7 @@ def emit_llvm(
     for packer in packers:
         _write_body(module, packer, kernel_storage(packer))
         _write_packer(module, packer, function.name, target)
-    size = f"define i64 @{function.name}_workspace_bytes() nounwind"
+    size = f"define i64 @{function.name}_workspace_bytes() {ONCE}"
     module.functions.append(f"{size} {{\n  ret i64 {storage.block_bytes}\n}}")
     module.functions.insert(0, f'target triple = "{target.triple}"')
     module.functions.append(_attributes(target))
@@ -97,7 +97,7 @@ def _write_entry(
     stored = _stored(function)
     params = [f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(function.params)]
     listing = ", ".join([*params, "ptr %workspace", "i32 %threads"])
-    head = f"define i32 @{function.name}({listing}) nounwind"
+    head = f"define i32 @{function.name}({listing}) {ONCE}"
     module.functions.append(f"{head} {{\n{writer.text()}\n}}")
 
 
@@ -109,7 +109,7 @@ def _write_packer(module: ModuleWriter, packer: Function, kernel: str, target: T
     params = ", ".join(f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(packer.params))
     passed = ", ".join(f"ptr %p{number}" for number in range(len(packer.params)))
     writer.line(f"ret i32 {writer.emit(f'call i32 @{packer.name}.body({passed}, i32 1)')}")
-    head = f"define i32 @{packer.name}({params}) nounwind"
+    head = f"define i32 @{packer.name}({params}) {ONCE}"
     module.functions.append(f"{head} {{\n{writer.text()}\n}}")
 
 

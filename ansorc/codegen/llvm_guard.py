@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ansorc.codegen.llvm_guard_arm import arm_masks, write_arm_check
-from ansorc.codegen.llvm_writer import FunctionWriter, ModuleWriter
+from ansorc.codegen.llvm_writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.target import Target
 from ansorc.target.presets import GUARDED_FEATURES
 
@@ -18,8 +18,6 @@ _XGETBV = 'asm ".byte 0x0f, 0x01, 0xd0", "={ax},={dx},{cx},~{dirflag},~{fpsr},~{
 _REGISTERS = "{ i32, i32, i32, i32 }"
 _SAVED_BY_SYSTEM = {"avx": 0x06, "avx512f": 0xE6}
 """Bits of xcr0: the system must save these registers when it switches tasks."""
-_ONCE = "noinline optnone nounwind"
-"""Code that runs once is not worth LLVM's time."""
 _OSXSAVE = (1, 0, 2, 27)
 
 
@@ -70,7 +68,7 @@ def _check_function(module: ModuleWriter, kernel: str, target: Target) -> str:
     answer = writer.emit(f"select i1 {good}, i32 1, i32 {LACKS_FEATURES}")
     writer.line(f"store atomic i32 {answer}, ptr @{kernel}.cpu monotonic, align 4")
     writer.line(f"ret i32 {answer}")
-    head = f"define internal i32 @{kernel}.check_cpu() {_ONCE}"
+    head = f"define internal i32 @{kernel}.check_cpu() {ONCE}"
     return f"{head} {{\n{writer.text()}\n}}"
 
 
@@ -93,7 +91,7 @@ def _write_x86_check(writer: FunctionWriter, kernel: str, target: Target) -> str
 
 def _cpuid_function(kernel: str) -> str:
     """One place for the assembly, because LLVM takes half a millisecond for each."""
-    head = f"define internal {_REGISTERS} @{kernel}.cpuid(i32 %leaf, i32 %subleaf) {_ONCE}"
+    head = f"define internal {_REGISTERS} @{kernel}.cpuid(i32 %leaf, i32 %subleaf) {ONCE}"
     text = f"call {_REGISTERS} {_CPUID}(i32 %leaf, i32 %subleaf)"
     return f"{head} {{\n  %result = {text}\n  ret {_REGISTERS} %result\n}}"
 

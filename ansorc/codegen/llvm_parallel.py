@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ansorc.codegen.llvm_linear import Linear
 from ansorc.codegen.llvm_stmt import StmtWriter
 from ansorc.codegen.llvm_storage import BLOCK_ALIGNMENT, Storage, chunk_storage
-from ansorc.codegen.llvm_writer import FunctionWriter, ModuleWriter
+from ansorc.codegen.llvm_writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Load, Var
 from ansorc.ir.node import walk
@@ -134,7 +134,7 @@ def _closure_type(kinds: list[str]) -> str:
 def _trampoline(name: str, kinds: list[str]) -> str:
     """The function that the runtime calls: unpack the closure and run one chunk."""
     closure = _closure_type(kinds)
-    lines = [f"define internal void @{name}.call(ptr %closure, i64 %begin, i64 %end) nounwind {{"]
+    lines = [f"define internal void @{name}.call(ptr %closure, i64 %begin, i64 %end) {ONCE} {{"]
     for number, kind in enumerate([*kinds, "i32"]):
         lines.append(f"  %p{number} = getelementptr {closure}, ptr %closure, i32 0, i32 {number}")
         if number < len(kinds):

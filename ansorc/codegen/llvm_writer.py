@@ -17,6 +17,10 @@ _ROOM_IN_PLACE = 200
 exp on one vector; but copies at every use would take longer to compile than they save."""
 
 
+ONCE = "noinline optnone nounwind"
+"""The attributes of what runs once a call or a thread: not worth LLVM's time, 1 ms a function."""
+
+
 class ModuleWriter:
     """The parts of a module: functions, declarations and metadata."""
 

@@ -39,9 +39,12 @@ def walk(root: Node) -> Iterator[Node]:
     while stack:
         top = stack.pop()
         yield top
-        below = children(top)
-        below.reverse()
-        stack += below
+        for name in _reversed_fields(type(top)):
+            value = getattr(top, name)
+            if isinstance(value, tuple):
+                stack.extend(reversed(cast(tuple[Node, ...], value)))
+            elif value is not None:
+                stack.append(value)
 
 
 def map_children(parent: N, function: Callable[[Node], Node]) -> N:
@@ -83,6 +86,11 @@ def _node_fields(kind: type[Node]) -> tuple[str, ...]:
     """The fields whose type is a node, perhaps None, or a tuple of nodes."""
     hints = get_type_hints(kind)
     return tuple(name for name in _field_names(kind) if _holds_nodes(hints[name]))
+
+
+@cache
+def _reversed_fields(kind: type[Node]) -> tuple[str, ...]:
+    return _node_fields(kind)[::-1]
 
 
 def _holds_nodes(hint: object) -> bool:

@@ -36,6 +36,7 @@ from ansorc.ir.stmt import (
     Stmt,
     Store,
     map_substatements,
+    statements,
 )
 from ansorc.ir.substitute import substitute
 
@@ -53,13 +54,13 @@ _UNROLLED = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
 
 def prefetch_panels(function: Function, cached_bytes: int) -> Function:
-    """Return `function` with prefetches of panels of the parameters larger than `cached_bytes`.
+    """Return `function` with prefetches of panels of the constants larger than `cached_bytes`.
 
-    Those that are stored, and panels that are that large themselves, are left out. Loops are
-    vectorised already.
+    Panels that are that large themselves are left out. Loops are vectorised already.
     """
-    stored = {part.buffer.name for part in walk(function.body) if isinstance(part, Store)}
-    large = [p for p in function.params if p.bytes > cached_bytes and p.name not in stored]
+    large = [
+        buffer for buffer in function.params if buffer.constant and buffer.bytes > cached_bytes
+    ]
     if not large:
         return function
     return replace(function, body=_Panels(large, cached_bytes).stmt(function.body, ()))
@@ -87,6 +88,8 @@ class _Panels:
         """`stmt` inside `loops`, the outermost first."""
         if not isinstance(stmt, For):
             return map_substatements(stmt, lambda part: self.stmt(part, loops))
+        if stmt.kind in _UNROLLED:
+            return stmt
         inside = (*loops, stmt)
         if stmt.kind is LoopKind.SERIAL and not _has_loops(stmt.body):
             self._find(inside)
@@ -99,9 +102,9 @@ class _Panels:
 
     def _find(self, loops: tuple[For, ...]) -> None:
         """Note what an iteration of one of `loops`, the last of which is innermost, asks for."""
+        loads = dict.fromkeys(x for x in walk(loops[-1]) if isinstance(x, Load))
         for buffer in self._large:
-            loads = [x for x in walk(loops[-1]) if isinstance(x, Load) and x.buffer == buffer]
-            nest = _nest(loads, loops) if loads else None
+            nest = _nest([load for load in loads if load.buffer == buffer], loops)
             size = 0 if nest is None else nest.elements * buffer.dtype.bytes
             if nest is not None and LEAST_BYTES <= size <= self._cached_bytes:
                 loop, asked = _share(buffer, nest)
@@ -111,7 +114,7 @@ class _Panels:
 
 def _has_loops(stmt: Stmt) -> bool:
     """Whether loops remain that are not unrolled."""
-    return any(isinstance(part, For) and part.kind not in _UNROLLED for part in walk(stmt))
+    return any(isinstance(part, For) and part.kind not in _UNROLLED for part in statements(stmt))
 
 
 def _work(stmt: Stmt) -> int:
@@ -131,7 +134,7 @@ def _work(stmt: Stmt) -> int:
 
 def _nest(loads: Sequence[Load], loops: Sequence[For]) -> _Nest | None:
     """Return how `loops`, the outermost first, read panels by `loads`, all of one buffer."""
-    place = flat_place(loads[0].buffer, loads[0].indices)
+    place = flat_place(loads[0].buffer, loads[0].indices) if loads else None
     if place is None:
         return None
     moving = [_moves(place, loop) for loop in loops]
@@ -153,7 +156,7 @@ def _moves(place: Linear, loop: For) -> bool:
 
 def _panel(loads: Sequence[Load], panel: For, tiles: tuple[For, ...]) -> _Nest | None:
     """Return the nest if its panels are dense, and each iteration of `panel` has another one."""
-    inner = {part.var.name: part for part in walk(tiles[0]) if isinstance(part, For)}
+    inner = {part.var.name: part for part in statements(tiles[0]) if isinstance(part, For)}
     spans = [_span(load, inner) for load in loads]
     if None in spans or len({outside for outside, _ in filter(None, spans)}) != 1:
         return None
