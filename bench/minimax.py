@@ -107,6 +107,12 @@ PROBLEMS = {
         _exp_tail, -_HALF_LN2, _HALF_LN2,
         lambda r: abs(r) + _TINY, {32: 4, 64: 9},
     ),
+    "exp_tail_8": Problem(
+        _exp_tail, -_HALF_LN2 / 8, _HALF_LN2 / 8, lambda r: abs(r**2) + _TINY, {32: 1},
+    ),
+    "exp_tail_16": Problem(
+        _exp_tail, -_HALF_LN2 / 16, _HALF_LN2 / 16, lambda r: abs(r**2) + _TINY, {32: 1, 64: 4},
+    ),
     "log_tail": Problem(
         _log_tail, _LOW, _HIGH, lambda f: f**2 + _TINY, {32: 7, 64: 18},
     ),

@@ -96,3 +96,27 @@ def test_fma_is_used_only_where_there_is_one() -> None:
         target = Target.parse(f"x86_64-linux-gnu -mcpu={cpu}")
         text = emit_llvm(on_vectors("log", dtype("float32"), target), target)
         assert ("@llvm.fma." in text) is has_fma
+
+
+LOOKUPS = {
+    ("x86-64-v2", "float32"): [],
+    ("znver3", "float32"): ["permps"],
+    ("znver3", "float64"): [],
+    ("znver4", "float32"): ["permvar.sf.512", "range.ps.512", "scalef.ps.512"],
+    ("znver4", "float64"): ["vpermi2var.pd.512", "range.pd.512", "scalef.pd.512"],
+}
+
+
+@pytest.mark.parametrize(("cpu", "kind"), LOOKUPS)
+def test_exp_looks_up_what_a_register_holds(cpu: str, kind: str) -> None:
+    target = Target.parse(f"x86_64-linux-gnu -mcpu={cpu}")
+    text = emit_llvm(on_vectors("exp", dtype(kind), target), target)
+    called = re.findall(r"= call .*@llvm\.x86\.(?:avx2|avx512)\.(?:mask\.)?([\w.]+)", text)
+    assert sorted(called) == sorted(LOOKUPS[cpu, kind])
+    assert "shufflevector" not in text, "a whole register needs no cutting"
+
+
+def test_expm1_and_tanh_keep_their_digits_near_zero_without_a_table() -> None:
+    target = Target.parse("x86_64-linux-gnu -mcpu=znver4")
+    for name in ("expm1", "tanh"):
+        assert "perm" not in emit_llvm(on_vectors(name, dtype("float32"), target), target)

@@ -55,7 +55,7 @@ def _power32(w: VectorWriter, size: str, y: str) -> str:
     ratio = d.polynomial(LOG2_RATIO, fraction)
     total = d.mul(factor, d.fma(fraction, ratio, exponent))
     bounded = d.at_least(d.at_most(total, 140.0), -160.0)
-    n, _ = d.whole(bounded, 0)
+    n, _ = d.whole(bounded, 0, w.shape.table)
     return exp2_of_sum(w, _narrowed(w, n), _narrowed(w, d.sub(bounded, n)))
 
 

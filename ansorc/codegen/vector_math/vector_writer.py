@@ -18,15 +18,18 @@ class Shape:
     lanes: int
     has_fma: bool
     has_scale: bool
-    """Whether there is an instruction for a * 2**n that rounds once (`vscalef` of AVX-512)."""
+    """Whether there are AVX-512's `vscalef`, which is a * 2**n and rounds once, and `vrange`."""
+    table: int
+    """How many entries an instruction finds in registers, by their numbers; 1: there is none."""
 
     @staticmethod
     def on(target: Target, bits: int, lanes: int) -> Shape:
         """Return the shape of `lanes` floats of `bits` bits on a CPU."""
         features = target.features
         has_fma = not target.is_x86 or "fma" in features or "avx512f" in features
-        widths = {512: "avx512f", 256: "avx512vl", 128: "avx512vl"}
-        return Shape(bits, lanes, has_fma, widths.get(bits * lanes) in features)
+        is_wide = {"avx512f", "avx512dq"} <= set(features)
+        has_permps = bits == 32 and has_fma and "avx2" in features
+        return Shape(bits, lanes, has_fma, is_wide, 16 if is_wide else 8 if has_permps else 1)
 
     @property
     def mantissa(self) -> int:
@@ -94,18 +97,24 @@ class VectorWriter:
 
     def double(self) -> VectorWriter:
         """Return the writer of the same code on as many lanes of 64 bits."""
-        return VectorWriter(replace(self.shape, bits=64, has_scale=False), self.code)
+        return VectorWriter(replace(self.shape, bits=64, has_scale=False, table=1), self.code)
 
     def number(self, value: float) -> str:
         """Return the literal `value` rounded to the format, in all lanes."""
+        literal = self.element(value)
+        return f"splat ({literal})" if self.shape.lanes > 1 else literal.rpartition(" ")[2]
+
+    def element(self, value: float) -> str:
+        """Return the literal `value` rounded to the format, in one lane, behind its type."""
+        kind = "double"
         if self.shape.bits == 32:
-            (value,) = struct.unpack("<f", struct.pack("<f", value))
+            kind, (value,) = "float", struct.unpack("<f", struct.pack("<f", value))
         bits = int.from_bytes(struct.pack("<d", value), "little")
-        return self._spread("float" if self.shape.bits == 32 else "double", f"0x{bits:016X}")
+        return f"{kind} 0x{bits:016X}"
 
     def integer(self, value: int) -> str:
         """Return the literal `value` in all lanes."""
-        return self._spread(f"i{self.shape.bits}", str(value))
+        return f"splat (i{self.shape.bits} {value})" if self.shape.lanes > 1 else str(value)
 
     def add(self, a: str, b: str) -> str:
         return self._float("fadd", a, b)
@@ -190,18 +199,18 @@ class VectorWriter:
         """Return `x` with its sign changed where the bits `sign` have it set."""
         return self.from_bits(self.bitwise("xor", self.to_bits(x), sign))
 
-    def whole(self, x: str, bias: int) -> tuple[str, str]:
-        """Return `x` (small) rounded to an integer n, and an integer whose low bits are n + bias.
+    def whole(self, x: str, bias: int, steps: int = 1) -> tuple[str, str]:
+        """Return `x` (small) rounded to n, and an integer whose low bits are (n + bias) * steps.
 
-        Adding a large number pushes the digits behind the point out.
+        n is a multiple of 1 / steps: adding a large number pushes the digits behind it out.
         """
-        magic = self.number(1.5 * 2.0**self.shape.mantissa + bias)
+        magic = self.number(1.5 * 2.0**self.shape.mantissa / steps + bias)
         shifted = self.add(x, magic)
         return self.sub(shifted, magic), self.to_bits(shifted)
 
-    def whole_product(self, x: str, factor: float, bias: int) -> tuple[str, str]:
+    def whole_product(self, x: str, factor: float, bias: int, steps: int = 1) -> tuple[str, str]:
         """Do what `whole` does, with x * factor."""
-        magic = self.number(1.5 * 2.0**self.shape.mantissa + bias)
+        magic = self.number(1.5 * 2.0**self.shape.mantissa / steps + bias)
         shifted = self.fma(x, self.number(factor), magic)
         return self.sub(shifted, magic), self.to_bits(shifted)
 
@@ -220,6 +229,3 @@ class VectorWriter:
 
     def _select(self, kind: str, mask: str, a: str, b: str) -> str:
         return self.code.emit(f"select {self.shape.mask_type} {mask}, {kind} {a}, {kind} {b}")
-
-    def _spread(self, element: str, text: str) -> str:
-        return f"splat ({element} {text})" if self.shape.lanes > 1 else text
