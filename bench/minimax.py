@@ -88,6 +88,17 @@ def _erf_ratio(u: mpf) -> mpf:
     return mp.erf(x) / x - 1 if x else 2 / mp.sqrt(mp.pi) - 1
 
 
+def _erf_part(number: int) -> Problem:
+    """Return (erf(x) - erf(m)) / (x - m) of x - m, around the middle m = number * 65 / 256."""
+    middle, half = mpf(number) * 65 / 256, mpf(65) / 512 * (1 + mpf(2) ** -12)
+    derivative = 2 / mp.sqrt(mp.pi) * mp.exp(-(middle**2))
+    return Problem(
+        lambda t: (mp.erf(middle + t) - mp.erf(middle)) / t if t else derivative,
+        -half if number else mpf(0), half,
+        lambda t: abs(t / mp.erf(middle + t)) + _TINY if middle + t else 1 / derivative, {32: 4},
+    )  # fmt: skip
+
+
 def _sin_tail(u: mpf) -> mpf:
     r = mp.sqrt(u)
     return (mp.sin(r) - r) / r**3 if r else mpf(-1) / 6
@@ -126,6 +137,7 @@ PROBLEMS = {
     "erf_ratio": Problem(
         _erf_ratio, mpf(0), mpf(1), lambda u: 1 / (1 + _erf_ratio(u)), {32: 6, 64: 11},
     ),
+    **{f"erf_part_{number}": _erf_part(number) for number in range(16)},
     "log_erfc32": Problem(
         lambda x: mp.log(mp.erfc(x)), mpf(1), mpf(4), mp.erfc, {32: 6},
     ),

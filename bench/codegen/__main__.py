@@ -45,13 +45,15 @@ def _line(found: Finding) -> str:
 
 
 def _table(findings: list[Finding]) -> Table:
-    table = Table("case", "threads", "ms", "of its limit", "quartiles", "goal", "spills")
+    names = ("case", "threads", "ms", "of its limit", "quartiles", "goal", "of FMA peak", "spills")
+    table = Table(*names)
     for found in findings:
         low, high = found.quartiles
         mark = "" if found.share >= found.goal else "  ← below"
         table.add_row(
             found.case, str(found.threads), f"{found.milliseconds:.4g}", f"{found.share:.1%}",
-            f"{low:.0%}–{high:.0%}", f"{found.goal:.0%}{mark}", str(found.spills),
+            f"{low:.0%}–{high:.0%}", f"{found.goal:.0%}{mark}", f"{found.of_peak:.0%}",
+            str(found.spills),
         )  # fmt: skip
     return table
 

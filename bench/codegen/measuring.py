@@ -22,7 +22,7 @@ from ansorc.search.task import Task
 from ansorc.target import Target
 from bench.codegen.case import Case, Limit
 
-_PAIRS, _PROBE_S, _KERNEL_S = 15, 0.01, 0.03
+_TURNS, _PROBE_S, _KERNEL_S = 15, 0.01, 0.03
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,11 @@ class Finding:
     threads: int
     milliseconds: float
     share: float
-    """Of the limit, the median of pairs of runs."""
+    """Of the limit, the median of turns."""
     quartiles: tuple[float, float]
     goal: float
+    of_peak: float
+    """What the operations counted (a math function is one) are of the FMA peak, likewise."""
     spills: int
     """Spills and reloads in the innermost loops that multiply and add (in all, where none do)."""
 
@@ -47,19 +49,21 @@ def measure(case: Case, target: Target, threads: int) -> Finding:
     module = build(schedule, target)
     arrays = _checked_arrays(dag, module, target, threads)
     probe = _probe(case.limit, dag, target, threads)
-    work = float(case.flops or dag.flops)
-    if case.limit is not Limit.FMA:
-        work = float(sum(array.nbytes for array in arrays))
-    pairs: list[tuple[float, float]] = []
-    for _ in range(_PAIRS):
+    fastest = probe if isinstance(probe, FmaProbe) else FmaProbe(target, threads)
+    flops = float(case.flops or dag.flops)
+    work = flops if case.limit is Limit.FMA else float(sum(array.nbytes for array in arrays))
+    turns: list[tuple[float, float, float]] = []
+    for _ in range(_TURNS):
         limit = probe.time(_PROBE_S)[0]
         seconds = module.time(*arrays, threads=threads, min_time_s=_KERNEL_S).median_s
-        pairs.append((work / seconds / limit, seconds))
-    low, share, high = statistics.quantiles([pair[0] for pair in pairs], n=4, method="inclusive")
-    seconds = statistics.median(pair[1] for pair in pairs)
-    goal = case.goals[min(threads, 2) - 1]
-    spills = _spills(schedule, target)
-    return Finding(case.name, threads, seconds * 1e3, share, (low, high), goal, spills)
+        peak = limit if fastest is probe else fastest.time(_PROBE_S)[0]
+        turns.append((work / seconds / limit, seconds, flops / seconds / peak))
+    shares, times, of_peak = zip(*turns, strict=True)
+    low, share, high = statistics.quantiles(shares, n=4, method="inclusive")
+    return Finding(
+        case.name, threads, statistics.median(times) * 1e3, share, (low, high),
+        case.goals[min(threads, 2) - 1], statistics.median(of_peak), _spills(schedule, target),
+    )  # fmt: skip
 
 
 def _checked_arrays(dag: ComputeDAG, module: Module, target: Target, threads: int) -> list[Array]:
