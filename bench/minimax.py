@@ -1,5 +1,7 @@
 """The coefficients in ansorc/codegen/vector_math: `python bench/minimax.py [NAME …]`.
 
+`inverses` instead of names: the table of the logarithms.
+
 Remez' exchange algorithm on a dense grid of Chebyshev points, in 60 digits (mpmath). For each
 polynomial p it prints the largest weighted error |w (f - p)| in bits, and the coefficients, lowest
 power first, rounded to float64.
@@ -8,8 +10,9 @@ power first, rounded to float64.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from mpmath import mp, mpf
 
@@ -34,11 +37,11 @@ class Problem:
 
 def minimax(problem: Problem, degree: int) -> tuple[list[mpf], mpf]:
     """Return the coefficients and the largest weighted error."""
-    count = POINTS * (degree + 2)
+    places = POINTS * (degree + 2)
     middle, half = (problem.high + problem.low) / 2, (problem.high - problem.low) / 2
-    grid = [middle - half * mp.cos(mp.pi * k / (count - 1)) for k in range(count)]
+    grid = [middle - half * mp.cos(mp.pi * k / (places - 1)) for k in range(places)]
     wanted, weights = [problem.f(x) for x in grid], [problem.weight(x) for x in grid]
-    chosen = [round((count - 1) * k / (degree + 1)) for k in range(degree + 2)]
+    chosen = [round((places - 1) * k / (degree + 1)) for k in range(degree + 2)]
     for _ in range(ROUNDS):
         rows = [[grid[i] ** p for p in range(degree + 1)] + [(-1) ** k / weights[i]]
                 for k, i in enumerate(chosen)]  # fmt: skip
@@ -68,6 +71,14 @@ def _peaks(errors: list[mpf], count: int) -> list[int]:
 
 def _exp_tail(r: mpf) -> mpf:
     return (mp.expm1(r) - r) / r**2 if r else mpf(0.5)
+
+
+def _log_part(r: mpf) -> mpf:
+    return (mp.log1p(r) - r) / r**2 if r else -mpf(0.5)
+
+
+def _log_ratio(r: mpf) -> mpf:
+    return mp.log1p(r) / r if r else mpf(1)
 
 
 def _log_tail(f: mpf) -> mpf:
@@ -111,6 +122,7 @@ def _cos_tail(u: mpf) -> mpf:
 _LOW, _HIGH = mp.sqrt(mpf(1) / 2) - 1, mp.sqrt(mpf(2)) - 1
 _QUARTER = (mp.pi / 4 * (1 + mpf(2) ** -12)) ** 2
 _HALF_LN2 = mp.log(2) / 2 * (1 + mpf(2) ** -12)
+_THIRTY_SECOND = mpf(1) / 32 * (1 + mpf(2) ** -12)
 _TINY = mpf(2) ** -80
 
 PROBLEMS = {
@@ -126,6 +138,12 @@ PROBLEMS = {
     ),
     "log_tail": Problem(
         _log_tail, _LOW, _HIGH, lambda f: f**2 + _TINY, {32: 7, 64: 18},
+    ),
+    "log_part": Problem(
+        _log_part, -_THIRTY_SECOND, _THIRTY_SECOND, lambda r: abs(r) + _TINY, {32: 3, 64: 7},
+    ),
+    "log_ratio": Problem(
+        _log_ratio, -_THIRTY_SECOND, _THIRTY_SECOND, lambda r: 1 / _log_ratio(r), {32: 5},
     ),
     "log2_ratio": Problem(
         _log2_ratio, _LOW, _HIGH, lambda f: 1 / _log2_ratio(f), {32: 11},
@@ -153,7 +171,36 @@ PROBLEMS = {
 }  # fmt: skip
 
 
+def inverses(digits: int) -> Iterator[tuple[mpf, mpf]]:
+    """Return about the inverses of the middles of 16 parts of 45/64 to 45/32, and -log of them.
+
+    An inverse has `digits` bits, and its logarithm is as good as a number of so many bits: it
+    differs by 2**-11 units in the last place.
+    """
+    stride = 2 ** max(0, digits - 32)  # the logarithms of neighbours differ by a plain fraction
+    for part in range(16):
+        middle = (46 + 2 * part) / mpf(64) if part < 9 else (14 + 2 * part) / mpf(32)
+        unit = mpf(2) ** (-digits if middle > 1 else 1 - digits)
+        for step in count():
+            offset = (-1) ** step * ((step + 1) // 2) * stride
+            inverse = (mp.nint(1 / middle / unit) + offset) * unit
+            logarithm = -mp.log(inverse)
+            units = logarithm * mpf(2) ** (digits - 1) / _power_of_two_below(logarithm)
+            if abs(units - mp.nint(units)) < mpf(2) ** -11:
+                yield inverse, logarithm
+                break
+
+
+def _power_of_two_below(number: mpf) -> mpf:
+    return mpf(2) ** mp.floor(mp.log(abs(number), 2)) if number else mpf(1)
+
+
 def main() -> None:
+    if sys.argv[1:] == ["inverses"]:
+        for digits in (24, 53):
+            for column in zip(*inverses(digits), strict=True):
+                print(f"{digits} bits:", *(f"{float(x)!r}," for x in column), sep="\n    ")
+        return
     for name in sys.argv[1:] or PROBLEMS:
         problem = PROBLEMS[name]
         for bits, degree in problem.degrees.items():

@@ -12,7 +12,13 @@ from fractions import Fraction
 from ansorc.codegen.vector_math.constants import LOG2_E, parts
 from ansorc.codegen.vector_math.double_length import Pair, fast_sum, pair_product, product
 from ansorc.codegen.vector_math.exponential import exp2_of_sum
-from ansorc.codegen.vector_math.logarithm import normalized, split_float
+from ansorc.codegen.vector_math.logarithm import (
+    Split,
+    has_inverses,
+    inverse,
+    normalized,
+    split_float,
+)
 from ansorc.codegen.vector_math.vector_writer import VectorWriter
 
 LOG2_RATIO = (
@@ -21,6 +27,12 @@ LOG2_RATIO = (
     0.15900138261125468, -0.15698231268502486, 0.15485812728015053, -0.08634658991128642,
 )  # fmt: skip
 """log2(1 + f) / f for sqrt(1/2) <= 1 + f <= sqrt(2), to 33 bits; from bench/minimax.py."""
+
+LOG_RATIO = (
+    1.0000000000041693, -0.5000000000114052, 0.33333325653232077, -0.2499999009708766,
+    0.20020955248873545, -0.16687611607407674,
+)  # fmt: skip
+"""log(1 + r) / r for |r| <= 1/32, to 37 bits; from bench/minimax.py."""
 
 ATANH_TAIL = (
     0.20000000000001128, 0.14285714285050038, 0.11111111259911621, 0.09090892188322654,
@@ -50,13 +62,25 @@ def _power32(w: VectorWriter, size: str, y: str) -> str:
     """Leave float32 for the logarithm and its product with y, whose fraction is exact enough."""
     d = w.double()
     normal, shift = normalized(w, size)
-    e, f, _ = split_float(w, normal, shift)
-    exponent, fraction, factor = (_widened(w, part) for part in (_at_ends(w, size, e), f, y))
-    ratio = d.polynomial(LOG2_RATIO, fraction)
-    total = d.mul(factor, d.fma(fraction, ratio, exponent))
+    split = split_float(w, normal, shift)
+    e, factor = (_widened(w, part) for part in (_at_ends(w, size, split.e), y))
+    total = d.mul(factor, _log2_of_mantissa(w, split, e))
     bounded = d.at_least(d.at_most(total, 140.0), -160.0)
     n, _ = d.whole(bounded, 0, w.shape.table)
     return exp2_of_sum(w, _narrowed(w, n), _narrowed(w, d.sub(bounded, n)))
+
+
+def _log2_of_mantissa(w: VectorWriter, split: Split, e: str) -> str:
+    """Return e + log2 of the mantissa, in float64, to 33 bits."""
+    d = w.double()
+    mantissa = _widened(w, split.mantissa)
+    if not has_inverses(w):
+        fraction = d.sub(mantissa, d.number(1.0))
+        return d.fma(fraction, d.polynomial(LOG2_RATIO, fraction), e)
+    near, base = (_widened(w, part) for part in inverse(w, split))
+    rest = d.fma(mantissa, near, d.number(-1.0))
+    logarithm = d.fma(rest, d.polynomial(LOG_RATIO, rest), base)
+    return d.fma(logarithm, d.number(float(LOG2_E)), e)
 
 
 def _power64(w: VectorWriter, size: str, y: str) -> str:
@@ -72,8 +96,8 @@ def _power64(w: VectorWriter, size: str, y: str) -> str:
 def _log2(w: VectorWriter, x: str) -> Pair:
     """Return log2(x) of a positive number to about 65 bits."""
     normal, shift = normalized(w, x)
-    e, f, _ = split_float(w, normal, shift)
-    s = _quotient(w, f)
+    split = split_float(w, normal, shift)
+    s = _quotient(w, w.sub(split.mantissa, w.number(1.0)))
     z, z_error = product(w, s[0], s[0])
     square = (z, w.fma(w.add(s[0], s[0]), s[1], z_error))
     third = parts(Fraction(1, 3), 53, 53)
@@ -85,7 +109,7 @@ def _log2(w: VectorWriter, x: str) -> Pair:
     half_log = (root, w.add(root_error, w.add(s[1], cubic[1])))
     factor = parts(2 * LOG2_E, 53, 53)
     logarithm = pair_product(w, half_log, (w.number(factor[0]), w.number(factor[1])))
-    high, error = fast_sum(w, e, logarithm[0])
+    high, error = fast_sum(w, split.e, logarithm[0])
     return high, w.add(error, logarithm[1])
 
 
