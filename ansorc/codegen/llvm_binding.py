@@ -101,13 +101,6 @@ def _optimized(llvm_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.Tar
     return module, machine
 
 
-_IDLE = (
-    "disable-early-taildup", "disable-tail-duplicate", "disable-constant-hoisting",
-    "disable-postra-machine-licm", "disable-early-ifcvt", "disable-select-optimize",
-)  # fmt: skip
-"""Passes of LLVM's code generator that find nothing to do in ours, and take 6 % of its time."""
-
-
 @contextmanager
 def _as_written(target: Target) -> Generator[None]:
     """Leave the loops as the code generator wrote them.
@@ -118,16 +111,16 @@ def _as_written(target: Target) -> Generator[None]:
     execute in order (ARM has some) need that scheduler. The switches are those of the process:
     afterwards they are as other users of LLVM expect.
     """
-    switches = [(name, "true", "false") for name in ("disable-lsr", *_IDLE)]
+    switches = [("-disable-lsr=true", "-disable-lsr=false")]
     if target.is_x86:
-        switches.append(("enable-misched", "false", "true"))
-    for name, ours, _ in switches:
-        llvm.set_option("ansorc", f"-{name}={ours}")
+        switches.append(("-enable-misched=false", "-enable-misched=true"))
+    for ours, _ in switches:
+        llvm.set_option("ansorc", ours)
     try:
         yield
     finally:
-        for name, _, theirs in switches:
-            llvm.set_option("ansorc", f"-{name}={theirs}")
+        for _, theirs in switches:
+            llvm.set_option("ansorc", theirs)
 
 
 def _machine(target: Target) -> llvm.TargetMachine:

@@ -100,6 +100,7 @@ def test_fma_is_used_only_where_there_is_one() -> None:
 
 LOOKUPS = {
     ("x86-64-v2", "float32"): [],
+    ("znver1", "float32"): [],
     ("znver3", "float32"): ["permps"],
     ("znver3", "float64"): [],
     ("znver4", "float32"): ["permvar.sf.512", "range.ps.512", "scalef.ps.512"],

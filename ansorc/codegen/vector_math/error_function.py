@@ -2,7 +2,7 @@
 
 erfc falls as fast as exp(-x²), so log(erfc(x)) is nearly a parabola, and the larger x the less its
 error matters: q has the least error in erfc. Where erf rounds to 1, x is cut off. In float32, where
-an instruction finds one of 16 numbers for each lane, each quarter has its own polynomial instead.
+an instruction finds one of 16 numbers for each lane, 16 parts of x have their own polynomials.
 """
 
 from __future__ import annotations
