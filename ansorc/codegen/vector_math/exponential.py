@@ -112,12 +112,12 @@ def scaled(w: VectorWriter, value: str, n: str, bits: str) -> str:
 
 
 def _bounded(w: VectorWriter, x: str, low: float, high: float) -> str:
-    """Return `x` where `scaled` cannot tell by n that 2**n is 0 or infinite: near that range."""
+    """Return `x`, not beyond these bounds unless `scaled` takes an n of any size."""
     return x if w.shape.has_scale else w.at_least(w.at_most(x, high), low)
 
 
 def _small(w: VectorWriter, r: str) -> str:
-    """Return what is left of a number that `_bounded` let pass, so that n alone tells the rest."""
+    """Return `r`, at most 1 if it is what is left of a number beyond the bounds: n alone counts."""
     return cut_to_one(w, r) if w.shape.has_scale else r
 
 
