@@ -18,7 +18,8 @@ exp on one vector; but copies at every use would take longer to compile than the
 
 
 ONCE = "noinline optnone nounwind"
-"""The attributes of what runs once a call or a thread: not worth LLVM's time, 1 ms a function."""
+"""The attributes of what runs once a call or a part of a parallel loop: not worth LLVM's time,
+which is about 1 ms a function."""
 
 
 class ModuleWriter:

@@ -39,6 +39,7 @@ def walk(root: Node) -> Iterator[Node]:
     while stack:
         top = stack.pop()
         yield top
+        # what `children` does, without its list: the passes spend a tenth of their time here
         for name in _reversed_fields(type(top)):
             value = getattr(top, name)
             if isinstance(value, tuple):

@@ -75,6 +75,9 @@ INVERSES = {
 """c and -log(c) for 16 parts of 45/64 to 45/32, by the format's bits; from bench/minimax.py."""
 
 
+ROOT_HALF = math.sqrt(0.5)
+
+
 class Split(NamedTuple):
     """The parts of a number."""
 
@@ -96,14 +99,14 @@ class Mantissa(NamedTuple):
 def log(w: VectorWriter, x: str) -> str:
     """Return the natural logarithm: -inf of 0, NaN of negative numbers."""
     normal, shift = normalized(w, x)
-    split = split_float(w, normal, shift)
+    split = split_float(w, normal, shift, least_mantissa(w))
     return _outside(w, x, _sum(w, split.e, _mantissa(w, split, None)))
 
 
 def log2(w: VectorWriter, x: str) -> str:
     """Return the logarithm to base 2, exact for powers of two."""
     normal, shift = normalized(w, x)
-    split = split_float(w, normal, shift)
+    split = split_float(w, normal, shift, least_mantissa(w))
     base, large = _mantissa(w, split, None)
     tail = _tail(w, large)
     if base is not None:
@@ -120,7 +123,7 @@ def log1p(w: VectorWriter, x: str) -> str:
     total = w.add(x, one)
     added = w.sub(total, x)
     dropped = w.add(w.sub(x, w.sub(total, added)), w.sub(one, added))
-    split = split_float(w, total, None)
+    split = split_float(w, total, None, least_mantissa(w))
     scale = w.power_of_two(w.bitwise("sub", w.integer(2 * w.shape.bias), split.exponent))
     counts = w.compare("olt", x, w.number(2.0 ** (w.shape.mantissa + 2)))
     mantissa = _mantissa(w, split, w.select(counts, w.mul(dropped, scale), w.number(0.0)))
@@ -138,20 +141,24 @@ def normalized(w: VectorWriter, x: str) -> tuple[str, str]:
     return w.select(is_small, larger, x), w.select(is_small, w.number(float(shift)), zero)
 
 
-def split_float(w: VectorWriter, x: str, shift: str | None) -> Split:
-    """Return the parts of the normal positive number x, e less `shift`."""
+def split_float(w: VectorWriter, x: str, shift: str | None, least: float) -> Split:
+    """Return the parts of the normal positive number x, e less `shift`, the mantissa >= `least`."""
     shape = w.shape
-    least = _bits(shape.bits, 45 / 64 if has_inverses(w) else math.sqrt(0.5))
-    one = shape.bias << shape.mantissa
-    moved = w.bitwise("add", w.to_bits(x), w.integer(one - least))
+    first, one = _bits(shape.bits, least), shape.bias << shape.mantissa
+    moved = w.bitwise("add", w.to_bits(x), w.integer(one - first))
     exponent = w.bitwise("lshr", moved, w.integer(shape.mantissa))
     large = 2.0**shape.mantissa
     placed = w.from_bits(w.bitwise("or", exponent, w.integer(_bits(shape.bits, large))))
     e = w.sub(placed, w.number(large + shape.bias))
     e = e if shift is None else w.sub(e, shift)
     digits = w.bitwise("and", moved, w.integer((1 << shape.mantissa) - 1))
-    mantissa = w.from_bits(w.bitwise("add", digits, w.integer(least)))
+    mantissa = w.from_bits(w.bitwise("add", digits, w.integer(first)))
     return Split(e, mantissa, exponent, moved)
+
+
+def least_mantissa(w: VectorWriter) -> float:
+    """Return the mantissa with which the table of inverses begins, or one to balance logarithms."""
+    return 45 / 64 if has_inverses(w) else ROOT_HALF
 
 
 def has_inverses(w: VectorWriter) -> bool:

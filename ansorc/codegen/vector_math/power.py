@@ -13,9 +13,11 @@ from ansorc.codegen.vector_math.constants import LOG2_E, parts
 from ansorc.codegen.vector_math.double_length import Pair, fast_sum, pair_product, product
 from ansorc.codegen.vector_math.exponential import exp2_of_sum
 from ansorc.codegen.vector_math.logarithm import (
+    ROOT_HALF,
     Split,
     has_inverses,
     inverse,
+    least_mantissa,
     normalized,
     split_float,
 )
@@ -62,7 +64,7 @@ def _power32(w: VectorWriter, size: str, y: str) -> str:
     """Leave float32 for the logarithm and its product with y, whose fraction is exact enough."""
     d = w.double()
     normal, shift = normalized(w, size)
-    split = split_float(w, normal, shift)
+    split = split_float(w, normal, shift, least_mantissa(w))
     e, factor = (_widened(w, part) for part in (_at_ends(w, size, split.e), y))
     total = d.mul(factor, _log2_of_mantissa(w, split, e))
     bounded = d.at_least(d.at_most(total, 140.0), -160.0)
@@ -96,7 +98,7 @@ def _power64(w: VectorWriter, size: str, y: str) -> str:
 def _log2(w: VectorWriter, x: str) -> Pair:
     """Return log2(x) of a positive number to about 65 bits."""
     normal, shift = normalized(w, x)
-    split = split_float(w, normal, shift)
+    split = split_float(w, normal, shift, ROOT_HALF)
     s = _quotient(w, w.sub(split.mantissa, w.number(1.0)))
     z, z_error = product(w, s[0], s[0])
     square = (z, w.fma(w.add(s[0], s[0]), s[1], z_error))

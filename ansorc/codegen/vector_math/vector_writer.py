@@ -28,7 +28,7 @@ class Shape:
         features = target.features
         has_fma = not target.is_x86 or "fma" in features or "avx512f" in features
         is_wide = {"avx512f", "avx512dq"} <= set(features)
-        # Zen 1 makes three operations of `vpermps`, more than the polynomial then lacks.
+        # Published tables count three operations for Zen 1's `vpermps`; it was not timed there.
         has_permps = bits == 32 and has_fma and "avx2" in features and target.cpu != "znver1"
         return Shape(bits, lanes, has_fma, is_wide, 16 if is_wide else 8 if has_permps else 1)
 

@@ -34,7 +34,6 @@ from ansorc.ir.stmt import (
     Stmt,
     Store,
     map_substatements,
-    substatements,
 )
 from ansorc.ir.substitute import substitute
 
@@ -77,7 +76,6 @@ class _Sweep:
 class _Rows:
     def __init__(self, changed: set[str], cached_bytes: int) -> None:
         self._changed, self._cached_bytes = changed, cached_bytes
-        self._known: dict[int, tuple[Stmt, dict[Load, None]]] = {}
 
     def stmt(self, stmt: Stmt) -> Stmt:
         new = map_substatements(stmt, self.stmt)
@@ -116,24 +114,11 @@ class _Rows:
 
     def _sweeps(self, row: For, loops: Sequence[For]) -> Iterator[_Sweep]:
         for loop in loops:
-            for load in self._loads(loop):
-                sweep = _sweep(row, loop, load)
-                if sweep is not None:
-                    yield sweep
-
-    def _loads(self, stmt: Stmt) -> dict[Load, None]:
-        """Return the different loads of large buffers, looked for once in each statement."""
-        known = self._known.get(id(stmt))
-        if known is None:
-            parts = substatements(stmt)
-            found = dict[Load, None]()
-            for part in parts:
-                found.update(self._loads(part))
-            if not parts:
-                loads = (part for part in walk(stmt) if isinstance(part, Load))
-                found = dict.fromkeys(load for load in loads if self._is_large(load.buffer))
-            known = self._known[id(stmt)] = (stmt, found)
-        return known[1]
+            for load in walk(loop):
+                if isinstance(load, Load) and self._is_large(load.buffer):
+                    sweep = _sweep(row, loop, load)
+                    if sweep is not None:
+                        yield sweep
 
     def _is_large(self, buffer: Buffer) -> bool:
         is_kept = buffer.scope is Scope.GLOBAL and buffer.name not in self._changed
