@@ -18,7 +18,7 @@ SINGLE_IMPORTERS = {
     "onnx": "ansorc.graph.onnx",
     "pycuda": "ansorc.codegen.cuda_binding",
 }
-MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 300, 50, 6
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 50, 8
 
 
 def modules() -> dict[str, Path]:
