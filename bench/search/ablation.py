@@ -42,7 +42,7 @@ Found = dict[tuple[str, int], TuneResult]
               type=click.Path(path_type=Path), help="The directory of the records.")  # fmt: skip
 @click.option("--output", required=True, type=click.Path(path_type=Path),
               help="The JSON file for `python -m bench.search.curves`.")  # fmt: skip
-def main(  # noqa: PLR0913 - the options of the command
+def main(
     *, case: str, trials: int, seeds: int, variants: str, threads: int, records: Path, output: Path
 ) -> None:
     """Compare variants of the search by what they find in equally many trials."""

@@ -42,7 +42,7 @@ _INPUTS_SEED = 1
 @click.option("--records", default="out/quality", show_default=True,
               type=click.Path(path_type=Path), help="The directory of the records.")  # fmt: skip
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="A JSON file.")
-def main(  # noqa: PLR0913 - the options of the command
+def main(
     *, cases: str, trials: int, seeds: int, long_trials: int, threads: int, records: Path,
     output: Path,
 ) -> None:  # fmt: skip
