@@ -92,11 +92,3 @@ def test_a_module_says_what_it_is() -> None:
     for name, path in MODULES.items():
         text = path.read_text()
         assert ast.get_docstring(ast.parse(text)), f"{name} has no docstring"
-
-
-def test_architecture_page_names_files_that_exist() -> None:
-    page = (PACKAGE.parent / "ARCHITECTURE.md").read_text()
-    for line in page.splitlines():
-        for word in line.split("`")[1::2]:
-            if word.endswith(".py") and "/" in word:
-                assert (PACKAGE.parent / word).exists(), f"ARCHITECTURE.md names {word}"

@@ -1,0 +1,95 @@
+"""The pages: what they name exists, their links lead somewhere, decisions have their four parts."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+INDEX = ROOT / "docs" / "decisions" / "README.md"
+MAPS = [
+    ROOT / name for name in ("ARCHITECTURE.md", "README.md", "bench/README.md", "runtime/README.md")
+] + sorted((ROOT / "docs").glob("*.md"))
+"""Pages that are kept true: what they name exists. Decisions are history; only their links are."""
+PARTS = ["## Context", "## Decision", "## Evidence", "## Consequence"]
+MAX_DECISION_LINES, MAX_ARCHITECTURE_LINES = 80, 150
+
+_FOLDERS = ("ansorc", "bench", "docs", "runtime", "tests", "typings")
+_PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(_FOLDERS)})/[\w./-]*")
+_MODULE = re.compile(r"-m (bench[\w.]*)")
+_NAME = re.compile(r"ansorc(?:\.\w+)+(?<!\.db)")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def quoted(page: Path) -> Iterator[str]:
+    """What stands between single backticks, blocks of code left out."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    yield from (" ".join(words.split()) for words in re.findall(r"`([^`]+)`", text))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", MAPS, ids=relative)
+def test_a_page_names_files_that_exist(page: Path) -> None:
+    for words in quoted(page):
+        for name in _PATH.findall(words):
+            places = (base / name.rstrip(".") for base in (ROOT, page.parent))
+            assert any(map(Path.exists, places)), f"{relative(page)} names {name}"
+        for name in _MODULE.findall(words):
+            place = ROOT / name.replace(".", "/")
+            assert place.is_dir() or place.with_suffix(".py").exists(), f"{relative(page)}: {name}"
+
+
+@pytest.mark.parametrize("page", MAPS, ids=relative)
+def test_a_page_names_modules_and_functions_that_exist(page: Path) -> None:
+    for words in quoted(page):
+        if _NAME.fullmatch(words) and not (ROOT / words).exists():
+            try:
+                pkgutil.resolve_name(words)
+            except (ImportError, AttributeError):
+                pytest.fail(f"{relative(page)} names {words}")
+
+
+@pytest.mark.parametrize("page", [*MAPS, INDEX, *DECISIONS], ids=relative)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), f"{relative(page)} links to {link}"
+        assert not anchor or anchor in anchors(target), f"{relative(page)}: no heading for {link}"
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=relative)
+def test_a_decision_has_its_four_parts(page: Path) -> None:
+    lines = page.read_text().splitlines()
+    assert lines[0].startswith(f"# {page.name[:4]}. ")
+    assert [line for line in lines if line.startswith("## ")] == PARTS
+    assert len(lines) <= MAX_DECISION_LINES
+    sections = re.split(r"^## .*$", page.read_text(), flags=re.MULTILINE)[1:]
+    assert all(section.strip() for section in sections)
+
+
+def test_decisions_have_numbers_of_their_own_and_a_line_in_the_index() -> None:
+    numbers = [page.name[:4] for page in DECISIONS]
+    assert numbers == [f"{number:04d}" for number in range(1, len(numbers) + 1)]
+    listed = [link for link in _LINK.findall(INDEX.read_text()) if link[:4].isdigit()]
+    assert listed == [page.name for page in DECISIONS]
+
+
+def test_the_architecture_is_a_map() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= MAX_ARCHITECTURE_LINES
