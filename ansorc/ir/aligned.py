@@ -17,8 +17,7 @@ def aligned_empty(
     """Return an array that begins at a multiple of 64 bytes, contents free.
 
     Kernels take any array. But those of `numpy.empty` begin at any multiple of 16 bytes, so that
-    each vector of 64 bytes may lie on two cache lines; a convolution that writes to such an array
-    was seen to take 1.13 to 1.18 times as long.
+    each vector of 64 bytes may lie on two cache lines, which takes longer (docs/decisions/0025).
     """
     shape = (shape,) if isinstance(shape, int) else shape
     kind = np.dtype(dtype)

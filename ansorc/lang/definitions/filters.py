@@ -70,4 +70,4 @@ F4 = Filter(
     ),
 )
 """Points 0, ±sqrt(1/2), ±sqrt(2) and infinity. At 0, ±1, ±2 the matrices have whole numbers and
-simple fractions, but there 5 to 7 times as much was rounded in an emulation by NumPy."""
+simple fractions, but rounding is worse (docs/decisions/0015)."""
