@@ -10,8 +10,7 @@ from rich.console import Console
 from ansorc.cli.tables import new_table
 from ansorc.search.model import Growth
 from ansorc.search.model.metrics import Metrics, metrics
-from ansorc.search.model.recorded import recorded
-from ansorc.search.model.training import predictions, random_folds, trained
+from ansorc.search.model.training import predictions, random_folds, trained, training_set
 
 _ENOUGH_TO_TEST = 50
 
@@ -27,7 +26,7 @@ def train(files: tuple[Path, ...], output: Path, seed: int) -> None:
 
     How well such a model predicts is tested before, on a fifth that is held out.
     """
-    data, growth = recorded(files), Growth(seed=seed)
+    data, growth = training_set(files), Growth(seed=seed)
     failed = sum(sample.seconds is None for sample in data.samples)
     click.echo(f"{len(data.samples)} programs of {len(data.names)} tasks, {failed} failed")
     if data.unreadable:

@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+Float64Array = npt.NDArray[np.float64]
+
 SCORED_SECONDS = 1e-3
 """The time of a program that scores 1."""
 
@@ -28,7 +30,7 @@ class Sample:
 class CostModel(Protocol):
     """Scores programs by their features: the higher the faster, in one task."""
 
-    def predict(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    def predict(self, features: npt.NDArray[np.float32]) -> Float64Array:
         """Return a finite score for each of `features` [rows, statements, features]: [rows]."""
         ...
 

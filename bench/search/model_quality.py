@@ -16,8 +16,13 @@ from rich.table import Table
 
 from ansorc.search.model import Growth
 from ansorc.search.model.metrics import Metrics, mean_by_task, metrics
-from ansorc.search.model.recorded import Recorded, recorded
-from ansorc.search.model.training import Predictions, predictions, random_folds
+from ansorc.search.model.training import (
+    Predictions,
+    TrainingSet,
+    predictions,
+    random_folds,
+    training_set,
+)
 
 SPLITS = ("random", "operator", "task")
 PAPER = {"RMSE": "0.079", "R²": "0.958", "pairwise": "0.851", "recall@30": "0.624"}
@@ -42,7 +47,7 @@ def main(
     files: tuple[Path, ...], splits: tuple[str, ...], seed: int, seeds: int, k: int, **growth: float
 ) -> None:
     """Train on a part of the recorded programs and predict the others."""
-    data = recorded(files)
+    data = training_set(files)
     console = Console(width=_WIDTH)
     failed = sum(sample.seconds is None for sample in data.samples)
     console.print(f"{len(data.samples)} programs of {len(data.names)} tasks, {failed} failed, "
@@ -55,7 +60,7 @@ def main(
         console.print(_table(split, found, k))
 
 
-def _predicted(data: Recorded, split: str, growth: Growth) -> Predictions:
+def _predicted(data: TrainingSet, split: str, growth: Growth) -> Predictions:
     if split == "random":
         return predictions(
             data.samples, random_folds(len(data.samples), growth.seed), ["test"], growth

@@ -16,7 +16,7 @@ from ansorc.errors import RecordError
 from ansorc.search.cost_model import Sample
 from ansorc.search.features import FEATURE_NAMES, Features, estimated_cycles, extract
 from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel, is_available
-from ansorc.search.model.labels import labels_of
+from ansorc.search.model.loss import labels_of
 from ansorc.search.model.metrics import metrics
 from ansorc.search.options import SearchOptions
 from ansorc.search.space import design_space, sample

@@ -14,7 +14,7 @@ from ansorc.errors import OptionError
 from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.features import Features, extract
 from ansorc.search.model import (
-    GuardedModel,
+    FallbackModel,
     RandomModel,
     RooflineModel,
     TreeModel,
@@ -102,7 +102,7 @@ def test_what_is_no_model_is_refused(wanted: CostModel, words: str) -> None:
 @pytest.mark.parametrize(("answer", "words"), NONSENSE)
 def test_a_model_that_fails_is_replaced_and_the_user_is_told(answer: Answer, words: str) -> None:
     notes: list[str] = []
-    model, features = GuardedModel(Own(answer), notes.append), programs()
+    model, features = FallbackModel(Own(answer), notes.append), programs()
     for _ in range(2):
         np.testing.assert_array_equal(model.predict(features), RooflineModel().predict(features))
     assert len(notes) == 1
@@ -112,7 +112,7 @@ def test_a_model_that_fails_is_replaced_and_the_user_is_told(answer: Answer, wor
 
 def test_a_model_that_cannot_learn_is_replaced() -> None:
     notes: list[str] = []
-    model, features = GuardedModel(Forgetful(np.arange), notes.append), programs()
+    model, features = FallbackModel(Forgetful(np.arange), notes.append), programs()
     model.update([Sample("a", features[0], 1.0)])
     model.update([Sample("a", features[0], 1.0)])
     np.testing.assert_array_equal(model.predict(features), RooflineModel().predict(features))

@@ -16,8 +16,7 @@ from ansorc.search.cost_model import Sample
 from ansorc.search.features import FEATURE_NAMES, estimated_cycles, extract
 from ansorc.search.measure import FailureKind
 from ansorc.search.model import Growth, TreeModel
-from ansorc.search.model.recorded import recorded
-from ansorc.search.model.training import predictions, random_folds, trained
+from ansorc.search.model.training import predictions, random_folds, trained, training_set
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Record, Records
 from ansorc.search.record.environment import Environment
@@ -58,7 +57,7 @@ def written(path: Path, task: Task, records: list[Record]) -> Path:
 def test_records_become_the_samples_of_the_search(task: Task, tmp_path: Path) -> None:
     """A record's features are those that the search saw: the times can be told from them."""
     path = written(tmp_path / "tune.db", task, records_of(task, 20))
-    found = recorded([path])
+    found = training_set([path])
     assert set(found.names.values()) == {"product"}
     for one in found.samples:
         assert one.seconds == pytest.approx(1e-9 * estimated_cycles(one.features).sum(), rel=1e-5)
@@ -69,7 +68,7 @@ def test_the_samples_have_the_threads_of_their_records(task: Task, tmp_path: Pat
     eight = replace(HERE, cores=8, threads=8)
     records = records_of(task, 20) + records_of(task, 20, eight)
     path = written(tmp_path / "tune.db", task, records)
-    found = recorded([path])
+    found = training_set([path])
     assert len(found.samples) == len(records)
     for one in found.samples:
         assert one.seconds == pytest.approx(1e-9 * estimated_cycles(one.features).sum(), rel=1e-5)
@@ -84,7 +83,7 @@ def test_what_says_nothing_is_left_out(task: Task, tmp_path: Path) -> None:
         replace(fourth, function="a loop program"),
         replace(fifth, steps='[["Split", {"stage": "nothing"}]]'),
     ])  # fmt: skip
-    found = recorded([path])
+    found = training_set([path])
     assert [one.seconds for one in found.samples] == [first.median_s, None]
     assert found.unreadable == 2
 
@@ -96,9 +95,9 @@ def test_a_task_on_another_machine_is_another_task(task: Task, tmp_path: Path) -
     files = [
         written(tmp_path / "here.db", task, records), written(tmp_path / "there.db", task, there)
     ]  # fmt: skip
-    assert len(recorded(files).names) == 2
-    assert len(recorded(files[:1]).names) == 1
-    assert len(recorded([files[0], files[0]]).names) == 1
+    assert len(training_set(files).names) == 2
+    assert len(training_set(files[:1]).names) == 1
+    assert len(training_set([files[0], files[0]]).names) == 1
 
 
 def test_the_shortest_time_of_a_program_counts(task: Task, tmp_path: Path) -> None:
@@ -109,7 +108,7 @@ def test_the_shortest_time_of_a_program_counts(task: Task, tmp_path: Path) -> No
     first = [replace(records[0], median_s=9.0), records[1], lost, *records[3:-1]]
     second = [records[0], replace(records[1], median_s=9.0), *records[2:]]
     files = [written(tmp_path / "1.db", task, first), written(tmp_path / "2.db", task, second)]
-    found = recorded(files)
+    found = training_set(files)
     by_estimate = sorted(found.samples, key=lambda one: estimated_cycles(one.features).sum())
     assert [one.seconds for one in by_estimate] == pytest.approx(sorted(filter(None, right)))
     assert len(found.samples) == len(records)
@@ -120,13 +119,13 @@ def test_files_with_nothing_to_learn_are_refused(task: Task, tmp_path: Path) -> 
     failed = replace(one, median_s=None, failure=FailureKind.CRASH, checked=False)
     path = written(tmp_path / "tune.db", task, [failed])
     with pytest.raises(RecordError, match=r"tune\.db: no program with a time to learn from"):
-        recorded([path])
+        training_set([path])
     with pytest.raises(RecordError, match="there is no record file"):
-        recorded([tmp_path / "missing.db"])
+        training_set([tmp_path / "missing.db"])
 
 
 def test_predictions_know_nothing_of_what_they_predict(task: Task, tmp_path: Path) -> None:
-    samples = recorded([written(tmp_path / "tune.db", task, records_of(task, 60))]).samples
+    samples = training_set([written(tmp_path / "tune.db", task, records_of(task, 60))]).samples
     folds = random_folds(len(samples), 0)
     found = predictions(samples, folds, ["test"], SMALL)
     assert len(found.actual) == folds.count("test") == -(-len(samples) // 5)
@@ -142,7 +141,7 @@ def test_predictions_know_nothing_of_what_they_predict(task: Task, tmp_path: Pat
 
 
 def test_an_unseen_task_is_predicted_in_units_of_its_best(task: Task, tmp_path: Path) -> None:
-    samples = recorded([written(tmp_path / "tune.db", task, records_of(task, 40))]).samples
+    samples = training_set([written(tmp_path / "tune.db", task, records_of(task, 40))]).samples
     slow = [Sample("slow", one.features, 100 * (one.seconds or 0)) for one in samples]
     both = [*samples, *slow, Sample("failed", samples[0].features, None)]
     found = predictions(both, [one.task for one in both], ["slow", "failed"], SMALL)
@@ -159,7 +158,9 @@ def test_a_split_is_a_matter_of_its_seed() -> None:
 
 def test_a_pretrained_model_knows_the_task_at_once(task: Task, tmp_path: Path) -> None:
     """The times of a machine on which long sums are slow, learned in one run for the next."""
-    samples = list(recorded([written(tmp_path / "tune.db", task, records_of(task, 80))]).samples)
+    samples = list(
+        training_set([written(tmp_path / "tune.db", task, records_of(task, 80))]).samples
+    )
     long = FEATURE_NAMES.index("registers.inner_terms")
     strange = [
         replace(one, seconds=(one.seconds or 0) * float(np.exp(one.features[:, long].max())))

@@ -1,17 +1,27 @@
-"""The cost models, and how well one predicts.
+"""The cost models: features and times of measured programs in, scores of other programs out.
 
-In: features and times of measured programs. Out: a score for each program that was not measured.
-`ansorc.search.cost_model` has what all of them have in common.
+* `choice`: the model that a search asks, by name or the user's own; the analytic and the random one
+* `trees`: the learned model, gradient-boosted corrections of the analytic estimate
+* `loss`: what the trees minimise, and the labels of programs
+* `boosting`: LightGBM, which nothing else imports
+* `training`: a trained model from record files, and its predictions of unseen programs
+* `metrics`: how well predictions agree with what was measured
+
+`ansorc.search.cost_model` has what all models have in common.
 """
 
 from ansorc.search.model.boosting import Growth, import_ahead, is_available
-from ansorc.search.model.choice import NAMES, chosen_model, require_model
-from ansorc.search.model.guarded import GuardedModel
-from ansorc.search.model.random_scores import RandomModel
-from ansorc.search.model.roofline import RooflineModel
+from ansorc.search.model.choice import (
+    NAMES,
+    FallbackModel,
+    RandomModel,
+    RooflineModel,
+    chosen_model,
+    require_model,
+)
 from ansorc.search.model.trees import TreeModel
 
 __all__ = [
-    "NAMES", "Growth", "GuardedModel", "RandomModel", "RooflineModel", "TreeModel", "chosen_model",
+    "NAMES", "FallbackModel", "Growth", "RandomModel", "RooflineModel", "TreeModel", "chosen_model",
     "import_ahead", "is_available", "require_model",
 ]  # fmt: skip

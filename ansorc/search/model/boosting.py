@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float32]
-Objective = Callable[[FloatArray, object], tuple[FloatArray, FloatArray]]
+from ansorc.search.cost_model import Float64Array
+
+FeatureMatrix = npt.NDArray[np.float32]
+Objective = Callable[[Float64Array, object], tuple[Float64Array, Float64Array]]
 """(what the trees say [rows]) → first and second derivative of the loss [rows]."""
 
 _UNUSED = ("sklearn", "pandas", "matplotlib", "pyarrow", "dask", "graphviz")
@@ -27,7 +28,9 @@ _UNUSED = ("sklearn", "pandas", "matplotlib", "pyarrow", "dask", "graphviz")
 class Trees(Protocol):
     """What is used of a trained `lightgbm.Booster`."""
 
-    def predict(self, data: Matrix, *, raw_score: bool, num_threads: int) -> FloatArray: ...
+    def predict(
+        self, data: FeatureMatrix, *, raw_score: bool, num_threads: int
+    ) -> Float64Array: ...
 
     def model_to_string(self) -> str: ...
 
@@ -108,7 +111,7 @@ def _lightgbm() -> Any:
             sys.modules.pop(name, None)
 
 
-def grown(matrix: Matrix, objective: Objective, growth: Growth) -> Trees:
+def grown(matrix: FeatureMatrix, objective: Objective, growth: Growth) -> Trees:
     """Return trees for the rows of `matrix` that make `objective` small."""
     lightgbm = _lightgbm()
     parameters = growth.parameters()

@@ -1,21 +1,26 @@
-"""Which cost model a search asks: one of ours by name, or one of the user."""
+"""The cost model that a search asks: learned, analytic, random, or one of the user's.
+
+A model of the user is code that may fail after hours of tuning. It is replaced by the analytic one
+then, and the user is told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ansorc.errors import OptionError
-from ansorc.search.cost_model import CostModel
+from ansorc.search.cost_model import CostModel, Float64Array, Sample
+from ansorc.search.features import Features, estimated_cycles
 from ansorc.search.model.boosting import Growth, is_available
-from ansorc.search.model.guarded import GuardedModel
-from ansorc.search.model.random_scores import RandomModel
-from ansorc.search.model.roofline import RooflineModel
 from ansorc.search.model.trees import TreeModel
 
 NAMES = ("trees", "roofline", "random")
 """What `SearchOptions.cost_model` may be, besides an object with `predict` and `update`."""
+SCALE_CYCLES = 1e6
+"""The time of a program that scores one half."""
 
 
 def chosen_model(
@@ -30,7 +35,7 @@ def chosen_model(
     if isinstance(wanted, TreeModel):
         return wanted
     if not isinstance(wanted, str):
-        return GuardedModel(wanted, tell)
+        return FallbackModel(wanted, tell)
     if wanted == "random":
         return RandomModel(np.random.default_rng(seed))
     if wanted == "trees" and is_available():
@@ -55,3 +60,75 @@ def require_model(wanted: object) -> None:
             f"{kind} cannot be used as a cost model, {reason}; give one of {known}, or an object "
             "like ansorc.search.cost_model.CostModel"
         )
+
+
+@dataclass(frozen=True)
+class RooflineModel:
+    """Scores by the cycles that `ansorc.search.features.estimate` expects; needs no training."""
+
+    def predict(self, features: Features) -> Float64Array:
+        """Return [rows] scores in (0, 1] that fall with the estimated time."""
+        return SCALE_CYCLES / (SCALE_CYCLES + np.sum(estimated_cycles(features), axis=1))
+
+    def update(self, samples: Sequence[Sample]) -> None:
+        """Learn nothing."""
+
+
+@dataclass
+class RandomModel:
+    """Scores at random; what it returns depends on `rng` alone."""
+
+    rng: np.random.Generator
+
+    def predict(self, features: Features) -> Float64Array:
+        """Return uniform scores in [0, 1)."""
+        return self.rng.random(len(features))
+
+    def update(self, samples: Sequence[Sample]) -> None:
+        """Learn nothing."""
+
+
+class FallbackModel:
+    """Asks `model` until it fails or returns nonsense; then the analytic model, and says so.
+
+    `tell` gets the one sentence for the user.
+    """
+
+    def __init__(self, model: CostModel, tell: Callable[[str], None]) -> None:
+        self._model, self._tell = model, tell
+        self._has_failed = False
+
+    def predict(self, features: Features) -> Float64Array:
+        """Return the model's scores, or the analytic ones once it has failed: [rows]."""
+        if not self._has_failed:
+            try:
+                return _checked(self._model.predict(features), len(features))
+            except Exception as error:  # noqa: BLE001 - any fault of code that is not ours
+                self._give_up("predict", error)
+        return RooflineModel().predict(features)
+
+    def update(self, samples: Sequence[Sample]) -> None:
+        """Let the model learn, unless it has failed."""
+        if self._has_failed:
+            return
+        try:
+            self._model.update(samples)
+        except Exception as error:  # noqa: BLE001 - as in `predict`
+            self._give_up("update", error)
+
+    def _give_up(self, method: str, error: Exception) -> None:
+        self._has_failed = True
+        self._tell(
+            f"the cost model {type(self._model).__name__} failed in {method} "
+            f"({type(error).__name__}: {error}); the search went on with the analytic model"
+        )
+
+
+def _checked(scores: object, rows: int) -> Float64Array:
+    """Return `scores` as [rows] numbers; raise ValueError if they are something else."""
+    found = np.asarray(scores, dtype=np.float64)
+    if found.shape != (rows,):
+        raise ValueError(f"{rows} scores were asked for, an array of shape {found.shape} came")
+    if not np.isfinite(found).all():
+        raise ValueError(f"{int(np.sum(~np.isfinite(found)))} of {rows} scores are not finite")
+    return found

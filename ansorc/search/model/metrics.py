@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from ansorc.search.cost_model import Float64Array
 
 _BLOCK = 512
 """Programs that are compared with all others at once."""
@@ -36,7 +35,7 @@ class Metrics:
     """How many programs `recall` and `peak` look at: fewer where there are fewer."""
 
 
-def metrics(predicted: FloatArray, actual: FloatArray, k: int = 30) -> Metrics:
+def metrics(predicted: Float64Array, actual: Float64Array, k: int = 30) -> Metrics:
     """Return how well `predicted` [programs] agrees with the labels `actual` [programs].
 
     There is at least one program.
@@ -58,7 +57,7 @@ def metrics(predicted: FloatArray, actual: FloatArray, k: int = 30) -> Metrics:
 
 
 def mean_by_task(
-    predicted: FloatArray, actual: FloatArray, tasks: Sequence[str], k: int = 30
+    predicted: Float64Array, actual: Float64Array, tasks: Sequence[str], k: int = 30
 ) -> Metrics:
     """Return the metrics of the programs of each of `tasks` [programs] alone, on average.
 
@@ -81,7 +80,7 @@ def mean_by_task(
     )
 
 
-def _pairwise(predicted: FloatArray, actual: FloatArray) -> float:
+def _pairwise(predicted: Float64Array, actual: Float64Array) -> float:
     right, pairs = 0.0, 0
     for begin in range(0, len(actual), _BLOCK):
         block = slice(begin, begin + _BLOCK)

@@ -17,13 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.errors import RecordError
-from ansorc.search.cost_model import SCORED_SECONDS, Sample
+from ansorc.search.cost_model import SCORED_SECONDS, Float64Array, Sample
 from ansorc.search.features import FEATURE_NAMES, FEATURE_VERSION, Features, estimated_cycles
 from ansorc.search.model.boosting import Growth, Trees, grown, trees_of
-from ansorc.search.model.objective import SumObjective
+from ansorc.search.model.loss import SumOfStatementsLoss
 from ansorc.target import usable_cores
-
-FloatArray = npt.NDArray[np.float64]
 
 REGROW_AT = 1.25
 """The trees are grown anew when there are so many times the samples that they were grown for; until
@@ -38,7 +36,7 @@ def _threads() -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class TreeLayer:
     """A correction: the times before it are multiplied by `factor` and by what the trees say."""
 
     factor: float
@@ -57,11 +55,11 @@ class TreeModel:
     growth: Growth = field(default_factory=Growth)
     enough: int = 16
     """Successes of a task before anything is learned from it."""
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[TreeLayer, ...] = ()
     """What was learned before this model was made; it stays."""
     threads: int = field(default_factory=_threads, repr=False)
     """That the trees are asked by; the answers do not depend on it."""
-    _own: tuple[Layer, ...] = field(default=(), repr=False)
+    _own: tuple[TreeLayer, ...] = field(default=(), repr=False)
     _grown_for: int = field(default=0, repr=False)
     """Samples for which the first of its own layers was grown."""
     _samples: dict[str, list[Sample]] = field(default_factory=dict[str, list[Sample]], repr=False)
@@ -71,18 +69,18 @@ class TreeModel:
         """Whether it knows more than the estimate."""
         return bool(self.layers or self._own)
 
-    def predict(self, features: Features) -> FloatArray:
+    def predict(self, features: Features) -> Float64Array:
         """Return SCORED_SECONDS / expected time: [rows]."""
         return SCORED_SECONDS / np.maximum(self.expected_seconds(features), 1e-12)
 
-    def expected_seconds(self, features: Features) -> FloatArray:
+    def expected_seconds(self, features: Features) -> Float64Array:
         """Return the time that programs [rows, statements, features] should take, [rows].
 
         Before anything was learned the unit is not a second.
         """
         return np.sum(self.predict_statements(features), axis=1)
 
-    def predict_statements(self, features: Features) -> FloatArray:
+    def predict_statements(self, features: Features) -> Float64Array:
         """Return the time that each statement should take, [rows, statements], in that unit."""
         rows, statements, count = features.shape
         flat = np.ascontiguousarray(features.reshape(rows * statements, count))
@@ -137,25 +135,27 @@ class TreeModel:
                 f"version {FEATURE_VERSION}; train it again from the records (`ansorc train`)"
             )
         try:
-            layers = tuple(Layer(factor, trees_of(text)) for factor, text in texts)
+            layers = tuple(TreeLayer(factor, trees_of(text)) for factor, text in texts)
         except ValueError as error:
             raise _not_a_model(path, error) from error
         return TreeModel(Growth(seed=seed), layers=layers)
 
     @property
-    def _layers(self) -> tuple[Layer, ...]:
+    def _layers(self) -> tuple[TreeLayer, ...]:
         return (*self.layers, *self._own)
 
     def _is_enough(self, samples: Sequence[Sample]) -> bool:
         return sum(sample.seconds is not None for sample in samples) >= self.enough
 
-    def _layer(self, samples: Sequence[Sample], layers: Sequence[Layer], growth: Growth) -> Layer:
+    def _layer(
+        self, samples: Sequence[Sample], layers: Sequence[TreeLayer], growth: Growth
+    ) -> TreeLayer:
         """A layer for what `layers` leave wrong."""
         matrix = np.concatenate([sample.features for sample in samples])
-        objective = SumObjective.of(samples, self._times(matrix, layers))
-        return Layer(objective.factor, grown(matrix, objective, growth))
+        loss = SumOfStatementsLoss.of(samples, self._times(matrix, layers))
+        return TreeLayer(loss.factor, grown(matrix, loss, growth))
 
-    def _times(self, flat: npt.NDArray[np.float32], layers: Sequence[Layer]) -> FloatArray:
+    def _times(self, flat: npt.NDArray[np.float32], layers: Sequence[TreeLayer]) -> Float64Array:
         """The expected times of statements [statements, features]."""
         times = estimated_cycles(flat)
         if not len(flat):
