@@ -18,6 +18,8 @@ SINGLE_IMPORTERS = {
     "onnx": "ansorc.graph.onnx",
     "pycuda": "ansorc.codegen.cuda_binding",
 }
+PAPER, PAPER_LOOKUPS = "ansorc.search.paper", {"ansorc.search.space.design"}
+"""What stands for the paper, to be compared with, and the tables that look its parts up by name."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 50, 8
 
 
@@ -73,6 +75,13 @@ def test_untyped_libraries_have_one_importer(name: str) -> None:
     for found in imported(MODULES[name]):
         owner = SINGLE_IMPORTERS.get(found.partition(".")[0])
         assert owner in (None, name), f"{name} imports {found}; only {owner} may"
+
+
+def test_only_lookups_reach_what_stands_for_the_paper() -> None:
+    for name in MODULES:
+        if not name.startswith(PAPER) and name not in PAPER_LOOKUPS:
+            found = [other for other in own_imports(name) if other.startswith(PAPER)]
+            assert not found, f"{name} imports {found}"
 
 
 @pytest.mark.parametrize("name", MODULES)

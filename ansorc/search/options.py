@@ -28,7 +28,7 @@ class SearchOptions:
     space: SpaceName = "full"
     """`paper`: its Table 1 and its computation locations alone, with no packing inside the kernel
     and no dot-product instructions. `limited`: what templates written by hand hold, see
-    `ansorc.search.sketch.limited`."""
+    `ansorc.search.paper.space`."""
     starts_from_default: bool = True
     """Measure the untuned default program first. It is the outcome of a search of its own, which
     the paper's variants do not have."""

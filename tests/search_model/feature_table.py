@@ -11,21 +11,25 @@ from inspect import getdoc, getsource
 from pathlib import Path
 from textwrap import dedent
 
-from ansorc.search.features import MACHINE_FEATURES, PAPER_FEATURES
+from ansorc.search.features import MACHINE_FEATURES
 from ansorc.search.features.buffers import BUFFERS, BufferFeatures
 from ansorc.search.features.caches import CacheFeatures
 from ansorc.search.features.columns import Group
 from ansorc.search.features.estimate import EstimateFeatures
 from ansorc.search.features.loops import LoopFeatures
 from ansorc.search.features.operations import OperationFeatures
-from ansorc.search.features.paper.annotations import MarkFeatures
-from ansorc.search.features.paper.buffers import BUFFERS as PAPER_BUFFERS
-from ansorc.search.features.paper.buffers import AccessFeatures
-from ansorc.search.features.paper.curve import CurveFeatures
-from ansorc.search.features.paper.operations import PaperOperations
-from ansorc.search.features.paper.storage import NestFeatures, StorageFeatures
-from ansorc.search.features.paper.threads import ThreadFeatures
 from ansorc.search.features.registers import RegisterFeatures
+from ansorc.search.paper.accesses import BUFFERS as PAPER_BUFFERS
+from ansorc.search.paper.accesses import AccessFeatures
+from ansorc.search.paper.features import (
+    PAPER_FEATURES,
+    CurveFeatures,
+    MarkFeatures,
+    NestFeatures,
+    StorageFeatures,
+    ThreadFeatures,
+)
+from ansorc.search.paper.operations import PaperOperations
 
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 

@@ -19,11 +19,12 @@ from ansorc.ir.stmt import If, Store
 from ansorc.lang import ComputeDAG, placeholder
 from ansorc.lang import operators as ops
 from ansorc.schedule import lower, replay
-from ansorc.search.features import MACHINE_FEATURES, PAPER_FEATURES, Features, FeatureSet
+from ansorc.search.features import MACHINE_FEATURES, Features, FeatureSet
 from ansorc.search.features.access import Access, accesses_of
 from ansorc.search.features.nest import Nest, Nests
 from ansorc.search.features.panels import in_panels
 from ansorc.search.options import SearchOptions
+from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch
 from ansorc.search.space import Space, choice_values, design_space, population_state, sample, steps
 from ansorc.search.space.genes import Genes

@@ -17,13 +17,13 @@ from ansorc.search.features import (
     COLUMNS,
     FEATURE_NAMES,
     MACHINE_FEATURES,
-    PAPER_FEATURES,
     FeatureSet,
     estimated_cycles,
     extract,
     extract_state,
 )
 from ansorc.search.options import SearchOptions
+from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.search.space import design_space, sample, steps
 from ansorc.search.tiles import tile_table
 

@@ -12,7 +12,7 @@ from ansorc.ir.expr import Expr, Var
 from ansorc.lang import ComputeDAG, compute, placeholder, reduce_axis
 from ansorc.lang import sum as total
 from ansorc.schedule import Schedule, schedule
-from ansorc.search.features import PAPER_FEATURES
+from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.target import Target
 
 CUBE = 512**3

@@ -18,7 +18,8 @@ from ansorc.schedule import replay
 from ansorc.schedule.stage import Inlined, Mark
 from ansorc.schedule.steps import CacheRead, RFactor
 from ansorc.search.options import DEFAULTS, PAPER
-from ansorc.search.sketch import Sketch, completed, generate, paper_rules
+from ansorc.search.paper.space import PAPER_PLACEMENT, paper_rules
+from ansorc.search.sketch import Sketch, completed, generate
 from ansorc.search.space import choice_values, design_space, sample, steps, tiles
 from ansorc.target import Target
 
@@ -337,7 +338,7 @@ def test_untiled_stages_keep_their_loops() -> None:
 
 def test_too_many_places_are_thinned_out_evenly() -> None:
     whole = derived(conv_layer(56, 64, 64))[2]
-    names = [s.name.split(" at ")[-1] for s in completed(whole, 5, is_paper=True)]
+    names = [s.name.split(" at ")[-1] for s in completed(whole, 5, placement=PAPER_PLACEMENT)]
     assert names == ["root", "conv.w.0", "conv.h.1", "conv.c.1", "conv.rw.0"]
 
 

@@ -13,9 +13,8 @@ from ansorc.search.features.extract import (
     extract_state,
 )
 from ansorc.search.features.feature_set import Features, FeatureSet
-from ansorc.search.features.paper import PAPER_FEATURES
 
 __all__ = [
-    "COLUMNS", "FEATURE_NAMES", "FEATURE_VERSION", "MACHINE_FEATURES", "PAPER_FEATURES",
+    "COLUMNS", "FEATURE_NAMES", "FEATURE_VERSION", "MACHINE_FEATURES",
     "FeatureSet", "Features", "estimated_cycles", "extract", "extract_state",
 ]  # fmt: skip

@@ -9,7 +9,6 @@ from itertools import islice
 from ansorc.errors import ScheduleError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.schedule import schedule
-from ansorc.search.sketch.add_open_rfactor import AddOpenRfactor
 from ansorc.search.sketch.add_rfactor import AddRfactor
 from ansorc.search.sketch.cache_write import AddCacheWrite
 from ansorc.search.sketch.draft import Draft
@@ -62,19 +61,6 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         TilingInLanes(tiling),
         TilingWithRows(tiling),
         TilingInBlocks(tiling),
-        AddCacheWrite(),
-        MultiLevelTilingWithFusion(tiling),
-        MultiLevelTiling(tiling),
-        Skip(),
-    )
-
-
-def paper_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
-    """Return the rules of the paper's Table 1 and nothing beyond, in the order of `cpu_rules`."""
-    return (
-        AlwaysInline(),
-        SimplifyConstIndices(),
-        AddOpenRfactor(),
         AddCacheWrite(),
         MultiLevelTilingWithFusion(tiling),
         MultiLevelTiling(tiling),

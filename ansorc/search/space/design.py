@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
+from ansorc.search.paper.space import PAPER_PLACEMENT, limited_rules, paper_rules
 from ansorc.search.sketch.add_open_rfactor import with_lengths
-from ansorc.search.sketch.complete import completed
+from ansorc.search.sketch.complete import BEST_PLACES, Placement, completed
 from ansorc.search.sketch.dot_product import dot_sketches
 from ansorc.search.sketch.generate import (
     RuleFailure,
     cpu_rules,
     generate,
-    paper_rules,
     reason_of,
 )
 from ansorc.search.sketch.layout_rewrite import laid_out
-from ansorc.search.sketch.limited import limited_rules
 from ansorc.search.sketch.packing import packed
 from ansorc.search.sketch.redefined import Redefined, definitions_of, is_redefined
 from ansorc.search.sketch.rule import SketchRule
@@ -29,9 +29,14 @@ from ansorc.search.sketch.tiling import Tiling
 from ansorc.search.sketch.user_rules import user_rule_of, with_user_rules
 from ansorc.target import Target
 
-_RULES: dict[SpaceName, Callable[[Tiling], tuple[SketchRule, ...]]] = {
-    "full": cpu_rules, "paper": paper_rules, "limited": limited_rules,
-}  # fmt: skip
+_SPACES: Mapping[SpaceName, tuple[Callable[[Tiling], tuple[SketchRule, ...]], Placement]] = (
+    MappingProxyType({
+        "full": (cpu_rules, BEST_PLACES),
+        "paper": (paper_rules, PAPER_PLACEMENT),
+        "limited": (limited_rules, BEST_PLACES),
+    })
+)  # fmt: skip
+"""The rules of each space, and the places of its stages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,15 +102,16 @@ def design_space(
 
 def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sketch]:
     """Yield the whole sketches that `sketch` is the structure of."""
-    is_paper = options.space == "paper"
+    _, placement = _SPACES[options.space]
     first = laid_out(sketch) if options.rewrite_layout else sketch
     for variant in (first, *(packed(first) if options.space == "full" else ())):
-        yield from completed(variant, share, options.unroll_limits, is_paper=is_paper)
+        yield from completed(variant, share, options.unroll_limits, placement)
 
 
 def sketch_rules(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
     """Return the rules that a search with `options` asks, in their order, registered ones too."""
-    rules = _RULES[options.space](tiling_of(options))
+    rules_of, _ = _SPACES[options.space]
+    rules = rules_of(tiling_of(options))
     if not options.redefine:
         rules = tuple(rule for rule in rules if not isinstance(rule, Redefined))
     return with_user_rules(rules)

@@ -1,4 +1,9 @@
-"""Computation locations of the paper: every loop of the only reader that its program may take."""
+"""The space of the paper, and that of templates written by hand, as rules and places.
+
+The paper computes a stage in any loop of its only reader that its program may take. A template has
+one structure for an operator: no local copies, no reductions in shares, no packed operands, and
+each stage in one place (Figure 7 of the paper).
+"""
 
 from __future__ import annotations
 
@@ -8,15 +13,55 @@ from ansorc.errors import ScheduleError
 from ansorc.lang.access import has_data_reuse
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.steps import Vectorize
+from ansorc.search.sketch.add_open_rfactor import AddOpenRfactor
+from ansorc.search.sketch.cache_write import AddCacheWrite
+from ansorc.search.sketch.complete import Placement, RankedDraft
 from ansorc.search.sketch.draft import Draft
+from ansorc.search.sketch.inline import AlwaysInline
 from ansorc.search.sketch.location import Spot, place_at
+from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
+from ansorc.search.sketch.rule import SketchRule
+from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
+from ansorc.search.sketch.skip import Skip
+from ansorc.search.sketch.tiling import SSRSRS, Tiling
+from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
 
 
-def paper_placements(draft: Draft, name: str) -> list[Draft]:
+def paper_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
+    """Return the rules of the paper's Table 1 and nothing beyond, in the order of `cpu_rules`."""
+    return (
+        AlwaysInline(),
+        SimplifyConstIndices(),
+        AddOpenRfactor(),
+        AddCacheWrite(),
+        MultiLevelTilingWithFusion(tiling),
+        MultiLevelTiling(tiling),
+        Skip(),
+    )
+
+
+def limited_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
+    """Return the rules for a CPU less those that change the computation, with one place to fuse."""
+    return (
+        AlwaysInline(),
+        SimplifyConstIndices(),
+        MultiLevelTilingWithFusion(tiling, levels=(1,)),
+        MultiLevelTiling(tiling),
+        Skip(),
+    )
+
+
+def _evenly_placed(drafts: list[RankedDraft], name: str, most: int) -> list[RankedDraft]:
+    """Drafts with the stage `name` placed, every n-th of them: no place is better than another."""
+    found = [(rank, placed) for rank, draft in drafts for placed in _placements(draft, name)]
+    return found[:: -(-len(found) // most)]
+
+
+def _placements(draft: Draft, name: str) -> list[Draft]:
     """Return the draft with stage `name` at root and in each loop where the paper may compute it.
 
     A tiled stage, one that is worth tiling and an output stay where they are. No place is better
-    than another. (Upstream's draw of "inline" changes nothing for a stage at root.)
+    than another. (Of its implementation, a draw of "inline" changes nothing for a stage at root.)
     """
     stage = draft.stage(name)
     if stage.is_output or not stage.is_untouched or has_data_reuse(stage.op):
@@ -28,15 +73,6 @@ def paper_placements(draft: Draft, name: str) -> list[Draft]:
         except ScheduleError:
             continue  # a loop that does not hold all readers
     return found
-
-
-def paper_marked_last(draft: Draft, stage: Stage) -> Draft:
-    """Return the draft with the last loop of a stage vectorised if it is a space loop."""
-    last = stage.iterators[-1] if stage.iterators else None
-    if last is None or last.mark is not Mark.NONE or last.kind is not IteratorKind.SPACE:
-        return draft
-    is_held = bool(draft.state.attached(stage.name, last.name))
-    return draft if is_held else draft.then(Vectorize(stage.name, last.name))
 
 
 def _spots(draft: Draft, stage: Stage) -> Sequence[Spot]:
@@ -81,3 +117,16 @@ def _outer_loops(reader: Stage, *, is_tiled: bool) -> Sequence[Iterator]:
             return
         if loop.extent != 1:
             yield loop
+
+
+def _marked_last(draft: Draft, stage: Stage) -> Draft:
+    """Return the draft with the last loop of a stage vectorised if it is a space loop."""
+    last = stage.iterators[-1] if stage.iterators else None
+    if last is None or last.mark is not Mark.NONE or last.kind is not IteratorKind.SPACE:
+        return draft
+    is_held = bool(draft.state.attached(stage.name, last.name))
+    return draft if is_held else draft.then(Vectorize(stage.name, last.name))
+
+
+PAPER_PLACEMENT = Placement(_evenly_placed, _marked_last)
+"""The places of the paper, of which an even choice is made, and no loop shaped for vectors."""

@@ -1,0 +1,8 @@
+"""The paper's own space, strategies and features, for comparison with what is used here.
+
+* `space`: derivation rules and computation locations of the paper; the limited space of Figure 7
+* `features`, `accesses`, `operations`: the 164 numbers of its appendix B
+
+`SearchOptions` names these variants. One table looks them up, in `ansorc.search.space.design`;
+nothing else of ansorc imports this package, and bench/ may.
+"""
