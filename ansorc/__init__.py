@@ -63,7 +63,7 @@ from ansorc.schedule import Schedule, State, lower, replay, schedule
 from ansorc.target import Target
 
 if TYPE_CHECKING:
-    from ansorc.codegen.module import Module, load_library
+    from ansorc.codegen.call.module import Module, load_library
     from ansorc.search.programs import build
     from ansorc.search.record import Records
     from ansorc.search.sketch import register_sketch_rule, unregister_sketch_rule
@@ -146,12 +146,12 @@ __all__ = [
 ]
 
 _LATER = {
-    "Module": "ansorc.codegen.module",
+    "Module": "ansorc.codegen.call.module",
     "Records": "ansorc.search.record",
     "Task": "ansorc.search.task",
     "TuneResult": "ansorc.search.tune_result",
     "build": "ansorc.search.programs",
-    "load_library": "ansorc.codegen.module",
+    "load_library": "ansorc.codegen.call.module",
     "register_sketch_rule": "ansorc.search.sketch",
     "sketch_rules": "ansorc.search.space",
     "tune": "ansorc.search.tune",

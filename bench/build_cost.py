@@ -17,8 +17,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ansorc.codegen.build import cpu_options
-from ansorc.codegen.llvm import compile_object, emit_llvm
+from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.llvm.emit import compile_object, emit_llvm
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import Function
 from ansorc.lang.dag import ComputeDAG

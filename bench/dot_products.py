@@ -14,8 +14,8 @@ from statistics import median
 import numpy as np
 
 import ansorc as ac
-from ansorc.codegen.dot_limits import DotProbe
-from ansorc.codegen.limits import FmaProbe
+from ansorc.codegen.llvm.dot_limits import DotProbe
+from ansorc.codegen.llvm.limits import FmaProbe
 from ansorc.target import Target
 from ansorc.target.dot_products import dot_products
 

@@ -1,4 +1,4 @@
-"""The coefficients in ansorc/codegen/vector_math: `python bench/minimax.py [NAME …]`.
+"""The coefficients in ansorc/codegen/llvm/vector_math: `python bench/minimax.py [NAME …]`.
 
 `inverses` instead of names: the table of the logarithms.
 

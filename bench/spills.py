@@ -8,9 +8,9 @@ from __future__ import annotations
 import click
 
 from ansorc.cli.arguments import takes_choice, takes_task
-from ansorc.codegen.assembly import Loop, innermost_loops
-from ansorc.codegen.build import cpu_options
-from ansorc.codegen.llvm import assembly, emit_llvm
+from ansorc.codegen.inspect.assembly import Loop, innermost_loops
+from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.llvm.emit import assembly, emit_llvm
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.schedule import State, lower, replay
 from ansorc.search.programs import Choice, chosen_program

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import ansorc as ac
-from ansorc.codegen.llvm_binding import compile_object, load_object_code
+from ansorc.codegen.llvm.binding import compile_object, load_object_code
 from ansorc.target import Target, detect
 
 COUNT, CALLS, TURNS = 32768, 1, 60

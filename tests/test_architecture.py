@@ -13,10 +13,10 @@ PACKAGE = Path(__file__).parents[1] / "ansorc"
 LADDER = ("errors", "target", "ir", "lang", "schedule", "codegen", "search", "graph", "cli")
 CODEGEN_MAY_IMPORT = {"errors", "target", "ir", "codegen"}
 SINGLE_IMPORTERS = {
-    "llvmlite": "ansorc.codegen.llvm_binding",
+    "llvmlite": "ansorc.codegen.llvm.binding",
     "lightgbm": "ansorc.search.model.boosting",
     "onnx": "ansorc.graph.onnx",
-    "pycuda": "ansorc.codegen.cuda_binding",
+    "pycuda": "ansorc.codegen.cuda.binding",
 }
 PAPER, PAPER_LOOKUPS = "ansorc.search.paper", {"ansorc.search.space.design"}
 """What stands for the paper, to be compared with, and the tables that look its parts up by name."""

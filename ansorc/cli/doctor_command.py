@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from ansorc.cli.tables import new_table
-from ansorc.codegen.limits import Limits, machine_limits
-from ansorc.codegen.toolchain import find_toolchain
+from ansorc.codegen.llvm.limits import Limits, machine_limits
+from ansorc.codegen.package.toolchain import find_toolchain
 from ansorc.errors import AnsorcError, BuildError
 from ansorc.target import Target, detect
 

@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from ansorc.cli.arguments import takes_choice, takes_task
-from ansorc.codegen.module import load_library
+from ansorc.codegen.call.module import load_library
 from ansorc.search.programs import (
     Choice,
     build_program,

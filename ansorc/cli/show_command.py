@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from ansorc.cli.arguments import takes_choice, takes_task
-from ansorc.codegen.assembly import marked
-from ansorc.codegen.build import cpu_options
-from ansorc.codegen.llvm import assembly, emit_llvm, optimized_llvm
+from ansorc.codegen.inspect.assembly import marked
+from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.llvm.emit import assembly, emit_llvm, optimized_llvm
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function

@@ -12,7 +12,7 @@ from ansorc.cli.progress import Progress, minutes
 from ansorc.cli.result_table import print_table
 from ansorc.cli.spent_line import contest_line, spent_line
 from ansorc.cli.tune_arguments import takes_tune_options
-from ansorc.codegen.limits import fma_peak
+from ansorc.codegen.llvm.limits import fma_peak
 from ansorc.errors import MeasureError
 from ansorc.search.programs import require_this_machine
 from ansorc.search.task import Task

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansorc.codegen.build import build_function
-from ansorc.codegen.module import Module
+from ansorc.codegen.call.module import Module
+from ansorc.codegen.llvm.build import build_function
 from ansorc.errors import RecordError, TargetError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State, Step, lower, packings, replay, steps_from_json

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorc.codegen.limits import FmaProbe
-from ansorc.codegen.module import Module
-from ansorc.codegen.timing import Timing
+from ansorc.codegen.call.module import Module
+from ansorc.codegen.call.timing import Timing
+from ansorc.codegen.llvm.limits import FmaProbe
 from ansorc.errors import MeasureError
 from ansorc.lang.reference import evaluate
 from ansorc.search.measure.check import Expectation, tolerance

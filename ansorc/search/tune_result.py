@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ansorc.codegen.module import Module
+from ansorc.codegen.call.module import Module
 from ansorc.errors import MeasureError
 from ansorc.search.contest import Ranking
 from ansorc.search.programs import build_program, recorded_program

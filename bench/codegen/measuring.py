@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ansorc.codegen.assembly import innermost_loops
-from ansorc.codegen.build import cpu_options
-from ansorc.codegen.limits import CopyProbe, FmaProbe, ReadProbe
-from ansorc.codegen.llvm import assembly, emit_llvm
-from ansorc.codegen.module import Module
+from ansorc.codegen.call.module import Module
+from ansorc.codegen.inspect.assembly import innermost_loops
+from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.llvm.emit import assembly, emit_llvm
+from ansorc.codegen.llvm.limits import CopyProbe, FmaProbe, ReadProbe
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule, lower

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import metadata
 
-from ansorc.codegen.limits import CopyProbe, FmaProbe, ReadProbe
+from ansorc.codegen.llvm.limits import CopyProbe, FmaProbe, ReadProbe
 from ansorc.lang.paper_cases import case
 from ansorc.target import Target
 from bench.peers.program import Make, Program, Request, Unsupported

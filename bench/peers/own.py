@@ -8,7 +8,7 @@ from importlib import metadata
 import numpy as np
 
 import ansorc as ac
-from ansorc.codegen.module import Module
+from ansorc.codegen.call.module import Module
 from ansorc.lang.paper_cases import case
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions

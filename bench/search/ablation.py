@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from ansorc.cli.progress import Progress
-from ansorc.codegen.limits import fma_peak
+from ansorc.codegen.llvm.limits import fma_peak
 from ansorc.search.options import ABLATIONS, DEFAULTS, SearchOptions
 from ansorc.search.record import Records, current_environment
 from ansorc.search.task import Task

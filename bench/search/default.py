@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ansorc.codegen.module import Module
+from ansorc.codegen.call.module import Module
 from ansorc.lang.paper_cases import case
 from ansorc.search.measure.data import draw_inputs
 from ansorc.search.programs import build_program, default_program, recorded_program

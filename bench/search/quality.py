@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 
 from ansorc.cli.progress import Progress
-from ansorc.codegen.limits import fma_peak
+from ansorc.codegen.llvm.limits import fma_peak
 from ansorc.search.task import Task
 from ansorc.search.trial import Trial
 from ansorc.search.trust import checked_time

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ansorc as ac
-from ansorc.codegen.runtime_library import runtime_object
+from ansorc.codegen.package.runtime_library import runtime_object
 
 QEMU = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64") or ""
 CXX = shutil.which("aarch64-linux-gnu-g++") or ""

@@ -11,9 +11,9 @@ import pytest
 from arm.emulated import emulated, linked, needs_qemu
 
 import ansorc as ac
-from ansorc.codegen.assembly import innermost_loops
-from ansorc.codegen.build import cpu_options
-from ansorc.codegen.llvm import assembly, emit_llvm
+from ansorc.codegen.inspect.assembly import innermost_loops
+from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.llvm.emit import assembly, emit_llvm
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.lang.reference import evaluate
 from ansorc.search.default import default_steps

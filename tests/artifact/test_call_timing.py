@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansorc.codegen.timing import Timing, measure
+from ansorc.codegen.call.timing import Timing, measure
 
 
 class Machine:

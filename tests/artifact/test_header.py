@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansorc.codegen.c_names import c_names, is_reserved
-from ansorc.codegen.header import c_type, header_text
-from ansorc.codegen.manifest import Manifest
-from ansorc.codegen.signature import Param, Signature
+from ansorc.codegen.package.c_names import c_names, is_reserved
+from ansorc.codegen.package.header import c_type, header_text
+from ansorc.codegen.package.manifest import Manifest
+from ansorc.codegen.package.signature import Param, Signature
 from ansorc.ir.dtype import BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, UINT32
 from ansorc.target import Target
 

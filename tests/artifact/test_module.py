@@ -13,9 +13,9 @@ import pytest
 from kernels import arguments, build
 from numpy.typing import NDArray
 
-from ansorc.codegen.build import build_function
-from ansorc.codegen.module import load_object
-from ansorc.codegen.signature import signature_of
+from ansorc.codegen.call.module import load_object
+from ansorc.codegen.llvm.build import build_function
+from ansorc.codegen.package.signature import signature_of
 from ansorc.errors import BuildError, CallError
 from ansorc.ir.parser import parse
 from ansorc.target import Target, detect

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ansorc as ac
-from ansorc.codegen.module import Module, load_library
+from ansorc.codegen.call.module import Module, load_library
 from ansorc.errors import CallError
 from ansorc.ir.packing import Packing
 from ansorc.lang.reference import evaluate

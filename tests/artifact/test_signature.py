@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import kernels
 
-from ansorc.codegen.signature import Param, signature_of
+from ansorc.codegen.package.signature import Param, signature_of
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.packing import Packing

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ansorc.codegen.assembly import innermost_loops, loops, marked
-from ansorc.codegen.assembly_counts import Counts
+from ansorc.codegen.inspect.assembly import innermost_loops, loops, marked
+from ansorc.codegen.inspect.counts import Counts
 
 ATT = """
 	.text

@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansorc.codegen.assembly import Loop, loops
+from ansorc.codegen.inspect.assembly import Loop, loops
 
 
 @dataclass

@@ -7,9 +7,9 @@ import re
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.assembly import Loop, innermost_loops
-from ansorc.codegen.build import cpu_options
-from ansorc.codegen.llvm import assembly, emit_llvm
+from ansorc.codegen.inspect.assembly import Loop, innermost_loops
+from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.llvm.emit import assembly, emit_llvm
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 
 AVX2 = ac.Target.parse("x86_64-linux-gnu -mcpu=znver3")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import ansorc as ac
-from ansorc.codegen import compile_cache
-from ansorc.codegen.code_size import MAX_STATEMENTS
-from ansorc.codegen.compile_cache import CompileCache
-from ansorc.codegen.llvm import emit_llvm
+from ansorc.codegen.llvm import compile_cache
+from ansorc.codegen.llvm.code_size import MAX_STATEMENTS
+from ansorc.codegen.llvm.compile_cache import CompileCache
+from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.errors import BuildError
 from ansorc.ir.node import walk
 from ansorc.ir.parser import parse

@@ -10,8 +10,8 @@ from codegen_llvm.llvm_harness import buffer, lanes, seq
 from codegen_llvm.math_kernels import WRITTEN
 
 import ansorc as ac
-from ansorc.codegen.build import cpu_options
-from ansorc.codegen.llvm import assembly, emit_llvm
+from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.llvm.emit import assembly, emit_llvm
 from ansorc.ir.dtype import DType, dtype
 from ansorc.ir.expr import Load
 from ansorc.ir.math_call import call

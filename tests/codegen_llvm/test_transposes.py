@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.build import build_function, cpu_options
-from ansorc.codegen.llvm import emit_llvm
+from ansorc.codegen.llvm.build import build_function, cpu_options
+from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.parser import parse
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.lang import operators as ops

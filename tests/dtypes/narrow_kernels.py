@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ansorc as ac
-from ansorc.codegen.build import cpu_options
-from ansorc.codegen.llvm import assembly, emit_llvm
+from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.llvm.emit import assembly, emit_llvm
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
 from ansorc.ir.passes.pipeline import prepare_for_cpu

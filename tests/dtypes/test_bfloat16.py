@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from narrow_kernels import SPR, ZEN3, Array, assembly_of, body_of, mnemonics, run, runs_here
 
 import ansorc as ac
-from ansorc.codegen.header import c_type, header_text
-from ansorc.codegen.manifest import Manifest
-from ansorc.codegen.signature import Param, Signature
+from ansorc.codegen.package.header import c_type, header_text
+from ansorc.codegen.package.manifest import Manifest
+from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import BuildError
 from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, SCALARS, dtype
 from ansorc.lang.reference import evaluate

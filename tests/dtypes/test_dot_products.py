@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from narrow_kernels import SPR, ZEN3, Array, assembly_of, mnemonics, runs_here, values
 
-from ansorc.codegen.build import build_function, cpu_options
-from ansorc.codegen.dot_limits import DotProbe
+from ansorc.codegen.llvm.build import build_function, cpu_options
+from ansorc.codegen.llvm.dot_limits import DotProbe
 from ansorc.errors import BuildError, IRError, ParseError
 from ansorc.ir.dtype import dtype
 from ansorc.ir.interpret import interpret

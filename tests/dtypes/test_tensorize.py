@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from narrow_kernels import run, values
 
 import ansorc as ac
-from ansorc.codegen.build import cpu_options
+from ansorc.codegen.llvm.build import cpu_options
 from ansorc.errors import ScheduleError
 from ansorc.ir.interpret import interpret
 from ansorc.ir.passes.pipeline import prepare_for_cpu

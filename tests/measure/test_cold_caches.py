@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from ansorc.codegen.cache_eviction import cache_eviction
-from ansorc.codegen.llvm import optimized_llvm
+from ansorc.codegen.llvm.cache_eviction import cache_eviction
+from ansorc.codegen.llvm.emit import optimized_llvm
 from ansorc.errors import TargetError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
@@ -54,7 +54,7 @@ def test_arm_has_an_instruction_for_it(line_bytes: int, monkeypatch: pytest.Monk
         seen.append(optimized_llvm(text, target))  # LLVM accepts it
         raise StopIteration
 
-    monkeypatch.setattr("ansorc.codegen.cache_eviction.compile_object", compiled)
+    monkeypatch.setattr("ansorc.codegen.llvm.cache_eviction.compile_object", compiled)
     name = {64: "cortex-a53", 128: "apple-m1"}[line_bytes]
     with pytest.raises(StopIteration):
         cache_eviction(Target.parse(f"aarch64-linux-gnu -mcpu={name}"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ansorc.codegen import find_tools
-from ansorc.codegen.find_tools import ARCHIVER, CXX, C, find_tool
-from ansorc.codegen.toolchain import find_toolchain
+from ansorc.codegen.package import find_tools
+from ansorc.codegen.package.find_tools import ARCHIVER, CXX, C, find_tool
+from ansorc.codegen.package.toolchain import find_toolchain
 from ansorc.errors import BuildError
 from ansorc.target import Target, detect
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ansorc.codegen import runtime_library as library
-from ansorc.codegen import toolchain
-from ansorc.codegen.runtime_symbols import runtime_symbols
+from ansorc.codegen.package import runtime_library as library
+from ansorc.codegen.package import toolchain
+from ansorc.codegen.package.runtime_symbols import runtime_symbols
 from ansorc.errors import BuildError
 from ansorc.target import detect
 

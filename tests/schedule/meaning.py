@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ansorc.codegen.build import build_function, cpu_options
+from ansorc.codegen.llvm.build import build_function, cpu_options
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
 from ansorc.ir.passes.pipeline import prepare_for_cpu

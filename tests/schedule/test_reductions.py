@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.codegen.build import cpu_options
+from ansorc.codegen.llvm.build import cpu_options
 from ansorc.ir.node import walk
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import For, LoopKind

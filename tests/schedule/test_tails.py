@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.codegen.build import build_function, cpu_options
+from ansorc.codegen.llvm.build import build_function, cpu_options
 from ansorc.ir.interpret import interpret
 from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import Function

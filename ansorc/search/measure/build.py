@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from ansorc.codegen.build import cpu_options
-from ansorc.codegen.compile_cache import CompileCache
-from ansorc.codegen.llvm import emit_llvm
+from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.llvm.compile_cache import CompileCache
+from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.errors import BuildError, IRError, LanguageError, ParseError, ScheduleError
 from ansorc.ir.node import walk
 from ansorc.ir.packing import Packing

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ansorc.codegen.limits import FmaProbe, ReadProbe
+from ansorc.codegen.llvm.limits import FmaProbe, ReadProbe
 from ansorc.search.measure.result import Look
 from ansorc.target import Target
 

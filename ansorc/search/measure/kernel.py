@@ -8,8 +8,8 @@ from types import TracebackType
 
 import numpy as np
 
-from ansorc.codegen.llvm_binding import load_object_code
-from ansorc.codegen.runtime_symbols import runtime_symbols
+from ansorc.codegen.llvm.binding import load_object_code
+from ansorc.codegen.package.runtime_symbols import runtime_symbols
 from ansorc.search.measure.guarded import GuardedArray
 from ansorc.search.measure.jobs import Program
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from ansorc.codegen.cache_eviction import cache_eviction
+from ansorc.codegen.llvm.cache_eviction import cache_eviction
 from ansorc.errors import BuildError
 from ansorc.search.measure.bench import Bench, load_bench
 from ansorc.search.measure.calm import Patience, Sampled, Witness

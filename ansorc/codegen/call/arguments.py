@@ -1,0 +1,156 @@
+"""Check the arrays of a call against a kernel's signature: no wrong one reaches its code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorc.codegen.call.packed_weight import PackedWeight
+from ansorc.codegen.package.signature import Param, Signature
+from ansorc.errors import CallError
+
+Array = NDArray[np.generic]
+
+
+@runtime_checkable
+class SupportsDLPack(Protocol):
+    """An array of another library, in the memory of this machine or of a device."""
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+def checked_arrays(signature: Signature, values: Sequence[object]) -> list[Array]:
+    """Return `values` as NumPy arrays that share their memory, in call order.
+
+    A weight that the kernel reads in another order is copied, unless it is packed already.
+    Raises CallError that names the argument, what was given and what the kernel wants.
+    """
+    params = signature.params
+    if len(values) != len(params):
+        wanted = ", ".join(_described(param) for param in params)
+        raise CallError(
+            f"{signature.name} takes {len(params)} arrays ({wanted}), but {len(values)} were given"
+        )
+    pairs = list(zip(params, values, strict=True))
+    arrays = [_passed(_Place(signature.name, n, p), v) for n, (p, v) in enumerate(pairs, start=1)]
+    _require_no_overlap(signature, arrays)
+    return arrays
+
+
+class _Place:
+    """Which argument is being checked, for the messages."""
+
+    def __init__(self, kernel: str, number: int, param: Param) -> None:
+        self.param = param
+        self._words = f"{kernel}: argument {number} '{param.name}'"
+
+    def refuse(self, given: str, remedy: str) -> CallError:
+        return CallError(f"{self._words} {given}, but {remedy}")
+
+
+def packed_weight(signature: Signature, name: str, value: object) -> PackedWeight:
+    """Return the weight `name` as the kernel reads it; raise CallError as a call would."""
+    for number, param in enumerate(signature.params, start=1):
+        if param.name == name and param.packing is not None:
+            array = _array(_Place(signature.name, number, param), value)
+            return PackedWeight(param.packing, param.packing.apply(array))
+    known = ", ".join(f"'{param.name}'" for param in signature.params if param.packing is not None)
+    raise CallError(
+        f"{signature.name} has no weight '{name}' to pack; its constant inputs: {known or 'none'}"
+    )
+
+
+def _passed(place: _Place, value: object) -> Array:
+    """The array that the kernel gets for `value`."""
+    param = place.param
+    if not isinstance(value, PackedWeight):
+        array = _array(place, value)
+        return param.packing.apply(array) if param.packing and param.is_rewritten else array
+    if value.packing != param.packing:
+        raise place.refuse(
+            f"is {value!r} for another kernel or tensor",
+            f"each kernel has an order of its own; pass what its pack('{param.name}', …) returns",
+        )
+    return value.array
+
+
+def _array(place: _Place, value: object) -> Array:
+    param = place.param
+    array, may_write = _viewed(place, value)
+    if array.dtype != param.dtype.numpy:
+        remedy = f"the kernel wants {param.dtype}; convert it with .astype('{param.dtype}')"
+        raise place.refuse(f"has dtype {array.dtype}", remedy)
+    if array.shape != param.source_shape:
+        raise place.refuse(f"has shape {array.shape}", f"the kernel wants {param.source_shape}")
+    if not array.flags.c_contiguous:
+        given = f"is not contiguous (strides {array.strides} bytes)"
+        raise place.refuse(given, _contiguous_remedy(param))
+    if not array.flags.aligned:
+        remedy = f"an element of {param.dtype} needs {param.dtype.bytes}; copy the array"
+        raise place.refuse(f"is misaligned (address {array.ctypes.data:#x})", remedy)
+    if param.is_output and not may_write:
+        raise place.refuse(
+            "is read-only", "the kernel writes its result there; pass a writable array"
+        )
+    return array
+
+
+def _contiguous_remedy(param: Param) -> str:
+    wants = "the kernel wants a dense row-major array"
+    if param.is_output:
+        return f"{wants}; pass numpy.empty({param.shape}, '{param.dtype}') and copy from it"
+    return f"{wants}; use numpy.ascontiguousarray"
+
+
+def _viewed(place: _Place, value: object) -> tuple[Array, bool]:
+    """Return (array over the memory of `value`, whether it may be written)."""
+    if isinstance(value, np.ndarray):
+        array = cast(Array, value)
+        return array, bool(array.flags.writeable)
+    if not isinstance(value, SupportsDLPack):
+        kind = f"is a {type(value).__name__}"
+        raise place.refuse(kind, "it must be a NumPy array or an object with __dlpack__")
+    try:
+        array = np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        kind = f"is a {type(value).__name__} that NumPy cannot view ({error})"
+        raise place.refuse(
+            kind, "it must lie in this machine's main memory, with strides"
+        ) from error
+    return array, bool(array.flags.writeable) or not _is_versioned(value)
+
+
+def _is_versioned(value: SupportsDLPack) -> bool:
+    """Whether the exporter could say "read-only"; those that cannot export only what is writable.
+
+    NumPy marks every array from such an exporter read-only, to be on the safe side.
+    """
+    try:
+        capsule = value.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        return False
+    return "dltensor_versioned" in repr(capsule)
+
+
+def _require_no_overlap(signature: Signature, arrays: Sequence[Array]) -> None:
+    """Outputs may share no byte with any other argument; inputs may share with inputs."""
+    params = signature.params
+    spans = [(array.ctypes.data, array.ctypes.data + array.nbytes) for array in arrays]
+    for written, output in enumerate(params):
+        for other, param in enumerate(params):
+            if not output.is_output or other == written or (param.is_output and other < written):
+                continue
+            if spans[written][0] < spans[other][1] and spans[other][0] < spans[written][1]:
+                raise CallError(
+                    f"{signature.name}: the output '{output.name}' overlaps '{param.name}' in "
+                    "memory, but the kernel reads and writes in its own order; pass separate arrays"
+                )
+
+
+def _described(param: Param) -> str:
+    return f"{param.name}: {param.dtype}{list(param.source_shape)}"

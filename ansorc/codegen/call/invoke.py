@@ -1,0 +1,62 @@
+"""Call compiled kernels from Python, once or in a loop that costs a nanosecond a call.
+
+int32_t repeat(kernel, void **arrays, void *workspace, int32_t threads, int64_t calls)
+
+is compiled in this process, once for each number of arrays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from ansorc.codegen.llvm.binding import LoadedCode, compile_object, load_object_code
+from ansorc.target import detect
+
+
+def invoke(
+    kernel: int, arrays: Sequence[int], workspace: int | None, *, threads: int, calls: int = 1
+) -> int:
+    """Call the kernel at an address `calls` times, the GIL released; return its last status.
+
+    All are addresses; the loop ends at the first status that is not 0.
+    """
+    _, repeat = _repeat(len(arrays))
+    pointers = (ctypes.c_void_p * max(1, len(arrays)))(*arrays)
+    return repeat(kernel, pointers, workspace, threads, calls)
+
+
+@lru_cache(maxsize=64)
+def _repeat(count: int) -> tuple[LoadedCode, Callable[..., int]]:
+    target = detect()
+    code = load_object_code(compile_object(_repeat_llvm(count, target.triple), target), {})
+    pointer, number = ctypes.c_void_p, ctypes.c_int32
+    kind = ctypes.CFUNCTYPE(number, pointer, pointer, pointer, number, ctypes.c_int64)
+    return code, kind(code.address("repeat"))
+
+
+def _repeat_llvm(count: int, triple: str) -> str:
+    loads: list[str] = []
+    for number in range(count):
+        loads.append(f"  %p{number} = getelementptr ptr, ptr %arrays, i64 {number}")
+        loads.append(f"  %a{number} = load ptr, ptr %p{number}")
+    listing = ", ".join([*(f"ptr %a{n}" for n in range(count)), "ptr %workspace", "i32 %threads"])
+    return "\n".join([
+        f'target triple = "{triple}"',
+        "define i32 @repeat(ptr %kernel, ptr %arrays, ptr %workspace, i32 %threads, i64 %calls) {",
+        "entry:",
+        *loads,
+        "  br label %loop",
+        "loop:",
+        "  %done = phi i64 [0, %entry], [%next, %loop]",
+        f"  %status = call i32 %kernel({listing})",
+        "  %next = add i64 %done, 1",
+        "  %more = icmp slt i64 %next, %calls",
+        "  %good = icmp eq i32 %status, 0",
+        "  %again = and i1 %more, %good",
+        "  br i1 %again, label %loop, label %end",
+        "end:",
+        "  ret i32 %status",
+        "}",
+    ])  # fmt: skip

@@ -1,0 +1,166 @@
+"""A function of the IR as an LLVM module: the kernel behind its C interface.
+
+int32_t NAME(params…, void *workspace, int32_t threads)     checks the CPU, finds memory
+NAME.body                                                   the loops, with the CPU's features
+NAME.parallelN                                              one chunk of a parallel loop
+int32_t NAME_pack_WEIGHT(source, packed)                    lays out a constant for the kernel
+uint64_t NAME_workspace_bytes(void)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ansorc.codegen.llvm.binding import assembly, compile_object, optimized_llvm
+from ansorc.codegen.llvm.code_size import require_bounded_code
+from ansorc.codegen.llvm.features import require_features
+from ansorc.codegen.llvm.guard import define_check, needs_guard, write_guard
+from ansorc.codegen.llvm.parallel import Outliner, allocate_block, pointer_attributes
+from ansorc.codegen.llvm.stmt import StmtWriter
+from ansorc.codegen.llvm.storage import Storage, kernel_storage, workspace_bytes
+from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
+from ansorc.errors import BuildError
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.stmt import Function, Store, statements
+from ansorc.target import Target
+
+__all__ = ["assembly", "compile_object", "emit_llvm", "optimized_llvm", "workspace_bytes"]
+
+_STACK_ALIGNMENT = 16
+"""Bytes, of a function's arguments on x86 and ARM."""
+
+
+def emit_llvm(
+    function: Function,
+    target: Target,
+    packers: Sequence[Function] = (),
+    *,
+    is_guarded: bool = True,
+) -> str:
+    """Return the text of the LLVM module of `function` and of those that pack its constants.
+
+    Its entries ask the processor for the target's features; not so with `is_guarded` false, for
+    code that never leaves a processor that has them. Raises BuildError for what a CPU does not have
+    (bound loops, barriers, shared memory), for what this one lacks, and for unrolled loops that
+    make too much code.
+    """
+    if target.kind != "cpu":
+        raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")
+    require_features(function, target)
+    require_bounded_code(function)
+    module = ModuleWriter(target, is_guarded=is_guarded and needs_guard(target))
+    storage = kernel_storage(function)
+    define_check(module, function.name, target)
+    _write_body(module, function, storage)
+    _write_entry(module, function, storage, target)
+    for packer in packers:
+        _write_body(module, packer, kernel_storage(packer))
+        _write_packer(module, packer, function.name, target)
+    size = f"define i64 @{function.name}_workspace_bytes() {ONCE}"
+    module.functions.append(f"{size} {{\n  ret i64 {storage.block_bytes}\n}}")
+    module.functions.insert(0, f'target triple = "{target.triple}"')
+    module.functions.append(_attributes(target))
+    return module.text()
+
+
+def _write_body(module: ModuleWriter, function: Function, storage: Storage) -> None:
+    writer = FunctionWriter(module)
+    body = StmtWriter(writer, Outliner(module, function.name).outline)
+    stored = _stored(function)
+    arguments: list[str] = []
+    for number, buffer in enumerate(function.params):
+        body.exprs.memory.bases[buffer.name] = f"%p{number}"
+        arguments.append(f"{_param(buffer, stored)} %p{number}")
+    for number, buffer in enumerate(storage.block):
+        body.place(buffer, f"%w{number}")
+        arguments.append(f"ptr {pointer_attributes(buffer)} %w{number}")
+    for buffer in storage.stack:
+        body.reserve(buffer)
+    body.statement(function.body)
+    writer.line("ret i32 0")
+    listing = ", ".join([*arguments, "i32 %threads"])
+    head = f"define internal i32 @{function.name}.body({listing}) #0"
+    module.functions.append(f"{head} {{\n{writer.text()}\n}}")
+
+
+def _write_entry(
+    module: ModuleWriter, function: Function, storage: Storage, target: Target
+) -> None:
+    writer = FunctionWriter(module)
+    write_guard(writer, function.name)
+    arguments = [f"ptr %p{number}" for number in range(len(function.params))]
+    if storage.block:
+        _write_workspace(writer, function.name, storage, arguments)
+    else:
+        listing = ", ".join([*arguments, "i32 %threads"])
+        writer.line(f"ret i32 {writer.emit(f'call i32 @{function.name}.body({listing})')}")
+    stored = _stored(function)
+    params = [f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(function.params)]
+    listing = ", ".join([*params, "ptr %workspace", "i32 %threads"])
+    head = f"define i32 @{function.name}({listing}) {ONCE}"
+    module.functions.append(f"{head} {{\n{writer.text()}\n}}")
+
+
+def _write_packer(module: ModuleWriter, packer: Function, kernel: str, target: Target) -> None:
+    """The entry of a function that needs neither workspace nor threads."""
+    writer = FunctionWriter(module)
+    write_guard(writer, kernel)
+    stored = _stored(packer)
+    params = ", ".join(f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(packer.params))
+    passed = ", ".join(f"ptr %p{number}" for number in range(len(packer.params)))
+    writer.line(f"ret i32 {writer.emit(f'call i32 @{packer.name}.body({passed}, i32 1)')}")
+    head = f"define i32 @{packer.name}({params}) {ONCE}"
+    module.functions.append(f"{head} {{\n{writer.text()}\n}}")
+
+
+def _write_workspace(
+    writer: FunctionWriter, kernel: str, storage: Storage, arguments: list[str]
+) -> None:
+    """Use the caller's workspace; without one, take memory from the heap and give it back."""
+    own, ready, before = writer.name("own"), writer.name("ready"), writer.block
+    absent = writer.emit("icmp eq ptr %workspace, null")
+    writer.line(f"br i1 {absent}, label {own}, label {ready}")
+    writer.start_block(own)
+    heap = allocate_block(writer, storage.block_bytes)
+    owned = writer.block
+    writer.line(f"br label {ready}")
+    writer.start_block(ready)
+    base = writer.emit(f"phi ptr [%workspace, {before}], [{heap}, {owned}]")
+    for offset in storage.block.values():
+        place = writer.emit(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+        arguments.append(f"ptr {place}")
+    listing = ", ".join([*arguments, "i32 %threads"])
+    status = writer.emit(f"call i32 @{kernel}.body({listing})")
+    release, done = writer.name("release"), writer.name("done")
+    writer.line(f"br i1 {absent}, label {release}, label {done}")
+    writer.start_block(release)
+    writer.line(f"call void @free(ptr {base})")
+    writer.line(f"br label {done}")
+    writer.start_block(done)
+    writer.line(f"ret i32 {status}")
+
+
+def _stored(function: Function) -> set[str]:
+    return {part.buffer.name for part in statements(function.body) if isinstance(part, Store)}
+
+
+def _param(buffer: Buffer, stored: set[str]) -> str:
+    access = "" if buffer.name in stored else "readonly "
+    return f"ptr {access}{pointer_attributes(buffer)}"
+
+
+def _attributes(target: Target) -> str:
+    """Return groups #0, of the kernel's code, and #1, of the math functions that it calls.
+
+    Only the listed features may be used, because only they are tested by the guard. Wide vectors
+    are spilled to aligned places: a caller on x86 aligns its stack to 16 bytes only, and LLVM does
+    not align it further for spills unless it is told. A product of matrices that spilled in its
+    innermost loop was seen to take 2 to 3 times as long from some callers.
+    """
+    baseline = "x86-64" if target.is_x86 else "generic"
+    features = ",".join(f"+{name}" for name in target.features)
+    machine = f'"target-cpu"="{baseline}" "tune-cpu"="{target.cpu}" "target-features"="{features}"'
+    pure = "noinline nounwind willreturn memory(none)"
+    aligned = '"stackrealign" ' if target.vector_bytes > _STACK_ALIGNMENT else ""
+    kernel = f"noinline nounwind {aligned}{machine}"
+    return f"attributes #0 = {{ {kernel} }}\nattributes #1 = {{ {pure} {machine} }}"

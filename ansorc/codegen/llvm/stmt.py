@@ -1,0 +1,165 @@
+"""Write the code of statements: loops, branches, stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from ansorc.codegen.llvm.condition import known
+from ansorc.codegen.llvm.expr import ExprWriter
+from ansorc.codegen.llvm.linear import Linear
+from ansorc.codegen.llvm.loops import Counters, is_innermost, is_tile_step
+from ansorc.codegen.llvm.storage import is_parallel
+from ansorc.codegen.llvm.transpose import transposed_block, write_block
+from ansorc.codegen.llvm.types import memory_type
+from ansorc.codegen.llvm.writer import FunctionWriter
+from ansorc.errors import BuildError
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.passes.accesses import Stores
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
+
+
+class StmtWriter:
+    """The statements of one function.
+
+    `parallel` writes a loop that several threads run; without it such a loop is serial.
+    """
+
+    def __init__(
+        self, writer: FunctionWriter, parallel: Callable[[StmtWriter, For], None] | None = None
+    ) -> None:
+        self.writer = writer
+        self.exprs = ExprWriter(writer)
+        self._parallel = parallel
+        self._stores = Stores()
+        self._places: dict[Buffer, str] = {}
+
+    def place(self, buffer: Buffer, pointer: str) -> None:
+        """Let `buffer`, when it is allocated, live at `pointer`."""
+        self._places[buffer] = pointer
+
+    def reserve(self, buffer: Buffer) -> None:
+        """Let `buffer` live on the stack; LLVM turns it into registers where it can."""
+        pointer = self.writer.name("stack")
+        kind = f"[{max(1, buffer.elements)} x {memory_type(buffer.dtype)}]"
+        self.writer.allocas.append(f"  {pointer} = alloca {kind}, align 64")
+        self.place(buffer, pointer)
+
+    def statement(self, stmt: Stmt) -> None:
+        """Write the code of `stmt` here."""
+        match stmt:
+            case Store(buffer, indices, value):
+                self.exprs.memory.store(buffer, indices, self.exprs.value(value))
+            case For():
+                self._for(stmt)
+            case Seq(stmts):
+                for item in stmts:
+                    self.statement(item)
+            case If():
+                self._if(stmt)
+            case Allocate(buffer, body):
+                _require_cpu_scope(buffer)
+                self.exprs.memory.bases[buffer.name] = self._places[buffer]
+                self.writer.forget_loads((buffer.name,))
+                self.statement(body)
+            case Prefetch(buffer, indices):
+                self.exprs.memory.prefetch(buffer, indices)
+            case Barrier(scope):
+                raise BuildError(f"a barrier for {scope.value} memory exists on GPUs only")
+            case _:
+                assert_never(stmt)
+
+    def loop(self, stmt: For, begin: str, end: str) -> None:
+        """Write a loop over [begin, end), which is not empty: tested after each round."""
+        writer = self.writer
+        top, latch, done = writer.name("loop"), writer.name("next"), writer.name("done")
+        writer.forget_loads(self._stores.of(stmt))
+        writer.open_landing()
+        before = writer.block
+        writer.line(f"br label {top}")
+        writer.start_block(top)
+        with writer.inner_scope():
+            counter, following = writer.name("i"), writer.name("i")
+            writer.line(f"{counter} = phi i64 [{begin}, {before}], [{following}, {latch}]")
+            self.exprs.index.bind_atom(stmt.var.name, counter, stmt.extent)
+            counters = Counters(counter, before, latch)
+            if begin == "0" and is_innermost(stmt):
+                writer.scopes[-1].counters = counters
+            writer.insert(counters.top)
+            self.statement(stmt.body)
+            writer.line(f"br label {latch}")
+            writer.start_block(latch)
+            writer.insert(counters.end)
+            writer.line(f"{following} = add nuw nsw i64 {counter}, 1")
+            finished = writer.emit(f"icmp eq i64 {following}, {end}")
+            node = writer.module.loop_metadata()
+            writer.line(f"br i1 {finished}, label {done}, label {top}, !llvm.loop {node}")
+        writer.start_block(done)
+        writer.close_landing()
+
+    def _for(self, stmt: For) -> None:
+        match stmt.kind:
+            case LoopKind.BOUND:
+                raise BuildError(
+                    f"loop '{stmt.var.name}' is bound to {stmt.thread}, which exists on GPUs only; "
+                    "use parallel, vectorize or unroll for a CPU"
+                )
+            case LoopKind.PARALLEL if self._parallel is not None and is_parallel(stmt):
+                self._parallel(self, stmt)
+            case _ if (block := transposed_block(stmt)) is not None:
+                write_block(self.writer, self.exprs, stmt, block)
+            case _ if stmt.kind is LoopKind.UNROLLED or stmt.extent <= 1:
+                is_step = is_tile_step(stmt)
+                for number in range(stmt.extent):
+                    if is_step and number:
+                        self.writer.fence()
+                    self.exprs.index.bind(stmt.var.name, Linear(constant=number))
+                    self.statement(stmt.body)
+            case _:
+                self.loop(stmt, "0", str(stmt.extent))
+
+    def _if(self, stmt: If) -> None:
+        condition = self.exprs.value(stmt.condition)
+        decided = known(condition)
+        if decided is None and condition.dtype.lanes > 1:
+            assert isinstance(stmt.then, Store)
+            with self.exprs.masked(condition) as mask:
+                value = self.exprs.value(stmt.then.value)
+                self.exprs.memory.store(stmt.then.buffer, stmt.then.indices, value, mask)
+        elif decided is None:
+            self._branch(stmt, condition.text)
+        elif decided:
+            self.statement(stmt.then)
+        elif stmt.otherwise is not None:
+            self.statement(stmt.otherwise)
+
+    def _branch(self, stmt: If, condition: str) -> None:
+        writer = self.writer
+        then, other, join = writer.name("then"), writer.name("else"), writer.name("join")
+        arms = [(then, stmt.then)] + ([(other, stmt.otherwise)] if stmt.otherwise else [])
+        writer.open_landing()
+        writer.line(f"br i1 {condition}, label {then}, label {arms[1][0] if arms[1:] else join}")
+        for name, arm in arms:
+            writer.start_block(name)
+            with writer.inner_scope():
+                self.statement(arm)
+            writer.line(f"br label {join}")
+        writer.start_block(join)
+        writer.close_landing()
+
+
+def _require_cpu_scope(buffer: Buffer) -> None:
+    if buffer.scope is Scope.SHARED:
+        raise BuildError(
+            f"'{buffer.name}' is in shared memory, which exists on GPUs only; use local for a CPU"
+        )

@@ -1,0 +1,165 @@
+"""The C and C++ header of a saved kernel: its declaration, its shapes as macros, its contract."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from ansorc.codegen.package.c_names import c_names, packer_name
+from ansorc.codegen.package.manifest import Manifest
+from ansorc.codegen.package.signature import Param, Signature
+from ansorc.ir.dtype import BFLOAT16, FLOAT16, DType
+
+_STATUS = """\
+#ifndef ANSORC_OK
+#define ANSORC_OK 0
+#define ANSORC_OUT_OF_MEMORY 1 /* the heap had no room for the kernel's buffers */
+#define ANSORC_LACKS_FEATURES 2 /* this processor lacks instructions that the kernel uses */
+#endif"""
+_BITS = {
+    FLOAT16: ", IEEE binary16 bits",
+    BFLOAT16: ", bfloat16 bits: the upper half of a float",
+}
+
+
+def header_text(manifest: Manifest) -> str:
+    """Return the header, clean under -Wall -Wextra -Wpedantic as C99 and as C++17."""
+    signature = manifest.signature
+    names = c_names([param.name for param in signature.params])
+    prefix = signature.name.upper()
+    parts = [
+        _contract(manifest, names),
+        f"#ifndef ANSORC_KERNEL_{signature.name}_H\n#define ANSORC_KERNEL_{signature.name}_H",
+        "#include <stddef.h>\n#include <stdint.h>",
+        _STATUS,
+        "\n".join(_macros(manifest, prefix, names)),
+        '#ifdef __cplusplus\nextern "C" {\n#endif',
+        _declaration(signature, names),
+        f"/* The same as {prefix}_WORKSPACE_BYTES. */\n"
+        f"size_t {signature.name}_workspace_bytes(void);",
+        *_packers(signature, names),
+        "#ifdef __cplusplus\n}\n#endif",
+        "#endif",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def c_type(dtype: DType) -> str:
+    """Return the C type of an element; 16-bit floats are their bits, a bool is a byte of 0 or 1."""
+    if dtype.is_bool:
+        return "uint8_t"
+    if dtype.is_float:
+        return {16: "uint16_t", 32: "float", 64: "double"}[dtype.bits]
+    return f"{dtype.name}_t"
+
+
+def _contract(manifest: Manifest, names: Sequence[str]) -> str:
+    signature = manifest.signature
+    lines = [f"{signature.name}, version {manifest.version}, for {manifest.target.text}.", ""]
+    for param, name in zip(signature.params, names, strict=True):
+        lines.append(_described(param, name))
+    lines += [
+        "",
+        "Arrays are dense and row-major (the last dimension is contiguous), and need no alignment",
+        "beyond that of their elements; those that begin at multiples of 64 bytes are the fastest.",
+        "An output may not overlap any other array.",
+        "",
+        *_workspace_lines(signature),
+        "",
+        *_thread_lines(signature),
+        *_weight_lines(signature, names),
+        "Calls from several threads at once are safe if their outputs and workspaces differ.",
+        "",
+        "Returns ANSORC_OK, ANSORC_OUT_OF_MEMORY or ANSORC_LACKS_FEATURES; if it is not ANSORC_OK,",
+        "the outputs are undefined.",
+    ]
+    body = "\n".join(f" * {_safe(line)}".rstrip() for line in lines)
+    return f"/*\n{body}\n */"
+
+
+def _workspace_lines(signature: Signature) -> list[str]:
+    macro = f"{signature.name.upper()}_WORKSPACE_BYTES"
+    if signature.workspace_bytes == 0:
+        return ["workspace: not used, pass NULL."]
+    return [
+        f"workspace: {macro} = {signature.workspace_bytes} bytes, aligned to 64, contents free;",
+        "or NULL, and each call takes that much from the heap and gives it back.",
+    ]
+
+
+def _thread_lines(signature: Signature) -> list[str]:
+    if not signature.parallel:
+        return ["threads: not used, the kernel runs on the calling thread; pass 1."]
+    return [
+        "threads: the most that may work on the call, the calling one counted in; 0 for all cores",
+        "that the process may use (see ansorc/runtime.h), 1 for the calling thread alone.",
+    ]
+
+
+def _weight_lines(signature: Signature, names: Sequence[str]) -> list[str]:
+    if not any(param.packing for param in signature.params):
+        return []
+    rewritten = [n for p, n in zip(signature.params, names, strict=True) if p.is_rewritten]
+    which = f"it differs from the source's for {', '.join(rewritten)}"
+    return [
+        "",
+        f"Weights: pass what {signature.name}_pack_<weight>() made of them once, best at an",
+        "address that is a multiple of 64. Each build has an order of its own; in this one",
+        f"{which if rewritten else 'it is that of the source for all of them'}.",
+        "",
+    ]
+
+
+def _packers(signature: Signature, names: Sequence[str]) -> Iterator[str]:
+    for param, name in zip(signature.params, names, strict=True):
+        if param.packing is None:
+            continue
+        function, kind = packer_name(signature.name, name), c_type(param.dtype)
+        macro = f"{signature.name.upper()}_{name.upper()}"
+        yield (
+            f"/* Reads {macro}_ELEMENTS of source, writes {macro}_PACKED_ELEMENTS of packed; they\n"
+            "   may not overlap. Returns ANSORC_OK or ANSORC_LACKS_FEATURES. */\n"
+            f"int32_t {function}(const {kind} *source, {kind} *packed);"
+        )
+
+
+def _described(param: Param, name: str) -> str:
+    role = "output" if param.is_output else "input, a weight" if param.constant else "input"
+    role += ", packed" if param.is_rewritten else ""
+    shape = "".join(f"[{extent}]" for extent in param.source_shape) or " (one element)"
+    original = "" if name == param.name else f" ('{param.name}')"
+    return f"{name}{original}: {param.dtype}{shape}, {role}{_BITS.get(param.dtype, '')}"
+
+
+def _macros(manifest: Manifest, prefix: str, names: Sequence[str]) -> list[str]:
+    signature = manifest.signature
+    lines = [
+        f'#define {prefix}_VERSION "{manifest.version}"',
+        f"#define {prefix}_PARAMETERS {len(names)}",
+        f"#define {prefix}_WORKSPACE_BYTES {signature.workspace_bytes}",
+        f"#define {prefix}_WORKSPACE_ALIGNMENT 64",
+        f"#define {prefix}_PARALLEL {int(signature.parallel)}",
+    ]
+    for param, name in zip(signature.params, names, strict=True):
+        base = f"{prefix}_{name.upper()}"
+        shape = param.source_shape
+        lines.append(f"#define {base}_RANK {len(shape)}")
+        lines += [f"#define {base}_DIM{n} {extent}" for n, extent in enumerate(shape)]
+        lines.append(f"#define {base}_ELEMENTS {math.prod(shape)}")
+        if param.packing is not None:
+            lines.append(f"#define {base}_PACKED_ELEMENTS {param.elements}")
+    return lines
+
+
+def _declaration(signature: Signature, names: Sequence[str]) -> str:
+    arguments = [
+        f"{'' if param.is_output else 'const '}{c_type(param.dtype)} *{name}"
+        for param, name in zip(signature.params, names, strict=True)
+    ]
+    indent = " " * (len(signature.name) + len("int32_t ("))
+    listing = f",\n{indent}".join([*arguments, "void *workspace", "int32_t threads"])
+    return f"int32_t {signature.name}({listing});"
+
+
+def _safe(text: str) -> str:
+    return text.replace("*/", "* /").replace("/*", "/ *")

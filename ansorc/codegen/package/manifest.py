@@ -1,0 +1,110 @@
+"""The manifest of a saved kernel: what a program must know to call it, as a JSON file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ansorc.codegen.package.signature import Param, Signature
+from ansorc.errors import AnsorcError, BuildError
+from ansorc.ir.dtype import dtype
+from ansorc.ir.packing import Packing
+from ansorc.target import Target
+
+FORMAT = 3
+"""Since 2 weights may be packed: `shape` is what the kernel reads, `packing` how to get there.
+Since 3 they may be transformed before."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the manifest of a saved kernel says."""
+
+    signature: Signature
+    target: Target
+    version: str
+    """The release of ansorc and the first digits of the object code's hash."""
+
+
+def kernel_version(object_code: bytes) -> str:
+    """Return the release of ansorc and a hash of the code, such as `0.1.0+1f3a5c7e9b2d`."""
+    return f"{metadata.version('ansorc')}+{hashlib.sha256(object_code).hexdigest()[:12]}"
+
+
+def manifest_text(manifest: Manifest, library: bytes) -> str:
+    """Return the JSON text for a library file with the content `library`."""
+    signature = manifest.signature
+    document = {
+        "format": FORMAT,
+        "name": signature.name,
+        "version": manifest.version,
+        "target": manifest.target.text,
+        "parameters": [_param_fields(param) for param in signature.params],
+        "workspace_bytes": signature.workspace_bytes,
+        "workspace_alignment": 64,
+        "parallel": signature.parallel,
+        "flops": signature.flops,
+        "sha256": hashlib.sha256(library).hexdigest(),
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def read_manifest(library: Path) -> Manifest:
+    """Return the manifest beside `library`; raise BuildError if the two do not fit together."""
+    path = library.with_suffix(".json")
+    try:
+        text, content = path.read_text(encoding="utf-8"), library.read_bytes()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BuildError(
+            f"{library} cannot be loaded: {error}; it and its .json must lie side by side"
+        ) from error
+    try:
+        document = json.loads(text)
+        found = document["sha256"]
+        manifest = _manifest(document)
+    except (ValueError, KeyError, TypeError, AttributeError, AnsorcError) as error:
+        raise BuildError(
+            f"{path} is not the manifest of a kernel ({type(error).__name__}: {error}); "
+            "save the kernel again"
+        ) from error
+    if found != hashlib.sha256(content).hexdigest():
+        raise BuildError(f"{path} describes another build of {library}; save the kernel again")
+    return manifest
+
+
+def _param_fields(param: Param) -> dict[str, object]:
+    return {
+        "name": param.name,
+        "shape": list(param.shape),
+        "dtype": param.dtype.name,
+        "layout": "row-major",
+        "alignment": param.dtype.bytes,
+        "output": param.is_output,
+        "constant": param.constant,
+        "packing": param.packing.to_json() if param.packing is not None else None,
+    }
+
+
+def _manifest(document: Mapping[str, Any]) -> Manifest:
+    if document["format"] != FORMAT:
+        raise ValueError(f"its format is {document['format']}, this release reads {FORMAT}")
+    params = tuple(
+        Param(
+            str(fields["name"]),
+            tuple(int(extent) for extent in fields["shape"]),
+            dtype(fields["dtype"]),
+            bool(fields["output"]),
+            bool(fields["constant"]),
+            Packing.from_json(fields["packing"]) if fields["packing"] is not None else None,
+        )
+        for fields in document["parameters"]
+    )
+    flops = None if document["flops"] is None else float(document["flops"])
+    size, parallel = int(document["workspace_bytes"]), bool(document["parallel"])
+    signature = Signature(str(document["name"]), params, size, parallel, flops)
+    return Manifest(signature, Target.parse(document["target"]), str(document["version"]))

@@ -1,0 +1,87 @@
+"""The C++ runtime, compiled once for each user and compiler, and kept in a cache directory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+from ansorc.codegen.package.toolchain import Toolchain, compile_cxx, find_toolchain, link_shared
+from ansorc.errors import BuildError
+from ansorc.target import Target, detect
+
+_LIBRARY, _OBJECT = "libansorc_runtime.so", "ansorc_thread_pool.o"
+
+
+def runtime_sources() -> Path:
+    """Return the directory with the runtime's `include/` and `src/`."""
+    path = Path(str(resources.files("ansorc"))) / "runtime_sources"
+    if not (path / "src" / "thread_pool.cc").is_file():
+        raise BuildError(f"the runtime's sources are missing from {path}; install ansorc again")
+    return path
+
+
+def runtime_library() -> Path:
+    """Return the runtime as a shared library for this machine."""
+    return _compiled(detect()) / _LIBRARY
+
+
+def runtime_object(target: Target) -> Path:
+    """Return the runtime as an object file for `target`."""
+    return _compiled(target) / _OBJECT
+
+
+def cache_directory() -> Path:
+    """Return this user's directory for what can be made again: `$XDG_CACHE_HOME/ansorc`."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "ansorc"
+
+
+def _compiled(target: Target) -> Path:
+    """Return the directory with the compiled runtime, which is made if it is not there.
+
+    Its name is a hash of all that it depends on. It is renamed into place when complete, so that
+    several processes may do this at once.
+    """
+    sources, tools = runtime_sources(), find_toolchain(target)
+    directory = cache_directory() / f"runtime-{_key(sources, tools)}"
+    if directory.is_dir():
+        return directory
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix="making-", dir=directory.parent))
+    except OSError as error:
+        raise BuildError(
+            f"the compiled runtime cannot be kept in {directory.parent}: {error.strerror}; "
+            "set XDG_CACHE_HOME to a directory that can be written"
+        ) from error
+    try:
+        _compile(sources, tools, made)
+        _publish(made, directory)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return directory
+
+
+def _key(sources: Path, tools: Toolchain) -> str:
+    digest = hashlib.sha256(tools.identity.encode())
+    for path in sorted([*(sources / "src").iterdir(), *(sources / "include/ansorc").iterdir()]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _compile(sources: Path, tools: Toolchain, directory: Path) -> None:
+    thread_pool = directory / _OBJECT
+    compile_cxx(tools, sources / "src/thread_pool.cc", sources / "include", thread_pool)
+    link_shared(tools, [thread_pool], directory / _LIBRARY, ["ansorc_*"], stays_loaded=True)
+
+
+def _publish(made: Path, directory: Path) -> None:
+    try:
+        made.rename(directory)
+    except OSError as error:
+        if not directory.is_dir():  # else another process was first, with the same content
+            raise BuildError(f"{directory} cannot be written: {error.strerror}") from error

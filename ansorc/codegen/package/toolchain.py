@@ -1,0 +1,95 @@
+"""Run the C and C++ compilers and the archiver: the only subprocesses of code generation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ansorc.codegen.package.find_tools import ARCHIVER, CXX, C, find_tool
+from ansorc.errors import BuildError
+from ansorc.target import Target
+
+_CXX_FLAGS = (
+    "-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden",
+    "-ffunction-sections", "-fdata-sections",
+)  # fmt: skip
+_LINK_FLAGS = (
+    "-shared", "-nostartfiles", "-Wl,--gc-sections", "-Wl,--as-needed",
+    "-Wl,-z,defs,-z,now,-z,relro,-z,noexecstack",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The command lines of the tools; the first word is a program that exists."""
+
+    cc: tuple[str, ...]
+    cxx: tuple[str, ...]
+    ar: tuple[str, ...]
+
+    @property
+    def identity(self) -> str:
+        """What the output depends on besides the sources: the compiler, its version, the flags."""
+        return "\n".join([*self.cxx, _version(self.cxx), *_CXX_FLAGS, *_LINK_FLAGS])
+
+
+def find_toolchain(target: Target) -> Toolchain:
+    """Return the tools that make code for `target`; raise BuildError saying how to get them."""
+    return Toolchain(find_tool(C, target), find_tool(CXX, target), find_tool(ARCHIVER, target))
+
+
+def compile_cxx(tools: Toolchain, source: Path, include: Path, output: Path) -> None:
+    """Compile one C++ file of the runtime to an object file."""
+    _run([*tools.cxx, *_CXX_FLAGS, f"-I{include}", "-c", str(source), "-o", str(output)])
+
+
+def link_shared(
+    tools: Toolchain,
+    objects: Sequence[Path],
+    output: Path,
+    exports: Sequence[str],
+    *,
+    stays_loaded: bool,
+) -> None:
+    """Link `objects` to a shared library that shows only `exports` (names, `*` allowed).
+
+    One that `stays_loaded` ignores dlclose, for threads that run its code.
+    """
+    script = output.with_name("exports.map")
+    script.write_text("{ global: " + " ".join(f"{name};" for name in exports) + " local: *; };\n")
+    keep = ["-Wl,-z,nodelete"] if stays_loaded else []
+    names = [f"-Wl,--version-script={script}", f"-Wl,-soname,{output.name}"]
+    files = [str(path) for path in objects]
+    _run([*tools.cc, *_LINK_FLAGS, *keep, *names, *files, "-o", str(output), "-lm", "-pthread"])
+
+
+def archive(tools: Toolchain, objects: Sequence[Path], output: Path) -> None:
+    """Put `objects` into a static library, each a member under its file name."""
+    _run([*tools.ar, "rcsD", str(output), *map(str, objects)])
+
+
+@lru_cache(maxsize=8)
+def _version(command: tuple[str, ...]) -> str:
+    return _run([*command, "--version"])
+
+
+def _run(command: Sequence[str]) -> str:
+    """Run a tool and return what it printed; raise BuildError with that if it failed."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, env=environment
+        )
+    except OSError as error:
+        raise BuildError(f"'{command[0]}' cannot be run: {error}") from error
+    if done.returncode != 0:
+        text = f"{done.stdout}{done.stderr}".strip()
+        raise BuildError(
+            f"'{Path(command[0]).name}' failed with status {done.returncode}:\n{text}\n"
+            f"the command was: {' '.join(command)}"
+        )
+    return done.stdout
