@@ -15,7 +15,7 @@ from ansorc.search.options import SearchOptions
 from ansorc.search.pick import Candidate
 from ansorc.search.polish import polish
 from ansorc.search.sound_space import sound_space
-from ansorc.search.space import Genes, adapted, phenotype_keys, recall, steps
+from ansorc.search.space import Genes, adapted, encode, phenotype_keys, steps
 from ansorc.search.strategies import STRATEGIES
 from ansorc.search.task import Task
 
@@ -68,7 +68,7 @@ class Proposals:
     def learn(self, program: Steps, seconds: float | None) -> None:
         """Take note that `program` took `seconds`, or None if it failed."""
         for number, sketch in enumerate(self._space.sketches):
-            genes = recall(sketch, program)
+            genes = encode(sketch, program)
             if genes is not None:
                 self._new.append(_Result(number, genes, seconds))
                 return

@@ -2,8 +2,12 @@
 
 A table of `levels` columns holds one row for each tuple whose product is the extent. Two rows are
 neighbours if one turns into the other by moving one divisor from a level to another: the tile
-mutation of the paper is one step along the table's neighbour lists. Rows with an innermost length
-that does not divide the extent come on request; see `ragged_tiles`.
+mutation of the paper is one step along the table's neighbour lists.
+
+At the register level an odd count may be worth a tail. Rows (l_0, …, l_n-1) with an innermost
+length that does not divide the extent come on request: the other levels multiply to the number of
+tiles, the last of which is cut, or to a slightly larger number that has small divisors (512 in
+tiles of 6 are 86 = 2 · 43 tiles, or 90 of which four are empty).
 """
 
 from __future__ import annotations
@@ -13,17 +17,23 @@ from functools import lru_cache
 from math import comb
 
 import numpy as np
-import numpy.typing as npt
 
-from ansorc.search.ragged_tiles import cross_links, tile_counts
-
-IntArray = npt.NDArray[np.int64]
+from ansorc.schedule.extent import IntArray
 
 MAX_ROWS = 50_000
 """Above this many tuples a table is a random sample of them."""
 SAMPLED_ROWS = 20_000
 _ALL_DIVISORS_ROWS = 2_000
 """Up to this many rows any divisor may move at once; above it, one prime at a time."""
+ROWS = (4, 5, 6, 7, 8, 10, 12, 14)
+"""Rows of a register tile that are worth trying whatever the extent is."""
+VECTORS = (1, 2, 3, 4)
+"""Native vectors along a register tile that are worth trying."""
+_EMPTY = 16
+"""One of so many tiles may be empty."""
+_WASTED = 8
+"""One of so many rows of all tiles may lie beyond the extent, or lanes of twice as many."""
+_LARGEST_PRIME = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +98,7 @@ def tile_table(
     pairs = [part.pairs() for part in parts]
     sources = np.concatenate([s + n for (s, _), n in zip(pairs, starts, strict=False)])
     targets = np.concatenate([t + n for (_, t), n in zip(pairs, starts, strict=False)])
-    more, others = cross_links(rows)
+    more, others = _cross_links(rows)
     lists = _lists(np.append(sources, more), np.append(targets, others), len(rows))
     return TileTable(rows, *lists, exact.is_complete)
 
@@ -214,3 +224,58 @@ def _lists(sources: IntArray, targets: IntArray, count: int) -> tuple[IntArray, 
     order = np.argsort(sources, kind="stable")
     starts = np.searchsorted(sources[order], np.arange(count + 1))
     return starts.astype(np.int64), targets[order]
+
+
+def ragged_lengths(extent: int, limit: int, lanes: int) -> tuple[int, ...]:
+    """Return the lengths up to `limit` to try for the innermost level of an axis.
+
+    With `lanes` it is vectorised. No length divides `extent`.
+    """
+    candidates = [lanes * count for count in VECTORS] if lanes else list(ROWS)
+    step = lanes or 1
+    return tuple(
+        length
+        for length in candidates
+        if 1 < length <= min(limit, extent)
+        and extent % length
+        and _waste(extent, length, step) * _WASTED <= extent * (2 if lanes else 1)
+    )
+
+
+def tile_counts(extent: int, length: int) -> list[int]:
+    """Return the numbers of tiles of `length` to divide `extent` into: the least, and a rounder."""
+    least = -(-extent // length)
+    most = least + least // _EMPTY
+    rounder = next((n for n in range(least, most + 1) if _is_smooth(n)), least)
+    return sorted({least, rounder})
+
+
+def _cross_links(rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return pairs of rows that differ in the first and the last level alone.
+
+    `rows` [tuples, levels] are sorted; the answer is row numbers, every pair in both directions.
+    """
+    middle: dict[tuple[int, ...], list[int]] = {}
+    for number, row in enumerate(rows[:, 1:-1].tolist()):
+        middle.setdefault(tuple(row), []).append(number)
+    sources: list[int] = []
+    targets: list[int] = []
+    for members in middle.values():
+        for one in members:
+            others = [other for other in members if rows[other, -1] != rows[one, -1]]
+            sources += [one] * len(others)
+            targets += others
+    return np.array(sources, dtype=np.int64), np.array(targets, dtype=np.int64)
+
+
+def _waste(extent: int, length: int, step: int) -> int:
+    """Return what is computed beyond the extent: vectors are whole, of `step` elements."""
+    tail = extent % length
+    return -(-tail // step) * step - tail if step > 1 else length - tail
+
+
+def _is_smooth(number: int) -> bool:
+    for prime in range(2, _LARGEST_PRIME + 1):
+        while number % prime == 0:
+            number //= prime
+    return number == 1

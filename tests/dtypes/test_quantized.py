@@ -17,7 +17,7 @@ from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
 from ansorc.search.default import default_steps
 from ansorc.search.features import extract
-from ansorc.search.space import design_space, recall, sample, steps
+from ansorc.search.space import design_space, encode, sample, steps
 from ansorc.target import Target, detect
 
 AVX2_VNNI = f"{ZEN3} -mattr=+avxvnni"
@@ -117,9 +117,9 @@ def test_the_search_knows_the_instruction() -> None:
         assert np.isfinite(extract(sketch, genes, target)).all()
         for row in genes:
             program = steps(sketch, row)
-            recalled = recall(sketch, program)
-            assert recalled is not None
-            assert steps(sketch, recalled) == program
+            encoded = encode(sketch, program)
+            assert encoded is not None
+            assert steps(sketch, encoded) == program
         out = np.full(expected.shape, 77, np.int32)
         interpret(lower(replay(dag, steps(sketch, genes[0]))), [*inputs, out])
         np.testing.assert_array_equal(out, expected)

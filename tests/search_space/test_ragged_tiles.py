@@ -11,9 +11,8 @@ from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
 from ansorc.search.features import extract, extract_state
 from ansorc.search.options import PAPER
-from ansorc.search.ragged_tiles import ragged_lengths, tile_counts
-from ansorc.search.space import design_space, mutate, recall, sample, steps, tiles
-from ansorc.search.tiles import tile_table
+from ansorc.search.space import design_space, encode, mutate, sample, steps, tiles
+from ansorc.search.tiles import ragged_lengths, tile_counts, tile_table
 
 
 @given(st.integers(1, 2000), st.integers(2, 64), st.sampled_from([0, 8, 16]))
@@ -77,7 +76,7 @@ def test_programs_with_tails(shape: tuple[int, int, int]) -> None:
             program = steps(sketch, row)
             state = replay(dag, program)
             np.testing.assert_allclose(extract_state(state, TARGET)[0], features, rtol=1e-5)
-            again = recall(sketch, program)
+            again = encode(sketch, program)
             assert again is not None
             assert steps(sketch, again) == program
             found = [*inputs, np.full(expected.shape, 99, dag.params[-1].dtype.numpy)]

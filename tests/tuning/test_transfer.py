@@ -16,7 +16,7 @@ from ansorc.schedule import Step, lower, replay, steps_from_json, steps_to_json
 from ansorc.search.measure import Candidate
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Environment, Record, Records, current_environment
-from ansorc.search.space import adapted, design_space, recall, sample, steps, tiles
+from ansorc.search.space import adapted, design_space, encode, sample, steps, tiles
 from ansorc.search.transfer import related_programs
 from ansorc.search.tune import tune_task
 
@@ -146,7 +146,7 @@ def test_a_program_for_the_same_extents_stays_what_it_is() -> None:
             genes = adapted(sketch, program)
             assert genes is not None
             assert steps(sketch, genes) == program
-            assert recall(sketch, program) is not None
+            assert encode(sketch, program) is not None
 
 
 def test_a_program_of_another_structure_is_not_adapted() -> None:

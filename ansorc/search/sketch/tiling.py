@@ -9,7 +9,6 @@ from ansorc.lang.compute_op import Axis
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import Reorder, Split
-from ansorc.search.ragged_tiles import ragged_lengths
 from ansorc.search.sketch.draft import Draft, vector_axis
 from ansorc.search.sketch.hints import (
     innermost_limit,
@@ -18,6 +17,7 @@ from ansorc.search.sketch.hints import (
     whole_level,
 )
 from ansorc.search.sketch.sketch import RegisterTile, TileVariable
+from ansorc.search.tiles import ragged_lengths
 
 
 @dataclass(frozen=True)

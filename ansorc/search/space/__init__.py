@@ -4,8 +4,8 @@ In: a ComputeDAG and a target. Out: sketches; for each of them rows to draw, mut
 and to turn into tile lengths, whole populations of States, or the steps of one program.
 """
 
-from ansorc.search.space.adapt import adapted
 from ansorc.search.space.design import Space, design_space, sketch_rules
+from ansorc.search.space.encoding import adapted, encode
 from ansorc.search.space.genes import (
     Genes,
     choice_values,
@@ -15,7 +15,6 @@ from ansorc.search.space.genes import (
 )
 from ansorc.search.space.mate import Brood, Mating, Parents
 from ansorc.search.space.phenotype import phenotype_keys
-from ansorc.search.space.recall import recall
 from ansorc.search.space.registers import register_vectors
 from ansorc.search.space.relatives import Relatives, relatives_of
 from ansorc.search.space.sample import sample
@@ -23,6 +22,6 @@ from ansorc.search.space.vary import crossover, mutate
 
 __all__ = [
     "Brood", "Genes", "Mating", "Parents", "Relatives", "Space", "adapted", "choice_values",
-    "crossover", "design_space", "mutate", "phenotype_keys", "population_state", "recall",
+    "crossover", "design_space", "encode", "mutate", "phenotype_keys", "population_state",
     "register_vectors", "relatives_of", "sample", "sketch_rules", "steps", "tiles",
 ]  # fmt: skip

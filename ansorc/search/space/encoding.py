@@ -1,25 +1,30 @@
-"""Find the genes of a recorded program again: the inverse of `steps`."""
+"""From steps to genes: of the program itself, or of the nearest one for other extents."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ansorc.schedule.extent import Hole, IntArray
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import Split
+from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import Sketch, TileVariable
 from ansorc.search.space.genes import Genes, table_of
+from ansorc.search.space.registers import within_registers
+
+WEIGHT = 2.0
+"""A level counts so many times as much as the one around it: the register tile counts most."""
 
 
-def recall(sketch: Sketch, steps: Sequence[Step]) -> Genes | None:
-    """Return the row [columns] of `sketch` that makes `steps`, or None if none does."""
+def encode(sketch: Sketch, steps: Sequence[Step]) -> Genes | None:
+    """Return the genes [columns] of `sketch` that make `steps`: the inverse of `steps`; or None."""
     count = len(sketch.steps)
-    lengths = lengths_of(sketch, steps[:count])
+    lengths = _lengths_of(sketch, steps[:count])
     if lengths is None:  # as of all sketches but one
         return None
-    choices = choices_of(sketch, tuple(steps[count:]))
+    choices = _choices_of(sketch, tuple(steps[count:]))
     if choices is None:
         return None
     row: list[int] = []
@@ -34,7 +39,37 @@ def recall(sketch: Sketch, steps: Sequence[Step]) -> Genes | None:
     return np.array([*row, *choices], dtype=np.int64)
 
 
-def lengths_of(
+def adapted(
+    sketch: Sketch, steps: Sequence[Step], options: SearchOptions = DEFAULTS
+) -> Genes | None:
+    """Return the row [columns] of `sketch` that is nearest to a program for other extents.
+
+    Every axis gets the legal lengths, ragged ones included, next to those of `steps`, the inner
+    levels first; the outermost level takes what is left of the extent. None if `steps` are not of
+    this structure, or if the register tile comes out too large.
+    """
+    count = len(sketch.steps)
+    lengths = _lengths_of(sketch, steps[:count])
+    choices = _choices_of(sketch, tuple(steps[count:]))
+    if lengths is None or choices is None:
+        return None
+    row = [_nearest(variable, lengths.get(variable.name, {})) for variable in sketch.variables]
+    genes = np.array([*row, *choices], dtype=np.int64)
+    fits = within_registers(sketch, genes[None, :], options.max_register_ratio)[0]
+    return genes if fits else None
+
+
+def _nearest(variable: TileVariable, known: Mapping[tuple[int, ...], int]) -> int:
+    """The row of the table with the lengths nearest to the `known` products of levels."""
+    rows: IntArray = table_of(variable).rows
+    distance = np.zeros(len(rows))
+    for levels, length in known.items():
+        found = np.prod(rows[:, list(levels)], axis=1)
+        distance += WEIGHT ** min(levels) * np.abs(np.log2(found / length))
+    return int(np.argmin(distance))
+
+
+def _lengths_of(
     sketch: Sketch, steps: Sequence[Step]
 ) -> dict[str, dict[tuple[int, ...], int]] | None:
     """Return for each variable the known products of levels, by the numbers of the levels.
@@ -85,7 +120,7 @@ def _group_size(entry: tuple[tuple[int, ...], int]) -> int:
     return len(entry[0])
 
 
-def choices_of(sketch: Sketch, steps: tuple[Step, ...]) -> tuple[int, ...] | None:
+def _choices_of(sketch: Sketch, steps: tuple[Step, ...]) -> tuple[int, ...] | None:
     """Return the positions of the choices' values that add exactly `steps`, or None.
 
     Each choice is about a stage of its own, so it takes as many of the next steps as it can.

@@ -8,7 +8,7 @@ import ansorc as ac
 from ansorc.schedule import schedule
 from ansorc.search.sketch import generate
 from ansorc.search.sketch.packing import packed, vector_operands
-from ansorc.search.space import design_space, recall, sample, steps
+from ansorc.search.space import design_space, encode, sample, steps
 
 
 @pytest.mark.parametrize("name", DAGS)
@@ -18,7 +18,7 @@ def test_every_program_finds_its_genes_again(name: str) -> None:
         genes = sample(sketch, 3, rng)
         for row in genes:
             program = steps(sketch, row)
-            found = recall(sketch, program)
+            found = encode(sketch, program)
             assert found is not None
             assert steps(sketch, found) == program
 
@@ -26,8 +26,8 @@ def test_every_program_finds_its_genes_again(name: str) -> None:
 def test_a_program_of_another_sketch_has_no_genes() -> None:
     first, second, *_ = design_space(matmul(16, 32, 64), TARGET).sketches
     program = steps(second, sample(second, 1, np.random.default_rng(0))[0])
-    assert recall(first, program) is None
-    assert recall(first, program[:3]) is None
+    assert encode(first, program) is None
+    assert encode(first, program[:3]) is None
 
 
 def test_the_operand_that_vectors_run_along_is_packed() -> None:
@@ -51,7 +51,7 @@ def test_millions_of_choices_are_recalled_at_once() -> None:
     first, *_, last = design_space(computation, TARGET).sketches
     for row in sample(first, 3, np.random.default_rng(0)):
         program = steps(first, row)
-        found = recall(first, program)
+        found = encode(first, program)
         assert found is not None
         assert steps(first, found) == program
-        assert recall(last, program) is None
+        assert encode(last, program) is None
