@@ -7,7 +7,7 @@ from typing import Self
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Tiles
-from ansorc.schedule.stage import initial_stage
+from ansorc.schedule.stage import Origin, initial_stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import (
     BindThread,
@@ -125,7 +125,7 @@ def schedule(dag: ComputeDAG, tiles: Tiles | None = None) -> Schedule:
     """
     outputs = {buffer.name for buffer in dag.outputs}
     stages = tuple(
-        initial_stage(op, is_output=any(buffer.name in outputs for buffer in op.buffers))
+        initial_stage(op, Origin(op.name), is_output=any(b.name in outputs for b in op.buffers))
         for op in dag.ops
     )
     return Schedule(dag, stages, (), {} if tiles is None else tiles)

@@ -34,8 +34,13 @@ class Iterator:
     """One loop of a stage before lowering, running over 0 … extent - 1."""
 
     name: str
+    """For people and records: nothing is read off it."""
     extent: Extent
     kind: IteratorKind
+    axis: str = ""
+    """The axis that it walks over, whole or in part; empty if it was fused of several loops."""
+    level: int = 0
+    """Which part of the split that made it, outermost 0; 0 if none did."""
     mark: Mark = Mark.NONE
     thread: str = ""
     """The GPU thread or block index of a BIND mark."""
@@ -104,11 +109,35 @@ class Alignment:
     offset: int
 
 
+class Making(Enum):
+    """What made a stage."""
+
+    DEFINITION = "definition"
+    CACHE_WRITE = "cache write"
+    CACHE_READ = "cache read"
+    RFACTOR = "rfactor"
+    REDEFINITION = "redefinition"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a stage comes from."""
+
+    node: str
+    """The computation of the DAG that it is a part of; a copy is a part of its first reader's."""
+    making: Making = Making.DEFINITION
+    source: str = ""
+    """The stage that it was made of, or the tensor that a cache read copies."""
+    axis: int = -1
+    """The dimension that an rfactor asked for: 0 the first, -1 the last."""
+
+
 @dataclass(frozen=True, eq=False)
 class Stage:
     """The loops that compute one tensor."""
 
     op: ComputeOp
+    origin: Origin
     iterators: tuple[Iterator, ...]
     relations: tuple[SplitRelation | FuseRelation, ...] = ()
     attach: Attach = Root()
@@ -161,6 +190,16 @@ class Stage:
                 return place
         return None
 
+    def loop(self, axis: str, level: int = 0) -> str:
+        """Return the name of the iterator that is part `level` of `axis`, or all of it (0).
+
+        Raise KeyError if there is none.
+        """
+        for iterator in self.iterators:
+            if iterator.axis == axis and iterator.level == level:
+                return iterator.name
+        raise KeyError(axis, level)
+
     def with_iterator(self, place: int, *new: Iterator) -> Stage:
         """Return the stage with the iterator at `place` replaced by `new`, in order."""
         iterators = (*self.iterators[:place], *new, *self.iterators[place + 1 :])
@@ -183,10 +222,11 @@ class Stage:
         return found
 
 
-def initial_stage(op: ComputeOp, *, is_output: bool) -> Stage:
+def initial_stage(op: ComputeOp, origin: Origin, *, is_output: bool) -> Stage:
     """Return `op` as a root stage: one loop for each axis, space axes outside."""
     return Stage(
         op,
+        origin,
         fresh_iterators(op, tuple(axis.extent for axis in op.axes)),
         region=tuple(axis.extent for axis in op.axes),
         is_output=is_output,
@@ -196,11 +236,11 @@ def initial_stage(op: ComputeOp, *, is_output: bool) -> Stage:
 def fresh_iterators(op: ComputeOp, region: tuple[Extent, ...]) -> tuple[Iterator, ...]:
     """Return one iterator for each axis of `op`, the space axes over `region`."""
     space = tuple(
-        Iterator(axis.name, extent, IteratorKind.SPACE)
+        Iterator(axis.name, extent, IteratorKind.SPACE, axis.name)
         for axis, extent in zip(op.axes, region, strict=True)
     )
-    reduce = tuple(Iterator(a.name, a.extent, IteratorKind.REDUCE) for a in op.reduce_axes)
-    return space + reduce
+    reduce = (Iterator(a.name, a.extent, IteratorKind.REDUCE, a.name) for a in op.reduce_axes)
+    return (*space, *reduce)
 
 
 def _split_parts(parts: tuple[Part, ...], relation: SplitRelation) -> dict[str, tuple[Part, ...]]:

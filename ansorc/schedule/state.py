@@ -16,7 +16,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.transform import Transform, transformed
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import IntArray, Tiles, text
-from ansorc.schedule.stage import At, Iterator, Mark, Root, Stage
+from ansorc.schedule.stage import At, Iterator, Mark, Origin, Root, Stage
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,18 @@ class State:
         while name in taken:
             name, count = f"{wanted}.{count}", count + 1
         return name
+
+    def beyond(self, earlier: State) -> tuple[Stage, ...]:
+        """Return the stages that `earlier` did not have, producers first."""
+        known = {stage.name for stage in earlier.stages}
+        return tuple(stage for stage in self.stages if stage.name not in known)
+
+    def origins(self, stage: Stage) -> Lines[Origin]:
+        """Yield where `stage` comes from, then where the stage that it was made of does, …"""
+        found: Stage | None = stage
+        while found is not None:
+            yield found.origin
+            found = self.find(found.origin.source)
 
     def with_stage(self, new: Stage, *, old: str | None = None) -> State:
         """Return the state with the stage called `old` (default: the same name) replaced."""

@@ -84,7 +84,7 @@ def test_few_channels_are_tiled_along_the_terms_too() -> None:
     lines = str(replay(found[0].dag, found[0].steps)).splitlines()
     loops = [line.split(" in ")[0].strip() for line in lines]
     assert loops[-5:] == ["for h.1", "for w.1", "for c.1", "for rc.1", "conv sum= ..."]
-    lanes = next(v for v in found[0].variables if v.name == "conv.rf.rc1")
+    lanes = next(v for v in found[0].variables if (v.stage, v.axis) == ("conv.rf", "rc.1"))
     assert (lanes.extent, lanes.whole) == (8, 3)
 
 

@@ -157,7 +157,7 @@ def _unused(name: str, taken: Collection[str]) -> str:
 def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_Tiles]) -> ComputeOp:
     """The transformed data: for each point the tiles, in the dimensions of the data."""
     points = tuple(each.point for each in tiles)
-    dimensions = _dimensions(source, tiles)
+    dimensions = _dimensions(source, tiles, {a.name for a in (*op.axes, *op.reduce_axes)})
 
     def element(taken: Sequence[int]) -> Expr:
         indices: list[Expr] = [Var(axes[0].name) for axes in dimensions]
@@ -177,10 +177,15 @@ def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_Tiles]) -> ComputeOp
     return ComputeOp(buffer.name, buffer, axes, (), None, body, hints)
 
 
-def _dimensions(source: Buffer, tiles: Sequence[_Tiles]) -> list[tuple[Axis, ...]]:
-    """For each dimension of the data the axes of the transformed data: along windows the tiles."""
+def _dimensions(
+    source: Buffer, tiles: Sequence[_Tiles], own: Collection[str]
+) -> list[tuple[Axis, ...]]:
+    """For each dimension of the data the axes of the transformed data: along windows the tiles.
+
+    The others are called unlike the axes of the convolution, which are `own`.
+    """
     found = {each.window.dimension: each.axes for each in tiles}
-    taken = {axis.name for each in tiles for axis in (*each.axes, each.point)}
+    taken = {axis.name for each in tiles for axis in each.axes}.union(own)
     plain = [Axis(_unused(f"i{n}", taken), extent) for n, extent in enumerate(source.shape)]
     return [found.get(n, (axis,)) for n, axis in enumerate(plain)]
 

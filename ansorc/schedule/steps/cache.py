@@ -10,7 +10,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Load, Var
 from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.schedule.bounds import settle
-from ansorc.schedule.stage import Root, Stage, initial_stage
+from ansorc.schedule.stage import Making, Origin, Root, Stage, initial_stage
 from ansorc.schedule.state import State, Step
 
 SCOPES = ("local", "shared", "global")
@@ -45,9 +45,10 @@ class CacheWrite(Step):
         cached = [replace(b, name=name) for b, name in zip(op.buffers, names, strict=True)]
         work = op.with_buffers(cached)
         copy = _copy_op(op.buffers, op.axes, cached)
+        origin = Origin(stage.origin.node, Making.CACHE_WRITE, stage.name)
         new = (
-            replace(initial_stage(work, is_output=False), scope=self.scope),
-            initial_stage(copy, is_output=stage.is_output),
+            replace(initial_stage(work, origin, is_output=False), scope=self.scope),
+            initial_stage(copy, stage.origin, is_output=stage.is_output),
         )
         place = state.stages.index(stage)
         stages = (*state.stages[:place], *new, *state.stages[place + 1 :])
@@ -81,7 +82,8 @@ class CacheRead(Step):
         for reader in readers:
             changed = changed.with_stage(replace(reader, op=reader.op.reading(source, buffer)))
         place = min(state.stages.index(reader) for reader in readers)
-        new = replace(initial_stage(copy, is_output=False), scope=self.scope)
+        origin = Origin(readers[0].origin.node, Making.CACHE_READ, self.stage)
+        new = replace(initial_stage(copy, origin, is_output=False), scope=self.scope)
         stages = (*changed.stages[:place], new, *changed.stages[place:])
         return settle(replace(changed, stages=stages), self, state)
 

@@ -21,6 +21,11 @@ class Fuse(Step):
 
     iterators: tuple[str, ...]
 
+    @property
+    def made(self) -> str:
+        """The name of the new iterator."""
+        return "@".join(self.iterators)
+
     def apply(self, state: State) -> State:
         """Return the state with the iterators fused, in the place of the first."""
         stage = self.stage_of(state)
@@ -47,9 +52,7 @@ class Fuse(Step):
                 self.refuse(
                     state, words, (stage.name, iterator.name),
                 )  # fmt: skip
-        child = Iterator(
-            "@".join(self.iterators), multiply(it.extent for it in joined), joined[0].kind
-        )
+        child = Iterator(self.made, multiply(it.extent for it in joined), joined[0].kind)
         iterators = (*stage.iterators[:first], child, *stage.iterators[first + len(places) :])
         relations = (*stage.relations, FuseRelation(joined, child))
         changed = state.with_stage(replace(stage, iterators=iterators, relations=relations))

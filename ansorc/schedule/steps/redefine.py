@@ -10,8 +10,9 @@ from ansorc.ir.expr import Var
 from ansorc.ir.transform import transformed_element
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.definitions import DEFINITIONS, Redefinition
+from ansorc.lang.naming import unique_name
 from ansorc.schedule.bounds import settle
-from ansorc.schedule.stage import Root, Stage, initial_stage
+from ansorc.schedule.stage import Making, Origin, Root, Stage, initial_stage
 from ansorc.schedule.state import State, Step
 
 
@@ -43,8 +44,9 @@ class Redefine(Step):
         else:
             name = state.unused_name(f"{self.stage}.weight")
             ops = _with_weight(ops, stage, made, name)
-        new = [initial_stage(op, is_output=False) for op in ops[:-1]]
-        new.append(initial_stage(ops[-1], is_output=stage.is_output))
+        origin = Origin(stage.origin.node, Making.REDEFINITION, stage.name)
+        new = [initial_stage(op, origin, is_output=False) for op in ops[:-1]]
+        new.append(initial_stage(ops[-1], stage.origin, is_output=stage.is_output))
         place = state.stages.index(stage)
         stages = (*state.stages[:place], *new, *state.stages[place + 1 :])
         pairs = tuple(transformed.items())
@@ -82,7 +84,10 @@ def _with_weight(
     """The ops with the transformed weight computed by one of them, called `name`."""
     source = next(buffer for buffer in stage.op.reads if buffer.name == made.weight.name)
     buffer = Buffer(name, made.weight.shape, made.weight.dtype)
-    axes = tuple(Axis(f"ax{n}", extent) for n, extent in enumerate(buffer.shape))
+    taken = {axis.name for axis in (*stage.op.axes, *stage.op.reduce_axes)}
+    axes = tuple(
+        Axis(unique_name(f"ax{n}", taken), extent) for n, extent in enumerate(buffer.shape)
+    )
     indices = [Var(axis.name) for axis in axes]
     body = transformed_element(source, made.transforms, indices)
     names = ",".join(axes[each.dimension].name for each in made.transforms)

@@ -11,7 +11,9 @@ from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import (
     Iterator,
     IteratorKind,
+    Making,
     Mark,
+    Origin,
     Stage,
     initial_stage,
 )
@@ -43,9 +45,10 @@ class RFactor(Step):
         partial = self._partial(state, stage)
         final = self._final(stage, partial)
         where = state.stages.index(stage)
+        origin = Origin(stage.origin.node, Making.RFACTOR, stage.name, self.axis)
         new = (
-            initial_stage(partial, is_output=False),
-            initial_stage(final, is_output=stage.is_output),
+            initial_stage(partial, origin, is_output=False),
+            initial_stage(final, stage.origin, is_output=stage.is_output),
         )
         stages = (*state.stages[:where], *new, *state.stages[where + 1 :])
         return settle(replace(state, stages=stages), self, state)

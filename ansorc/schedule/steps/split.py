@@ -25,6 +25,11 @@ class Split(Step):
     iterator: str
     lengths: tuple[Length, ...]
 
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The names of the new iterators, outermost first."""
+        return tuple(f"{self.iterator}.{part}" for part in range(len(self.lengths) + 1))
+
     def apply(self, state: State) -> State:
         """Return the state with the iterator split; stages attached to it go to the last part."""
         stage = self.stage_of(state)
@@ -40,8 +45,8 @@ class Split(Step):
         inner = multiply(lengths)
         extents = [divide_up(iterator.extent, inner), *lengths]
         children = tuple(
-            Iterator(f"{iterator.name}.{part}", extent, iterator.kind)
-            for part, extent in enumerate(extents)
+            Iterator(name, extent, iterator.kind, iterator.axis, level)
+            for level, (name, extent) in enumerate(zip(self.made, extents, strict=True))
         )
         relation = SplitRelation(iterator, children, divides(inner, iterator.extent))
         after = replace(

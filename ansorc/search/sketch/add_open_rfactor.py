@@ -11,7 +11,7 @@ from ansorc.lang.access import has_data_reuse
 from ansorc.schedule.schedule import replay
 from ansorc.schedule.steps import Fuse, Reorder, RFactor, Split
 from ansorc.search.sketch.draft import Draft
-from ansorc.search.sketch.predicates import CACHE_SCOPE, CHUNKS_PER_CORE, is_partial
+from ansorc.search.sketch.predicates import CHUNKS_PER_CORE, is_made
 from ansorc.search.sketch.rule import Verdict
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.tiles import divisors
@@ -34,7 +34,7 @@ class AddOpenRfactor:
     def verdict(self, draft: Draft, stage: str) -> Verdict:
         """Return whether `stage` is a reduction longer than wide (HasMoreReductionParallel)."""
         found = draft.stage(stage)
-        is_new = found.is_untouched and found.scope != CACHE_SCOPE and not is_partial(draft, stage)
+        is_new = found.is_untouched and not is_made(draft, stage)
         terms = prod(axis.extent for axis in found.op.reduce_axes)
         if not is_new or terms == 1:
             return Verdict.SKIP
@@ -48,16 +48,18 @@ class AddOpenRfactor:
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield a draft with the outer and one with the inner part as an axis of its own."""
         axes = tuple(axis.name for axis in draft.stage(stage).op.reduce_axes)
-        fused = "@".join(axes)
+        loop = axes[0]
         if len(axes) > 1:
-            draft = draft.then(Fuse(stage, axes))
-        draft = draft.then(Split(stage, fused, (1,)))
-        outer, inner = f"{fused}.0", f"{fused}.1"
+            fuse = Fuse(stage, axes)
+            draft, loop = draft.then(fuse), fuse.made
+        split = Split(stage, loop, (1,))
+        draft = draft.then(split)
+        outer, inner = split.made
         yield draft.then(RFactor(stage, outer)).saying(f"rfactor {stage} by {outer}")
         factored = draft.then(RFactor(stage, inner))
-        partial = draft.state.unused_name(f"{stage}.rf")
-        order = tuple(it.name for it in factored.stage(partial).iterators if it.name != inner)
-        factored = factored.then(Reorder(partial, (*order, inner)))
+        (partial,) = factored.state.beyond(draft.state)
+        order = tuple(it.name for it in partial.iterators if it.name != inner)
+        factored = factored.then(Reorder(partial.name, (*order, inner)))
         yield factored.saying(f"rfactor {stage} by {inner}")
 
 
@@ -77,7 +79,7 @@ def with_lengths(sketch: Sketch, limit: int, most: int) -> Iterator[Sketch]:
             split = steps[place]
             assert isinstance(split, Split)
             steps[place] = replace(split, lengths=(length,))
-            words.append(f"{split.iterator}.1 of {length}")
+            words.append(f"{split.made[1]} of {length}")
         yield replace(sketch, name=", ".join(words), steps=tuple(steps))
 
 

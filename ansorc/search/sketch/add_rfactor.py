@@ -59,25 +59,28 @@ def _in_parts(draft: Draft, stage: str, parts: int) -> Draft:
     axes = list(dropwhile(lambda axis: axis.extent == 1, draft.stage(stage).op.reduce_axes))
     terms = [prod(each.extent for each in axes[: n + 1]) for n in range(len(axes))]
     count = 1 + sum(product < parts for product in terms)
-    axis = Axis("@".join(each.name for each in axes[:count]), terms[count - 1])
+    loop, extent = axes[0].name, terms[count - 1]
     if count > 1:
-        draft = draft.then(Fuse(stage, tuple(each.name for each in axes[:count])))
-    length = -(-axis.extent // _close_divisor(axis.extent, parts))
+        fuse = Fuse(stage, tuple(each.name for each in axes[:count]))
+        draft, loop = draft.then(fuse), fuse.made
+    length = -(-extent // _close_divisor(extent, parts))
     is_tiled = needs_tiling(draft, stage)
-    divided = draft.then(
-        Split(stage, axis.name, (length,)), RFactor(stage, f"{axis.name}.0", axis=0)
-    ).saying(f"rfactor {stage} in {-(-axis.extent // length)} parts")
-    return divided.visiting(f"{stage}.rf") if is_tiled else divided
+    split = Split(stage, loop, (length,))
+    divided = draft.then(split, RFactor(stage, split.made[0], axis=0))
+    (partial,) = divided.state.beyond(draft.state)
+    divided = divided.saying(f"rfactor {stage} in {-(-extent // length)} parts")
+    return divided.visiting(partial.name) if is_tiled else divided
 
 
 def _in_lanes(draft: Draft, stage: str, axis: Axis, length: int) -> Draft:
     """The inner part of a reduce loop becomes the last axis and the innermost loop."""
-    factored = f"{axis.name}.1"
-    draft = draft.then(Split(stage, axis.name, (length,)), RFactor(stage, factored))
-    partial = draft.stage(f"{stage}.rf")
+    split = Split(stage, axis.name, (length,))
+    factored = split.made[1]
+    made = draft.then(split, RFactor(stage, factored))
+    (partial,) = made.state.beyond(draft.state)
     others = tuple(it.name for it in partial.iterators if it.name != factored)
     words = f"rfactor {stage} in {length} lanes"
-    return draft.then(Reorder(partial.name, (*others, factored))).saying(words)
+    return made.then(Reorder(partial.name, (*others, factored))).saying(words)
 
 
 def _close_divisor(extent: int, parts: int) -> int:

@@ -29,4 +29,5 @@ class AddCacheWrite:
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield the draft with the computing stage to be visited next."""
         written = draft.then(CacheWrite(stage, CACHE_SCOPE)).saying(f"cache write {stage}")
-        yield written.visiting(f"{stage}.{CACHE_SCOPE}")
+        (computing,) = written.state.beyond(draft.state)
+        yield written.visiting(computing.name)

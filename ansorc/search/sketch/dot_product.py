@@ -20,6 +20,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.dot_body import factors, misfit
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.schedule import schedule
+from ansorc.schedule.stage import Stage
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import (
     CacheRead,
@@ -36,6 +37,7 @@ from ansorc.search.sketch.inline import AlwaysInline
 from ansorc.search.sketch.predicates import CACHE_SCOPE, fusible_consumer
 from ansorc.search.sketch.rule import Verdict
 from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
+from ansorc.search.sketch.tiling import tile_variable
 from ansorc.target import Target
 from ansorc.target.dot_products import dot_products
 
@@ -114,22 +116,27 @@ def _inlined(draft: Draft, name: str) -> Draft:
 def _sketch(draft: Draft, match: Match, *, is_packed: bool) -> Sketch:
     name = match.stage
     if fusible_consumer(draft, name) is None:
-        draft = draft.then(CacheWrite(name, CACHE_SCOPE))
-        name = f"{name}.{CACHE_SCOPE}"
+        written = draft.then(CacheWrite(name, CACHE_SCOPE))
+        (computing,) = written.state.beyond(draft.state)
+        draft, name = written, computing.name
     consumer = fusible_consumer(draft, name)
     assert consumer is not None
     row, column = consumer.op.axes[-2], consumer.op.axes[-1]
-    variables = _variables(draft, consumer.op)
+    variables = _variables(draft, consumer)
     for axis, variable in zip((row, column), variables, strict=True):
         draft = draft.then(Split(consumer.name, axis.name, (Hole(variable.name, (1,)),)))
     outer = tuple(axis.name for axis in consumer.op.axes[:-2])
-    loops = (f"{column.name}.0", f"{row.name}.0", f"{row.name}.1", f"{column.name}.1")
+    divided = draft.stage(consumer.name)
+    loops = tuple(
+        divided.loop(axis.name, level)
+        for axis, level in ((column, 0), (row, 0), (row, 1), (column, 1))
+    )
     draft = draft.then(
         Reorder(consumer.name, (*outer, *loops)), ComputeAt(name, consumer.name, loops[1])
     )
     draft = draft.then(*_inner_steps(draft.stage(name).op, match.function))
     if is_packed:
-        draft = draft.then(*_panel_steps(draft, match.weight, name, (consumer.name, loops[0])))
+        draft = _with_panel(draft, match.weight, name, (consumer.name, loops[0]))
     for other in [stage.op for stage in draft.state.stages if stage.name != name]:
         draft = draft.then(*_column_sum_steps(draft, other, match.function))
     own = draft.stage(name).op.axes
@@ -140,21 +147,22 @@ def _sketch(draft: Draft, match: Match, *, is_packed: bool) -> Sketch:
     return replace(draft, variables=variables, register_tiles=(tile,)).saying(words).sketch()
 
 
-def _variables(draft: Draft, op: ComputeOp) -> tuple[TileVariable, TileVariable]:
+def _variables(draft: Draft, consumer: Stage) -> tuple[TileVariable, TileVariable]:
     lanes = draft.target.vector_bytes // INT32.bytes
-    row, column = op.axes[-2], op.axes[-1]
+    row, column = consumer.op.axes[-2:]
     return (
-        TileVariable(f"{op.name}.{row.name}", row.extent, 2, MOST_ROWS),
-        TileVariable(f"{op.name}.{column.name}", column.extent, 2, MOST_VECTORS * lanes, lanes),
+        tile_variable(consumer, row, 2, MOST_ROWS),
+        tile_variable(consumer, column, 2, MOST_VECTORS * lanes, lanes),
     )
 
 
 def _inner_steps(op: ComputeOp, function: str) -> Iterator[Step]:
     axis = op.reduce_axes[0].name
     space = tuple(own.name for own in op.axes)
-    yield Split(op.name, axis, (DOT_FUNCTIONS[function],))
-    yield Reorder(op.name, (f"{axis}.0", *space, f"{axis}.1"))
-    yield Tensorize(op.name, f"{axis}.1", function)
+    split = Split(op.name, axis, (DOT_FUNCTIONS[function],))
+    outer, inner = split.made
+    yield from (split, Reorder(op.name, (outer, *space, inner)))
+    yield Tensorize(op.name, inner, function)
 
 
 def _column_sum_steps(draft: Draft, op: ComputeOp, function: str) -> Iterator[Step]:
@@ -166,22 +174,19 @@ def _column_sum_steps(draft: Draft, op: ComputeOp, function: str) -> Iterator[St
     column, group, term = op.axes[0], op.reduce_axes[0].name, op.reduce_axes[1].name
     most = _COLUMN_VECTORS * draft.target.vector_bytes // INT32.bytes
     length = next(n for n in range(most, 0, -1) if column.extent % n == 0)
-    yield Split(op.name, column.name, (length,))
-    yield Reorder(op.name, (f"{column.name}.0", group, f"{column.name}.1", term))
+    split = Split(op.name, column.name, (length,))
+    outer, inner = split.made
+    yield from (split, Reorder(op.name, (outer, group, inner, term)))
     yield Tensorize(op.name, term, function)
-    yield Vectorize(op.name, f"{column.name}.1")
+    yield Vectorize(op.name, inner)
 
 
-def _panel_steps(draft: Draft, weight: str, reader: str, place: tuple[str, str]) -> Iterator[Step]:
+def _with_panel(draft: Draft, weight: str, reader: str, place: tuple[str, str]) -> Draft:
     """Copy the columns of a tile's weights where they lie together, or compute them there."""
-    stage = draft.state.find(weight)
-    if stage is not None and stage.is_untouched and len(draft.state.readers(weight)) == 1:
-        panel, last = weight, tuple(axis.name for axis in stage.op.axes[-2:])
-    else:
-        panel = f"{weight}.{CACHE_SCOPE}"
-        loads = draft.stage(reader).op.loads
-        rank = next(len(load.indices) for load in loads if load.buffer.name == weight)
-        last = (f"ax{rank - 2}", f"ax{rank - 1}")
-        yield CacheRead(weight, CACHE_SCOPE, (reader,))
-    yield ComputeAt(panel, *place)
-    yield Fuse(panel, last)
+    panel = draft.state.find(weight)
+    if panel is None or not panel.is_untouched or len(draft.state.readers(weight)) != 1:
+        read = draft.then(CacheRead(weight, CACHE_SCOPE, (reader,)))
+        (panel,) = read.state.beyond(draft.state)
+        draft = read
+    last = tuple(axis.name for axis in panel.op.axes[-2:])
+    return draft.then(ComputeAt(panel.name, *place), Fuse(panel.name, last))

@@ -95,11 +95,9 @@ def unrolled(draft: Draft, stage: Stage) -> Draft:
 
 def _innermost(stage: Stage) -> Sequence[tuple[Iterator, str]]:
     """The loops of the innermost tile and their axes, from the inside out."""
-    axes = [axis.name for axis in (*stage.op.axes, *stage.op.reduce_axes)]
     seen: set[str] = set()
     for iterator in reversed(stage.iterators):
-        axis = next((a for a in axes if f"{iterator.name}.".startswith(f"{a}.")), "")
-        if axis in seen:
+        if iterator.axis in seen:
             return
-        seen.add(axis)
-        yield iterator, axis
+        seen.add(iterator.axis)
+        yield iterator, iterator.axis

@@ -89,8 +89,8 @@ def _outer_loops(draft: Draft, reader: Stage) -> tuple[Iterator, ...]:
     if tile is None:
         return reader.iterators[: min(count, len(kinds) - 1)]
     if not reader.op.reduce_axes:
-        inner = _level(tile.iterators[0]) - 1
-        return tuple(iterator for iterator in reader.iterators if _level(iterator.name) < inner)
+        first = next(it for it in reader.iterators if it.name == tile.iterators[0])
+        return tuple(it for it in reader.iterators if it.level < first.level - 1)
     while count < len(kinds) and kinds[count] is IteratorKind.REDUCE:
         count += 1
     return reader.iterators[:count]
@@ -106,9 +106,4 @@ def _level_ends(stage: Stage, loops: tuple[Iterator, ...]) -> Sequence[Spot]:
 
 
 def _starts_level(before: Iterator, after: Iterator) -> bool:
-    return before.kind is not after.kind or _level(after.name) > _level(before.name)
-
-
-def _level(iterator: str) -> int:
-    tail = iterator.rpartition(".")[2]
-    return int(tail) if tail.isdigit() else 0
+    return before.kind is not after.kind or after.level > before.level

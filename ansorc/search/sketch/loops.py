@@ -15,8 +15,7 @@ from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.search.sketch.draft import Draft, vector_axis
 from ansorc.search.sketch.hints import unrolled, whole_level
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
-from ansorc.search.sketch.sketch import TileVariable
-from ansorc.search.sketch.tiling import variable_name
+from ansorc.search.sketch.tiling import tile_variable
 
 UNROLLED_ROWS = 16
 """Reductions of rows that run interleaved, at most."""
@@ -47,7 +46,8 @@ def shaped(draft: Draft, name: str) -> Draft:
     is_split = isinstance(stage.attach, Root) and _wants_split(draft, stage.op, contiguous)
     if is_split:
         draft = _split(draft, stage, axes[contiguous])
-        outer, inner = [*outer, f"{inner}.0"], f"{inner}.1"
+        divided = draft.stage(name)
+        outer, inner = [*outer, divided.loop(inner, 0)], divided.loop(inner, 1)
     reduce = [axis.name for axis in stage.op.reduce_axes]
     if reduce and not is_split and not reads_along(stage.op, inner):
         return draft
@@ -91,7 +91,7 @@ def marked_last(draft: Draft, stage: Stage) -> Draft:
         return draft.then(Vectorize(stage.name, last.name)) if is_along else draft
     if vector_axis(stage.op) is None:
         return draft
-    if not stage.op.reduce_axes or reads_along(stage.op, last.name):
+    if not stage.op.reduce_axes or reads_along(stage.op, last.axis):
         return draft.then(Vectorize(stage.name, last.name))
     return draft.then(Unroll(stage.name, last.name)) if stage.relations else draft
 
@@ -118,8 +118,7 @@ def reads_along(op: ComputeOp, axis: str) -> bool:
     unless the body calls functions, which are far faster on vectors.
     """
     has_calls = any(isinstance(node, Call) for node in op.nodes())
-    whole = next(a.name for a in op.axes if axis == a.name or axis.startswith(f"{a.name}."))
-    return has_calls or _adjoin(op, whole)
+    return has_calls or _adjoin(op, axis)
 
 
 def adjoining_terms(draft: Draft, op: ComputeOp) -> str | None:
@@ -161,7 +160,7 @@ def _split(draft: Draft, stage: Stage, axis: Axis) -> Draft:
     limit = draft.target.vector_registers * lanes if op.reduce_axes else axis.extent
     if op.reduce_axes and not reads_along(op, axis.name):
         limit, lanes = UNROLLED_ROWS, 0
-    variable = TileVariable(variable_name(stage, axis), axis.extent, 2, limit, lanes)
+    variable = tile_variable(stage, axis, 2, limit, lanes)
     opened = replace(draft, variables=(*draft.variables, variable))
     return opened.then(Split(op.name, axis.name, (Hole(variable.name, (1,)),)))
 

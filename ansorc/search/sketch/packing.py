@@ -36,16 +36,13 @@ def packed(sketch: Sketch) -> Iterator[Sketch]:
         place = "" if "no_cache_read" in dict(stage.op.hints) else _panel_loop(stage)
         operands = [o for o in vector_operands(stage) if place and o not in draft.state.rewritten]
         for operand in operands:
-            copy = f"{operand}.{CACHE_SCOPE}"
-            steps = (
-                CacheRead(operand, CACHE_SCOPE, (stage.name,)),
-                ComputeAt(copy, stage.name, place),
-            )
             try:
-                filled = draft.then(*steps)
+                read = draft.then(CacheRead(operand, CACHE_SCOPE, (stage.name,)))
+                (copy,) = read.state.beyond(draft.state)
+                filled = read.then(ComputeAt(copy.name, stage.name, place))
             except ScheduleError:
                 continue  # the operand is computed inside this stage's own loops
-            yield _in_panels(filled, copy, tile).saying(f"pack {operand}").sketch()
+            yield _in_panels(filled, copy.name, tile).saying(f"pack {operand}").sketch()
 
 
 def _in_panels(draft: Draft, copy: str, tile: RegisterTile) -> Draft:
@@ -56,9 +53,9 @@ def _in_panels(draft: Draft, copy: str, tile: RegisterTile) -> Draft:
         return draft
     *others, along = (iterator.name for iterator in draft.stage(copy).iterators)
     width = Hole(name, (variable.levels - 1,))
-    order = (f"{along}.0", *others, f"{along}.1")
-    panels = (Split(copy, along, (width,)), Reorder(copy, order), Panel(copy, f"{along}.1"))
-    return draft.then(*panels)
+    split = Split(copy, along, (width,))
+    outer, inner = split.made
+    return draft.then(split, Reorder(copy, (outer, *others, inner)), Panel(copy, inner))
 
 
 def vector_operands(stage: Stage) -> list[str]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from ansorc.lang.access import has_data_reuse, reads_of, simple_access, strictly_inlineable
-from ansorc.schedule.stage import Stage
-from ansorc.schedule.steps import RFactor
+from ansorc.schedule.stage import Making, Stage
 from ansorc.search.sketch.draft import Draft
 
 CHUNKS_PER_CORE = 16
@@ -40,8 +39,12 @@ def needs_tiling(draft: Draft, name: str) -> bool:
 
 def is_tiled_first(draft: Draft, name: str) -> bool:
     """Return whether a stage needs tiling and is of the definition, not made by a rule before."""
-    is_made = is_cache_write(draft, name) or is_partial(draft, name)
-    return not is_made and needs_tiling(draft, name)
+    return not is_made(draft, name) and needs_tiling(draft, name)
+
+
+def is_made(draft: Draft, name: str) -> bool:
+    """Return whether a stage was made by a cache write or holds partial results."""
+    return is_cache_write(draft, name) or is_partial(draft, name)
 
 
 def needs_rfactor(draft: Draft, name: str) -> bool:
@@ -63,17 +66,14 @@ def needs_rfactor(draft: Draft, name: str) -> bool:
 
 def is_partial(draft: Draft, name: str) -> bool:
     """Return whether a stage holds the partial results of an rfactor."""
-    return any(name.startswith(f"{step.stage}.rf") for step in _rfactors(draft))
+    origins = draft.state.origins(draft.stage(name))
+    return any(origin.making is Making.RFACTOR for origin in origins)
 
 
 def is_parallel_partial(draft: Draft, name: str) -> bool:
     """Return whether a stage holds partial results whose first axis is to run in parallel."""
-    steps = [step for step in _rfactors(draft) if name.startswith(f"{step.stage}.rf")]
-    return bool(steps) and steps[-1].axis == 0
-
-
-def _rfactors(draft: Draft) -> list[RFactor]:
-    return [step for step in draft.state.steps if isinstance(step, RFactor)]
+    origins = draft.state.origins(draft.stage(name))
+    return any(origin.making is Making.RFACTOR and origin.axis == 0 for origin in origins)
 
 
 def fusible_consumer(draft: Draft, name: str) -> Stage | None:
@@ -95,7 +95,7 @@ def fusible_consumer(draft: Draft, name: str) -> Stage | None:
 
 def is_cache_write(draft: Draft, name: str) -> bool:
     """Return whether a stage was made by a cache write."""
-    return draft.stage(name).scope == CACHE_SCOPE
+    return draft.stage(name).origin.making is Making.CACHE_WRITE
 
 
 def _is_elementwise(reader: Stage, source: Stage) -> bool:

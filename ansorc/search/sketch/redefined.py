@@ -45,14 +45,12 @@ class Redefined:
     def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
         """Yield one draft for each definition, its new stages to be visited."""
         op, consumer = draft.stage(stage).op, fusible_consumer(draft, stage)
-        before = {each.name for each in draft.state.stages}
         for name in self._worth(op, draft.target):
             made = draft.then(Redefine(stage, name))
             last = stage
             if consumer is not None:
                 made, last = made.then(ComputeInline(stage)), consumer.name
-            new = [each.name for each in made.state.stages if each.name not in before]
-            for each in (*new, last):
+            for each in (*(new.name for new in made.state.beyond(draft.state)), last):
                 made = made.visiting(each)
             yield made.saying(f"{name} {stage}")
 

@@ -16,8 +16,7 @@ from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.schedule.unrolling import MAX_COPIES
 from ansorc.search.sketch.draft import Draft, vector_axis
 from ansorc.search.sketch.rule import Verdict
-from ansorc.search.sketch.sketch import TileVariable
-from ansorc.search.sketch.tiling import is_split, part, variable_name
+from ansorc.search.sketch.tiling import is_split, part, tile_variable
 
 HINT = "simplify_const_tensor_indices"
 INNERMOST = 64
@@ -72,19 +71,16 @@ def unrolled_inside(
     """
     op, contiguous = stage.op, vector_axis(stage.op)
     hinted, turns = hint_axes(op.hints, HINT), periods(op)
-    unrolled = (*hinted, *(f"{axis}.1" for axis in turns))
-    serial = [axis.name for axis in op.reduce_axes if axis.name not in unrolled]
+    serial = [axis.name for axis in op.reduce_axes if axis.name not in hinted]
     copies = prod(a.extent for a in (*op.axes, *op.reduce_axes) if a.name in hinted)
     draft = split_in_two(draft, stage, tiled, copies * prod(turns.values()))
     draft = draft.then(*(Split(stage.name, axis, (length,)) for axis, length in turns.items()))
+    divided = draft.stage(stage.name)
+    unrolled = (*hinted, *(divided.loop(axis, 1) for axis in turns))
     last = None if contiguous is None else op.axes[contiguous]
-    vector = [part(last, 1, 2)] if last is not None and last in tiled else []
-    outer = [
-        part(axis, 0, 2) if axis in tiled else f"{axis.name}.0" if axis.name in turns else axis.name
-        for axis in op.axes
-        if axis.name not in hinted
-    ]
-    inner = [part(axis, 1, 2) for axis in tiled if is_split(axis)]
+    vector = [part(divided, last, 1)] if last is not None and last in tiled else []
+    outer = [divided.loop(axis.name) for axis in op.axes if axis.name not in hinted]
+    inner = [part(divided, axis, 1) for axis in tiled if is_split(axis)]
     inner = [loop for loop in inner if loop not in vector]
     order = Reorder(stage.name, (*outer, *inner, *serial, *unrolled, *vector))
     marks = [Unroll(stage.name, name) for name in unrolled]
@@ -130,8 +126,7 @@ def split_in_two(draft: Draft, stage: Stage, axes: Sequence[Axis], copies: int) 
             continue
         is_vector = contiguous is not None and axis is stage.op.axes[contiguous]
         limit = lanes * max(1, MAX_COPIES // (4 * copies)) if is_vector else INNERMOST
-        name = variable_name(stage, axis)
-        own = TileVariable(name, axis.extent, 2, min(limit, INNERMOST), lanes if is_vector else 0)
+        own = tile_variable(stage, axis, 2, min(limit, INNERMOST), lanes if is_vector else 0)
         draft = replace(draft, variables=(*draft.variables, own))
-        draft = draft.then(Split(stage.name, axis.name, (Hole(name, (1,)),)))
+        draft = draft.then(Split(stage.name, axis.name, (Hole(own.name, (1,)),)))
     return draft

@@ -33,6 +33,10 @@ class TileVariable:
     """Innermost lengths that may be chosen though they do not divide the extent."""
     whole: int | None = None
     """The level that holds the whole axis, if a hint says so: nothing is left to choose."""
+    stage: str = ""
+    """The stage whose axis it is; "" is the first one that it divides."""
+    axis: str = ""
+    """The axis of that stage."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ class ParallelLoops:
         chosen = self.iterators[:value]
         if len(chosen) < 2:
             return tuple(Parallelize(self.stage, iterator) for iterator in chosen)
-        return (Fuse(self.stage, chosen), Parallelize(self.stage, "@".join(chosen)))
+        fuse = Fuse(self.stage, chosen)
+        return (fuse, Parallelize(self.stage, fuse.made))
 
 
 @dataclass(frozen=True)

@@ -92,9 +92,8 @@ def declared(draft: Draft, stage: Stage, tiling: Tiling) -> Draft:
 
 
 def _variable(stage: Stage, axis: Axis, levels: int, limit: int) -> TileVariable:
-    limit = innermost_limit(stage.op, axis, limit)
-    whole = whole_level(stage.op, axis, levels)
-    return TileVariable(variable_name(stage, axis), axis.extent, levels, limit, whole=whole)
+    variable = tile_variable(stage, axis, levels, innermost_limit(stage.op, axis, limit))
+    return replace(variable, whole=whole_level(stage.op, axis, levels))
 
 
 def tiled(draft: Draft, name: str, tiling: Tiling, fused: int = 0) -> Draft:
@@ -108,21 +107,29 @@ def tiled(draft: Draft, name: str, tiling: Tiling, fused: int = 0) -> Draft:
         draft = _split(draft, stage, axis, range(fused + 1, tiling.space_levels))
     for axis in stage.op.reduce_axes:
         draft = _split(draft, stage, axis, range(1, tiling.reduce_levels))
-    order = _order(stage, tiling, fused)
+    order = _order(draft.stage(name), tiling, fused)
     if len(order) > 1:
         draft = draft.then(Reorder(name, order))
-    tile = _register_tile(stage, tiling, fused)
+    tile = _register_tile(draft.stage(name), tiling, fused)
     return replace(draft, register_tiles=(*draft.register_tiles, tile))
+
+
+def tile_variable(
+    stage: Stage, axis: Axis, levels: int, limit: int, lanes: int = 0
+) -> TileVariable:
+    """Return the tile variable of an axis of `stage`, whose innermost lengths reach to `limit`."""
+    name = variable_name(stage, axis)
+    return TileVariable(name, axis.extent, levels, limit, lanes, stage=stage.name, axis=axis.name)
 
 
 def variable_name(stage: Stage, axis: Axis) -> str:
     """Return the name of the tile variable of an axis of `stage`: `stage.axis`."""
-    return f"{stage.name}.{axis.name.replace('.', '')}"
+    return f"{stage.name}.{axis.name}"
 
 
-def part(axis: Axis, level: int, levels: int) -> str:
-    """Return the name of loop number `level` of `levels` that `axis` was split into."""
-    return f"{axis.name}.{level}" if levels > 1 and is_split(axis) else axis.name
+def part(stage: Stage, axis: Axis, level: int) -> str:
+    """Return the name of loop number `level` that `axis` was split into, or of its only loop."""
+    return stage.loop(axis.name, level if is_split(axis) else 0)
 
 
 def _split(draft: Draft, stage: Stage, axis: Axis, levels: range) -> Draft:
@@ -135,16 +142,12 @@ def _split(draft: Draft, stage: Stage, axis: Axis, levels: range) -> Draft:
 
 def _order(stage: Stage, tiling: Tiling, fused: int) -> tuple[str, ...]:
     """The loops by level; an axis that is not split goes with the first level of its kind."""
-    kinds = {
-        "S": (stage.op.axes, tiling.space_levels - fused),
-        "R": (stage.op.reduce_axes, tiling.reduce_levels),
-    }
+    kinds = {"S": stage.op.axes, "R": stage.op.reduce_axes}
     seen = {"S": 0, "R": 0}
     order: list[str] = []
     for letter in tiling.structure[fused:]:
-        axes, levels = kinds[letter]
-        level = seen[letter]
-        order += [part(a, level, levels) for a in axes if level == 0 or is_split(a)]
+        axes, level = kinds[letter], seen[letter]
+        order += [stage.loop(a.name, level) for a in axes if level == 0 or is_split(a)]
         seen[letter] += 1
     return tuple(order)
 
@@ -157,6 +160,6 @@ def _register_tile(stage: Stage, tiling: Tiling, fused: int) -> RegisterTile:
     return RegisterTile(
         stage.name,
         tuple(variable_name(stage, axis) for axis in split),
-        tuple(part(axis, levels - 1, levels) for axis in split),
+        tuple(stage.loop(axis.name, levels - 1) for axis in split),
         split.index(stage.op.axes[contiguous]),
     )

@@ -174,15 +174,17 @@ def _opened(draft: Draft, stage: Stage, found: Blocks) -> tuple[Draft, str]:
             continue
         lengths = _lengths(stage, each)
         draft = draft.then(Split(consumer.name, axis.name, lengths))
-        names = [part(axis, level, len(lengths) + 1) for level in range(len(lengths) + 1)]
+        divided = draft.stage(consumer.name)
+        names = [divided.loop(axis.name, level) for level in range(len(lengths) + 1)]
         blocks.append(names[0])
         is_turn = axis.name in repeated and each.period > 1
         turns += names[-1:] if is_turn else []
         inner += names[1:-1] if is_turn else names[1:]
     last = consumer.op.axes[contiguous]
     draft = split_in_two(draft, consumer, [last], prod(repeated.values()))
-    vector = part(last, 1, 2)
-    columns = [part(last, 0, 2)] if is_split(last) else []
+    divided = draft.stage(consumer.name)
+    vector = part(divided, last, 1)
+    columns = [divided.loop(last.name)] if is_split(last) else []
     order = (*blocks, *inner, *columns, *turns, vector)
     marks = [Unroll(consumer.name, name) for name in turns]
     draft = draft.then(Reorder(consumer.name, order), *marks, Vectorize(consumer.name, vector))

@@ -44,12 +44,12 @@ class TilingInLanes:
         axis = _lane_terms(draft, draft.stage(stage))
         assert axis is not None
         lanes = draft.lanes(draft.stage(stage).op)
-        name = draft.state.unused_name(f"{stage}.rf")
-        draft = draft.then(Split(stage, axis, (lanes,)), RFactor(stage, f"{axis}.1"))
-        partial = draft.stage(name)
-        opened = _with_whole(declared(draft, partial, self.tiling), partial)
+        split = Split(stage, axis, (lanes,))
+        made = draft.then(split, RFactor(stage, split.made[1]))
+        (partial,) = made.state.beyond(draft.state)
+        opened = _with_whole(declared(made, partial, self.tiling), partial)
         for level in self.tiling.fusible(self.levels):
-            yield fused(opened, name, draft.stage(stage), self.tiling, level)
+            yield fused(opened, partial.name, made.stage(stage), self.tiling, level)
 
 
 def _with_whole(draft: Draft, partial: Stage) -> Draft:

@@ -16,7 +16,6 @@ from ansorc.search.sketch.tiling import (
     Tiling,
     declared,
     is_split,
-    part,
     tiled,
     variable_name,
 )
@@ -82,8 +81,9 @@ def shared_tiles(
             groups = [*((above,) for above in range(1, level)), inner]
             lengths = tuple(Hole(variable_name(producer, own), group) for group in groups)
             draft = draft.then(Split(consumer.name, axis.name, lengths))
+    divided = draft.stage(consumer.name)
     by_level = [
-        [part(a, depth, level + 1) for _, a in pairs if depth == 0 or is_split(a)]
+        [divided.loop(a.name, depth) for _, a in pairs if depth == 0 or is_split(a)]
         for depth in range(level + 1)
     ]
     order = [name for names in by_level for name in names]

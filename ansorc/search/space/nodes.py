@@ -13,13 +13,13 @@ from functools import lru_cache
 import numpy as np
 
 from ansorc.schedule.extent import Hole, IntArray
-from ansorc.schedule.stage import At
+from ansorc.schedule.stage import At, Making
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import CacheRead, ComputeAt, Split
-from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.sketch.sketch import Sketch, TileVariable
 
-Gene = tuple[str, str]
-"""A node, and the axis that a tile variable divides or the kind of a choice."""
+Gene = tuple[str, str, str]
+"""A node, the role of a stage in it, and the axis of a tile variable or the kind of a choice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,8 @@ class Nodes:
     names: tuple[str, ...]
     parts: tuple[tuple[Step, ...], ...]
     """The steps of each node, in their order."""
+    kinds: tuple[tuple[tuple[object, ...], ...], ...]
+    """The same in words that do not depend on the names of stages."""
     owners: IntArray
     """[columns]: the node of each gene."""
     genes: tuple[Gene, ...]
@@ -42,8 +44,8 @@ class Nodes:
     def loose(self) -> tuple[object, ...]:
         """Return the parts in words that do not depend on the names of other nodes' stages."""
         return tuple(
-            part if tiled else tuple(_kind(step) for step in part)
-            for part, tiled in zip(self.parts, self.is_tiled, strict=True)
+            part if tiled else kinds
+            for part, kinds, tiled in zip(self.parts, self.kinds, self.is_tiled, strict=True)
         )
 
 
@@ -52,50 +54,40 @@ def nodes_of(sketch: Sketch) -> Nodes:
     """Return `sketch` node by node."""
     state = sketch.state
     names = tuple(op.name for op in sketch.dag.ops)
-    copies = _copies(sketch)
-    number = {stage.name: _node(stage.name, names, copies) for stage in state.stages}
+    number = {stage.name: names.index(stage.origin.node) for stage in state.stages}
     parts: list[list[Step]] = [[] for _ in names]
     for step in sketch.steps:
         owner = step.readers[0] if isinstance(step, CacheRead) else step.stage
         parts[number[owner]].append(step)
-    stages = [_stage_of(variable.name, sketch, number) for variable in sketch.variables]
-    kinds = [variable.name.rpartition(".")[2] for variable in sketch.variables]
-    stages += [choice.stage for choice in sketch.choices]
-    kinds += [f"{choice.name.partition(':')[0]}:" for choice in sketch.choices]
-    owners = [number[stage] for stage in stages]
+    owned = [_owned(variable, sketch) for variable in sketch.variables]
+    owned += [(choice.stage, type(choice).__name__) for choice in sketch.choices]
+    owners = [number[stage] for stage, _ in owned]
     tiled = {number[tile.stage] for tile in sketch.register_tiles}
     return Nodes(
         names,
         tuple(tuple(part) for part in parts),
+        tuple(tuple(_kind(step, state) for step in part) for part in parts),
         np.array(owners, dtype=np.int64),
-        tuple((names[owner], kind) for owner, kind in zip(owners, kinds, strict=True)),
+        tuple((names[number[stage]], _role(state, stage), axis) for stage, axis in owned),
         _statements(state, number, set(owners)),
         tuple(place in tiled for place in range(len(names))),
     )
 
 
-def _copies(sketch: Sketch) -> dict[str, str]:
-    """The reader of each tensor that is copied for it, by the beginning of the copy's name."""
-    reads = [step for step in sketch.steps if isinstance(step, CacheRead)]
-    return {f"{step.stage}.{step.scope}": step.readers[0] for step in reads}
-
-
-def _stage_of(variable: str, sketch: Sketch, known: Mapping[str, int]) -> str:
-    """The stage that a tile variable is named after, else the first one that it divides."""
-    named = variable.rpartition(".")[0]
-    if named in known:
-        return named
+def _owned(variable: TileVariable, sketch: Sketch) -> tuple[str, str]:
+    """The stage and the axis of a tile variable: its own, else the first that it divides."""
+    if variable.stage:
+        return variable.stage, variable.axis
     splits = (step for step in sketch.steps if isinstance(step, Split))
-    holes = ((s.stage, length) for s in splits for length in s.lengths if isinstance(length, Hole))
-    return next(stage for stage, hole in holes if hole.variable == variable)
+    holes = ((s, length) for s in splits for length in s.lengths if isinstance(length, Hole))
+    split = next(step for step, hole in holes if hole.variable == variable.name)
+    return split.stage, split.iterator
 
 
-def _node(stage: str, names: tuple[str, ...], copies: Mapping[str, str]) -> int:
-    if stage in names:
-        return names.index(stage)
-    reader = next((copies[copy] for copy in copies if f"{stage}.".startswith(f"{copy}.")), stage)
-    fitting = [name for name in names if f"{reader}.".startswith(f"{name}.")]
-    return names.index(max(fitting, key=len))
+def _role(state: State, stage: str) -> str:
+    """What a stage is to its node: "" for what computes it; the axes of copies are others."""
+    origins = state.origins(state.stage(stage))
+    return "copy" if any(o.making is Making.CACHE_READ for o in origins) else ""
 
 
 def _statements(state: State, number: Mapping[str, int], owners: set[int]) -> IntArray:
@@ -108,6 +100,13 @@ def _statements(state: State, number: Mapping[str, int], owners: set[int]) -> In
     return np.array(found, dtype=np.int64)
 
 
-def _kind(step: Step) -> tuple[str, str]:
-    place = step.iterator if isinstance(step, ComputeAt) else ""
-    return type(step).__name__, place
+def _kind(step: Step, state: State) -> tuple[object, ...]:
+    """The step in words that do not depend on the names of stages."""
+    attach = state.stage(step.stage).attach if isinstance(step, ComputeAt) else None
+    if not isinstance(attach, At):
+        return (type(step).__name__,)
+    target = state.stage(attach.stage)
+    loop = next(it for it in target.iterators if it.name == attach.iterator)
+    axes = [axis.name for axis in (*target.op.axes, *target.op.reduce_axes)]
+    place = axes.index(loop.axis) if loop.axis else None
+    return type(step).__name__, place, loop.level

@@ -90,8 +90,8 @@ class _Filling:
         if found is iterator.extent:
             return iterator
         return Iterator(
-            iterator.name, found, iterator.kind, iterator.mark, iterator.thread, iterator.chunk,
-            iterator.function,
+            iterator.name, found, iterator.kind, iterator.axis, iterator.level, iterator.mark,
+            iterator.thread, iterator.chunk, iterator.function,
         )  # fmt: skip
 
     def extent(self, extent: Extent | Formula) -> Extent:
