@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -20,6 +21,15 @@ SINGLE_IMPORTERS = {
 }
 PAPER, PAPER_LOOKUPS = "ansorc.search.paper", {"ansorc.search.space.design"}
 """What stands for the paper, to be compared with, and the tables that look its parts up by name."""
+MAX_LINES, MAX_SEARCH_FILES = 40_933, 138
+STILL_SHARED = {
+    "Access", "Affine", "Array", "Atom", "Axis", "BoolArray", "Box", "Candidate", "Choice",
+    "Code", "Digit", "Elsewhere", "FloatArray", "Found", "Group", "Guard", "Held", "IntArray",
+    "Kernel", "Keys", "Lanes", "Length", "Limits", "Linear", "Loop", "Nest", "Nests",
+    "Operand", "Output", "Place", "Program", "Ranges", "Reduction", "Scope", "Shape", "Split",
+    "Spot", "Step", "Steps", "Tile", "Tiles", "Value", "Vectors", "Verdict",
+}  # fmt: skip
+"""Names of classes and aliases that several modules define; none may be added."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 50, 8
 
 
@@ -95,6 +105,38 @@ def test_rooms_are_small(name: str) -> None:
             count = len(node.args.args) + len(node.args.kwonlyargs)
             is_method = bool(node.args.args) and node.args.args[0].arg in ("self", "cls")
             assert count - is_method <= MAX_PARAMETERS, f"{name}.{node.name} takes {count}"
+
+
+def test_one_class_one_name() -> None:
+    """A name means one thing in ansorc: no two modules define a class or an alias of that name."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text()).body:
+            for name in _defined_types(node):
+                found[name.lstrip("_")].add(module)
+    shared = {name for name, owners in found.items() if len(owners) > 1}
+    assert shared <= STILL_SHARED, {name: sorted(found[name]) for name in shared - STILL_SHARED}
+
+
+def _defined_types(node: ast.stmt) -> Iterator[str]:
+    """The classes and the aliases of types, in CamelCase, that a statement of a module defines."""
+    match node:
+        case ast.ClassDef(name=name):
+            yield name
+        case (
+            ast.Assign(targets=[ast.Name(id=name)])
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr())
+        ) if name.lstrip("_")[:1].isupper() and not name.isupper():
+            yield name
+        case _:
+            pass
+
+
+def test_the_package_does_not_grow() -> None:
+    lines = {name: path.read_text().count("\n") for name, path in MODULES.items()}
+    assert sum(lines.values()) <= MAX_LINES
+    found = [name for name in MODULES if name.startswith("ansorc.search")]
+    assert len(found) <= MAX_SEARCH_FILES
 
 
 def test_a_module_says_what_it_is() -> None:

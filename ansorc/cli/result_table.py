@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from rich.console import Console
 
+from ansorc.cli.checked_run import numpy_time
 from ansorc.cli.tables import new_table
 from ansorc.search.record import Record
-from ansorc.search.trust import numpy_time
 from ansorc.search.tune_result import TuneResult
 
 _FIGURES = ("ms", "GFLOP/s", "of peak", "spread", "tuned is")

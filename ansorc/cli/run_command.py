@@ -8,6 +8,7 @@ import click
 import numpy as np
 
 from ansorc.cli.arguments import takes_choice, takes_task
+from ansorc.cli.checked_run import checked_time
 from ansorc.codegen.call.module import load_library
 from ansorc.search.programs import (
     Choice,
@@ -16,7 +17,6 @@ from ansorc.search.programs import (
     require_this_machine,
 )
 from ansorc.search.task import Task
-from ansorc.search.trust import checked_time
 
 _SEED = 1
 """Other inputs than those of the tuning."""

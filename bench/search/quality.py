@@ -14,11 +14,11 @@ import click
 import numpy as np
 from rich.console import Console
 
+from ansorc.cli.checked_run import checked_time
 from ansorc.cli.progress import Progress
 from ansorc.codegen.llvm.limits import fma_peak
 from ansorc.search.task import Task
 from ansorc.search.trial import Trial
-from ansorc.search.trust import checked_time
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
 from bench.search.cases import CASES
@@ -86,10 +86,10 @@ def measured(name: str, options: TuneOptions, long_trials: int) -> Finding:
     assert result.default.median_s is not None
     spent = result.spent
     rng = np.random.default_rng(_INPUTS_SEED)
-    trusted = checked_time(task, result.build(), rng, threads=options.threads)
+    timed = checked_time(task, result.build(), rng, threads=options.threads)
     finding = Finding(
         name, options.seed, options.trials, result.measured_now, sum(result.failures.values()),
-        trusted.peak_share, result.best.median_s, result.default.median_s, result.elapsed_s,
+        timed.peak_share, result.best.median_s, result.default.median_s, result.elapsed_s,
         spent.build_s + spent.run_s + spent.contest_s, tuple(curve),
     )  # fmt: skip
     if long_trials <= options.trials:

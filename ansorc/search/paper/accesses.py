@@ -141,7 +141,7 @@ def _lines(access: Access, places: Places) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Reuse:
+class PaperReuse:
     """The reuse of the innermost loop that has one; arrays are [rows], 0 without any."""
 
     is_loop: FloatArray
@@ -153,10 +153,10 @@ class _Reuse:
     count: FloatArray
 
 
-def _reuse(access: Access, places: Places, earlier: Sequence[EarlierStatement]) -> _Reuse:
+def _reuse(access: Access, places: Places, earlier: Sequence[EarlierStatement]) -> PaperReuse:
     """Return how the tensor of `access` is used again, by its statement or by `earlier` ones."""
     zeros = np.zeros(access.rows, dtype=np.float32)
-    reuse = _Reuse(zeros, zeros, zeros, zeros, zeros)
+    reuse = PaperReuse(zeros, zeros, zeros, zeros, zeros)
     is_open = np.ones(access.rows, dtype=np.bool_)
     for place in reversed(range(len(access.nest.loops))):
         is_moved = access.moving[place]
@@ -165,7 +165,7 @@ def _reuse(access: Access, places: Places, earlier: Sequence[EarlierStatement]) 
             continue
         chosen = is_open & (access.nest.loops[place].extent > 1)
         is_open = is_open & ~chosen
-        reuse = _Reuse(
+        reuse = PaperReuse(
             np.where(chosen, not is_moved, reuse.is_loop),
             np.where(chosen, is_moved, reuse.is_serial),
             np.where(chosen, found[0], reuse.iterations),

@@ -23,7 +23,7 @@ _PAIRS, _PROBE_S, _KERNEL_S = 11, 0.01, 0.03
 
 
 @dataclass(frozen=True)
-class Trusted:
+class CheckedTime:
     """The time of a kernel whose numbers were right."""
 
     timing: Timing
@@ -35,7 +35,7 @@ class Trusted:
 
 def checked_time(
     task: Task, module: Module, rng: np.random.Generator, *, threads: int = 0
-) -> Trusted:
+) -> CheckedTime:
     """Run `module` on random inputs of `task` and return its time.
 
     Kernel and FMA probe are timed in turns: the clock of a machine changes within seconds, and
@@ -61,7 +61,7 @@ def checked_time(
         for _ in range(_PAIRS)
     ]
     shares = [task.dag.flops / timing.median_s / peak for peak, timing in pairs]
-    return Trusted(_joined([timing for _, timing in pairs]), worst, statistics.median(shares))
+    return CheckedTime(_joined([timing for _, timing in pairs]), worst, statistics.median(shares))
 
 
 def _joined(timings: list[Timing]) -> Timing:
