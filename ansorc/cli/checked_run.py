@@ -55,7 +55,7 @@ def checked_time(
         if verdict.complaint:
             raise MeasureError(f"'{buffer.name}' is wrong: {verdict.complaint}")
         worst = max(worst, verdict.max_error)
-    probe = FmaProbe(task.target, threads or task.target.cores)
+    probe = FmaProbe(task.target, threads or task.target.real.cores)
     pairs = [
         (probe.time(_PROBE_S)[0], module.time(*arrays, threads=threads, min_time_s=_KERNEL_S))
         for _ in range(_PAIRS)

@@ -120,11 +120,11 @@ def require_cpu(target: Target) -> None:
 def require_this_machine(target: Target) -> None:
     """Raise TargetError unless this machine can run code that is made for `target`."""
     require_cpu(target)
-    here = detect()
+    here, real = detect(), target.real
     advice = "tune and run on such a machine, or build here with --default for the untuned schedule"
-    if target.triple.partition("-")[0] != here.triple.partition("-")[0]:
+    if real.triple.partition("-")[0] != here.triple.partition("-")[0]:
         raise TargetError(f"'{target.text}' cannot be measured on this {here.triple}; {advice}")
-    missing = sorted(set(target.features) - set(here.features))
+    missing = sorted(set(real.features) - set(here.features))
     if missing:
         raise TargetError(
             f"'{target.text}' cannot be measured here, because this CPU lacks "

@@ -27,13 +27,19 @@ _OPTIONS = "-mcpu=NAME, -mattr=+x,-y, -cores=N, -cache=L1,L2,L3 (bytes) and -arc
 _FORMS = (
     "'native', 'x86_64-linux-gnu -mcpu=NAME', 'aarch64-linux-gnu -mcpu=NAME' or 'cuda -arch=sm_NN'"
 )
+_AS = " as "
 _ARCHITECTURES = {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}
 _SYSTEMS = {"Linux": "linux-gnu", "Darwin": "apple-darwin"}
 
 
 @dataclass(frozen=True)
 class Target:
-    """A machine: its instruction set, cores and caches. `Target.parse(target.text) == target`."""
+    """A machine: its instruction set, cores and caches. `Target.parse(target.text) == target`.
+
+    It may be an assumed one: "native as x86_64-linux-gnu -mcpu=znver5 -cores=96" is the latter for
+    all that decides on a program (search, estimates, passes), while the code that is made of the
+    program is for the former, which is `real`.
+    """
 
     kind: Literal["cpu", "cuda"]
     triple: str
@@ -49,10 +55,17 @@ class Target:
     cache_line_bytes: int
     arch: str = ""
     """The GPU architecture, such as `sm_90`."""
+    runs_on: Target | None = None
+    """The machine that code is made for, where this one is only assumed."""
 
     @staticmethod
     def parse(text: str) -> Target:
         """Return the target that `text` names; raise TargetError listing what is known."""
+        before, word, after = text.partition(_AS)
+        return Target.parse(before).assuming(Target.parse(after)) if word else Target._parse(text)
+
+    @staticmethod
+    def _parse(text: str) -> Target:
         head, *options = text.split() or [""]
         if head == "native":
             return _with_options(detect(), options, text)
@@ -66,9 +79,28 @@ class Target:
         rest = [option for option in options if not option.startswith("-mcpu=")]
         return _with_options(_from_preset(head, preset), rest, text)
 
+    def assuming(self, machine: Target) -> Target:
+        """Return `machine`, but as one whose code is made for this target and runs here.
+
+        Raise TargetError if one of them makes code for GPUs, or assumes a machine itself.
+        """
+        if "cuda" in (self.kind, machine.kind) or self.runs_on or machine.runs_on:
+            raise TargetError(
+                f"'{self.text}' cannot be taken for '{machine.text}': both must be CPUs, and "
+                "neither an assumed one"
+            )
+        return replace(machine, runs_on=self)
+
+    @property
+    def real(self) -> Target:
+        """The machine that code is made for: this one, unless it is only assumed."""
+        return self.runs_on or self
+
     @property
     def text(self) -> str:
         """The canonical text form: what differs from the preset is spelled out."""
+        if self.runs_on:
+            return f"{self.runs_on.text}{_AS}{replace(self, runs_on=None).text}"
         preset = PRESETS[self.arch or self.cpu]
         words = ["cuda", f"-arch={self.arch}"] if self.arch else [self.triple, f"-mcpu={self.cpu}"]
         added = [f"+{name}" for name in self.features if name not in preset.features]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from assumed import MACHINES
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.errors import TargetError
 from ansorc.target import Target, detect
+from ansorc.target.dot_products import dot_products
 from ansorc.target.presets import GUARDED_FEATURES, PRESETS, x86_model_name
 
 X86 = [preset.name for preset in PRESETS.values() if preset.architecture == "x86"]
@@ -57,7 +60,7 @@ def test_vectors_follow_the_features() -> None:
 
 
 def test_native_is_this_machine() -> None:
-    target = Target.parse("native")
+    target = Target.parse("native").real
     assert target == detect()
     assert target.cores == len(os.sched_getaffinity(0))
     assert target.cache_bytes[0] >= 8 * 1024
@@ -65,9 +68,32 @@ def test_native_is_this_machine() -> None:
     assert Target.parse("native -cores=1").cores == 1
 
 
+@pytest.mark.parametrize("name", MACHINES)
+def test_another_machine_may_be_assumed(name: str) -> None:
+    """It decides as the other one, and its code is for the first."""
+    other = Target.parse(MACHINES[name])
+    target = detect().assuming(other)
+    assert target == Target.parse(target.text) == Target.parse(f"{detect().text} as {other.text}")
+    assert target != other
+    assert replace(target, runs_on=None) == other
+    assert target.real == detect()
+    assert other.real == other
+
+
+def test_a_dot_product_is_used_where_both_machines_have_it() -> None:
+    zen5, zen3 = (Target.parse(f"x86_64-linux-gnu -mcpu={name}") for name in ("znver5", "znver3"))
+    assert dot_products(zen5, 4, "uint8", "int8")
+    assert not dot_products(zen3.assuming(zen5), 4, "uint8", "int8")
+    assert not dot_products(zen5.assuming(zen3), 4, "uint8", "int8")
+    assert dot_products(zen5.assuming(zen5), 4, "uint8", "int8")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("native as cuda -arch=sm_90", "cannot be taken for 'cuda -arch=sm_90': both must be CPUs"),
+        ("native as native as native", "neither an assumed one"),
+        ("native as znver5", "'znver5' is not a target; use 'native'"),
         ("", "'' is not a target; use 'native'"),
         ("x86_46-linux-gnu", "did you mean 'x86_64-linux-gnu'"),
         ("x86_64-linux-gnu -mcpu=znver44", "known are .*znver5; did you mean 'znver4'"),

@@ -187,9 +187,9 @@ def _opened_copy(library: Path) -> ctypes.CDLL:
 
 
 def _require_this_machine(signature: Signature, target: Target) -> None:
-    own = detect()
-    if target.triple.split("-")[0] != own.triple.split("-")[0]:
+    own, real = detect(), target.real
+    if real.triple.split("-")[0] != own.triple.split("-")[0]:
         raise BuildError(
-            f"'{signature.name}' was built for {target.triple} and cannot run on this machine "
+            f"'{signature.name}' was built for {real.triple} and cannot run on this machine "
             f"({own.triple}); save it and run it there"
         )

@@ -112,7 +112,7 @@ def _as_written(target: Target) -> Generator[None]:
     afterwards they are as other users of LLVM expect.
     """
     switches = [("-disable-lsr=true", "-disable-lsr=false")]
-    if target.is_x86:
+    if target.real.is_x86:
         switches.append(("-enable-misched=false", "-enable-misched=true"))
     for ours, _ in switches:
         llvm.set_option("ansorc", ours)
@@ -125,8 +125,8 @@ def _as_written(target: Target) -> Generator[None]:
 
 def _machine(target: Target) -> llvm.TargetMachine:
     """Code outside the kernel's body must run on any CPU; the body has its own attributes."""
-    return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=_BASELINE_CPUS[target.is_x86], opt=3, reloc="pic", codemodel="default"
+    return llvm.Target.from_triple(target.real.triple).create_target_machine(
+        cpu=_BASELINE_CPUS[target.real.is_x86], opt=3, reloc="pic", codemodel="default"
     )
 
 

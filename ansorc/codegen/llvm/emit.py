@@ -44,6 +44,7 @@ def emit_llvm(
     (bound loops, barriers, shared memory), for what this one lacks, and for unrolled loops that
     make too much code.
     """
+    target = target.real
     if target.kind != "cpu":
         raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")
     require_features(function, target)

@@ -86,6 +86,7 @@ class FmaProbe(_Probe):
     """
 
     def __init__(self, target: Target, threads: int, steps: int = _STEPS) -> None:
+        target = target.real
         lanes = target.vector_bytes // FLOAT32.bytes
         chains = max(2, int(target.vector_registers * _CHAINS_SHARE))
         module = build_function(_fma_function(threads, chains, lanes, steps), target, "fma_probe")
@@ -101,6 +102,7 @@ class ReadProbe(_Probe):
     """
 
     def __init__(self, target: Target, threads: int, size: int, times: int = 1) -> None:
+        target = target.real
         lanes = target.vector_bytes // FLOAT32.bytes
         streams = size > max(target.cache_bytes)
         vectors = target.streaming_sums if streams else INDEPENDENT_SUMS

@@ -46,6 +46,7 @@ def find_tool(role: Role, target: Target) -> Command:
 
     Raises BuildError saying what was tried and how to get one, or which variable is wrong.
     """
+    target = target.real
     _require_same_system(role, target)
     passed_over: list[str] = []
     for variable, command in _variables(role):

@@ -95,8 +95,8 @@ def _require_parameters(function: Function, task: Task, layouts: Sequence[Packin
 @lru_cache(maxsize=4)
 def _runs_here(target: Target) -> bool:
     """Whether this processor has the target's features: then nobody has to ask it again."""
-    here = detect()
-    return target.triple == here.triple and set(target.features) <= set(here.features)
+    here, real = detect(), target.real
+    return real.triple == here.triple and set(real.features) <= set(here.features)
 
 
 def _is_parallel(function: Function) -> bool:

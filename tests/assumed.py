@@ -1,0 +1,16 @@
+"""The machines that the suite is run under, each as if it were this one."""
+
+from __future__ import annotations
+
+MACHINES = {
+    "znver3-2": "x86_64-linux-gnu -mcpu=znver3 -cores=2",
+    "icelake-server-8": "x86_64-linux-gnu -mcpu=icelake-server -cores=8",
+    "znver5-4": "x86_64-linux-gnu -mcpu=znver5 -cores=4",
+    "cortex-a76-4": "aarch64-linux-gnu -mcpu=cortex-a76 -cores=4",
+    "haswell-1": "x86_64-linux-gnu -mcpu=haswell -cores=1",
+    "sapphirerapids-16": "x86_64-linux-gnu -mcpu=sapphirerapids -cores=16",
+    "znver5-96": "x86_64-linux-gnu -mcpu=znver5 -cores=96",
+}
+"""Names for `ANSORC_TEST_AS`, and the machines they mean."""
+
+VARIABLE = "ANSORC_TEST_AS"

@@ -1,0 +1,31 @@
+"""`ANSORC_TEST_AS=znver5-96 pytest …`: all decisions are made as on that machine.
+
+What is executed is still made for the machine that runs the tests, so most results are checked,
+too. `assumed.py` lists the machines.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from assumed import MACHINES, VARIABLE
+
+from ansorc.target import Target, detect, machine
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let "native" mean the assumed machine; `detect` still says what this one is."""
+    name = os.environ.get(VARIABLE)
+    if not name:
+        return
+    if name not in MACHINES:
+        raise pytest.UsageError(f"{VARIABLE} is '{name}', but must be one of {', '.join(MACHINES)}")
+    assumed = detect().assuming(Target.parse(MACHINES[name]))
+    patch = pytest.MonkeyPatch()
+    patch.setattr(machine, "detect", lambda: assumed)
+    config.add_cleanup(patch.undo)
+
+
+def pytest_report_header() -> str:
+    return f"decisions are made for {Target.parse('native').text}"
