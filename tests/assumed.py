@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from ansorc.errors import TargetError
+from ansorc.search.programs import require_this_machine
+from ansorc.target import Target, detect
+
 MACHINES = {
     "znver3-2": "x86_64-linux-gnu -mcpu=znver3 -cores=2",
     "icelake-server-8": "x86_64-linux-gnu -mcpu=icelake-server -cores=8",
@@ -14,3 +18,13 @@ MACHINES = {
 """Names for `ANSORC_TEST_AS`, and the machines they mean."""
 
 VARIABLE = "ANSORC_TEST_AS"
+
+
+def executable(text: str) -> Target:
+    """Return the target; where this processor lacks what it has, it is assumed."""
+    target = Target.parse(text)
+    try:
+        require_this_machine(target)
+    except TargetError:
+        return detect().assuming(target)
+    return target

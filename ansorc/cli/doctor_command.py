@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata, util
-from pathlib import Path
 
 import click
 from rich.console import Console
@@ -14,7 +13,7 @@ from ansorc.cli.tables import new_table
 from ansorc.codegen.llvm.limits import Limits, machine_limits
 from ansorc.codegen.package.toolchain import find_toolchain
 from ansorc.errors import AnsorcError, BuildError
-from ansorc.target import Target, detect
+from ansorc.target import Target, cpu_model, detect
 
 _EXTRAS = {
     "lightgbm": ("learned cost models", "pip install lightgbm"),
@@ -48,7 +47,7 @@ def _print_machine(console: Console, target: Target) -> None:
     for name, value in (
         ("ansorc", metadata.version("ansorc")),
         ("python", platform.python_version()),
-        ("cpu", _cpu_name()),
+        ("cpu", cpu_model()),
         ("target", target.text),
         ("cores to use", str(target.cores)),
         ("features", " ".join(target.features)),
@@ -57,15 +56,6 @@ def _print_machine(console: Console, target: Target) -> None:
     ):
         table.add_row(name, value)
     console.print(table, soft_wrap=False)
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _compiler_lines(console: Console, target: Target) -> int:

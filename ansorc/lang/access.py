@@ -164,36 +164,6 @@ def has_single_elementwise_consumer(
     return not both_reduce and elementwise_match(dag, name, found[0])
 
 
-def common_outer_axes(dag: ComputeDAG, name: str, target: str) -> int:
-    """Return how many outer loops `name` and its consumer `target` can share.
-
-    These are the leading dimensions of equal extent which every load on every path from `name` to
-    `target` indexes by the same axis up to a shift; 0 where no path leads there.
-    """
-    return _common_on_paths(dag, name, target) or 0
-
-
-def _common_on_paths(dag: ComputeDAG, name: str, target: str) -> int | None:
-    if name == target:
-        return len(dag.op(name).axes)
-    counts = [
-        min(_common_axes(dag, name, reader), rest)
-        for reader in dag.readers(name)
-        if (rest := _common_on_paths(dag, reader, target)) is not None
-    ]
-    return min(counts, default=None)
-
-
-def _common_axes(dag: ComputeDAG, name: str, reader: str) -> int:
-    producer, consumer = dag.op(name), dag.op(reader)
-    for place, (mine, theirs) in enumerate(zip(producer.axes, consumer.axes, strict=False)):
-        indices = [access[place] for access in reads_of(consumer, producer)]
-        is_same = all(shifted_axis(index) == theirs.name for index in indices)
-        if mine.extent != theirs.extent or not is_same:
-            return place
-    return min(len(producer.axes), len(consumer.axes))
-
-
 def _is_computed(dag: ComputeDAG, name: str) -> bool:
     return any(buffer.name == name for op in dag.ops for buffer in op.buffers)
 

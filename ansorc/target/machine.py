@@ -69,14 +69,13 @@ class Target:
         head, *options = text.split() or [""]
         if head == "native":
             return _with_options(detect(), options, text)
-        if head == "cuda":
-            return _cuda(options, text)
-        architecture = _ARCHITECTURES.get(head.split("-")[0])
-        if architecture is None or "-" not in head:
-            raise TargetError(f"'{text}' is not a target; use {_FORMS}{_nearest(head, _heads())}")
-        cpu = next((o.removeprefix("-mcpu=") for o in options if o.startswith("-mcpu=")), "")
-        preset = _preset(cpu or _BASELINES[architecture], architecture)
-        rest = [option for option in options if not option.startswith("-mcpu=")]
+        architecture = "cuda" if head == "cuda" else _ARCHITECTURES.get(head.split("-")[0])
+        if architecture is None or ("-" not in head and head != "cuda"):
+            raise TargetError(f"'{text}' is not a target; use {_FORMS}{_nearest(head, _HEADS)}")
+        option = "-arch=" if head == "cuda" else "-mcpu="
+        name = next((o.removeprefix(option) for o in options if o.startswith(option)), "")
+        preset = _preset(name or _BASELINES[architecture], architecture)
+        rest = [each for each in options if not each.startswith(option)]
         return _with_options(_from_preset(head, preset), rest, text)
 
     def assuming(self, machine: Target) -> Target:
@@ -170,7 +169,8 @@ class Target:
         return bool(self.masked_bytes) and (in_registers or self.stores_masked_fast)
 
 
-_BASELINES = {"x86": "x86-64-v2", "arm": "generic"}
+_BASELINES = {"x86": "x86-64-v2", "arm": "generic", "cuda": ""}
+_HEADS = ("native", "cuda", "x86_64-linux-gnu", "aarch64-linux-gnu", "aarch64-apple-darwin")
 
 
 @lru_cache(maxsize=1)
@@ -192,21 +192,13 @@ def detect() -> Target:
     return replace(target, cores=usable_cores(), cache_bytes=_caches(preset.cache_bytes))
 
 
-def _from_preset(triple: str, preset: Preset) -> Target:
+def _from_preset(head: str, preset: Preset) -> Target:
+    cpu, arch = ("", preset.name) if head == "cuda" else (preset.name, "")
     return Target(
-        "cpu", triple, preset.name, preset.features, preset.cores, preset.vector_bytes,
-        preset.vector_registers, preset.cache_bytes, preset.cache_line_bytes,
+        "cuda" if arch else "cpu", "nvptx64-nvidia-cuda" if arch else head, cpu, preset.features,
+        preset.cores, preset.vector_bytes, preset.vector_registers, preset.cache_bytes,
+        preset.cache_line_bytes, arch,
     )  # fmt: skip
-
-
-def _cuda(options: list[str], text: str) -> Target:
-    arch = next((o.removeprefix("-arch=") for o in options if o.startswith("-arch=")), "")
-    preset = _preset(arch, "cuda")
-    base = Target(
-        "cuda", "nvptx64-nvidia-cuda", "", preset.features, preset.cores, preset.vector_bytes,
-        preset.vector_registers, preset.cache_bytes, preset.cache_line_bytes, arch,
-    )  # fmt: skip
-    return _with_options(base, [o for o in options if not o.startswith("-arch=")], text)
 
 
 def _preset(name: str, architecture: str) -> Preset:
@@ -270,10 +262,6 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def _heads() -> list[str]:
-    return ["native", "cuda", "x86_64-linux-gnu", "aarch64-linux-gnu", "aarch64-apple-darwin"]
-
-
 def _cpuinfo() -> dict[str, str]:
     """The facts on the first processor; empty where the system has no /proc/cpuinfo."""
     try:
@@ -305,6 +293,14 @@ def _detect_arm() -> str:
     if platform.system() == "Darwin":
         return "apple-m1"
     return ARM_PARTS.get(_cpuinfo().get("CPU part", ""), _BASELINES["arm"])
+
+
+@lru_cache(maxsize=1)
+def cpu_model() -> str:
+    """Return the model name that the CPU gives itself."""
+    facts = _cpuinfo()
+    own = facts.get("model name") or facts.get("CPU part")
+    return own or platform.processor() or platform.machine()
 
 
 def usable_cores() -> int:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.llvm.build import build_function
 from ansorc.ir.parser import parse
-from ansorc.target import detect
+from ansorc.target import Target
 
 TWICE = """\
 kernel twice(A: float32[24, 40], B: float32[24, 40]):
@@ -72,7 +72,7 @@ Floats = NDArray[np.float32]
 
 
 def build(text: str, name: str | None = None) -> Module:
-    return build_function(parse(text), detect(), name)
+    return build_function(parse(text), Target.parse("native"), name)
 
 
 def arguments() -> tuple[Floats, Floats]:

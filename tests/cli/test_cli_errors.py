@@ -75,7 +75,6 @@ def test_another_machine(cli: CommandLine, command: str) -> None:
     assert "build here with --default" in error
 
 
-@pytest.mark.skipif(not detect().is_x86, reason="needs an x86 machine")
 def test_a_cpu_with_more_instructions(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Target.parse("x86_64-linux-gnu -mcpu=x86-64-v2")
     monkeypatch.setattr(programs, "detect", lambda: plain)

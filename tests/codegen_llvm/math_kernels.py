@@ -29,7 +29,7 @@ def _runnable() -> dict[str, Target]:
     own = detect()
     texts = ["native", f"{_X86}x86-64-v3", f"{_X86}x86-64-v2"] if own.is_x86 else ["native"]
     found = {text.removeprefix(_X86): Target.parse(text) for text in texts}
-    return {name: t for name, t in found.items() if set(t.features) <= set(own.features)}
+    return {name: t for name, t in found.items() if set(t.real.features) <= set(own.features)}
 
 
 TARGETS = _runnable()

@@ -17,7 +17,6 @@ from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import Function
 from ansorc.schedule import lower
 from ansorc.schedule.state import State
-from ansorc.search.programs import require_this_machine
 from ansorc.target import Target
 
 Array = NDArray[Any]
@@ -40,7 +39,9 @@ def poison(shape: tuple[int, ...], dtype: DType) -> Array:
     return np.full(shape, np.nan if dtype.is_float else 77, dtype.numpy)
 
 
-def run(program: State | ac.ComputeDAG, inputs: list[Array], target: str = "native") -> list[Array]:
+def run(
+    program: State | ac.ComputeDAG, inputs: list[Array], target: Target | str = "native"
+) -> list[Array]:
     """Build, run on `inputs`, and return the outputs."""
     dag = program if isinstance(program, ac.ComputeDAG) else program.dag
     given = dict(zip((buffer.name for buffer in dag.inputs), inputs, strict=True))
@@ -62,11 +63,3 @@ def body_of(text: str) -> str:
 
 def mnemonics(text: str) -> set[str]:
     return set(re.findall(r"^\t(?:\{vex\}\s)?([a-z][a-z0-9.]*)", text, re.MULTILINE))
-
-
-def runs_here(target: str) -> bool:
-    try:
-        require_this_machine(Target.parse(target))
-    except ac.AnsorcError:
-        return False
-    return True

@@ -7,9 +7,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from assumed import executable
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from narrow_kernels import SPR, ZEN3, Array, assembly_of, body_of, mnemonics, run, runs_here
+from narrow_kernels import SPR, ZEN3, Array, assembly_of, body_of, mnemonics, run
 
 import ansorc as ac
 from ansorc.codegen.package.header import c_type, header_text
@@ -39,9 +40,10 @@ def cast_dag(source: str, goal: str) -> ac.ComputeDAG:
     return ac.ComputeDAG([a, ac.compute((COUNT,), lambda i: a[i].astype(goal), "B")])
 
 
-TO_BFLOAT = {target: ac.build(cast_dag("float32", "bfloat16"), target) for target in ("native",)}
-if runs_here(ZEN3):
-    TO_BFLOAT[ZEN3] = ac.build(cast_dag("float32", "bfloat16"), ZEN3)
+TO_BFLOAT = {
+    target: ac.build(cast_dag("float32", "bfloat16"), executable(target))
+    for target in ("native", ZEN3, SPR)
+}
 
 
 @pytest.mark.parametrize("target", sorted(TO_BFLOAT))

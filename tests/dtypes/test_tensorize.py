@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from assumed import executable
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from narrow_kernels import run, values
+from narrow_kernels import SPR, run, values
 
 import ansorc as ac
 from ansorc.codegen.llvm.build import cpu_options
@@ -19,7 +20,7 @@ from ansorc.ir.printer import to_text
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower, replay, schedule, steps_from_json, steps_to_json
 from ansorc.schedule.steps import Tensorize
-from ansorc.target import Target, detect
+from ansorc.target import Target
 from ansorc.target.dot_products import dot_products
 
 KINDS = {
@@ -118,15 +119,16 @@ def test_it_keeps_the_numbers(state: Schedule, seed: int) -> None:
     inputs = [values(b, np.random.default_rng(seed)) for b in state.dag.inputs]
     (expected,) = evaluate(state.dag, inputs)
     out = np.full(expected.shape, 77, state.dag.outputs[0].dtype.numpy)
-    interpret(prepare_for_cpu(lower(state), cpu_options(detect())), [*inputs, out])
+    target = executable(SPR)
+    interpret(prepare_for_cpu(lower(state), cpu_options(target)), [*inputs, out])
     allowed = 1e-4 if out.dtype.kind == "f" else 0.0
     assert np.abs(out.astype(np.float64) - expected).max() <= allowed
     function_name = next(s.function for s in state.steps if isinstance(s, Tensorize))
     names = [buffer.dtype.name for buffer in state.dag.inputs]
     if function_name == "dot2" and names[0] != "bfloat16":
         names = ["int16", "int16"]
-    if dot_products(detect(), int(function_name[-1]), *names):
-        np.testing.assert_array_equal(run(state, inputs)[0], out)
+    if dot_products(target, int(function_name[-1]), *names):
+        np.testing.assert_array_equal(run(state, inputs, target)[0], out)
 
 
 Refused = Callable[[], Schedule]

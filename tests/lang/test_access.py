@@ -151,14 +151,6 @@ def test_a_transposing_reader_is_no_match() -> None:
     assert not access.elementwise_match(dag, "r", "t")
 
 
-def test_common_outer_axes() -> None:
-    soft = one(ops.softmax(M, name="y"), M)
-    assert access.common_outer_axes(soft, "y.exp", "y") == 1  # over y.sum only the rows are shared
-    assert access.common_outer_axes(soft, "y.sum", "y") == 1
-    assert access.common_outer_axes(dense_chain(), "product", "tanh") == 2
-    assert access.common_outer_axes(soft, "y", "y.max") == 0
-
-
 def test_reads_lists_each_access_once() -> None:
     i = Var("i")
     y = ac.compute(6, lambda i: BIAS[i] + BIAS[i + 1] * BIAS[i], "y")

@@ -18,7 +18,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import State, lower, replay
 from ansorc.search.default import default_steps
-from ansorc.target import detect
+from ansorc.target import Target
 
 Array = NDArray[Any]
 A = ac.placeholder((6, 11), "A")
@@ -154,7 +154,7 @@ def test_one_computation_fills_two_tensors_and_each_can_be_read() -> None:
     for found in (
         evaluate(dag, [X]),
         compiled(dag, X),
-        interpreted(replay(dag, default_steps(dag, detect())), X),
+        interpreted(replay(dag, default_steps(dag, Target.parse("native"))), X),
     ):
         np.testing.assert_allclose(found[0], (X + 1) * 2, 1e-6)
         np.testing.assert_array_equal(found[1], X.astype(np.int32))

@@ -20,7 +20,7 @@ from ansorc.search.options import ABLATIONS, DEFAULTS, PAPER, SearchOptions
 from ansorc.search.sketch import Sketch, generate
 from ansorc.search.sketch.simplify_const_indices import periods
 from ansorc.search.space import design_space, sample, steps
-from ansorc.target import detect
+from ansorc.target import Target
 
 
 def convolution(
@@ -134,7 +134,7 @@ def test_what_remainders_decide_is_unrolled() -> None:
 def test_their_programs_compute_the_convolution(
     make: Callable[[int], ac.ComputeDAG], size: int
 ) -> None:
-    dag, target, rng = make(size), detect(), np.random.default_rng(size)
+    dag, target, rng = make(size), Target.parse("native"), np.random.default_rng(size)
     inputs = [rng.uniform(-1, 1, b.shape).astype(np.float32) for b in dag.inputs]
     (wanted,) = evaluate(dag, inputs)
     options = replace(DEFAULTS, max_locations=8)

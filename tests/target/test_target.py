@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from ansorc.errors import TargetError
 from ansorc.target import Target, detect
-from ansorc.target.dot_products import dot_products
 from ansorc.target.presets import GUARDED_FEATURES, PRESETS, x86_model_name
 
 X86 = [preset.name for preset in PRESETS.values() if preset.architecture == "x86"]
@@ -78,14 +77,6 @@ def test_another_machine_may_be_assumed(name: str) -> None:
     assert replace(target, runs_on=None) == other
     assert target.real == detect()
     assert other.real == other
-
-
-def test_a_dot_product_is_used_where_both_machines_have_it() -> None:
-    zen5, zen3 = (Target.parse(f"x86_64-linux-gnu -mcpu={name}") for name in ("znver5", "znver3"))
-    assert dot_products(zen5, 4, "uint8", "int8")
-    assert not dot_products(zen3.assuming(zen5), 4, "uint8", "int8")
-    assert not dot_products(zen5.assuming(zen3), 4, "uint8", "int8")
-    assert dot_products(zen5.assuming(zen5), 4, "uint8", "int8")
 
 
 @pytest.mark.parametrize(

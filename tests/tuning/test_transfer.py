@@ -174,6 +174,6 @@ def test_a_run_begins_with_what_was_fast_for_other_extents(tmp_path: Path) -> No
     wanted = [steps(sketch, genes) for genes in expected if genes is not None]
     assert wanted
     assert measured[1 : 1 + len(wanted)] == list(dict.fromkeys(wanted))
-    foreign = [program for program in fast if recall(sketch, program) is None]
+    foreign = [program for program in fast if encode(sketch, program) is None]
     assert foreign  # the others are programs for both extents
     assert all(program not in measured for program in foreign)

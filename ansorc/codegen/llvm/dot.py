@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ansorc.codegen.llvm.math import cast
 from ansorc.codegen.llvm.types import Value, register_type, with_lanes
 from ansorc.codegen.llvm.vector import any_lane, extract, splat
 from ansorc.codegen.llvm.writer import FunctionWriter
-from ansorc.ir.dtype import INT32
+from ansorc.ir.dtype import INT32, DType
 from ansorc.target.dot_products import DotProduct, dot_products
 
 
@@ -16,10 +17,13 @@ def dot_product(
 ) -> Value:
     """Write `total` plus the products of `terms` neighbours in each of its lanes (see `Dot`).
 
-    The target must have an instruction for it (see `require_features`).
+    The target must have an instruction for it (see `require_features`). Where that is only assumed
+    of the machine that the code is for, it is written in plain arithmetic.
     """
     names = left.dtype.element.name, right.dtype.element.name
     found = dot_products(writer.module.target, terms, *names)
+    if not found:
+        return _plain(writer, terms, total, [left, right])
     if found[0].left != names[0]:
         left, right = right, left
     lanes, start = total.dtype.lanes, 0
@@ -31,6 +35,24 @@ def dot_product(
         parts.append(_instruction(writer, chosen, sums, factors))
         start += chosen.lanes
     return _joined(writer, parts, lanes)
+
+
+def _plain(writer: FunctionWriter, terms: int, total: Value, sides: Sequence[Value]) -> Value:
+    prefix = "f" if total.dtype.is_float else ""
+    for term in reversed(range(terms)):  # the order of the instructions for bfloat16
+        factors = [_term(writer, side, terms, term, total.dtype) for side in sides]
+        product = writer.emit(f"{prefix}mul {factors[0].typed}, {factors[1].text}")
+        total = Value(writer.emit(f"{prefix}add {total.typed}, {product}"), total.dtype)
+    return total
+
+
+def _term(writer: FunctionWriter, side: Value, terms: int, term: int, goal: DType) -> Value:
+    """Return the factor number `term` of each sum; a side of one group has the same for all."""
+    step = 0 if side.dtype.lanes == terms else terms
+    if goal.lanes == 1:
+        return cast(writer, extract(writer, side, term), goal.element)
+    order = [lane * step + term for lane in range(goal.lanes)]
+    return cast(writer, _shuffled(writer, side, order), goal.element)
 
 
 def spread_mask(writer: FunctionWriter, mask: Value, lanes: int) -> Value:

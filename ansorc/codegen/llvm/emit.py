@@ -44,11 +44,11 @@ def emit_llvm(
     (bound loops, barriers, shared memory), for what this one lacks, and for unrolled loops that
     make too much code.
     """
-    target = target.real
     if target.kind != "cpu":
         raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")
     require_features(function, target)
     require_bounded_code(function)
+    target = target.real
     module = ModuleWriter(target, is_guarded=is_guarded and needs_guard(target))
     storage = kernel_storage(function)
     define_check(module, function.name, target)

@@ -13,13 +13,14 @@ from ansorc.target.dot_products import dot_products, missing_features
 
 def require_features(function: Function, target: Target) -> None:
     """Raise BuildError, naming the missing feature, where `target` cannot run `function` well."""
-    halves = not target.is_x86 or {"f16c", "avx512f"} & set(target.features)
+    real = target.real
+    halves = not real.is_x86 or {"f16c", "avx512f"} & set(real.features)
     for node in walk(function.body):
         if isinstance(node, Dot):
             _require_dot(function.name, node, target)
         if not halves and _dtype(node) == FLOAT16:
             raise BuildError(
-                f"'{function.name}' uses float16, which '{target.text}' cannot convert: it lacks "
+                f"'{function.name}' uses float16, which '{real.text}' cannot convert: it lacks "
                 "f16c; choose a newer -mcpu (x86-64-v3), add -mattr=+f16c, or use bfloat16"
             )
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 from dataclasses import asdict, dataclass
-from functools import lru_cache
-from pathlib import Path
 
 from ansorc.search.measure.options import CachePolicy
-from ansorc.target import detect
+from ansorc.target import cpu_model, detect
 
 
 @dataclass(frozen=True)
@@ -62,17 +59,4 @@ class Environment:
 def current_environment(threads: int = 0, cache: CachePolicy = "warm") -> Environment:
     """Return the environment of this process for kernels of `threads` threads (0: all cores)."""
     target = detect()
-    return Environment(_cpu_model(), target.features, target.cores, threads, cache)
-
-
-@lru_cache(maxsize=1)
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        name, _, value = line.partition(":")
-        if name.strip() in ("model name", "CPU part"):
-            return value.strip()
-    return platform.processor() or platform.machine()
+    return Environment(cpu_model(), target.features, target.cores, threads, cache)
