@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ansorc.search.trial import Trial
+from ansorc.search.tune_result import Trial
 
 _PLAIN_EVERY_S = 5.0
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansorc.search.time_spent import TimeSpent
-from ansorc.search.tune_result import TuneResult
+from ansorc.search.tune_result import TimeSpent, TuneResult
 
 
 def spent_line(spent: TimeSpent) -> str:

@@ -21,12 +21,12 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from ansorc.search.candidate import Candidate
 from ansorc.search.cost_model import CostModel
 from ansorc.search.draw import draw
 from ansorc.search.evolve import Evolution
-from ansorc.search.features import extract
+from ansorc.search.features import Features, extract
 from ansorc.search.options import SearchOptions
-from ansorc.search.pick import Candidate
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Genes, Space, phenotype_keys, sample
 from ansorc.search.space.genes import gene_counts, table_of
@@ -42,6 +42,8 @@ class _Ray:
     number: int
     genes: Genes
     """[rows, columns]; what is not decided has the values of `_undecided`."""
+    features: Features
+    """[rows, statements, features]."""
     scores: FloatArray
     """[rows]."""
 
@@ -86,7 +88,7 @@ class _Beam:
         """Score `genes` of a sketch."""
         features = extract(self.space.sketches[number], genes, self.space.target)
         self.scored += len(genes)
-        return _Ray(number, genes, self.model.predict(features))
+        return _Ray(number, genes, features, self.model.predict(features))
 
     def decided(self, ray: _Ray, column: int) -> _Ray:
         """Try values of one more column for each program; measured programs are left out."""
@@ -120,7 +122,7 @@ class _Beam:
         found: list[_Ray] = []
         for number, ray in enumerate(rays):
             own = places[best[owners[best] == number]]
-            found.append(_Ray(ray.number, ray.genes[own], ray.scores[own]))
+            found.append(_Ray(ray.number, ray.genes[own], ray.features[own], ray.scores[own]))
         return found
 
     @property
@@ -131,10 +133,12 @@ class _Beam:
         """The complete programs of the beam, the best first, none twice."""
         found: dict[int, Candidate] = {}
         for ray in rays:
-            keys = phenotype_keys(self.space.sketches[ray.number], ray.genes)
-            for place, key in enumerate(keys.tolist()):
-                score = float(ray.scores[place])
-                found.setdefault(key, Candidate(ray.number, ray.genes[place], key, score))
+            sketch = self.space.sketches[ray.number]
+            keys: list[int] = phenotype_keys(sketch, ray.genes).tolist()
+            rows = zip(ray.genes, keys, ray.features, ray.scores.tolist(), strict=True)
+            for genes, key, features, score in rows:
+                one = Candidate(sketch, ray.number, genes, key, features, score)
+                found.setdefault(key, one)
         return sorted(found.values(), key=_score, reverse=True)
 
 

@@ -13,8 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ansorc.search.measure import Candidate, Measurer, MeasureResult
+from ansorc.search.measure import Measurer, MeasureResult, Source
+from ansorc.search.record import Environment, Record, Records
 
+_CONTENDERS = 4
+"""The fastest programs, which are timed against each other at the end of a run."""
+_COMPARABLE = 4.0
+"""The default program takes part unless it is this many times slower than the fastest."""
 _ATTEMPTS = 8
 _LIMIT_S = 3.0
 """No further attempt is made after so long."""
@@ -70,7 +75,7 @@ def lead(winner: Sequence[float], other: Sequence[float]) -> Lead:
 
 def contest(
     measurer: Measurer,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Source],
     best_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Ranking:
@@ -94,23 +99,23 @@ class _Held:
     """The rounds that were held so far."""
 
     def __init__(self) -> None:
-        self._turns: dict[Candidate, list[float]] = {}
-        self._best: dict[Candidate, MeasureResult] = {}
-        self._failed: dict[Candidate, MeasureResult] = {}
-        self._out: list[Candidate] = []
+        self._turns: dict[Source, list[float]] = {}
+        self._best: dict[Source, MeasureResult] = {}
+        self._failed: dict[Source, MeasureResult] = {}
+        self._out: list[Source] = []
 
     def add(self, results: Sequence[MeasureResult]) -> None:
         """Take the results of one attempt."""
         for result in results:
             if result.measurement is None:
-                self._failed[result.candidate] = result
+                self._failed[result.source] = result
                 continue
-            self._turns.setdefault(result.candidate, []).extend(result.measurement.seconds)
-            held = self._best.setdefault(result.candidate, result)
+            self._turns.setdefault(result.source, []).extend(result.measurement.seconds)
+            held = self._best.setdefault(result.source, result)
             if _median_s(result) < _median_s(held):
-                self._best[result.candidate] = result
+                self._best[result.source] = result
 
-    def undecided(self, entered: Sequence[Candidate]) -> list[Candidate]:
+    def undecided(self, entered: Sequence[Source]) -> list[Source]:
         """Those of `entered` that may still win, the leader first."""
         left = [one for one in entered if one not in self._failed]
         timed = [one for one in left if one in self._turns]
@@ -119,7 +124,7 @@ class _Held:
         self._out += reversed(beaten)
         return [one for one in timed if one not in beaten] + [o for o in left if o not in timed]
 
-    def is_over(self, entered: Sequence[Candidate], best_s: float, elapsed_s: float) -> bool:
+    def is_over(self, entered: Sequence[Source], best_s: float, elapsed_s: float) -> bool:
         """Whether another attempt would tell nothing more, or too late."""
         if not all(one in self._turns for one in entered):
             return False
@@ -127,7 +132,7 @@ class _Held:
         is_clear = all(one.is_decided for one in leads) and self._is_calm(entered[0], best_s)
         return is_clear or elapsed_s > _LIMIT_S
 
-    def ranking(self, entered: Sequence[Candidate]) -> Ranking:
+    def ranking(self, entered: Sequence[Source]) -> Ranking:
         """What came of it; those of `entered` are not beaten, the leader comes first."""
         ranked = [*entered, *reversed(self._out)]
         ranked = [one for one in ranked if one in self._turns and one not in self._failed]
@@ -139,14 +144,14 @@ class _Held:
             (second.high - second.low) / 2,
         )
 
-    def _is_calm(self, winner: Candidate, best_s: float) -> bool:
+    def _is_calm(self, winner: Source, best_s: float) -> bool:
         """Whether the winner's time is what it takes on an idle machine."""
         found = self._best[winner].measurement
         assert found is not None
         is_steady = found.spread_s <= _CALM * found.median_s
         return is_steady and found.median_s <= (1 + _CALM) * best_s
 
-    def _lead(self, winner: Candidate, other: Candidate) -> Lead:
+    def _lead(self, winner: Source, other: Source) -> Lead:
         """The lead in the turns that both were in: who is out has had fewer."""
         theirs = self._turns[other]
         return lead(self._turns[winner][: len(theirs)], theirs)
@@ -154,3 +159,65 @@ class _Held:
 
 def _median_s(result: MeasureResult) -> float:
     return result.measurement.median_s if result.measurement else math.inf
+
+
+@dataclass(frozen=True)
+class Final:
+    """Decides which of the recorded programs of a task is the best in an environment."""
+
+    records: Records
+    task_key: str
+    environment: Environment
+    default_key: str
+    """The program that is used without tuning, which takes part to be compared with."""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the best record is the winner of a contest, or there is none."""
+        best = self.records.best(self.task_key, self.environment)
+        return best is None or self.records.is_winner(best)
+
+    def hold(self, measurer: Measurer, record: Callable[[MeasureResult], Record]) -> Ranking | None:
+        """Time the fastest programs against each other: a lucky measuring is no victory.
+
+        `record` writes a result down. Return None where there is nothing to decide.
+        """
+        if self.is_decided:
+            return None
+        rivals = self._rivals()
+        if len(rivals) == 1:
+            self.records.decide(rivals[0])
+            return None
+        best_s = rivals[0].median_s or math.inf
+        ranking = contest(measurer, [rival.source for rival in rivals], best_s)
+        ranked = [record(result) for result in ranking.ranked]
+        for result in ranking.failed:
+            record(result)
+        if ranked:
+            self.records.decide(ranked[0])
+        return ranking
+
+    def _rivals(self) -> list[Record]:
+        """The fastest programs, and the default to compare with if it is not hopeless."""
+        undefeated = self.records.undefeated(self.task_key, self.environment)
+        rivals = _distinct(undefeated)[:_CONTENDERS]
+        limit = _COMPARABLE * (rivals[0].median_s or 0.0)
+        return rivals + [
+            record
+            for record in self.records.all(self.task_key, self.environment)
+            if record.program_key == self.default_key
+            and record not in rivals
+            and record.checked
+            and (record.median_s or 0.0) < limit
+        ]
+
+
+def _distinct(records: Sequence[Record]) -> list[Record]:
+    """The first one of `records` with the same machine code, in their order.
+
+    A program whose machine code was measured before repeats that outcome to the last digit.
+    """
+    found: dict[tuple[float | None, float], Record] = {}
+    for record in records:
+        found.setdefault((record.median_s, record.spread_s), record)
+    return list(found.values())

@@ -7,19 +7,19 @@ finds others among them good.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import attrgetter
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from ansorc.search.candidate import Candidate
 from ansorc.search.enumerate import all_programs
 from ansorc.search.features import Features, extract
 from ansorc.search.judge import drafted
+from ansorc.search.memo import memoized
 from ansorc.search.options import SearchOptions
-from ansorc.search.pick import Candidate
 from ansorc.search.space import Genes, Space, phenotype_keys, sample
 
 Keys = npt.NDArray[np.uint64]
@@ -34,6 +34,19 @@ _drawing = attrgetter(
     "serial_share",
 )  # fmt: skip
 """The options that say which programs are drawn."""
+
+
+class _Drawing:
+    """Options that are equal if the same programs are drawn by them."""
+
+    def __init__(self, options: SearchOptions) -> None:
+        self.options = options
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Drawing) and _drawing(self.options) == _drawing(other.options)
+
+    def __hash__(self) -> int:
+        return hash(_drawing(self.options))
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,28 +74,17 @@ class Founders:
     """Whether they are all programs of the sketch."""
 
 
-@dataclass
-class _Memory:
-    founders: dict[Hashable, Founders] = field(default_factory=dict[Hashable, Founders])
-    features: dict[Hashable, Features] = field(default_factory=dict[Hashable, Features])
-
-
-_MEMORIES: WeakKeyDictionary[Space, _Memory] = WeakKeyDictionary()
-
-
 def founders_of(space: Space, number: int, options: SearchOptions) -> Founders:
     """Return all programs of the sketch `number` of `space`, if one generation can hold them.
 
     Else random ones, the `options.draft_share` with the best analytic estimates; always the same.
     """
-    known = _MEMORIES.setdefault(space, _Memory()).founders
-    name = number, _drawing(options)
-    if name not in known:
-        known[name] = _founders(space, number, options)
-    return known[name]
+    return _founders(space, number, _Drawing(options))
 
 
-def _founders(space: Space, number: int, options: SearchOptions) -> Founders:
+@memoized
+def _founders(space: Space, number: int, drawing: _Drawing) -> Founders:
+    options = drawing.options
     sketch = space.sketches[number]
     everything = all_programs(sketch, options.population, options)
     if everything is not None:
@@ -106,39 +108,14 @@ def described(space: Space, number: int, genes: Genes, skipped: Keys | None = No
     return Described(keys, genes, extract(sketch, genes, space.target))
 
 
-def together(
-    space: Space, number: int, founders: Described, seeds: Sequence[Candidate]
-) -> Described:
+def together(founders: Described, seeds: Sequence[Candidate]) -> Described:
     """Return `founders` and those of the `seeds`, of the same sketch, that are not among them."""
     keys: set[int] = set(founders.keys.tolist())
-    new = list({seed.key: seed.genes for seed in seeds if seed.key not in keys}.items())
+    new = list({seed.key: seed for seed in seeds if seed.key not in keys}.values())
     if not new:
         return founders
-    genes = np.stack([each for _, each in new])
     return Described(
-        np.concatenate([founders.keys, np.array([key for key, _ in new], dtype=np.uint64)]),
-        np.concatenate([founders.genes, genes]),
-        np.concatenate([founders.features, remembered(space, number, genes)]),
+        np.concatenate([founders.keys, np.array([seed.key for seed in new], dtype=np.uint64)]),
+        np.concatenate([founders.genes, np.stack([seed.genes for seed in new])]),
+        np.concatenate([founders.features, np.stack([seed.features for seed in new])]),
     )
-
-
-def remembered(space: Space, number: int, genes: Genes) -> Features:
-    """Return the features of `genes`, those of programs that are asked about in every round."""
-    known = _MEMORIES.setdefault(space, _Memory()).features
-    names = _names(number, genes)
-    missing = [place for place, name in enumerate(names) if name not in known]
-    if missing:
-        chosen = genes[missing]
-        remember(space, number, chosen, extract(space.sketches[number], chosen, space.target))
-    return np.stack([known[name] for name in names])
-
-
-def remember(space: Space, number: int, genes: Genes, features: Features) -> None:
-    """Keep the `features` of `genes`, those of programs that are to be measured."""
-    known = _MEMORIES.setdefault(space, _Memory()).features
-    # copied, or each row would keep the whole generation that it is from
-    known.update(zip(_names(number, genes), map(np.copy, features), strict=True))
-
-
-def _names(number: int, genes: Genes) -> list[Hashable]:
-    return [(number, row.tobytes()) for row in genes]

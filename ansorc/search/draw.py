@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from ansorc.search.candidate import Candidate, candidates
 from ansorc.search.cost_model import CostModel
 from ansorc.search.enumerate import all_programs
 from ansorc.search.evolve import Evolution
 from ansorc.search.options import SearchOptions
-from ansorc.search.pick import Candidate, Offer, picked
+from ansorc.search.pick import Offer, picked
 from ansorc.search.space import Space, phenotype_keys, sample
 
 SPARE = 2
@@ -43,5 +44,6 @@ def draw(
         genes, keys = genes[first[is_new]], keys[is_new]
         niches = np.zeros(len(keys), dtype=np.int64)
         offers.append(Offer(number, genes, keys, np.zeros(len(keys)), niches))
-    candidates = picked(offers, rng, replace(options, epsilon=1.0))
-    return Evolution(tuple(candidates), not candidates, 0)
+    picks = picked(offers, rng, replace(options, epsilon=1.0))
+    found = candidates(space, [(one.sketch, one.genes) for one in picks])
+    return Evolution(tuple(replace(one, is_random=True) for one in found), not found, 0)

@@ -15,12 +15,14 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from ansorc.search.candidate import Candidate
 from ansorc.search.cost_model import CostModel
 from ansorc.search.described import founders_of, together
+from ansorc.search.features import Features
 from ansorc.search.flock import Flock
 from ansorc.search.hopes import Hopes
 from ansorc.search.options import SearchOptions
-from ansorc.search.pick import Candidate, Offer, picked
+from ansorc.search.pick import Offer, Pick, picked
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Genes, Space, mutate, sample, tiles
 from ansorc.search.space.mate import Brood, Mating
@@ -77,9 +79,9 @@ def evolve(
     for _ in range(generations):
         _generation(flocks, mating, hopes)
     _refreshed(flocks, rng, options)
-    candidates = picked([_offer(flock, measured) for flock in flocks], rng, options, hopes)
-    _remember(flocks, candidates)
-    return Evolution(tuple(candidates), not candidates, sum(flock.scored for flock in flocks))
+    picks = picked([_offer(flock, measured) for flock in flocks], rng, options, hopes)
+    found = _candidates(flocks, picks)
+    return Evolution(tuple(found), not found, sum(flock.scored for flock in flocks))
 
 
 def _founded(mating: Mating, model: CostModel, seeds: Sequence[Candidate]) -> list[Flock]:
@@ -92,8 +94,8 @@ def _founded(mating: Mating, model: CostModel, seeds: Sequence[Candidate]) -> li
         founders = founders_of(space, number, options)
         none = founders.programs.genes[:0]
         flock = Flock(number, space, model, none, is_complete=founders.is_complete)
-        own = [seed for seed in seeds if seed.sketch == number and seed.score > 0][:bred]
-        flock.found(together(space, number, founders.programs, own))
+        own = [seed for seed in seeds if seed.number == number and seed.score > 0][:bred]
+        flock.found(together(founders.programs, own))
         if not founders.is_complete:
             flock.keep(np.arange(min(share + len(own), len(flock.keys))))
         flocks.append(flock)
@@ -107,7 +109,7 @@ def _hopes(space: Space, seeds: Sequence[Candidate], options: SearchOptions) -> 
     Winograd convolution of 28×28, 128 to 128 ended at 405 µs where the fastest structure was not
     tried in time, at 237 without the others. The paper's search does not do that.
     """
-    measured = Counter(space.structures[seed.sketch] for seed in seeds)
+    measured = Counter(space.structures[seed.number] for seed in seeds)
     tries_all = options.space != "paper"
     return Hopes(space.structures, measured, options.optimism, tries_all=tries_all)
 
@@ -215,11 +217,19 @@ def _refreshed(flocks: Sequence[Flock], rng: np.random.Generator, options: Searc
             flock.add(sample(flock.sketch, MIN_FLOCK, rng, options))
 
 
-def _remember(flocks: Sequence[Flock], candidates: Sequence[Candidate]) -> None:
-    """Keep the features of `candidates`: the model learns from them when they are measured."""
+def _candidates(flocks: Sequence[Flock], picks: Sequence[Pick]) -> list[Candidate]:
+    """The `picks` with their features: the model learns from them when they are measured."""
+    features: dict[tuple[int, int], Features] = {}
     for flock in flocks:
-        own = [one.key for one in candidates if one.sketch == flock.number]
-        flock.remember(np.array(own, dtype=np.uint64))
+        keys = np.array([one.key for one in picks if one.sketch == flock.number], dtype=np.uint64)
+        features |= {(flock.number, key): each for key, each in flock.features(keys).items()}
+    return [
+        Candidate(
+            flocks[one.sketch].sketch, one.sketch, one.genes.copy(), one.key,
+            features[one.sketch, one.key], one.score, one.is_random,
+        )
+        for one in picks
+    ]  # fmt: skip
 
 
 def _offer(flock: Flock, measured: AbstractSet[int]) -> Offer:

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.search.cost_model import CostModel
-from ansorc.search.described import Described, described, remember
+from ansorc.search.described import Described, described
+from ansorc.search.features import Features
 from ansorc.search.judge import drafted, judged
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Genes, Space
@@ -92,11 +93,14 @@ class Flock:
         self.genes, self.keys = self.genes[places], self.keys[places]
         self.scores, self.times = self.scores[places], self.times[places]
 
-    def remember(self, keys: Keys) -> None:
-        """Keep what the model was asked about those of `keys` that it was asked about."""
+    def features(self, keys: Keys) -> dict[int, Features]:
+        """Return what the model was asked about the programs with `keys`, by key."""
+        found: dict[int, Features] = {}
         for batch in self.batches if len(keys) else ():
             chosen = batch.at(np.isin(batch.keys, keys))
-            remember(self.space, self.number, chosen.genes, chosen.features)
+            # copied, or each row would keep the whole batch that it is from
+            found.update(zip(chosen.keys.tolist(), map(np.copy, chosen.features), strict=True))
+        return found
 
     def parents(self, count: int, rng: np.random.Generator) -> Parents:
         """Return `count` programs, the better ones more often; all by rank, not by score."""

@@ -23,8 +23,8 @@ TRYING_SHARE = 0.75
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
-    """A program proposed for measuring."""
+class Pick:
+    """A program of an offer that is to be measured."""
 
     sketch: int
     """The number of its sketch in the space."""
@@ -59,7 +59,7 @@ def picked(
     rng: np.random.Generator,
     options: SearchOptions,
     hopes: Hopes | None = None,
-) -> list[Candidate]:
+) -> list[Pick]:
     """Return `options.trials_per_round` programs of `offers`, or all if there are fewer.
 
     A share of `options.epsilon` is random; these come last. No sketch and no innermost tile gets
@@ -80,8 +80,8 @@ def picked(
     pool = [entry for number, entry in enumerate(pool) if number not in first]
     best = [*first.values(), *_hoped(pool, count - chances - len(first), hopes)]
     best.sort(key=lambda entry: -entry[0].scores[entry[1]])
-    chosen = [_candidate(offer, place) for offer, place in best]
-    taken = {candidate.key for candidate in chosen}
+    chosen = [_pick(offer, place) for offer, place in best]
+    taken = {one.key for one in chosen}
     return chosen + _by_chance(offers, taken, chances, rng)
 
 
@@ -156,23 +156,23 @@ class _Limits:
 
 def _by_chance(
     offers: Sequence[Offer], taken: set[int], count: int, rng: np.random.Generator
-) -> list[Candidate]:
+) -> list[Pick]:
     """`count` programs that are not in `taken`, every sketch as likely as any other."""
     left = [
         (offer, [place for place, key in enumerate(offer.keys) if int(key) not in taken])
         for offer in offers
     ]
-    found: list[Candidate] = []
+    found: list[Pick] = []
     while len(found) < count:
         left = [(offer, places) for offer, places in left if places]
         offer, places = left[int(rng.integers(len(left)))]
         place = places.pop(int(rng.integers(len(places))))
-        found.append(_candidate(offer, place, is_random=True))
+        found.append(_pick(offer, place, is_random=True))
     return found
 
 
-def _candidate(offer: Offer, place: int, *, is_random: bool = False) -> Candidate:
-    return Candidate(
+def _pick(offer: Offer, place: int, *, is_random: bool = False) -> Pick:
+    return Pick(
         offer.sketch, offer.genes[place], int(offer.keys[place]), float(offer.scores[place]),
         is_random,
     )  # fmt: skip

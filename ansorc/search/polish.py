@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from ansorc.search.candidate import Candidate
 from ansorc.search.cost_model import CostModel
-from ansorc.search.described import remember
 from ansorc.search.evolve import Evolution
 from ansorc.search.features import Features, extract
 from ansorc.search.judge import judged
 from ansorc.search.options import SearchOptions
-from ansorc.search.pick import Candidate
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Brood, Genes, Mating, Space, phenotype_keys, relatives_of
 from ansorc.search.space.genes import gene_counts, table_of
@@ -60,22 +59,25 @@ def polish(
     parents = [seed for seed in seeds[:PARENTS] if seed.score > 0]
     families = [[_alone(seed), *_neighbours(seed, mating)] for seed in parents]
     judgements = iter(_looked_at(space, model, [brood for family in families for brood in family]))
-    best: dict[int, tuple[Candidate, Features]] = {}
+    best: dict[int, Candidate] = {}
     scored = 0
     for seed, (_, *family) in zip(parents, families, strict=True):
         own = next(judgements).scores[0]
         for number, genes in family:
-            keys = phenotype_keys(space.sketches[number], genes)
+            sketch = space.sketches[number]
+            keys: list[int] = phenotype_keys(sketch, genes).tolist()
             seen = next(judgements)
             scores = seed.score * seen.scores / own
             scored += len(genes)
-            for place, (key, score) in enumerate(zip(keys.tolist(), scores.tolist(), strict=True)):
-                if key not in measured and (key not in best or score > best[key][0].score):
-                    best[key] = Candidate(number, genes[place], key, score), seen.features[place]
-    ranked = sorted(best.values(), key=lambda entry: -entry[0].score)[: options.trials_per_round]
-    for one, features in ranked:  # the model learns from them when they are measured
-        remember(space, one.sketch, one.genes[None], features[None])
-    return Evolution(tuple(one for one, _ in ranked), not ranked, scored)
+            rows = zip(genes, keys, seen.features, scores.tolist(), strict=True)
+            for row, key, features, score in rows:
+                if key not in measured and (key not in best or score > best[key].score):
+                    best[key] = Candidate(sketch, number, row, key, features, score)
+    ranked = sorted(best.values(), key=lambda one: -one.score)[: options.trials_per_round]
+    ranked = [  # copied, or each would keep all that it was chosen from
+        replace(one, genes=one.genes.copy(), features=one.features.copy()) for one in ranked
+    ]
+    return Evolution(tuple(ranked), not ranked, scored)
 
 
 def neighbours(sketch: Sketch, row: Genes, max_register_ratio: float) -> Genes:
@@ -97,13 +99,13 @@ def neighbours(sketch: Sketch, row: Genes, max_register_ratio: float) -> Genes:
 def _neighbours(seed: Candidate, mating: Mating) -> Iterator[Brood]:
     """Programs one move away from `seed`, by sketch."""
     space, ratio = mating.space, mating.options.max_register_ratio
-    yield seed.sketch, neighbours(space.sketches[seed.sketch], seed.genes, ratio)
-    for number in relatives_of(space).moved[seed.sketch]:
-        yield number, mating.moved((seed.sketch, seed.genes[None, :]), number)
+    yield seed.number, neighbours(seed.sketch, seed.genes, ratio)
+    for number in relatives_of(space).moved[seed.number]:
+        yield number, mating.moved((seed.number, seed.genes[None, :]), number)
 
 
 def _alone(seed: Candidate) -> Brood:
-    return seed.sketch, seed.genes[None, :]
+    return seed.number, seed.genes[None, :]
 
 
 def _looked_at(space: Space, model: CostModel, broods: Sequence[Brood]) -> list[_Seen]:

@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 
 from ansorc.search.beam import build_up
+from ansorc.search.candidate import Candidate
 from ansorc.search.cost_model import CostModel
 from ansorc.search.draw import draw
 from ansorc.search.evolve import Evolution, evolve
 from ansorc.search.options import SearchOptions, StrategyName
-from ansorc.search.pick import Candidate
 from ansorc.search.space import Space
 
 

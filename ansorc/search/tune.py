@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Unpack, overload
 
-from ansorc.search.model import Growth, TreeModel, is_available, require_model
+from ansorc.errors import MeasureError
+from ansorc.search.measure import Workers, nothing
+from ansorc.search.model import Growth, TreeModel, import_ahead, is_available, require_model
 from ansorc.search.programs import require_this_machine
 from ansorc.search.record import Records
 from ansorc.search.task import Task
-from ansorc.search.trial import Trial
 from ansorc.search.tune_options import TuneOptions, TuneSettings
-from ansorc.search.tune_result import TuneResult
-from ansorc.search.tuning_run import TuningRun
-
-
-def ignore(trial: Trial) -> None:
-    """Show nothing of `trial`."""
+from ansorc.search.tune_result import Trial, TuneResult
+from ansorc.search.tuning_run import Batch, TuningRun, ignore
 
 
 @overload
@@ -51,21 +49,22 @@ def tune(
 def tune_tasks(tasks: Sequence[Task], options: TuneOptions) -> list[TuneResult]:
     """Tune one task after the other; each gets its share of the time that is left.
 
-    One cost model learns from all of them (paper §5.2).
+    One cost model learns from all of them (paper §5.2), and the same workers measure them.
     """
     begin = time.monotonic()
     if options.search.cost_model == "trees" and is_available():
         shared = replace(options.search, cost_model=TreeModel(Growth(seed=options.seed)))
         options = replace(options, search=shared)
     results: list[TuneResult] = []
-    for number, task in enumerate(tasks):
-        share = None
-        if options.time_budget is not None:
-            left = options.time_budget - (time.monotonic() - begin)
-            share = max(0.0, left) / (len(tasks) - number)
-        results.append(tune_task(task, replace(options, time_budget=share)))
-        if results[-1].interrupted:
-            break
+    with Workers(options.for_workers()) as workers:
+        for number, task in enumerate(tasks):
+            share = None
+            if options.time_budget is not None:
+                left = options.time_budget - (time.monotonic() - begin)
+                share = max(0.0, left) / (len(tasks) - number)
+            results.append(_tuned(task, replace(options, time_budget=share), workers, ignore))
+            if results[-1].interrupted:
+                break
     return results
 
 
@@ -78,13 +77,48 @@ def tune_task(
     for a target that is not this machine, RecordError for a record file that cannot be used,
     OptionError for a cost model that is none, MeasureError if nothing at all can be measured.
     """
+    with Workers(options.for_workers()) as workers:
+        return _tuned(task, options, workers, on_trial)
+
+
+def _tuned(
+    task: Task, options: TuneOptions, workers: Workers, on_trial: Callable[[Trial], None]
+) -> TuneResult:
     require_this_machine(task.target)
     require_model(options.search.cost_model)
     with Records.open(options.records) as records:
-        records.add_task(task)
-        run = TuningRun(task, options, records, on_trial)
-        try:
-            run.measure()
-        except KeyboardInterrupt:
-            run.is_interrupted = True
+        with closing(TuningRun(task, options, records, workers, on_trial)) as run:
+            try:
+                _drive(run, options)
+            except KeyboardInterrupt:
+                run.is_interrupted = True
         return run.result()
+
+
+def _drive(run: TuningRun, options: TuneOptions) -> None:
+    """Measure rounds until `options` want no more, then let the best compete.
+
+    The first round is chosen while the workers start. After a large one the next is chosen while
+    its last programs are built, and without knowing them: they are those that the model thought
+    least of.
+    """
+    if run.is_over:
+        return
+    ahead: list[Batch] = []
+
+    def choose() -> None:
+        ahead.append(run.propose(run.round_size))
+
+    run.start(choose)
+    prepare = import_ahead if options.search.cost_model == "trees" else nothing
+    try:
+        while not run.is_late and (batch := ahead.pop()):
+            is_large = len(batch) > options.measuring.batch
+            run.measure(batch, choose if is_large else prepare)
+            if not ahead:
+                choose()
+    except MeasureError as error:
+        if run.best is None:
+            raise
+        run.tell(f"stopped early: {error}")
+    run.finish()

@@ -1,4 +1,4 @@
-"""TuneResult: what a tuning run found."""
+"""What a tuning run tells: of each trial, where its time went, and what it found."""
 
 from __future__ import annotations
 
@@ -7,10 +7,74 @@ from dataclasses import dataclass, field
 from ansorc.codegen.call.module import Module
 from ansorc.errors import MeasureError
 from ansorc.search.contest import Ranking
+from ansorc.search.measure import BuildCost, RunCost, Stopwatch
 from ansorc.search.programs import build_program, recorded_program
 from ansorc.search.record import Record
 from ansorc.search.task import Task
-from ansorc.search.time_spent import TimeSpent
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The state of a run of one task after one trial."""
+
+    done: int
+    """Trials of the task so far, those of earlier runs counted in."""
+    total: int
+    best_s: float | None
+    """Seconds of the fastest checked program, or None before there is one."""
+    is_new_best: bool
+    failures: dict[str, int]
+    """Failed trials of this run by class."""
+    elapsed_s: float
+    """Seconds since this run began."""
+    measured_now: int
+    """Trials of this run."""
+
+    @property
+    def rate(self) -> float:
+        """Trials a second of this run."""
+        return self.measured_now / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+    @property
+    def eta_s(self) -> float:
+        """Seconds that the rest will take at this rate."""
+        return (self.total - self.done) / self.rate if self.rate else 0.0
+
+
+@dataclass(frozen=True)
+class TimeSpent:
+    """Seconds of wall time by what the tuner was waiting for; a second counts once.
+
+    Searching while programs are built counts as building.
+    """
+
+    start_s: float = 0.0
+    """The workers' start, the inputs, the reference."""
+    search_s: float = 0.0
+    """Choosing programs: sketches, evolution, cost model."""
+    build_s: float = 0.0
+    run_s: float = 0.0
+    contest_s: float = 0.0
+    """Timing the fastest programs against each other at the end."""
+    total_s: float = 0.0
+    builds: BuildCost = field(default_factory=BuildCost)
+    """All builds, each in one process of several."""
+    runs: RunCost = field(default_factory=RunCost)
+    """All runs of trials."""
+
+    @staticmethod
+    def of(watch: Stopwatch, total_s: float, builds: BuildCost, runs: RunCost) -> TimeSpent:
+        """Return what `watch` counted in a run of `total_s` seconds."""
+        return TimeSpent(
+            watch.seconds("start"), watch.seconds("search"), watch.seconds("build"),
+            watch.seconds("run"), watch.seconds("contest"), total_s, builds, runs,
+        )  # fmt: skip
+
+    @property
+    def rest_s(self) -> float:
+        """What is left: writing records, showing progress."""
+        known = self.start_s + self.search_s + self.build_s + self.run_s + self.contest_s
+        return max(0.0, self.total_s - known)
 
 
 @dataclass(frozen=True)

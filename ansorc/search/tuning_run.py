@@ -1,4 +1,4 @@
-"""One run of one task: rounds of proposing, measuring, recording and learning."""
+"""One task being tuned, round by round: proposing, measuring, recording and learning."""
 
 from __future__ import annotations
 
@@ -7,60 +7,108 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from ansorc.errors import MeasureError
 from ansorc.schedule import Step, steps_from_json, steps_to_json
-from ansorc.search.contest import Ranking
-from ansorc.search.final import Final
+from ansorc.search.candidate import Candidate
+from ansorc.search.contest import Final, Ranking
 from ansorc.search.measure import (
     BuildCost,
-    Candidate,
     Failure,
     Measurer,
     MeasureResult,
     RunCost,
+    Source,
     Stopwatch,
+    Workers,
+    concurrently,
+    nothing,
 )
-from ansorc.search.measure.beside import beside
-from ansorc.search.model import import_ahead
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
-from ansorc.search.time_spent import TimeSpent
 from ansorc.search.transfer import related_programs
-from ansorc.search.trial import Trial
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import TuneResult
+from ansorc.search.tune_result import TimeSpent, Trial, TuneResult
 
 _FIRST_ROUND = 16
 """Programs measured before the model is first asked: the earlier it learns, the more it helps."""
 _POLISH_ROUNDS, _POLISH_ROUND = 4, 6
 """So many rounds at the end polish what was found, with so many programs each at least."""
-_HOPELESS = 64
+_ALL_FAILED = 64
 """So many failures without one success end the run: the fault is not the programs'."""
 
 Steps = tuple[Step, ...]
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Programs to measure next, in this order."""
+
+    programs: tuple[Candidate | Source, ...] = ()
+    """Nothing is learned from a Source, such as the untuned default: it is of no sketch."""
+    known: int = 0
+    """Trials of the task that had been recorded when they were chosen."""
+
+    def __len__(self) -> int:
+        return len(self.programs)
+
+
+def ignore(trial: Trial) -> None:
+    """Show nothing of `trial`."""
+
+
 class TuningRun:
-    """Measures programs of `task` until there are enough; every trial is on disk at once."""
+    """Tunes one task, as far and as fast as its driver wants; every trial is on disk at once.
+
+    To make a run measures nothing and starts no process. Any number of runs may take turns, with
+    the same worker processes and the same record file:
+
+        with Records.open(path) as records, Workers() as workers:
+            runs = [TuningRun(task, options, records, workers) for task in tasks]
+            while (run := choose(runs)) is not None:  # by their `best`, `curve`, `is_exhausted`
+                run.measure(run.propose(16))
+            for run in runs:
+                run.finish()  # the fastest programs compete
+                run.close()
+            results = [run.result() for run in runs]
+
+    Runs share nothing else, unless their options hold one cost model, so that each proposes what it
+    would alone. What a run knows follows from its options and the records: it may be dropped after
+    any round, and one made later goes on where it was. `close` frees what measuring needs, which
+    the next round makes again.
+
+    A run belongs to one thread, but `propose` may be called in another one during `measure`.
+    `options.trials` and `options.time_budget` are what `round_size` and the polish go by; a driver
+    may ask for other rounds. `on_trial` is told of every trial.
+    """
 
     def __init__(
-        self, task: Task, options: TuneOptions, records: Records, on_trial: Callable[[Trial], None]
+        self,
+        task: Task,
+        options: TuneOptions,
+        records: Records,
+        workers: Workers,
+        on_trial: Callable[[Trial], None] = ignore,
     ) -> None:
         self._task, self._options, self._records = task, options, records
-        self._on_trial = on_trial
+        self._workers, self._on_trial = workers, on_trial
         self._environment = current_environment(options.threads, options.cache)
         self._shared = task.with_threads(self._environment.running)
+        records.add_task(task)
         self._earlier = records.all(task.key, self._environment)
         self._best = records.best(task.key, self._environment)
         self._keys = records.measured(task.key, self._environment)
         self._related: list[Steps] = []
+        if not self._earlier:  # read here: the records serve one thread
+            most = options.search.transferred
+            self._related = related_programs(records, task, self._environment, most)
+        self._measurer: Measurer | None = None
         self._failures: Counter[str] = Counter()
         self._first_failure: Failure | None = None
         self._begin = time.monotonic()
@@ -70,37 +118,133 @@ class TuningRun:
         self._measured = 0
         self._proposed = 0
         self._ranking: Ranking | None = None
-        self._notes: list[str] = []
+        self._notes = list(records.notes)
         self.is_exhausted = False
+        """Whether nothing was left to propose."""
         self.is_interrupted = False
 
-    def measure(self) -> None:
-        """Measure until the options' trials or time are reached, then let the best compete."""
-        if self._left() <= 0 and self._final.is_decided:
+    @property
+    def task(self) -> Task:
+        """What is tuned."""
+        return self._task
+
+    @property
+    def best(self) -> Record | None:
+        """The fastest checked program so far, those of earlier runs included."""
+        return self._best
+
+    @property
+    def curve(self) -> tuple[tuple[int, float], ...]:
+        """(trial, best seconds so far) at each improvement, as `TuneResult.curve`."""
+        return _curve(self._records.all(self._task.key, self._environment))
+
+    @property
+    def trials(self) -> int:
+        """Programs of the task that are recorded, those of earlier runs included."""
+        return len(self._earlier) + self._measured
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its options ask for nothing more, neither trials nor a contest."""
+        return self._left() <= 0 and self._final.is_decided
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time that its options give it is up."""
+        budget = self._options.time_budget
+        return budget is not None and time.monotonic() - self._begin >= budget
+
+    @property
+    def round_size(self) -> int:
+        """How many programs its options want in the next round; 0 at the end.
+
+        Fewer while there is little to learn from, and while the last ones polish what was found.
+        """
+        left, last = self._left(), self._polish_trials()
+        if left <= 0 or self.is_exhausted or self.is_late:
+            return 0
+        if left <= last:  # each round goes on from what the one before found
+            return min(left, max(_POLISH_ROUND, math.ceil(last / _POLISH_ROUNDS)))
+        most = self._options.search.trials_per_round
+        size = min(max(_FIRST_ROUND, self._planned() // 2), most)
+        unpolished = left - last
+        is_last = unpolished < size + size // 4  # a few more are not worth a round
+        return min(unpolished, most) if is_last else size
+
+    def propose(self, count: int, *, is_polish: bool | None = None) -> Batch:
+        """Return the next programs to measure, `count` of them or what there is.
+
+        The first ones of a task are the untuned default and what was fast for related tasks.
+        `is_polish` asks for neighbours of the fastest programs; None: if the options' last trials
+        have come.
+        """
+        if count <= 0:
+            return Batch()
+        with self._watch.phase("search"):
+            known, polish = self.trials, self._left() <= self._polish_trials()
+            first = self._first(count)
+            self._keys.update(map(_key, first))
+            more = count - len(first)
+            proposed: list[Candidate] = []
+            if more > 0:
+                polish = polish if is_polish is None else is_polish
+                proposed = self._proposals.propose(more, self._keys, is_polish=polish)
+                self.is_exhausted = not proposed
+            self._keys.update(map(_key, proposed))
+            self._proposed += len(first) + len(proposed)
+            return Batch((*first, *proposed), known)
+
+    def start(self, meanwhile: Callable[[], None] = nothing) -> None:
+        """Make ready to measure, and do `meanwhile` in another thread; `measure` would, too.
+
+        Raise MeasureError if the workers do not start.
+        """
+        with self._watch.phase("search"), concurrently(meanwhile):
+            if self._measurer is None:
+                best_s = (self._best and self._best.median_s) or 0.0
+                options = self._options.for_workers()
+                self._measurer = Measurer(self._task, options, best_s, self._watch, self._workers)
+
+    def measure(self, batch: Batch, meanwhile: Callable[[], None] = nothing) -> None:
+        """Measure `batch`, record each result as it comes, and learn from it.
+
+        `meanwhile` is done in another thread while its last programs are built. Stops when the time
+        of the options is up. Raise MeasureError where nothing but failures comes.
+        """
+        self.start()
+        assert self._measurer is not None
+        results = self._measurer.measure([_source(one) for one in batch.programs], meanwhile)
+        for one, result in zip(batch.programs, results, strict=True):
+            self._note(result, batch.known)
+            if isinstance(one, Candidate):
+                self._proposals.learn(one, result.measurement and result.measurement.median_s)
+            if self.is_late:
+                return
+
+    def finish(self) -> None:
+        """Time the fastest programs against each other, unless that is decided already."""
+        if self._final.is_decided:
             return
-        options, best_s = self._options.for_workers(), (self._best and self._best.median_s) or 0.0
-        if not self._earlier:  # read here: the records serve one thread
-            most = self._options.search.transferred
-            self._related = related_programs(self._records, self._task, self._environment, most)
-        batch: list[Steps] = []
-        with ExitStack() as stack:  # the first round is chosen while the workers start
-            with self._watch.phase("search"), beside(lambda: batch.extend(self._next())):
-                measurer = Measurer(self._task, options, best_s, self._watch)
-                stack.enter_context(measurer)
-            try:
-                while batch:
-                    batch = self._round(measurer, batch)
-            except MeasureError as error:
-                if self._best is None:
-                    raise
-                self._notes.append(f"stopped early: {error}")
-            with self._watch.phase("contest"):
-                self._ranking = self._final.hold(measurer, self._recorded)
+        self.start()
+        assert self._measurer is not None
+        with self._watch.phase("contest"):
+            self._ranking = self._final.hold(self._measurer, self._recorded)
+        self._best = self._records.best(self._task.key, self._environment)
+
+    def close(self) -> None:
+        """Free what measuring needs; the workers are the driver's. May be called twice."""
+        if self._measurer is not None:
+            self._measurer.close()
+            self._measurer = None
+
+    def tell(self, note: str) -> None:
+        """Add what the user should know to the result."""
+        self._notes.append(note)
 
     def result(self) -> TuneResult:
         """Return what was found so far, in this and in earlier runs."""
         known = self._records.all(self._task.key, self._environment)
-        key = _candidate(self._default).key
+        key = self._default.key
         return TuneResult(
             task=self._task,
             best=self._records.best(self._task.key, self._environment),
@@ -121,101 +265,57 @@ class TuningRun:
         )
 
     @cached_property
-    def _default(self) -> Steps:
+    def _default(self) -> Source:
         """The untuned default."""
         search = self._options.search
         redefine = search.redefine and search.space == "full"
-        return default_program(
+        program = default_program(
             self._shared, rewrite_layout=search.rewrite_layout, redefine=redefine
-        ).steps
+        )
+        return Source.of_steps(steps_to_json(program.steps))
 
     @cached_property
     def _final(self) -> Final:
         """The end of the run, in which the best programs and the default compete."""
-        default = _candidate(self._default).key
-        return Final(self._records, self._task.key, self._environment, default)
+        return Final(self._records, self._task.key, self._environment, self._default.key)
 
     @cached_property
     def _proposals(self) -> Proposals:
-        """The search, which knows what earlier runs measured."""
+        """The search, which knows what earlier runs measured, as they learned it."""
         rng = np.random.default_rng(self._options.seed)
         proposals = Proposals(self._shared, self._options.search, rng)
+        proposals.notes[:0] = self._notes
         self._notes = proposals.notes  # which grow while the search goes on
-        for record in self._earlier:
-            if not record.function:
-                proposals.learn(steps_from_json(json.loads(record.steps)), record.median_s)
+        steps = [steps_from_json(json.loads(record.steps)) for record in self._earlier]
+        learned_at = {record.known for record in self._earlier}
+        found = zip(self._earlier, proposals.encoded(steps), strict=True)
+        for number, (record, candidate) in enumerate(found):
+            if number in learned_at:
+                proposals.update()
+            if candidate is not None and not record.function:
+                proposals.learn(candidate, record.median_s)
         return proposals
 
-    def _next(self) -> list[Steps]:
-        """The next round's programs, fewer while there is little to learn from; none at the end."""
-        if self._left() <= 0 or self.is_exhausted or self._is_late():
-            return []
-        wanted = self._size()
-        is_wanted = self._options.search.starts_from_default and not self._is_known(self._default)
-        first = [self._default] if is_wanted else []
+    def _first(self, most: int) -> list[Candidate | Source]:
+        """The untuned default, and what was fast for related tasks; `most` programs, or fewer."""
+        first: list[Candidate | Source] = []
+        if self._options.search.starts_from_default and self._default.key not in self._keys:
+            (encoded,) = self._proposals.encoded(
+                [steps_from_json(json.loads(self._default.steps))]
+            )
+            first.append(encoded or self._default)
         if not self._planned():
-            first += self._transferred(wanted - len(first))
-        self._keys.update(_candidate(steps).key for steps in first)
-        more = wanted - len(first)
-        polish = self._left() <= self._polish_trials()
-        proposed = (
-            self._proposals.propose(more, self._is_known, is_polish=polish) if more > 0 else []
-        )
-        self._keys.update(_candidate(steps).key for steps in proposed)
-        self.is_exhausted = more > 0 and not proposed
-        self._proposed += len(first) + len(proposed)
-        return first + proposed
-
-    def _size(self) -> int:
-        """How many programs to measure in the next round."""
-        left, last = self._left(), self._polish_trials()
-        if left <= last:  # each round goes on from what the one before found
-            return min(left, max(_POLISH_ROUND, math.ceil(last / _POLISH_ROUNDS)))
-        most = self._options.search.trials_per_round
-        size = min(max(_FIRST_ROUND, self._planned() // 2), most)
-        unpolished = left - last
-        is_last = unpolished < size + size // 4  # a few more are not worth a round
-        return min(unpolished, most) if is_last else size
+            related = self._related[: max(most - len(first), 0)]
+            first += self._proposals.transferred(related, {self._default.key})
+        return first
 
     def _polish_trials(self) -> int:
         """How many of the trials, the last ones, polish the best programs."""
         return int(self._options.search.polish_share * self._options.trials)
 
-    def _transferred(self, most: int) -> list[Steps]:
-        """What was fast for other extents, adapted to these; `most` programs, or fewer."""
-        related = self._related[: max(most, 0)]
-        return self._proposals.transferred(related, lambda steps: steps == self._default)
-
-    def _round(self, measurer: Measurer, batch: Sequence[Steps]) -> list[Steps]:
-        """Measure `batch`, but no longer than there is time; return the next round's programs.
-
-        In a large round these are chosen while its last programs are built, and without knowing
-        them: they are the ones that the model thought least of.
-        """
-        ahead: list[list[Steps]] = []
-
-        def look_ahead() -> None:
-            ahead.append(self._next())
-
-        is_large = len(batch) > self._options.measuring.batch
-        meanwhile = look_ahead if is_large else self._preparation
-        results = measurer.measure([_candidate(steps) for steps in batch], meanwhile)
-        for steps, result in zip(batch, results, strict=True):
-            self._note(result)
-            self._proposals.learn(steps, result.measurement and result.measurement.median_s)
-            if self._is_late():
-                return []
-        with self._watch.phase("search"):
-            return ahead[0] if ahead else self._next()
-
-    def _preparation(self) -> None:
-        """Do what the next choice needs and can be done before anything is known."""
-        if self._options.search.cost_model == "trees":
-            import_ahead()
-
-    def _note(self, result: MeasureResult) -> None:
+    def _note(self, result: MeasureResult, known: int) -> None:
         """Record one result and tell of it."""
-        record = self._recorded(result)
+        record = self._recorded(result, known)
         self._builds.append(result.build)
         self._runs.append(result.run)
         self._keys.add(record.program_key)
@@ -227,17 +327,18 @@ class TuningRun:
         if is_new_best:
             self._best = record
         self._on_trial(self._trial(is_new_best=is_new_best))
-        self._require_hope()
+        self._require_success()
 
-    def _recorded(self, result: MeasureResult) -> Record:
-        key, seed = self._task.key, self._options.seed
-        record = Record.of_result(key, result, self._environment, seed=seed)
+    def _recorded(self, result: MeasureResult, known: int = 0) -> Record:
+        record = Record.of_result(
+            self._task.key, result, self._environment, seed=self._options.seed, known=known
+        )
         self._records.add(record)
         return record
 
     def _trial(self, *, is_new_best: bool) -> Trial:
         return Trial(
-            done=self._done(),
+            done=self.trials,
             total=self._options.trials,
             best_s=self._best.median_s if self._best is not None else None,
             is_new_best=is_new_best,
@@ -246,30 +347,20 @@ class TuningRun:
             measured_now=self._measured,
         )
 
-    def _require_hope(self) -> None:
+    def _require_success(self) -> None:
         failed = self._failures.total()
-        if failed == self._measured >= _HOPELESS and self._best is None:
+        if failed == self._measured >= _ALL_FAILED and self._best is None:
             assert self._first_failure is not None
             raise MeasureError(
                 f"all of the first {failed} programs of '{self._task.name}' failed; the first one: "
                 f"{self._first_failure.kind.value}, {self._first_failure.message}"
             )
 
-    def _is_known(self, steps: Steps) -> bool:
-        return _candidate(steps).key in self._keys
-
-    def _done(self) -> int:
-        return len(self._earlier) + self._measured
-
     def _planned(self) -> int:
         return len(self._earlier) + self._proposed
 
     def _left(self) -> int:
         return self._options.trials - self._planned()
-
-    def _is_late(self) -> bool:
-        budget = self._options.time_budget
-        return budget is not None and time.monotonic() - self._begin >= budget
 
     def _elsewhere(self) -> list[str]:
         found = self._records.elsewhere(self._task.key, self._environment)
@@ -279,8 +370,12 @@ class TuningRun:
                 "threads or cache policy; their times were not used"]  # fmt: skip
 
 
-def _candidate(steps: Steps) -> Candidate:
-    return Candidate.of_steps(steps_to_json(steps))
+def _source(one: Candidate | Source) -> Source:
+    return one if isinstance(one, Source) else one.source
+
+
+def _key(one: Candidate | Source) -> str:
+    return _source(one).key
 
 
 def _is_better(record: Record, best: Record | None) -> bool:

@@ -19,9 +19,9 @@ from ansorc.errors import AnsorcError
 from ansorc.lang.paper_cases import CASES, Case
 from ansorc.search.options import NO_FINE_TUNING
 from ansorc.search.task import Task
-from ansorc.search.trial import Trial
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
+from ansorc.search.tune_result import Trial
 
 COLUMNS = (
     TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),

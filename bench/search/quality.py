@@ -18,9 +18,9 @@ from ansorc.cli.checked_run import checked_time
 from ansorc.cli.progress import Progress
 from ansorc.codegen.llvm.limits import fma_peak
 from ansorc.search.task import Task
-from ansorc.search.trial import Trial
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
+from ansorc.search.tune_result import Trial
 from bench.search.cases import CASES
 from bench.search.finding import Finding, load, missed_goals, save, table
 from bench.search.turns import timed_in_turns
@@ -120,7 +120,7 @@ def _ratio(before: TuneResult, later: TuneResult, options: TuneOptions) -> float
     """The speed of one result's program by that of the other's, timed in turns."""
     assert before.best is not None
     assert later.best is not None
-    own, other = before.best.candidate, later.best.candidate
+    own, other = before.best.source, later.best.source
     times = timed_in_turns(before.task, (own, other), options)
     return times[other] / times[own]
 

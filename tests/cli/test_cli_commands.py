@@ -16,7 +16,7 @@ import pytest
 from command_line import CommandLine
 
 from ansorc.cli.progress import Progress
-from ansorc.search.trial import Trial
+from ansorc.search.tune_result import Trial
 
 
 def test_help_names_all_commands(cli: CommandLine) -> None:
@@ -218,7 +218,7 @@ def test_piped_progress_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_progress_on_a_terminal_is_one_live_line() -> None:
     code = (
-        "from ansorc.cli.progress import Progress; from ansorc.search.trial import Trial\n"
+        "from ansorc.cli.progress import Progress; from ansorc.search.tune_result import Trial\n"
         "with Progress('matmul', 1e9, 0.0) as show:\n"
         "    for n in range(1, 9): show(Trial(n, 8, 1e-3, True, {}, 1.0, n))\n"
     )

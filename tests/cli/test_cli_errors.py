@@ -12,7 +12,7 @@ from command_line import CommandLine
 from ansorc.cli import show_command
 from ansorc.lang import load_workload
 from ansorc.search import programs
-from ansorc.search.measure.result import Candidate, Measurement, MeasureResult
+from ansorc.search.measure.result import Measurement, MeasureResult, Source
 from ansorc.search.record import Record, Records
 from ansorc.search.record.environment import current_environment
 from ansorc.search.task import Task
@@ -107,7 +107,7 @@ def test_a_record_file_in_no_directory(cli: CommandLine) -> None:
 
 def test_a_program_that_no_longer_fits(cli: CommandLine) -> None:
     task = Task(load_workload("ops.py", "product"), "native", "product")
-    steps = Candidate.of_steps([["Parallelize", {"stage": "C", "iterator": "k"}]])
+    steps = Source.of_steps([["Parallelize", {"stage": "C", "iterator": "k"}]])
     measured = MeasureResult(steps, Measurement((1e-3,), checked=True))
     with Records.open("tune.db") as records:
         records.add_task(task)

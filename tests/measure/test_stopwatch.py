@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from ansorc.search.measure import BuildCost, RunCost, Stopwatch
-from ansorc.search.measure.beside import beside, nothing
-from ansorc.search.time_spent import TimeSpent
+from ansorc.search.measure.beside import concurrently, nothing
+from ansorc.search.tune_result import TimeSpent
 
 
 class Clock:
@@ -73,11 +73,11 @@ def test_work_beside_is_done_in_another_thread_before_the_end() -> None:
         begun.wait(5.0)
         threads.append(threading.get_ident())
 
-    with beside(work):
+    with concurrently(work):
         begun.set()
     (found,) = threads
     assert found != threading.get_ident()
-    with beside(nothing):
+    with concurrently(nothing):
         pass
 
 
@@ -85,5 +85,5 @@ def test_what_work_beside_raises_is_raised_at_the_end() -> None:
     def work() -> None:
         raise ValueError("no more programs")
 
-    with pytest.raises(ValueError, match="no more programs"), beside(work):
+    with pytest.raises(ValueError, match="no more programs"), concurrently(work):
         pass

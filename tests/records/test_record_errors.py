@@ -98,7 +98,7 @@ def test_a_locked_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    connection = schema.connect(tmp_path / "a.db", create=True)
+    connection, _ = schema.connect(tmp_path / "a.db", create=True)
     records = Records(tmp_path / "a.db", connection)
     connection.execute("PRAGMA max_page_count = 12")
     with pytest.raises(RecordError, match="is full; free some space and run again"):

@@ -15,11 +15,11 @@ from records.examples import ELSEWHERE, HERE, record_of, task_of
 
 from ansorc.search.measure import BuildCost, RunCost
 from ansorc.search.measure.result import (
-    Candidate,
     Failure,
     FailureKind,
     Measurement,
     MeasureResult,
+    Source,
 )
 from ansorc.search.record import (
     Record,
@@ -136,7 +136,7 @@ def test_a_task_can_be_built_from_the_file_alone(tmp_path: Path) -> None:
 
 
 def test_a_result_becomes_a_record_with_time_and_version() -> None:
-    candidate = Candidate.of_steps([])
+    candidate = Source.of_steps([])
     timed = MeasureResult(
         candidate, Measurement((3.0, 1.0, 2.0), checked=True), BuildCost(0.25, llvm_s=0.25),
         RunCost(0.25, 0.125, 0.125, 0.25),

@@ -134,10 +134,13 @@ def test_as_many_threads_as_cores_are_all_cores(tmp_path: Path) -> None:
     text = json.dumps(asdict(HERE) | {"threads": 2}, sort_keys=True)
     connection.execute("INSERT INTO environments VALUES ('two', ?, 'Test CPU')", (text,))
     query = "INSERT INTO records SELECT NULL, task_key, program_key, steps, function, 'two', 3.0, "
-    query += "spread_s, repeats, failure, message, checked, build_s, created, seed, version, run_s "
+    query += (
+        "spread_s, repeats, failure, message, checked, build_s, created, seed, version, run_s, 0 "
+    )
     connection.execute(f"{query} FROM records WHERE id = 1")
     connection.execute("UPDATE records SET environment_key = 'two' WHERE id = 2")
     connection.execute("INSERT INTO winners VALUES ('t', 'two', ?, 2)", (both.program_key,))
+    connection.execute("ALTER TABLE records DROP COLUMN known")
     connection.execute("PRAGMA user_version = 3")
     connection.commit()
     connection.close()

@@ -9,12 +9,12 @@ import pytest
 from search_model.workloads import ZEN, matmul, transpose
 
 from ansorc.search import described as described_module
-from ansorc.search.described import described, founders_of, remembered, together
+from ansorc.search.candidate import candidates
+from ansorc.search.described import described, founders_of, together
 from ansorc.search.evolve import evolve
 from ansorc.search.features import Features, estimated_cycles, extract
 from ansorc.search.model import RooflineModel
 from ansorc.search.options import SearchOptions
-from ansorc.search.pick import Candidate
 from ansorc.search.polish import polish
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Genes, Space, design_space, phenotype_keys, sample
@@ -86,42 +86,28 @@ def test_programs_are_described_once_each_and_without_those_to_skip() -> None:
     np.testing.assert_array_equal(part.features, twice.features[[2, 0]])
 
 
-def test_what_is_remembered_is_not_described_again(asked: list[int]) -> None:
-    one = space()
-    genes = genes_of(one.sketches[0], 12)
-    genes = genes[np.unique(genes, axis=0, return_index=True)[1]]
-    first = remembered(one, 0, genes[:5])
-    again = remembered(one, 0, genes)
-    assert asked == [5, len(genes) - 5]
-    np.testing.assert_array_equal(again[:5], first)
-    np.testing.assert_array_equal(again, extract(one.sketches[0], genes, ZEN))
-
-
 @pytest.mark.parametrize("way", [evolve, polish])
-def test_what_is_proposed_is_described_already(asked: list[int], way: Strategy) -> None:
+def test_what_is_proposed_is_described_already(way: Strategy) -> None:
     """The model learns from the proposed programs as soon as they are measured."""
     one = space()
-    known = described(one, 0, genes_of(one.sketches[0], 40))
-    seeds = [Candidate(0, known.genes[0], int(known.keys[0]), 1.0)]
+    (seed,) = candidates(one, [(0, genes_of(one.sketches[0], 1)[0])])
     rng = np.random.default_rng(2)
+    seeds = [replace(seed, score=1.0)]
     found = way(one, RooflineModel(), rng, SMALL, frozenset(), seeds).candidates
     assert len(found) >= 16
-    asked.clear()
     for candidate in found:
-        sketch, genes = one.sketches[candidate.sketch], candidate.genes[None, :]
-        features = remembered(one, candidate.sketch, genes)
-        np.testing.assert_array_equal(features, extract(sketch, genes, ZEN))
-    assert not asked
+        genes = candidate.genes[None, :]
+        np.testing.assert_array_equal(candidate.features, extract(candidate.sketch, genes, ZEN)[0])
+        assert candidate.features.base is None, "it keeps nothing else"
 
 
 def test_seeds_join_founders_once() -> None:
     one = space()
     sketch, founders = one.sketches[0], founders_of(one, 0, SMALL).programs
     drawn = described(one, 0, genes_of(sketch, 40), founders.keys)
-    new = Candidate(0, drawn.genes[0], int(drawn.keys[0]), 1.0)
-    old = Candidate(0, founders.genes[3], int(founders.keys[3]), 1.0)
-    assert together(one, 0, founders, [old]) is founders
-    joined = together(one, 0, founders, [new, old, new])
+    new, old = candidates(one, [(0, drawn.genes[0]), (0, founders.genes[3])])
+    assert together(founders, [old]) is founders
+    joined = together(founders, [new, old, new])
     assert joined.keys.tolist() == [*founders.keys.tolist(), new.key]
     np.testing.assert_array_equal(joined.genes[-1], new.genes)
     np.testing.assert_array_equal(joined.features[-1], extract(sketch, new.genes[None, :], ZEN)[0])

@@ -14,6 +14,7 @@ from ansorc.lang import ComputeDAG, placeholder
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.search import evolve as evolve_module
+from ansorc.search.candidate import candidates
 from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.enumerate import all_programs
 from ansorc.search.evolve import evolve
@@ -22,7 +23,7 @@ from ansorc.search.hopes import Hopes
 from ansorc.search.judge import judged
 from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import SearchOptions
-from ansorc.search.pick import Candidate, Offer, picked
+from ansorc.search.pick import Offer, picked
 from ansorc.search.space import (
     Brood,
     Mating,
@@ -32,7 +33,6 @@ from ansorc.search.space import (
     phenotype_keys,
     relatives_of,
     sample,
-    steps,
 )
 from ansorc.search.space.genes import gene_counts
 
@@ -89,9 +89,9 @@ def test_candidates_are_new_and_differ() -> None:
     second = evolve(MATMUL, RooflineModel(), rng(), SMALL, measured, first).candidates
     assert measured.isdisjoint(candidate.key for candidate in second)
     for candidate in second:
-        sketch = MATMUL.sketches[candidate.sketch]
-        assert int(phenotype_keys(sketch, candidate.genes[None, :])[0]) == candidate.key
-        replay(MATMUL.dag, steps(sketch, candidate.genes))
+        keys = phenotype_keys(candidate.sketch, candidate.genes[None, :])
+        assert int(keys[0]) == candidate.key
+        replay(MATMUL.dag, candidate.steps)
 
 
 def test_ranks_fall_and_random_picks_come_last() -> None:
@@ -103,11 +103,8 @@ def test_ranks_fall_and_random_picks_come_last() -> None:
 
 def test_less_is_bred_while_structures_are_left_to_try() -> None:
     options = replace(SMALL, generations=4)
-    keys = [phenotype_keys(s, sample(s, 1, rng(), options)) for s in MATMUL.sketches]
-    tried = [
-        Candidate(number, sample(sketch, 1, rng(), options)[0], int(key[0]), 1.0)
-        for number, (sketch, key) in enumerate(zip(MATMUL.sketches, keys, strict=True))
-    ]
+    rows = [(n, sample(s, 1, rng(), options)[0]) for n, s in enumerate(MATMUL.sketches)]
+    tried = [replace(one, score=1.0) for one in candidates(MATMUL, rows)]
     first, later = (
         evolve(MATMUL, RooflineModel(), rng(), options, seeds=seeds).scored
         for seeds in (tried[:1], tried)
@@ -141,7 +138,7 @@ def test_seeds_are_bred_from() -> None:
     key = int(phenotype_keys(sketch, genes)[0])
     model = Near(extract(sketch, genes, ZEN)[0])
     options = replace(SMALL, generations=1, population=64)
-    seed = Candidate(0, genes[0], key, 1.0)
+    seed = replace(candidates(space, [(0, genes[0])])[0], score=1.0)
     failed = replace(seed, score=0.0)
     seeded, from_failed, plain = (
         [evolve(space, model, rng(n), options, {key}, seeds) for n in range(8)]
@@ -257,6 +254,7 @@ def test_features_of_candidates_are_those_that_were_scored() -> None:
     genes = np.stack([candidate.genes for candidate in found])
     features = extract(MATMUL.sketches[0], genes, ZEN)
     assert features.shape[2] == len(FEATURE_NAMES)
+    np.testing.assert_array_equal(features, [candidate.features for candidate in found])
     scores = RooflineModel().predict(features)
     np.testing.assert_allclose(scores, [candidate.score for candidate in found], rtol=1e-6)
 

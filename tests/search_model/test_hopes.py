@@ -13,11 +13,12 @@ from search_model.workloads import ZEN
 
 from ansorc.lang import ComputeDAG, placeholder
 from ansorc.lang import operators as ops
+from ansorc.search.candidate import Candidate
 from ansorc.search.evolve import evolve
 from ansorc.search.hopes import Hopes
 from ansorc.search.model import RooflineModel
 from ansorc.search.options import PAPER, SearchOptions
-from ansorc.search.pick import Candidate, Offer, picked
+from ansorc.search.pick import Offer, picked
 from ansorc.search.space import Space, design_space
 
 OPTIONS = SearchOptions(population=400, generations=1, trials_per_round=32, epsilon=0.0)
@@ -86,13 +87,13 @@ def found(space: Space, options: SearchOptions, seeds: Sequence[Candidate] = ())
 def test_the_search_goes_on_with_structures_that_are_expected_to_be_slow() -> None:
     space = convolution()
     first = found(space, OPTIONS)
-    known = {space.structures[each.sketch]: each for each in first}
-    common = space.structures[first[0].sketch]
+    known = {space.structures[each.number]: each for each in first}
+    common = space.structures[first[0].number]
     seeds = [*[known[common]] * 200, *known.values()]
 
     def others(optimism: float) -> int:
         again = found(space, replace(OPTIONS, optimism=optimism), seeds)
-        return sum(space.structures[each.sketch] != common for each in again)
+        return sum(space.structures[each.number] != common for each in again)
 
     assert others(4.0) > others(0.0)
 
@@ -101,10 +102,10 @@ def test_a_structure_of_which_a_program_failed_was_tried() -> None:
     space = convolution()
     options = replace(OPTIONS, optimism=0.0)
     first = found(space, options)
-    structures = {space.structures[each.sketch] for each in first}
+    structures = {space.structures[each.number] for each in first}
     assert structures == set(space.structures)
     failed = [replace(each, score=0.0) for each in first]
     again = found(space, options, failed)
-    assert {space.structures[each.sketch] for each in again} < structures
+    assert {space.structures[each.number] for each in again} < structures
     keys = {each.key for each in again}
     assert keys == {each.key for each in found(space, options, failed)}

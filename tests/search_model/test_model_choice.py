@@ -124,13 +124,14 @@ def test_a_search_goes_on_without_the_model_that_failed() -> None:
     """Its proposals are then those of the analytic model."""
     task = Task(matmul(64, 64, 64), ZEN, "product")
 
-    def proposed(model: str | CostModel) -> tuple[object, list[str]]:
+    def proposed(model: str | CostModel) -> tuple[list[str], list[str]]:
         options = SearchOptions(population=128, generations=2, cost_model=model)
         search = Proposals(task, options, np.random.default_rng(1))
-        first = search.propose(8, lambda _: False)
+        first = search.propose(8, set())
         for program in first:
             search.learn(program, 1e-3)
-        return (first, search.propose(8, lambda _: False)), search.notes
+        both = [*first, *search.propose(8, set())]
+        return [program.source.key for program in both], search.notes
 
     programs, notes = proposed(Own(fails))
     assert [words.partition(" (")[0] for words in notes] == ["the cost model Own failed in predict"]

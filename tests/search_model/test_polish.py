@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ from search_model.workloads import ZEN, matmul
 from ansorc.lang import ComputeDAG, placeholder
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
+from ansorc.search.candidate import Candidate, candidates
 from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.features import Features, extract
 from ansorc.search.judge import drafted, judged
 from ansorc.search.model import RooflineModel
 from ansorc.search.options import SearchOptions
-from ansorc.search.pick import Candidate
 from ansorc.search.polish import PARENTS, neighbours, polish
 from ansorc.search.space import (
     Space,
@@ -25,7 +25,6 @@ from ansorc.search.space import (
     phenotype_keys,
     relatives_of,
     sample,
-    steps,
     tiles,
 )
 
@@ -40,11 +39,8 @@ def layer() -> Space:
 
 def seeds_of(space: Space, count: int, sketch: int = 0) -> list[Candidate]:
     genes = sample(space.sketches[sketch], count, np.random.default_rng(4), OPTIONS)
-    keys = phenotype_keys(space.sketches[sketch], genes).tolist()
-    return [
-        Candidate(sketch, row, key, float(count - place))
-        for place, (row, key) in enumerate(zip(genes, keys, strict=True))
-    ]
+    found = candidates(space, [(sketch, row) for row in genes])
+    return [replace(one, score=float(count - place)) for place, one in enumerate(found)]
 
 
 def polished(
@@ -79,7 +75,7 @@ def test_all_neighbours_are_proposed_once_and_then_none() -> None:
         assert measured.isdisjoint(keys)
         measured |= set(keys)
         for candidate in found[:3]:
-            replay(MATMUL.dag, steps(MATMUL.sketches[candidate.sketch], candidate.genes))
+            replay(MATMUL.dag, candidate.steps)
     sketch = MATMUL.sketches[0]
     around = neighbours(sketch, seeds[0].genes, OPTIONS.max_register_ratio)
     expected = set(phenotype_keys(sketch, around).tolist()) - {seeds[0].key}
@@ -94,7 +90,7 @@ def test_stages_move_to_other_places() -> None:
     reached: set[int] = set()
     while found := polished(space, seeds_of(space, 1, number), measured):
         measured |= {candidate.key for candidate in found}
-        reached |= {candidate.sketch for candidate in found}
+        reached |= {candidate.number for candidate in found}
     assert reached == {number, *moves[number]}
 
 
@@ -118,9 +114,7 @@ def test_what_the_model_is_wrong_by_for_a_parent_is_taken_out() -> None:
         def update(self, samples: Sequence[Sample]) -> None:
             raise AssertionError
 
-    seeds = [
-        Candidate(0, fast.genes, fast.key, 2.0), Candidate(0, slow.genes, slow.key, 1.0)
-    ]  # fmt: skip
+    seeds = [replace(fast, score=2.0), replace(slow, score=1.0)]
     found = polished(MATMUL, seeds, set(), Biased())
     assert found[0].score >= 2.0
     near = np.array([(candidate.genes != fast.genes).sum() == 1 for candidate in found])

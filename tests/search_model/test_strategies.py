@@ -16,9 +16,9 @@ from ansorc.search.enumerate import all_programs
 from ansorc.search.features import Features, extract
 from ansorc.search.model import NAMES, RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS, SearchOptions, StrategyName
-from ansorc.search.proposals import Proposals, Steps
+from ansorc.search.proposals import Proposals
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import Space, design_space, phenotype_keys, steps
+from ansorc.search.space import Space, design_space, phenotype_keys
 from ansorc.search.space.registers import within_registers
 from ansorc.search.strategies import STRATEGIES
 from ansorc.search.task import Task
@@ -58,12 +58,11 @@ def test_programs_are_legal_new_and_different(name: StrategyName) -> None:
     assert len(again.candidates) == 16
     assert measured.isdisjoint(candidate.key for candidate in again.candidates)
     for candidate in again.candidates:
-        sketch, row = PRODUCT.sketches[candidate.sketch], candidate.genes[None, :]
+        sketch, row = PRODUCT.sketches[candidate.number], candidate.genes[None, :]
         assert within_registers(sketch, row, SMALL.max_register_ratio).all()
         assert int(phenotype_keys(sketch, row)[0]) == candidate.key
-    program = again.candidates[0]
-    sketch = PRODUCT.sketches[program.sketch]
-    lower(replay(PRODUCT.dag, steps(sketch, program.genes)))
+        np.testing.assert_array_equal(candidate.features, extract(sketch, row, ZEN)[0])
+    lower(replay(PRODUCT.dag, again.candidates[0].steps))
 
 
 @every
@@ -102,7 +101,7 @@ def test_random_programs_come_from_all_sketches_and_ask_no_model() -> None:
     found = STRATEGIES["random"](PRODUCT, model, rng(), options)
     assert (model.asked, found.scored) == ([], 0)
     assert all(candidate.is_random for candidate in found.candidates)
-    assert {c.sketch for c in found.candidates} == set(range(len(PRODUCT.sketches)))
+    assert {c.number for c in found.candidates} == set(range(len(PRODUCT.sketches)))
 
 
 def single(space: Space) -> Space:
@@ -158,7 +157,7 @@ def test_a_beam_drops_what_seems_bad_while_it_is_incomplete() -> None:
 
     options = replace(SMALL, trials_per_round=1, beam_width=1, epsilon=0.0)
     (chosen,) = STRATEGIES["beam"](PRODUCT, Misled(), rng(), options).candidates
-    assert statements(PRODUCT.sketches[chosen.sketch]) != first
+    assert statements(chosen.sketch) != first
 
 
 @pytest.mark.parametrize("field_name", ["strategy", "space"])
@@ -186,10 +185,10 @@ def test_the_learned_model_is_asked_only_if_it_is_wanted(
     monkeypatch.setattr(TreeModel, "predict_statements", noted)
     task = Task(matmul(64, 64, 64), ZEN)
     search = Proposals(task, replace(SMALL, cost_model=model), rng())
-    known: set[Steps] = set()
+    known: set[str] = set()
     for _ in range(2):
-        batch = search.propose(20, known.__contains__)
-        known.update(batch)
+        batch = search.propose(20, known)
+        known.update(program.source.key for program in batch)
         for place, program in enumerate(batch):
             search.learn(program, 1e-3 * (1 + place % 5))
     assert len(known) == 40

@@ -26,7 +26,7 @@ from ansorc.search.space import (
     tiles,
 )
 from ansorc.search.space.carry import MISSING, carried
-from ansorc.search.space.nodes import nodes_of
+from ansorc.search.space.nodes import Gene, nodes_of
 
 OPTIONS = SearchOptions()
 
@@ -52,7 +52,7 @@ def number_of(name: str, words: str) -> int:
     return next(n for n, s in enumerate(space_of(name).sketches) if s.name == words)
 
 
-def node_tiles(space: Space, brood: Brood) -> dict[tuple[str, str], np.ndarray]:
+def node_tiles(space: Space, brood: Brood) -> dict[Gene, np.ndarray]:
     """The lengths of each axis of each node."""
     sketch = space.sketches[brood[0]]
     lengths = tiles(sketch, brood[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import ansorc as ac
-from ansorc.search.measure import Candidate, MeasureOptions, RunOptions
+from ansorc.search.measure import MeasureOptions, RunOptions, Source
 from ansorc.search.tune_options import TuneOptions
 
 EXTENT = 32
@@ -30,12 +30,10 @@ def options(directory: Path, trials: int = 6, seed: int = 0) -> TuneOptions:
     return TuneOptions(trials, directory / "tune.db", seed, threads=1, measuring=MEASURING)
 
 
-def loop_program(body: str) -> Candidate:
+def loop_program(body: str) -> Source:
     """A program of the task, given as the text of its loops."""
     shape = f"float32[{EXTENT}, {EXTENT}]"
-    return Candidate.of_function(
-        f"kernel product(A: {shape}, B: {shape}, C: {shape}):\n    {body}\n"
-    )
+    return Source.of_function(f"kernel product(A: {shape}, B: {shape}, C: {shape}):\n    {body}\n")
 
 
 WRONG = loop_program(f"""for i in 0..{EXTENT}:

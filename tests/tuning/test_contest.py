@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from ansorc.search.contest import contest, lead
 from ansorc.search.measure import (
-    Candidate,
     Failure,
     FailureKind,
     Measurement,
     Measurer,
     MeasureResult,
+    Source,
 )
 
 TURNS = 31
-PROGRAMS = [Candidate.of_steps([number]) for number in range(4)]
+PROGRAMS = [Source.of_steps([number]) for number in range(4)]
 
 
 class Machine:
@@ -31,24 +31,24 @@ class Machine:
         self._seconds = dict(zip(PROGRAMS, seconds, strict=False))
         self._rng = np.random.default_rng(seed)
         self._drift, self._noise = drift, noise
-        self.entered: list[list[Candidate]] = []
-        self.wrong: set[Candidate] = set()
+        self.entered: list[list[Source]] = []
+        self.wrong: set[Source] = set()
         self.now = 0.0
 
-    def rank(self, candidates: Sequence[Candidate]) -> list[MeasureResult]:
+    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
         self.entered.append(list(candidates))
         self.now += 0.5
         speed = 1 + self._drift * self._rng.uniform(0, 1, TURNS)
         return [self._result(candidate, speed) for candidate in candidates]
 
-    def hold(self, best_s: float = 1.0) -> tuple[list[Candidate], float]:
+    def hold(self, best_s: float = 1.0) -> tuple[list[Source], float]:
         candidates = list(self._seconds)
         found = contest(cast("Measurer", self), candidates, best_s, lambda: self.now)
-        assert {result.candidate for result in found.failed} == self.wrong
+        assert {result.source for result in found.failed} == self.wrong
         assert abs(found.margin) <= 1.0
-        return [result.candidate for result in found.ranked], found.margin
+        return [result.source for result in found.ranked], found.margin
 
-    def _result(self, candidate: Candidate, speed: np.ndarray) -> MeasureResult:
+    def _result(self, candidate: Source, speed: np.ndarray) -> MeasureResult:
         if candidate in self.wrong:
             return MeasureResult(candidate, Failure.of(FailureKind.WRONG_RESULT, "element 3"))
         noise = 1 + self._noise * self._rng.standard_normal(TURNS)

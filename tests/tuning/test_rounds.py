@@ -17,8 +17,8 @@ from ansorc.search.measure import CachePolicy
 from ansorc.search.options import SearchOptions
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
-from ansorc.search.trial import Trial
 from ansorc.search.tune import tune_task
+from ansorc.search.tune_result import Trial
 
 
 def recorded(path: Path) -> list[Record]:
@@ -29,9 +29,9 @@ def recorded(path: Path) -> list[Record]:
 def test_what_was_proposed_and_is_not_measured_yet_is_not_proposed_again() -> None:
     search_options = SearchOptions(population=64, generations=1)
     search = Proposals(product(), search_options, np.random.default_rng(0))
-    batches = [search.propose(20, lambda _: False) for _ in range(3)]
+    batches = [search.propose(20, set()) for _ in range(3)]
     assert [len(batch) for batch in batches] == [20, 20, 20]
-    assert len({program for batch in batches for program in batch}) == 60
+    assert len({program.key for batch in batches for program in batch}) == 60
 
 
 def test_programs_are_chosen_while_workers_start_and_the_last_of_a_large_round_are_built(

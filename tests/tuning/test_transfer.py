@@ -13,7 +13,7 @@ from small_tasks import options
 import ansorc as ac
 from ansorc.ir.verify import verify
 from ansorc.schedule import Step, lower, replay, steps_from_json, steps_to_json
-from ansorc.search.measure import Candidate
+from ansorc.search.measure import Source
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Environment, Record, Records, current_environment
 from ansorc.search.space import adapted, design_space, encode, sample, steps, tiles
@@ -44,7 +44,7 @@ def programs(task: ac.Task, count: int, seed: int = 0) -> list[Steps]:
 def record(
     records: Records, task: ac.Task, program: Steps, seconds: float, where: Environment = HERE
 ) -> None:
-    candidate = Candidate.of_steps(steps_to_json(program))
+    candidate = Source.of_steps(steps_to_json(program))
     records.add_task(task)
     records.add(
         Record(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,22 +16,23 @@ from small_tasks import CRASHING, ENDLESS, GREEDY, WRONG, layer, options, produc
 import ansorc as ac
 from ansorc.errors import MeasureError
 from ansorc.ir.expr import Expr, Var
-from ansorc.schedule import Step, steps_to_json
+from ansorc.schedule import steps_to_json
 from ansorc.search import contest, tuning_run
+from ansorc.search.candidate import Candidate
 from ansorc.search.measure import (
-    Candidate,
     FailureKind,
     Measurement,
     Measurer,
     MeasureResult,
+    Source,
+    nothing,
 )
-from ansorc.search.measure.beside import nothing
 from ansorc.search.options import ABLATIONS, SearchOptions
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
-from ansorc.search.trial import Trial
 from ansorc.search.tune import tune_task, tune_tasks
+from ansorc.search.tune_result import Trial
 
 
 def recorded(path: Path) -> list[Record]:
@@ -46,7 +48,7 @@ def test_tune_then_resume(tmp_path: Path) -> None:
     assert first.best is not None
     assert first.best.checked
     assert first.default is not None
-    assert first.default.candidate == default_candidate()
+    assert first.default.source == default_candidate()
     assert first.curve[0][0] == 1
     assert [time for _, time in first.curve] == sorted((t for _, t in first.curve), reverse=True)
     before = recorded(tmp_path / "tune.db")
@@ -73,26 +75,26 @@ def test_the_search_shares_the_work_among_the_threads_of_the_kernels(tmp_path: P
     found = tune_task(eight, options(tmp_path, 1))
     assert found.default is not None
     assert found.default.task_key == eight.key
-    assert found.default.candidate == default_candidate(eight.with_threads(1))
-    assert found.default.candidate != default_candidate(eight)
+    assert found.default.source == default_candidate(eight.with_threads(1))
+    assert found.default.source != default_candidate(eight)
 
 
-def default_candidate(task: ac.Task | None = None) -> Candidate:
+def default_candidate(task: ac.Task | None = None) -> Source:
     chosen = task or product().with_threads(1)
-    return Candidate.of_steps(steps_to_json(default_program(chosen).steps))
+    return Source.of_steps(steps_to_json(default_program(chosen).steps))
 
 
 def test_the_best_is_the_winner_of_a_contest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    contests: list[list[Candidate]] = []
+    contests: list[list[Source]] = []
 
     class Referee(Measurer):
-        def rank(self, candidates: Sequence[Candidate]) -> list[MeasureResult]:
+        def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
             contests.append(list(candidates))
             first = contests[0]
             return [
-                timed(result, 1e-3 * (len(first) - first.index(result.candidate)))
+                timed(result, 1e-3 * (len(first) - first.index(result.source)))
                 for result in super().rank(candidates)
             ]
 
@@ -101,7 +103,7 @@ def test_the_best_is_the_winner_of_a_contest(
     assert 2 <= len(contests[0]) <= 5
     assert default_candidate() in contests[0]
     assert result.best is not None
-    assert result.best.candidate == contests[0][-1]
+    assert result.best.source == contests[0][-1]
     assert result.best.median_s == 1e-3, "though all were faster before"
     held = len(contests)
     again = tune_task(product(), options(tmp_path))
@@ -122,7 +124,7 @@ def test_the_least_disturbed_of_the_contests_counts(
     seconds = iter([(3.0, 3.0, 9.0), *steady, (1.0, 5.0, 9.0)])
 
     class Disturbed(Measurer):
-        def rank(self, candidates: Sequence[Candidate]) -> list[MeasureResult]:
+        def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
             return [MeasureResult(candidates[0], Measurement(next(seconds), checked=True))]
 
     monkeypatch.setattr(tuning_run, "Measurer", Disturbed)
@@ -131,14 +133,14 @@ def test_the_least_disturbed_of_the_contests_counts(
     assert result.best is not None
     assert result.best.median_s == 2.0
     assert result.ranking is not None
-    assert [one.candidate for one in result.ranking.ranked] == [result.best.candidate]
+    assert [one.source for one in result.ranking.ranked] == [result.best.source]
 
 
 def test_an_interrupted_contest_is_held_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Interrupted(Measurer):
-        def rank(self, candidates: Sequence[Candidate]) -> list[MeasureResult]:
+        def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -159,10 +161,10 @@ def test_an_interrupted_contest_is_held_by_the_next_run(
 class Saboteur(Measurer):
     """Measures `harm` in the places of the third and later candidates."""
 
-    harm: tuple[Candidate, ...] = (CRASHING, ENDLESS, GREEDY, WRONG)
+    harm: tuple[Source, ...] = (CRASHING, ENDLESS, GREEDY, WRONG)
 
     def measure(
-        self, candidates: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         mixed = [*candidates[:2], *self.harm, *candidates[2 + len(self.harm) :]]
         return super().measure(mixed[: len(candidates)], meanwhile)
@@ -198,12 +200,12 @@ class Hopeless(Measurer):
     """Measures nothing but wrong programs, each of them wrong in another way."""
 
     def measure(
-        self, candidates: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         for place, candidate in enumerate(candidates):
             text = WRONG.function.replace("= 0.0", f"= {place}.5")
-            (result,) = super().measure([Candidate.of_function(text)])
-            yield replace(result, candidate=candidate)
+            (result,) = super().measure([Source.of_function(text)])
+            yield replace(result, source=candidate)
 
 
 def test_a_task_whose_programs_all_fail_ends_with_the_first_error(
@@ -215,7 +217,7 @@ def test_a_task_whose_programs_all_fail_ends_with_the_first_error(
     assert few.hint.startswith("3 wrong result of 3 trials; the first: candidate rejected: element")
     with pytest.raises(MeasureError, match="no program of 'product' can be built: 3 wrong result"):
         few.build()
-    monkeypatch.setattr(tuning_run, "_HOPELESS", 4)
+    monkeypatch.setattr(tuning_run, "_ALL_FAILED", 4)
     message = "all of the first 4 programs of 'product' failed; the first one: wrong result, cand"
     with pytest.raises(MeasureError, match=message) as caught:
         tune_task(product(), options(tmp_path, 100))
@@ -227,7 +229,7 @@ def test_equal_failures_in_a_row_end_a_run_that_has_a_best(
 ) -> None:
     class Tired(Measurer):
         def measure(
-            self, candidates: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+            self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
         ) -> Iterator[MeasureResult]:
             yield from super().measure(candidates[:3])
             raise MeasureError("32 candidates in a row failed alike")
@@ -275,14 +277,15 @@ def test_a_space_of_one_program_is_exhausted_at_once(tmp_path: Path) -> None:
 def test_the_same_seed_proposes_the_same_programs() -> None:
     search_options = SearchOptions(population=256, generations=2)
 
-    def proposed(seed: int) -> list[list[tuple[Step, ...]]]:
+    def proposed(seed: int) -> list[list[str]]:
         search = Proposals(product(), search_options, np.random.default_rng([seed, 0]))
-        batches: list[list[tuple[Step, ...]]] = []
-        known: set[tuple[Step, ...]] = set()
+        batches: list[list[str]] = []
+        known: set[str] = set()
         for _ in range(2):
-            batches.append(search.propose(20, known.__contains__))
+            batch = search.propose(20, known)
+            batches.append([program.source.key for program in batch])
             known.update(batches[-1])
-            for place, program in enumerate(batches[-1]):
+            for place, program in enumerate(batch):
                 search.learn(program, None if place % 7 == 3 else 1e-3 * (1 + place % 5))
         return batches
 
@@ -292,9 +295,9 @@ def test_the_same_seed_proposes_the_same_programs() -> None:
     assert not set(once[0]) & set(once[1])
 
 
-def invented_seconds(program: tuple[Step, ...]) -> float | None:
+def invented_seconds(program: Candidate) -> float | None:
     """A time that is the same whenever the program is asked about; some programs fail."""
-    number = zlib.crc32(repr(program).encode())
+    number = zlib.crc32(program.source.key.encode())
     return None if number % 7 == 3 else 1e-3 * (1 + number % 100)
 
 
@@ -304,20 +307,25 @@ def test_a_search_that_starts_again_from_its_records_goes_on_alike(
 ) -> None:
     """Proposals follow from the seed and the records, not from how often it was asked."""
     search_options = SearchOptions(population=256, generations=2)
-    known: list[tuple[Step, ...]] = []
+    known: dict[str, Candidate] = {}
     search = Proposals(task(), search_options, np.random.default_rng(5))
     for round_number in range(4):
         restarted = Proposals(task(), search_options, np.random.default_rng(5))
-        for program in known:
-            restarted.learn(program, invented_seconds(program))
+        encoded = restarted.encoded([program.steps for program in known.values()])
+        for program, again in zip(known.values(), encoded, strict=True):
+            assert again is not None
+            assert (again.key, again.source) == (program.key, program.source)
+            np.testing.assert_array_equal(again.features, program.features)
+            restarted.learn(again, invented_seconds(again))
         is_polish = round_number == 3
-        batch = search.propose(12, known.__contains__, is_polish=is_polish)
-        assert batch == restarted.propose(12, known.__contains__, is_polish=is_polish)
+        batch = search.propose(12, known.keys(), is_polish=is_polish)
+        other = restarted.propose(12, known.keys(), is_polish=is_polish)
+        assert [one.source.key for one in batch] == [one.source.key for one in other]
         assert len(batch) == 12
         for program in batch:
             search.learn(program, invented_seconds(program))
-        known += batch
-    assert len(set(known)) == 48
+        known |= {program.source.key: program for program in batch}
+    assert len(known) == 48
 
 
 def test_the_last_trials_polish_what_was_found(
@@ -327,14 +335,10 @@ def test_the_last_trials_polish_what_was_found(
 
     class Watched(Proposals):
         def propose(
-            self,
-            count: int,
-            is_known: Callable[[tuple[Step, ...]], bool],
-            *,
-            is_polish: bool = False,
-        ) -> list[tuple[Step, ...]]:
+            self, count: int, known: AbstractSet[str], *, is_polish: bool = False
+        ) -> list[Candidate]:
             asked.append((count, is_polish))
-            return super().propose(count, is_known, is_polish=is_polish)
+            return super().propose(count, known, is_polish=is_polish)
 
     monkeypatch.setattr(tuning_run, "Proposals", Watched)
     search = SearchOptions(population=64, generations=1, polish_share=0.5)
@@ -349,9 +353,9 @@ def test_the_last_trials_polish_what_was_found(
 def test_what_was_proposed_and_is_not_measured_yet_is_not_proposed_again() -> None:
     search_options = SearchOptions(population=64, generations=1)
     search = Proposals(product(), search_options, np.random.default_rng(0))
-    batches = [search.propose(20, lambda _: False) for _ in range(3)]
+    batches = [search.propose(20, set()) for _ in range(3)]
     assert [len(batch) for batch in batches] == [20, 20, 20]
-    assert len({program for batch in batches for program in batch}) == 60
+    assert len({program.key for batch in batches for program in batch}) == 60
 
 
 def test_records_of_another_machine_are_told_of_and_not_used(tmp_path: Path) -> None:

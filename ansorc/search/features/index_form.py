@@ -9,7 +9,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Select, Var
 from ansorc.ir.node import children
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.search.features.remembered import remembered
+from ansorc.search.memo import memoized
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ Group = tuple[Buffer, tuple[tuple[IndexForm, ...], ...]]
 """A tensor, and the forms of the indices of each of its loads."""
 
 
-@remembered
+@memoized
 def grouped_loads(op: ComputeOp) -> tuple[Group, ...]:
     """Return the loads of `op`, those together whose indices move alike."""
     groups: dict[tuple[str, tuple[object, ...]], list[tuple[IndexForm, ...]]] = {}

@@ -21,7 +21,7 @@ from ansorc.ir.passes.skip_padding import present
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.reducer import Reducer
 from ansorc.search.features.columns import LOG, FloatArray
-from ansorc.search.features.remembered import remembered
+from ansorc.search.memo import memoized
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ CALL_INSTRUCTIONS = {
 _ROOTS = ("sqrt", "rsqrt")
 
 
-@remembered
+@memoized
 def operation_counts(op: ComputeOp) -> OperationCounts:
     """Return what one iteration of `op` does, the combining of a reduction included."""
     found = dict.fromkeys(OperationCounts.__dataclass_fields__, 0)

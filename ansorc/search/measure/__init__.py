@@ -3,22 +3,23 @@
 In: a task and candidates (schedule steps, or IR text). Out: timings, or typed failures.
 """
 
+from ansorc.search.measure.beside import concurrently, nothing
 from ansorc.search.measure.cost import BuildCost, RunCost
 from ansorc.search.measure.measurer import Measurer
 from ansorc.search.measure.options import CachePolicy, MeasureOptions, RunOptions
 from ansorc.search.measure.result import (
-    Candidate,
     Failure,
     FailureKind,
     Measurement,
     MeasureResult,
+    Source,
 )
 from ansorc.search.measure.stopwatch import Stopwatch
+from ansorc.search.measure.workers import Workers
 
 __all__ = [
     "BuildCost",
     "CachePolicy",
-    "Candidate",
     "Failure",
     "FailureKind",
     "MeasureOptions",
@@ -27,5 +28,9 @@ __all__ = [
     "Measurer",
     "RunCost",
     "RunOptions",
+    "Source",
     "Stopwatch",
+    "Workers",
+    "concurrently",
+    "nothing",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,12 @@ class Bench:
             for name, guarded in zip(self.names, self.params, strict=True)
         )
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that all of it takes."""
+        own = sum(guarded.nbytes for guarded in self.params) + self.packed.nbytes
+        return own + sum(2 * output.reference.nbytes for output in self.outputs)
+
     def poison(self) -> None:
         """Overwrite all outputs."""
         for output in self.outputs:
@@ -58,6 +65,30 @@ class Bench:
             if verdict.complaint:
                 return worst, verdict.complaint
         return worst, ""
+
+
+class Benches:
+    """The arrays of the tasks that took the last turns, by directory, in `kept_bytes` or one."""
+
+    def __init__(self, kept_bytes: int = 256 << 20) -> None:
+        self._kept_bytes = kept_bytes
+        self._known: OrderedDict[str, Bench] = OrderedDict()
+
+    def get(self, directory: str) -> Bench:
+        """Return what `TaskData` wrote to `directory`, loaded unless it is known."""
+        if directory not in self._known:
+            self._drop(self._kept_bytes // 2)  # room for the new one
+            self._known[directory] = load_bench(Path(directory))
+        self._known.move_to_end(directory)
+        self._drop(self._kept_bytes, least=1)
+        return self._known[directory]
+
+    def _drop(self, most_bytes: int, least: int = 0) -> None:
+        while len(self._known) > least and self._bytes() > most_bytes:
+            self._known.popitem(last=False)
+
+    def _bytes(self) -> int:
+        return sum(bench.nbytes for bench in self._known.values())
 
 
 def load_bench(directory: Path) -> Bench:

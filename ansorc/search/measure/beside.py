@@ -12,7 +12,7 @@ def nothing() -> None:
 
 
 @contextmanager
-def beside(work: Callable[[], None]) -> Generator[None]:
+def concurrently(work: Callable[[], None]) -> Generator[None]:
     """Do `work` in another thread during the `with`, which ends when both have ended.
 
     What `work` raises is raised at the end.

@@ -25,16 +25,18 @@ from ansorc.search.measure.wire import Message
 from ansorc.search.task import Task
 from ansorc.target import Target, detect
 
+_TASKS = 32
+"""Tasks that a builder remembers, for runs that take turns."""
+
 
 class Builder:
     """Builds candidates of the task whose directory the message names.
 
-    It remembers the last task, and code that equal programs share.
+    It remembers the last tasks, and code that equal programs share.
     """
 
     def __init__(self) -> None:
-        self._directory = ""
-        self._task: Task | None = None
+        self._load = lru_cache(maxsize=_TASKS)(_task_in)
         self._cache = CompileCache()
 
     def handle(self, message: Message) -> Message:
@@ -66,11 +68,9 @@ class Builder:
         }
         return Message(fields, code)
 
-    def _load(self, directory: str) -> Task:
-        if self._task is None or directory != self._directory:
-            self._task = Task.from_json((Path(directory) / "task.json").read_text())
-            self._directory = directory
-        return self._task
+
+def _task_in(directory: str) -> Task:
+    return Task.from_json((Path(directory) / "task.json").read_text())
 
 
 def _program(task: Task, steps: str, function: str) -> tuple[Function, tuple[Packing, ...]]:

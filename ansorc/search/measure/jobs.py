@@ -11,14 +11,14 @@ from ansorc.ir.packing import Packing
 from ansorc.search.measure.crew import Request
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.options import RunOptions
-from ansorc.search.measure.result import Candidate, Look
+from ansorc.search.measure.result import Look, Source
 from ansorc.search.measure.wire import Message
 
 _LOAD_S = 1.0
 _LOAD_BYTES_PER_S = 1e8
 
 
-def build_request(directory: Path, candidate: Candidate, limit_s: float) -> Request:
+def build_request(directory: Path, candidate: Source, limit_s: float) -> Request:
     """Return the job to build `candidate` of the task whose data lies in `directory`."""
     fields = {
         "directory": str(directory),

@@ -8,32 +8,30 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+
 from ansorc.errors import MeasureError
-from ansorc.search.measure.beside import beside, nothing
+from ansorc.search.measure.beside import concurrently, nothing
 from ansorc.search.measure.cost import RunCost
 from ansorc.search.measure.crew import Reply, Request
+from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.jobs import Program, build_request, run_request
 from ansorc.search.measure.limits import BuildLimit, eviction_limit_s, run_limit_s
 from ansorc.search.measure.options import MeasureOptions
-from ansorc.search.measure.preflight import preflight
 from ansorc.search.measure.replies import build_cost_of, calm_of, failure_of, outcomes_of
 from ansorc.search.measure.result import (
-    Candidate,
     Failure,
     FailureKind,
-    Look,
     Measurement,
     MeasureResult,
     Outcome,
+    Source,
 )
 from ansorc.search.measure.stopwatch import Stopwatch
 from ansorc.search.measure.wire import Message
-from ansorc.search.measure.workplace import Workplace
+from ansorc.search.measure.workers import Workers
 from ansorc.search.task import Task
 
-_calm: dict[int, Look] = {}
-"""What workers of this process have seen of the machine, by the threads of their programs: a new
-worker may start while it is disturbed, and would take that for calm."""
 _KEPT = 16
 """Programs whose machine code is kept, as they may be timed against each other later."""
 
@@ -45,8 +43,8 @@ class Measurer:
     checked program known before (0: none). `watch` counts the phases "start" (processes, inputs,
     reference), "build", "run" and "contest". Raises MeasureError if the workers do not start.
 
-    Use it from a thread that lives as long as it does: on Linux the workers die with the thread
-    that started them.
+    `workers` may serve other measurers in between and remain when this one is closed. Without them
+    it has its own: use it from a thread that lives as long as it does then.
     """
 
     def __init__(
@@ -55,6 +53,7 @@ class Measurer:
         options: MeasureOptions | None = None,
         best_s: float = 0.0,
         watch: Stopwatch | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self.task = task
         self.options = options or MeasureOptions()
@@ -62,13 +61,21 @@ class Measurer:
         self._limit = BuildLimit(self.options.build_timeout_s)
         self._watch = watch or Stopwatch()
         self._known: dict[str, Outcome] = {}
-        self._kept: dict[Candidate, Message] = {}
-        self._fastest: list[tuple[float, str, Candidate]] = []
+        self._kept: dict[Source, Message] = {}
+        self._fastest: list[tuple[float, str, Source]] = []
         self._last_failure: tuple[FailureKind, str] | None = None
         self._equal_failures = 0
-        self._flown = False
-        with self._watch.phase("start"):
-            self._place = Workplace(task, self.options)
+        self._data: TaskData | None = None
+        self._has_own = workers is None
+        self._workers = workers or Workers(self.options)
+        try:
+            with self._watch.phase("start"):
+                # The processes start while this one draws the inputs and evaluates the reference.
+                self._workers.start(task)
+                self._data = TaskData.create(task, np.random.default_rng(self.options.seed))
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Measurer:
         return self
@@ -82,20 +89,30 @@ class Measurer:
         self.close()
 
     def close(self) -> None:
-        """Kill the workers and delete the task's data; may be called twice."""
-        self._place.close()
+        """Delete the task's data, and kill the workers if they are its own; may be called twice."""
+        if self._has_own:
+            self._workers.close()
+        if self._data is not None:
+            self._data.remove()
+            self._data = None
 
     def worker_pids(self) -> list[int]:
         """Return the process ids of all workers."""
-        return self._place.pids()
+        return self._workers.pids()
 
     @property
     def data_directory(self) -> Path:
         """Where the task's inputs and reference lie while the measurer is open."""
-        return self._place.data.directory
+        return self._open_data.directory
+
+    @property
+    def _open_data(self) -> TaskData:
+        if self._data is None:
+            raise MeasureError("the measurer is closed; make a new one")
+        return self._data
 
     def measure(
-        self, candidates: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         """Measure `candidates`; yield their results in this order, each as soon as it is known.
 
@@ -113,7 +130,7 @@ class Measurer:
                 yield result
                 self._count(result)
 
-    def rank(self, candidates: Sequence[Candidate]) -> list[MeasureResult]:
+    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
         """Time a few good programs against each other, in turns, fastest first; failures last.
 
         Two programs that were measured minutes apart cannot be told from each other by a few
@@ -124,7 +141,7 @@ class Measurer:
         missing = [candidate for candidate in candidates if candidate not in self._kept]
         replies = dict(zip(missing, self._build(missing), strict=True)) if missing else {}
         results: list[MeasureResult] = []
-        built: list[tuple[Candidate, Message]] = []
+        built: list[tuple[Source, Message]] = []
         for candidate in candidates:
             reply = self._kept.get(candidate) or replies[candidate]
             failure = reply if isinstance(reply, Failure) else failure_of(reply)
@@ -147,7 +164,7 @@ class Measurer:
         """Time all in turns; if one of them harms the worker, each alone, to see which."""
         if not built:
             return ()
-        options, data = self.options.run, self._place.data
+        options, data = self.options.run, self._open_data
         each_s = options.rank_rounds * (4 * self.best_s + 2 * options.rank_repeat_s)
         each_s += eviction_limit_s(options, data.array_bytes, options.rank_rounds)
         programs = [Program.of(message) for message in built]
@@ -160,26 +177,25 @@ class Measurer:
         return [found if isinstance(found[0], Failure) else None for found in alone]
 
     def _build(
-        self, batch: Sequence[Candidate], meanwhile: Callable[[], None] = nothing
+        self, batch: Sequence[Source], meanwhile: Callable[[], None] = nothing
     ) -> list[Reply]:
         """Build all of `batch`, then wait until the machine is quiet."""
-        if not self._flown:
-            with self._watch.phase("start"):
-                preflight(self._place, self.task.target, self.options.run)
-            self._flown = True
-        directory, limit_s = self._place.data.directory, self._limit.seconds
+        directory, limit_s = self._open_data.directory, self._limit.seconds
+        with self._watch.phase("start"):
+            self._workers.start(self.task)
+            self._workers.check(self.task.target)
         requests = [build_request(directory, candidate, limit_s) for candidate in batch]
         replies: dict[int, Reply] = {}
-        with self._watch.phase("search"), beside(meanwhile), self._watch.phase("build"):
-            for index, reply in self._place.builders.run(requests):
+        with self._watch.phase("search"), concurrently(meanwhile), self._watch.phase("build"):
+            for index, reply in self._workers.builders.run(requests):
                 replies[index] = reply
                 if isinstance(reply, Message) and failure_of(reply) is None:
                     self._limit.observe(build_cost_of(reply).total_s)
         with self._watch.phase("build"):
-            self._place.quiet()
+            self._workers.quiet()
         return [replies[index] for index in range(len(batch))]
 
-    def _finish(self, candidate: Candidate, built: Reply) -> MeasureResult:
+    def _finish(self, candidate: Source, built: Reply) -> MeasureResult:
         """Run what has been built, unless equal code was measured already."""
         failure = built if isinstance(built, Failure) else failure_of(built)
         if failure is not None:
@@ -196,7 +212,7 @@ class Measurer:
             self._keep(candidate, built, outcome.median_s)
         return MeasureResult(candidate, outcome, cost, run_cost)
 
-    def _keep(self, candidate: Candidate, built: Message, median_s: float) -> None:
+    def _keep(self, candidate: Source, built: Message, median_s: float) -> None:
         """Remember the best time, and the machine code of the fastest few for `rank`."""
         self.best_s = min(self.best_s or math.inf, median_s)
         self._kept[candidate] = built
@@ -208,8 +224,8 @@ class Measurer:
     def _run(self, built: Message) -> tuple[Outcome, RunCost]:
         """Check and time one program, alone."""
         limit_s, best_s = self._run_limit_s(), self.best_s
-        data, options = self._place.data, self.options.run
-        calm = _calm.get(options.threads)
+        data, options = self._open_data, self.options.run
+        calm = self._workers.calm.get(options.threads)
         job = run_request(data, [Program.of(built)], options, limit_s, best_s, calm)
         with self._watch.phase("run"):
             outcomes = self._outcomes(job)
@@ -217,15 +233,15 @@ class Measurer:
 
     def _outcomes(self, request: Request) -> list[tuple[Outcome, RunCost]] | Failure:
         """What the run worker answers: an outcome for each program, or why there is none."""
-        ((_, reply),) = self._place.runner.run([request])
+        ((_, reply),) = self._workers.runner.run([request])
         if isinstance(reply, Failure):
             return reply
         if calm := calm_of(reply):
-            _calm[self.options.run.threads] = calm
+            self._workers.calm[self.options.run.threads] = calm
         return failure_of(reply) or outcomes_of(reply)
 
     def _run_limit_s(self) -> float:
-        flops, array_bytes = self.task.dag.flops, self._place.data.array_bytes
+        flops, array_bytes = self.task.dag.flops, self._open_data.array_bytes
         return run_limit_s(self.options.run, self.best_s, flops, array_bytes)
 
     def _count(self, result: MeasureResult) -> None:

@@ -88,8 +88,8 @@ Outcome: TypeAlias = Measurement | Failure
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A program to measure: schedule steps as JSON, or a whole loop program as IR text.
+class Source:
+    """The text of a program to measure: schedule steps as JSON, or a whole loop program as IR text.
 
     `steps` is what `schedule.steps_to_json` returns, as text. If `function` is given it is parsed
     (`ansorc.ir.parser`) and built instead of the steps; its parameters must be the task's.
@@ -99,18 +99,18 @@ class Candidate:
     function: str = ""
 
     @staticmethod
-    def of_steps(steps: Sequence[object]) -> Candidate:
-        """Return the candidate of a JSON list of steps."""
-        return Candidate(json.dumps(steps, separators=(",", ":")))
+    def of_steps(steps: Sequence[object]) -> Source:
+        """Return a JSON list of steps as a source."""
+        return Source(json.dumps(steps, separators=(",", ":")))
 
     @staticmethod
-    def of_function(text: str) -> Candidate:
-        """Return the candidate of a loop program's text."""
-        return Candidate("[]", text)
+    def of_function(text: str) -> Source:
+        """Return a loop program's text as a source."""
+        return Source("[]", text)
 
     @cached_property
     def key(self) -> str:
-        """A content hash: equal candidates of one task have equal keys."""
+        """A content hash: equal programs of one task have equal keys."""
         steps = json.dumps(json.loads(self.steps), separators=(",", ":"), sort_keys=True)
         return hashlib.sha256(f"{steps}\n{self.function}".encode()).hexdigest()[:24]
 
@@ -119,7 +119,7 @@ class Candidate:
 class MeasureResult:
     """What came of one candidate."""
 
-    candidate: Candidate
+    source: Source
     outcome: Outcome
     build: BuildCost = field(default_factory=BuildCost)
     run: RunCost = field(default_factory=RunCost)

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 
 from ansorc.codegen.llvm.cache_eviction import cache_eviction
 from ansorc.errors import BuildError
-from ansorc.search.measure.bench import Bench, load_bench
+from ansorc.search.measure.bench import Bench, Benches
 from ansorc.search.measure.calm import Patience, Sampled, Witness
 from ansorc.search.measure.cost import RunCost
 from ansorc.search.measure.jobs import Program, programs_of, run_options_of
@@ -49,16 +48,15 @@ class _Right:
 
 
 class Runner:
-    """Runs kernels of the task whose directory the message names; remembers the last task."""
+    """Runs kernels of the task whose directory the message names; remembers the last few tasks."""
 
     def __init__(self) -> None:
-        self._directory = ""
-        self._bench: Bench | None = None
-        self._patience: Patience | None = None
+        self._benches = Benches()
+        self._patience: dict[int, Patience] = {}
 
     def handle(self, message: Message) -> Message:
         """Check all programs, time those that are right; answer with an outcome for each."""
-        bench = self._load(message.text("directory"))
+        bench = self._benches.get(message.text("directory"))
         options = run_options_of(message)
         programs = programs_of(message)
         watches = [Stopwatch() for _ in programs]
@@ -79,16 +77,8 @@ class Runner:
             _cost(watch, each_s if isinstance(one, Measurement) else 0.0)
             for one, watch in zip(outcomes, watches, strict=True)
         ]
-        return outcomes_message(
-            outcomes, costs, self._patience and self._patience.witness.shortest()
-        )
-
-    def _load(self, directory: str) -> Bench:
-        if self._bench is None or directory != self._directory:
-            self._bench, self._directory = None, ""
-            self._bench = load_bench(Path(directory))
-            self._directory = directory
-        return self._bench
+        patience = self._patience.get(options.threads)
+        return outcomes_message(outcomes, costs, patience and patience.witness.shortest())
 
     def _times(
         self, right: Sequence[_Right], options: RunOptions, message: Message
@@ -113,14 +103,15 @@ class Runner:
 
     def _prepared(self, options: RunOptions, calm: Look | None) -> Patience:
         """The patience of this process, which remembers what is known of the calm machine."""
-        if self._patience is None:
+        patience = self._patience.get(options.threads)
+        if patience is None:
             witness = Witness.of(detect(), options.threads)
-            self._patience = Patience(
+            patience = self._patience[options.threads] = Patience(
                 witness, options.patience, options.patience_s, options.longest_wait_s
             )
         if calm is not None:
-            self._patience.witness.remember(calm)
-        return self._patience
+            patience.witness.remember(calm)
+        return patience
 
 
 def _time(

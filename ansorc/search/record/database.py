@@ -18,13 +18,13 @@ from ansorc.search.task import Task
 
 _COLUMNS = (
     "task_key, program_key, steps, function, environments.json, median_s, spread_s, repeats, "
-    "failure, message, checked, build_s, created, seed, version, run_s"
+    "failure, message, checked, build_s, created, seed, version, run_s, known"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM records JOIN environments ON environments.key = environment_key "
 _UPSERT = """
 INSERT INTO records (task_key, program_key, steps, function, environment_key, median_s, spread_s,
-    repeats, failure, message, checked, build_s, created, seed, version, run_s)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    repeats, failure, message, checked, build_s, created, seed, version, run_s, known)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (task_key, program_key, environment_key) DO UPDATE SET
     median_s = excluded.median_s, spread_s = excluded.spread_s, repeats = excluded.repeats,
     failure = excluded.failure, message = excluded.message, checked = excluded.checked,
@@ -59,14 +59,18 @@ class Records:
     result is a failure from then on, however often it went well. All methods raise RecordError.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, notes: tuple[str, ...] = ()
+    ) -> None:
         self.path = path
+        self.notes = notes
+        """What was changed in a file of an earlier version when it was opened."""
         self._connection = connection
 
     @staticmethod
     def open(path: str | Path, *, create: bool = True) -> Records:
         """Open the file at `path`, which is made if it is missing and `create` is set."""
-        return Records(Path(path), connect(Path(path), create=create))
+        return Records(Path(path), *connect(Path(path), create=create))
 
     def __enter__(self) -> Records:
         return self
@@ -189,6 +193,7 @@ def _row(record: Record) -> tuple[object, ...]:
         record.median_s, record.spread_s, record.repeats,
         record.failure.value if record.failure else None, record.message, record.checked,
         record.build_s, record.created, record.seed, record.version, record.run_s,
+        record.known,
     )  # fmt: skip
 
 
@@ -197,5 +202,5 @@ def _record(row: tuple[Any, ...]) -> Record:
     failure = None if row[8] is None else FailureKind(row[8])
     return Record(
         row[0], row[1], row[2], row[3], environment, row[5], row[6], row[7], failure, row[9],
-        bool(row[10]), row[11], row[12], row[13], row[14], row[15],
+        bool(row[10]), row[11], row[12], row[13], row[14], row[15], row[16],
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansorc.errors import RecordError
 from ansorc.schedule.steps import RewriteLayout
-from ansorc.search.measure.result import Candidate, FailureKind, MeasureResult
+from ansorc.search.measure.result import FailureKind, MeasureResult, Source
 from ansorc.search.record.environment import Environment
 
 
@@ -43,13 +43,19 @@ class Record:
     """The ansorc that measured."""
     run_s: float = 0.0
     """Seconds that its run took in all: preparing, checking, timing."""
+    known: int = 0
+    """Trials of the task that had been recorded when this program was chosen."""
 
     @staticmethod
     def of_result(
-        task_key: str, result: MeasureResult, environment: Environment, seed: int = 0
+        task_key: str,
+        result: MeasureResult,
+        environment: Environment,
+        seed: int = 0,
+        known: int = 0,
     ) -> Record:
         """Return the record of `result`, stamped with the time and this ansorc's version."""
-        candidate = result.candidate
+        candidate = result.source
         base = Record(
             task_key,
             candidate.key,
@@ -62,6 +68,7 @@ class Record:
             seed=seed,
             version=_version(),
             run_s=result.run.total_s,
+            known=known,
         )
         if (failure := result.failure) is not None:
             return replace(base, failure=failure.kind, message=failure.message)
@@ -76,9 +83,9 @@ class Record:
         )
 
     @property
-    def candidate(self) -> Candidate:
+    def source(self) -> Source:
         """The program, as it is given to a `Measurer`."""
-        return Candidate(self.steps, self.function)
+        return Source(self.steps, self.function)
 
     @property
     def packed_before(self) -> tuple[str, ...]:
@@ -106,6 +113,7 @@ class Record:
             "seed": self.seed,
             "version": self.version,
             "run_s": self.run_s,
+            "known": self.known,
         }
 
     @staticmethod
@@ -131,6 +139,7 @@ class Record:
                 int(fields["seed"]),
                 str(fields["version"]),
                 float(fields.get("run_s", 0.0)),  # unknown before version 3 of the record file
+                int(fields.get("known", 0)),  # and before version 5
             )
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(f"not a record: {type(error).__name__}: {error}") from error

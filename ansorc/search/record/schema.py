@@ -1,17 +1,21 @@
-"""The tables of a record file, and the one place where SQLite's errors become ours."""
+"""The tables of a record file, and the one place where SQLite's errors become ours.
+
+A file of an earlier version is brought up to date when it is opened, by those of `MIGRATIONS` that
+it has not seen; nothing that was recorded is lost.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from ansorc.errors import RecordError
 from ansorc.search.record.environment import Environment
 
-SCHEMA_VERSION = 4
 _APPLICATION_ID = 0x616E7372  # "ansr"
 _BUSY_TIMEOUT_S = 10.0
 
@@ -38,18 +42,63 @@ CREATE TABLE winners (
     last_id INTEGER NOT NULL, PRIMARY KEY (task_key, environment_key)
 );
 """
-"""Since version 2: who won when the fastest programs were timed against each other, and the last
-record that there was then."""
+"""Who won when the fastest programs were timed against each other, and the last record that there
+was then."""
 _RUN_SECONDS = "ALTER TABLE records ADD COLUMN run_s REAL NOT NULL DEFAULT 0.0"
-"""Since version 3, in which an environment also tells what the caches held: till then, always what
-the call before had left there. Since version 4 as many threads as cores are the same environment as
-all cores."""
+_KNOWN = "ALTER TABLE records ADD COLUMN known INTEGER NOT NULL DEFAULT 0"
 
 
-def connect(path: Path, *, create: bool) -> sqlite3.Connection:
-    """Open the record file at `path`; raise RecordError saying what is wrong with it.
+def _made_by(statements: str) -> Migration:
+    def migrate(connection: sqlite3.Connection) -> str:
+        for statement in filter(str.strip, statements.split(";")):
+            connection.execute(statement)
+        return ""
 
-    A file that is not one of ours is left exactly as it is.
+    return migrate
+
+
+def _rename_environments(connection: sqlite3.Connection) -> str:
+    """Write all environments as this version does, which gives them other keys.
+
+    They tell what the caches held, before always what the call before had left there, and as many
+    threads as cores are all cores. Two of them may become one: a program or a winner of both stays
+    what it is in the one that has that key already.
+    """
+    for key, json, cpu in connection.execute("SELECT * FROM environments").fetchall():
+        environment = Environment.from_json(json)
+        if environment.key == key:
+            continue
+        row = (environment.key, environment.to_json(), cpu)
+        connection.execute("INSERT OR IGNORE INTO environments VALUES (?, ?, ?)", row)
+        for table in ("records", "winners"):
+            connection.execute(
+                f"UPDATE OR IGNORE {table} SET environment_key = ? WHERE environment_key = ?",
+                (environment.key, key),
+            )
+            connection.execute(f"DELETE FROM {table} WHERE environment_key = ?", (key,))
+        connection.execute("DELETE FROM environments WHERE key = ?", (key,))
+    return ""
+
+
+Migration: TypeAlias = Callable[[sqlite3.Connection], str]
+"""Changes the tables and what they hold; returns what the user should know of it, or nothing."""
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _made_by(_TABLES),
+    _made_by(_WINNERS),
+    _made_by(_RUN_SECONDS),
+    _rename_environments,
+    _made_by(_KNOWN),
+)
+"""What makes a file of version N + 1 of one of version N, in the place N; an empty file has 0."""
+SCHEMA_VERSION = len(MIGRATIONS)
+
+
+def connect(path: Path, *, create: bool) -> tuple[sqlite3.Connection, tuple[str, ...]]:
+    """Open the record file at `path`; return the connection and what was changed in the file.
+
+    Raise RecordError saying what is wrong with it. A file that is not one of ours is left exactly
+    as it is.
     """
     if path.is_dir():
         raise RecordError(f"{path} is a directory; give the path of a record file")
@@ -58,11 +107,11 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
     with translated(path):
         connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
         try:
-            _prepare(connection, path)
+            notes = _prepare(connection, path)
         except BaseException:
             connection.close()
             raise
-    return connection
+    return connection, notes
 
 
 @contextmanager
@@ -90,7 +139,7 @@ def transaction(connection: sqlite3.Connection) -> Generator[None]:
         raise
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path) -> tuple[str, ...]:
     connection.execute("BEGIN")  # one snapshot: another process may be making the tables now
     version = _pragma(connection, "user_version")
     is_ours = _pragma(connection, "application_id") == _APPLICATION_ID or _is_empty(connection)
@@ -106,8 +155,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         )
     _write_ahead(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
-    if version < SCHEMA_VERSION:
-        _make_tables(connection)
+    return _migrate(connection) if version < SCHEMA_VERSION else ()
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
@@ -126,39 +174,14 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
         time.sleep(0.01)
 
 
-def _make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables that are missing, and bring those of an earlier version up to date."""
+def _migrate(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Do the migrations that are missing, all or none; return what they say."""
     with transaction(connection):
         version = _pragma(connection, "user_version")  # another process may have been faster
-        missing = [_TABLES] * (version < 1) + [_WINNERS] * (version < 2)
-        missing += [_RUN_SECONDS] * (version < 3)
-        for statement in filter(str.strip, ";".join(missing).split(";")):
-            connection.execute(statement)
-        if version < SCHEMA_VERSION:
-            _rename_environments(connection)
+        notes = [migrate(connection) for migrate in MIGRATIONS[version:]]
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-
-def _rename_environments(connection: sqlite3.Connection) -> None:
-    """Write all environments as this version does, which gives them other keys.
-
-    Two of them may become one: a program or a winner of both stays what it is in the one that has
-    that key already.
-    """
-    for key, json, cpu in connection.execute("SELECT * FROM environments").fetchall():
-        environment = Environment.from_json(json)
-        if environment.key == key:
-            continue
-        row = (environment.key, environment.to_json(), cpu)
-        connection.execute("INSERT OR IGNORE INTO environments VALUES (?, ?, ?)", row)
-        for table in ("records", "winners"):
-            connection.execute(
-                f"UPDATE OR IGNORE {table} SET environment_key = ? WHERE environment_key = ?",
-                (environment.key, key),
-            )
-            connection.execute(f"DELETE FROM {table} WHERE environment_key = ?", (key,))
-        connection.execute("DELETE FROM environments WHERE key = ?", (key,))
+    return tuple(filter(None, notes))
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

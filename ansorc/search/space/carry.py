@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from ansorc.schedule.extent import IntArray
+from ansorc.search.memo import memoized
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, TileVariable
 from ansorc.search.space.genes import Genes, table_of
 from ansorc.search.space.nodes import nodes_of
@@ -33,7 +32,7 @@ def shared_columns(source: Sketch, target: Sketch) -> int:
     return sum(origin is not None for origin in _origins(source, target)[: len(target.variables)])
 
 
-@lru_cache(maxsize=4096)
+@memoized
 def _origins(source: Sketch, target: Sketch) -> tuple[int | None, ...]:
     """For each column of `target` the column of `source` that it follows."""
     names = {name: place for place, name in reversed(list(enumerate(source.columns)))}
@@ -43,7 +42,7 @@ def _origins(source: Sketch, target: Sketch) -> tuple[int | None, ...]:
     return tuple(names.get(name, kinds.get(gene)) for name, gene in wanted)
 
 
-@lru_cache(maxsize=8192)
+@memoized
 def _translation(source: Sketch, target: Sketch, origin: int, column: int) -> IntArray:
     """[values of the origin]: the value of the target's column, or MISSING."""
     old, new = _column(source, origin), _column(target, column)

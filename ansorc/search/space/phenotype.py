@@ -15,6 +15,7 @@ from ansorc.schedule.extent import IntArray, as_array
 from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import MAX_COPIES, vectors_of
+from ansorc.search.memo import memoized
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch, UnrollLimit
 from ansorc.search.space.genes import Genes, choice_values, population_state
 
@@ -45,7 +46,7 @@ def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
     return keys
 
 
-@lru_cache(maxsize=4096)
+@memoized
 def _texts(sketch: Sketch) -> dict[str, int]:
     """For each stage a number that stands for all of it but its loops."""
     return {

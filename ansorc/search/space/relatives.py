@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
+from ansorc.search.memo import memoized
 from ansorc.search.space.carry import shared_columns
 from ansorc.search.space.design import Space
 from ansorc.search.space.nodes import Nodes, nodes_of
@@ -42,7 +42,7 @@ class Relatives:
         return None
 
 
-@lru_cache(maxsize=16)
+@memoized
 def relatives_of(space: Space) -> Relatives:
     """Return how the sketches of `space` are related."""
     plans = tuple(nodes_of(sketch) for sketch in space.sketches)

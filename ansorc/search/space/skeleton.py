@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
-from weakref import WeakKeyDictionary
 
 from ansorc.errors import ScheduleError
 from ansorc.schedule.extent import Extent, IntArray, Tiles
 from ansorc.schedule.schedule import Schedule, replay
 from ansorc.schedule.stage import FuseRelation, Iterator, SplitRelation, Stage
+from ansorc.search.memo import memoized
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.formula import Formula, Levels, Tape
 
@@ -36,26 +36,19 @@ class Skeleton:
         return replace(self.state, stages=stages, tiles=tiles)
 
 
-_MADE: WeakKeyDictionary[Sketch, Skeleton | None] = WeakKeyDictionary()
-
-
+@memoized
 def skeleton_of(sketch: Sketch, probe: Callable[[Sketch], Tiles]) -> Skeleton | None:
     """Return the skeleton of `sketch`; `probe` gives the tiles of some of its programs.
 
     None if its steps ask more of the extents than formulas can tell.
     """
-    if sketch not in _MADE:
-        _MADE[sketch] = _made(sketch, probe(sketch))
-    return _MADE[sketch]
-
-
-def _made(sketch: Sketch, probe: Tiles) -> Skeleton | None:
-    columns = [column for levels in probe.values() for column in levels.T]
+    probed = probe(sketch)
+    columns = [column for levels in probed.values() for column in levels.T]
     tape = Tape(columns)
     formulas = iter([Formula(tape, number) for number in range(len(columns))])
     tiles = {
         name: Levels([next(formulas) for _ in range(levels.shape[-1])])
-        for name, levels in probe.items()
+        for name, levels in probed.items()
     }
     try:
         return Skeleton(replay(sketch.dag, sketch.steps, cast(Tiles, tiles)), tape)

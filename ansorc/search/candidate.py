@@ -1,0 +1,59 @@
+"""Candidate: a program of a space, one value from its proposal to what is learned from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ansorc.schedule import Step, steps_to_json
+from ansorc.search.features import Features, extract
+from ansorc.search.measure import Source
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.space import Genes, Space, phenotype_keys, steps
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A program of a space: proposed, measured, recorded, and learned from."""
+
+    sketch: Sketch
+    number: int
+    """The place of the sketch in `Space.sketches`."""
+    genes: Genes
+    """[columns]."""
+    key: int
+    """Equal for programs that are the same (`phenotype_keys`)."""
+    features: Features
+    """[statements, features]: what a cost model is asked about, and learns from."""
+    score: float = 0.0
+    """What the model says of it; of a measured program, its speed in the same unit."""
+    is_random: bool = False
+    """Whether it was picked by chance, not by score."""
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The schedule, made when it is first asked for."""
+        return steps(self.sketch, self.genes)
+
+    @cached_property
+    def source(self) -> Source:
+        """What is measured and recorded of it."""
+        return Source.of_steps(steps_to_json(self.steps))
+
+
+def candidates(space: Space, rows: Sequence[tuple[int, Genes]]) -> list[Candidate]:
+    """Return (number of a sketch, genes [columns]) as candidates, in order."""
+    found: dict[int, Candidate] = {}
+    for number, sketch in enumerate(space.sketches):
+        own = [place for place, row in enumerate(rows) if row[0] == number]
+        if not own:
+            continue
+        genes = np.stack([rows[place][1] for place in own])
+        keys: list[int] = phenotype_keys(sketch, genes).tolist()
+        features = extract(sketch, genes, space.target)
+        for place, row, key, each in zip(own, genes, keys, features, strict=True):
+            found[place] = Candidate(sketch, number, row, key, each)
+    return [found[place] for place in range(len(rows))]

@@ -1,0 +1,196 @@
+"""The worker processes: started when a first task needs them, then for any number of tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import TracebackType
+
+import numpy as np
+
+from ansorc.errors import MeasureError
+from ansorc.ir.expr import Expr, Load, Var
+from ansorc.ir.printer import to_text
+from ansorc.ir.stmt import For, Function, LoopKind, Store
+from ansorc.lang import ComputeDAG, compute, placeholder
+from ansorc.search.measure.crew import Crew, CrewOptions, Reply, Request
+from ansorc.search.measure.data import TaskData
+from ansorc.search.measure.jobs import Program, build_request, run_request
+from ansorc.search.measure.options import MeasureOptions
+from ansorc.search.measure.process import ZygoteProcess
+from ansorc.search.measure.replies import failure_of, outcomes_of
+from ansorc.search.measure.result import Failure, FailureKind, Look, Source
+from ansorc.search.measure.wire import Message
+from ansorc.search.task import Task
+from ansorc.target import Target
+
+_THREAD_BYTES = 16 << 20  # address space of a thread's stack, with room to spare
+_CHECK_LIMIT_S = 30.0
+_CLOSED = "the workers are closed; make new ones"
+
+
+class Workers:
+    """A process that runs programs and several that build them, for `Measurer`s in turns.
+
+    None is started before `start`; all are gone after `close`. On Linux they die with the thread
+    that started them: use them from one that lives as long.
+    """
+
+    def __init__(self, options: MeasureOptions | None = None) -> None:
+        self.options = options or MeasureOptions()
+        self.calm: dict[int, Look] = {}
+        """What run workers have seen of the machine, by the threads of their programs: a new one
+        may start while it is disturbed, and would take that for calm."""
+        self._zygote: ZygoteProcess | None = None
+        self._runner: Crew | None = None
+        self._builders: Crew | None = None
+        self._run_bytes = 0
+        self._is_checked = False
+        self._is_closed = False
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def runner(self) -> Crew:
+        """The process that runs programs; raises MeasureError once closed."""
+        return _open(self._runner)
+
+    @property
+    def builders(self) -> Crew:
+        """Those that build them; raises MeasureError once closed."""
+        return _open(self._builders)
+
+    def start(self, task: Task) -> None:
+        """Start what is not there, and give the run worker the address space that `task` needs.
+
+        Raise MeasureError where a process cannot be started.
+        """
+        if self._is_closed:
+            raise MeasureError(_CLOSED)
+        memory = self.options.memory_bytes
+        arrays = 4 * sum(b.elements * max(b.dtype.bytes, 8) for b in task.dag.params)
+        threads = _THREAD_BYTES * max(self.options.run.threads, task.target.cores)
+        wanted = memory + arrays + threads
+        try:
+            if self._zygote is None:
+                self._zygote = ZygoteProcess()
+            if self._runner is not None and wanted > self._run_bytes:
+                self._runner.close()
+                self._runner = None
+            if self._runner is None:
+                self._runner = self._crew("run", 1, wanted, self._zygote)
+                self._run_bytes = wanted
+            if self._builders is None:
+                self._builders = self._crew("build", self.options.builders, memory, self._zygote)
+        except BaseException:
+            self.close()
+            raise
+
+    def check(self, target: Target) -> None:
+        """Build, run and check a trivial kernel, the first time; raise MeasureError if that fails.
+
+        The message has the first error in full. How long the kernel takes does not matter, so it
+        does not wait until the machine is calm.
+        """
+        if self._is_checked:
+            return
+        task, source = trivial(target)
+        data = TaskData.create(task, np.random.default_rng(0))
+        try:
+            request = build_request(data.directory, source, _CHECK_LIMIT_S)
+            built = _first(self.builders, request)
+            _require(built, "built")
+            assert isinstance(built, Message)
+            hasty = replace(self.options.run, patience=0.0)
+            job = run_request(data, [Program.of(built)], hasty, _CHECK_LIMIT_S, best_s=0.0)
+            _require(_first(self.runner, job), "run")
+        finally:
+            data.remove()
+        self._is_checked = True
+
+    def quiet(self) -> None:
+        """Wait until no worker is starting or building: only then a time is worth something."""
+        self.builders.settle()
+        self.runner.settle()
+
+    def pids(self) -> list[int]:
+        """Return the process ids of all workers."""
+        crews = (self._runner, self._builders)
+        return [pid for crew in crews if crew is not None for pid in crew.pids()]
+
+    def close(self) -> None:
+        """Kill the workers; may be called twice."""
+        for part in (self._runner, self._builders, self._zygote):
+            if part is not None:
+                part.close()
+        self._runner = self._builders = self._zygote = None
+        self._is_closed = True
+
+    def _crew(self, role: str, size: int, memory_bytes: int, zygote: ZygoteProcess) -> Crew:
+        kind = FailureKind.RUN_TIMEOUT if role == "run" else FailureKind.BUILD_TIMEOUT
+        return Crew(
+            CrewOptions(
+                zygote,
+                role,
+                size,
+                kind,
+                memory_bytes,
+                self.options.start_timeout_s,
+                self.options.recycle_after,
+                self.options.recycle_rss_bytes,
+            )
+        )
+
+
+def trivial(target: Target) -> tuple[Task, Source]:
+    """Return a task of one addition for each element, and a parallel program for it."""
+    source = placeholder((64,), name="A")
+
+    def add_one(i: Var) -> Expr:
+        return source[i] + 1.0
+
+    result = compute((64,), add_one, name="B")
+    dag = ComputeDAG([source, result])
+    index = Var("i")
+    value = Load(source.buffer, (index,)) + 1.0
+    loop = For(index, 64, LoopKind.PARALLEL, Store(result.buffer, (index,), value))
+    program = Function("kernel", dag.params, loop)
+    return Task(dag, target, "preflight"), Source.of_function(to_text(program))
+
+
+def _open(crew: Crew | None) -> Crew:
+    if crew is None:
+        raise MeasureError(_CLOSED)
+    return crew
+
+
+def _first(crew: Crew, request: Request) -> Reply:
+    ((_, reply),) = crew.run([request])
+    return reply
+
+
+def _require(reply: Reply, verb: str) -> None:
+    failure = _failure(reply)
+    if failure is not None:
+        raise MeasureError(
+            f"a kernel of one line cannot be {verb} on this machine, so nothing can be measured "
+            f"({failure.kind.value}; `ansorc doctor` may tell more):\n{failure.detail}"
+        )
+
+
+def _failure(reply: Reply) -> Failure | None:
+    """What went wrong with the job, or with the program that it ran."""
+    if isinstance(reply, Failure):
+        return reply
+    if (failure := failure_of(reply)) is not None or "outcomes" not in reply.fields:
+        return failure
+    ((outcome, _),) = outcomes_of(reply)
+    return outcome if isinstance(outcome, Failure) else None

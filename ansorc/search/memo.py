@@ -1,0 +1,37 @@
+"""Memo: what follows from an object alone is computed once, kept in the object, and gone with it.
+
+So a run owns whatever is known of its space, its sketches and its computation: nothing outlives it
+in a cache of the process, and two runs share nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar, cast
+
+Owner = TypeVar("Owner")
+Found = TypeVar("Found")
+P = ParamSpec("P")
+
+_MEMO = "_memo"
+
+
+def memoized(
+    compute: Callable[Concatenate[Owner, P], Found],
+) -> Callable[Concatenate[Owner, P], Found]:
+    """Return `compute`, asked once for each owner, its first argument, and each of the others.
+
+    The owner is an immutable object with a `__dict__`, told from others by its identity. The other
+    arguments are positional and hashable.
+    """
+
+    @wraps(compute)
+    def found(owner: Owner, *rest: P.args, **named: P.kwargs) -> Found:
+        memo: dict[Hashable, Found] = vars(owner).setdefault(_MEMO, {})
+        key = cast(Hashable, (compute, *rest))
+        if key not in memo:
+            memo[key] = compute(owner, *rest, **named)
+        return memo[key]
+
+    return found
