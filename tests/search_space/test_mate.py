@@ -106,7 +106,7 @@ def test_each_node_of_a_child_is_that_of_a_parent(name: str) -> None:
     assert seen > 10
 
 
-def _rows_of(space: Space, brood: Brood) -> dict[tuple[str, str], set[tuple[int, ...]]]:
+def _rows_of(space: Space, brood: Brood) -> dict[Gene, set[tuple[int, ...]]]:
     found = node_tiles(space, brood)
     return {axis: {tuple(row) for row in rows.tolist()} for axis, rows in found.items()}
 
