@@ -21,9 +21,9 @@ SINGLE_IMPORTERS = {
 }
 PAPER, PAPER_LOOKUPS = "ansorc.search.paper", {"ansorc.search.space.design"}
 """What stands for the paper, to be compared with, and the tables that look its parts up by name."""
-MAX_LINES, MAX_SEARCH_FILES = 40_933, 138
+MAX_LINES, MAX_SEARCH_FILES = 41_200, 138
 STILL_SHARED = {
-    "Access", "Affine", "Array", "Atom", "Axis", "BoolArray", "Box", "Candidate", "Choice",
+    "Access", "Affine", "Array", "Atom", "Axis", "BoolArray", "Box", "Choice",
     "Code", "Digit", "Elsewhere", "FloatArray", "Found", "Group", "Guard", "Held", "IntArray",
     "Kernel", "Keys", "Lanes", "Length", "Limits", "Linear", "Loop", "Nest", "Nests",
     "Operand", "Output", "Place", "Program", "Ranges", "Reduction", "Scope", "Shape", "Split",

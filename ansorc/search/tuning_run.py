@@ -300,9 +300,7 @@ class TuningRun:
         """The untuned default, and what was fast for related tasks; `most` programs, or fewer."""
         first: list[Candidate | Source] = []
         if self._options.search.starts_from_default and self._default.key not in self._keys:
-            (encoded,) = self._proposals.encoded(
-                [steps_from_json(json.loads(self._default.steps))]
-            )
+            (encoded,) = self._proposals.encoded([steps_from_json(json.loads(self._default.steps))])
             first.append(encoded or self._default)
         if not self._planned():
             related = self._related[: max(most - len(first), 0)]

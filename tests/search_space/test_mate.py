@@ -111,7 +111,7 @@ def _rows_of(space: Space, brood: Brood) -> dict[Gene, set[tuple[int, ...]]]:
     return {axis: {tuple(row) for row in rows.tolist()} for axis, rows in found.items()}
 
 
-def _has_table(space: Space, source: int, target: int, axis: tuple[str, str]) -> bool:
+def _has_table(space: Space, source: int, target: int, axis: Gene) -> bool:
     """Whether both sketches divide `axis` alike."""
     tables = [
         [
