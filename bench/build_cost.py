@@ -26,7 +26,8 @@ from ansorc.lang.paper_cases import SHAPES, case
 from ansorc.lang.workload import load_workload
 from ansorc.schedule import lower, replay
 from ansorc.schedule.state import Step
-from ansorc.search.space import design_space, sample, steps
+from ansorc.search.evolution.sampling import sample
+from ansorc.search.space import design_space, steps
 from ansorc.target import Target, detect
 
 DEFAULTS = (

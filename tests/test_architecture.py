@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -19,9 +20,16 @@ SINGLE_IMPORTERS = {
     "onnx": "ansorc.graph.onnx",
     "pycuda": "ansorc.codegen.cuda.binding",
 }
-PAPER, PAPER_LOOKUPS = "ansorc.search.paper", {"ansorc.search.space.design"}
+PAPER = "ansorc.search.paper"
+PAPER_LOOKUPS = {"ansorc.search.evolution.strategies", "ansorc.search.space.design"}
 """What stands for the paper, to be compared with, and the tables that look its parts up by name."""
-MAX_LINES, MAX_SEARCH_FILES = 41_200, 138
+PRIVATE_WORDS = {
+    "brood", "broods", "carried", "carry", "described", "flocks", "founder", "founders", "hope",
+    "hoped", "hopes", "judge", "judgement", "mate", "mating", "recalled", "relatives",
+    "trust", "trusted",
+}  # fmt: skip
+"""What populations, islands, upper confidence bounds and the like were once called here."""
+MAX_LINES, MAX_SEARCH_FILES = 41_400, 128
 STILL_SHARED = {
     "Access", "Affine", "Array", "Atom", "Axis", "BoolArray", "Box", "Choice",
     "Code", "Digit", "Elsewhere", "FloatArray", "Found", "Group", "Guard", "Held", "IntArray",
@@ -137,6 +145,26 @@ def test_the_package_does_not_grow() -> None:
     assert sum(lines.values()) <= MAX_LINES
     found = [name for name in MODULES if name.startswith("ansorc.search")]
     assert len(found) <= MAX_SEARCH_FILES
+
+
+def _words(identifier: str) -> set[str]:
+    """The words of an identifier: of `best_ofFlocks` "best", "of" and "flocks"."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if rung(name) == "search"])
+def test_the_search_has_the_words_of_its_field(name: str) -> None:
+    found = {name.rpartition(".")[2]}
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        match node:
+            case ast.FunctionDef(name=identifier) | ast.ClassDef(name=identifier):
+                found.add(identifier)
+            case ast.arg(arg=identifier) | ast.Attribute(attr=identifier) | ast.Name(id=identifier):
+                found.add(identifier)
+            case _:
+                pass
+    private = {each for each in found if _words(each) & PRIVATE_WORDS}
+    assert not private, f"{name}: say it in a word of compilers or evolutionary search: {private}"
 
 
 def test_a_module_says_what_it_is() -> None:

@@ -13,6 +13,8 @@ from ansorc.schedule.stage import At, Root, Stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import RFactor
 from ansorc.search.estimate import Cycles, parallel_speed, stage_cycles
+from ansorc.search.evolution.mutation import mutate
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch.add_rfactor import AddRfactor
 from ansorc.search.sketch.cache_write import AddCacheWrite
 from ansorc.search.sketch.complete import completed
@@ -32,8 +34,6 @@ from ansorc.search.sketch.tiling_in_lanes import TilingInLanes
 from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
 from ansorc.search.sketch.tiling_with_rows import TilingWithRows
 from ansorc.search.space.genes import Genes, population_state, steps
-from ansorc.search.space.sample import sample
-from ansorc.search.space.vary import mutate
 from ansorc.target import Target
 
 RULES: tuple[SketchRule, ...] = (

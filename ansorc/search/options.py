@@ -23,8 +23,9 @@ class SearchOptions:
     """
 
     strategy: StrategyName = "evolution"
-    """How programs are found (`ansorc.search.strategies`): bred; drawn at random, without a model;
-    or built up decision by decision, dropping all but the most promising incomplete ones."""
+    """How programs are found (`ansorc.search.evolution.strategies`): by evolution; drawn at random,
+    without a model; or built up decision by decision, dropping all but the most promising
+    incomplete ones."""
     space: SpaceName = "full"
     """`paper`: its Table 1 and its computation locations alone, with no packing inside the kernel
     and no dot-product instructions. `limited`: what templates written by hand hold, see
@@ -80,7 +81,7 @@ class SearchOptions:
     """Share of the mutations that make a second change in the same program."""
     choice_mutation_rate: float = 0.1
     """Share of the changes that alter a choice (parallel loops, unrolling) instead of a tile."""
-    draft_share: float = 0.5
+    preselected_share: float = 0.5
     """Share of the children, those with the best analytic estimates, that the learned model is
     asked about; 1: all of them."""
     elite_share: float = 0.05
@@ -123,7 +124,7 @@ PAPER = SearchOptions(
     space="paper", max_locations=192, parallel_ratios=(16,), serial_share=0.0,
     is_simd_aware=False, max_innermost_reduce=64, population=2048, generations=4,
     crossover_rate=0.05, crossover_chance=1.0, sketch_rate=0.0, second_move_rate=0.0,
-    elite_share=0.0, optimism=0.0, trials_per_round=64, draft_share=1.0, polish_share=0.0,
+    elite_share=0.0, optimism=0.0, trials_per_round=64, preselected_share=1.0, polish_share=0.0,
     transferred=0, unroll_limits=(0, 16, 64, 512),
 )  # fmt: skip
 """The space and the numbers of the paper's implementation, for comparison.
@@ -148,14 +149,14 @@ LIMITED_SPACE = SearchOptions(
 NO_CROSSOVER = SearchOptions(crossover_rate=0.0)
 """Mutations alone."""
 NO_COST_MODEL = SearchOptions(cost_model="random")
-"""Evolution without knowing which programs are better, but for those that were measured."""
+"""Proposal without knowing which programs are better, but for those that were measured."""
 NO_LEARNING = SearchOptions(cost_model="roofline")
-"""Evolution by the analytic estimate alone."""
+"""Proposal by the analytic estimate alone."""
 NO_DEFAULT = SearchOptions(starts_from_default=False)
 """Without the untuned default as the first program."""
 
 NO_POLISH = SearchOptions(polish_share=0.0)
-"""Evolution to the end, without a polish of what it found."""
+"""Proposal to the end, without a polish of what it found."""
 
 AS_DEFINED = SearchOptions(redefine=False)
 """Every stage by the arithmetic of its own definition."""

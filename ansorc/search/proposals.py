@@ -11,12 +11,12 @@ import numpy as np
 from ansorc.schedule import Step
 from ansorc.search.candidate import Candidate, candidates
 from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Sample
+from ansorc.search.evolution.local_search import local_search
+from ansorc.search.evolution.strategies import STRATEGIES
 from ansorc.search.model import chosen_model
 from ansorc.search.options import SearchOptions
-from ansorc.search.polish import polish
 from ansorc.search.sound_space import sound_space
 from ansorc.search.space import Genes, adapted, encode
-from ansorc.search.strategies import STRATEGIES
 from ansorc.search.task import Task
 
 _ATTEMPTS = 3
@@ -99,7 +99,7 @@ class Proposals:
         ]
         options = replace(self._options, trials_per_round=count)
         skipped = {one.candidate.key for one in self._known} | self._pending
-        ways = [polish] if is_polish else []
+        ways = [local_search] if is_polish else []
         strategy = STRATEGIES[options.strategy]
         for way in (*ways, *([strategy] * _ATTEMPTS)):
             found = way(self._space, model, rng, options, skipped, seeds)

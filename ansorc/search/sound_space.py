@@ -8,22 +8,16 @@ import numpy as np
 
 from ansorc.ir.verify import verify
 from ansorc.schedule import lower, replay
+from ansorc.search.evolution.crossover import uniform_crossover
+from ansorc.search.evolution.mutation import mutate
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import extract
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.generate import RuleFailure, reason_of
 from ansorc.search.sketch.rule import rule_name
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.sketch.user_rules import BUILT_IN, user_rule_of
-from ansorc.search.space import (
-    Space,
-    crossover,
-    design_space,
-    mutate,
-    phenotype_keys,
-    sample,
-    sketch_rules,
-    steps,
-)
+from ansorc.search.space import Space, design_space, phenotype_keys, sketch_rules, steps
 from ansorc.search.space.nodes import nodes_of
 from ansorc.search.task import Task
 
@@ -64,7 +58,7 @@ def _fault(sketch: Sketch, task: Task, options: SearchOptions) -> str:
     try:
         genes = sample(sketch, _TRIED, rng, options)
         genes = np.concatenate([genes, mutate(sketch, genes, rng, options)])
-        genes = np.concatenate([genes, crossover(sketch, genes, genes[::-1], rng, options)])
+        genes = np.concatenate([genes, uniform_crossover(sketch, genes, genes[::-1], rng, options)])
         phenotype_keys(sketch, genes)
         nodes_of(sketch)
         extract(sketch, genes, task.target)

@@ -17,8 +17,9 @@ from ansorc.ir.interpret import interpret
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
 from ansorc.search.default import default_steps
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import extract
-from ansorc.search.space import design_space, encode, sample, steps
+from ansorc.search.space import design_space, encode, steps
 from ansorc.target import Target
 
 AVX2_VNNI = f"{ZEN3} -mattr=+avxvnni"

@@ -9,12 +9,13 @@ import numpy as np
 from search_space.small_dags import TARGET, matmul
 
 from ansorc.schedule import replay
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import MACHINE_FEATURES
 from ansorc.search.features.columns import FloatArray, columns_of, values_of
 from ansorc.search.features.feature_set import FeatureSet
 from ansorc.search.features.nest import Nest, Nests
 from ansorc.search.options import SearchOptions
-from ansorc.search.space import design_space, sample, steps
+from ansorc.search.space import design_space, steps
 from ansorc.target import Target
 
 

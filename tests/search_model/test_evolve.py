@@ -13,27 +13,18 @@ from search_model.workloads import ZEN, matmul, transpose
 from ansorc.lang import ComputeDAG, placeholder
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
-from ansorc.search import evolve as evolve_module
 from ansorc.search.candidate import candidates
 from ansorc.search.cost_model import CostModel, Sample
-from ansorc.search.enumerate import all_programs
-from ansorc.search.evolve import evolve
+from ansorc.search.evolution import evolve as evolve_module
+from ansorc.search.evolution.crossover import Offspring, Parents, Variation, neighbourhood_of
+from ansorc.search.evolution.evolve import evolve
+from ansorc.search.evolution.population import fitness_of
+from ansorc.search.evolution.sampling import all_programs, sample
+from ansorc.search.evolution.selection import ExplorationBonus, SelectionPool, select
 from ansorc.search.features import FEATURE_NAMES, Features, extract
-from ansorc.search.hopes import Hopes
-from ansorc.search.judge import judged
 from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import SearchOptions
-from ansorc.search.pick import Offer, picked
-from ansorc.search.space import (
-    Brood,
-    Mating,
-    Parents,
-    Space,
-    design_space,
-    phenotype_keys,
-    relatives_of,
-    sample,
-)
+from ansorc.search.space import Space, design_space, phenotype_keys
 from ansorc.search.space.genes import gene_counts
 
 SMALL = SearchOptions(population=400, generations=3, trials_per_round=16, epsilon=0.125)
@@ -192,29 +183,31 @@ def test_enumeration_is_every_combination_or_nothing() -> None:
     assert all_programs(sketch, count - 1, SMALL) is None
 
 
-def offer(sketch: int, scores: list[float], niches: list[int] | None = None) -> Offer:
+def offer(sketch: int, scores: list[float], niches: list[int] | None = None) -> SelectionPool:
     count = len(scores)
     keys = (np.arange(count) + 1000 * sketch).astype(np.uint64)
     niche = np.arange(count) if niches is None else np.array(niches)
-    return Offer(sketch, np.zeros((count, 2), dtype=np.int64), keys, np.array(scores), niche)
+    return SelectionPool(
+        sketch, np.zeros((count, 2), dtype=np.int64), keys, np.array(scores), niche
+    )
 
 
 def test_one_sketch_does_not_take_all_places() -> None:
     options = SearchOptions(trials_per_round=10, epsilon=0)
-    offers = [
+    pools = [
         offer(0, [2.0 - n / 100 for n in range(20)]),
         offer(1, [1.0 - n / 100 for n in range(20)]),
     ]
-    chosen = picked(offers, rng(), options)
+    chosen = select(pools, rng(), options)
     assert [candidate.sketch for candidate in chosen] == [0] * 6 + [1] * 4
-    alone = picked(offers[:1], rng(), options)
+    alone = select(pools[:1], rng(), options)
     assert len(alone) == 10
 
 
 def test_one_innermost_tile_does_not_take_all_places() -> None:
     options = SearchOptions(trials_per_round=8, epsilon=0)
     scores = [2.0 - n / 100 for n in range(20)]
-    chosen = picked([offer(0, scores, [0] * 10 + list(range(1, 11)))], rng(), options)
+    chosen = select([offer(0, scores, [0] * 10 + list(range(1, 11)))], rng(), options)
     places = [candidate.key for candidate in chosen]
     assert places[:2] == [0, 1]
     assert len([place for place in places if place < 10]) <= 5
@@ -222,29 +215,29 @@ def test_one_innermost_tile_does_not_take_all_places() -> None:
 
 def test_structures_that_were_not_tried_have_their_best_program_picked() -> None:
     options = replace(SMALL, trials_per_round=8, epsilon=0.0)
-    offers = [
+    pools = [
         offer(n, [score] * 20, list(range(20))) for n, score in enumerate((9.0, 5.0, 4.0, 3.0))
     ]
-    assert {each.sketch for each in picked(offers, rng(), options)} == {0, 1}
-    hopes = Hopes((6, 7, 8, 8), Counter({6: 1}), 0.0)
-    chosen = Counter(each.sketch for each in picked(offers, rng(), options, hopes))
+    assert {each.sketch for each in select(pools, rng(), options)} == {0, 1}
+    bonus = ExplorationBonus((6, 7, 8, 8), Counter({6: 1}), 0.0)
+    chosen = Counter(each.sketch for each in select(pools, rng(), options, bonus))
     assert chosen == {0: 4, 1: 3, 2: 1}, "2 and 3 are of one structure, of which 2 is better"
     few = replace(options, trials_per_round=1)
-    hopes = Hopes((6, 7, 8, 8), Counter({6: 1}), 0.0)
-    assert [each.sketch for each in picked(offers, rng(), few, hopes)] == [0]
+    bonus = ExplorationBonus((6, 7, 8, 8), Counter({6: 1}), 0.0)
+    assert [each.sketch for each in select(pools, rng(), few, bonus)] == [0]
 
 
 @pytest.mark.parametrize("count", [1, 3, 10])
 def test_fewer_programs_than_places_are_all_picked(count: int) -> None:
     options = SearchOptions(trials_per_round=10, epsilon=0.3)
-    chosen = picked([offer(0, [1.0 / (n + 1) for n in range(count)])], rng(), options)
+    chosen = select([offer(0, [1.0 / (n + 1) for n in range(count)])], rng(), options)
     assert sorted(candidate.key for candidate in chosen) == list(range(count))
 
 
 def test_random_picks_come_from_all_sketches() -> None:
     options = SearchOptions(trials_per_round=40, epsilon=1.0)
-    offers = [offer(0, [1.0] * 500), offer(1, [0.0] * 50)]
-    chosen = picked(offers, rng(), options)
+    pools = [offer(0, [1.0] * 500), offer(1, [0.0] * 50)]
+    chosen = select(pools, rng(), options)
     assert all(candidate.is_random for candidate in chosen)
     assert 10 < sum(candidate.sketch == 1 for candidate in chosen) < 30
 
@@ -259,12 +252,12 @@ def test_features_of_candidates_are_those_that_were_scored() -> None:
     np.testing.assert_allclose(scores, [candidate.score for candidate in found], rtol=1e-6)
 
 
-def test_a_draft_filter_asks_the_model_about_fewer_programs() -> None:
+def test_after_preselection_the_model_is_asked_about_fewer_programs() -> None:
     space = single(MATMUL)
     asked: list[int] = []
     for share in (1.0, 0.25):
         model = Counting(RooflineModel())
-        found = evolve(space, model, rng(), replace(SMALL, draft_share=share, epsilon=0))
+        found = evolve(space, model, rng(), replace(SMALL, preselected_share=share, epsilon=0))
         assert len(found.candidates) == 16
         asked.append(model.asked)
     assert asked[1] < 0.4 * asked[0]
@@ -272,8 +265,8 @@ def test_a_draft_filter_asks_the_model_about_fewer_programs() -> None:
 
 def test_a_program_of_several_sketches_is_picked_once() -> None:
     options = SearchOptions(trials_per_round=10, epsilon=0.2)
-    offers = [offer(0, [1.0, 2.0, 3.0]), replace(offer(0, [1.0, 2.0, 3.0]), sketch=1)]
-    chosen = picked(offers, rng(), options)
+    pools = [offer(0, [1.0, 2.0, 3.0]), replace(offer(0, [1.0, 2.0, 3.0]), sketch=1)]
+    chosen = select(pools, rng(), options)
     assert sorted(candidate.key for candidate in chosen) == [0, 1, 2]
 
 
@@ -291,17 +284,17 @@ def test_a_rate_of_zero_switches_a_kind_of_child_off(
     space = layer_space()
     made: list[str] = []
 
-    class Watched(Mating):
-        def crossed(self, ones: Parents, others: Parents) -> list[Brood]:
+    class Watched(Variation):
+        def crossed(self, ones: Parents, others: Parents) -> list[Offspring]:
             made.append("crossover_rate")
             return super().crossed(ones, others)
 
-        def moved(self, parents: Brood, number: int) -> np.ndarray:
-            is_near = number in relatives_of(space).moved[parents[0]]
+        def migrated(self, parents: Offspring, number: int) -> np.ndarray:
+            is_near = number in neighbourhood_of(space).relocated[parents[0]]
             made.append("location_rate" if is_near else "sketch_rate")
-            return super().moved(parents, number)
+            return super().migrated(parents, number)
 
-    monkeypatch.setattr(evolve_module, "Mating", Watched)
+    monkeypatch.setattr(evolve_module, "Variation", Watched)
     evolve(space, RooflineModel(), rng(), TINY)
     assert set(made) == {"crossover_rate", "location_rate", "sketch_rate"}
     made.clear()
@@ -315,6 +308,6 @@ def test_trees_say_the_same_of_programs_and_of_their_statements() -> None:
     model = TreeModel(Growth(seed=1))
     seconds = RooflineModel().predict(features)
     model.update([Sample("t", f, float(s)) for f, s in zip(features, seconds, strict=True)])
-    judgement = judged(model, features)
-    np.testing.assert_allclose(judgement.scores, model.predict(features))
-    assert judgement.times.shape == features.shape[:2]
+    fitness = fitness_of(model, features)
+    np.testing.assert_allclose(fitness.scores, model.predict(features))
+    assert fitness.times.shape == features.shape[:2]

@@ -19,6 +19,7 @@ from ansorc.ir.stmt import If, Store
 from ansorc.lang import ComputeDAG, placeholder
 from ansorc.lang import operators as ops
 from ansorc.schedule import lower, replay
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import MACHINE_FEATURES, Features, FeatureSet
 from ansorc.search.features.access import Access, accesses_of
 from ansorc.search.features.nest import Nest, Nests
@@ -26,7 +27,7 @@ from ansorc.search.features.panels import in_panels
 from ansorc.search.options import SearchOptions
 from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch
-from ansorc.search.space import Space, choice_values, design_space, population_state, sample, steps
+from ansorc.search.space import Space, choice_values, design_space, population_state, steps
 from ansorc.search.space.genes import Genes
 
 OPTIONS = SearchOptions(max_locations=6, is_simd_aware=False)  # every tile divides

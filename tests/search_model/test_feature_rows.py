@@ -13,6 +13,7 @@ from search_model.workloads import ZEN, convolution, matmul, smoothing, tiled_ma
 
 from ansorc.lang import ComputeDAG
 from ansorc.schedule import filled, replay, schedule
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import (
     COLUMNS,
     FEATURE_NAMES,
@@ -24,7 +25,7 @@ from ansorc.search.features import (
 )
 from ansorc.search.options import SearchOptions
 from ansorc.search.paper.features import PAPER_FEATURES
-from ansorc.search.space import design_space, sample, steps
+from ansorc.search.space import design_space, steps
 from ansorc.search.tiles import tile_table
 
 DAGS = {

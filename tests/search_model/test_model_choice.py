@@ -12,6 +12,7 @@ from search_model.workloads import ZEN, matmul
 
 from ansorc.errors import OptionError
 from ansorc.search.cost_model import CostModel, Sample
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import Features, extract
 from ansorc.search.model import (
     FallbackModel,
@@ -23,7 +24,7 @@ from ansorc.search.model import (
 )
 from ansorc.search.options import SearchOptions
 from ansorc.search.proposals import Proposals
-from ansorc.search.space import design_space, sample
+from ansorc.search.space import design_space
 from ansorc.search.task import Task
 
 Answer = Callable[[int], object]

@@ -13,6 +13,7 @@ from search_model.workloads import ZEN, matmul
 from ansorc.errors import RecordError
 from ansorc.schedule import steps_to_json
 from ansorc.search.cost_model import Sample
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import FEATURE_NAMES, estimated_cycles, extract
 from ansorc.search.measure import FailureKind
 from ansorc.search.model import Growth, TreeModel
@@ -20,7 +21,7 @@ from ansorc.search.model.training import predictions, random_folds, trained, tra
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Record, Records
 from ansorc.search.record.environment import Environment
-from ansorc.search.space import design_space, sample, steps
+from ansorc.search.space import design_space, steps
 from ansorc.search.task import Task
 
 HERE = Environment("some CPU", ("avx2",), 4, 1)

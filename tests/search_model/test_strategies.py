@@ -12,7 +12,8 @@ from search_model.workloads import ZEN, matmul, transpose
 from ansorc.errors import OptionError
 from ansorc.schedule import lower, replay
 from ansorc.search.cost_model import Sample
-from ansorc.search.enumerate import all_programs
+from ansorc.search.evolution.sampling import all_programs
+from ansorc.search.evolution.strategies import STRATEGIES
 from ansorc.search.features import Features, extract
 from ansorc.search.model import NAMES, RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS, SearchOptions, StrategyName
@@ -20,7 +21,6 @@ from ansorc.search.proposals import Proposals
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Space, design_space, phenotype_keys
 from ansorc.search.space.registers import within_registers
-from ansorc.search.strategies import STRATEGIES
 from ansorc.search.task import Task
 
 SMALL = SearchOptions(

@@ -12,8 +12,11 @@ from ansorc.ir.verify import verify
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.paper_cases import SHAPES, Case
 from ansorc.schedule import Step, lower, replay
+from ansorc.search.evolution.crossover import uniform_crossover
+from ansorc.search.evolution.mutation import mutate
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import DEFAULTS, PAPER, SearchOptions
-from ansorc.search.space import crossover, design_space, mutate, sample, steps
+from ansorc.search.space import design_space, steps
 from ansorc.target import Target
 
 TARGET = Target.parse("x86_64-linux-gnu -mcpu=znver4 -cores=2")
@@ -33,7 +36,7 @@ def genotypes(dag: ComputeDAG, count: int, options: SearchOptions) -> Iterator[t
         sketch = sketches[int(place)]
         drawn = sample(sketch, rows, rng, options)
         mutated = mutate(sketch, drawn, rng, options)
-        crossed = crossover(sketch, drawn, mutated[::-1], rng, options)
+        crossed = uniform_crossover(sketch, drawn, mutated[::-1], rng, options)
         for row in np.concatenate([drawn, mutated, crossed])[:left]:
             yield steps(sketch, row)
             left -= 1

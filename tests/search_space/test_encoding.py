@@ -6,9 +6,10 @@ from search_space.small_dags import DAGS, TARGET, matmul
 
 import ansorc as ac
 from ansorc.schedule import schedule
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch import generate
 from ansorc.search.sketch.packing import packed, vector_operands
-from ansorc.search.space import design_space, encode, sample, steps
+from ansorc.search.space import design_space, encode, steps
 
 
 @pytest.mark.parametrize("name", DAGS)

@@ -10,8 +10,9 @@ from ansorc.lang import ComputeDAG
 from ansorc.schedule import lower, replay
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import CacheRead, CacheWrite, RewriteLayout, RFactor
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import ABLATIONS, DEFAULTS, LIMITED_SPACE, NO_DEFAULT, SearchOptions
-from ansorc.search.space import Space, design_space, sample, steps, tiles
+from ansorc.search.space import Space, design_space, steps, tiles
 
 DAGS = {
     "matmul": matmul(64, 96, 128),

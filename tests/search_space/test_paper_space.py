@@ -17,10 +17,11 @@ from ansorc.ir.expr import Expr
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Inlined, Mark
 from ansorc.schedule.steps import CacheRead, RFactor
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import DEFAULTS, PAPER
 from ansorc.search.paper.space import PAPER_PLACEMENT, paper_rules
 from ansorc.search.sketch import Sketch, completed, generate
-from ansorc.search.space import choice_values, design_space, sample, steps, tiles
+from ansorc.search.space import choice_values, design_space, steps, tiles
 from ansorc.target import Target
 
 CORES4 = Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=4")

@@ -11,8 +11,9 @@ import ansorc as ac
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.printer import to_text
 from ansorc.schedule import lower, replay
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch import Sketch, completed, generate
-from ansorc.search.space import design_space, phenotype_keys, sample, steps
+from ansorc.search.space import design_space, phenotype_keys, steps
 from ansorc.search.space.genes import table_of
 
 
@@ -57,8 +58,8 @@ def row_of(sketch: Sketch, lengths: dict[str, list[int]], **choices: int) -> np.
     genes = [
         table_of(variable).find(np.array(lengths[variable.name])) for variable in sketch.variables
     ]
-    picked = [choice.values.index(choices[choice.name[:1]]) for choice in sketch.choices]
-    return np.array([[*genes, *picked]])
+    select = [choice.values.index(choices[choice.name[:1]]) for choice in sketch.choices]
+    return np.array([[*genes, *select]])
 
 
 def key_of(lengths: dict[str, list[int]], parallel: int, unroll: int) -> int:

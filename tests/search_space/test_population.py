@@ -11,15 +11,15 @@ from search_space.small_dags import DAGS, TARGET, check_meaning, conv_layer, mat
 from ansorc.lang import ComputeDAG
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark
+from ansorc.search.evolution.mutation import mutate
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import PAPER, SearchOptions
 from ansorc.search.sketch import ParallelLoops, Sketch, completed, generate
 from ansorc.search.space import (
     choice_values,
     design_space,
-    mutate,
     population_state,
     register_vectors,
-    sample,
     steps,
     tiles,
 )

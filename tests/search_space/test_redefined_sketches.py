@@ -16,10 +16,11 @@ from ansorc.lang.paper_cases import case
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay, schedule
 from ansorc.schedule.stage import At
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import ABLATIONS, DEFAULTS, PAPER, SearchOptions
 from ansorc.search.sketch import Sketch, generate
 from ansorc.search.sketch.simplify_const_indices import periods
-from ansorc.search.space import design_space, sample, steps
+from ansorc.search.space import design_space, steps
 from ansorc.target import Target
 
 

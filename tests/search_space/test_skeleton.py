@@ -10,10 +10,10 @@ from ansorc.lang import ComputeDAG
 from ansorc.schedule import replay
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.stage import Stage
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import design_space, population_state, sample, tiles
-from ansorc.search.space.formula import Formula, Tape
-from ansorc.search.space.skeleton import skeleton_of
+from ansorc.search.space import design_space, population_state, tiles
+from ansorc.search.space.skeleton import Formula, Tape, skeleton_of
 
 DAGS = {
     "matrix product": matmul(48, 60, 24),

@@ -15,11 +15,12 @@ from ansorc.errors import RuleError
 from ansorc.schedule import schedule
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.steps import Reorder, Split
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import PAPER, SearchOptions
 from ansorc.search.sketch import Draft, SketchRule, Verdict, cpu_rules, generate, rule_name
 from ansorc.search.sketch.sketch import TileVariable
 from ansorc.search.sound_space import sound_space
-from ansorc.search.space import sample, sketch_rules, steps
+from ansorc.search.space import sketch_rules, steps
 from ansorc.search.tune import tune_task
 
 OPTIONS = SearchOptions()

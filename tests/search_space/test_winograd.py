@@ -14,7 +14,8 @@ from ansorc.errors import LanguageError
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark
-from ansorc.search.space import design_space, sample, steps
+from ansorc.search.evolution.sampling import sample
+from ansorc.search.space import design_space, steps
 from ansorc.search.tune import tune_task
 
 Array = NDArray[Any]

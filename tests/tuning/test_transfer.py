@@ -13,10 +13,11 @@ from small_tasks import options
 import ansorc as ac
 from ansorc.ir.verify import verify
 from ansorc.schedule import Step, lower, replay, steps_from_json, steps_to_json
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.measure import Source
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Environment, Record, Records, current_environment
-from ansorc.search.space import adapted, design_space, encode, sample, steps, tiles
+from ansorc.search.space import adapted, design_space, encode, steps, tiles
 from ansorc.search.transfer import related_programs
 from ansorc.search.tune import tune_task
 

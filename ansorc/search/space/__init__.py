@@ -1,7 +1,17 @@
 """The design space of a computation as integer arrays: one row of genes is one program.
 
-In: a ComputeDAG and a target. Out: sketches; for each of them rows to draw, mutate, cross, compare,
-and to turn into tile lengths, whole populations of States, or the steps of one program.
+In: a ComputeDAG and a target. Out: sketches, and for each of them rows to compare and to turn into
+tile lengths, whole populations of States, or the steps of one program.
+
+* `design`: the sketches of a computation
+* `genes`: what the columns of a row mean, and the program that they make
+* `encoding`: the genes of a program given as steps
+* `phenotype`: keys, equal for rows that make the same program
+* `nodes`: which genes, steps and statements belong to which node of the computation
+* `registers`: how many registers the innermost tiles take
+* `skeleton`: the States of a population without replaying its steps
+
+How rows are drawn and changed is in `ansorc.search.evolution`.
 """
 
 from ansorc.search.space.design import Space, design_space, sketch_rules
@@ -13,15 +23,10 @@ from ansorc.search.space.genes import (
     steps,
     tiles,
 )
-from ansorc.search.space.mate import Brood, Mating, Parents
 from ansorc.search.space.phenotype import phenotype_keys
 from ansorc.search.space.registers import register_vectors
-from ansorc.search.space.relatives import Relatives, relatives_of
-from ansorc.search.space.sample import sample
-from ansorc.search.space.vary import crossover, mutate
 
 __all__ = [
-    "Brood", "Genes", "Mating", "Parents", "Relatives", "Space", "adapted", "choice_values",
-    "crossover", "design_space", "encode", "mutate", "phenotype_keys", "population_state",
-    "register_vectors", "relatives_of", "sample", "sketch_rules", "steps", "tiles",
+    "Genes", "Space", "adapted", "choice_values", "design_space", "encode", "phenotype_keys",
+    "population_state", "register_vectors", "sketch_rules", "steps", "tiles",
 ]  # fmt: skip

@@ -1,14 +1,20 @@
 """Skeleton: a sketch replayed once, from which the State of any population is made quickly.
 
-While the steps are replayed they ask a few questions about extents, such as whether a region is
-what it was. Some random programs answer them, and each population is checked to agree.
+Replaying the steps of a sketch does the same arithmetic for every population. A Formula stands for
+the array of an extent while the steps are replayed; afterwards the recorded arithmetic alone gives
+the extents of any population. The steps ask a few questions about extents meanwhile, such as
+whether a region is what it was. Some random programs answer them, and each population is checked
+to agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, cast
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ansorc.errors import ScheduleError
 from ansorc.schedule.extent import Extent, IntArray, Tiles
@@ -16,7 +22,11 @@ from ansorc.schedule.schedule import Schedule, replay
 from ansorc.schedule.stage import FuseRelation, Iterator, SplitRelation, Stage
 from ansorc.search.memo import memoized
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space.formula import Formula, Levels, Tape
+
+FormulaOperand: TypeAlias = "Formula | int"
+_Argument: TypeAlias = tuple[bool, int]
+"""Whether it is the value of a step of the tape, and its number there or the number itself."""
+_Operation: TypeAlias = tuple[np.ufunc, tuple[_Argument, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +99,104 @@ class _Filling:
 
     def extent(self, extent: Extent | Formula) -> Extent:
         return self.values[extent.number] if isinstance(extent, Formula) else extent
+
+
+@dataclass
+class Tape:
+    """The arithmetic of one replay, in order."""
+
+    probe: Sequence[IntArray]
+    """Levels of some random programs, [rows] each: what decides where a replay asks a question."""
+    steps: list[_Operation] = field(default_factory=list[_Operation])
+    values: list[IntArray] = field(default_factory=list[IntArray])
+    """The probe's value of each number: the levels, then the results of the steps."""
+    guards: list[tuple[_Argument, _Argument]] = field(
+        default_factory=list[tuple[_Argument, _Argument]]
+    )
+    """Numbers that were taken for equal as they are in the probe."""
+    _known: dict[_Operation, int] = field(default_factory=dict[_Operation, int])
+
+    def __post_init__(self) -> None:
+        self.values += self.probe
+
+    def record(self, function: np.ufunc, operands: Sequence[FormulaOperand]) -> Formula:
+        """Return the result of `function`, recorded if it is new."""
+        step = function, tuple(_argument(operand) for operand in operands)
+        number = self._known.get(step)
+        if number is None:
+            number = self._known[step] = len(self.values)
+            self.steps.append(step)
+            self.values.append(_applied(step, self.values))
+        return Formula(self, number)
+
+    def are_equal(self, left: FormulaOperand, right: FormulaOperand) -> bool:
+        """Return whether they are equal in the probe; note that they were taken for it."""
+        pair = _argument(left), _argument(right)
+        if pair[0] == pair[1]:
+            return True
+        is_equal = _are_equal(*pair, self.values)
+        if is_equal:
+            self.guards.append(pair)
+        return is_equal
+
+    def run(self, levels: Sequence[IntArray]) -> list[IntArray] | None:
+        """Return all numbers for other levels; None where what was taken for equal is not."""
+        values = list(levels)
+        for function, arguments in self.steps:  # thousands of them a second: no further calls
+            values.append(function(*[values[n] if is_step else n for is_step, n in arguments]))
+        is_same = all(_are_equal(left, right, values) for left, right in self.guards)
+        return values if is_same else None
+
+
+class Formula(NDArrayOperatorsMixin):
+    """One number of a tape; it goes where a replay expects the array of an extent."""
+
+    ndim = 1
+
+    def __init__(self, tape: Tape, number: int) -> None:
+        self.tape, self.number = tape, number
+
+    def __array_ufunc__(
+        self, function: np.ufunc, method: str, *operands: FormulaOperand
+    ) -> Formula | bool:
+        if method != "__call__":
+            return NotImplemented
+        if function is np.equal:
+            return self.tape.are_equal(*operands)
+        return self.tape.record(function, operands)
+
+
+class Levels:
+    """The levels of a tile variable; it goes where a replay expects an array [rows, levels]."""
+
+    def __init__(self, formulas: Sequence[Formula]) -> None:
+        self.formulas = formulas
+
+    def __getitem__(self, key: tuple[object, list[int]]) -> Levels:
+        return Levels([self.formulas[place] for place in key[1]])
+
+    def prod(self, axis: int, dtype: object, out: object) -> Formula:
+        """Return the product of the levels; `np.prod` calls it."""
+        product = self.formulas[0]
+        for formula in self.formulas[1:]:
+            product = cast(Formula, product * formula)
+        return product
+
+
+def _argument(operand: FormulaOperand) -> _Argument:
+    return (True, operand.number) if isinstance(operand, Formula) else (False, int(operand))
+
+
+def _value(argument: _Argument, values: Sequence[IntArray]) -> IntArray | int:
+    is_step, number = argument
+    return values[number] if is_step else number
+
+
+def _are_equal(left: _Argument, right: _Argument, values: Sequence[IntArray]) -> bool:
+    return bool(np.all(np.equal(_value(left, values), _value(right, values))))
+
+
+def _applied(step: _Operation, values: Sequence[IntArray]) -> IntArray:
+    function, arguments = step
+    call = cast(Callable[..., IntArray], function)
+    return call(*(_value(each, values) for each in arguments))

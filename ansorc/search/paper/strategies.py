@@ -1,8 +1,10 @@
-"""Beam search: build programs up decision by decision, keeping the most promising incomplete ones.
+"""The strategies that the paper compares with: random search, and beam search.
 
-This is how the paper's Figure 7 prunes (and the auto-scheduler of Halide). The first decision is
-the sketch; then each tile variable gets its lengths, one after the other, and then each choice its
-value. The cost model scores incomplete programs as if they were complete:
+Random search asks no model. Beam search builds programs up decision by decision, keeping the most
+promising incomplete ones: this is how the paper's Figure 7 prunes, and the auto-scheduler of
+Halide. The first decision is the sketch; then each tile variable gets its lengths, one after the
+other, and then each choice its value. The cost model scores incomplete programs as if they were
+complete:
 
     sketch 3                      i, j and k are loops of their own
     sketch 3, i = (4, 2, 1, 16)   i is tiled, j and k are loops of their own
@@ -21,22 +23,52 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.search.candidate import Candidate
-from ansorc.search.cost_model import CostModel
-from ansorc.search.draw import draw
-from ansorc.search.evolve import Evolution
+from ansorc.search.candidate import Candidate, candidates
+from ansorc.search.cost_model import CostModel, Float64Array
+from ansorc.search.evolution.sampling import all_programs, sample
+from ansorc.search.evolution.selection import Proposal, SelectionPool, select
 from ansorc.search.features import Features, extract
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import Genes, Space, phenotype_keys, sample
+from ansorc.search.space import Genes, Space, phenotype_keys
 from ansorc.search.space.genes import gene_counts, table_of
 from ansorc.search.space.registers import within_registers
 
-FloatArray = npt.NDArray[np.float64]
+SPARE = 2
+"""So many times the programs wanted are drawn of each sketch: some are known, or drawn twice."""
+
+
+def random_search(
+    space: Space,
+    model: CostModel,
+    rng: np.random.Generator,
+    options: SearchOptions,
+    measured: AbstractSet[int] = frozenset(),
+    seeds: Sequence[Candidate] = (),
+) -> Proposal:
+    """Return up to `options.trials_per_round` random programs that are not in `measured`.
+
+    Every sketch is as likely as any other. `model` and `seeds` are not used. Sketches with few
+    programs are drawn from without repetition.
+    """
+    known = np.array(sorted(measured), dtype=np.uint64)
+    pools: list[SelectionPool] = []
+    for number, sketch in enumerate(space.sketches):
+        genes = all_programs(sketch, options.population, options)
+        if genes is None:
+            genes = sample(sketch, SPARE * options.trials_per_round, rng, options)
+        keys, first = np.unique(phenotype_keys(sketch, genes), return_index=True)
+        is_new = ~np.isin(keys, known)
+        genes, keys = genes[first[is_new]], keys[is_new]
+        niches = np.zeros(len(keys), dtype=np.int64)
+        pools.append(SelectionPool(number, genes, keys, np.zeros(len(keys)), niches))
+    chosen = select(pools, rng, replace(options, epsilon=1.0))
+    found = candidates(space, [(one.sketch, one.genes) for one in chosen])
+    return Proposal(tuple(replace(one, is_random=True) for one in found), not found, 0)
 
 
 @dataclass(frozen=True, eq=False)
-class _Ray:
+class _Partials:
     """The incomplete programs of one sketch that are in the beam, the best first."""
 
     number: int
@@ -44,33 +76,33 @@ class _Ray:
     """[rows, columns]; what is not decided has the values of `_undecided`."""
     features: Features
     """[rows, statements, features]."""
-    scores: FloatArray
+    scores: Float64Array
     """[rows]."""
 
 
-def build_up(
+def beam_search(
     space: Space,
     model: CostModel,
     rng: np.random.Generator,
     options: SearchOptions,
     measured: AbstractSet[int] = frozenset(),
     seeds: Sequence[Candidate] = (),
-) -> Evolution:
+) -> Proposal:
     """Return up to `options.trials_per_round` programs that are not in `measured`, best first.
 
     A share of `options.epsilon`, and what the beam does not bring, is drawn at random; these come
     last. `seeds` are not used: programs are not tuned further once they are measured.
     """
     beam = _Beam(space, model, rng, options, np.array(sorted(measured), dtype=np.uint64))
-    rays = beam.kept([beam.ray(n, _undecided(s)) for n, s in enumerate(space.sketches)])
+    partials = beam.kept([beam.partial(n, _undecided(s)) for n, s in enumerate(space.sketches)])
     for column in range(max(len(sketch.columns) for sketch in space.sketches)):
-        rays = beam.kept([beam.decided(ray, column) for ray in rays])
+        partials = beam.kept([beam.decided(partial, column) for partial in partials])
     chances = ceil(options.epsilon * options.trials_per_round)
-    built = beam.candidates(rays)[: options.trials_per_round - chances]
+    built = beam.candidates(partials)[: options.trials_per_round - chances]
     taken = measured | {candidate.key for candidate in built}
     wanted = replace(options, trials_per_round=options.trials_per_round - len(built))
-    drawn = draw(space, model, rng, wanted, taken).candidates
-    return Evolution((*built, *drawn), not built and not drawn, beam.scored)
+    drawn = random_search(space, model, rng, wanted, taken).candidates
+    return Proposal((*built, *drawn), not built and not drawn, beam.scored)
 
 
 @dataclass
@@ -84,23 +116,23 @@ class _Beam:
     measured: npt.NDArray[np.uint64]
     scored: int = 0
 
-    def ray(self, number: int, genes: Genes) -> _Ray:
+    def partial(self, number: int, genes: Genes) -> _Partials:
         """Score `genes` of a sketch."""
         features = extract(self.space.sketches[number], genes, self.space.target)
         self.scored += len(genes)
-        return _Ray(number, genes, features, self.model.predict(features))
+        return _Partials(number, genes, features, self.model.predict(features))
 
-    def decided(self, ray: _Ray, column: int) -> _Ray:
+    def decided(self, partial: _Partials, column: int) -> _Partials:
         """Try values of one more column for each program; measured programs are left out."""
-        sketch = self.space.sketches[ray.number]
+        sketch = self.space.sketches[partial.number]
         if column >= len(sketch.columns):
-            return ray
-        children = np.unique(self._children(sketch, ray.genes, column), axis=0)
+            return partial
+        children = np.unique(self._children(sketch, partial.genes, column), axis=0)
         children = children[within_registers(sketch, children, self.options.max_register_ratio)]
         if column == len(sketch.columns) - 1:
             keys, first = np.unique(phenotype_keys(sketch, children), return_index=True)
             children = children[first[~np.isin(keys, self.measured)]]
-        return self.ray(ray.number, children)
+        return self.partial(partial.number, children)
 
     def _children(self, sketch: Sketch, genes: Genes, column: int) -> Genes:
         count = int(gene_counts(sketch)[column])
@@ -113,31 +145,35 @@ class _Beam:
             children[:, column] = drawn[:, column]
         return children
 
-    def kept(self, rays: Sequence[_Ray]) -> list[_Ray]:
-        """The best programs of all rays, as many as the beam is wide."""
-        scores = np.concatenate([ray.scores for ray in rays])
-        owners = np.repeat(np.arange(len(rays)), [len(ray.scores) for ray in rays])
-        places = np.concatenate([np.arange(len(ray.scores)) for ray in rays])
+    def kept(self, partials: Sequence[_Partials]) -> list[_Partials]:
+        """The best programs of all partials, as many as the beam is wide."""
+        scores = np.concatenate([partial.scores for partial in partials])
+        owners = np.repeat(np.arange(len(partials)), [len(partial.scores) for partial in partials])
+        places = np.concatenate([np.arange(len(partial.scores)) for partial in partials])
         best = np.argsort(-scores, kind="stable")[: self._width]
-        found: list[_Ray] = []
-        for number, ray in enumerate(rays):
+        found: list[_Partials] = []
+        for number, partial in enumerate(partials):
             own = places[best[owners[best] == number]]
-            found.append(_Ray(ray.number, ray.genes[own], ray.features[own], ray.scores[own]))
+            found.append(
+                _Partials(
+                    partial.number, partial.genes[own], partial.features[own], partial.scores[own]
+                )
+            )
         return found
 
     @property
     def _width(self) -> int:
         return max(self.options.beam_width, self.options.trials_per_round)
 
-    def candidates(self, rays: Sequence[_Ray]) -> list[Candidate]:
+    def candidates(self, partials: Sequence[_Partials]) -> list[Candidate]:
         """The complete programs of the beam, the best first, none twice."""
         found: dict[int, Candidate] = {}
-        for ray in rays:
-            sketch = self.space.sketches[ray.number]
-            keys: list[int] = phenotype_keys(sketch, ray.genes).tolist()
-            rows = zip(ray.genes, keys, ray.features, ray.scores.tolist(), strict=True)
+        for partial in partials:
+            sketch = self.space.sketches[partial.number]
+            keys: list[int] = phenotype_keys(sketch, partial.genes).tolist()
+            rows = zip(partial.genes, keys, partial.features, partial.scores.tolist(), strict=True)
             for genes, key, features, score in rows:
-                one = Candidate(sketch, ray.number, genes, key, features, score)
+                one = Candidate(sketch, partial.number, genes, key, features, score)
                 found.setdefault(key, one)
         return sorted(found.values(), key=_score, reverse=True)
 

@@ -1,4 +1,4 @@
-"""Hopes: structures of which little was measured get their chance, whatever the model thinks."""
+"""ExplorationBonus: structures of which little was measured are tried, whatever the model says."""
 
 from __future__ import annotations
 
@@ -14,61 +14,60 @@ from search_model.workloads import ZEN
 from ansorc.lang import ComputeDAG, placeholder
 from ansorc.lang import operators as ops
 from ansorc.search.candidate import Candidate
-from ansorc.search.evolve import evolve
-from ansorc.search.hopes import Hopes
+from ansorc.search.evolution.evolve import evolve
+from ansorc.search.evolution.selection import ExplorationBonus, SelectionPool, select
 from ansorc.search.model import RooflineModel
 from ansorc.search.options import PAPER, SearchOptions
-from ansorc.search.pick import Offer, picked
 from ansorc.search.space import Space, design_space
 
 OPTIONS = SearchOptions(population=400, generations=1, trials_per_round=32, epsilon=0.0)
 
 
-def hopes(structures: Sequence[int], measured: dict[int, int], optimism: float) -> Hopes:
-    return Hopes(structures, Counter(measured), optimism)
+def bonus(structures: Sequence[int], measured: dict[int, int], optimism: float) -> ExplorationBonus:
+    return ExplorationBonus(structures, Counter(measured), optimism)
 
 
-def offer(sketch: int, score: float) -> Offer:
+def offer(sketch: int, score: float) -> SelectionPool:
     keys = (np.arange(20) + 1000 * sketch).astype(np.uint64)
     genes = np.zeros((20, 2), dtype=np.int64)
-    return Offer(sketch, genes, keys, np.full(20, score), np.arange(20))
+    return SelectionPool(sketch, genes, keys, np.full(20, score), np.arange(20))
 
 
 def picks(measured: int, optimism: float, scores: tuple[float, float] = (1.0, 0.85)) -> int:
     """How many of eight programs are of the second structure, of which so many were measured."""
     options = replace(OPTIONS, trials_per_round=8)
-    offers = [offer(number, score) for number, score in enumerate(scores)]
-    known = hopes((0, 1), {0: 99, 1: measured}, optimism)
+    pools = [offer(number, score) for number, score in enumerate(scores)]
+    known = bonus((0, 1), {0: 99, 1: measured}, optimism)
     rng = np.random.default_rng(0)
-    return Counter(each.sketch for each in picked(offers, rng, options, known))[1]
+    return Counter(each.sketch for each in select(pools, rng, options, known))[1]
 
 
-def test_more_is_hoped_of_a_structure_the_less_of_it_was_measured() -> None:
+def test_the_bound_is_higher_the_less_of_a_structure_was_measured() -> None:
     limit = 3  # of eight programs the first structure, which has one sketch, can take five
     assert picks(1, 0.0) == limit
-    assert picks(1, 1.0) == 5, "0.85 is hoped to be 1.45 after one program, 1.1 after ten"
+    assert picks(1, 1.0) == 5, "0.85 is bound to be 1.45 after one program, 1.1 after ten"
     assert picks(7, 1.0) == 4
     assert picks(40, 1.0) == limit
 
 
-def test_what_is_hoped_of_negative_scores_is_more_as_well() -> None:
+def test_the_bound_of_a_negative_score_is_higher_as_well() -> None:
     assert picks(1, 1.0, (-1.0, -1.2)) == 5
     assert picks(1, 0.0, (-1.0, -1.2)) == 3
 
 
 @given(st.floats(-10, 10), st.integers(0, 1000), st.integers(0, 1000), st.floats(0, 8))
-def test_hope_is_never_below_what_is_expected_and_fades(
+def test_the_bound_is_never_below_what_is_expected_and_falls(
     score: float, one: int, other: int, optimism: float
 ) -> None:
     few, many = (
-        hopes((0,), {0: known}, optimism).raised(0, score) for known in sorted((one, other))
+        bonus((0,), {0: known}, optimism).upper_bound(0, score) for known in sorted((one, other))
     )
     assert few >= many >= score
 
 
-def test_without_hopes_scores_are_what_they_are() -> None:
-    none = Hopes.none([0, 3])
-    assert none.raised(3, 0.5) == 0.5
+def test_without_a_bonus_scores_are_what_they_are() -> None:
+    none = ExplorationBonus.none([0, 3])
+    assert none.upper_bound(3, 0.5) == 0.5
     assert not none.is_untried(3)
     assert PAPER.optimism == 0.0
 

@@ -10,22 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_space.small_dags import DAGS, TARGET, check_meaning
 
+from ansorc.search.evolution.crossover import (
+    MISSING,
+    Offspring,
+    Parents,
+    Variation,
+    neighbourhood_of,
+    translated,
+)
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import extract
 from ansorc.search.options import SearchOptions
-from ansorc.search.space import (
-    Brood,
-    Genes,
-    Mating,
-    Parents,
-    Space,
-    design_space,
-    register_vectors,
-    relatives_of,
-    sample,
-    steps,
-    tiles,
-)
-from ansorc.search.space.carry import MISSING, carried
+from ansorc.search.space import Genes, Space, design_space, register_vectors, steps, tiles
 from ansorc.search.space.nodes import Gene, nodes_of
 
 OPTIONS = SearchOptions()
@@ -36,8 +32,8 @@ def space_of(name: str) -> Space:
     return design_space(DAGS[name], TARGET)
 
 
-def mating(name: str, seed: int = 0, options: SearchOptions = OPTIONS) -> Mating:
-    return Mating(space_of(name), np.random.default_rng(seed), options)
+def variation(name: str, seed: int = 0, options: SearchOptions = OPTIONS) -> Variation:
+    return Variation(space_of(name), np.random.default_rng(seed), options)
 
 
 def parents(name: str, number: int, rows: int, rng: np.random.Generator) -> Parents:
@@ -52,20 +48,20 @@ def number_of(name: str, words: str) -> int:
     return next(n for n, s in enumerate(space_of(name).sketches) if s.name == words)
 
 
-def node_tiles(space: Space, brood: Brood) -> dict[Gene, np.ndarray]:
+def node_tiles(space: Space, group: Offspring) -> dict[Gene, np.ndarray]:
     """The lengths of each axis of each node."""
-    sketch = space.sketches[brood[0]]
-    lengths = tiles(sketch, brood[1])
+    sketch = space.sketches[group[0]]
+    lengths = tiles(sketch, group[1])
     genes = nodes_of(sketch).genes
     return {genes[n]: lengths[v.name] for n, v in enumerate(sketch.variables)}
 
 
-def require_legal(name: str, brood: Brood) -> None:
-    sketch = space_of(name).sketches[brood[0]]
+def require_legal(name: str, group: Offspring) -> None:
+    sketch = space_of(name).sketches[group[0]]
     for tile in sketch.register_tiles:
-        vectors = register_vectors(sketch, tile, brood[1])
+        vectors = register_vectors(sketch, tile, group[1])
         assert (vectors <= OPTIONS.max_register_ratio * TARGET.vector_registers).all()
-    for row in brood[1][:2]:
+    for row in group[1][:2]:
         check_meaning(DAGS[name], steps(sketch, row))
 
 
@@ -75,8 +71,8 @@ def test_children_of_any_two_sketches_are_right(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = len(space_of(name).sketches)
     ones, others = (parents(name, int(rng.integers(count)), 3, rng) for _ in range(2))
-    for brood in mating(name, seed).crossed(ones, others):
-        require_legal(name, brood)
+    for group in variation(name, seed).crossed(ones, others):
+        require_legal(name, group)
 
 
 @given(st.sampled_from(sorted(DAGS)), st.integers(0, 2**32 - 1))
@@ -85,7 +81,7 @@ def test_programs_are_right_in_another_sketch(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     one, other = (int(n) for n in rng.integers(len(space_of(name).sketches), size=2))
     genes = sample(space_of(name).sketches[one], 3, rng)
-    require_legal(name, (other, mating(name, seed).moved((one, genes), other)))
+    require_legal(name, (other, variation(name, seed).migrated((one, genes), other)))
 
 
 @pytest.mark.parametrize("name", ["two_matmuls", "conv_layer", "dense_gelu", "capsule"])
@@ -96,18 +92,18 @@ def test_each_node_of_a_child_is_that_of_a_parent(name: str) -> None:
     for one, other in rng.integers(len(space.sketches), size=(12, 2)).tolist():
         ones, others = parents(name, one, 30, rng), parents(name, other, 30, rng)
         sources = [_rows_of(space, (p.sketch, p.genes)) for p in (ones, others)]
-        for brood in mating(name).crossed(ones, others):
-            for axis, rows in _rows_of(space, brood).items():
+        for group in variation(name).crossed(ones, others):
+            for axis, rows in _rows_of(space, group).items():
                 known = sources[0].get(axis, set()) | sources[1].get(axis, set())
-                both = all(_has_table(space, p.sketch, brood[0], axis) for p in (ones, others))
+                both = all(_has_table(space, p.sketch, group[0], axis) for p in (ones, others))
                 if known and both:
                     assert rows <= known
                     seen += 1
     assert seen > 10
 
 
-def _rows_of(space: Space, brood: Brood) -> dict[Gene, set[tuple[int, ...]]]:
-    found = node_tiles(space, brood)
+def _rows_of(space: Space, group: Offspring) -> dict[Gene, set[tuple[int, ...]]]:
+    found = node_tiles(space, group)
     return {axis: {tuple(row) for row in rows.tolist()} for axis, rows in found.items()}
 
 
@@ -134,7 +130,7 @@ def test_a_child_has_the_faster_statement_of_each_node() -> None:
         Parents(number, sample(sketch, 50, rng), np.tile(times, (50, 1)))
         for times in ([1.0, 4.0], [2.0, 3.0])
     )
-    greedy = mating("two_matmuls", options=SearchOptions(crossover_chance=0.0))
+    greedy = variation("two_matmuls", options=SearchOptions(crossover_chance=0.0))
     ((same, children),) = greedy.crossed(ones, others)
     assert same == number
     for column, name in enumerate(sketch.columns):
@@ -152,28 +148,28 @@ def test_a_child_has_the_faster_statement_of_each_node() -> None:
 def test_the_place_of_a_stage_and_the_tile_of_another_come_together() -> None:
     """Padding at its place in one parent, the tiles of the other: the sketch that has both."""
     space = space_of("conv_layer")
-    relatives = relatives_of(space)
-    plans = relatives.plans
-    pad = plans[0].names.index("conv.pad")
+    neighbourhood = neighbourhood_of(space)
+    nodes = neighbourhood.nodes
+    pad = nodes[0].names.index("conv.pad")
     made = 0
     for one in range(len(space.sketches)):
-        for other in relatives.moved[one]:
-            pattern = [place == pad for place in range(len(plans[0].names))]
-            assert relatives.merged(one, other, pattern) == other
+        for other in neighbourhood.relocated[one]:
+            pattern = [place == pad for place in range(len(nodes[0].names))]
+            assert neighbourhood.recombined(one, other, pattern) == other
             made += 1
     assert made > 4
 
 
 def test_a_place_in_a_tile_of_another_structure_is_matched() -> None:
     space = space_of("conv_layer")
-    relatives = relatives_of(space)
+    neighbourhood = neighbourhood_of(space)
     fused = next(n for n, s in enumerate(space.sketches) if "conv in relu at 1" in s.name)
     plain = [n for n, s in enumerate(space.sketches) if "conv in" not in s.name]
-    pad = relatives.plans[0].names.index("conv.pad")
-    pattern = [place == pad for place in range(len(relatives.plans[0].names))]
+    pad = neighbourhood.nodes[0].names.index("conv.pad")
+    pattern = [place == pad for place in range(len(neighbourhood.nodes[0].names))]
     matched = 0
     for number in plain:
-        merged = relatives.merged(fused, number, pattern)
+        merged = neighbourhood.recombined(fused, number, pattern)
         words = space.sketches[number].name.rpartition(", ")[2]
         if "inline" in words or "root" in words:
             assert merged is not None
@@ -184,28 +180,30 @@ def test_a_place_in_a_tile_of_another_structure_is_matched() -> None:
 
 
 @pytest.mark.parametrize("name", ["conv_layer", "softmax", "two_matmuls", "matmul"])
-def test_relatives_differ_in_one_place(name: str) -> None:
-    relatives = relatives_of(space_of(name))
-    for one, numbers in enumerate(relatives.moved):
+def test_relocated_sketches_differ_in_one_place(name: str) -> None:
+    neighbourhood = neighbourhood_of(space_of(name))
+    for one, numbers in enumerate(neighbourhood.relocated):
         for number in numbers:
-            assert one in relatives.moved[number]
-            pairs = zip(relatives.plans[one].parts, relatives.plans[number].parts, strict=True)
+            assert one in neighbourhood.relocated[number]
+            pairs = zip(
+                neighbourhood.nodes[one].parts, neighbourhood.nodes[number].parts, strict=True
+            )
             assert sum(a != b for a, b in pairs) == 1
-            assert number not in relatives.others[one]
+            assert number not in neighbourhood.reachable[one]
 
 
 def test_a_move_keeps_the_tile() -> None:
     """A stage computed elsewhere, or a tile that is fused: the tile lengths stay what they were."""
     space = space_of("conv_layer")
-    relatives, rng = relatives_of(space), np.random.default_rng(3)
+    neighbourhood, rng = neighbourhood_of(space), np.random.default_rng(3)
     kept = 0
     for one, sketch in enumerate(space.sketches):
         genes = sample(sketch, 20, rng)
-        for number in (*relatives.moved[one], *relatives.others[one]):
+        for number in (*neighbourhood.relocated[one], *neighbourhood.reachable[one]):
             before, after = (
-                _rows_of(space, brood)
-                for brood in (
-                    (one, genes), (number, mating("conv_layer").moved((one, genes), number))
+                _rows_of(space, group)
+                for group in (
+                    (one, genes), (number, variation("conv_layer").migrated((one, genes), number))
                 )
             )  # fmt: skip
             for axis in before.keys() & after.keys():
@@ -222,6 +220,6 @@ def test_what_a_sketch_does_not_have_is_missing() -> None:
     source, target = space.sketches[inlined], space.sketches[root]
     genes: Genes = sample(source, 5, np.random.default_rng(0))
     column = target.columns.index("parallel:conv.pad")
-    found = carried(source, target, genes)
+    found = translated(source, target, genes)
     assert (found[:, column] == MISSING).all()
     assert (np.delete(found, column, axis=1) != MISSING).all()

@@ -9,12 +9,12 @@ from typing import Protocol
 
 import numpy as np
 
-from ansorc.search.beam import build_up
 from ansorc.search.candidate import Candidate
 from ansorc.search.cost_model import CostModel
-from ansorc.search.draw import draw
-from ansorc.search.evolve import Evolution, evolve
+from ansorc.search.evolution.evolve import evolve
+from ansorc.search.evolution.selection import Proposal
 from ansorc.search.options import SearchOptions, StrategyName
+from ansorc.search.paper.strategies import beam_search, random_search
 from ansorc.search.space import Space
 
 
@@ -29,7 +29,7 @@ class Strategy(Protocol):
         options: SearchOptions,
         measured: AbstractSet[int] = frozenset(),
         seeds: Sequence[Candidate] = (),
-    ) -> Evolution:
+    ) -> Proposal:
         """Return up to `options.trials_per_round` programs whose keys are not in `measured`.
 
         `seeds` are the measured programs, the fastest first, `score` their speed; that of programs
@@ -39,5 +39,5 @@ class Strategy(Protocol):
 
 
 STRATEGIES: Mapping[StrategyName, Strategy] = MappingProxyType(
-    {"evolution": evolve, "random": draw, "beam": build_up}
+    {"evolution": evolve, "random": random_search, "beam": beam_search}
 )

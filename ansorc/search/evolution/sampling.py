@@ -1,8 +1,9 @@
-"""Draw random programs of a sketch, all rows at once."""
+"""Random programs of a sketch, all rows at once; or all programs, of a sketch that has few."""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +11,13 @@ import numpy.typing as npt
 from ansorc.schedule.extent import IntArray
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import ParallelLoops, RegisterTile, Sketch, TileVariable
-from ansorc.search.space.genes import Genes, population_state, table_of
+from ansorc.search.space.genes import Genes, gene_counts, population_state, table_of
 from ansorc.search.space.registers import (
     columns_of,
     is_micro_kernel,
     register_vectors,
     vector_pieces,
+    within_registers,
 )
 from ansorc.target import Target
 
@@ -47,6 +49,16 @@ def sample(
         _fit_registers(sketch, tile, genes, rng, options)
     _choose(sketch, genes, rng, options)
     return genes
+
+
+def all_programs(sketch: Sketch, limit: int, options: SearchOptions) -> Genes | None:
+    """Return every legal row [rows, columns] of `sketch`; None if there are more than `limit`."""
+    counts = [int(count) for count in gene_counts(sketch)]
+    if prod(counts) > limit:
+        return None
+    grid = np.indices(counts, dtype=np.int64).reshape(len(counts), prod(counts))
+    genes = np.ascontiguousarray(grid.T)
+    return genes[within_registers(sketch, genes, options.max_register_ratio)]
 
 
 def _kind(options: SearchOptions, target: Target, *, is_inner: bool) -> str:

@@ -1,4 +1,4 @@
-"""Mutation and crossover within a sketch: new rows of genes from old ones, all at once."""
+"""Mutation: programs of the same sketch that differ in a gene or two, random ones or all."""
 
 from __future__ import annotations
 
@@ -37,21 +37,20 @@ def mutate(
     return children
 
 
-def crossover(
-    sketch: Sketch,
-    parents: Genes,
-    others: Genes,
-    rng: np.random.Generator,
-    options: SearchOptions = DEFAULTS,
-) -> Genes:
-    """Return children [rows, columns] that have each gene from either parent, at random.
-
-    A child whose register tile would be too large is its first parent. `Mating.crossed` takes whole
-    nodes instead, where there are several.
-    """
-    children = np.where(rng.random(parents.shape) < 0.5, others, parents)
-    good = within_registers(sketch, children, options.max_register_ratio)
-    return np.where(good[:, None], children, parents)
+def neighbours(sketch: Sketch, row: Genes, max_register_ratio: float) -> Genes:
+    """Return all legal programs [rows, columns] one move away from `row` [columns]."""
+    found: list[Genes] = []
+    for column, count in enumerate(gene_counts(sketch)):
+        if column < len(sketch.variables):
+            table = table_of(sketch.variables[column])
+            values: IntArray = np.unique(table.around(int(row[column])))
+        else:
+            values = np.arange(count, dtype=np.int64)
+        changed = np.repeat(row[None, :], len(values), axis=0)
+        changed[:, column] = values
+        found.append(changed[values != row[column]])
+    genes = np.concatenate([row[None, :0].reshape(0, len(row)), *found])
+    return genes[within_registers(sketch, genes, max_register_ratio)]
 
 
 def _change(

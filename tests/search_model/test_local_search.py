@@ -14,19 +14,15 @@ from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.search.candidate import Candidate, candidates
 from ansorc.search.cost_model import CostModel, Sample
+from ansorc.search.evolution.crossover import neighbourhood_of
+from ansorc.search.evolution.local_search import PARENTS, local_search
+from ansorc.search.evolution.mutation import neighbours
+from ansorc.search.evolution.population import fitness_of, preselected
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import Features, extract
-from ansorc.search.judge import drafted, judged
 from ansorc.search.model import RooflineModel
 from ansorc.search.options import SearchOptions
-from ansorc.search.polish import PARENTS, neighbours, polish
-from ansorc.search.space import (
-    Space,
-    design_space,
-    phenotype_keys,
-    relatives_of,
-    sample,
-    tiles,
-)
+from ansorc.search.space import Space, design_space, phenotype_keys, tiles
 
 OPTIONS = SearchOptions(trials_per_round=20)
 MATMUL = design_space(matmul(64, 64, 64), ZEN, OPTIONS)
@@ -43,12 +39,12 @@ def seeds_of(space: Space, count: int, sketch: int = 0) -> list[Candidate]:
     return [replace(one, score=float(count - place)) for place, one in enumerate(found)]
 
 
-def polished(
+def improved(
     space: Space, seeds: Sequence[Candidate], measured: set[int], model: CostModel | None = None
 ) -> tuple[Candidate, ...]:
     known = measured | {seed.key for seed in seeds}
     rng = np.random.default_rng(0)
-    return polish(space, model or RooflineModel(), rng, OPTIONS, known, seeds).candidates
+    return local_search(space, model or RooflineModel(), rng, OPTIONS, known, seeds).candidates
 
 
 def test_neighbours_differ_in_one_gene_by_one_move() -> None:
@@ -69,7 +65,7 @@ def test_neighbours_differ_in_one_gene_by_one_move() -> None:
 def test_all_neighbours_are_proposed_once_and_then_none() -> None:
     seeds = seeds_of(MATMUL, 1)
     measured: set[int] = set()
-    while found := polished(MATMUL, seeds, measured):
+    while found := improved(MATMUL, seeds, measured):
         keys = [candidate.key for candidate in found]
         assert len(set(keys)) == len(keys) <= OPTIONS.trials_per_round
         assert measured.isdisjoint(keys)
@@ -84,11 +80,11 @@ def test_all_neighbours_are_proposed_once_and_then_none() -> None:
 
 def test_stages_move_to_other_places() -> None:
     space = layer()
-    moves = relatives_of(space).moved
+    moves = neighbourhood_of(space).relocated
     number = next(n for n, numbers in enumerate(moves) if len(numbers) > 2)
     measured: set[int] = set()
     reached: set[int] = set()
-    while found := polished(space, seeds_of(space, 1, number), measured):
+    while found := improved(space, seeds_of(space, 1, number), measured):
         measured |= {candidate.key for candidate in found}
         reached |= {candidate.number for candidate in found}
     assert reached == {number, *moves[number]}
@@ -96,8 +92,8 @@ def test_stages_move_to_other_places() -> None:
 
 def test_only_the_fastest_have_neighbours() -> None:
     seeds = seeds_of(MATMUL, PARENTS + 1)
-    found = polished(MATMUL, seeds, set())
-    assert [c.key for c in found] == [c.key for c in polished(MATMUL, seeds[:-1], set())]
+    found = improved(MATMUL, seeds, set())
+    assert [c.key for c in found] == [c.key for c in improved(MATMUL, seeds[:-1], set())]
 
 
 def test_what_the_model_is_wrong_by_for_a_parent_is_taken_out() -> None:
@@ -115,18 +111,18 @@ def test_what_the_model_is_wrong_by_for_a_parent_is_taken_out() -> None:
             raise AssertionError
 
     seeds = [replace(fast, score=2.0), replace(slow, score=1.0)]
-    found = polished(MATMUL, seeds, set(), Biased())
+    found = improved(MATMUL, seeds, set(), Biased())
     assert found[0].score >= 2.0
     near = np.array([(candidate.genes != fast.genes).sum() == 1 for candidate in found])
     assert near.mean() > 0.5
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
-def test_a_draft_keeps_the_best_estimates(share: float) -> None:
+def test_preselection_keeps_the_best_estimates(share: float) -> None:
     sketch = MATMUL.sketches[0]
     features = extract(sketch, sample(sketch, 50, np.random.default_rng(0), OPTIONS), ZEN)
-    kept = drafted(features, share)
+    kept = preselected(features, share)
     assert len(kept) == round(50 * share)
-    scores = judged(RooflineModel(), features).scores
+    scores = fitness_of(RooflineModel(), features).scores
     others = np.setdiff1d(np.arange(50), kept)
     assert not len(others) or scores[kept].min() >= scores[others].max()

@@ -1,0 +1,103 @@
+"""Local search: coordinate descent from the best measured programs, at the end of a run.
+
+All programs one move away from them are compared: one tile length moved to another level, one other
+choice, one stage in another place. What evolution leaves to chance is compared completely here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ansorc.search.candidate import Candidate
+from ansorc.search.cost_model import CostModel, Float64Array
+from ansorc.search.evolution.crossover import Offspring, Variation, neighbourhood_of
+from ansorc.search.evolution.mutation import neighbours
+from ansorc.search.evolution.population import fitness_of
+from ansorc.search.evolution.selection import Proposal
+from ansorc.search.features import Features, extract
+from ansorc.search.options import SearchOptions
+from ansorc.search.space import Space, phenotype_keys
+
+PARENTS = 4
+"""The fastest programs whose neighbours are compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """What a model says of programs of one sketch."""
+
+    scores: Float64Array
+    """[programs]."""
+    features: Features
+    """[programs, statements, features]."""
+
+
+def local_search(
+    space: Space,
+    model: CostModel,
+    rng: np.random.Generator,
+    options: SearchOptions,
+    measured: AbstractSet[int],
+    seeds: Sequence[Candidate],
+) -> Proposal:
+    """Return up to `options.trials_per_round` neighbours of the first few `seeds`, the best first.
+
+    `seeds` are measured programs, the fastest first, `score` their measured speed, 0 if they
+    failed. What the model is wrong by for a program it is mostly wrong by for its neighbours too:
+    these are ranked by the measured speed, changed as the model thinks that it changes.
+    """
+    variation = Variation(space, rng, options)
+    parents = [seed for seed in seeds[:PARENTS] if seed.score > 0]
+    groups = [[_itself(seed), *_neighbours(seed, variation)] for seed in parents]
+    fitness = iter(_scored_together(space, model, [group for own in groups for group in own]))
+    best: dict[int, Candidate] = {}
+    scored = 0
+    for seed, (_, *around) in zip(parents, groups, strict=True):
+        own = next(fitness).scores[0]
+        for number, genes in around:
+            sketch = space.sketches[number]
+            keys: list[int] = phenotype_keys(sketch, genes).tolist()
+            seen = next(fitness)
+            scores = seed.score * seen.scores / own
+            scored += len(genes)
+            rows = zip(genes, keys, seen.features, scores.tolist(), strict=True)
+            for row, key, features, score in rows:
+                if key not in measured and (key not in best or score > best[key].score):
+                    best[key] = Candidate(sketch, number, row, key, features, score)
+    ranked = sorted(best.values(), key=lambda one: -one.score)[: options.trials_per_round]
+    ranked = [  # copied, or each would keep all that it was chosen from
+        replace(one, genes=one.genes.copy(), features=one.features.copy()) for one in ranked
+    ]
+    return Proposal(tuple(ranked), not ranked, scored)
+
+
+def _neighbours(seed: Candidate, variation: Variation) -> Iterator[Offspring]:
+    """Programs one move away from `seed`, by sketch."""
+    space, ratio = variation.space, variation.options.max_register_ratio
+    yield seed.number, neighbours(seed.sketch, seed.genes, ratio)
+    for number in neighbourhood_of(space).relocated[seed.number]:
+        yield number, variation.migrated((seed.number, seed.genes[None, :]), number)
+
+
+def _itself(seed: Candidate) -> Offspring:
+    return seed.number, seed.genes[None, :]
+
+
+def _scored_together(
+    space: Space, model: CostModel, offspring: Sequence[Offspring]
+) -> list[_Scored]:
+    """What `model` says of each of `offspring`; those of one sketch are scored together."""
+    seen: dict[int, _Scored] = {}
+    for number in {number for number, _ in offspring}:
+        own = [place for place, group in enumerate(offspring) if group[0] == number]
+        genes = np.concatenate([offspring[place][1] for place in own])
+        features = extract(space.sketches[number], genes, space.target)
+        ends = np.cumsum([len(offspring[place][1]) for place in own])[:-1]
+        scores = fitness_of(model, features).scores
+        parts = zip(np.split(scores, ends), np.split(features, ends), strict=True)
+        seen |= {place: _Scored(*part) for place, part in zip(own, parts, strict=True)}
+    return [seen[place] for place in range(len(offspring))]
