@@ -23,7 +23,7 @@ from nests import (
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
-from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Select, Var, const
+from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Ramp, Select, Var, const
 from ansorc.ir.interpret import interpret
 from ansorc.ir.node import walk
 from ansorc.ir.passes.guarded_values import choose_values
@@ -32,9 +32,7 @@ from ansorc.ir.passes.hoist_values import hoist_values
 from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
-from ansorc.ir.passes.prefetch_panels import prefetch_panels
-from ansorc.ir.passes.prefetch_rows import prefetch_rows
-from ansorc.ir.passes.prefetch_streams import prefetch_streams
+from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.skip_padding import skip_padding
 from ansorc.ir.passes.transpose_copies import transpose_copies
@@ -62,9 +60,7 @@ PASSES: dict[str, Pass] = {
     "vectorize_masked": lambda f: vectorize_loops(f, MASKED),
     "vectorize_interleaved": lambda f: vectorize_loops(f, Vectors(32, interleaved=4)),
     "transpose_copies": transpose_copies,
-    "prefetch_panels": lambda f: prefetch_panels(f, 16 * 1024),
-    "prefetch_rows": lambda f: prefetch_rows(f, 16 * 1024),
-    "prefetch_streams": lambda f: prefetch_streams(f, 16 * 1024),
+    "prefetch": lambda f: prefetch(f, 16 * 1024, 16 * 1024),
     "prepare_for_cpu": lambda f: prepare_for_cpu(f, CpuOptions(32, 16)),
     "prepare_masked": lambda f: prepare_for_cpu(f, MASKING),
     "prepare_loading": lambda f: prepare_for_cpu(f, replace(MASKING, stores_masked_fast=False)),
@@ -235,8 +231,7 @@ def test_the_trace_names_every_pass() -> None:
     assert seen == [
         "simplify", "skip_padding", "hoist_conditions", "partition_loops", "hoist_conditions",
         "choose_values", "vectorize_reductions", "promote_accumulators", "vectorize_loops",
-        "transpose_copies", "simplify", "hoist_values", "prefetch_panels", "prefetch_rows",
-        "prefetch_streams",
+        "transpose_copies", "simplify", "hoist_values", "prefetch",
     ]  # fmt: skip
 
 
@@ -263,9 +258,24 @@ def test_memory_is_asked_for_ahead_where_that_pays(*, asks_ahead: bool) -> None:
     total = Buffer("total", (1,), FLOAT32)
     value = Load(total, (const(0),)) + Load(source, (Var("k"),))
     body = For(Var("k"), 1 << 14, VECTORIZED, Store(total, (const(0),), value))
-    options = CpuOptions(64, 32, last_cache_bytes=1 << 15, asks_ahead=asks_ahead)
+    options = CpuOptions(
+        64, 32, cached_bytes=1 << 14, last_cache_bytes=1 << 15, asks_ahead=asks_ahead
+    )
     prepared = prepare_for_cpu(Function("sum", (source, total), body), options)
     assert any(isinstance(part, Prefetch) for part in walk(prepared)) is asks_ahead
+
+
+def test_panels_of_constants_that_the_last_cache_holds_are_not_asked_for() -> None:
+    weight = Buffer("W", (8, 64, 16), FLOAT32, constant=True)
+    result = Buffer("C", (8, 4, 4, 16), FLOAT32)
+    p, i, k, c, lanes = Var("p"), Var("i"), Var("k"), Var("c"), Ramp(const(0), const(1), 16)
+    value = Load(result, (p, i, c, lanes)) + Load(weight, (p, k, lanes))
+    tile = loops([("p", 8, SERIAL), ("i", 4, SERIAL), ("k", 64, SERIAL), ("c", 4, UNROLLED)],
+                 Store(result, (p, i, c, lanes), value))  # fmt: skip
+    function = Function("shared", (weight, result), tile)
+    assert prefetch(function, 1 << 14, 8 * weight.bytes) == function
+    asked = prefetch(function, 1 << 14, 8 * weight.bytes - 1)
+    assert sum(isinstance(part, Prefetch) for part in walk(asked)) == 1
 
 
 def test_a_tile_that_is_too_large_stays_in_memory() -> None:

@@ -11,9 +11,7 @@ from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
 from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
-from ansorc.ir.passes.prefetch_panels import prefetch_panels
-from ansorc.ir.passes.prefetch_rows import prefetch_rows
-from ansorc.ir.passes.prefetch_streams import prefetch_streams
+from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.skip_padding import skip_padding
 from ansorc.ir.passes.transpose_copies import transpose_copies
@@ -92,11 +90,14 @@ def prepare_for_cpu(
         ("transpose_copies", transpose_copies),
         ("simplify", simplify_stmt),
         ("hoist_values", hoist_values),
-        ("prefetch_panels", lambda f: prefetch_panels(f, options.cached_bytes)),
-        ("prefetch_rows", lambda f: prefetch_rows(f, options.cached_bytes)),
         (
-            "prefetch_streams",
-            lambda f: prefetch_streams(f, options.last_cache_bytes) if options.asks_ahead else f,
+            "prefetch",
+            lambda f: prefetch(
+                f,
+                options.cached_bytes,
+                options.last_cache_bytes,
+                has_streams=options.asks_ahead,
+            ),
         ),
     )
     for name, apply in passes:

@@ -1,0 +1,331 @@
+"""Ask ahead for cache lines of large tensors that a loop would otherwise wait for.
+
+A core waits for a line that comes from beyond its second cache unless the processor's own
+prefetchers, which follow a stream within a page, are ahead of the loop. To ask costs an instruction
+a line. So it is done where little work falls on a line, and where it is known long before which
+line comes next:
+
+* Rows. What an iteration reads is read again by a later loop inside. The second time it comes from
+  a cache, and memory would have nothing to do: there the row of the next iteration is asked for.
+
+    for i in 0..1024:                               for i in 0..1024:
+        for k in 0..64:                                 for k in 0..64:
+            M[i] = max(M[i], A[i, k])                       M[i] = max(M[i], A[i, k])
+        for k in 0..64:                    ->           for k in 0..64:
+            E[k] = exp(A[i, k] - M[i])                      prefetch A[i + 1, k]
+                                                            E[k] = exp(A[i, k] - M[i])
+
+* Panels. What an iteration reads of a large constant is read by each of a few tiles inside. The
+  first would wait, the others leave memory idle: each asks for its share of the next panel.
+
+* Streams. What is larger than the last cache and read once, piece after piece, is asked for a fixed
+  distance ahead: loads that miss wait in the few line buffers of the first cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+
+from ansorc.ir.arith.affine import Atom, Linear
+from ansorc.ir.arith.interval import Interval, linear_bounds
+from ansorc.ir.arith.simplify import simplify
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Expr, Load, const, dtype_of
+from ansorc.ir.node import walk
+from ansorc.ir.passes.places import first_lane, flat_place, uses
+from ansorc.ir.stmt import (
+    Allocate,
+    For,
+    Function,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    map_substatements,
+    statements,
+    substatements,
+)
+from ansorc.ir.substitute import substitute
+
+LINE_BYTES = 64
+ROW_BYTES = (1024, 64 * 1024)
+"""Shorter rows are followed by the processor; longer ones would displace what is worked on."""
+LEAST_PANEL_BYTES = 4096
+PANEL_LINES = 8
+"""Asked for at once, at most."""
+PANEL_WORK = (4, 512)
+"""Vectors stored, in registers or memory, for each line: with fewer, asking costs more than a line
+saves; with more, the line's share of the time is nothing to gain from."""
+PANEL_SHARE = 8
+"""Constants of less than this part of the last cache are left to the processor: they stay there,
+and it is fast enough; of larger ones other tensors and other cores leave too little there."""
+STREAM_AHEAD_BYTES = 1024
+LEAST_STREAM_BYTES = 4 * STREAM_AHEAD_BYTES
+STREAM_LINES = (2, 4)
+"""Asked for in one iteration, at least and at most."""
+
+_UNROLLED = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
+
+
+def prefetch(
+    function: Function, cached_bytes: int, last_cache_bytes: int, *, has_streams: bool = True
+) -> Function:
+    """Return `function`, whose loops are vectorised, with prefetches.
+
+    Larger tensors than `cached_bytes` do not stay in the caches of one core, than
+    `last_cache_bytes` in no cache. `has_streams`: whether streams are asked for.
+    """
+    stores = {part.buffer.name for part in statements(function.body) if isinstance(part, Store)}
+    loads = {part.buffer for part in walk(function.body) if isinstance(part, Load)}
+    if all(buffer.bytes <= cached_bytes for buffer in loads):
+        return function
+    changed = stores & {buffer.name for buffer in loads}
+    rewriting = _Prefetching(changed, cached_bytes, last_cache_bytes, has_streams=has_streams)
+    return replace(function, body=rewriting.stmt(function.body, ()))
+
+
+class _Prefetching:
+    def __init__(
+        self, changed: set[str], cached_bytes: int, last_cache_bytes: int, *, has_streams: bool
+    ) -> None:
+        self._changed, self._has_streams = changed, has_streams
+        self._cached_bytes, self._last_cache_bytes = cached_bytes, last_cache_bytes
+        self._asked: dict[int, dict[Prefetch, None]] = {}
+        """What an iteration of a loop begins with; by the id of the loop."""
+
+    def stmt(self, stmt: Stmt, loops: tuple[For, ...]) -> Stmt:
+        """`stmt` inside `loops`, the outermost first."""
+        if not isinstance(stmt, For) or stmt.kind in _UNROLLED:
+            return map_substatements(stmt, lambda part: self.stmt(part, loops))
+        inside = (*loops, stmt)
+        self._rows(stmt)
+        if stmt.kind is LoopKind.SERIAL and not _has_loops(stmt.body):
+            self._panels(inside)
+            if self._has_streams:
+                self._stream(inside)
+        new = map_substatements(stmt, lambda part: self.stmt(part, inside))
+        asked = self._asked.pop(id(stmt), None)
+        if not asked:
+            return new
+        assert isinstance(new, For)
+        return replace(new, body=Seq((*asked, new.body)))
+
+    def _ask(self, loop: For, asked: Sequence[Prefetch]) -> None:
+        self._asked.setdefault(id(loop), {}).update(dict.fromkeys(asked))
+
+    def _rows(self, row: For) -> None:
+        """Ask for the next row where that of an iteration of `row` is read for the second time."""
+        loops = _serial_loops(row.body)
+        first: dict[str, tuple[For, _Block]] = {}
+        asked: set[str] = set(self._changed)
+        for loop in loops if len(loops) > 1 else ():
+            for load in _large_loads(loop, self._cached_bytes):
+                name = load.buffer.name
+                block = None if name in asked else _block([load], _loops(loop))
+                if block is None or not _is_row(block, row):
+                    continue
+                before, whole = first.setdefault(name, (loop, block))
+                if before is not loop and _is_again(block, whole, row):
+                    asked.add(name)
+                    self._next_row(load, row, loop)
+
+    def _next_row(self, load: Load, row: For, loop: For) -> None:
+        """Ask in `loop` for what `load` reads in the next iteration of `row`."""
+        *_, inner = (x for x in _loops(loop) if x.kind not in _UNROLLED and load in walk(x))
+        piece = _block([load], _loops(inner)[1:])
+        assert piece is not None
+        self._ask(inner, piece.lines({row.var.name: row.var + 1}, const(0), piece.elements))
+
+    def _panels(self, loops: tuple[For, ...]) -> None:
+        """Ask for the next panels of the constants that the innermost of `loops` reads."""
+        least_bytes = max(self._cached_bytes, self._last_cache_bytes // PANEL_SHARE)
+        loads = _large_loads(loops[-1], least_bytes)
+        for buffer in dict.fromkeys(load.buffer for load in loads if load.buffer.constant):
+            own = [load for load in loads if load.buffer == buffer]
+            number = _panel_loop(own[0], loops)
+            if number is None:
+                continue
+            panel, tiles = loops[number], loops[number + 1 :]
+            block = _block(own, _loops(tiles[0]))
+            if block is None or block.count < block.elements or not _moves_always(block, panel):
+                continue
+            size = block.elements * buffer.dtype.bytes
+            least, most = (work * size for work in PANEL_WORK)
+            if (
+                LEAST_PANEL_BYTES <= size <= self._cached_bytes
+                and least <= _work(panel.body) * LINE_BYTES <= most
+            ):
+                self._share(block, panel, tiles)
+
+    def _share(self, block: _Block, panel: For, tiles: Sequence[For]) -> None:
+        """Ask for shares of the next panel in one of `tiles`.
+
+        It is the outermost loop whose iterations do not ask for too much at once.
+        """
+        most = PANEL_LINES * LINE_BYTES // block.buffer.dtype.bytes
+        first, share, count = const(0), block.elements, 1
+        for loop in tiles:
+            count *= loop.extent
+            share = -(-block.elements // count)
+            first = first + loop.var * share
+            if share <= most:
+                self._ask(loop, block.lines({panel.var.name: panel.var + 1}, first, share))
+                return
+
+    def _stream(self, loops: tuple[For, ...]) -> None:
+        """Ask for what the innermost of `loops` reads if it is all that comes from memory."""
+        size, loop = self._last_cache_bytes, loops[-1]
+        loads = _large_loads(loop, size)
+        stores = [part.buffer for part in statements(loop) if isinstance(part, Store)]
+        buffers = {load.buffer.name for load in loads}
+        if len(buffers) != 1 or any(_is_large(buffer, size) for buffer in stores):
+            return
+        block = _block(loads, _loops(loop)[1:])
+        if block is None or not all(_moves(block.fixed, each.var.name) for each in loops):
+            return
+        item, step = block.buffer.dtype.bytes, block.fixed.get(loop.var.name, 0)
+        least, most = (lines * LINE_BYTES for lines in STREAM_LINES)
+        is_long = step * loop.extent * item >= LEAST_STREAM_BYTES
+        if step == block.count == block.elements and least <= step * item <= most and is_long:
+            self._ask(loop, block.lines({}, const(STREAM_AHEAD_BYTES // item), step))
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What loads of a buffer read in some loops, with the loops outside fixed."""
+
+    buffer: Buffer
+    begin: tuple[Expr, ...]
+    """The indices of the first element."""
+    fixed: dict[Atom, int]
+    """What the loops outside add to its place, in elements."""
+    span: Interval
+    """Between what else the elements lie."""
+    count: int
+    """How many are read, those that are read twice counted so."""
+
+    @property
+    def elements(self) -> int:
+        """The number of elements from the first to the last."""
+        return self.span[1] - self.span[0] + 1
+
+    def lines(self, variables: Mapping[str, Expr], first: Expr, elements: int) -> list[Prefetch]:
+        """Ask for `elements` of the block from `first` on, where `variables` have other values."""
+        *begin, last = (simplify(substitute(index, variables)) for index in self.begin)
+        places = range(0, elements, LINE_BYTES // self.buffer.dtype.bytes)
+        return [Prefetch(self.buffer, (*begin, simplify(last + first + const(n)))) for n in places]
+
+
+def _block(loads: Sequence[Load], inside: Sequence[For]) -> _Block | None:
+    """Return what `loads`, all of one buffer, read in the loops `inside`; None if unknown."""
+    ranges = {loop.var.name: (0, loop.extent - 1) for loop in inside}
+    found: list[tuple[dict[Atom, int], Interval]] = []
+    for load in loads:
+        place = flat_place(load.buffer, load.indices)
+        if place is None:
+            return None
+        fixed = {atom: c for atom, c in place.terms.items() if atom not in ranges}
+        moving = {atom: c for atom, c in place.terms.items() if atom in ranges}
+        span = linear_bounds(Linear(moving, place.constant), ranges)
+        if span is None or any(_moves(fixed, name) for name in ranges):
+            return None
+        found.append((fixed, (span[0], span[1] + _lanes(load) - 1)))
+    fixed = found[0][0]
+    if any(other != fixed for other, _ in found):
+        return None
+    span = min(low for _, (low, _) in found), max(high for _, (_, high) in found)
+    place = flat_place(loads[0].buffer, loads[0].indices)
+    assert place is not None
+    start = dict.fromkeys(ranges, const(0))
+    *begin, last = (substitute(first_lane(index), start) for index in loads[0].indices)
+    begin.append(last + const(span[0] - place.constant))
+    copies = prod(loop.extent for loop in inside if loop.var.name in place.terms)
+    count = copies * sum(_lanes(load) for load in set(loads))
+    return _Block(loads[0].buffer, tuple(begin), fixed, span, count)
+
+
+def _is_large(buffer: Buffer, size: int) -> bool:
+    return buffer.scope is Scope.GLOBAL and buffer.bytes > size
+
+
+def _large_loads(stmt: Stmt, size: int) -> list[Load]:
+    """Return the loads from tensors of more than `size` bytes, each once."""
+    loads = (part for part in walk(stmt) if isinstance(part, Load))
+    return list(dict.fromkeys(load for load in loads if _is_large(load.buffer, size)))
+
+
+def _lanes(load: Load) -> int:
+    return max(dtype_of(index).lanes for index in load.indices)
+
+
+def _loops(stmt: Stmt) -> list[For]:
+    """Return the loops of `stmt`, itself included, outer ones before those inside."""
+    return [part for part in statements(stmt) if isinstance(part, For)]
+
+
+def _has_loops(stmt: Stmt) -> bool:
+    """Whether loops remain that are not unrolled."""
+    return any(loop.kind not in _UNROLLED for loop in _loops(stmt))
+
+
+def _serial_loops(stmt: Stmt) -> list[For]:
+    """Return the outermost loops of `stmt`, in order, that no condition guards."""
+    if isinstance(stmt, For):
+        return [stmt] if stmt.kind is LoopKind.SERIAL else []
+    parts = substatements(stmt) if isinstance(stmt, Seq | Allocate) else ()
+    return [loop for part in parts for loop in _serial_loops(part)]
+
+
+def _moves(terms: Iterable[Atom], name: str) -> bool:
+    return any(atom == name if isinstance(atom, str) else uses(atom, name) for atom in terms)
+
+
+def _is_row(block: _Block, row: For) -> bool:
+    """Whether `block` is of another row in each iteration of `row`."""
+    step = abs(block.fixed.get(row.var.name, 0)) * block.buffer.dtype.bytes
+    is_sum = all(isinstance(atom, str) for atom in block.fixed)
+    return is_sum and ROW_BYTES[0] <= step <= ROW_BYTES[1]
+
+
+def _is_again(block: _Block, other: _Block, row: For) -> bool:
+    """Whether `block` is most of what `other` has of the row."""
+    low, high = max(block.span[0], other.span[0]), min(block.span[1], other.span[1])
+    most = max(abs(block.fixed[row.var.name]) // 2, block.elements)
+    return block.fixed == other.fixed and 2 * (high - low) > most
+
+
+def _panel_loop(load: Load, loops: Sequence[For]) -> int | None:
+    """Return which of `loops` the panel that `load` reads changes with.
+
+    It is the innermost one around a loop that reads the same again.
+    """
+    place = flat_place(load.buffer, load.indices)
+    if place is None:
+        return None
+    moving = [_moves(place.terms, loop.var.name) for loop in loops]
+    still = max((n for n, moves in enumerate(moving) if not moves), default=0)
+    outer = max((n for n in range(still) if moving[n]), default=None)
+    if outer is None or any(loop.kind is not LoopKind.SERIAL for loop in loops[outer + 1 :]):
+        return None
+    return outer
+
+
+def _moves_always(panel: _Block, loop: For) -> bool:
+    """Whether the first iterations of `loop` have different panels."""
+    first = [
+        tuple(simplify(substitute(index, {loop.var.name: const(n)})) for index in panel.begin)
+        for n in range(min(loop.extent, 4))
+    ]
+    return len(first) > 1 and all(one != other for one, other in pairwise(first))
+
+
+def _work(stmt: Stmt) -> int:
+    """The vectors that `stmt` stores, in registers or memory."""
+    if isinstance(stmt, Store):
+        return 1
+    work = sum(_work(part) for part in substatements(stmt))
+    return work * stmt.extent if isinstance(stmt, For) else work
