@@ -58,6 +58,11 @@ class Batch:
     def __len__(self) -> int:
         return len(self.programs)
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What is measured of them."""
+        return tuple(one if isinstance(one, Source) else one.source for one in self.programs)
+
 
 def ignore(trial: Trial) -> None:
     """Show nothing of `trial`."""
@@ -183,14 +188,14 @@ class TuningRun:
         with self._watch.phase("search"):
             known, polish = self.trials, self._left() <= self._polish_trials()
             first = self._first(count)
-            self._keys.update(map(_key, first))
+            self._keys.update(source.key for source in Batch(tuple(first)).sources)
             more = count - len(first)
             proposed: list[Candidate] = []
             if more > 0:
                 polish = polish if is_polish is None else is_polish
                 proposed = self._proposals.propose(more, self._keys, is_polish=polish)
                 self.is_exhausted = not proposed
-            self._keys.update(map(_key, proposed))
+            self._keys.update(one.source.key for one in proposed)
             self._proposed += len(first) + len(proposed)
             return Batch((*first, *proposed), known)
 
@@ -213,7 +218,7 @@ class TuningRun:
         """
         self.start()
         assert self._measurer is not None
-        results = self._measurer.measure([_source(one) for one in batch.programs], meanwhile)
+        results = self._measurer.measure(batch.sources, meanwhile)
         for one, result in zip(batch.programs, results, strict=True):
             self._note(result, batch.known)
             if isinstance(one, Candidate):
@@ -366,14 +371,6 @@ class TuningRun:
             return []
         return [f"{found.count} records of this task come from another machine, number of "
                 "threads or cache policy; their times were not used"]  # fmt: skip
-
-
-def _source(one: Candidate | Source) -> Source:
-    return one if isinstance(one, Source) else one.source
-
-
-def _key(one: Candidate | Source) -> str:
-    return _source(one).key
 
 
 def _is_better(record: Record, best: Record | None) -> bool:

@@ -15,7 +15,7 @@ from ansorc.lang import ComputeDAG, compute, placeholder
 from ansorc.search.measure.crew import Crew, CrewOptions, Reply, Request
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.jobs import Program, build_request, run_request
-from ansorc.search.measure.options import MeasureOptions
+from ansorc.search.measure.options import GIB, MeasureOptions
 from ansorc.search.measure.process import ZygoteProcess
 from ansorc.search.measure.replies import failure_of, outcomes_of
 from ansorc.search.measure.result import Failure, FailureKind, Look, Source
@@ -78,7 +78,7 @@ class Workers:
         memory = self.options.memory_bytes
         arrays = 4 * sum(b.elements * max(b.dtype.bytes, 8) for b in task.dag.params)
         threads = _THREAD_BYTES * max(self.options.run.threads, task.target.cores)
-        wanted = memory + arrays + threads
+        wanted = -(-(memory + arrays + threads) // GIB) * GIB  # tasks of a like size share one
         try:
             if self._zygote is None:
                 self._zygote = ZygoteProcess()
