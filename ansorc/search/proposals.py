@@ -8,19 +8,40 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ansorc.schedule import Step
+from ansorc.ir.verify import verify
+from ansorc.schedule import Step, lower, replay
 from ansorc.search.candidate import Candidate, candidates
 from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Sample
+from ansorc.search.evolution.crossover import uniform_crossover
 from ansorc.search.evolution.local_search import local_search
+from ansorc.search.evolution.mutation import mutate
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.strategies import STRATEGIES
+from ansorc.search.features import extract
 from ansorc.search.model import chosen_model
 from ansorc.search.options import SearchOptions
-from ansorc.search.sound_space import sound_space
-from ansorc.search.space import Genes, adapted, encode
+from ansorc.search.sketch.generate import RuleFailure, reason_of
+from ansorc.search.sketch.rule import rule_name
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.sketch.user_rules import BUILT_IN, user_rule_of
+from ansorc.search.space import (
+    Genes,
+    Space,
+    adapted,
+    design_space,
+    encode,
+    phenotype_keys,
+    sketch_rules,
+    steps,
+)
+from ansorc.search.space.nodes import nodes_of
 from ansorc.search.task import Task
 
 _ATTEMPTS = 3
 """Evolutions in a row that may find nothing unknown before the space counts as exhausted."""
+
+_TRIED = 4
+"""Programs of each sketch of a user's rule that are tried."""
 
 Steps = tuple[Step, ...]
 
@@ -45,7 +66,7 @@ class Proposals:
     def __init__(self, task: Task, options: SearchOptions, rng: np.random.Generator) -> None:
         self._task, self._options = task, options
         self._seed = int(rng.integers(1 << 31))
-        self._space = replace(sound_space(task, options), seed=self._seed)
+        self._space = replace(checked_space(task, options), seed=self._seed)
         self._pending: set[int] = set()
         self._new: list[_Measured] = []
         self._known: list[_Measured] = []
@@ -79,8 +100,15 @@ class Proposals:
     def learn(self, candidate: Candidate, seconds: float | None) -> None:
         """Take note that `candidate` took `seconds`, or None if it failed.
 
-        The cost model learns of it, with all others, when programs are next proposed.
+        The cost model learns of it, with all others, when programs are next proposed. Of several
+        rows of genes that make one program, the first sketch's counts, as it does in a run that
+        goes on from records.
         """
+        row = self._row(candidate.steps)
+        if row is not None and not (
+            row[0] == candidate.number and np.array_equal(row[1], candidate.genes)
+        ):
+            (candidate,) = candidates(self._space, [row])
         self._new.append(_Measured(candidate, seconds))
 
     def propose(
@@ -146,3 +174,47 @@ class Proposals:
 
 def _seconds(measured: _Measured) -> float:
     return float("inf") if measured.seconds is None else measured.seconds
+
+
+def checked_space(task: Task, options: SearchOptions) -> Space:
+    """Return the space of `task` without the sketches of users' rules that make no programs.
+
+    Of each such sketch a few programs are drawn, bred, described by features, lowered and verified.
+    Where one fails, its rule has failed; the sketches that the other rules make without it are
+    added, for it may have kept them from being asked.
+    """
+    space = design_space(task.dag, task.target, options)
+    failures = list(space.failures)
+    sound: list[Sketch] = []
+    for sketch in space.sketches:
+        own = user_rule_of(sketch)
+        fault = _fault(sketch, task, options) if own else ""
+        if own and fault:
+            failures.append(RuleFailure(*own, fault))
+        else:
+            sound.append(sketch)
+    rules = sketch_rules(options)
+    guilty = {failure.rule for failure in failures}.difference(BUILT_IN)
+    others = tuple(rule for rule in rules if rule_name(rule) not in guilty)
+    if len(others) < len(rules):
+        known = {sketch.steps for sketch in sound}
+        more = design_space(task.dag, task.target, options, others).sketches
+        sound += [sketch for sketch in more if sketch.steps not in known]
+    return replace(space, sketches=tuple(sound), failures=tuple(dict.fromkeys(failures)))
+
+
+def _fault(sketch: Sketch, task: Task, options: SearchOptions) -> str:
+    """What is wrong with the programs of `sketch`; "" if nothing is found."""
+    rng = np.random.default_rng(0)
+    try:
+        genes = sample(sketch, _TRIED, rng, options)
+        genes = np.concatenate([genes, mutate(sketch, genes, rng, options)])
+        genes = np.concatenate([genes, uniform_crossover(sketch, genes, genes[::-1], rng, options)])
+        phenotype_keys(sketch, genes)
+        nodes_of(sketch)
+        extract(sketch, genes, task.target)
+        for row in (genes[0], genes[-1]):
+            verify(lower(replay(task.dag, steps(sketch, row)), task.name))
+    except Exception as error:  # noqa: BLE001 - of a user's rule: any fault costs its sketches
+        return reason_of(error)
+    return ""

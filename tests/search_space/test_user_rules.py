@@ -17,9 +17,9 @@ from ansorc.schedule.extent import Hole
 from ansorc.schedule.steps import Reorder, Split
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import PAPER, SearchOptions
+from ansorc.search.proposals import checked_space
 from ansorc.search.sketch import Draft, SketchRule, Verdict, cpu_rules, generate, rule_name
 from ansorc.search.sketch.sketch import TileVariable
-from ansorc.search.sound_space import sound_space
 from ansorc.search.space import sketch_rules, steps
 from ansorc.search.tune import tune_task
 
@@ -106,7 +106,7 @@ def test_a_rule_of_the_same_name_is_replaced() -> None:
 
 def test_programs_of_a_users_rule_are_right() -> None:
     ac.register_sketch_rule("columns", InColumns())
-    space = sound_space(TASK, OPTIONS)
+    space = checked_space(TASK, OPTIONS)
     own = [sketch for sketch in space.sketches if "columns" in sketch.name]
     assert own
     assert not space.failures
@@ -194,9 +194,9 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_faulty_rule_costs_its_own_sketches_only(fault: str) -> None:
-    usual = sound_space(TASK, OPTIONS)
+    usual = checked_space(TASK, OPTIONS)
     ac.register_sketch_rule("mine", Faulty(fault))
-    space = sound_space(TASK, OPTIONS)
+    space = checked_space(TASK, OPTIONS)
     assert {s.steps for s in space.sketches} == {s.steps for s in usual.sketches}
     assert {failure.rule for failure in space.failures} == {"mine"}
     assert FAULTS[fault] in space.failures[0].reason
