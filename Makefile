@@ -4,11 +4,12 @@ BIN := .venv/bin
 OUT := out
 TRIALS ?= 128
 
-.PHONY: help demo test nightly check lint types clean
+.PHONY: help demo test test-as-if nightly check lint types clean
 
 help:
 	@echo "make demo    set up, tune two operators, build both libraries, run them from C++"
 	@echo "make test    set up and run the tests"
+	@echo "make test-as-if  run the tests of what is decided as if on other machines"
 	@echo "make nightly run the long checks: all operators of the paper, thousands of schedules"
 	@echo "make check   lint, types and tests"
 	@echo "make clean   remove .venv and $(OUT)"
@@ -35,6 +36,14 @@ demo: .venv/core
 
 test: .venv/dev
 	$(BIN)/python -m pytest -n 2 -q
+
+STRUCTURAL := search_space search_model schedule ir_passes lang dtypes target tuning/test_transfer.py
+MACHINES = $(shell $(BIN)/python -c 'import sys; sys.path.insert(0, "tests"); from assumed import MACHINES; print(*MACHINES)')
+
+test-as-if: .venv/dev
+	for machine in $(MACHINES); do \
+	    ANSORC_TEST_AS=$$machine $(BIN)/python -m pytest -n 2 -q $(addprefix tests/,$(STRUCTURAL)) || exit 1; \
+	done
 
 nightly: .venv/dev
 	$(BIN)/python -m pytest -n 2 -q -m nightly --durations=10

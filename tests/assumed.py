@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ansorc.errors import TargetError
 from ansorc.search.programs import require_this_machine
 from ansorc.target import Target, detect
@@ -18,6 +20,11 @@ MACHINES = {
 """Names for `ANSORC_TEST_AS`, and the machines they mean."""
 
 VARIABLE = "ANSORC_TEST_AS"
+
+
+def machine(text: str) -> Target:
+    """Return the target that structural tests decide for: the one of `text`, unless one is set."""
+    return Target.parse(MACHINES.get(os.environ.get(VARIABLE, ""), text))
 
 
 def executable(text: str) -> Target:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from assumed import machine
+
 import ansorc.lang as ac
 from ansorc.lang import ComputeDAG, compute, placeholder, reduce_axis
 from ansorc.schedule import Hole
@@ -14,9 +16,8 @@ from ansorc.schedule.steps import (
     Unroll,
     Vectorize,
 )
-from ansorc.target import Target
 
-ZEN = Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=4")
+ZEN = machine("x86_64-linux-gnu -mcpu=znver3 -cores=4")
 
 
 def matmul(n: int, m: int, depth: int) -> ComputeDAG:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from assumed import machine
 
 import ansorc.lang as ac
 from ansorc.ir.interpret import interpret
@@ -14,7 +15,9 @@ from ansorc.lang.reference import evaluate
 from ansorc.schedule import Step, lower, packings, replay
 from ansorc.target import Target
 
-TARGET = Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=2")
+ZEN3 = Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=2")
+"""For what is expected in numbers."""
+TARGET = machine(ZEN3.text)
 
 
 def given(*shapes: tuple[int, ...], constant: bool = False) -> list[ac.Tensor]:

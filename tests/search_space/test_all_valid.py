@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from assumed import machine
 
 from ansorc.ir.verify import verify
 from ansorc.lang.dag import ComputeDAG
@@ -17,9 +18,8 @@ from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import DEFAULTS, PAPER, SearchOptions
 from ansorc.search.space import design_space, steps
-from ansorc.target import Target
 
-TARGET = Target.parse("x86_64-linux-gnu -mcpu=znver4 -cores=2")
+TARGET = machine("x86_64-linux-gnu -mcpu=znver4 -cores=2")
 SMALL = {"C2D": 3, "C3D": 3, "GRP": 3, "DIL": 3, "ConvLayer": 4}
 """The shapes that are drawn from, where it is not the first: those with a padding."""
 FEW = replace(PAPER, max_locations=16)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from search_space.small_dags import DAGS, TARGET, check_meaning, conv_layer, matmul, softmax
+from search_space.small_dags import DAGS, TARGET, ZEN3, check_meaning, conv_layer, matmul, softmax
 
 import ansorc.lang as ac
 from ansorc.lang import ComputeDAG
@@ -24,7 +24,7 @@ def test_default_computes_what_it_should(name: str) -> None:
     check_meaning(DAGS[name], default_steps(DAGS[name], TARGET))
 
 
-def stage_of(dag: ComputeDAG, name: str, target: Target = TARGET) -> Stage:
+def stage_of(dag: ComputeDAG, name: str, target: Target = ZEN3) -> Stage:
     return replay(dag, default_steps(dag, target)).stage(name)
 
 
@@ -62,7 +62,7 @@ def test_a_long_norm_is_divided_among_the_cores_and_vectorised() -> None:
 
 
 def test_rows_are_parallel_and_their_passes_vectorised_in_the_row() -> None:
-    steps = default_steps(softmax(1024, 1024), TARGET)
+    steps = default_steps(softmax(1024, 1024), ZEN3)
     state = replay(softmax(1024, 1024), steps)
     assert marked(state.stage("soft"), Mark.PARALLEL) == ["i0"]
     assert {stage.name for stage in state.attached("soft")} == {"soft.max", "soft.exp", "soft.sum"}
@@ -77,7 +77,7 @@ def convolution(pixels: int = 28, channels: int = 64) -> ComputeDAG:
 
 
 def is_redefined(dag: ComputeDAG, *, redefine: bool = True) -> bool:
-    return any(isinstance(s, Redefine) for s in default_steps(dag, TARGET, redefine=redefine))
+    return any(isinstance(s, Redefine) for s in default_steps(dag, ZEN3, redefine=redefine))
 
 
 def test_the_default_of_a_convolution_that_stays_in_cache_is_redefined() -> None:
@@ -90,7 +90,7 @@ def test_weights_of_a_redefined_default_may_be_in_the_last_cache(
     last_mib: int, *, redefined: bool
 ) -> None:
     """4 MiB with tiles of 2 results a side, 9 with tiles of 4: more than the second caches hold."""
-    target = replace(TARGET, cache_bytes=(32 << 10, 1 << 20, last_mib << 20))
+    target = replace(ZEN3, cache_bytes=(32 << 10, 1 << 20, last_mib << 20))
     steps = default_steps(convolution(14, 256), target)
     assert any(isinstance(step, Redefine) for step in steps) == redefined
 
@@ -148,9 +148,9 @@ def test_padding_of_a_cheap_reader_is_made_inside_it() -> None:
 
 def test_narrow_results_are_summed_in_lanes() -> None:
     """Three results a pixel, each the sum of 64 channels that adjoin."""
-    made = default_steps(case("T2D-4-b1").dag(constant=True), TARGET)
+    made = default_steps(case("T2D-4-b1").dag(constant=True), ZEN3)
     assert any(isinstance(step, RFactor) for step in made)
-    assert not any(isinstance(s, RFactor) for s in default_steps(conv_layer(56, 64, 64), TARGET))
+    assert not any(isinstance(s, RFactor) for s in default_steps(conv_layer(56, 64, 64), ZEN3))
 
 
 def test_rows_of_a_softmax_are_finished_beside_their_product() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from search_space.small_dags import TARGET, check_meaning
+from search_space.small_dags import ZEN3, check_meaning
 
 import ansorc.lang as ac
 from ansorc.schedule import replay
@@ -42,7 +42,7 @@ def drawn(
 ) -> list[Stage]:
     """The stage that computes `stage` in programs of every tiled sketch of `computation`."""
     found: list[Stage] = []
-    for sketch in design_space(computation, TARGET, options).sketches:
+    for sketch in design_space(computation, ZEN3, options).sketches:
         names = [tile.stage for tile in sketch.register_tiles if tile.stage.startswith(stage)]
         rng = np.random.default_rng(len(found))
         for row in mutate(sketch, sample(sketch, rows, rng, options), rng, options):
@@ -71,7 +71,7 @@ def test_no_split_at_outer() -> None:
     computation = product(no_split_at_outer=["i", "k"])
     for stage in drawn(computation, "C"):
         assert lengths(stage, "k") == [12, 1]
-    plain = [s for s in design_space(computation, TARGET).sketches if s.name == "tile C"]
+    plain = [s for s in design_space(computation, ZEN3).sketches if s.name == "tile C"]
     for row in sample(plain[0], 20, np.random.default_rng(0)):
         stage = replay(computation, steps(plain[0], row)[: len(plain[0].steps)]).stage("C")
         assert lengths(stage, "i") == [16, 1, 1, 1]
@@ -95,7 +95,7 @@ def test_always_unroll_inner_without_tiles() -> None:
     hints = {"always_unroll_inner": ["i", "k"]}
     y = ac.compute((8, 16), lambda i, j: ac.max(x[i, j, k], axis=k), "Y", hints)
     computation = ac.ComputeDAG([x, y])
-    for sketch in design_space(computation, TARGET).sketches:
+    for sketch in design_space(computation, ZEN3).sketches:
         stage = replay(computation, sketch.steps).stage("Y")
         marks = {it.name: it.mark for it in stage.iterators}
         assert marks["k"] is Mark.UNROLL
@@ -113,8 +113,8 @@ def test_no_cache_read() -> None:
     def packs(space: Space) -> bool:
         return any("pack" in sketch.name for sketch in space.sketches)
 
-    assert packs(design_space(product(), TARGET))
-    assert not packs(design_space(product(no_cache_read="1"), TARGET))
+    assert packs(design_space(product(), ZEN3))
+    assert not packs(design_space(product(no_cache_read="1"), ZEN3))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_no_cache_read() -> None:
     ],
 )
 def test_hints_that_ask_for_too_much(hints: dict[str, Hint], reason: str) -> None:
-    space = design_space(product((64, 64, 4096), **hints), TARGET)
+    space = design_space(product((64, 64, 4096), **hints), ZEN3)
     assert {failure.rule for failure in space.failures} == {
         "MultiLevelTiling", "MultiLevelTilingWithFusion",
     }  # fmt: skip
@@ -151,7 +151,7 @@ def test_hints_that_ask_for_too_much(hints: dict[str, Hint], reason: str) -> Non
 def test_hinted_programs_are_right(hints: dict[str, Hint]) -> None:
     computation = product((6, 10, 7), **hints)
     rng = np.random.default_rng(5)
-    for sketch in design_space(computation, TARGET).sketches:
+    for sketch in design_space(computation, ZEN3).sketches:
         genes = mutate(sketch, sample(sketch, 2, rng), rng)
         check_meaning(computation, steps(sketch, genes[0]))
 
@@ -159,5 +159,5 @@ def test_hinted_programs_are_right(hints: dict[str, Hint]) -> None:
 def test_a_window_that_is_unrolled_is_right() -> None:
     computation = window(always_unroll_inner=["rh", "rw"], no_split_at_inner=["rh", "rw"])
     rng = np.random.default_rng(1)
-    for sketch in design_space(computation, TARGET).sketches[::3]:
+    for sketch in design_space(computation, ZEN3).sketches[::3]:
         check_meaning(computation, steps(sketch, sample(sketch, 1, rng)[0]))

@@ -103,7 +103,7 @@ def test_keys_are_equal_across_sketches_exactly_if_programs_are(name: str) -> No
     found = texts_of([name], 25)
     assert all(len(texts) == 1 for texts in found.values())
     texts = [next(iter(texts)) for texts in found.values()]
-    assert len(set(texts)) == len(texts) > 4
+    assert len(set(texts)) == len(texts) > 2
 
 
 def test_levels_of_one_iteration_make_two_sketches_the_same() -> None:

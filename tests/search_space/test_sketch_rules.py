@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 from search_space.small_dags import (
     DAGS,
-    TARGET,
+    ZEN3,
     conv_layer,
     dag,
     matmul,
@@ -40,11 +40,11 @@ from ansorc.search.sketch import (
     ids=["matmul", "conv_layer", "two_matmuls", "max_pool"],
 )
 def test_counts_of_the_paper(computation: ac.ComputeDAG, count: int) -> None:
-    assert len(generate(computation, TARGET)) == count
+    assert len(generate(computation, ZEN3)) == count
 
 
 def test_matmul_sketches() -> None:
-    names = [sketch.name for sketch in generate(matmul(512, 512, 512), TARGET)]
+    names = [sketch.name for sketch in generate(matmul(512, 512, 512), ZEN3)]
     assert names == [
         "cache write C, tile C.local in C at 1",
         "cache write C, tile C.local in C at 2",
@@ -53,7 +53,7 @@ def test_matmul_sketches() -> None:
 
 
 def test_fused_loops() -> None:
-    fused = generate(matmul(512, 512, 512), TARGET)[0]
+    fused = generate(matmul(512, 512, 512), ZEN3)[0]
     lines = str(replay(fused.dag, fused.steps)).splitlines()
     loops = [line.split(" in ")[0].strip() for line in lines]
     assert loops == [
@@ -66,7 +66,7 @@ def test_fused_loops() -> None:
 
 
 def test_a_layer_is_fused_through_what_is_inlined() -> None:
-    names = [sketch.name for sketch in generate(conv_layer(56, 64, 64), TARGET)]
+    names = [sketch.name for sketch in generate(conv_layer(56, 64, 64), ZEN3)]
     assert names == [
         "inline bn, tile conv in relu at 1",
         "inline bn, tile conv in relu at 2",
@@ -79,7 +79,7 @@ def pointwise(ci: int, co: int) -> ac.ComputeDAG:
 
 
 def test_few_channels_are_tiled_along_the_terms_too() -> None:
-    found = [s for s in generate(pointwise(32, 3), TARGET) if "conv.rf" in s.name]
+    found = [s for s in generate(pointwise(32, 3), ZEN3) if "conv.rf" in s.name]
     assert [s.name for s in found] == ["tile conv.rf in conv at 1", "tile conv.rf in conv at 2"]
     lines = str(replay(found[0].dag, found[0].steps)).splitlines()
     loops = [line.split(" in ")[0].strip() for line in lines]
@@ -90,16 +90,16 @@ def test_few_channels_are_tiled_along_the_terms_too() -> None:
 
 @pytest.mark.parametrize(("ci", "co"), [(32, 4), (7, 3), (32, 1)])
 def test_vectors_that_results_fill_or_terms_do_not_are_left_alone(ci: int, co: int) -> None:
-    assert not [s for s in generate(pointwise(ci, co), TARGET) if "conv.rf in conv" in s.name]
+    assert not [s for s in generate(pointwise(ci, co), ZEN3) if "conv.rf in conv" in s.name]
 
 
 def test_rows_of_a_product_are_worked_on_in_its_tiles() -> None:
     def rows(t: list[ac.Tensor]) -> ac.Tensor:
         return ops.softmax(ops.matmul(t[0], t[1], name="C"), name="soft")
 
-    names = [sketch.name for sketch in generate(dag([(64, 32), (32, 48)], rows), TARGET)]
+    names = [sketch.name for sketch in generate(dag([(64, 32), (32, 48)], rows), ZEN3)]
     assert names[:2] == ["tile C in rows of soft", "tile C in blocks of rows of soft"]
-    fused = generate(dag([(64, 32), (32, 48)], rows), TARGET)[0]
+    fused = generate(dag([(64, 32), (32, 48)], rows), ZEN3)[0]
     state = replay(fused.dag, fused.steps)
     inner = {s.name: s.attach for s in state.stages}
     assert str(inner["C"]) == str(At("soft", "i0.0"))
@@ -112,7 +112,7 @@ def test_no_rule_fuses_where_a_reduction_is_outside() -> None:
     computation = dag(
         [(1, 8, 8, 32), (1, 1, 32, 3)], lambda t: ops.softmax(ops.conv2d(t[0], t[1], name="conv"))
     )
-    sketches = generate(computation, TARGET, cpu_rules(Tiling("SRS")))
+    sketches = generate(computation, ZEN3, cpu_rules(Tiling("SRS")))
     assert sketches
     for sketch in sketches:
         assert "at 2" not in sketch.name
@@ -123,7 +123,7 @@ def test_columns_of_a_product_are_not_worked_on_in_its_tiles() -> None:
     def columns(t: list[ac.Tensor]) -> ac.Tensor:
         return ops.softmax(ops.matmul(t[0], t[1], name="C"), axis=0, name="soft")
 
-    names = [sketch.name for sketch in generate(dag([(64, 32), (32, 48)], columns), TARGET)]
+    names = [sketch.name for sketch in generate(dag([(64, 32), (32, 48)], columns), ZEN3)]
     assert not [name for name in names if "rows" in name]
 
 
@@ -132,7 +132,7 @@ def norm(rows: int, n: int) -> ac.ComputeDAG:
 
 
 def test_a_long_reduction_is_divided_among_cores_or_lanes() -> None:
-    sketches = generate(norm(1, 512), TARGET)
+    sketches = generate(norm(1, 512), ZEN3)
     assert [sketch.name for sketch in sketches] == [
         "rfactor N.sum in 8 parts", "rfactor N.sum in 32 lanes", "",
     ]  # fmt: skip
@@ -144,19 +144,19 @@ def test_a_long_reduction_is_divided_among_cores_or_lanes() -> None:
 
 
 def test_short_reductions_and_those_of_many_rows_are_not_divided() -> None:
-    assert [s.name for s in generate(norm(1, 32), TARGET)] == [""]
-    assert [s.name for s in generate(norm(64, 64), TARGET)] == [""]
+    assert [s.name for s in generate(norm(1, 32), ZEN3)] == [""]
+    assert [s.name for s in generate(norm(64, 64), ZEN3)] == [""]
 
 
 def test_a_prime_length_is_divided_with_a_rest() -> None:
-    prime = generate(dag([(1, 1, 9973)], lambda t: ops.norm2(t[0], name="N")), TARGET)[0]
+    prime = generate(dag([(1, 1, 9973)], lambda t: ops.norm2(t[0], name="N")), ZEN3)[0]
     assert prime.name == "rfactor N.sum in 8 parts"
     loops = replay(prime.dag, prime.steps).stage("N.sum.rf").iterators
     assert [it.extent for it in loops] == [8, 1, 1, 1247]
 
 
 def test_short_axes_are_fused_before_they_are_divided() -> None:
-    fused = generate(dag([(1, 6, 7, 128)], _total), TARGET)[0]
+    fused = generate(dag([(1, 6, 7, 128)], _total), ZEN3)[0]
     assert fused.name == "rfactor S in 7 parts"
     loops = replay(fused.dag, fused.steps).stage("S.rf").iterators
     assert [(it.name, it.extent) for it in loops] == [
@@ -171,7 +171,7 @@ def _total(inputs: list[ac.Tensor]) -> ac.Tensor:
 
 
 def test_a_long_product_is_divided_and_then_tiled() -> None:
-    names = [s.name for s in generate(matmul(2, 4, 4096), TARGET)]
+    names = [s.name for s in generate(matmul(2, 4, 4096), ZEN3)]
     assert names == [
         "rfactor C in 8 parts, cache write C.rf, tile C.rf.local in C.rf at 1",
         "rfactor C in 8 parts, cache write C.rf, tile C.rf.local in C.rf at 2",
@@ -183,14 +183,14 @@ def test_a_long_product_is_divided_and_then_tiled() -> None:
 
 
 def test_max_pool_has_no_steps() -> None:
-    assert generate(max_pool(56, 64), TARGET)[0].steps == ()
+    assert generate(max_pool(56, 64), ZEN3)[0].steps == ()
 
 
 def test_an_intermediate_that_is_an_output_is_not_inlined() -> None:
     a = ac.placeholder((8, 8), "a")
     middle = ac.compute((8, 8), lambda i, j: a[i, j] + 1.0, "middle")
     last = ac.compute((8, 8), lambda i, j: middle[i, j] * 2.0, "last")
-    sketches = generate(ac.ComputeDAG([a, middle, last]), TARGET)
+    sketches = generate(ac.ComputeDAG([a, middle, last]), ZEN3)
     assert [sketch.steps for sketch in sketches] == [()]
 
 
@@ -199,7 +199,7 @@ def test_two_tiled_stages_cannot_both_be_in_one_consumer() -> None:
         a, b, c = t
         return ops.add(ops.matmul(a, b, name="C"), ops.matmul(a, c, name="D"), name="sum")
 
-    names = [s.name for s in generate(dag([(8, 8)] * 3, build), TARGET)]
+    names = [s.name for s in generate(dag([(8, 8)] * 3, build), ZEN3)]
     assert "tile D in sum at 1, cache write C, tile C.local in C at 2" in names
     assert not any("tile D in sum" in name and "tile C in sum" in name for name in names)
 
@@ -210,7 +210,7 @@ def test_hints_are_honoured() -> None:
         k = ac.reduce_axis(8, "k")
         e = ac.compute((8, 8), lambda i, j: ac.exp(a[i, j]), "e", hints)
         c = ac.compute((8, 8), lambda i, j: ac.sum(e[i, k] * b[k, j], axis=k), "C", hints)
-        return [sketch.name for sketch in generate(ac.ComputeDAG([a, b, c]), TARGET)]
+        return [sketch.name for sketch in generate(ac.ComputeDAG([a, b, c]), ZEN3)]
 
     assert hinted({"no_cache_write": "1"}) == ["tile C"]
     assert hinted({"always_compute_inline": "1"})[2] == "tile C, inline e"
@@ -218,9 +218,9 @@ def test_hints_are_honoured() -> None:
 
 def test_a_three_level_structure() -> None:
     rules = cpu_rules(Tiling("SRS"))
-    names = [sketch.name for sketch in generate(matmul(16, 16, 16), TARGET, rules)]
+    names = [sketch.name for sketch in generate(matmul(16, 16, 16), ZEN3, rules)]
     assert names == ["cache write C, tile C.local in C at 1", "tile C"]
-    whole = generate(matmul(16, 16, 16), TARGET, rules)[1]
+    whole = generate(matmul(16, 16, 16), ZEN3, rules)[1]
     order = [it.name for it in replay(whole.dag, whole.steps).stage("C").iterators]
     assert order == ["i.0", "j.0", "k", "i.1", "j.1"]
 
@@ -243,8 +243,8 @@ class Faulty:
 def test_a_rule_that_raises_costs_its_own_sketches_only() -> None:
     failures: list[RuleFailure] = []
     rules = (Faulty(Verdict.APPLY_AND_STOP), *RULES)
-    found = generate(matmul(16, 16, 16), TARGET, rules, failures)
-    assert [s.name for s in found] == [s.name for s in generate(matmul(16, 16, 16), TARGET)]
+    found = generate(matmul(16, 16, 16), ZEN3, rules, failures)
+    assert [s.name for s in found] == [s.name for s in generate(matmul(16, 16, 16), ZEN3)]
     assert failures[0] == RuleFailure("Faulty", "C", "tuple index out of range")
 
 
@@ -260,14 +260,14 @@ class RowsOnly:
 
 
 def test_a_rule_can_be_plugged_in() -> None:
-    found = generate(two_matmuls(8), TARGET, (RowsOnly(), *RULES))
+    found = generate(two_matmuls(8), ZEN3, (RowsOnly(), *RULES))
     assert [sketch.name for sketch in found] == ["leave E, leave C"]
 
 
 @pytest.mark.parametrize("name", DAGS)
 def test_every_operator_has_sketches_without_failures(name: str) -> None:
     failures: list[RuleFailure] = []
-    found = generate(DAGS[name], TARGET, RULES, failures)
+    found = generate(DAGS[name], ZEN3, RULES, failures)
     assert found
     assert not failures
     assert len({sketch.name for sketch in found}) == len(found)
