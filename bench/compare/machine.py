@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ansorc.codegen.llvm.limits import machine_limits
-from ansorc.search.record.environment import current_environment
+from ansorc.search.record.record import current_environment
 from ansorc.target import detect
 
 

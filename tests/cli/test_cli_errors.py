@@ -14,7 +14,7 @@ from ansorc.lang import load_workload
 from ansorc.search import programs
 from ansorc.search.measure.result import Measurement, MeasureResult, Source
 from ansorc.search.record import Record, Records
-from ansorc.search.record.environment import current_environment
+from ansorc.search.record.record import current_environment
 from ansorc.search.task import Task
 from ansorc.target import Target, detect
 

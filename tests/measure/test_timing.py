@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansorc.search.measure.limits import BuildLimit, run_limit_s
-from ansorc.search.measure.options import RunOptions
+from ansorc.search.measure.options import BuildLimit, RunOptions, run_limit_s
 from ansorc.search.measure.timing import Subject, interleave, median_error, sample
 
 EVICTION_S = 5e-4

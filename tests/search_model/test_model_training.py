@@ -20,7 +20,7 @@ from ansorc.search.model import Growth, TreeModel
 from ansorc.search.model.training import predictions, random_folds, trained, training_set
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Record, Records
-from ansorc.search.record.environment import Environment
+from ansorc.search.record.record import Environment
 from ansorc.search.space import design_space, steps
 from ansorc.search.task import Task
 

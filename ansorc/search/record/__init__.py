@@ -4,9 +4,8 @@ In: one `Record` for each trial. Out: what need not be measured again, and the b
 """
 
 from ansorc.search.record.database import Records
-from ansorc.search.record.environment import Environment, current_environment
 from ansorc.search.record.lines import ImportSummary, export_lines, import_lines
-from ansorc.search.record.record import Record
+from ansorc.search.record.record import Environment, Record, current_environment
 
 __all__ = [
     "Environment",

@@ -11,8 +11,7 @@ from typing import Any
 
 from ansorc.errors import RecordError
 from ansorc.search.measure.result import FailureKind
-from ansorc.search.record.environment import Environment
-from ansorc.search.record.record import Record
+from ansorc.search.record.record import Environment, Record
 from ansorc.search.record.schema import connect, transaction, translated
 from ansorc.search.task import Task
 

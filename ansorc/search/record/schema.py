@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ansorc.errors import RecordError
-from ansorc.search.record.environment import Environment
+from ansorc.search.record.record import Environment
 
 _APPLICATION_ID = 0x616E7372  # "ansr"
 _BUSY_TIMEOUT_S = 10.0
