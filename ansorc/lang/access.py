@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ansorc.ir.expr import Binary, BinaryOp, Call, Const, Expr, Select, Var
+from ansorc.ir.arith.affine import affine
+from ansorc.ir.expr import Call, Const, Expr, Select
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag import ComputeDAG
@@ -72,16 +73,12 @@ def simple_access(op: ComputeOp, access: Access) -> SimpleAccess | None:
 
 
 def shifted_axis(index: Expr) -> str | None:
-    """Return v where `index` is v, v + c, c + v or v - c with a constant c, else None."""
-    match index:
-        case Var(name):
-            return name
-        case Binary(BinaryOp.ADD | BinaryOp.SUB, Var(name), Const()):
-            return name
-        case Binary(BinaryOp.ADD, Const(), Var(name)):
-            return name
-        case _:
-            return None
+    """Return v where `index` is v plus a constant, else None."""
+    form = affine(index)
+    if form is None or len(form.terms) != 1:
+        return None
+    ((name, factor),) = form.terms
+    return name if factor == 1 else None
 
 
 def strictly_inlineable(op: ComputeOp) -> bool:
