@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Extent: TypeAlias = int | IntArray | None
 """A trip count: one number, one for each row of a population, or None while it is a hole."""
 

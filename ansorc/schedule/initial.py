@@ -12,39 +12,38 @@ go into registers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+
+import numpy as np
 
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.expr import CompareOp, Expr, Var, compare, const
+from ansorc.schedule.extent import IntArray, as_array, multiply
 from ansorc.schedule.stage import Iterator, IteratorKind
-from ansorc.schedule.values import known
 
 _TILE_ELEMENTS = 1024
 """No register tile is larger: twice 32 vectors of 16 float32."""
 
 
-def initial_place(iterators: Sequence[Iterator], reduce: int) -> int:
+def initial_place(iterators: Sequence[Iterator], reduce: int) -> IntArray:
     """Return before which of `iterators` the identities are stored, at or after the first `reduce`.
 
     It is the first place, ahead of reductions, inside of which the results make a register tile;
-    or a later one, up to the first reduction that has more than one iteration.
+    or a later one, up to the first reduction that has more than one iteration. One number for a
+    program, [rows] for a population.
     """
-    chosen: int | None = None
+    chosen, is_passed = np.asarray(-1), np.asarray(False)
     for place in range(reduce, len(iterators)):
         if iterators[place].kind is not IteratorKind.REDUCE:
             continue
-        is_first = chosen is None and _elements(iterators[place:]) <= _TILE_ELEMENTS
-        if is_first or (chosen is not None and not _repeats(iterators[chosen:place])):
-            chosen = place
-    return reduce if chosen is None else chosen
+        fits = (chosen < 0) & (_elements(iterators[place:]) <= _TILE_ELEMENTS)
+        moves = (chosen >= 0) & ~is_passed
+        chosen = np.where(fits | moves, place, chosen)
+        is_passed = (chosen >= 0) & (is_passed | (as_array(iterators[place].extent) > 1))
+    return np.where(chosen < 0, reduce, chosen)
 
 
-def _elements(iterators: Sequence[Iterator]) -> int:
-    return prod(known(it.extent) for it in iterators if it.kind is IteratorKind.SPACE)
-
-
-def _repeats(iterators: Sequence[Iterator]) -> bool:
-    return any(it.kind is IteratorKind.REDUCE and known(it.extent) > 1 for it in iterators)
+def _elements(iterators: Sequence[Iterator]) -> IntArray:
+    return as_array(multiply(it.extent for it in iterators if it.kind is IteratorKind.SPACE))
 
 
 def first_pass(iterators: Sequence[Iterator], leaves: Mapping[str, Expr]) -> Expr | None:

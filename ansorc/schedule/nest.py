@@ -57,7 +57,8 @@ class Nests:
     def nest(self, stage: Stage) -> Stmt:
         """Return the loops that compute `stage`, in the place where they are being built."""
         placed = self._place(stage)
-        unrolled = unrolled_by_pragma(stage, self.state)
+        by_pragma = unrolled_by_pragma(stage, self.state)
+        unrolled = frozenset(name for name, is_unrolled in by_pragma.items() if is_unrolled)
         first_reduce = next(
             (
                 place
@@ -160,7 +161,7 @@ class Nests:
 
     def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first reduction on, and what begins each result."""
-        place = initial_place(placed.stage.iterators, reduce)
+        place = int(initial_place(placed.stage.iterators, reduce))
 
         def inner() -> Stmt:
             update = self._loops(placed, place, unrolled, lambda: self._update(placed))

@@ -12,41 +12,53 @@ import numpy as np
 
 from ansorc.errors import Spot
 from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
-from ansorc.schedule.extent import IntArray
+from ansorc.schedule.extent import BoolArray, Extent, IntArray, as_array
 from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State, Step
-from ansorc.schedule.values import known
 
 MAX_COPIES = 4096
 """The most copies of a statement, vectors counted one by one."""
 NOMINAL_LANES = 8
 """Elements of one vector here: schedules are made for no target, and half or double is near."""
+_PASSED = (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE, Mark.TENSORIZE)
+"""What unrolling goes on outside of."""
 
 
-def unrolled_by_pragma(stage: Stage, state: State) -> frozenset[str]:
-    """Return the names of the iterators of `stage` that its pragma unrolls.
+def unrolled_by_pragma(
+    stage: Stage, state: State, limit: Extent = None, parallel: Extent = 0
+) -> dict[str, BoolArray]:
+    """Return which iterators of `stage` its pragma unrolls: one truth each, or one for each row.
 
     Going outwards, loops are unrolled while the number of copies of the body stays at or below the
-    pragma's value; a vectorized loop is one copy, but its vectors count towards MAX_COPIES. A loop
-    that holds another stage stops it.
+    limit; a vectorized loop is one copy, but its vectors count towards MAX_COPIES. A parallel loop,
+    or one that holds another stage, stops it. `limit` is a choice as in `unroll_limit`; the first
+    `parallel` iterators run in parallel besides those that are marked.
     """
-    pragma = dict(stage.pragmas).get("auto_unroll_max_step", 0)
-    limit = min(pragma, MAX_COPIES // vectors_of(stage))
-    chosen: set[str] = set()
-    copies = 1
-    for iterator in reversed(stage.iterators):
-        extent = known(iterator.extent)
-        is_plain = iterator.mark in (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE, Mark.TENSORIZE)
-        if not is_plain or state.attached(stage.name, iterator.name):
+    most = np.minimum(unroll_limit(stage, limit), MAX_COPIES // as_array(vectors_of(stage)))
+    serial = as_array(parallel)
+    chosen = dict.fromkeys((it.name for it in stage.iterators), np.asarray(False))
+    is_open, copies = np.asarray(True), np.asarray(1)
+    for place, iterator in reversed(tuple(enumerate(stage.iterators))):
+        if iterator.mark not in _PASSED or state.attached(stage.name, iterator.name):
             break
-        if iterator.mark in (Mark.VECTORIZE, Mark.TENSORIZE) or extent == 1:
+        is_open = is_open & (place >= serial)
+        if iterator.mark in (Mark.VECTORIZE, Mark.TENSORIZE):
             continue
-        copies *= extent
+        extent = as_array(iterator.extent)
+        copies = copies * extent
         if iterator.mark is Mark.NONE:
-            if copies > limit:
-                break
-            chosen.add(iterator.name)
-    return frozenset(chosen)
+            is_open = is_open & ((copies <= most) | (extent == 1))
+            chosen[iterator.name] = is_open & (extent > 1)
+    return chosen
+
+
+def unroll_limit(stage: Stage, chosen: Extent = None) -> IntArray:
+    """Return up to how many copies of the body of `stage` its loops are unrolled.
+
+    That is what was `chosen`, or what its pragma says where nothing, or 0, is.
+    """
+    own = np.asarray(dict(stage.pragmas).get("auto_unroll_max_step", 0))
+    return own if chosen is None else np.where(np.equal(chosen, 0), own, chosen)
 
 
 def vectors_of(stage: Stage) -> int | IntArray:

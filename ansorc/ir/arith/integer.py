@@ -71,11 +71,17 @@ def remainder(total: Linear, divisor: int, ranges: Ranges) -> Linear:
 
 
 def rejoin(total: Linear) -> None:
-    """Rewrite, in place, `(x // c)*c*a + (x % c)*a` to `x*a`."""
+    """Rewrite, in place, `(x // c)*c*a + (x % c)*a` to `x*a`; x may be some `y // d`."""
     for atom in list(total.terms):
         match atom:
             case Binary(BinaryOp.MOD, inner, Const(divisor, _) as literal):
                 quotient = Binary(BinaryOp.FLOORDIV, inner, literal)
+                match inner:
+                    case Binary(BinaryOp.FLOORDIV, dividend, Const(first, _)):  # x // c, simplified
+                        literal = integer(int(first) * int(divisor))
+                        quotient = Binary(BinaryOp.FLOORDIV, dividend, literal)
+                    case _:
+                        pass
                 factor = total.terms.get(atom, 0)
                 whole = linear(inner)
                 if whole and factor and total.terms.get(quotient) == factor * divisor:

@@ -14,9 +14,9 @@ import numpy as np
 
 from ansorc.schedule.bounds import region
 from ansorc.schedule.extent import Extent
-from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Stage
+from ansorc.schedule.stage import At, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.unrolling import MAX_COPIES, vectors_of
+from ansorc.schedule.unrolling import unroll_limit, unrolled_by_pragma
 from ansorc.search.features.columns import BoolArray, FloatArray
 from ansorc.search.features.digits import digits_of
 from ansorc.search.features.movement import (
@@ -26,8 +26,6 @@ from ansorc.search.features.movement import (
     outside_of,
     stacked_extents,
 )
-
-_PLAIN = (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,9 +133,8 @@ class Nests:
         return extent.astype(np.float32)
 
     def unroll_limit(self, stage: Stage) -> Extent:
-        """Return the `auto_unroll_max_step` of `stage`: chosen, or its pragma."""
-        pragma = dict(stage.pragmas).get("auto_unroll_max_step", 0)
-        return self.choices.get(f"unroll:{stage.name}", pragma)
+        """Return up to how many copies the loops of `stage` are unrolled: chosen, or its pragma."""
+        return unroll_limit(stage, self.choices.get(f"unroll:{stage.name}"))
 
     def _nest(self, stage: Stage) -> Nest:
         outer, axes = self._around(stage)
@@ -146,7 +143,7 @@ class Nests:
         ends: dict[str, int] = {}
         digits = digits_of(stage)
         parallel = self._parallel(stage)
-        is_unrolled = self._unrolled(stage, parallel)
+        is_unrolled = self._unrolled(stage)
         for iterator, is_parallel in zip(stage.iterators, parallel, strict=True):
             for digit in digits[iterator.name]:
                 if isinstance(digit.extent, int) and digit.extent == 1:
@@ -198,29 +195,15 @@ class Nests:
             for place, iterator in enumerate(stage.iterators)
         ]
 
-    def _unrolled(self, stage: Stage, parallel: list[BoolArray]) -> dict[str, BoolArray]:
-        """Which iterators are unrolled, by their mark or by `ansorc.schedule.unrolling`."""
-        wanted = self.array(self.unroll_limit(stage))
-        limit = np.minimum(wanted, MAX_COPIES // self.array(vectors_of(stage)))
-        copies = np.ones(self.rows, dtype=np.float32)
-        is_open = np.ones(self.rows, dtype=np.bool_)
-        found: dict[str, BoolArray] = {}
-        for place, iterator in reversed(list(enumerate(stage.iterators))):
-            extent = self.array(iterator.extent)
-            is_open = is_open & ~parallel[place]
-            if iterator.mark not in _PLAIN or self.state.attached(stage.name, iterator.name):
-                is_open = np.zeros(self.rows, dtype=np.bool_)
-            if iterator.mark is not Mark.VECTORIZE:
-                copies = copies * extent
-            if iterator.mark is Mark.NONE:
-                is_open = is_open & ((copies <= limit) | (extent == 1))
-            found[iterator.name] = self._marked(iterator, is_open, extent)
+    def _unrolled(self, stage: Stage) -> dict[str, BoolArray]:
+        """Which iterators are unrolled, by their mark or by the pragma."""
+        parallel = self.choices.get(f"parallel:{stage.name}", 0)
+        limit = self.choices.get(f"unroll:{stage.name}")
+        found = unrolled_by_pragma(stage, self.state, limit, parallel)
+        for iterator in stage.iterators:
+            is_unrolled = found[iterator.name] | (iterator.mark is Mark.UNROLL)
+            found[iterator.name] = np.broadcast_to(is_unrolled, self.rows)
         return found
-
-    def _marked(self, iterator: Iterator, is_open: BoolArray, extent: FloatArray) -> BoolArray:
-        if iterator.mark is Mark.NONE:
-            return is_open & (extent > 1)
-        return np.full(self.rows, iterator.mark is Mark.UNROLL)
 
 
 def combined(left: Step, right: Step, factor: float) -> Step:

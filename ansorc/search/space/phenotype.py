@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.schedule.extent import IntArray, as_array
+from ansorc.schedule.extent import BoolArray, IntArray, as_array
+from ansorc.schedule.initial import initial_place
+from ansorc.schedule.memory import memory_shape, panel_of
 from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.unrolling import MAX_COPIES, vectors_of
+from ansorc.schedule.unrolling import unrolled_by_pragma
 from ansorc.search.memo import memoized
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch, UnrollLimit
 from ansorc.search.space.genes import Genes, choice_values, population_state
@@ -23,16 +25,19 @@ Keys = npt.NDArray[np.uint64]
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / the golden ratio spreads neighbours apart
 _SHIFT = np.uint64(29)
-_PARALLEL, _UNROLLED = 1, 2
 _START_OF_SUM = 2
+_KINDS = {mark: number for number, mark in enumerate(Mark, start=1)}
+"""How a loop is run, by what it is marked with; an unrolled loop may owe it to the pragma."""
+_ALL_KINDS = len(_KINDS) + 1
 
 
 def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
     """Return [rows] 64-bit keys: equal for rows of any sketch that are the same program.
 
     A program is its loops with what is computed inside, in order: the extent, the axis and the
-    stride of each, and how it is run. Loops of one iteration do not count, nor do parallel loops or
-    unroll limits that change nothing. The keys are the same in every run.
+    stride of each, how it is run, and how it is run where a sum begins. Loops of one iteration do
+    not count, nor do parallel loops or unroll limits that change nothing. The keys are the same in
+    every run.
     """
     state = population_state(sketch, genes)
     values = choice_values(sketch, genes)
@@ -48,13 +53,8 @@ def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
 
 @memoized
 def _texts(sketch: Sketch) -> dict[str, int]:
-    """For each stage a number that stands for all of it but its loops."""
-    return {
-        stage.name: _token(
-            (stage.op, stage.scope, stage.alignments, stage.panel, stage.pragmas, stage.is_output)
-        )
-        for stage in sketch.state.stages
-    }
+    """For each stage a number that stands for all of it but its loops and its memory."""
+    return {stage.name: _token((stage.op, stage.scope)) for stage in sketch.state.stages}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,36 +72,87 @@ class _Nests:
         extents = np.empty((len(stage.iterators), self.rows), dtype=np.int64)
         for place, iterator in enumerate(stage.iterators):
             extents[place] = as_array(iterator.extent)
-        is_loop = extents > 1
-        loops = self._loops(stage, extents)
-        seen_reduce = False
+        is_loop = self._joined(stage, extents)
+        start = _start_of_sum(stage)
+        loops = self._loops(stage, extents, start)
         for place, iterator in enumerate(stage.iterators):
-            if iterator.kind is IteratorKind.REDUCE and not seen_reduce:
-                seen_reduce = True  # the initial value is stored just before this loop
-                keys = _mixed(keys, _START_OF_SUM)
+            keys = np.where(start == place, _mixed(keys, _START_OF_SUM), keys)
             keys = np.where(is_loop[place], _mixed(keys, loops[place]), keys)
             for inner in self.state.attached(stage.name, iterator.name):
                 keys = self.mixed(inner, keys)
+        keys = self._in_memory(stage, keys)
         return _mixed(_mixed(keys, self.texts[stage.name]), is_loop.sum(axis=0))
 
-    def _loops(self, stage: Stage, extents: IntArray) -> Keys:
+    def _joined(self, stage: Stage, extents: IntArray) -> BoolArray:
+        """[loops, rows]: which loops are left; those that another one makes longer are not.
+
+        Parallel loops are fused: that i.0 and i.1 are two of them does not matter, unless the steps
+        of another axis lie between. The longer loop gets its length in `extents` [loops, rows].
+        """
+        is_loop = extents > 1
+        parallel = self.parallel.get(stage.name)
+        if parallel is None:
+            return is_loop
+        columns = np.arange(self.rows)
+        last = np.full(self.rows, -1)
+        axes = np.full(len(stage.iterators), -1)
+        strides = np.ones_like(extents)
+        names = {axis.name: number for number, axis in enumerate(stage.op.axes)}
+        for place, iterator in enumerate(stage.iterators[: parallel.max(initial=0)]):
+            (part, *others) = stage.parts[iterator.name]
+            if part.is_whole and not others:
+                axes[place], strides[place] = names[part.axis], as_array(part.stride)
+            is_here = is_loop[place] & (place < parallel)
+            joins = is_here & (last >= 0) & (axes[place] >= 0) & (axes[last] == axes[place])
+            joins &= strides[last, columns] == strides[place] * extents[place]
+            extents[place] *= np.where(joins, extents[last, columns], 1)
+            is_loop[last[joins], columns[joins]] = False
+            last = np.where(is_here, place, last)
+        return is_loop
+
+    def _in_memory(self, stage: Stage, keys: Keys) -> Keys:
+        """Mix in how the tensor lies in memory, unless it is the box that is computed."""
+        if stage.alignments or stage.panel:
+            panel = panel_of(stage)
+            keys = _mixed(keys, -1 if panel is None else panel[0])
+            for extent in memory_shape(stage):
+                keys = _mixed(keys, as_array(extent))
+        return keys
+
+    def _loops(self, stage: Stage, extents: IntArray, start: IntArray) -> Keys:
         """[loops, rows] numbers that stand for the loops of `stage`, each by itself."""
-        zeros = np.zeros(self.rows, dtype=np.int64)
-        parallel = self.parallel.get(stage.name, zeros)
-        unrolled = _unrolled(self.state, stage, parallel, self.limits.get(stage.name, zeros))
         parts = [stage.parts[iterator.name] for iterator in stage.iterators]
         strides = np.zeros((max(map(len, parts), default=0), *extents.shape), dtype=np.int64)
         for place, own in enumerate(parts):
             for number, part in enumerate(own):
                 strides[number, place] = as_array(part.stride)
-        places = np.arange(len(extents))[:, None]
-        may_unroll = _column([i.mark is Mark.NONE for i in stage.iterators], bool)
-        bits = _PARALLEL * (places < parallel) + _UNROLLED * may_unroll * (places >= unrolled)
         tokens = [_loop_token(*loop) for loop in zip(stage.iterators, parts, strict=True)]
-        keys = _mixed(_mixed(_column(tokens, np.uint64), extents), bits)
+        keys = _mixed(_mixed(_column(tokens, np.uint64), extents), self._kinds(stage, start))
         for stride in strides:
             keys = _mixed(keys, stride)
         return keys
+
+    def _kinds(self, stage: Stage, start: IntArray) -> IntArray:
+        """[loops, rows]: how each loop is run, also where it sets what the sum begins with."""
+        zeros = np.zeros(self.rows, dtype=np.int64)
+        parallel = self.parallel.get(stage.name, zeros)
+        unrolled = unrolled_by_pragma(stage, self.state, self.limits.get(stage.name), parallel)
+        kinds = np.empty((len(stage.iterators), self.rows), dtype=np.int64)
+        for place, iterator in enumerate(stage.iterators):
+            marked = _KINDS[iterator.mark]
+            kind = np.where(unrolled[iterator.name], _KINDS[Mark.UNROLL], marked)
+            kind = np.where(place < parallel, _KINDS[Mark.PARALLEL], kind)
+            is_again = (iterator.kind is IteratorKind.SPACE) & (start >= 0) & (place >= start)
+            kinds[place] = kind + _ALL_KINDS * np.where(is_again, marked, 0)
+        return kinds
+
+
+def _start_of_sum(stage: Stage) -> IntArray:
+    """The place of the loop before which the identities of a sum are stored; -1 without a sum."""
+    kinds = [iterator.kind for iterator in stage.iterators]
+    if IteratorKind.REDUCE not in kinds:
+        return np.asarray(-1)
+    return initial_place(stage.iterators, kinds.index(IteratorKind.REDUCE))
 
 
 def _column(values: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -111,7 +162,7 @@ def _column(values: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 def _loop_token(iterator: Iterator, parts: tuple[Part, ...]) -> int:
     """A number for what a loop is but its length."""
-    kind = (iterator.kind, iterator.mark, iterator.thread, iterator.chunk, iterator.function)
+    kind = (iterator.kind, iterator.thread, iterator.chunk, iterator.function)
     names = [part.axis for part in parts] if all(p.is_whole for p in parts) else [iterator.name]
     return _kind_token(kind, tuple(names))
 
@@ -124,26 +175,6 @@ def _kind_token(kind: tuple[object, ...], names: tuple[str, ...]) -> int:
 def _token(what: object) -> int:
     digest = hashlib.blake2b(repr(what).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
-
-
-def _unrolled(state: State, stage: Stage, parallel: IntArray, limit: IntArray) -> IntArray:
-    """[rows]: the place of the outermost loop that the unroll limit reaches."""
-    limit = np.minimum(limit, MAX_COPIES // vectors_of(stage))
-    reached = np.full(len(parallel), len(stage.iterators), dtype=np.int64)
-    alive = np.ones(len(parallel), dtype=bool)
-    copies = np.ones(len(parallel), dtype=np.int64)
-    for place in reversed(range(len(stage.iterators))):
-        iterator = stage.iterators[place]
-        if state.attached(stage.name, iterator.name):
-            break
-        alive &= place >= parallel
-        if iterator.mark is Mark.VECTORIZE or iterator.extent is None:
-            continue
-        copies = copies * iterator.extent
-        if iterator.mark is Mark.NONE:
-            alive &= (copies <= limit) | (np.asarray(iterator.extent) == 1)
-            reached = np.where(alive, place, reached)
-    return reached
 
 
 def _mixed(keys: Keys, tokens: npt.ArrayLike) -> Keys:
