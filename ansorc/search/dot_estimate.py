@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.schedule.extent import as_array
 from ansorc.schedule.stage import At, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State
-from ansorc.search.space.registers import vector_pieces
 from ansorc.target import Target
 
 DOTS_PER_CYCLE, LOADS_PER_CYCLE = 2.0, 2.0

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Call, Expr
+from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.flops import op_flops
@@ -23,7 +24,6 @@ from ansorc.schedule.state import State
 from ansorc.search.dot_estimate import dot_cycles, is_tensorized
 from ansorc.search.features.operations import CALL_INSTRUCTIONS
 from ansorc.search.footprint import footprints
-from ansorc.search.space.registers import vector_pieces
 from ansorc.target import Target
 
 Cycles = npt.NDArray[np.float64]

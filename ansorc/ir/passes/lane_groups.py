@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from ansorc.ir.arith.affine import linear
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Binary, BinaryOp, Call, Const, Expr, Load, Var, dtype_of
@@ -24,6 +27,9 @@ from ansorc.ir.passes.accesses import Access, Accesses, Span
 from ansorc.ir.passes.independence import are_iterations_independent
 from ansorc.ir.passes.places import uses
 from ansorc.ir.stmt import Allocate, Function, LoopKind, Store
+
+_POWERS = np.array([rest.bit_count() for rest in range(256)], dtype=np.int64)
+"""Into how many powers of two each remainder falls; a vector has at most 255 other lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,16 @@ def _waits(span: Span) -> bool:
 def is_ragged(extent: int, native: int) -> bool:
     """Whether what is left of `extent` after vectors of `native` lanes is no power of two."""
     return (extent % native).bit_count() > 1
+
+
+def vector_pieces(
+    extents: npt.NDArray[np.int64], native: int, *, is_masked: bool
+) -> npt.NDArray[np.int64]:
+    """Return into how many vectors loops of `extents` are cut: whole ones, and for the remainder a
+    masked one where `is_masked`, or one for each power of two.
+    """
+    rest = extents % native
+    return extents // native + (rest > 0 if is_masked else _POWERS[rest])
 
 
 def may_mask(span: Span, vectors: Vectors) -> bool:

@@ -37,7 +37,7 @@ from ansorc.ir.expr import (
     Var,
     compare,
 )
-from ansorc.ir.node import walk
+from ansorc.ir.node import Node, walk
 from ansorc.ir.passes.accesses import Accesses, Span
 from ansorc.ir.passes.reduction_loops import Known, Reduction, with_reductions
 from ansorc.ir.passes.register_tile import Tile, find_tile, nest, perfect_nest
@@ -86,6 +86,24 @@ def vectorize_reductions(
     limits = _Limits(vector_bytes, 2 * vector_registers, last_cache_bytes, streaming_sums)
     body = _InLanes(body, found, limits).stmt(body)
     return replace(function, body=body)
+
+
+def wanted_sums(*, calls: bool, streams: bool, streaming_sums: int) -> int:
+    """Return how many vectors of sums are added up beside each other, for all rows of a tile.
+
+    `calls` and `streams`: whether the terms call functions, and whether they come from memory.
+    """
+    wanted = CALLING_SUMS if calls else INDEPENDENT_SUMS
+    return min(wanted, streaming_sums) if streams else wanted
+
+
+def calls_function(*terms: Node) -> bool:
+    """Return whether one of `terms` calls a function that takes longer than an addition."""
+    return any(
+        isinstance(part, Call) and part.name not in CHEAP_CALLS
+        for term in terms
+        for part in walk(term)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +212,12 @@ class _InLanes:
 
     def _vectors(self, reduction: Reduction, rows: int, lanes: int) -> int:
         """Return how many vectors of sums each of `rows` elements gets."""
-        wanted = INDEPENDENT_SUMS
-        for part in walk(reduction.term):
-            if isinstance(part, Load) and part.buffer.bytes > self._limits.last_cache_bytes:
-                wanted = min(wanted, self._limits.streaming_sums)
-            elif isinstance(part, Call) and part.name not in CHEAP_CALLS:
-                wanted = CALLING_SUMS
+        loads = (part.buffer for part in walk(reduction.term) if isinstance(part, Load))
+        wanted = wanted_sums(
+            calls=calls_function(reduction.term),
+            streams=any(buffer.bytes > self._limits.last_cache_bytes for buffer in loads),
+            streaming_sums=self._limits.streaming_sums,
+        )
         return max(1, min(wanted // rows, reduction.loop.extent // lanes))
 
 

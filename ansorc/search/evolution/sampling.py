@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.schedule.extent import IntArray
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import ParallelLoops, RegisterTile, Sketch, TileVariable
@@ -16,7 +17,6 @@ from ansorc.search.space.registers import (
     columns_of,
     is_micro_kernel,
     register_vectors,
-    vector_pieces,
     within_registers,
 )
 from ansorc.target import Target

@@ -99,7 +99,7 @@ def _statement(nests: Nests, nest: Nest, target: Target) -> Iterator[FloatArray]
     yield from [np.zeros(nests.rows, dtype=np.float32)] * missing
 
 
-MACHINE_FEATURES = FeatureSet("machine", 6, COLUMNS, _statement)
+MACHINE_FEATURES = FeatureSet("machine", 7, COLUMNS, _statement)
 FEATURE_VERSION = MACHINE_FEATURES.version
 FEATURE_NAMES = MACHINE_FEATURES.names
 _CYCLES = FEATURE_NAMES.index("estimate.total_cycles")

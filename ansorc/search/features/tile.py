@@ -14,15 +14,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
+from ansorc.ir.passes.lane_groups import vector_pieces
+from ansorc.ir.passes.vectorize_reductions import calls_function, wanted_sums
+from ansorc.lang.compute_op import ComputeOp
 from ansorc.search.features.access import Access
 from ansorc.search.features.columns import BoolArray, FloatArray
 from ansorc.search.features.nest import Loop, Nest, product
+from ansorc.search.features.remembered import remembered
 from ansorc.target import Target
 
 MAX_TILE_RATIO = 2.0
 """Tiles of more than this many times the vector registers stay in memory (CpuOptions)."""
-_BITS = np.array([value.bit_count() for value in range(64)], dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,8 @@ class Vectors:
     """Elements of a native vector, of the widest type that the statement touches."""
     is_reduce: bool
     """Whether the lanes are terms of one sum."""
+    wanted_sums: int
+    """Vectors of such sums that are wanted beside each other, for all rows of the tile."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +71,51 @@ def vectors_of(nest: Nest, accesses: Sequence[Access], target: Target) -> Vector
     lanes = max(1, target.vector_bytes // max(access.element_bytes for access in accesses))
     places = [place for place, loop in enumerate(nest.loops) if loop.is_vector]
     extent = product([nest.loops[place].extent for place in places], rows)
-    whole = np.floor(extent / lanes)
-    rest = (extent - whole * lanes).astype(np.int64)
     is_reduce = bool(places) and nest.loops[places[-1]].is_reduce
     is_sum = nest.stage.op.combiner is not None
-    is_masked = is_reduce or target.masks_remainders(in_registers=is_sum)
-    parts = (rest > 0).astype(np.float32) if is_masked else _BITS[rest]
-    return Vectors(places[-1] if places else None, extent, whole + parts, lanes, is_reduce)
+    is_masked = is_reduce or _is_masked(accesses[is_sum:], places, target, in_registers=is_sum)
+    chunks = vector_pieces(extent.astype(np.int64), lanes, is_masked=is_masked)
+    last = places[-1] if places else None
+    chunks = chunks.astype(np.float32)
+    return Vectors(last, extent, chunks, lanes, is_reduce, _wanted(nest, accesses, target))
+
+
+def _is_masked(
+    accesses: Sequence[Access], loops: Sequence[int], target: Target, *, in_registers: bool
+) -> bool:
+    """Whether a remainder is one masked vector (see `ansorc.ir.passes.lane_groups`)."""
+    return target.masks_remainders(in_registers=in_registers) and all(
+        _is_maskable(access, loop, target) for access in accesses for loop in loops
+    )
+
+
+def _is_maskable(access: Access, loop: int, target: Target) -> bool:
+    """Whether the vectorised loop touches one element, or neighbours that may be masked.
+
+    A quotient, which moves by less than 1, is taken for one element.
+    """
+    steps = [movement.steps[loop] for movement in access.movements]
+    moves = [step is not None and bool(np.any(np.abs(step) >= 1)) for step in steps]
+    if not any(moves):
+        return True
+    dtype = access.buffer.dtype
+    is_narrow_float = dtype.is_float and dtype.bits < 32
+    is_unit = not any(moves[:-1]) and bool(np.all(steps[-1] == 1))
+    return is_unit and dtype.bytes in target.masked_bytes and not is_narrow_float
+
+
+def _wanted(nest: Nest, accesses: Sequence[Access], target: Target) -> int:
+    reads = (access for access in accesses if not access.is_local and not access.is_written)
+    return wanted_sums(
+        calls=_calls(nest.stage.op),
+        streams=any(access.buffer.bytes > max(target.cache_bytes) for access in reads),
+        streaming_sums=target.streaming_sums,
+    )
+
+
+@remembered
+def _calls(op: ComputeOp) -> bool:
+    return calls_function(*op.bodies)
 
 
 def tile_of(nest: Nest, accesses: Sequence[Access], vectors: Vectors, target: Target) -> Tile:
@@ -157,7 +199,7 @@ def _sums(copies: FloatArray, whole: FloatArray, vectors: Vectors) -> FloatArray
     """The vectors of sums of a tile of so many copies, which has `whole` vectors in all."""
     if not vectors.is_reduce:
         return whole
-    each = np.clip(INDEPENDENT_SUMS // copies, 1, np.maximum(vectors.extent // vectors.lanes, 1))
+    each = np.clip(vectors.wanted_sums // copies, 1, np.maximum(vectors.extent // vectors.lanes, 1))
     return copies * each
 
 

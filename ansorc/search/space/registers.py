@@ -4,28 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.schedule.extent import IntArray
 from ansorc.search.sketch.sketch import RegisterTile, Sketch
 from ansorc.search.space.genes import Genes, table_of
 
 LEAST_SUMS = 8
 """Multiply-adds that are under way at once: two units, whose results take four cycles."""
-
-
-def vector_pieces(length: IntArray, lanes: int, *, is_masked: bool) -> IntArray:
-    """Return how many vectors make up `length` elements.
-
-    Whole ones, then a masked one, or else halves, quarters, …
-    """
-    if is_masked:
-        return -(-length // lanes)
-    rest = length % lanes
-    pieces = length // lanes
-    bit = 1
-    while bit < lanes:
-        pieces = pieces + (rest & bit > 0)
-        bit *= 2
-    return pieces
 
 
 def columns_of(sketch: Sketch, tile: RegisterTile) -> list[int]:
