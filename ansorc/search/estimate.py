@@ -6,48 +6,230 @@ filling and emptying it, and of moving data into each cache. It serves the untun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.ir.arith.affine import affine
+from ansorc.ir.arith.affine import Affine, affine
+from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Call, Expr
 from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.flops import op_flops
-from ansorc.schedule.extent import Extent, as_array
-from ansorc.schedule.stage import IteratorKind, Mark, Stage
+from ansorc.schedule.bounds import axis_boxes, region
+from ansorc.schedule.extent import Extent, IntArray, as_array
+from ansorc.schedule.stage import At, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State
-from ansorc.search.dot_estimate import dot_cycles, is_tensorized
 from ansorc.search.features.operations import CALL_INSTRUCTIONS
-from ansorc.search.footprint import footprints
 from ansorc.target import Target
+from ansorc.target.costs import CORE
+from ansorc.target.ways import way_bytes
+
+Numbers = npt.NDArray[np.float64]
+
+LINE_BYTES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Touched:
+    """How a stage reads or writes a tensor."""
+
+    element: int
+    """Bytes of an element."""
+    forms: tuple[Affine | None, ...]
+    """For each dimension the index, if it is affine."""
+    extents: tuple[Extent, ...]
+    """Of the tensor in memory."""
+    is_laid_out: bool
+    """Whether what is touched lies in one piece because the layout follows the loops."""
+    times: int = 1
+    """So many accesses that differ by constants."""
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """The box of a tensor that is touched, as pieces of rows in memory."""
+
+    pieces: tuple[tuple[Numbers, IntArray], ...]
+    """For each dimension that the pieces differ in: how many there are along it, and the bytes from
+    one to the next."""
+    width: Numbers
+    """Bytes of each piece."""
+    pitch: IntArray
+    """Bytes from the beginning of such a row to that of the next in memory."""
+    times: int
+    """So many boxes of this form are touched."""
+
+    @property
+    def count(self) -> Numbers:
+        """The pieces of one box."""
+        return np.prod([np.ones_like(self.width), *(count for count, _ in self.pieces)], axis=0)
+
+    @cached_property
+    def bytes(self) -> Numbers:
+        """What one box has: whole cache lines, unless the rows adjoin."""
+        lines = np.ceil(self.width / LINE_BYTES) * LINE_BYTES
+        return self.count * np.where(self.width < self.pitch, lines, self.width)
+
+    @property
+    def moved(self) -> Numbers:
+        """The bytes of all boxes."""
+        return self.times * self.bytes
+
+    def held(self, cache_bytes: int, *, is_first: bool = False) -> Numbers:
+        """The cache that one box needs for itself, which is more where its pieces collide.
+
+        Pieces that are a multiple of a large power of two apart begin in few sets of the cache. In
+        the first one what else passes through these needs a way.
+        """
+        if not self.pieces:
+            return self.bytes
+        reach = max(LINE_BYTES, way_bytes(cache_bytes))
+        starts = most = np.ones_like(self.width)
+        for count, stride in self.pieces:
+            places = reach // np.gcd(stride, reach)  # of a way, where one of them may begin
+            starts = starts * np.minimum(count, places)
+            most = np.maximum(most, np.where(count > 1, places, 1))
+        covered = np.minimum(starts, most) * np.maximum(self.width, LINE_BYTES)
+        collided = self.bytes * (reach / covered)
+        spare = reach if is_first else 0
+        return np.where(collided > self.bytes, collided + spare, self.bytes)
+
+
+def footprints(state: State, stage: Stage, rows: int) -> Iterator[tuple[Numbers, list[Footprint]]]:
+    """Yield (how often it runs, what one run touches) of each loop around `stage` and its own.
+
+    Outermost first; without those inside a loop that runs once, which touch the same.
+    """
+    runs, is_new = np.ones(rows), True
+    accesses = _accesses(state, stage)
+    for extent, widths in _loops(state, stage):
+        if is_new:
+            yield runs, [_footprint(access, widths(), rows) for access in accesses]
+        runs = runs * extent
+        is_new = bool(np.any(np.not_equal(extent, 1)))
+
+
+def _loops(
+    state: State, stage: Stage
+) -> Iterator[tuple[IntArray, Callable[[], Mapping[str, Extent]]]]:
+    """The extent of each loop, outermost first, and how far the axes of `stage` reach in it."""
+    whole: dict[str, Extent] = {axis.name: axis.extent for axis in stage.op.reduce_axes}
+
+    def around(outer: Stage, place: int) -> Mapping[str, Extent]:
+        boxes = region(state, stage.name, outer, place)
+        return whole | {a.name: b.width for a, b in zip(stage.op.axes, boxes, strict=True)}
+
+    def own(place: int) -> Mapping[str, Extent]:
+        return {name: box.width for name, box in axis_boxes(stage, place).items()}
+
+    for outer, count in state.chain(stage):
+        for place, iterator in enumerate(outer.iterators[:count]):
+            yield as_array(iterator.extent), partial(around, outer, place)
+    for place, iterator in enumerate(stage.iterators):
+        yield as_array(iterator.extent), partial(own, place)
+
+
+def _accesses(state: State, stage: Stage) -> list[Touched]:
+    """What the stage writes and reads, without repetition."""
+    indices = {(node.buffer.name, node.indices): node for node in stage.op.loads}
+    found: dict[tuple[str, tuple[tuple[tuple[str, int], ...] | None, ...]], Touched] = {}
+    for node in indices.values():
+        forms = tuple(affine(index) for index in node.indices)
+        key = node.buffer.name, tuple(form and form.terms for form in forms)
+        if key in found:
+            found[key] = replace(found[key], times=found[key].times + 1)
+            continue
+        is_laid_out = node.buffer.name in state.rewritten
+        extents = _memory(state, node.buffer)
+        found[key] = Touched(node.buffer.dtype.bytes, forms, extents, is_laid_out)
+    own = tuple(Affine(((axis.name, 1),), 0) for axis in stage.op.axes)
+    written = [Touched(b.dtype.bytes, own, _memory(state, b), False) for b in stage.op.buffers]
+    return [*written, *found.values()]
+
+
+def _memory(state: State, buffer: Buffer) -> tuple[Extent, ...]:
+    """The extents of a tensor in memory: those of the region, if it is computed inside a loop."""
+    stage = state.source(buffer.name)
+    is_inside = stage is not None and isinstance(stage.attach, At)
+    return stage.region if stage is not None and is_inside else buffer.shape
+
+
+def _footprint(access: Touched, widths: Mapping[str, Extent], rows: int) -> Footprint:
+    """What one access touches while the axes of its stage reach as far as `widths`."""
+    width = np.ones(rows)
+    stride = pitch = np.array(access.element)
+    pieces: list[tuple[Numbers, IntArray]] = []
+    is_whole = np.ones(rows, dtype=bool)  # all of the inner dimensions, so that this one adjoins
+    for form, size in zip(reversed(access.forms), reversed(access.extents), strict=True):
+        extent = as_array(size)
+        reach = _reach(form, extent, widths)
+        width = np.where(is_whole, width * reach, width)
+        count = np.where(is_whole, 1, reach)
+        if np.any(count > 1):
+            pieces.append((count, stride))
+        stride = stride * extent
+        pitch = np.where(is_whole, stride, pitch)
+        is_whole = is_whole & (reach == extent)
+    found = Footprint(tuple(pieces), width * access.element, pitch, access.times)
+    if access.is_laid_out:
+        return replace(found, pieces=(), width=found.count * found.width, pitch=0 * pitch)
+    return found
+
+
+def _reach(form: Affine | None, extent: IntArray, widths: Mapping[str, Extent]) -> IntArray:
+    """The elements from the first to the last one touched in a dimension."""
+    if form is None:
+        return extent
+    last = sum(abs(factor) * (as_array(widths[name]) - 1) for name, factor in form.terms)
+    return np.minimum(extent, 1 + last)
+
+
+def is_tensorized(stage: Stage) -> bool:
+    """Whether an instruction does the innermost loop of `stage`."""
+    return bool(stage.iterators) and stage.iterators[-1].mark is Mark.TENSORIZE
+
+
+def dot_cycles(state: State, stage: Stage, target: Target) -> np.ndarray:
+    """Return [rows]: the cycles of all runs of the tensorized `stage` on one core."""
+    lanes = target.vector_bytes // stage.op.buffer.dtype.bytes
+    is_masked = target.masks_remainders(in_registers=True)
+    rows = vectors = visits = repeats = np.asarray(1, dtype=np.int64)
+    around = [iterator for _, iterator in state.around(stage)]
+    for iterator in (*around, *stage.iterators[:-1]):
+        extent = as_array(iterator.extent)
+        if iterator.mark is Mark.UNROLL:
+            rows = rows * extent
+        elif iterator.mark is Mark.VECTORIZE:
+            vectors = vectors * vector_pieces(extent, lanes, is_masked=is_masked)
+        elif iterator.kind is IteratorKind.REDUCE:
+            repeats = repeats * extent
+        else:
+            visits = visits * extent
+    dots = rows * vectors
+    busy = np.maximum(dots / CORE.dots, (rows + vectors) / CORE.loads)
+    spilled = np.maximum(0, dots + vectors + 1 - target.vector_registers)
+    busy = np.maximum(busy, CORE.dot_latency) + CORE.dot_spill * spilled + CORE.loop
+    if not _reads_panel(state, stage):
+        busy = busy + CORE.far_load * vectors
+    return visits * (repeats * busy + 2.0 * dots + CORE.dot_visit)
+
+
+def _reads_panel(state: State, stage: Stage) -> bool:
+    """Whether an operand was copied to, or computed in, a place inside the loops."""
+    inner = {s.name for s in state.stages if isinstance(s.attach, At) and s is not stage}
+    return any(buffer.name in inner for buffer in stage.op.reads)
+
 
 Cycles = npt.NDArray[np.float64]
 Number = npt.NDArray[np.int64]
-FLOPS_PER_CYCLE = 4.0
-"""Vector operations that one core starts in a cycle: two multiply-adds."""
-LOADS_PER_CYCLE = 2.0
-GATHERED = 3
-"""Loads that each element of a vector counts as, if they do not adjoin: to put it in its place
-takes instructions besides the load."""
-INSTRUCTIONS_PER_CYCLE = 4.0
-LATENCY = 4.0
-"""Cycles until the result of an addition can be added to again."""
-CALL_INSTRUCTIONS_PER_CYCLE = 2.0
-"""Instructions of `exp`, `tanh`, … that one core starts in a cycle."""
 OTHER_CALL_INSTRUCTIONS = 10
 """What a root counts as; the rounding functions are cheaper, and rare."""
-LOOP_CYCLES = 1.0
-VISIT_CYCLES = 10.0
-"""Cycles lost where a register tile begins and ends, besides loading and storing it."""
-FILL_BYTES_PER_CYCLE = (32.0, 12.0, 4.0)
-"""Bytes per cycle into the first cache, into the second, and from memory."""
-FORK_CYCLES = 15_000.0
-"""Cycles to wake the threads and to wait for them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +260,17 @@ def stage_cycles(state: State, stage: Stage, target: Target, rows: int) -> Cycle
     flops = max(1.0, op_flops(op) / prod(a.extent for a in (*op.axes, *op.reduce_axes)))
     names = [node.name for node in op.nodes() if isinstance(node, Call)]
     calls = sum(CALL_INSTRUCTIONS.get(name, OTHER_CALL_INSTRUCTIONS) for name in names)
-    calls = calls / CALL_INSTRUCTIONS_PER_CYCLE
-    busy = inner.vectors * (flops / FLOPS_PER_CYCLE + calls)
-    busy = np.maximum(busy, inner.loads / LOADS_PER_CYCLE)
+    calls = calls / CORE.call_instructions
+    busy = inner.vectors * (flops / CORE.flops + calls)
+    busy = np.maximum(busy, inner.loads / CORE.loads)
     if not target.is_x86:  # where arithmetic does not read memory, loads take the place of it
         instructions = inner.vectors * flops / 2 + inner.loads
-        busy = np.maximum(busy, instructions / INSTRUCTIONS_PER_CYCLE)
+        busy = np.maximum(busy, instructions / CORE.instructions)
     if op.reduce_axes:
-        busy = np.maximum(busy, LATENCY) + _spilled(inner, target)
-    total = iterations * (busy + LOOP_CYCLES)
+        busy = np.maximum(busy, CORE.add_latency) + _spilled(inner, target)
+    total = iterations * (busy + CORE.loop)
     if op.reduce_axes:
-        total += iterations / _kept(stage, rows) * (2 * inner.sums + VISIT_CYCLES)
+        total += iterations / _kept(stage, rows) * (2 * inner.sums + CORE.visit)
     return total + _moving(state, stage, target, rows)
 
 
@@ -103,7 +285,7 @@ def parallel_speed(extents: list[Extent], serial: Cycles, cores: int) -> tuple[N
     for place, extent in enumerate(extents, start=1):
         chunks = chunks * as_array(extent)
         rounds = -(-chunks // cores)
-        cycles = serial * rounds / chunks + FORK_CYCLES
+        cycles = serial * rounds / chunks + CORE.fork
         better = cycles < 0.98 * best
         best = np.where(better, cycles, best)
         count = np.where(better, place, count)
@@ -118,7 +300,7 @@ def _spilled(inner: Lanes, target: Target) -> Cycles:
     """
     if target.is_x86:
         return np.maximum(0, 1.25 * inner.sums + 1 - target.vector_registers)
-    return 2.0 * np.maximum(0, inner.sums + inner.operands + 4 - target.vector_registers)
+    return CORE.spill * np.maximum(0, inner.sums + inner.operands + 4 - target.vector_registers)
 
 
 def _lanes(stage: Stage, target: Target, rows: int, rewritten: tuple[str, ...]) -> Lanes:
@@ -148,7 +330,7 @@ def _lanes(stage: Stage, target: Target, rows: int, rewritten: tuple[str, ...]) 
             if any(axis in free_vars(index) for index in node.indices):
                 is_row = node.buffer.name in rewritten or _coefficient(node.indices[-1], axis) == 1
                 is_along = is_vector and is_row
-                scalars = extent * GATHERED if is_vector else extent
+                scalars = extent * CORE.gather if is_vector else extent
                 pieces = vector_pieces(extent, lanes, is_masked=is_masked) if is_along else scalars
                 held = np.minimum(pieces, INDEPENDENT_SUMS) if axis in terms else pieces
                 operands = operands + (held if is_along else 0)
@@ -187,7 +369,7 @@ def _moving(state: State, stage: Stage, target: Target, rows: int) -> Cycles:
                 held <= size, np.minimum(fits[level], runs * touched), fits[level]
             )
     total = np.zeros(rows)
-    for moved, speed in zip(fits, FILL_BYTES_PER_CYCLE, strict=True):
+    for moved, speed in zip(fits, CORE.fill_bytes, strict=True):
         total += np.where(np.isfinite(moved), moved, 0) / speed
     return total
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from textwrap import dedent
 
 from ansorc.search.features import MACHINE_FEATURES
-from ansorc.search.features.buffers import BUFFERS, BufferFeatures
-from ansorc.search.features.caches import CacheFeatures
 from ansorc.search.features.columns import Group
 from ansorc.search.features.estimate import EstimateFeatures
 from ansorc.search.features.loops import LoopFeatures
+from ansorc.search.features.memory import BUFFERS, BufferFeatures, CacheFeatures
 from ansorc.search.features.operations import OperationFeatures
 from ansorc.search.features.registers import RegisterFeatures
 from ansorc.search.paper.accesses import BUFFERS as PAPER_BUFFERS

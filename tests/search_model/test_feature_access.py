@@ -13,10 +13,8 @@ from search_model.workloads import convolution, matmul, smoothing, tiled_matmul,
 
 from ansorc.lang import ComputeDAG, compute, placeholder
 from ansorc.schedule import Schedule, lower, replay, schedule
-from ansorc.search.features.access import Access, accesses_of
-from ansorc.search.features.digits import digits_of
-from ansorc.search.features.nest import Nest, Nests
-from ansorc.search.features.panels import in_panels
+from ansorc.search.features.access import Access, accesses_of, in_panels
+from ansorc.search.features.loop_nest import LoopNest, LoopNests, digits_of
 
 
 def lengths(extent: int, levels: int) -> st.SearchStrategy[tuple[int, ...]]:
@@ -25,8 +23,8 @@ def lengths(extent: int, levels: int) -> st.SearchStrategy[tuple[int, ...]]:
     return st.sampled_from(choices)
 
 
-def accesses_by_name(state: Schedule, name: str) -> tuple[Nest, dict[str, Access]]:
-    nests = Nests(state, 1)
+def accesses_by_name(state: Schedule, name: str) -> tuple[LoopNest, dict[str, Access]]:
+    nests = LoopNests(state, 1)
     nest = nests.nest(state.stage(name))
     found = [in_panels(nests, access) for access in accesses_of(nests, nest, 64)]
     return nest, {access.buffer.name: access for access in found}

@@ -21,9 +21,8 @@ from ansorc.lang import operators as ops
 from ansorc.schedule import lower, replay
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import MACHINE_FEATURES, Features, FeatureSet
-from ansorc.search.features.access import Access, accesses_of
-from ansorc.search.features.nest import Nest, Nests
-from ansorc.search.features.panels import in_panels
+from ansorc.search.features.access import Access, accesses_of, in_panels
+from ansorc.search.features.loop_nest import LoopNest, LoopNests
 from ansorc.search.options import SearchOptions
 from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch
@@ -102,16 +101,16 @@ def unscaled(features: FeatureSet, values: Features) -> dict[str, float]:
     }
 
 
-def nest_of(sketch: Sketch, genes: Genes, stage: str) -> tuple[Nest, dict[str, Access]]:
+def nest_of(sketch: Sketch, genes: Genes, stage: str) -> tuple[LoopNest, dict[str, Access]]:
     """The nest of a stage, and its accesses, for all rows at once."""
     state = population_state(sketch, genes)
-    nests = Nests(state, len(genes), choice_values(sketch, genes))
+    nests = LoopNests(state, len(genes), choice_values(sketch, genes))
     nest = nests.nest(state.stage(stage))
     found = [in_panels(nests, access) for access in accesses_of(nests, nest, 64)]
     return nest, {access.buffer.name: access for access in found}
 
 
-def check_places(run: Run, row: int, nest: Nest, accesses: dict[str, Access]) -> None:
+def check_places(run: Run, row: int, nest: LoopNest, accesses: dict[str, Access]) -> None:
     """Compare the elements touched inside each loop; of a box, where loads may not happen."""
     places = [0] + [n + 1 for n, loop in enumerate(nest.loops) if loop.extent[row] > 1]
     assert [int(nest.loops[place - 1].extent[row]) for place in places[1:]] == run.extents

@@ -14,7 +14,7 @@ from ansorc.schedule import replay, schedule
 from ansorc.schedule.stage import Mark, Stage
 from ansorc.schedule.steps import ComputeAt, Redefine, RewriteLayout, RFactor
 from ansorc.search.default import NARROW_UNROLL_LIMIT, UNROLL_LIMIT, default_steps
-from ansorc.search.footprint import Footprint, footprints
+from ansorc.search.estimate import Footprint, footprints
 from ansorc.search.options import DEFAULTS
 from ansorc.target import Target
 

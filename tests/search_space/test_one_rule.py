@@ -27,7 +27,7 @@ from ansorc.lang import operators
 from ansorc.schedule import lower, replay
 from ansorc.schedule.stage import Stage
 from ansorc.search.features import COLUMNS, FEATURE_NAMES, extract
-from ansorc.search.features.feature_set import Features
+from ansorc.search.features.extract import Features
 from ansorc.search.sketch import Sketch
 from ansorc.search.space import Genes, design_space, phenotype_keys, sample, steps
 from ansorc.target import Target

@@ -8,11 +8,12 @@ from ansorc.search.features.extract import (
     FEATURE_NAMES,
     FEATURE_VERSION,
     MACHINE_FEATURES,
+    Features,
+    FeatureSet,
     estimated_cycles,
     extract,
     extract_state,
 )
-from ansorc.search.features.feature_set import Features, FeatureSet
 
 __all__ = [
     "COLUMNS", "FEATURE_NAMES", "FEATURE_VERSION", "MACHINE_FEATURES",

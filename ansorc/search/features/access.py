@@ -1,4 +1,4 @@
-"""Access: what a statement reads or writes of one tensor, inside each of its loops.
+"""Access: what a statement reads or writes of one tensor, inside each of its loops; and Places.
 
 A place p of a nest of n loops is what lies inside its first p loops: those are fixed, the others
 run. Place 0 is the whole statement, place n one iteration. Arrays over places are [n + 1, rows].
@@ -6,21 +6,21 @@ run. Place 0 is the whole statement, place n one iteration. Arrays over places a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ansorc.ir.buffer import Buffer
-from ansorc.schedule.memory import memory_shape
+from ansorc.schedule.memory import memory_shape, panel_of
 from ansorc.schedule.stage import At
 from ansorc.search.features.columns import BoolArray, FloatArray
 from ansorc.search.features.index_form import IndexForm, grouped_loads
-from ansorc.search.features.movement import Movement
-from ansorc.search.features.nest import Nest, Nests
+from ansorc.search.features.loop_nest import LoopNest, LoopNests, Movement, Shift
 
 Length: TypeAlias = FloatArray | float
 """One number for each program, [rows], or the same number for all."""
@@ -31,7 +31,7 @@ class Access:
     """The loads of one tensor with the same steps, or the store."""
 
     buffer: Buffer
-    nest: Nest
+    nest: LoopNest
     movements: tuple[Movement, ...]
     """How the loops move each index."""
     shape: tuple[Length, ...]
@@ -164,7 +164,9 @@ def _common(size: Length, way_bytes: int) -> FloatArray | np.float32:
     return np.float32(gcd(int(size), way_bytes))
 
 
-def accesses_of(nests: Nests, nest: Nest, line_bytes: int, *, is_held: bool = True) -> list[Access]:
+def accesses_of(
+    nests: LoopNests, nest: LoopNest, line_bytes: int, *, is_held: bool = True
+) -> list[Access]:
     """Return the accesses of the statement of `nest`: the stores first, then the loads.
 
     `is_held`: a tensor that is computed inside a loop is the part that is held there, at the same
@@ -185,7 +187,7 @@ def accesses_of(nests: Nests, nest: Nest, line_bytes: int, *, is_held: bool = Tr
     return [*stores, *_reads(nests, nest, line_bytes, is_held=is_held)]
 
 
-def _reads(nests: Nests, nest: Nest, line_bytes: int, *, is_held: bool) -> Iterator[Access]:
+def _reads(nests: LoopNests, nest: LoopNest, line_bytes: int, *, is_held: bool) -> Iterator[Access]:
     for buffer, group in grouped_loads(nest.stage.op):
         if buffer.name in nests.state.rewritten:
             yield _laid_out(nest, buffer, group[0], line_bytes)
@@ -209,7 +211,9 @@ def _reads(nests: Nests, nest: Nest, line_bytes: int, *, is_held: bool) -> Itera
         )
 
 
-def _laid_out(nest: Nest, buffer: Buffer, forms: tuple[IndexForm, ...], line_bytes: int) -> Access:
+def _laid_out(
+    nest: LoopNest, buffer: Buffer, forms: tuple[IndexForm, ...], line_bytes: int
+) -> Access:
     """A constant in the order of the loops, as `ansorc.schedule.layout` makes it: a dimension for
     each loop that moves it, the vectorised one last."""
     indices = [nest.movement(form.terms, 0).steps for form in forms]
@@ -226,9 +230,123 @@ def _laid_out(nest: Nest, buffer: Buffer, forms: tuple[IndexForm, ...], line_byt
     )  # fmt: skip
 
 
-def _shape(nests: Nests, buffer: Buffer, *, is_held: bool) -> tuple[Length, ...]:
+def _shape(nests: LoopNests, buffer: Buffer, *, is_held: bool) -> tuple[Length, ...]:
     source = nests.state.source(buffer.name)
     extents = memory_shape(source) if source is not None and is_held else buffer.shape
     return tuple(
         float(extent) if isinstance(extent, int) else nests.array(extent) for extent in extents
     )
+
+
+Item = TypeVar("Item")
+
+
+def in_panels(nests: LoopNests, access: Access) -> Access:
+    """Return `access` with the dimension that is divided into panels as two, outermost and last.
+
+    A loop that moves the index by whole panels moves the first one, any other the last one.
+    """
+    stage = nests.state.find(access.buffer.name)
+    found = None if stage is None else panel_of(stage)
+    if found is None:
+        return access
+    place, extent = found
+    length = nests.array(extent)
+    moved = access.movements[place]
+    pairs = [_divided(step, length) for step in moved.steps]
+    panels = Movement(tuple(pair[0] for pair in pairs), moved.extents)
+    columns = Movement(tuple(pair[1] for pair in pairs), moved.extents)
+    return replace(
+        access,
+        movements=(panels, *_without(access.movements, place), columns),
+        spreads=(0, *_without(access.spreads, place), access.spreads[place]),
+        counts=(1, *_without(access.counts, place), access.counts[place]),
+        limits=(np.inf, *_without(access.limits, place), access.limits[place]),
+    )
+
+
+def _divided(step: Shift, length: Shift) -> tuple[Shift, Shift]:
+    if step is None or length is None:
+        return None, None
+    is_whole = np.abs(step) >= length
+    panels = np.where(is_whole, np.ceil(np.abs(step) / length), 0.0)
+    columns = np.where(is_whole, 0.0, step)
+    return panels if is_whole.any() else None, None if is_whole.all() else columns
+
+
+def _without(items: tuple[Item, ...], place: int) -> tuple[Item, ...]:
+    return (*items[:place], *items[place + 1 :])
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """What all accesses of a statement touch inside each place."""
+
+    bytes: FloatArray
+    """Bytes of different elements."""
+    line_bytes: FloatArray
+    """Bytes of different cache lines."""
+    inside: FloatArray
+    """Iterations inside the place."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reuse:
+    """When a statement comes back to elements of a tensor; arrays are [rows].
+
+    The loop of the reuse is the innermost one in whose iterations it touches the same elements.
+    """
+
+    iterations: FloatArray
+    """Iterations of the statement between two uses; 0 without reuse."""
+    bytes: FloatArray
+    """Bytes that it touches between two uses."""
+    count: FloatArray
+    """Uses: the iterations of the loop; 0 without reuse."""
+
+
+def places_of(nest: LoopNest, accesses: Sequence[Access]) -> Places:
+    """Return the places of the statement of `nest`."""
+    touched = [access.elements * access.element_bytes for access in accesses]
+    lines = [access.lines * access.line_bytes for access in accesses]
+    return Places(sum(touched[1:], touched[0]), sum(lines[1:], lines[0]), nest.inside)
+
+
+def reuse_of(access: Access, places: Places) -> Reuse:
+    """Return the innermost reuse of the tensor of `access`."""
+    nest = access.nest
+    still = np.flatnonzero(~np.array(access.moving, dtype=np.bool_))
+    if not len(still):
+        zeros = np.zeros(access.rows, dtype=np.float32)
+        return Reuse(zeros, zeros, zeros)
+    repeats = nest.is_loop[still]
+    found = repeats.any(axis=0)
+    loop = still[len(still) - 1 - np.argmax(repeats[::-1], axis=0)]
+    return Reuse(
+        at_place(places.inside, loop + 1) * found,
+        at_place(places.bytes, loop + 1) * found,
+        at_place(nest.extents, loop) * found,
+    )
+
+
+def at_place(values: FloatArray, place: npt.NDArray[np.int64]) -> FloatArray:
+    """Return [rows]: the values [places, rows] at one place for each row."""
+    return values[place, np.arange(len(place))]
+
+
+def refills(access: Access) -> FloatArray:
+    """Return [places, rows]: how often the loops outside a place replace what it touches.
+
+    Directly around the place, loops that do not move the access find it in the cache again, and
+    one that moves it by less than a cache line finds most of it.
+    """
+    nest = access.nest
+    step_bytes = np.maximum(access.strides * access.element_bytes, 1)
+    shared = np.clip(access.line_bytes / step_bytes, 1, nest.extents)
+    kept = np.ones_like(nest.inside)
+    for loop, is_moving in enumerate(access.moving):
+        if is_moving:
+            kept[loop + 1] = np.where(nest.is_loop[loop], shared[loop], kept[loop])
+        else:
+            np.multiply(kept[loop], nest.extents[loop], out=kept[loop + 1])
+    return nest.outside / kept

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ansorc.search.features.columns import LOG, FloatArray
-from ansorc.search.features.nest import Nest, product
+from ansorc.search.features.loop_nest import LoopNest, product
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class LoopFeatures:
     """Times the cores are started for loops of this stage; 0 where those of an outer stage did."""
 
 
-def loop_features(nest: Nest, rows: int, cores: int) -> LoopFeatures:
+def loop_features(nest: LoopNest, rows: int, cores: int) -> LoopFeatures:
     """Return the loop features of `nest` on a machine of `cores` cores."""
     loops = nest.loops
     ones, zeros = np.ones(rows, dtype=np.float32), np.zeros(rows, dtype=np.float32)
@@ -80,7 +80,7 @@ def loop_features(nest: Nest, rows: int, cores: int) -> LoopFeatures:
     )
 
 
-def _parallel(nest: Nest, rows: int) -> tuple[FloatArray, FloatArray]:
+def _parallel(nest: LoopNest, rows: int) -> tuple[FloatArray, FloatArray]:
     """The parallel iterations, and how often they are started."""
     extent, starts = np.ones(rows, dtype=np.float32), np.ones(rows, dtype=np.float32)
     outside = np.ones(rows, dtype=np.float32)

@@ -1,27 +1,240 @@
-"""RegisterFeatures: how a statement uses vectors and registers."""
+"""RegisterTile: the results that the innermost loops of a statement compute at once, in registers.
+
+The innermost loops that are unrolled or vectorised make the tile. A reduce loop around them adds
+to it step by step without touching memory (`ansorc.ir.passes.promote_accumulators`). A step is one
+iteration of all the loops of the tile. Where the vectorised loop is itself one of the reduction, it
+is a loop of the tile as well: its lanes are terms, and each result has a few vectors of sums
+(`ansorc.ir.passes.vectorize_reductions`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
 
-from ansorc.search.features.access import Access
+from ansorc.ir.passes.lane_groups import vector_pieces
+from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS, calls_function, wanted_sums
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.search.features.access import Access, Places, reuse_of
 from ansorc.search.features.columns import LOG, BoolArray, FloatArray
-from ansorc.search.features.places import Places, reuse_of
-from ansorc.search.features.tile import Tile, Vectors, vector_loads
+from ansorc.search.features.loop_nest import LoopNest, NestLoop, product
+from ansorc.search.features.remembered import remembered
 from ansorc.target import Target
 
-LATENCY_TIMES_PORTS = 8.0
-"""Independent sums that keep two multiply-add units busy at a latency of four cycles."""
+MAX_TILE_RATIO = 2.0
+"""Tiles of more than this many times the vector registers stay in memory (CpuOptions)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """The vectorised loop of a statement; extent 1 if there is none."""
+
+    loop: int | None
+    """Its number in the nest."""
+    extent: FloatArray
+    chunks: FloatArray
+    """Instructions for it: the full vectors, and for the remainder a masked one, or one for each
+    power of two."""
+    lanes: int
+    """Elements of a native vector, of the widest type that the statement touches."""
+    is_reduce: bool
+    """Whether the lanes are terms of one sum."""
+    wanted_sums: int
+    """Vectors of such sums that are wanted beside each other, for all rows of the tile."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """The tile of a statement; arrays are [rows]."""
+
+    copies: FloatArray
+    """Product of the unrolled loops."""
+    vectors: FloatArray
+    """Vectors computed in a step: `copies` times the chunks of the vectorised loop."""
+    sums: FloatArray
+    """Vectors of results, or of sums in lanes, that are kept in registers."""
+    elements: FloatArray
+    """Iterations in a step: `copies` times the extent of the vectorised loop."""
+    loads: tuple[FloatArray, ...]
+    """For each access, the instructions that load or store its elements of one step."""
+    terms: FloatArray
+    """Terms that are added to each result while the tile stays in registers; 1 if it does not."""
+    unrolled_terms: FloatArray
+    """Copies of a step in straight-line code."""
+
+
+def vectors_of(nest: LoopNest, accesses: Sequence[Access], target: Target) -> Vectors:
+    """Return how the vectorised loops of `nest` become vector instructions."""
+    rows = accesses[0].rows
+    lanes = max(1, target.vector_bytes // max(access.element_bytes for access in accesses))
+    places = [place for place, loop in enumerate(nest.loops) if loop.is_vector]
+    extent = product([nest.loops[place].extent for place in places], rows)
+    is_reduce = bool(places) and nest.loops[places[-1]].is_reduce
+    is_sum = nest.stage.op.combiner is not None
+    is_masked = is_reduce or _is_masked(accesses[is_sum:], places, target, in_registers=is_sum)
+    chunks = vector_pieces(extent.astype(np.int64), lanes, is_masked=is_masked)
+    last = places[-1] if places else None
+    chunks = chunks.astype(np.float32)
+    return Vectors(last, extent, chunks, lanes, is_reduce, _wanted(nest, accesses, target))
+
+
+def _is_masked(
+    accesses: Sequence[Access], loops: Sequence[int], target: Target, *, in_registers: bool
+) -> bool:
+    """Whether a remainder is one masked vector (see `ansorc.ir.passes.lane_groups`)."""
+    return target.masks_remainders(in_registers=in_registers) and all(
+        _is_maskable(access, loop, target) for access in accesses for loop in loops
+    )
+
+
+def _is_maskable(access: Access, loop: int, target: Target) -> bool:
+    """Whether the vectorised loop touches one element, or neighbours that may be masked.
+
+    A quotient, which moves by less than 1, is taken for one element.
+    """
+    steps = [movement.steps[loop] for movement in access.movements]
+    moves = [step is not None and bool(np.any(np.abs(step) >= 1)) for step in steps]
+    if not any(moves):
+        return True
+    dtype = access.buffer.dtype
+    is_narrow_float = dtype.is_float and dtype.bits < 32
+    is_unit = not any(moves[:-1]) and bool(np.all(steps[-1] == 1))
+    return is_unit and dtype.bytes in target.masked_bytes and not is_narrow_float
+
+
+def _wanted(nest: LoopNest, accesses: Sequence[Access], target: Target) -> int:
+    reads = (access for access in accesses if not access.is_local and not access.is_written)
+    return wanted_sums(
+        calls=_calls(nest.stage.op),
+        streams=any(access.buffer.bytes > max(target.cache_bytes) for access in reads),
+        streaming_sums=target.streaming_sums,
+    )
+
+
+@remembered
+def _calls(op: ComputeOp) -> bool:
+    return calls_function(*op.bodies)
+
+
+def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target: Target) -> Tile:
+    """Return the tile of the statement of `nest`."""
+    scan = _start(accesses)
+    best = _Scan(_vector_only(accesses, vectors), scan.is_open, scan.is_straight)
+    is_sum = nest.stage.op.combiner is not None
+    limit = MAX_TILE_RATIO * target.vector_registers
+    for place in reversed(range(nest.own, len(nest.loops))):
+        loop = nest.loops[place]
+        if loop.is_reduce and loop.is_vector:
+            scan = _chosen(scan.is_open, _grown(scan, place, accesses, vectors), scan)
+            best = scan
+        elif loop.is_reduce:
+            is_open = scan.is_open & (scan.tile.sums <= limit)
+            scan = _Scan(scan.tile, is_open, scan.is_straight)
+            best = _chosen(scan.is_open & (loop.extent > 1), _added(scan, best, loop), best)
+        else:
+            inside = loop.is_unrolled | loop.is_vector | (loop.extent == 1)
+            scan = _Scan(scan.tile, scan.is_open & inside, scan.is_straight)
+            scan = _chosen(scan.is_open, _grown(scan, place, accesses, vectors), scan)
+    return best.tile if is_sum else scan.tile
+
+
+@dataclass(frozen=True, eq=False)
+class _Scan:
+    """The tile of the loops seen so far, from the inside."""
+
+    tile: Tile
+    is_open: BoolArray
+    """Whether all of them can be loops of the tile, or reduce loops around it."""
+    is_straight: BoolArray
+    """Whether all reduce loops seen are unrolled."""
+
+
+def _start(accesses: Sequence[Access]) -> _Scan:
+    ones = np.ones(accesses[0].rows, dtype=np.float32)
+    tile = Tile(ones, ones, ones, ones, tuple(ones for _ in accesses), ones, ones)
+    return _Scan(tile, ones > 0, ones > 0)
+
+
+def _vector_only(accesses: Sequence[Access], vectors: Vectors) -> Tile:
+    """The tile of a reduction whose sums stay in memory."""
+    ones = np.ones_like(vectors.extent)
+    loads = tuple(vector_loads(access, vectors) for access in accesses)
+    return Tile(ones, vectors.chunks, vectors.chunks, vectors.extent, loads, ones, ones)
+
+
+def vector_loads(access: Access, vectors: Vectors) -> FloatArray:
+    """Return the instructions that load or store what the vectorised loop touches."""
+    if vectors.loop is None or not access.moving[vectors.loop]:
+        return np.ones_like(vectors.extent)
+    is_unit = access.strides[vectors.loop] == 1
+    return np.where(is_unit, vectors.chunks, vectors.extent)
+
+
+def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors) -> _Scan:
+    """`scan` with a space loop in its tile."""
+    tile, loop = scan.tile, accesses[0].nest.loops[place]
+    if loop.is_vector and place != vectors.loop:
+        return scan
+    if place == vectors.loop:
+        factors = [vector_loads(access, vectors) for access in accesses]
+        copies, chunks, extent = tile.copies, vectors.chunks, vectors.extent
+    else:
+        factors = [loop.extent if access.moving[place] else None for access in accesses]
+        copies, chunks, extent = tile.copies * loop.extent, loop.extent, loop.extent
+    whole = tile.vectors * chunks
+    loads = tuple(
+        old if factor is None else old * factor
+        for old, factor in zip(tile.loads, factors, strict=True)
+    )
+    grown = Tile(
+        copies, whole, _sums(copies, whole, vectors), tile.elements * extent, loads, tile.terms,
+        tile.unrolled_terms,
+    )  # fmt: skip
+    return _Scan(grown, scan.is_open, scan.is_straight)
+
+
+def _sums(copies: FloatArray, whole: FloatArray, vectors: Vectors) -> FloatArray:
+    """The vectors of sums of a tile of so many copies, which has `whole` vectors in all."""
+    if not vectors.is_reduce:
+        return whole
+    each = np.clip(vectors.wanted_sums // copies, 1, np.maximum(vectors.extent // vectors.lanes, 1))
+    return copies * each
+
+
+def _added(scan: _Scan, best: _Scan, loop: NestLoop) -> _Scan:
+    """`scan` with a reduce loop around its tile; `best` knows the reduce loops inside."""
+    is_straight = best.is_straight & loop.is_unrolled
+    copies = np.where(is_straight, best.tile.unrolled_terms * loop.extent, best.tile.unrolled_terms)
+    tile = replace(scan.tile, terms=best.tile.terms * loop.extent, unrolled_terms=copies)
+    return _Scan(tile, scan.is_open, is_straight)
+
+
+def _chosen(condition: BoolArray, new: _Scan, old: _Scan) -> _Scan:
+    def pick(a: FloatArray, b: FloatArray) -> FloatArray:
+        return b if a is b else np.where(condition, a, b)
+
+    tile = Tile(
+        pick(new.tile.copies, old.tile.copies),
+        pick(new.tile.vectors, old.tile.vectors),
+        pick(new.tile.sums, old.tile.sums),
+        pick(new.tile.elements, old.tile.elements),
+        tuple(pick(a, b) for a, b in zip(new.tile.loads, old.tile.loads, strict=True)),
+        pick(new.tile.terms, old.tile.terms),
+        pick(new.tile.unrolled_terms, old.tile.unrolled_terms),
+    )
+    straight = np.where(condition, new.is_straight, old.is_straight)
+    return _Scan(tile, old.is_open, straight)
+
+
 _MAX_RATIO = 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class RegisterFeatures:
-    """The tile of one statement (see `ansorc.search.features.tile`), against the machine."""
+    """The tile of one statement (see `ansorc.search.features.registers`), against the machine."""
 
     vector_extent: FloatArray = field(metadata=LOG)
     """Iterations of the vectorised loop; 1 without one."""
@@ -104,7 +317,7 @@ def register_features(
         live_ratio=np.minimum(kept / registers, _MAX_RATIO),
         spilled=np.maximum(kept - registers, 0),
         is_promoted=is_kept.astype(np.float32),
-        accumulators=np.minimum(tile.sums / LATENCY_TIMES_PORTS, 1) if is_sum else zeros + 1,
+        accumulators=np.minimum(tile.sums / INDEPENDENT_SUMS, 1) if is_sum else zeros + 1,
         inner_terms=tile.terms,
         sum_distance=_sum_distance(tile, accesses[0], places, is_kept) if is_sum else steps,
         loads=loads,

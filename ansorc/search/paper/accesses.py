@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from ansorc.schedule.stage import Stage
-from ansorc.search.features.access import Access, accesses_of
+from ansorc.search.features.access import Access, Places, accesses_of, places_of
 from ansorc.search.features.columns import LOG, BoolArray, FloatArray
-from ansorc.search.features.nest import Loop, Nest, Nests
-from ansorc.search.features.places import Places, places_of
+from ansorc.search.features.loop_nest import LoopNest, LoopNests, NestLoop
 
 BUFFERS = 5
 """Tensors with features of their own; of more, those with the fewest lines are left out."""
@@ -225,7 +224,7 @@ class EarlierStatement:
         found = [a.elements[place] for a in self.accesses if a.buffer.name == buffer]
         return np.maximum.reduce(found) if found else None
 
-    def is_inside(self, loops: Sequence[Loop], place: int) -> BoolArray:
+    def is_inside(self, loops: Sequence[NestLoop], place: int) -> BoolArray:
         """Return [rows]: whether it shares a loop, of more than one iteration, from `place` on."""
         extents = [loop.extent > 1 for loop in loops[place : self.shared]]
         return (
@@ -235,7 +234,7 @@ class EarlierStatement:
         )
 
 
-def earlier_statements(nests: Nests, nest: Nest, line_bytes: int) -> list[EarlierStatement]:
+def earlier_statements(nests: LoopNests, nest: LoopNest, line_bytes: int) -> list[EarlierStatement]:
     """Return the statements before that of `nest` which share loops with it."""
     found: list[EarlierStatement] = []
     for stage in nests.state.stages:
@@ -249,7 +248,7 @@ def earlier_statements(nests: Nests, nest: Nest, line_bytes: int) -> list[Earlie
     return found
 
 
-def _shared(nests: Nests, first: Stage, second: Stage) -> int:
+def _shared(nests: LoopNests, first: Stage, second: Stage) -> int:
     """The number of loops around both stages."""
     count = 0
     for one, other in zip(_path(nests, first), _path(nests, second), strict=False):
@@ -260,6 +259,6 @@ def _shared(nests: Nests, first: Stage, second: Stage) -> int:
     return count
 
 
-def _path(nests: Nests, stage: Stage) -> list[tuple[str, str]]:
+def _path(nests: LoopNests, stage: Stage) -> list[tuple[str, str]]:
     around = [(owner.name, iterator.name) for owner, iterator in nests.state.around(stage)]
     return around + [(stage.name, iterator.name) for iterator in stage.iterators]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ansorc.schedule.memory import memory_shape
-from ansorc.search.features.access import accesses_of
+from ansorc.search.features.access import Places, accesses_of, places_of
 from ansorc.search.features.columns import (
     LOG,
     BoolArray,
@@ -23,10 +23,9 @@ from ansorc.search.features.columns import (
     columns_of,
     values_of,
 )
-from ansorc.search.features.feature_set import FeatureSet
-from ansorc.search.features.nest import Nest, Nests, product
+from ansorc.search.features.extract import FeatureSet
+from ansorc.search.features.loop_nest import LoopNest, LoopNests, product
 from ansorc.search.features.operations import operation_counts
-from ansorc.search.features.places import Places, places_of
 from ansorc.search.paper.accesses import (
     BUFFERS,
     AccessFeatures,
@@ -73,7 +72,7 @@ class MarkFeatures:
     """1 if they move several axes, or none of this statement."""
 
 
-def mark_features(nest: Nest, marked: Sequence[BoolArray], rows: int) -> MarkFeatures:
+def mark_features(nest: LoopNest, marked: Sequence[BoolArray], rows: int) -> MarkFeatures:
     """Return the features of the loops of `nest` that are `marked`, [rows] for each loop."""
     count, total, innermost = (
         np.zeros(rows, dtype=np.float32),
@@ -101,7 +100,7 @@ def mark_features(nest: Nest, marked: Sequence[BoolArray], rows: int) -> MarkFea
     )
 
 
-def _position(nest: Nest, loop: int) -> str:
+def _position(nest: LoopNest, loop: int) -> str:
     op = nest.stage.op
     found: list[str] = []
     for kind, axes in (("space", op.axes), ("reduce", op.reduce_axes)):
@@ -139,7 +138,7 @@ class ThreadFeatures:
     """Virtual threads, whose statements take turns in one thread."""
 
 
-def thread_features(nest: Nest, target: Target, rows: int) -> ThreadFeatures:
+def thread_features(nest: LoopNest, target: Target, rows: int) -> ThreadFeatures:
     """Return the thread features of the statement of `nest`."""
 
     def bound(thread: str) -> FloatArray:
@@ -245,7 +244,7 @@ class NestFeatures:
     """The `auto_unroll_max_step` of the stage."""
 
 
-def storage_features(nests: Nests, nest: Nest) -> StorageFeatures:
+def storage_features(nests: LoopNests, nest: LoopNest) -> StorageFeatures:
     """Return the storage features of the statement of `nest`."""
     zeros = np.zeros(nests.rows, dtype=np.float32)
     if nest.stage.is_output:
@@ -257,7 +256,7 @@ def storage_features(nests: Nests, nest: Nest) -> StorageFeatures:
     return StorageFeatures(elements * size, elements * outside, outside, inside)
 
 
-def nest_features(nests: Nests, nest: Nest, iterations: FloatArray) -> NestFeatures:
+def nest_features(nests: LoopNests, nest: LoopNest, iterations: FloatArray) -> NestFeatures:
     """Return the loop features of the statement of `nest`."""
     counts = [loop.extent > 1 for loop in nest.loops]
     limit = nests.array(nests.unroll_limit(nest.stage))
@@ -279,7 +278,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def _describe(nests: Nests, nest: Nest, target: Target) -> Iterator[FloatArray]:
+def _describe(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
     rows, loops = nests.rows, nest.loops
     accesses = accesses_of(nests, nest, target.cache_line_bytes, is_held=False)
     earlier = earlier_statements(nests, nest, target.cache_line_bytes)

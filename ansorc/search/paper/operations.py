@@ -21,7 +21,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.node import Node, walk
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.search.features.columns import LOG, FloatArray
-from ansorc.search.features.nest import Nest
+from ansorc.search.features.loop_nest import LoopNest
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ _KINDS = {
 }
 
 
-def paper_operations(nest: Nest, iterations: FloatArray) -> PaperOperations:
+def paper_operations(nest: LoopNest, iterations: FloatArray) -> PaperOperations:
     """Return the operations of the statement of `nest`; what it begins with costs none.
 
     An axis that is made of several loops is `Σ step * loop`, wherever the value reads it.
@@ -99,7 +99,7 @@ def _nodes(op: ComputeOp) -> list[Node]:
     return [node for value in values for node in walk(value)]
 
 
-def _parts(nest: Nest, axis: str, zeros: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _parts(nest: LoopNest, axis: str, zeros: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The additions and multiplications that make up an axis of its loops."""
     moving = scaled = zeros
     for loop, step in zip(nest.loops, nest.axes[axis], strict=True):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ansorc.ir.passes.lane_groups import vector_pieces
+from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.schedule.extent import IntArray
 from ansorc.search.sketch.sketch import RegisterTile, Sketch
 from ansorc.search.space.genes import Genes, table_of
-
-LEAST_SUMS = 8
-"""Multiply-adds that are under way at once: two units, whose results take four cycles."""
 
 
 def columns_of(sketch: Sketch, tile: RegisterTile) -> list[int]:
@@ -46,7 +44,7 @@ def is_micro_kernel(sketch: Sketch, tile: RegisterTile, genes: Genes) -> np.ndar
     innermost = table_of(variable).rows[:, -1]
     pieces = vector_pieces(innermost, variable.lanes, is_masked=is_masked)
     sums = register_vectors(sketch, tile, genes)
-    return (sums >= LEAST_SUMS) & (sums + pieces[genes[..., column]] + 1 <= registers)
+    return (sums >= INDEPENDENT_SUMS) & (sums + pieces[genes[..., column]] + 1 <= registers)
 
 
 def within_registers(sketch: Sketch, genes: Genes, max_ratio: float) -> np.ndarray:

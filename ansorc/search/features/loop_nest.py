@@ -1,35 +1,161 @@
-"""Nest: the loops around one statement, with arrays for extents and steps.
+"""LoopNest: the loops around one statement, with arrays for extents and steps.
 
 A stage that is computed inside another one has that stage's outer loops around its own. Nothing is
 lowered: all is read off the State, for one program or for a whole population at once.
+
+Fusing puts the digits of axes side by side, splitting takes them apart again, as with the digits
+of a number in a mixed radix. So a loop that was fused from two axes and then split still has
+steps of its own along each axis; exact where the lengths divide each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from typing import TypeAlias
 
 import numpy as np
 
 from ansorc.schedule.bounds import region
-from ansorc.schedule.extent import Extent
-from ansorc.schedule.stage import At, IteratorKind, Mark, Stage
+from ansorc.schedule.extent import Extent, divide_up, multiply, smaller
+from ansorc.schedule.stage import At, FuseRelation, IteratorKind, Mark, SplitRelation, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import unroll_limit, unrolled_by_pragma
 from ansorc.search.features.columns import BoolArray, FloatArray
-from ansorc.search.features.digits import digits_of
-from ansorc.search.features.movement import (
-    Movement,
-    Step,
-    inside_of,
-    outside_of,
-    stacked_extents,
-)
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
+class Digit:
+    """`axis += stride` for each of `extent` steps."""
+
+    axis: str
+    stride: Extent
+    extent: Extent
+
+
+def digits_of(stage: Stage) -> dict[str, tuple[Digit, ...]]:
+    """Return the digits of each iterator now in the loop order, the slowest first."""
+    found: dict[str, tuple[Digit, ...]] = {
+        axis.name: (Digit(axis.name, 1, extent),)
+        for axis, extent in zip(stage.op.axes, stage.region, strict=True)
+    }
+    found |= {axis.name: (Digit(axis.name, 1, axis.extent),) for axis in stage.op.reduce_axes}
+    for relation in stage.relations:
+        if isinstance(relation, FuseRelation):
+            joined = [digit for parent in relation.parents for digit in found.pop(parent.name)]
+            found[relation.child.name] = tuple(joined)
+        else:
+            found |= _split(found.pop(relation.parent.name), relation)
+    return found
+
+
+def _split(digits: tuple[Digit, ...], relation: SplitRelation) -> dict[str, tuple[Digit, ...]]:
+    children = relation.children
+    if len(digits) == 1:
+        parent = digits[0]
+        inner = [multiply(c.extent for c in children[n + 1 :]) for n in range(len(children))]
+        return {
+            child.name: (Digit(parent.axis, multiply((parent.stride, below)), child.extent),)
+            for child, below in zip(children, inner, strict=True)
+        }
+    rest = digits
+    result: dict[str, tuple[Digit, ...]] = {}
+    for child in reversed(children[1:]):
+        result[child.name], rest = _taken(rest, child.extent)
+    result[children[0].name] = rest
+    return result
+
+
+def _taken(
+    digits: tuple[Digit, ...], extent: Extent
+) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
+    """The fastest `extent` steps of `digits`, and what is left of them."""
+    taken: list[Digit] = []
+    left: list[Digit] = []
+    for digit in reversed(digits):
+        share = _common(digit.extent, extent)
+        taken.insert(0, Digit(digit.axis, digit.stride, share))
+        rest = divide_up(digit.extent, share)
+        left.insert(0, Digit(digit.axis, multiply((digit.stride, share)), rest))
+        extent = divide_up(extent, share)
+    return tuple(taken), tuple(left)
+
+
+def _common(left: Extent, right: Extent) -> Extent:
+    found = smaller(left, right)
+    return found if isinstance(found, int) or found is None else np.maximum(found, 1)
+
+
+Shift: TypeAlias = FloatArray | None
+"""How far one iteration of a loop moves an index; None where it never does."""
+
+
+@dataclass(frozen=True, eq=False)
+class Movement:
+    """One index of a tensor; arrays over places are [loops + 1, rows], as in `Access`."""
+
+    steps: tuple[Shift, ...]
+    """How far one iteration of each loop moves it."""
+    extents: FloatArray
+    """[loops, rows]: those of the loops."""
+
+    @cached_property
+    def reach(self) -> FloatArray:
+        """[places, rows]: how far the loops inside each place move it."""
+        found = _places_of(self.extents, 0.0)
+        for loop in reversed(range(len(self.steps))):
+            step, within = self.steps[loop], found[loop + 1]
+            if step is None:
+                found[loop] = within
+            else:
+                np.add(within, np.abs(step) * (self.extents[loop] - 1), out=found[loop])
+        return found
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """[places, rows]: iterations inside each place of the loops that move it."""
+        found = _places_of(self.extents, 1.0)
+        for loop in reversed(range(len(self.steps))):
+            if self.steps[loop] is None:
+                found[loop] = found[loop + 1]
+            else:
+                np.multiply(found[loop + 1], self.extents[loop], out=found[loop])
+        return found
+
+
+def inside_of(extents: FloatArray) -> FloatArray:
+    """Return [loops + 1, rows]: the iterations inside each place, for [loops, rows] extents."""
+    found = _places_of(extents, 1.0)
+    for loop in reversed(range(len(extents))):
+        np.multiply(found[loop + 1], extents[loop], out=found[loop])
+    return found
+
+
+def outside_of(extents: FloatArray) -> FloatArray:
+    """Return [loops + 1, rows]: the iterations of the loops outside each place."""
+    found = _places_of(extents, 1.0)
+    found[0] = 1.0
+    for loop, extent in enumerate(extents):
+        np.multiply(found[loop], extent, out=found[loop + 1])
+    return found
+
+
+def stacked_extents(extents: Sequence[FloatArray], rows: int) -> FloatArray:
+    """Return [loops, rows]."""
+    return np.array(extents, dtype=np.float32).reshape(len(extents), rows)
+
+
+def _places_of(extents: FloatArray, innermost: float) -> FloatArray:
+    """An array [loops + 1, rows] to be filled, the last place known."""
+    loops, rows = extents.shape
+    found = np.empty((loops + 1, rows), dtype=np.float32)
+    found[loops] = innermost
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class NestLoop:
     """One loop around a statement; the arrays have one entry for each program.
 
     A fused iterator appears as the loops that were fused. A loop of extent 1 is none: every
@@ -47,15 +173,15 @@ class Loop:
 
 
 @dataclass(frozen=True, eq=False)
-class Nest:
+class LoopNest:
     """The loops around the statement of `stage`."""
 
     stage: Stage
-    loops: tuple[Loop, ...]
+    loops: tuple[NestLoop, ...]
     """Outermost first."""
     own: int
     """`loops[own:]` are those of the stage itself."""
-    axes: Mapping[str, tuple[Step, ...]]
+    axes: Mapping[str, tuple[Shift, ...]]
     """For each axis of the stage, how far one iteration of each loop moves it."""
     ends: Mapping[str, int]
     """For each iterator of the stage, the number of loops up to its end."""
@@ -86,7 +212,7 @@ class Nest:
         """Return how the loops, but for the first `outside` ones, move `Σ factor * axis`."""
         found = self._movements.get((terms, outside))
         if found is None:
-            steps: list[Step] = [None] * len(self.loops)
+            steps: list[Shift] = [None] * len(self.loops)
             for axis, factor in terms:
                 for loop in range(outside, len(steps)):
                     steps[loop] = combined(steps[loop], self.axes[axis][loop], factor)
@@ -104,7 +230,7 @@ class Nest:
 
 
 @dataclass
-class Nests:
+class LoopNests:
     """Makes the nests of the stages of one state.
 
     `choices` are the numbers that the state does not hold yet: `parallel:stage`, how many outer
@@ -114,10 +240,10 @@ class Nests:
     state: State
     rows: int
     choices: Mapping[str, Extent] = field(default_factory=dict[str, Extent])
-    _made: dict[str, Nest] = field(default_factory=dict[str, Nest])
+    _made: dict[str, LoopNest] = field(default_factory=dict[str, LoopNest])
     _constants: dict[int, FloatArray] = field(default_factory=dict[int, FloatArray])
 
-    def nest(self, stage: Stage) -> Nest:
+    def nest(self, stage: Stage) -> LoopNest:
         """Return the nest of `stage`, which is not inlined."""
         if stage.name not in self._made:
             self._made[stage.name] = self._nest(stage)
@@ -136,7 +262,7 @@ class Nests:
         """Return up to how many copies the loops of `stage` are unrolled: chosen, or its pragma."""
         return unroll_limit(stage, self.choices.get(f"unroll:{stage.name}"))
 
-    def _nest(self, stage: Stage) -> Nest:
+    def _nest(self, stage: Stage) -> LoopNest:
         outer, axes = self._around(stage)
         loops = list(outer)
         steps = {name: list(around) for name, around in axes.items()}
@@ -149,7 +275,7 @@ class Nests:
                 if isinstance(digit.extent, int) and digit.extent == 1:
                     continue
                 loops.append(
-                    Loop(
+                    NestLoop(
                         self.array(digit.extent),
                         iterator.kind is IteratorKind.REDUCE,
                         iterator.mark is Mark.VECTORIZE,
@@ -162,9 +288,9 @@ class Nests:
                     moved.append(self.array(digit.stride) if digit.axis == name else None)
             ends[iterator.name] = len(loops)
         final = {name: tuple(moved) for name, moved in steps.items()}
-        return Nest(stage, tuple(loops), len(outer), final, ends, self.rows)
+        return LoopNest(stage, tuple(loops), len(outer), final, ends, self.rows)
 
-    def _around(self, stage: Stage) -> tuple[tuple[Loop, ...], dict[str, list[Step]]]:
+    def _around(self, stage: Stage) -> tuple[tuple[NestLoop, ...], dict[str, list[Shift]]]:
         """The loops of other stages around `stage`, and how they move its axes."""
         names = [axis.name for axis in (*stage.op.axes, *stage.op.reduce_axes)]
         if not isinstance(stage.attach, At):
@@ -174,7 +300,7 @@ class Nests:
         assert place is not None
         outer = self.nest(target)
         count = outer.ends[stage.attach.iterator]
-        steps: dict[str, list[Step]] = {name: [None] * count for name in names}
+        steps: dict[str, list[Shift]] = {name: [None] * count for name in names}
         for axis, box in zip(
             stage.op.axes, region(self.state, stage.name, target, place + 1), strict=True
         ):
@@ -206,7 +332,7 @@ class Nests:
         return found
 
 
-def combined(left: Step, right: Step, factor: float) -> Step:
+def combined(left: Shift, right: Shift, factor: float) -> Shift:
     """Return `left + factor * right`, where None is 0."""
     if right is None or factor == 0:
         return left

@@ -1,0 +1,76 @@
+"""What instructions and bytes cost a current core: the machine's numbers in all estimates.
+
+"Manual" is what the makers' optimisation guides say of Zen 2 to 4 and of Skylake to Ice Lake.
+"Chosen" is what put timed programs in the right order; no probe measures it. Two numbers for one
+thing belong to two models: the estimate of the untuned default adds times up, that of the features
+takes the longest of them and leaves the rest to the trained model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CoreCosts:
+    """Costs of one core; a cycle is one of its clock."""
+
+    add_latency: float = 4.0
+    """Cycles until the result of an addition or multiply-add can be added to again (manual)."""
+    dot_latency: float = 5.0
+    """Cycles until the result of a dot product can be added to again (manual)."""
+    memory_add_latency: float = 11.0
+    """The same for a sum in memory: 4, and what a store that is loaded again takes (manual)."""
+    flops: float = 4.0
+    """Vector operations started in a cycle: two multiply-adds (manual)."""
+    dots: float = 2.0
+    """Dot products started in a cycle (manual)."""
+    loads: float = 2.0
+    """Vectors or scalars loaded in a cycle (manual)."""
+    instructions: float = 4.0
+    """Instructions of any kind started in a cycle, where arithmetic reads no memory (manual)."""
+    scalar_ports: float = 2.0
+    """Instructions of loop control started in a cycle beside those of vectors (manual)."""
+    call_instructions: float = 2.0
+    """Instructions of `exp`, `tanh`, … started in a cycle (chosen)."""
+    window: float = 250.0
+    """Instructions that are looked ahead: short sums overlap with the ones that follow (manual)."""
+    code_limit: float = 1500.0
+    """Instructions of straight-line code that the instruction caches hold (chosen)."""
+    fill_bytes: tuple[float, float, float] = (32.0, 12.0, 4.0)
+    """Bytes per cycle into the first cache, into the second, and from memory, of each core: what
+    one transfer after another gets (chosen)."""
+    memory_bytes: float = 8.0
+    """Bytes per cycle from memory, of all cores together (chosen)."""
+    fork: float = 15_000.0
+    """Cycles to start the other cores and to wait for the last one (chosen)."""
+    loop: float = 1.0
+    """Cycles of loop control for each step of a register tile; adds up (chosen)."""
+    visit: float = 10.0
+    """Cycles lost where a register tile begins and ends, besides filling and storing it; adds up
+    (chosen)."""
+    dot_visit: float = 12.0
+    """The same where the tile is made by dot products (chosen)."""
+    dot_spill: float = 8.0
+    """Cycles of each step for a sum of dot products in memory, which the register allocator
+    shuffles others for (chosen)."""
+    far_load: float = 2.0
+    """Extra cycles for a vector of a matrix whose rows collide in the first cache (chosen)."""
+    gather: int = 3
+    """Loads that each element of a vector counts as, if they do not adjoin: to put it in its place
+    takes instructions besides the load (chosen)."""
+    step_instructions: float = 2.0
+    """Instructions of loop control for each step that is not unrolled (manual)."""
+    tile: float = 4.0
+    """Cycles of loop control and addresses for each register tile, one for each vector not counted;
+    of the features (chosen)."""
+    combine_lanes: float = 12.0
+    """Cycles to add up the lanes of a vector of sums (manual: three shuffles, three additions)."""
+    spill: float = 2.0
+    """Cycles of each step for each vector that does not fit into the registers (chosen)."""
+    overlap: float = 0.25
+    """Share of the other roofs' time that adds to the highest roof's (chosen)."""
+
+
+CORE = CoreCosts()
+"""Of every target: what matters is the order of programs, and cores differ less than programs."""
