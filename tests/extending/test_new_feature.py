@@ -12,8 +12,8 @@ from ansorc.schedule import replay
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import MACHINE_FEATURES
 from ansorc.search.features.columns import FloatArray, columns_of, values_of
-from ansorc.search.features.feature_set import FeatureSet
-from ansorc.search.features.nest import Nest, Nests
+from ansorc.search.features.extract import FeatureSet
+from ansorc.search.features.loop_nest import LoopNest, LoopNests
 from ansorc.search.options import SearchOptions
 from ansorc.search.space import design_space, steps
 from ansorc.target import Target
@@ -27,7 +27,7 @@ class ShareFeatures:
     """Iterations of the reduce loops as a share of all, in bits: 1 where all loops reduce."""
 
 
-def described(nests: Nests, nest: Nest, target: Target) -> Iterator[FloatArray]:
+def described(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
     """The columns of the machine's set, and those of `ShareFeatures`."""
     yield from MACHINE_FEATURES.describe(nests, nest, target)
     bits = np.log2(nest.extents)

@@ -21,7 +21,7 @@ from ansorc.lang.compute_op import ComputeOp
 from ansorc.search.features.access import Access, Places, reuse_of
 from ansorc.search.features.columns import LOG, BoolArray, FloatArray
 from ansorc.search.features.loop_nest import LoopNest, NestLoop, product
-from ansorc.search.features.remembered import remembered
+from ansorc.search.memo import memoized
 from ansorc.target import Target
 
 MAX_TILE_RATIO = 2.0
@@ -114,7 +114,7 @@ def _wanted(nest: LoopNest, accesses: Sequence[Access], target: Target) -> int:
     )
 
 
-@remembered
+@memoized
 def _calls(op: ComputeOp) -> bool:
     return calls_function(*op.bodies)
 
