@@ -26,10 +26,11 @@ from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store
 from ansorc.lang import operators
 from ansorc.schedule import lower, replay
 from ansorc.schedule.stage import Stage
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import COLUMNS, FEATURE_NAMES, extract
 from ansorc.search.features.extract import Features
 from ansorc.search.sketch import Sketch
-from ansorc.search.space import Genes, design_space, phenotype_keys, sample, steps
+from ansorc.search.space import Genes, design_space, phenotype_keys, steps
 from ansorc.target import Target
 
 MACHINES = (
