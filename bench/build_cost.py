@@ -17,9 +17,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ansorc.codegen.llvm.build import cpu_options
-from ansorc.codegen.llvm.emit import compile_object, emit_llvm
-from ansorc.ir.passes.pipeline import prepare_for_cpu
+from ansorc.codegen.build import prepare
+from ansorc.codegen.llvm.binding import compile_object
+from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.stmt import Function
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.paper_cases import SHAPES, case
@@ -67,7 +67,7 @@ def cost(dag: ComputeDAG, program: tuple[Step, ...], target: Target) -> dict[str
     clock.mark("replay")
     lowered: Function = lower(state)
     clock.mark("lower")
-    prepared = prepare_for_cpu(lowered, cpu_options(target), clock.mark)
+    prepared = prepare(lowered, target, clock.mark)
     text = emit_llvm(prepared, target, is_guarded=False)
     clock.mark("LLVM text")
     compile_object(text, target)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import click
 
 from ansorc.cli.arguments import takes_choice, takes_task
+from ansorc.codegen.build import prepare
 from ansorc.codegen.inspect.assembly import Loop, innermost_loops
-from ansorc.codegen.llvm.build import cpu_options
-from ansorc.codegen.llvm.emit import assembly, emit_llvm
-from ansorc.ir.passes.pipeline import prepare_for_cpu
+from ansorc.codegen.llvm.binding import assembly
+from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.schedule import State, lower, replay
 from ansorc.search.programs import Choice, chosen_program
 from ansorc.search.task import Task
@@ -20,7 +20,7 @@ from ansorc.target import Target
 
 def kernel_loops(state: State, target: Target, name: str = "kernel") -> list[Loop]:
     """Return the innermost loops of the code of `state`, counted in its assembly."""
-    prepared = prepare_for_cpu(lower(state, name), cpu_options(target))
+    prepared = prepare(lower(state, name), target)
     return innermost_loops(assembly(emit_llvm(prepared, target), target))
 
 

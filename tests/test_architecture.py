@@ -14,6 +14,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "ansorc"
 LADDER = ("errors", "target", "ir", "lang", "schedule", "codegen", "search", "graph", "cli")
 CODEGEN_MAY_IMPORT = {"errors", "target", "ir", "codegen"}
+BACK_ENDS = ("ansorc.codegen.llvm", "ansorc.codegen.cuda")
+"""Reached through the protocol in `ansorc.codegen.base` alone, which finds them by name."""
 SINGLE_IMPORTERS = {
     "llvmlite": "ansorc.codegen.llvm.binding",
     "lightgbm": "ansorc.search.model.boosting",
@@ -86,6 +88,8 @@ def test_imports_point_down_the_ladder(name: str) -> None:
         assert LADDER.index(rung(found)) <= LADDER.index(rung(name)), f"{name} imports {found}"
         if rung(name) == "codegen":
             assert rung(found) in CODEGEN_MAY_IMPORT, f"{name} imports {found}"
+        if not name.startswith(BACK_ENDS):
+            assert not found.startswith(BACK_ENDS), f"{name} imports {found}; use backend_of"
 
 
 @pytest.mark.parametrize("name", MODULES)

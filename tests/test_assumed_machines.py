@@ -8,9 +8,8 @@ from assumed import MACHINES
 from search_space.small_dags import check_meaning, conv_layer, matmul, softmax
 
 import ansorc as ac
-from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.build import prepare
 from ansorc.codegen.llvm.emit import assembly, emit_llvm
-from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.verify import verify
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
@@ -59,7 +58,7 @@ def test_each_default_is_compiled_there_and_right_here(name: str, machine: str) 
     dag, target = DAGS[name], Target.parse(MACHINES[machine])
     program = default_steps(dag, target)
     check_meaning(dag, program)
-    prepared = prepare_for_cpu(lower(replay(dag, program)), cpu_options(target))
+    prepared = prepare(lower(replay(dag, program)), target)
     registers = {16: "xmm" if target.is_x86 else "v0.4s", 32: "ymm", 64: "zmm"}
     assert registers[target.vector_bytes] in assembly(emit_llvm(prepared, target), target)
     rng = np.random.default_rng(1)

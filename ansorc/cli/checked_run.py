@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ansorc.codegen.base import backend_of
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.call.timing import Timing
-from ansorc.codegen.llvm.limits import FmaProbe
 from ansorc.errors import MeasureError
 from ansorc.lang.reference import evaluate
 from ansorc.search.measure.check import Expectation, tolerance
@@ -55,7 +55,8 @@ def checked_time(
         if verdict.complaint:
             raise MeasureError(f"'{buffer.name}' is wrong: {verdict.complaint}")
         worst = max(worst, verdict.max_error)
-    probe = FmaProbe(task.target, threads or task.target.real.cores)
+    threads_used = threads or task.target.real.cores
+    probe = backend_of(task.target).probes.peak(task.target, threads_used)
     pairs = [
         (probe.time(_PROBE_S)[0], module.time(*arrays, threads=threads, min_time_s=_KERNEL_S))
         for _ in range(_PAIRS)

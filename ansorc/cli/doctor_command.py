@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from ansorc.cli.tables import new_table
-from ansorc.codegen.llvm.limits import Limits, machine_limits
+from ansorc.codegen.base import backend_of
 from ansorc.codegen.package.toolchain import find_toolchain
 from ansorc.errors import AnsorcError, BuildError
 from ansorc.target import Target, cpu_model, detect
@@ -71,7 +71,7 @@ def _compiler_lines(console: Console, target: Target) -> int:
 
 def _limit_lines(console: Console, target: Target) -> int:
     try:
-        limits: Limits = machine_limits(target)
+        limits = backend_of(target).probes.limits(target)
     except AnsorcError as error:
         console.print(f"[red]failed[/]    the probes of the limits: {escape(str(error))}")
         return 1

@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 
 from ansorc.cli.arguments import takes_choice, takes_task
-from ansorc.codegen.inspect.assembly import marked
-from ansorc.codegen.llvm.build import cpu_options
-from ansorc.codegen.llvm.emit import assembly, emit_llvm, optimized_llvm
-from ansorc.ir.passes.pipeline import prepare_for_cpu
+from ansorc.codegen.base import backend_of
+from ansorc.codegen.build import prepare
+from ansorc.errors import BuildError
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.schedule import lower, replay
@@ -16,6 +15,7 @@ from ansorc.search.programs import Choice, Program, chosen_program
 from ansorc.search.sketch import generate
 from ansorc.search.space import sketch_rules
 from ansorc.search.task import Task
+from ansorc.target import Target
 
 _VIEWS = {
     "dag": "the computation",
@@ -61,15 +61,17 @@ def _text(task: Task, program: Program, view: str) -> str:
         case "passes":
             return _after_each_pass(lower(state, task.name), task)
         case _:
-            prepared = prepare_for_cpu(lower(state, task.name), cpu_options(task.target))
-            llvm = emit_llvm(prepared, task.target)
-    match view:
-        case "optimized":
-            return optimized_llvm(llvm, task.target)
-        case "asm":
-            return marked(assembly(llvm, task.target))
-        case _:
-            return llvm
+            return _listing(lower(state, task.name), task.target, view)
+
+
+def _listing(lowered: Function, target: Target, view: str) -> str:
+    """The text that the target's back end makes, or what it is made into."""
+    backend = backend_of(target)
+    if view not in backend.listings:
+        known = ", ".join(backend.listings)
+        raise BuildError(f"the back end of '{target.text}' has no view '{view}'; it has {known}")
+    text = backend.emit(prepare(lowered, target), target)
+    return backend.listings[view](text, target)
 
 
 def _derivations(task: Task) -> str:
@@ -86,5 +88,5 @@ def _after_each_pass(lowered: Function, task: Task) -> str:
     def note(name: str, function: Function) -> None:
         texts.append(f"# after {name}\n{to_text(function)}")
 
-    prepare_for_cpu(lowered, cpu_options(task.target), note)
+    prepare(lowered, task.target, note)
     return "\n".join(texts)

@@ -12,7 +12,7 @@ from ansorc.cli.progress import Progress, minutes
 from ansorc.cli.result_table import print_table
 from ansorc.cli.spent_line import contest_line, spent_line
 from ansorc.cli.tune_arguments import takes_tune_options
-from ansorc.codegen.llvm.limits import fma_peak
+from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
 from ansorc.search.programs import require_this_machine
 from ansorc.search.task import Task
@@ -31,7 +31,8 @@ def tune(task: Task, options: TuneOptions) -> None:
     """
     require_this_machine(task.target)
     threads = options.threads or task.target.cores
-    peak = fma_peak(task.target, threads)
+    probe = backend_of(task.target).probes.peak(task.target, threads)
+    peak = probe.best()
     click.echo(f"{task.name}: {task.dag.flops / 1e9:.4g} GFLOP a call, target {task.target.text}, "
                f"peak {peak / 1e9:.0f} GFLOP/s, seed {options.seed}", err=True)  # fmt: skip
     with Progress(task.name, task.dag.flops, peak) as progress:
@@ -43,7 +44,7 @@ def tune(task: Task, options: TuneOptions) -> None:
         click.get_current_context().exit(INTERRUPTED)
     if result.best is None:
         raise MeasureError(f"no program of '{task.name}' could be measured: {result.hint}")
-    _show(result, options.records, max(peak, fma_peak(task.target, threads)))
+    _show(result, options.records, max(peak, probe.best()))
 
 
 def _same_run(options: TuneOptions) -> str:

@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from ansorc.codegen.base import backend_of
+from ansorc.codegen.build import build_function
 from ansorc.codegen.call.module import Module
-from ansorc.codegen.llvm.build import build_function
 from ansorc.errors import RecordError, TargetError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State, Step, lower, packings, replay, steps_from_json
@@ -15,7 +16,7 @@ from ansorc.search.default import default_steps
 from ansorc.search.measure import CachePolicy
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
-from ansorc.target import Target, detect
+from ansorc.target import Target
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ def build(
     dag = program if isinstance(program, ComputeDAG) else program.dag
     task = Task(dag, own if target is None else target, name or title)
     if isinstance(program, State):
-        require_cpu(task.target)
+        backend_of(task.target)
         return _compiled(program, task, task.name)
     return build_program(task, default_program(task))
 
 
 def build_program(task: Task, program: Program, name: str = "") -> Module:
     """Return `program` compiled for the task's target under `name` (default: the task's)."""
-    require_cpu(task.target)
+    backend_of(task.target)
     return _compiled(replay(task.dag, program.steps), task, name or task.name)
 
 
@@ -57,7 +58,7 @@ def default_program(task: Task, *, rewrite_layout: bool = True, redefine: bool =
     `rewrite_layout`: whether constants may be laid out in the order of their tile; `redefine`:
     whether stages may be computed by other definitions.
     """
-    require_cpu(task.target)
+    backend_of(task.target)
     chosen = default_steps(task.dag, task.target, rewrite_layout=rewrite_layout, redefine=redefine)
     return Program(chosen, "untuned default schedule")
 
@@ -108,27 +109,12 @@ def chosen_program(task: Task, choice: Choice) -> Program:
     raise RecordError(f"{path} holds {found} of '{task.name}' for {task.target.text}; {advice}")
 
 
-def require_cpu(target: Target) -> None:
-    """Raise TargetError unless `target` is a CPU."""
-    if target.kind != "cpu":
-        raise TargetError(
-            f"'{target.text}' is a GPU, for which this version of ansorc makes no code yet; "
-            "use a CPU, e.g. 'native'"
-        )
-
-
 def require_this_machine(target: Target) -> None:
     """Raise TargetError unless this machine can run code that is made for `target`."""
-    require_cpu(target)
-    here, real = detect(), target.real
-    advice = "tune and run on such a machine, or build here with --default for the untuned schedule"
-    if real.triple.partition("-")[0] != here.triple.partition("-")[0]:
-        raise TargetError(f"'{target.text}' cannot be measured on this {here.triple}; {advice}")
-    missing = sorted(set(real.features) - set(here.features))
-    if missing:
+    if obstacle := backend_of(target).capabilities(target).obstacle:
         raise TargetError(
-            f"'{target.text}' cannot be measured here, because this CPU lacks "
-            f"{', '.join(missing)}; {advice}"
+            f"'{target.text}' cannot be measured {obstacle}; tune and run on such a machine, or "
+            "build here with --default for the untuned schedule"
         )
 
 

@@ -23,13 +23,18 @@ from ansorc.target.presets import (
     x86_model_name,
 )
 
-_OPTIONS = "-mcpu=NAME, -mattr=+x,-y, -cores=N, -cache=L1,L2,L3 (bytes) and -arch=sm_NN (cuda)"
+_OPTIONS = (
+    "-mcpu=NAME, -mattr=+x,-y, -cores=N, -cache=L1,L2,L3 (bytes), -arch=sm_NN (cuda) "
+    "and -backend=MODULE"
+)
 _FORMS = (
     "'native', 'x86_64-linux-gnu -mcpu=NAME', 'aarch64-linux-gnu -mcpu=NAME' or 'cuda -arch=sm_NN'"
 )
 _AS = " as "
 _ARCHITECTURES = {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}
 _SYSTEMS = {"Linux": "linux-gnu", "Darwin": "apple-darwin"}
+
+CPU_BACKEND, CUDA_BACKEND = "ansorc.codegen.llvm.backend", "ansorc.codegen.cuda.backend"
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,8 @@ class Target:
     cache_line_bytes: int
     arch: str = ""
     """The GPU architecture, such as `sm_90`."""
+    backend: str = CPU_BACKEND
+    """The module that holds the back end, which makes its code; see `codegen.base`."""
     runs_on: Target | None = None
     """The machine that code is made for, where this one is only assumed."""
 
@@ -110,6 +117,8 @@ class Target:
             words.append(f"-cores={self.cores}")
         if self.cache_bytes != preset.cache_bytes:
             words.append("-cache=" + ",".join(map(str, self.cache_bytes)))
+        if self.backend != (CUDA_BACKEND if self.arch else CPU_BACKEND):
+            words.append(f"-backend={self.backend}")
         return " ".join(words)
 
     @property
@@ -198,6 +207,7 @@ def _from_preset(head: str, preset: Preset) -> Target:
         "cuda" if arch else "cpu", "nvptx64-nvidia-cuda" if arch else head, cpu, preset.features,
         preset.cores, preset.vector_bytes, preset.vector_registers, preset.cache_bytes,
         preset.cache_line_bytes, arch,
+        CUDA_BACKEND if arch else CPU_BACKEND,
     )  # fmt: skip
 
 
@@ -221,6 +231,8 @@ def _with_options(target: Target, options: list[str], text: str) -> Target:
         elif name == "-cache" and re.fullmatch(r"\d+,\d+,\d+", value):
             first, second, third = map(int, value.split(","))
             target = replace(target, cache_bytes=(first, second, third))
+        elif name == "-backend" and all(map(str.isidentifier, value.split("."))):
+            target = replace(target, backend=value)
         else:
             raise TargetError(f"'{option}' in '{text}' is not an option; known are {_OPTIONS}")
     return target

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ansorc.codegen.build import prepare
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.inspect.assembly import innermost_loops
-from ansorc.codegen.llvm.build import cpu_options
-from ansorc.codegen.llvm.emit import assembly, emit_llvm
+from ansorc.codegen.llvm.binding import assembly
+from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.codegen.llvm.limits import CopyProbe, FmaProbe, ReadProbe
-from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule, lower
 from ansorc.search.measure.check import Expectation, tolerance
@@ -94,7 +94,7 @@ def _probe(
 
 
 def _spills(schedule: Schedule, target: Target) -> int:
-    prepared = prepare_for_cpu(lower(schedule), cpu_options(target))
+    prepared = prepare(lower(schedule), target)
     loops = innermost_loops(assembly(emit_llvm(prepared, target), target))
     working = [loop for loop in loops if loop.fma] or loops
     return sum(loop.spills for loop in working)

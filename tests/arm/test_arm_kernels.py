@@ -11,10 +11,10 @@ import pytest
 from arm.emulated import emulated, linked, needs_qemu
 
 import ansorc as ac
+from ansorc.codegen.build import prepare
 from ansorc.codegen.inspect.assembly import innermost_loops
-from ansorc.codegen.llvm.build import cpu_options
-from ansorc.codegen.llvm.emit import assembly, emit_llvm
-from ansorc.ir.passes.pipeline import prepare_for_cpu
+from ansorc.codegen.llvm.binding import assembly
+from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.lang.reference import evaluate
 from ansorc.search.default import default_steps
 from ansorc.search.measure.check import Expectation, tolerance
@@ -101,7 +101,7 @@ def test_a_processor_without_the_features_is_told(tmp_path: Path) -> None:
 
 
 def prepared(state: ac.State, target: ac.Target) -> ac.Function:
-    return prepare_for_cpu(ac.lower(state), cpu_options(target))
+    return prepare(ac.lower(state), target)
 
 
 def assembly_of(dag: ac.ComputeDAG, target: ac.Target) -> str:

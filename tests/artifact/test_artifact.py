@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from kernels import arguments, build
 
+from ansorc.codegen.build import build_function
 from ansorc.codegen.call.module import load_library
-from ansorc.codegen.llvm.build import build_function
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.runtime_library import runtime_sources
 from ansorc.errors import BuildError, CallError

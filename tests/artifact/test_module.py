@@ -13,8 +13,8 @@ import pytest
 from kernels import arguments, build
 from numpy.typing import NDArray
 
-from ansorc.codegen.call.module import load_object
-from ansorc.codegen.llvm.build import build_function
+from ansorc.codegen.build import build_function
+from ansorc.codegen.call.module import load_code
 from ansorc.codegen.package.signature import signature_of
 from ansorc.errors import BuildError, CallError
 from ansorc.ir.parser import parse
@@ -178,9 +178,9 @@ def test_says_what_a_status_means(tmp_path: Path, status: int, words: str) -> No
     source, code = tmp_path / "twice.c", tmp_path / "twice.o"
     source.write_text(f"int twice(void *a, void *b, void *w, int t) {{ return {status}; }}")
     subprocess.run(["cc", "-c", "-fPIC", source, "-o", code], check=True)
-    signature = signature_of(parse(kernels.TWICE))
+    signature = signature_of(parse(kernels.TWICE), 0)
     with pytest.raises(CallError, match=words):
-        load_object(code.read_bytes(), signature, detect())(*arguments())
+        load_code(code.read_bytes(), signature, detect())(*arguments())
 
 
 def test_says_when_memory_runs_out() -> None:

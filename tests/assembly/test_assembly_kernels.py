@@ -7,10 +7,10 @@ import re
 import pytest
 
 import ansorc as ac
+from ansorc.codegen.build import prepare
 from ansorc.codegen.inspect.assembly import Loop, innermost_loops
-from ansorc.codegen.llvm.build import cpu_options
-from ansorc.codegen.llvm.emit import assembly, emit_llvm
-from ansorc.ir.passes.pipeline import prepare_for_cpu
+from ansorc.codegen.llvm.binding import assembly
+from ansorc.codegen.llvm.emit import emit_llvm
 
 AVX2 = ac.Target.parse("x86_64-linux-gnu -mcpu=znver3")
 AVX512 = ac.Target.parse("x86_64-linux-gnu -mcpu=znver5")
@@ -31,7 +31,7 @@ def product(rows: int, vectors: int, target: ac.Target, steps: int = 1) -> str:
     state = state.split("C", "k", [steps])
     state = state.reorder("C", ["i.0", "j.0", "k.0", "k.1", "i.1", "j.1"])
     state = state.unroll("C", "k.1").unroll("C", "i.1").vectorize("C", "j.1")
-    prepared = prepare_for_cpu(ac.lower(state), cpu_options(target))
+    prepared = prepare(ac.lower(state), target)
     return assembly(emit_llvm(prepared, target), target)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorc.codegen.llvm.binding import load_object_code
-from ansorc.codegen.llvm.emit import compile_object, emit_llvm
+from ansorc.codegen.llvm.binding import compile_object, load_object_code
+from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32, INT64, DType
 from ansorc.ir.expr import Expr, Ramp, Value, Var, as_expr, const

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.llvm import compile_cache
-from ansorc.codegen.llvm.code_size import MAX_STATEMENTS
-from ansorc.codegen.llvm.compile_cache import CompileCache
-from ansorc.codegen.llvm.emit import emit_llvm
+from ansorc.codegen.build import CompileCache
+from ansorc.codegen.llvm.emit import MAX_STATEMENTS, emit_llvm
 from ansorc.errors import BuildError
 from ansorc.ir.node import walk
 from ansorc.ir.parser import parse
@@ -65,7 +63,7 @@ def test_equal_text_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
         compiled.append(text)
         return bytes(40)
 
-    monkeypatch.setattr(compile_cache, "compile_object", count)
+    monkeypatch.setattr("ansorc.codegen.llvm.backend.compile_object", count)
     cache = CompileCache(capacity_bytes=100)
     for text in ("a", "b", "a", "c", "a", "b"):
         assert cache.compile(text, detect()) == bytes(40)

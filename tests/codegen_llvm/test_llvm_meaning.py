@@ -11,16 +11,17 @@ from ir_strategies import Options, arrays_for, functions
 from llvm_harness import call
 
 from ansorc.ir.interpret import interpret
-from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
+from ansorc.ir.passes.pipeline import CPU_PASSES, run_passes
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
+from ansorc.target import Target
 
-SIZES = frozenset((1, 2, 4, 8))
-OPTIONS = (
-    CpuOptions(16, 16),
-    CpuOptions(32, 16),
-    CpuOptions(32, 16, masked=SIZES),
-    CpuOptions(32, 16, masked=SIZES, stores_masked_fast=True),
+SSE = "x86_64-linux-gnu -mcpu=x86-64-v2"
+TARGETS = (
+    Target.parse(SSE),
+    Target.parse(f"{SSE} -mattr=+avx"),
+    Target.parse(f"{SSE} -mattr=+avx,+avx2,+avx512bw"),
+    Target.parse(f"{SSE} -mattr=+avx,+avx2,+avx512bw,+avx512vl"),
 )
 WIDE_TREES = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
@@ -41,9 +42,9 @@ def test_programs_as_they_are(function: Function, seed: int, threads: int) -> No
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=WIDE_TREES)
-@given(functions(Options(has_math=False)), st.integers(0, 99), st.sampled_from(OPTIONS))
-def test_programs_prepared_for_a_cpu(function: Function, seed: int, options: CpuOptions) -> None:
-    prepared = prepare_for_cpu(function, options)
+@given(functions(Options(has_math=False)), st.integers(0, 99), st.sampled_from(TARGETS))
+def test_programs_prepared_for_a_cpu(function: Function, seed: int, target: Target) -> None:
+    prepared = run_passes(CPU_PASSES, function, target)
     _assert_same(function, prepared, seed, threads=1)
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from llvm_harness import buffer, call, lanes, loop, random, run, seq, unrolled
 
-from ansorc.codegen.llvm.binding import load_object_code
-from ansorc.codegen.llvm.emit import assembly, compile_object, emit_llvm, workspace_bytes
+from ansorc.codegen.llvm.binding import assembly, compile_object, load_object_code
+from ansorc.codegen.llvm.emit import emit_llvm
+from ansorc.codegen.llvm.storage import workspace_bytes
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Scope
 from ansorc.ir.dtype import BOOL, FLOAT32, INT64

@@ -10,12 +10,12 @@ from codegen_llvm.llvm_harness import buffer, lanes, seq
 from codegen_llvm.math_kernels import WRITTEN
 
 import ansorc as ac
-from ansorc.codegen.llvm.build import cpu_options
-from ansorc.codegen.llvm.emit import assembly, emit_llvm
+from ansorc.codegen.build import prepare
+from ansorc.codegen.llvm.binding import assembly
+from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.dtype import DType, dtype
 from ansorc.ir.expr import Load
 from ansorc.ir.math_call import call
-from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import Function, Store
 from ansorc.target import Target
 
@@ -71,7 +71,7 @@ def test_operators_call_nothing(name: str, machine: str) -> None:
     for stage in state.stages:
         if len(stage.iterators) == 2 and not stage.op.reduce_axes:
             state = state.vectorize(stage.name, stage.iterators[-1].name)
-    function = prepare_for_cpu(ac.lower(state), cpu_options(target))
+    function = prepare(ac.lower(state), target)
     vectors = rf"fmul (contract )?<{target.interleaved * target.vector_bytes // 4} x float>"
     assert re.search(vectors, emit_llvm(function, target))
     assert called(function, target) <= {"malloc", "free", "aligned_alloc"}

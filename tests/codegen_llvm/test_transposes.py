@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.llvm.build import build_function, cpu_options
+from ansorc.codegen.build import build_function, prepare
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.parser import parse
-from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.lang import operators as ops
 from ansorc.schedule import lower
 from ansorc.target import Target, detect
@@ -43,7 +42,7 @@ def test_a_block_is_turned_in_registers(text: str) -> None:
     target = Target.parse(text)
     lanes = target.vector_bytes // 4
     state = transposed(4 * lanes, 4 * lanes, "float32")
-    text = emit_llvm(prepare_for_cpu(lower(state), cpu_options(target)), target)
+    text = emit_llvm(prepare(lower(state), target), target)
     assert text.count("shufflevector") >= lanes * (lanes.bit_length() - 1)
     assert "insertelement" not in text
 
@@ -69,7 +68,7 @@ def test_strides_and_offsets() -> None:
         wanted[k + 4, 0, b * 4 + lane] = source[2, b + 1 + lane * 3, k + b * 4]
     found = np.zeros_like(wanted)
     target = detect()
-    build_function(prepare_for_cpu(function, cpu_options(target)), target, "pick")(source, found)
+    build_function(prepare(function, target), target, "pick")(source, found)
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -82,7 +81,7 @@ def test_what_is_copied_into_registers_stays_unrolled() -> None:
                 X[w, v] = X[w, v] + 1.0
 """
     )
-    prepared = prepare_for_cpu(function, cpu_options(detect()))
+    prepared = prepare(function, detect())
     assert "X.reg" in str(prepared)
     x = np.zeros((2, 64), np.float32)
     build_function(function, detect())(x)

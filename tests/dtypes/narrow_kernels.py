@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ansorc as ac
-from ansorc.codegen.llvm.build import cpu_options
-from ansorc.codegen.llvm.emit import assembly, emit_llvm
+from ansorc.codegen.build import prepare
+from ansorc.codegen.llvm.binding import assembly
+from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
-from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import Function
 from ansorc.schedule import lower
 from ansorc.schedule.state import State
@@ -53,7 +53,7 @@ def run(
 def assembly_of(program: State | Function, target: str) -> str:
     chosen = Target.parse(target)
     function = program if isinstance(program, Function) else lower(program)
-    return assembly(emit_llvm(prepare_for_cpu(function, cpu_options(chosen)), chosen), chosen)
+    return assembly(emit_llvm(prepare(function, chosen), chosen), chosen)
 
 
 def body_of(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from narrow_kernels import SPR, ZEN3, Array, assembly_of, mnemonics, values
 
-from ansorc.codegen.llvm.build import build_function, cpu_options
+from ansorc.codegen.build import build_function, prepare
 from ansorc.codegen.llvm.dot_limits import DotProbe
 from ansorc.errors import BuildError, IRError, ParseError
 from ansorc.ir.dtype import dtype
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
-from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
@@ -108,10 +108,9 @@ def test_its_meaning_in_bfloat16() -> None:
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 def test_widening_keeps_the_meaning(kind: str, vector_bytes: int) -> None:
     function = product(kind, 23)
-    options = cpu_options(Target.parse(SPR))
-    options = type(options)(vector_bytes, options.vector_registers)
+    target = replace(Target.parse(SPR), vector_bytes=vector_bytes)
     arrays = arrays_of(function, 2)
-    prepared = prepare_for_cpu(function, options)
+    prepared = prepare(function, target)
     assert f"ramp(0, 1, {vector_bytes // 4 * KINDS[kind][0]})" in to_text(prepared)
     np.testing.assert_array_equal(interpreted(prepared, arrays), interpreted(function, arrays))
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from narrow_kernels import SPR, run, values
 
 import ansorc as ac
-from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.build import prepare
 from ansorc.errors import ScheduleError
 from ansorc.ir.interpret import interpret
-from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.printer import to_text
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower, replay, schedule, steps_from_json, steps_to_json
@@ -72,11 +71,7 @@ def test_it_lowers_to_a_dot_product() -> None:
     assert "tensorize k.1 in 0..4" in str(state)
     text = to_text(lower(state))
     assert "C[i, j] = dot4(C[i, j], A[i, k.0 * 4 + ramp(0, 1, 4)], B[" in text
-    prepared = to_text(
-        prepare_for_cpu(
-            lower(state), cpu_options(Target.parse("x86_64-linux-gnu -mcpu=sapphirerapids"))
-        )
-    )
+    prepared = to_text(prepare(lower(state), Target.parse("x86_64-linux-gnu -mcpu=sapphirerapids")))
     assert "C.reg[ramp(j.chunk * 16, 1, 16)] = dot4(C.reg[ramp(j.chunk * 16, 1, 16)]" in prepared
     assert "B[k.0, j.chunk * 16 + ramp(0, 1, 64) // 4, ramp(0, 1, 64) % 4]" in prepared
 
@@ -120,7 +115,7 @@ def test_it_keeps_the_numbers(state: Schedule, seed: int) -> None:
     (expected,) = evaluate(state.dag, inputs)
     out = np.full(expected.shape, 77, state.dag.outputs[0].dtype.numpy)
     target = executable(SPR)
-    interpret(prepare_for_cpu(lower(state), cpu_options(target)), [*inputs, out])
+    interpret(prepare(lower(state), target), [*inputs, out])
     allowed = 1e-4 if out.dtype.kind == "f" else 0.0
     assert np.abs(out.astype(np.float64) - expected).max() <= allowed
     function_name = next(s.function for s in state.steps if isinstance(s, Tensorize))

@@ -31,7 +31,7 @@ from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
 from ansorc.ir.passes.lane_groups import Vectors
 from ansorc.ir.passes.partition_loops import partition_loops
-from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
+from ansorc.ir.passes.pipeline import CPU_PASSES, run_passes
 from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.skip_padding import skip_padding
@@ -40,10 +40,14 @@ from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Prefetch, Seq, Stmt, Store
 from ansorc.ir.verify import verify
+from ansorc.target import Target
 
 SIZES = frozenset((1, 2, 4, 8))
 MASKED = Vectors(32, SIZES, stores_masked_fast=True)
-MASKING = CpuOptions(32, 16, masked=SIZES, stores_masked_fast=True)
+CACHES = "-cache=32768,1048576,33554432"
+AVX = Target.parse(f"x86_64-linux-gnu -mcpu=x86-64-v2 -mattr=+avx {CACHES}")
+LOADING = Target.parse(f"x86_64-linux-gnu -mcpu=x86-64-v2 -mattr=+avx,+avx2,+avx512bw {CACHES}")
+MASKING = replace(LOADING, features=(*LOADING.features, "avx512vl"))
 Pass = Callable[[Function], Function]
 PASSES: dict[str, Pass] = {
     "simplify": simplify_stmt,
@@ -61,9 +65,9 @@ PASSES: dict[str, Pass] = {
     "vectorize_interleaved": lambda f: vectorize_loops(f, Vectors(32, interleaved=4)),
     "transpose_copies": transpose_copies,
     "prefetch": lambda f: prefetch(f, 16 * 1024, 16 * 1024),
-    "prepare_for_cpu": lambda f: prepare_for_cpu(f, CpuOptions(32, 16)),
-    "prepare_masked": lambda f: prepare_for_cpu(f, MASKING),
-    "prepare_loading": lambda f: prepare_for_cpu(f, replace(MASKING, stores_masked_fast=False)),
+    "prepare_for_cpu": lambda f: run_passes(CPU_PASSES, f, AVX),
+    "prepare_masked": lambda f: run_passes(CPU_PASSES, f, MASKING),
+    "prepare_loading": lambda f: run_passes(CPU_PASSES, f, LOADING),
 }
 
 
@@ -85,7 +89,7 @@ def keeps_order(name: str, function: Function) -> bool:
     if name != "vectorize_reductions" and not name.startswith("prepare"):
         return True
     seen: list[Function] = []
-    prepare_for_cpu(function, CpuOptions(32, 16), lambda _, after: seen.append(after))
+    run_passes(CPU_PASSES, function, AVX, lambda _, after: seen.append(after))
     stages = [function] if name == "vectorize_reductions" else seen
     return all(vectorize_reductions(stage, 32, 16, 1 << 20, 4) is stage for stage in stages)
 
@@ -217,7 +221,7 @@ def test_tangled_loops_keep_every_bit(function: Function, seed: int) -> None:
 @settings(max_examples=30, deadline=None)
 @given(tangled())
 def test_nothing_is_left_to_vectorize_or_to_simplify(function: Function) -> None:
-    after = prepare_for_cpu(function, CpuOptions(32, 16))
+    after = run_passes(CPU_PASSES, function, AVX)
     kinds_left = {part.kind for part in walk(after) if isinstance(part, For)}
     assert LoopKind.VECTORIZED not in kinds_left
     assert simplify_stmt(after) is after
@@ -225,9 +229,7 @@ def test_nothing_is_left_to_vectorize_or_to_simplify(function: Function) -> None
 
 def test_the_trace_names_every_pass() -> None:
     seen: list[str] = []
-    prepare_for_cpu(
-        Matmul().function(), CpuOptions(32, 16), lambda name, function: seen.append(name)
-    )
+    run_passes(CPU_PASSES, Matmul().function(), AVX, lambda name, function: seen.append(name))
     assert seen == [
         "simplify", "skip_padding", "hoist_conditions", "partition_loops", "hoist_conditions",
         "choose_values", "vectorize_reductions", "promote_accumulators", "vectorize_loops",
@@ -258,10 +260,9 @@ def test_memory_is_asked_for_ahead_where_that_pays(*, asks_ahead: bool) -> None:
     total = Buffer("total", (1,), FLOAT32)
     value = Load(total, (const(0),)) + Load(source, (Var("k"),))
     body = For(Var("k"), 1 << 14, VECTORIZED, Store(total, (const(0),), value))
-    options = CpuOptions(
-        64, 32, cached_bytes=1 << 14, last_cache_bytes=1 << 15, asks_ahead=asks_ahead
-    )
-    prepared = prepare_for_cpu(Function("sum", (source, total), body), options)
+    name = "x86-64-v4" if asks_ahead else "znver4"
+    target = Target.parse(f"x86_64-linux-gnu -mcpu={name} -cache=16384,32768,32768")
+    prepared = run_passes(CPU_PASSES, Function("sum", (source, total), body), target)
     assert any(isinstance(part, Prefetch) for part in walk(prepared)) is asks_ahead
 
 

@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
+from ansorc.codegen.llvm.binding import optimized_llvm
 from ansorc.codegen.llvm.cache_eviction import cache_eviction
-from ansorc.codegen.llvm.emit import optimized_llvm
 from ansorc.errors import TargetError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ansorc as ac
+from ansorc.codegen.build import build_function
 from ansorc.codegen.call.module import Module
-from ansorc.codegen.llvm.build import build_function
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.errors import IRError, ParseError
 from ansorc.ir.parser import parse

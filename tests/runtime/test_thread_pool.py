@@ -11,7 +11,7 @@ import pytest
 
 from ansorc.codegen.package import runtime_library as library
 from ansorc.codegen.package import toolchain
-from ansorc.codegen.package.runtime_symbols import runtime_symbols
+from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.errors import BuildError
 from ansorc.target import detect
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ansorc.codegen.llvm.build import build_function, cpu_options
+from ansorc.codegen.build import build_function, prepare
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
-from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.printer import to_text
 from ansorc.ir.verify import verify
 from ansorc.lang.dag import ComputeDAG
@@ -68,7 +67,7 @@ def keeps_the_meaning(state: Schedule) -> None:
     interpret(function, interpreted)
     check(dag, interpreted, expected, "the lowered program")
     prepared = poisoned(dag, by_hand)
-    interpret(prepare_for_cpu(function, cpu_options(target)), prepared)
+    interpret(prepare(function, target), prepared)
     check(dag, prepared, expected, "the program after the passes")
     compiled = poisoned(dag, inputs)
     build_function(function, target, "kernel", packings=packings(state))(*compiled, threads=2)

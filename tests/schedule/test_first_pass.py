@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 import ansorc as ac
 from ansorc.ir.interpret import interpret
-from ansorc.ir.passes.pipeline import CpuOptions, prepare_for_cpu
+from ansorc.ir.passes.pipeline import CPU_PASSES, run_passes
 from ansorc.ir.printer import to_text
 from ansorc.ir.verify import verify
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower
+from ansorc.target import Target
 
-OPTIONS = CpuOptions(vector_bytes=32, vector_registers=16)
+AVX = Target.parse("x86_64-linux-gnu -mcpu=x86-64-v2 -mattr=+avx")
 
 
 def product(n: int, m: int, k: int) -> ComputeDAG:
@@ -46,7 +47,7 @@ def test_a_small_result_begins_before_all_its_terms() -> None:
 
 
 def test_registers_are_set_or_loaded() -> None:
-    prepared = prepare_for_cpu(lower(blocked(128, 32, 8, (2, 2))), OPTIONS)
+    prepared = run_passes(CPU_PASSES, lower(blocked(128, 32, 8, (2, 2))), AVX)
     lines = [line.strip() for line in to_text(prepared).splitlines()]
     first = lines.index("if k.0 == 0 and k.1 == 0:")
     assert lines[first - 1].startswith("alloc C.reg")
@@ -63,7 +64,7 @@ def test_values(n: int, m: int, k: int, depth: tuple[int, int]) -> None:
     state = blocked(n, m, k, depth)
     rng = np.random.default_rng(n + m + k)
     inputs = [rng.integers(-4, 5, b.shape).astype(np.float32) for b in state.dag.inputs]
-    for function in (lower(state), prepare_for_cpu(lower(state), OPTIONS)):
+    for function in (lower(state), run_passes(CPU_PASSES, lower(state), AVX)):
         verify(function)
         found = np.full((n, m), np.nan, np.float32)
         interpret(function, [*inputs, found])

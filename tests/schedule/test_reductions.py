@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.codegen.llvm.build import cpu_options
+from ansorc.codegen.build import prepare
 from ansorc.ir.node import walk
-from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import For, LoopKind
 from ansorc.schedule import Schedule, lower, schedule
 from ansorc.target import Target
@@ -170,7 +169,7 @@ def test_a_reduction_in_lanes_has_no_serial_loop_of_terms() -> None:
         state.reorder("Y", ["i.0", "k.0", "i.1", "k.1"]).unroll("Y", "i.1").vectorize("Y", "k.1")
     )
 
-    prepared = prepare_for_cpu(lower(state), cpu_options(TARGETS[0]))
+    prepared = prepare(lower(state), TARGETS[0])
     serial = [p for p in walk(prepared) if isinstance(p, For) and p.kind is LoopKind.SERIAL]
     assert [loop.var.name for loop in serial] == ["i.0", "k.0"]
     arrays = values((8, 256), "float32"), values((256,), "float32")

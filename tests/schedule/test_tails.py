@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.codegen.llvm.build import build_function, cpu_options
+from ansorc.codegen.build import build_function, prepare
 from ansorc.ir.interpret import interpret
-from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
 from ansorc.lang.dag import ComputeDAG
@@ -87,7 +86,7 @@ def assert_right(dag: ComputeDAG, function: Function, seed: int) -> None:
     inputs = random_arrays(dag, seed)
     expected = evaluate(dag, [x.astype(np.float64) for x in inputs])[0]
     for target in TARGETS:
-        prepared = prepare_for_cpu(function, cpu_options(target))
+        prepared = prepare(function, target)
         found = [*inputs, np.full(expected.shape, 99, dag.params[-1].dtype.numpy)]
         interpret(prepared, found)
         np.testing.assert_array_equal(found[-1], expected, err_msg=str(target))

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from ansorc.codegen.llvm.build import cpu_options
 from search_space.canonical import canonical_text
 from search_space.every_operator import NAMES, computation
 
-from ansorc.codegen.llvm.build import cpu_options
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Select

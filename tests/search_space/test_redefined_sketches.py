@@ -10,7 +10,7 @@ import pytest
 from search_space.small_dags import TARGET, given
 
 import ansorc as ac
-from ansorc.codegen.llvm.build import build_function
+from ansorc.codegen.build import build_function
 from ansorc.lang import operators as ops
 from ansorc.lang.paper_cases import case
 from ansorc.lang.reference import evaluate

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorc.codegen.call.packed_weight import PackedWeight
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import CallError
+from ansorc.ir.packing import Packing
 
 Array = NDArray[np.generic]
 
@@ -22,6 +23,19 @@ class SupportsDLPack(Protocol):
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any: ...
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class PackedWeight:
+    """What `Module.pack` returns, to be passed in the place of the weight at every call."""
+
+    packing: Packing
+    array: Array
+    """What the kernel reads; not to be changed."""
+
+    def __repr__(self) -> str:
+        source = self.packing.source
+        return f"<{source.name}: {source.dtype}{list(source.shape)}, packed>"
 
 
 def checked_arrays(signature: Signature, values: Sequence[object]) -> list[Array]:

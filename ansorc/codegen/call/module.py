@@ -2,60 +2,54 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import shutil
-import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ansorc.codegen.call.arguments import Array, checked_arrays, packed_weight
-from ansorc.codegen.call.invoke import invoke
-from ansorc.codegen.call.packed_weight import PackedWeight
+from ansorc.codegen.base import BoundKernel, LoadedKernel, backend_of
+from ansorc.codegen.call.arguments import PackedWeight, checked_arrays, packed_weight
 from ansorc.codegen.call.timing import Timing, measure
-from ansorc.codegen.llvm.binding import load_object_code
-from ansorc.codegen.package.artifact import Artifact, write_artifact
+from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.manifest import read_manifest
-from ansorc.codegen.package.runtime_symbols import runtime_symbols
-from ansorc.codegen.package.signature import Signature
+from ansorc.codegen.package.signature import LACKS_FEATURES, OUT_OF_MEMORY, Signature
 from ansorc.errors import BuildError, CallError
 from ansorc.ir.aligned import aligned_empty
-from ansorc.target import Target, detect
+from ansorc.target import Target
 
 _MOST_THREADS = 1024
 """The size of the runtime's thread pool."""
 
 
 class Code:
-    """A kernel's machine code; opened at the first call, for it may be of another machine."""
+    """A kernel's code; loaded at the first call, for it may be of another machine."""
 
-    def __init__(self, open_code: Callable[[], tuple[object, int]]) -> None:
-        self._open = open_code
+    def __init__(self, load: Callable[[], LoadedKernel]) -> None:
+        self._load = load
         self._lock = threading.Lock()
-        self._opened: tuple[object, int] | None = None
+        self._kernel: LoadedKernel | None = None
 
-    def address(self) -> int:
-        """Return the address of the kernel; raise BuildError if it cannot be loaded."""
+    def kernel(self) -> LoadedKernel:
+        """Return the loaded kernel; raise BuildError if it cannot be loaded."""
         with self._lock:
-            if self._opened is None:
-                self._opened = self._open()
-        return self._opened[1]
+            if self._kernel is None:
+                self._kernel = self._load()
+        return self._kernel
 
 
 class Module:
     """A compiled kernel. Several threads may call it at once, on outputs of their own."""
 
     def __init__(
-        self, signature: Signature, target: Target, code: Code, object_code: bytes | None
+        self, signature: Signature, target: Target, code: Code, compiled: bytes | None
     ) -> None:
         self.signature = signature
         self.target = target
         self._code = code
-        self._object_code = object_code
+        self._compiled = compiled
         self._of_thread = threading.local()
 
     def __call__(self, *arrays: object, threads: int = 0) -> None:
@@ -66,8 +60,9 @@ class Module:
         CallError for arrays that the kernel cannot take, and if it runs out of memory or the CPU
         cannot run it.
         """
-        checked = checked_arrays(self.signature, arrays)
-        self._run(checked, threads, 1)
+        call = self._bound(arrays, threads)
+        self._require_success(call.run(1))
+        call.fetch()
 
     def pack(self, weight: str, array: object) -> PackedWeight:
         """Return the constant input `weight` in the order in which the kernel reads it.
@@ -82,28 +77,31 @@ class Module:
     ) -> Timing:
         """Run the kernel for about `min_time_s` seconds and return the time of one call.
 
-        The calls follow each other in machine code, on the same arrays: caches are warm. Packing
+        The calls follow each other on the same arrays: caches are warm. Packing
         weights is done before and not timed.
         """
-        checked = checked_arrays(self.signature, arrays)
-        return measure(
-            lambda calls: self._run(checked, threads, calls),
+        call = self._bound(arrays, threads)
+        timing = measure(
+            lambda calls: self._require_success(call.run(calls)),
             time.perf_counter,
             min_time_s=min_time_s,
             max_repeats=max_repeats,
         )
+        call.fetch()
+        return timing
 
     def save(self, path: str | os.PathLike[str]) -> Artifact:
         """Write the kernel for C and C++: `path` (.so, .a or .o) with a .h and a .json beside it.
 
         Raises BuildError if a tool is missing or the files cannot be written; none is left half.
         """
-        if self._object_code is None:
+        if self._compiled is None:
             raise BuildError(
                 f"'{self.signature.name}' was loaded from a library, so there is no object code "
                 "to save; copy the library's files"
             )
-        return write_artifact(Path(path), self._object_code, self.signature, self.target)
+        backend = backend_of(self.target)
+        return backend.save(Path(path), self._compiled, self.signature, self.target)
 
     def __repr__(self) -> str:
         params = ", ".join(
@@ -111,15 +109,17 @@ class Module:
         )
         return f"<kernel {self.signature.name}({params}) for {self.target.text}>"
 
-    def _run(self, arrays: list[Array], threads: int, calls: int) -> None:
+    def _bound(self, arrays: Sequence[object], threads: int) -> BoundKernel:
+        """Check the arrays, and load the kernel if this is the first call."""
+        checked = checked_arrays(self.signature, arrays)
         if not 0 <= threads <= _MOST_THREADS:
             raise CallError(
                 f"threads is {threads}, but it must be 0 (all cores) to {_MOST_THREADS}"
             )
-        address, workspace = self._code.address(), self._workspace()
-        pointers = [array.ctypes.data for array in arrays]
-        status = invoke(address, pointers, workspace, threads=threads, calls=calls)
-        if status != 0:
+        return self._code.kernel().bind(checked, self._workspace(), threads)
+
+    def _require_success(self, status: int) -> None:
+        if status:
             raise CallError(f"{self.signature.name} {self._meaning(status)}")
 
     def _workspace(self) -> int | None:
@@ -138,22 +138,17 @@ class Module:
         return int(self._of_thread.address)
 
     def _meaning(self, status: int) -> str:
-        if status == 1:
+        if status == OUT_OF_MEMORY:
             return "ran out of memory; free some, or use fewer threads"
-        if status == 2:
+        if status == LACKS_FEATURES:
             return f"was built for '{self.target.text}', which has instructions that this CPU lacks"
         return f"failed with status {status}"
 
 
-def load_object(object_bytes: bytes, signature: Signature, target: Target) -> Module:
-    """Return the kernel in an object file as a Module; it is linked at its first call."""
-
-    def open_code() -> tuple[object, int]:
-        _require_this_machine(signature, target)
-        code = load_object_code(object_bytes, runtime_symbols() if signature.parallel else {})
-        return code, code.address(signature.name)
-
-    return Module(signature, target, Code(open_code), object_bytes)
+def load_code(compiled: bytes, signature: Signature, target: Target) -> Module:
+    """Return the kernel in what the target's back end compiled; it is loaded at its first call."""
+    code = Code(lambda: backend_of(target).load(compiled, signature, target))
+    return Module(signature, target, code, compiled)
 
 
 def load_library(path: str | os.PathLike[str]) -> Module:
@@ -163,33 +158,7 @@ def load_library(path: str | os.PathLike[str]) -> Module:
     """
     library = Path(path)
     manifest = read_manifest(library)
-    _require_this_machine(manifest.signature, manifest.target)
-
-    def open_code() -> tuple[object, int]:
-        loaded = _opened_copy(library)
-        address = ctypes.cast(loaded[manifest.signature.name], ctypes.c_void_p).value
-        return loaded, address or 0
-
-    code = Code(open_code)
-    code.address()
-    return Module(manifest.signature, manifest.target, code, None)
-
-
-def _opened_copy(library: Path) -> ctypes.CDLL:
-    """Open a private copy: a path that is open already would give what was loaded from it then."""
-    with tempfile.TemporaryDirectory(prefix="ansorc-") as directory:
-        copy = Path(directory) / library.name
-        try:
-            shutil.copyfile(library, copy)
-            return ctypes.CDLL(str(copy))
-        except OSError as error:
-            raise BuildError(f"{library} cannot be loaded: {error}") from error
-
-
-def _require_this_machine(signature: Signature, target: Target) -> None:
-    own, real = detect(), target.real
-    if real.triple.split("-")[0] != own.triple.split("-")[0]:
-        raise BuildError(
-            f"'{signature.name}' was built for {real.triple} and cannot run on this machine "
-            f"({own.triple}); save it and run it there"
-        )
+    signature, target = manifest.signature, manifest.target
+    code = Code(lambda: backend_of(target).open(library, signature, target))
+    code.kernel()
+    return Module(signature, target, code, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorc.codegen.llvm.build import build_function
+from ansorc.codegen.build import build_function
 from ansorc.errors import BuildError
 from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Buffer, Scope

@@ -11,21 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansorc.codegen.llvm.binding import assembly, compile_object, optimized_llvm
-from ansorc.codegen.llvm.code_size import require_bounded_code
 from ansorc.codegen.llvm.features import require_features
 from ansorc.codegen.llvm.guard import define_check, needs_guard, write_guard
 from ansorc.codegen.llvm.parallel import Outliner, allocate_block, pointer_attributes
 from ansorc.codegen.llvm.stmt import StmtWriter
-from ansorc.codegen.llvm.storage import Storage, kernel_storage, workspace_bytes
+from ansorc.codegen.llvm.storage import Storage, kernel_storage
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.stmt import Function, Store, statements
+from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, statements, substatements
 from ansorc.target import Target
 
-__all__ = ["assembly", "compile_object", "emit_llvm", "optimized_llvm", "workspace_bytes"]
-
+MAX_STATEMENTS = 8192
+"""The most stores, of a scalar or a vector, that are written out for the body of one loop."""
 _STACK_ALIGNMENT = 16
 """Bytes, of a function's arguments on x86 and ARM."""
 
@@ -47,7 +45,7 @@ def emit_llvm(
     if target.kind != "cpu":
         raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")
     require_features(function, target)
-    require_bounded_code(function)
+    _count_statements(function.body)
     target = target.real
     module = ModuleWriter(target, is_guarded=is_guarded and needs_guard(target))
     storage = kernel_storage(function)
@@ -62,6 +60,22 @@ def emit_llvm(
     module.functions.insert(0, f'target triple = "{target.triple}"')
     module.functions.append(_attributes(target))
     return module.text()
+
+
+def _count_statements(stmt: Stmt) -> int:
+    """Raise BuildError if an unrolled loop makes too many copies, which LLVM compiles for long."""
+    if isinstance(stmt, Store):
+        return 1
+    inside = sum(_count_statements(part) for part in substatements(stmt))
+    if not isinstance(stmt, For) or stmt.kind is not LoopKind.UNROLLED:
+        return inside
+    if inside * stmt.extent > MAX_STATEMENTS:
+        raise BuildError(
+            f"unrolling the loop '{stmt.var.name}' of {stmt.extent} iterations would write out "
+            f"{inside * stmt.extent} statements, which would compile for long; the most is "
+            f"{MAX_STATEMENTS}: unroll a shorter loop"
+        )
+    return inside * stmt.extent
 
 
 def _write_body(module: ModuleWriter, function: Function, storage: Storage) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from ansorc.codegen.llvm.guard_arm import arm_masks, write_arm_check
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
+from ansorc.codegen.package.signature import LACKS_FEATURES
 from ansorc.target import Target
-from ansorc.target.presets import GUARDED_FEATURES
-
-LACKS_FEATURES = 2
-"""What a kernel returns on a processor without the features it was compiled for."""
+from ansorc.target.presets import ARM_FEATURES, GUARDED_FEATURES
 
 _CPUID = (
     'asm "xchgq %rbx, ${1:q}\\0Acpuid\\0Axchgq %rbx, ${1:q}", '
@@ -54,7 +51,7 @@ def write_guard(entry: FunctionWriter, kernel: str) -> None:
 
 def needs_guard(target: Target) -> bool:
     """Whether a processor of the target's architecture may lack what its code uses."""
-    return bool(target.features if target.is_x86 else arm_masks(target))
+    return bool(target.features if target.is_x86 else _arm_masks(target))
 
 
 def _check_function(module: ModuleWriter, kernel: str, target: Target) -> str:
@@ -64,7 +61,7 @@ def _check_function(module: ModuleWriter, kernel: str, target: Target) -> str:
         module.functions.append(_cpuid_function(kernel))
         good = _write_x86_check(writer, kernel, target)
     else:
-        good = write_arm_check(writer, module, target)
+        good = _write_arm_check(writer, module, target)
     answer = writer.emit(f"select i1 {good}, i32 1, i32 {LACKS_FEATURES}")
     writer.line(f"store atomic i32 {answer}, ptr @{kernel}.cpu monotonic, align 4")
     writer.line(f"ret i32 {answer}")
@@ -122,3 +119,29 @@ def _check_saved(writer: FunctionWriter, good: str, mask: int) -> str:
     writer.line(f"br label {done}")
     writer.start_block(done)
     return writer.emit(f"phi i1 [false, {before}], [{saved}, {ask}]")
+
+
+def _arm_masks(target: Target) -> dict[int, int]:
+    """Return the bits that each word of the auxiliary vector must have, by the word's key.
+
+    Empty where nothing is asked: NEON is in all of aarch64, and macOS has no auxiliary vector, but
+    every one of its processors has the features of the first.
+    """
+    masks: dict[int, int] = {}
+    for name in target.features if "linux" in target.triple else ():
+        if name in ARM_FEATURES:
+            key, bit = ARM_FEATURES[name]
+            masks[key] = masks.get(key, 0) | 1 << bit
+    return masks
+
+
+def _write_arm_check(writer: FunctionWriter, module: ModuleWriter, target: Target) -> str:
+    """Write the test and return the i1 that is true if the processor has all features."""
+    module.declare("declare i64 @getauxval(i64) nounwind")
+    good = "true"
+    for key, mask in _arm_masks(target).items():
+        word = writer.emit(f"call i64 @getauxval(i64 {key})")
+        bits = writer.emit(f"and i64 {word}, {mask}")
+        test = writer.emit(f"icmp eq i64 {bits}, {mask}")
+        good = writer.emit(f"and i1 {good}, {test}")
+    return good

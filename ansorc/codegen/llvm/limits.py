@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ansorc.codegen.base import Limits
+from ansorc.codegen.build import build_function
 from ansorc.codegen.call.module import Module
-from ansorc.codegen.llvm.build import build_function
 from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.expr import Expr, Load, Var, const
 from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
-from ansorc.target import Target
+from ansorc.target import CPU_BACKEND, Target
 
 _STEPS = 100_000
 """Long enough that waking the threads does not count."""
@@ -25,19 +26,11 @@ _CHAINS_SHARE = 0.75
 _STREAM_BYTES = 64 << 20
 """Bytes that a bandwidth probe walks over; at least four times the last cache."""
 
-
-@dataclass(frozen=True)
-class Limits:
-    """The measured limits of one machine, float32, on one core and on all cores it may use."""
-
-    fma_one: float
-    """Floating-point operations a second of one core, a fused multiply-add counted as two."""
-    fma_all: float
-    read_one: float
-    """Bytes a second that one core reads from memory."""
-    read_all: float
-    copy_all: float
-    """Bytes a second read plus written by a copy on all cores, the extra line fill left out."""
+_STEADY_STEPS = 10_000
+"""Of multiply-adds, about 0.1 ms. They suffer most from two virtual cores on one real core."""
+_STEADY_READS, _STEADY_SHARE = 16, 8
+"""So often an eighth of the second cache is read, about 0.03 ms. That suffers most from others on
+the same real cores: seen to take 1.25 to 1.6 times as long while multiply-adds took 1.15."""
 
 
 def machine_limits(target: Target) -> Limits:
@@ -55,7 +48,7 @@ def machine_limits(target: Target) -> Limits:
     )
 
 
-class _Probe:
+class _KernelProbe:
     """A kernel that does a known amount of work in a number of threads."""
 
     def __init__(
@@ -69,7 +62,7 @@ class _Probe:
         found = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
         return self._amount / found.median_s, self._amount / found.fastest_s
 
-    def best(self, repeats: int) -> float:
+    def best(self, repeats: int = 3) -> float:
         """Return the most done in a second: a limit is what the machine reaches undisturbed."""
         return max(self.time()[1] for _ in range(repeats))
 
@@ -78,7 +71,7 @@ class _Probe:
         self._module(*self._arrays, threads=threads)
 
 
-class FmaProbe(_Probe):
+class FmaProbe(_KernelProbe):
     """A kernel that does nothing but `steps` fused multiply-adds of each of its vectors, float32.
 
     Each of `threads` threads has vectors of its own, enough of them to keep a core busy. It counts
@@ -86,7 +79,7 @@ class FmaProbe(_Probe):
     """
 
     def __init__(self, target: Target, threads: int, steps: int = _STEPS) -> None:
-        target = target.real
+        target = _native(target)
         lanes = target.vector_bytes // FLOAT32.bytes
         chains = max(2, int(target.vector_registers * _CHAINS_SHARE))
         module = build_function(_fma_function(threads, chains, lanes, steps), target, "fma_probe")
@@ -95,14 +88,14 @@ class FmaProbe(_Probe):
         super().__init__(module, arrays, threads, 2.0 * steps * start.size)
 
 
-class ReadProbe(_Probe):
+class ReadProbe(_KernelProbe):
     """A kernel that reads `size` bytes in `threads` threads `times` times, adding them up.
 
     It counts bytes.
     """
 
     def __init__(self, target: Target, threads: int, size: int, times: int = 1) -> None:
-        target = target.real
+        target = _native(target)
         lanes = target.vector_bytes // FLOAT32.bytes
         streams = size > max(target.cache_bytes)
         vectors = target.streaming_sums if streams else INDEPENDENT_SUMS
@@ -114,13 +107,14 @@ class ReadProbe(_Probe):
         super().__init__(module, (source, out), threads, times * source.nbytes)
 
 
-class CopyProbe(_Probe):
+class CopyProbe(_KernelProbe):
     """A kernel that copies `size` bytes to as many others in `threads` threads.
 
     It counts bytes read and bytes written.
     """
 
     def __init__(self, target: Target, threads: int, size: int) -> None:
+        target = _native(target)
         function = _copy_function(threads, max(1, size // (threads * FLOAT32.bytes)))
         source = _touched(function.params[0].shape)
         out = aligned_empty(source.shape).view(np.float32)
@@ -141,6 +135,24 @@ def read_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3)
 def copy_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3) -> float:
     """Measure the bytes a second that `threads` cores read and write, copying `size` bytes."""
     return CopyProbe(target, threads, size).best(repeats)
+
+
+def steady_work(target: Target, threads: int) -> Callable[[int], None]:
+    """Return multiply-adds and reads by `threads` threads; called with how many may do them."""
+    fma = FmaProbe(target, threads, _STEADY_STEPS)
+    size = threads * target.real.cache_bytes[1] // _STEADY_SHARE
+    read = ReadProbe(target, threads, size, _STEADY_READS)
+
+    def work(threads: int) -> None:
+        fma.run(threads)
+        read.run(threads)
+
+    return work
+
+
+def _native(target: Target) -> Target:
+    """What the machine can do is found by LLVM's code, whoever makes that of its kernels."""
+    return replace(target.real, backend=CPU_BACKEND)
 
 
 def _touched(shape: tuple[int, ...]) -> NDArray[np.float32]:

@@ -9,10 +9,10 @@ from ansorc.codegen.llvm.condition import known
 from ansorc.codegen.llvm.expr import ExprWriter
 from ansorc.codegen.llvm.linear import Linear
 from ansorc.codegen.llvm.loops import Counters, is_innermost, is_tile_step
-from ansorc.codegen.llvm.storage import is_parallel
 from ansorc.codegen.llvm.transpose import transposed_block, write_block
 from ansorc.codegen.llvm.types import memory_type
 from ansorc.codegen.llvm.writer import FunctionWriter
+from ansorc.codegen.package.signature import is_parallel
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.passes.accesses import Stores

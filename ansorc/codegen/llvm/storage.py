@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ansorc.codegen.package.signature import is_parallel
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.node import Node
-from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Stmt, substatements
+from ansorc.ir.stmt import Allocate, For, Function, Stmt, substatements
 
 STACK_BYTES = 64 * 1024
 """The most that the local buffers of one function may take of the stack."""
@@ -42,11 +42,6 @@ def chunk_storage(loop: For) -> Storage:
 def workspace_bytes(function: Function) -> int:
     """Return the bytes of workspace that the kernel of `function` needs."""
     return kernel_storage(function).block_bytes
-
-
-def is_parallel(loop: Node) -> bool:
-    """Whether `loop` is run by several threads (if no loop around it is)."""
-    return isinstance(loop, For) and loop.kind is LoopKind.PARALLEL and loop.extent > 1
 
 
 def _placed(buffers: list[Buffer], shared: Scope | None) -> Storage:

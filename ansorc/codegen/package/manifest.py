@@ -10,10 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ansorc.codegen.package.signature import Param, Signature
+from ansorc.codegen.package.signature import Signature
 from ansorc.errors import AnsorcError, BuildError
-from ansorc.ir.dtype import dtype
-from ansorc.ir.packing import Packing
 from ansorc.target import Target
 
 FORMAT = 3
@@ -38,17 +36,12 @@ def kernel_version(object_code: bytes) -> str:
 
 def manifest_text(manifest: Manifest, library: bytes) -> str:
     """Return the JSON text for a library file with the content `library`."""
-    signature = manifest.signature
     document = {
         "format": FORMAT,
-        "name": signature.name,
         "version": manifest.version,
         "target": manifest.target.text,
-        "parameters": [_param_fields(param) for param in signature.params],
-        "workspace_bytes": signature.workspace_bytes,
+        **manifest.signature.to_json(),
         "workspace_alignment": 64,
-        "parallel": signature.parallel,
-        "flops": signature.flops,
         "sha256": hashlib.sha256(library).hexdigest(),
     }
     return json.dumps(document, indent=2) + "\n"
@@ -77,34 +70,8 @@ def read_manifest(library: Path) -> Manifest:
     return manifest
 
 
-def _param_fields(param: Param) -> dict[str, object]:
-    return {
-        "name": param.name,
-        "shape": list(param.shape),
-        "dtype": param.dtype.name,
-        "layout": "row-major",
-        "alignment": param.dtype.bytes,
-        "output": param.is_output,
-        "constant": param.constant,
-        "packing": param.packing.to_json() if param.packing is not None else None,
-    }
-
-
 def _manifest(document: Mapping[str, Any]) -> Manifest:
     if document["format"] != FORMAT:
         raise ValueError(f"its format is {document['format']}, this release reads {FORMAT}")
-    params = tuple(
-        Param(
-            str(fields["name"]),
-            tuple(int(extent) for extent in fields["shape"]),
-            dtype(fields["dtype"]),
-            bool(fields["output"]),
-            bool(fields["constant"]),
-            Packing.from_json(fields["packing"]) if fields["packing"] is not None else None,
-        )
-        for fields in document["parameters"]
-    )
-    flops = None if document["flops"] is None else float(document["flops"])
-    size, parallel = int(document["workspace_bytes"]), bool(document["parallel"])
-    signature = Signature(str(document["name"]), params, size, parallel, flops)
+    signature = Signature.from_json(document)
     return Manifest(signature, Target.parse(document["target"]), str(document["version"]))

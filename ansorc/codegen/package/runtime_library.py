@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
@@ -14,6 +17,10 @@ from ansorc.errors import BuildError
 from ansorc.target import Target, detect
 
 _LIBRARY, _OBJECT = "libansorc_runtime.so", "ansorc_thread_pool.o"
+_NAMES = (
+    "ansorc_parallel_for", "ansorc_parallel_for_dynamic", "ansorc_num_threads",
+    "ansorc_set_num_threads",
+)  # fmt: skip
 
 
 def runtime_sources() -> Path:
@@ -32,6 +39,20 @@ def runtime_library() -> Path:
 def runtime_object(target: Target) -> Path:
     """Return the runtime as an object file for `target`."""
     return _compiled(target) / _OBJECT
+
+
+@lru_cache(maxsize=1)
+def runtime_symbols() -> Mapping[str, int]:
+    """Return the addresses of the runtime's functions by name, compiling it if need be.
+
+    Raises BuildError if there is no compiler or the library cannot be loaded.
+    """
+    path = runtime_library()
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise BuildError(f"the runtime cannot be loaded: {error}; delete {path.parent}") from error
+    return {name: _address(library, name) for name in _NAMES}
 
 
 def cache_directory() -> Path:
@@ -85,3 +106,10 @@ def _publish(made: Path, directory: Path) -> None:
     except OSError as error:
         if not directory.is_dir():  # else another process was first, with the same content
             raise BuildError(f"{directory} cannot be written: {error.strerror}") from error
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    address = ctypes.cast(library[name], ctypes.c_void_p).value
+    if address is None:
+        raise BuildError(f"the runtime has no '{name}'")
+    return address

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ansorc.codegen.llvm.storage import is_parallel, workspace_bytes
 from ansorc.codegen.package.c_names import c_names, packer_name, require_c_name
-from ansorc.ir.dtype import DType
-from ansorc.ir.node import walk
+from ansorc.ir.dtype import DType, dtype
 from ansorc.ir.packing import Packing
-from ansorc.ir.stmt import Function, Store
+from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, statements
+
+OUT_OF_MEMORY, LACKS_FEATURES = 1, 2
+"""What a kernel returns instead of 0 where there is no memory for its buffers, and on a machine
+without the features that it was compiled for."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,32 @@ class Param:
         """The number of elements."""
         return math.prod(self.shape)
 
+    def to_json(self) -> dict[str, object]:
+        """Return what `from_json` reads back, and what a program in C has to know besides."""
+        return {
+            "name": self.name,
+            "shape": list(self.shape),
+            "dtype": self.dtype.name,
+            "layout": "row-major",
+            "alignment": self.dtype.bytes,
+            "output": self.is_output,
+            "constant": self.constant,
+            "packing": self.packing.to_json() if self.packing is not None else None,
+        }
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Param:
+        """Return the parameter that `to_json` wrote."""
+        packing = fields["packing"]
+        return Param(
+            str(fields["name"]),
+            tuple(int(extent) for extent in fields["shape"]),
+            dtype(fields["dtype"]),
+            bool(fields["output"]),
+            bool(fields["constant"]),
+            Packing.from_json(packing) if packing is not None else None,
+        )
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -55,16 +84,48 @@ class Signature:
     flops: float | None = None
     """Floating-point operations of one call, if known."""
 
+    def to_json(self) -> dict[str, object]:
+        """Return what `from_json` reads back."""
+        return {
+            "name": self.name,
+            "parameters": [param.to_json() for param in self.params],
+            "workspace_bytes": self.workspace_bytes,
+            "parallel": self.parallel,
+            "flops": self.flops,
+        }
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Signature:
+        """Return the signature that `to_json` wrote; raise KeyError or ValueError for others."""
+        return Signature(
+            str(fields["name"]),
+            tuple(Param.from_json(param) for param in fields["parameters"]),
+            int(fields["workspace_bytes"]),
+            bool(fields["parallel"]),
+            None if fields["flops"] is None else float(fields["flops"]),
+        )
+
+
+def is_parallel(loop: Stmt) -> bool:
+    """Whether `loop` is run by several threads (if no loop around it is)."""
+    return isinstance(loop, For) and loop.kind is LoopKind.PARALLEL and loop.extent > 1
+
 
 def signature_of(
-    function: Function, flops: float | None = None, packings: Sequence[Packing] = ()
+    function: Function,
+    workspace_bytes: int,
+    flops: float | None = None,
+    packings: Sequence[Packing] = (),
+    *,
+    has_threads: bool = True,
 ) -> Signature:
     """Return the signature of `function`, whose weights are packed as `packings` say.
 
-    Raise BuildError if C cannot call it by its name.
+    `has_threads`: whether parallel loops run in threads. Raise BuildError if C cannot call it by
+    its name.
     """
     require_c_name(function.name)
-    parts = list(walk(function.body))
+    parts = list(statements(function.body))
     stored = {part.buffer.name for part in parts if isinstance(part, Store)}
     packed = {packing.source.name: packing for packing in packings}
     params = tuple(
@@ -74,8 +135,8 @@ def signature_of(
         )
         for b in function.params
     )  # fmt: skip
-    parallel = any(is_parallel(part) for part in parts)
-    return Signature(function.name, params, workspace_bytes(function), parallel, flops)
+    parallel = has_threads and any(map(is_parallel, parts))
+    return Signature(function.name, params, workspace_bytes, parallel, flops)
 
 
 def packing_functions(signature: Signature) -> list[Function]:

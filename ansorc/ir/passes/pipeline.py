@@ -1,9 +1,9 @@
-"""The passes between lowering and code generation, in their order."""
+"""The passes between lowering and code generation, in their order: what each needs of a target."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.guarded_values import choose_values
@@ -19,89 +19,63 @@ from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
+from ansorc.target import Target
+
+Pass: TypeAlias = Callable[[Function, Target], Function]
+Passes: TypeAlias = tuple[tuple[str, Pass], ...]
+
+_PARTITION_STATEMENTS = 1024
+"""The statements of code that splitting loops at their tests may add to a kernel.
+
+The border of a depthwise tile of 4 x 2 pixels needs most of them.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuOptions:
-    """What the passes have to know about a CPU."""
+def _vectors(target: Target) -> Vectors:
+    return Vectors(
+        target.vector_bytes, target.masked_bytes, target.stores_masked_fast, target.interleaved
+    )
 
-    vector_bytes: int
-    vector_registers: int
-    partition_statements: int = 1024
-    """The statements of code that splitting loops at their tests may add to a kernel.
 
-    The border of a depthwise tile of 4 x 2 pixels needs most of them.
-    """
+def _register_bytes(target: Target) -> int:
+    """The largest register tile: twice the vector registers, for a few spills cost little."""
+    return 2 * target.vector_registers * target.vector_bytes
 
-    masked: frozenset[int] = frozenset()
-    """The bytes of the elements that it has masked vectors of; see `Vectors`."""
-    stores_masked_fast: bool = False
-    cached_bytes: int = 1 << 20
+
+def _core_bytes(target: Target) -> int:
     """Larger tensors do not stay in the caches of one core."""
-    last_cache_bytes: int = 32 << 20
-    """Larger tensors do not stay in any cache."""
-    asks_ahead: bool = True
-    """Whether what is read once from larger tensors is prefetched."""
-    streaming_sums: int = 4
-    """Vectors of sums of terms that come from memory, beside each other."""
-
-    interleaved: int = 1
-    """Vectors that loops with math functions of many steps work on together."""
-
-    @property
-    def vectors(self) -> Vectors:
-        """Return what its vectors can do."""
-        return Vectors(self.vector_bytes, self.masked, self.stores_masked_fast, self.interleaved)
-
-    @property
-    def register_bytes(self) -> int:
-        """The largest register tile: twice the vector registers, for a few spills cost little."""
-        return 2 * self.vector_registers * self.vector_bytes
+    return max(target.cache_bytes[:2])
 
 
-def prepare_for_cpu(
+CPU_PASSES: Passes = (
+    ("simplify", lambda f, _: simplify_stmt(f)),
+    ("skip_padding", lambda f, _: skip_padding(f)),
+    ("hoist_conditions", lambda f, _: hoist_conditions(f)),
+    ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS)),
+    ("hoist_conditions", lambda f, _: hoist_conditions(f)),
+    ("choose_values", lambda f, _: choose_values(f)),
+    ("vectorize_reductions", lambda f, t: vectorize_reductions(
+        f, t.vector_bytes, t.vector_registers, max(t.cache_bytes), t.streaming_sums)),
+    ("promote_accumulators", lambda f, t: promote_accumulators(f, _register_bytes(t))),
+    ("vectorize_loops", lambda f, t: vectorize_loops(f, _vectors(t))),
+    ("transpose_copies", lambda f, _: transpose_copies(f)),
+    ("simplify", lambda f, _: simplify_stmt(f)),
+    ("hoist_values", lambda f, _: hoist_values(f)),
+    ("prefetch", lambda f, t: prefetch(
+        f, _core_bytes(t), max(t.cache_bytes), has_streams=t.asks_ahead)),
+)  # fmt: skip
+"""What makes a loop program ready for code generation on a CPU."""
+
+
+def run_passes(
+    passes: Passes,
     function: Function,
-    options: CpuOptions,
+    target: Target,
     trace: Callable[[str, Function], None] | None = None,
 ) -> Function:
-    """Return `function` ready for code generation on a CPU.
-
-    `trace` is given each pass's name and result, as they come.
-    """
-    passes: tuple[tuple[str, Callable[[Function], Function]], ...] = (
-        ("simplify", simplify_stmt),
-        ("skip_padding", skip_padding),
-        ("hoist_conditions", hoist_conditions),
-        ("partition_loops", lambda f: partition_loops(f, options.partition_statements)),
-        ("hoist_conditions", hoist_conditions),
-        ("choose_values", choose_values),
-        (
-            "vectorize_reductions",
-            lambda f: vectorize_reductions(
-                f,
-                options.vector_bytes,
-                options.vector_registers,
-                options.last_cache_bytes,
-                options.streaming_sums,
-            ),
-        ),
-        ("promote_accumulators", lambda f: promote_accumulators(f, options.register_bytes)),
-        ("vectorize_loops", lambda f: vectorize_loops(f, options.vectors)),
-        ("transpose_copies", transpose_copies),
-        ("simplify", simplify_stmt),
-        ("hoist_values", hoist_values),
-        (
-            "prefetch",
-            lambda f: prefetch(
-                f,
-                options.cached_bytes,
-                options.last_cache_bytes,
-                has_streams=options.asks_ahead,
-            ),
-        ),
-    )
+    """Return `function` after `passes`, verified; `trace` is given each one's name and result."""
     for name, apply in passes:
-        function = apply(function)
+        function = apply(function, target)
         if trace is not None:
             trace(name, function)
     verify(function)

@@ -25,7 +25,7 @@ from ansorc.search.memo import memoized
 from ansorc.target import Target
 
 MAX_TILE_RATIO = 2.0
-"""Tiles of more than this many times the vector registers stay in memory (CpuOptions)."""
+"""Tiles of more than this many times the vector registers stay in memory (the CPU passes)."""
 
 
 @dataclass(frozen=True, eq=False)

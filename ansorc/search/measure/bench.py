@@ -14,6 +14,7 @@ from ansorc.search.measure.check import Expectation, Reference, tolerance
 from ansorc.search.measure.guarded import GuardedArray, guarded_copy
 from ansorc.search.measure.packed import PackedConstants
 from ansorc.search.task import Task
+from ansorc.target import Target
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Output:
 class Bench:
     """All arrays of a task in guarded memory; the inputs cannot be written."""
 
+    target: Target
     names: tuple[str, ...]
     """Those of `params`."""
     params: tuple[GuardedArray, ...]
@@ -107,4 +109,4 @@ def load_bench(directory: Path) -> Bench:
         expectation = Expectation(reference, allowed)
         outputs.append(Output(memory, reference, expectation))
     names = tuple(buffer.name for buffer in task.dag.params)
-    return Bench(names, tuple(arrays[name] for name in names), tuple(outputs))
+    return Bench(task.target, names, tuple(arrays[name] for name in names), tuple(outputs))

@@ -9,21 +9,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from ansorc.codegen.llvm.build import cpu_options
-from ansorc.codegen.llvm.compile_cache import CompileCache
-from ansorc.codegen.llvm.emit import emit_llvm
+from ansorc.codegen.build import CompileCache, compile_function
 from ansorc.errors import BuildError, IRError, LanguageError, ParseError, ScheduleError
-from ansorc.ir.node import walk
 from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
-from ansorc.ir.passes.pipeline import prepare_for_cpu
-from ansorc.ir.stmt import For, Function, LoopKind
+from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
 from ansorc.schedule import lower, packings, replay, steps_from_json
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.measure.wire import Message
 from ansorc.search.task import Task
-from ansorc.target import Target, detect
 
 _TASKS = 32
 """Tasks that a builder remembers, for runs that take turns."""
@@ -48,25 +43,17 @@ class Builder:
             function, layouts = _program(task, message.text("steps"), message.text("function"))
             _require_parameters(function, task, layouts)
             lowered = clock()
-            target = task.target
-            prepared = prepare_for_cpu(function, cpu_options(target))
-            passed = clock()
-            text = emit_llvm(prepared, target, is_guarded=not _runs_here(target))
-            emitted = clock()
-            code = self._cache.compile(text, target)
-            done = clock()
+            built = compile_function(function, task.target, packings=layouts, cache=self._cache)
         except (ScheduleError, LanguageError, IRError, ParseError, BuildError) as error:
             return _failure(error)
         fields = {
-            "name": prepared.name,
-            "is_parallel": _is_parallel(prepared),
-            "packings": [packing.to_json() for packing in layouts],
+            "signature": built.signature.to_json(),
             "lower_s": lowered - begin,
-            "passes_s": passed - lowered,
-            "emit_s": emitted - passed,
-            "llvm_s": done - emitted,
+            "passes_s": built.passes_s,
+            "emit_s": built.emit_s,
+            "llvm_s": built.compile_s,
         }
-        return Message(fields, code)
+        return Message(fields, built.code)
 
 
 def _task_in(directory: str) -> Task:
@@ -90,19 +77,6 @@ def _require_parameters(function: Function, task: Task, layouts: Sequence[Packin
     wanted = [(buffer.shape, buffer.dtype) for buffer in params]
     if found != wanted:
         raise IRError("the program's parameters are not those of the task")
-
-
-@lru_cache(maxsize=4)
-def _runs_here(target: Target) -> bool:
-    """Whether this processor has the target's features: then nobody has to ask it again."""
-    here, real = detect(), target.real
-    return real.triple == here.triple and set(real.features) <= set(here.features)
-
-
-def _is_parallel(function: Function) -> bool:
-    return any(
-        isinstance(part, For) and part.kind is LoopKind.PARALLEL for part in walk(function.body)
-    )
 
 
 def _failure(error: Exception) -> Message:

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ansorc.codegen.llvm.limits import FmaProbe, ReadProbe
+from ansorc.codegen.base import backend_of
 from ansorc.search.measure.result import Look
 from ansorc.target import Target
 
@@ -38,11 +38,6 @@ thread: a process may start while the machine is disturbed, and would take that 
 may be slower than one, by their clocks or as two of them are one: this is believed for so long."""
 _MEMORY_S = 60.0
 """So long times of the witness are remembered: a hot machine slows its clock down for long."""
-_WITNESS_STEPS = 10_000
-"""Of multiply-adds, about 0.1 ms. They suffer most from two virtual cores on one real core."""
-_WITNESS_READS, _WITNESS_SHARE = 16, 8
-"""So often an eighth of the second cache is read, about 0.03 ms. That suffers most from others on
-the same real cores: seen to take 1.25 to 1.6 times as long while multiply-adds took 1.15."""
 
 Sampled = tuple[list[float], bool]
 """Seconds of the repeats of a program, and whether it is hopeless."""
@@ -70,15 +65,7 @@ class Witness:
     def of(target: Target, threads: int) -> Witness:
         """Return multiply-adds and reads by all of the programs' threads; 0: one for each core."""
         threads = threads or target.cores
-        size = threads * target.cache_bytes[1] // _WITNESS_SHARE
-        fma = FmaProbe(target, threads, _WITNESS_STEPS)
-        read = ReadProbe(target, threads, size, _WITNESS_READS)
-
-        def work(threads: int) -> None:
-            fma.run(threads)
-            read.run(threads)
-
-        return Witness(work, threads)
+        return Witness(backend_of(target).probes.steady_work(target, threads), threads)
 
     def slowness(self) -> float:
         """Return the time that the work takes now by the shortest one of the last minute."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from ansorc.codegen.package.signature import Signature
 from ansorc.ir.packing import Packing
 from ansorc.search.measure.crew import Request
 from ansorc.search.measure.data import TaskData
@@ -30,24 +31,21 @@ def build_request(directory: Path, candidate: Source, limit_s: float) -> Request
 
 @dataclass(frozen=True)
 class Program:
-    """The object code of one kernel, as build workers answer and run workers get it."""
+    """The code of one kernel, as build workers answer and run workers get it."""
 
-    name: str
-    is_parallel: bool
-    """It calls the runtime's parallel-for."""
+    signature: Signature
     code: bytes
-    packings: tuple[Packing, ...] = ()
-    """How its constants are packed before it runs."""
 
     @staticmethod
     def of(built: Message) -> Program:
         """Return the program in a build worker's answer."""
-        return Program(
-            built.text("name"),
-            bool(built.number("is_parallel")),
-            built.blob,
-            _packings(built.fields["packings"]),
-        )
+        return Program(_signature(built.fields["signature"]), built.blob)
+
+    @property
+    def packings(self) -> tuple[Packing, ...]:
+        """How those of its constants are packed that it reads in another order."""
+        params = self.signature.params
+        return tuple(p.packing for p in params if p.packing is not None and p.is_rewritten)
 
 
 def run_request(
@@ -64,9 +62,7 @@ def run_request(
     """
     fields = {
         "directory": str(data.directory),
-        "names": [program.name for program in programs],
-        "is_parallel": [int(program.is_parallel) for program in programs],
-        "packings": [[packing.to_json() for packing in p.packings] for p in programs],
+        "signatures": [program.signature.to_json() for program in programs],
         "bytes": [len(program.code) for program in programs],
         "rank": int(best_s is None),
         "best_s": best_s,
@@ -82,19 +78,16 @@ def programs_of(message: Message) -> list[Program]:
     """Return the programs that `run_request` wrote."""
     found: list[Program] = []
     begin = 0
-    sizes, parallel = message.numbers("bytes"), message.numbers("is_parallel")
-    layouts = cast("list[Any]", message.fields["packings"])
-    rows = zip(message.texts("names"), sizes, parallel, layouts, strict=True)
-    for name, size, flag, packings in rows:
+    signatures = cast("list[object]", message.fields["signatures"])
+    for signature, size in zip(signatures, message.numbers("bytes"), strict=True):
         end = begin + int(size)
-        code = message.blob[begin:end]
-        found.append(Program(name, bool(flag), code, _packings(packings)))
+        found.append(Program(_signature(signature), message.blob[begin:end]))
         begin = end
     return found
 
 
-def _packings(fields: object) -> tuple[Packing, ...]:
-    return tuple(Packing.from_json(entry) for entry in cast("list[dict[str, Any]]", fields))
+def _signature(fields: object) -> Signature:
+    return Signature.from_json(cast("dict[str, Any]", fields))
 
 
 def run_options_of(message: Message) -> RunOptions:

@@ -201,8 +201,8 @@ class Measurer:
             return MeasureResult(candidate, failure)
         assert isinstance(built, Message)
         cost = build_cost_of(built)
-        layouts = repr(built.fields["packings"]).encode()  # equal code may read other orders
-        code = hashlib.sha256(layouts + built.blob).hexdigest()
+        signature = repr(built.fields["signature"]).encode()  # equal code may read other orders
+        code = hashlib.sha256(signature + built.blob).hexdigest()
         if (known := self._known.get(code)) is not None:
             return MeasureResult(candidate, known, cost, reused=True)
         outcome, run_cost = self._run(built)

@@ -200,10 +200,11 @@ def _end_of(log: IO[bytes]) -> str:
 
 
 def _environment(path: str) -> dict[str, str]:
-    """The starter's environment, with this ansorc first and the libraries' own threads off."""
+    """The starter's environment: what it can import, this ansorc first, no threads of libraries."""
     found = dict(os.environ)
     here = str(Path(__file__).resolve().parents[3])
-    found["PYTHONPATH"] = os.pathsep.join(filter(None, (here, path, found.get("PYTHONPATH"))))
+    places = dict.fromkeys((here, path or here, *map(os.path.abspath, sys.path)))
+    found["PYTHONPATH"] = os.pathsep.join(places)
     found["OPENBLAS_NUM_THREADS"] = found["MKL_NUM_THREADS"] = "1"
     found["MALLOC_ARENA_MAX"] = "2"  # each arena takes 64 MiB of the address space allowed
     return found

@@ -10,29 +10,25 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from ansorc.codegen.llvm.cache_eviction import cache_eviction
+from ansorc.codegen.base import backend_of
+from ansorc.codegen.package.signature import LACKS_FEATURES, OUT_OF_MEMORY
 from ansorc.errors import BuildError
 from ansorc.search.measure.bench import Bench, Benches
 from ansorc.search.measure.calm import Patience, Sampled, Witness
 from ansorc.search.measure.cost import RunCost
 from ansorc.search.measure.jobs import Program, programs_of, run_options_of
-from ansorc.search.measure.kernel import (
-    MISSING_FEATURES_STATUS,
-    OUT_OF_MEMORY_STATUS,
-    Kernel,
-    KernelError,
-)
+from ansorc.search.measure.kernel import Kernel, KernelError
 from ansorc.search.measure.options import RunOptions
 from ansorc.search.measure.replies import calm_of, failure_message, outcomes_message
 from ansorc.search.measure.result import Failure, FailureKind, Look, Measurement
 from ansorc.search.measure.stopwatch import Stopwatch
 from ansorc.search.measure.timing import Subject, interleave, sample
 from ansorc.search.measure.wire import Message
-from ansorc.target import detect
+from ansorc.target import Target
 
 _STATUS_MEANING = {
-    OUT_OF_MEMORY_STATUS: (FailureKind.OUT_OF_MEMORY, "the kernel could not allocate its buffers"),
-    MISSING_FEATURES_STATUS: (
+    OUT_OF_MEMORY: (FailureKind.OUT_OF_MEMORY, "the kernel could not allocate its buffers"),
+    LACKS_FEATURES: (
         FailureKind.COMPILE,
         "the kernel needs instructions that this CPU does not have",
     ),
@@ -52,7 +48,7 @@ class Runner:
 
     def __init__(self) -> None:
         self._benches = Benches()
-        self._patience: dict[int, Patience] = {}
+        self._patience: dict[tuple[str, int], Patience] = {}
 
     def handle(self, message: Message) -> Message:
         """Check all programs, time those that are right; answer with an outcome for each."""
@@ -68,7 +64,7 @@ class Runner:
             right = [one for one in found if isinstance(one, _Right)]
             begin = time.perf_counter()
             try:
-                times = iter(self._times(right, options, message))
+                times = iter(self._times(right, bench.target, options, message))
             except KernelError as error:
                 return failure_message(_meaning(error))
             each_s = (time.perf_counter() - begin) / max(1, len(right))
@@ -77,14 +73,14 @@ class Runner:
             _cost(watch, each_s if isinstance(one, Measurement) else 0.0)
             for one, watch in zip(outcomes, watches, strict=True)
         ]
-        patience = self._patience.get(options.threads)
+        patience = self._patience.get((bench.target.real.backend, options.threads))
         return outcomes_message(outcomes, costs, patience and patience.witness.shortest())
 
     def _times(
-        self, right: Sequence[_Right], options: RunOptions, message: Message
+        self, right: Sequence[_Right], target: Target, options: RunOptions, message: Message
     ) -> list[Measurement]:
         """Time kernels, several in turns if the message asks for a ranking."""
-        evict = _eviction() if options.cache == "cold" else None
+        evict = _eviction(target) if options.cache == "cold" else None
         subjects = [
             Subject(one.kernel.call, partial(one.kernel.evict, evict) if evict else None)
             for one in right
@@ -95,18 +91,19 @@ class Runner:
                 Measurement(tuple(seconds), checked=True, max_error=one.max_error)
                 for seconds, one in zip(rounds, right, strict=True)
             ]
-        patience = self._prepared(options, calm_of(message)) if options.patience else None
+        patience = self._prepared(target, options, calm_of(message)) if options.patience else None
         return [
             _time(one, subject, options, message.number("best_s"), patience)
             for one, subject in zip(right, subjects, strict=True)
         ]
 
-    def _prepared(self, options: RunOptions, calm: Look | None) -> Patience:
+    def _prepared(self, target: Target, options: RunOptions, calm: Look | None) -> Patience:
         """The patience of this process, which remembers what is known of the calm machine."""
-        patience = self._patience.get(options.threads)
+        key = target.real.backend, options.threads
+        patience = self._patience.get(key)
         if patience is None:
-            witness = Witness.of(detect(), options.threads)
-            patience = self._patience[options.threads] = Patience(
+            witness = Witness.of(target, options.threads)
+            patience = self._patience[key] = Patience(
                 witness, options.patience, options.patience_s, options.longest_wait_s
             )
         if calm is not None:
@@ -140,7 +137,7 @@ def _checked(
     try:
         with watch.phase("prepare"):
             arrays = bench.arrays(program.packings)
-            kernel = stack.enter_context(Kernel(program, arrays, options.threads))
+            kernel = stack.enter_context(Kernel(program, bench.target, arrays, options.threads))
         with watch.phase("check"):
             bench.poison()
         with watch.phase("warm up"):
@@ -150,6 +147,7 @@ def _checked(
     except KernelError as error:
         return _meaning(error)
     with watch.phase("check"):
+        kernel.fetch()
         max_error, complaint = bench.check()
         if not complaint and not kernel.is_intact():
             complaint = "candidate rejected: it wrote outside its workspace"
@@ -159,8 +157,8 @@ def _checked(
 
 
 @lru_cache(maxsize=1)
-def _eviction() -> Callable[[int, int], None]:
-    return cache_eviction(detect())
+def _eviction(target: Target) -> Callable[[int, int], None]:
+    return backend_of(target).probes.eviction(target)
 
 
 def _meaning(error: KernelError) -> Failure:

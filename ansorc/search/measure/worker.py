@@ -9,18 +9,23 @@ import os
 import traceback
 from collections.abc import Callable
 
+from ansorc.codegen.base import backend_of
 from ansorc.search.measure.build import Builder
 from ansorc.search.measure.replies import failure_message
 from ansorc.search.measure.result import Failure, FailureKind
 from ansorc.search.measure.run import Runner
 from ansorc.search.measure.sandbox import resident_bytes, set_alarm
 from ansorc.search.measure.wire import Decoder, Message, read_message, write_message
+from ansorc.target import detect
 
 Handler = Callable[[Message], Message]
 ROLES: dict[str, Callable[[], Handler]] = {
     "build": lambda: Builder().handle,
     "run": lambda: Runner().handle,
 }
+
+
+backend_of(detect())  # imported once, before the workers are forked; others when they are needed
 
 
 def main(role: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ansorc.codegen.base import backend_of
 from ansorc.errors import ScheduleError
 from ansorc.ir.dtype import INT32
 from ansorc.ir.expr import BinaryOp as Op
@@ -97,7 +98,8 @@ def _has_instruction(op: ComputeOp, function: str, target: Target) -> bool:
     names = [dtype_of(factor).name for factor in pair]
     if function == "dot2" and op.buffer.dtype == INT32:
         names = ["int16", "int16"]
-    return bool(dot_products(target, DOT_FUNCTIONS[function], *names))
+    is_there = dot_products(target, DOT_FUNCTIONS[function], *names)
+    return bool(is_there) and backend_of(target).capabilities(target).dot_products
 
 
 def _inlined(draft: Draft, name: str) -> Draft:

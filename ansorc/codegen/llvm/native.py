@@ -1,4 +1,4 @@
-"""Call compiled kernels from Python, once or in a loop that costs a nanosecond a call.
+"""Kernels at addresses of this process, called once or in a loop that costs a nanosecond a call.
 
 int32_t repeat(kernel, void **arrays, void *workspace, int32_t threads, int64_t calls)
 
@@ -11,20 +11,53 @@ import ctypes
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ansorc.codegen.llvm.binding import LoadedCode, compile_object, load_object_code
 from ansorc.target import detect
 
 
-def invoke(
-    kernel: int, arrays: Sequence[int], workspace: int | None, *, threads: int, calls: int = 1
-) -> int:
-    """Call the kernel at an address `calls` times, the GIL released; return its last status.
+class NativeKernel:
+    """The kernel at `address`, whose code is freed by `free`."""
 
-    All are addresses; the loop ends at the first status that is not 0.
-    """
-    _, repeat = _repeat(len(arrays))
-    pointers = (ctypes.c_void_p * max(1, len(arrays)))(*arrays)
-    return repeat(kernel, pointers, workspace, threads, calls)
+    def __init__(self, address: int, free: Callable[[], object]) -> None:
+        self._address, self._free = address, free
+
+    def bind(
+        self, arrays: Sequence[NDArray[np.generic]], workspace: int | None, threads: int
+    ) -> BoundNativeKernel:
+        """Return the kernel on `arrays`; see `base.LoadedKernel`."""
+        return BoundNativeKernel(self, self._address, arrays, workspace, threads)
+
+    def close(self) -> None:
+        """Free the code."""
+        self._free()
+
+
+class BoundNativeKernel:
+    """A kernel on arrays in this process; see `base.BoundKernel`."""
+
+    def __init__(
+        self,
+        kernel: NativeKernel,
+        address: int,
+        arrays: Sequence[NDArray[np.generic]],
+        workspace: int | None,
+        threads: int,
+    ) -> None:
+        self._kernel, self._arrays = kernel, arrays  # live as long as their addresses are used
+        places = [array.ctypes.data for array in arrays]
+        pointers = (ctypes.c_void_p * max(1, len(places)))(*places)
+        self._arguments = (address, pointers, workspace, threads)
+        _, self._repeat = _repeat(len(places))
+
+    def run(self, calls: int) -> int:
+        """Call the kernel `calls` times, the GIL released; end at the first status but 0."""
+        return self._repeat(*self._arguments, calls)
+
+    def fetch(self) -> None:
+        """The results are in the arrays already."""
 
 
 @lru_cache(maxsize=64)

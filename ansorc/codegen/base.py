@@ -1,0 +1,206 @@
+"""What a back end is: `Backend`, which makes code for the targets that name its module.
+
+Builds, measuring, records and the command line know this protocol alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorc.codegen.package.artifact import Artifact
+from ansorc.codegen.package.signature import Signature
+from ansorc.errors import TargetError
+from ansorc.ir.passes.pipeline import Passes
+from ansorc.ir.stmt import Function
+from ansorc.target import Target
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What the code for one target can do, and this machine with it."""
+
+    threads: bool = False
+    """PARALLEL loops run in several threads; else their iterations follow each other."""
+    dot_products: bool = False
+    """There is code for `Dot`, where the target has the instruction."""
+    cold_caches: bool = False
+    """What a kernel reads can be evicted from the caches before it is timed."""
+    obstacle: str = ""
+    """Why such code cannot run on this machine, as in "cannot be measured OBSTACLE"; empty if it
+    can."""
+
+
+class BoundKernel(Protocol):
+    """A kernel with the arguments that it is called with."""
+
+    def run(self, calls: int) -> int:
+        """Run the kernel `calls` times and wait for it; return 0, or the first other status."""
+        ...
+
+    def fetch(self) -> None:
+        """Copy the results into the arrays, where the kernel works in a memory of its own."""
+        ...
+
+
+class LoadedKernel(Protocol):
+    """A kernel whose code is in this process."""
+
+    def bind(
+        self, arrays: Sequence[NDArray[np.generic]], workspace: int | None, threads: int
+    ) -> BoundKernel:
+        """Return the kernel on `arrays`, in call order.
+
+        `workspace` is the address of as many bytes as the signature says; None: the kernel gets
+        them itself. `threads` is the most that may be used; 0: all cores.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free the code; no call may run now or later."""
+        ...
+
+
+class Probe(Protocol):
+    """A program that does a known amount of work."""
+
+    def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
+        """Return how much is done in a second, (median, best), from about `min_time_s` of work."""
+        ...
+
+    def best(self, repeats: int = 3) -> float:
+        """Return the most done in a second: what the machine reaches undisturbed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The measured limits of one machine, float32, on one core and on all cores it may use."""
+
+    fma_one: float
+    """Floating-point operations a second of one core, a fused multiply-add counted as two."""
+    fma_all: float
+    read_one: float
+    """Bytes a second that one core reads from memory."""
+    read_all: float
+    copy_all: float
+    """Bytes a second read plus written by a copy on all cores, the extra line fill left out."""
+
+
+class Probes(Protocol):
+    """What is measured of the machine itself. All raise BuildError as a build does."""
+
+    def peak(self, target: Target, threads: int) -> Probe:
+        """Return a probe that does nothing but float32 multiply-adds, and counts operations."""
+        ...
+
+    def limits(self, target: Target) -> Limits:
+        """Measure the limits of this machine, which takes about three seconds."""
+        ...
+
+    def steady_work(self, target: Target, threads: int) -> Callable[[int], None]:
+        """Return work of about 0.1 ms that takes the same time whenever nothing disturbs it.
+
+        It is made for `threads` threads, and called with how many may do it.
+        """
+        ...
+
+    def eviction(self, target: Target) -> Callable[[int, int], None]:
+        """Return a function of an address and a number of bytes that evicts them from all caches.
+
+        Raise TargetError where there are no instructions for that.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """A module with a `BACKEND` of this kind can be named by a target: `-backend=MODULE`."""
+
+    @property
+    def passes(self) -> Passes:
+        """The rewrites between lowering and code generation, in their order."""
+        ...
+
+    @property
+    def listings(self) -> Mapping[str, Callable[[str, Target], str]]:
+        """What `ansorc show` can show of the text that `emit` returns, by the name of the view."""
+        ...
+
+    @property
+    def probes(self) -> Probes: ...
+
+    def capabilities(self, target: Target) -> Capabilities: ...
+
+    def emit(
+        self,
+        function: Function,
+        target: Target,
+        packers: Sequence[Function] = (),
+        *,
+        is_guarded: bool = True,
+    ) -> str:
+        """Return the source text of `function` and of what packs its constants, all prepared.
+
+        With `is_guarded` the kernel returns LACKS_FEATURES on a machine that is no such target.
+        Raise BuildError for what the target or the back end has no code for.
+        """
+        ...
+
+    def compile(self, text: str, target: Target) -> bytes:
+        """Return the code that `text` says; raise BuildError with the compiler's words."""
+        ...
+
+    def workspace_bytes(self, function: Function) -> int:
+        """Return the bytes of workspace that the kernel of a prepared function needs."""
+        ...
+
+    def load(self, code: bytes, signature: Signature, target: Target) -> LoadedKernel:
+        """Load what `compile` returned; raise BuildError if it is not for this machine."""
+        ...
+
+    def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
+        """Write the kernel for C and C++, with a header and a manifest; raise BuildError."""
+        ...
+
+    def open(self, library: Path, signature: Signature, target: Target) -> LoadedKernel:
+        """Load a library that `save` wrote; raise BuildError if it is not for this machine."""
+        ...
+
+
+def backend_of(target: Target) -> Backend:
+    """Return the back end that `target` names; raise TargetError if there is none."""
+    name = target.real.backend
+    backend = _backend(name)
+    if backend is not None:
+        return backend
+    if target.kind == "cuda":
+        raise TargetError(
+            f"'{target.text}' is a GPU, for which this version of ansorc makes no code yet; "
+            "use a CPU, e.g. 'native'"
+        )
+    raise TargetError(
+        f"'{target.text}' names a back end that Python cannot import: there is no module "
+        f"'{name}' on its path; set PYTHONPATH, or leave out -backend"
+    )
+
+
+@lru_cache(maxsize=16)
+def _backend(name: str) -> Backend | None:
+    """The back end in the module `name`; None if there is no such module."""
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            return None
+        raise
+    backend: Backend | None = getattr(module, "BACKEND", None)
+    if backend is None:
+        raise TargetError(f"the module '{name}' is no back end of ansorc: it has no BACKEND")
+    return backend

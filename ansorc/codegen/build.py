@@ -1,0 +1,116 @@
+"""From a loop program to a kernel: the one way, for builds and for what is measured."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ansorc.codegen.base import backend_of
+from ansorc.codegen.call.module import Module, load_code
+from ansorc.codegen.package.c_names import require_c_name
+from ansorc.codegen.package.signature import Signature, packing_functions, signature_of
+from ansorc.ir.packing import Packing
+from ansorc.ir.passes.pipeline import run_passes
+from ansorc.ir.stmt import Function
+from ansorc.target import Target
+
+_CAPACITY_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The code of a kernel, and what it took to make it."""
+
+    code: bytes
+    signature: Signature
+    passes_s: float
+    emit_s: float
+    compile_s: float
+
+
+class CompileCache:
+    """Code by the hash of the text and target that it was made of, the latest used kept.
+
+    Different schedules often give the same loops: of extent 1, in another order, or not unrolled
+    after all. Emitting the text is cheap; optimising it is most of a build.
+    """
+
+    def __init__(self, capacity_bytes: int = _CAPACITY_BYTES) -> None:
+        self._capacity = capacity_bytes
+        self._size = 0
+        self._known: OrderedDict[bytes, bytes] = OrderedDict()
+        self.hits = 0
+
+    def compile(self, text: str, target: Target) -> bytes:
+        """Return the code of `text`; raise BuildError with the compiler's words."""
+        key = hashlib.sha256(f"{target.text}\n{text}".encode()).digest()
+        code = self._known.get(key)
+        if code is not None:
+            self.hits += 1
+            self._known.move_to_end(key)
+            return code
+        code = backend_of(target).compile(text, target)
+        self._known[key] = code
+        self._size += len(code)
+        while self._size > self._capacity and len(self._known) > 1:
+            self._size -= len(self._known.popitem(last=False)[1])
+        return code
+
+
+def prepare(
+    function: Function, target: Target, trace: Callable[[str, Function], None] | None = None
+) -> Function:
+    """Return `function` after its back end's passes; `trace` gets each one's name and result."""
+    return run_passes(backend_of(target).passes, function, target, trace)
+
+
+def compile_function(
+    function: Function,
+    target: Target,
+    *,
+    flops: float | None = None,
+    packings: Sequence[Packing] = (),
+    cache: CompileCache | None = None,
+) -> Compiled:
+    """Compile `function`, a kernel whose constants are packed as `packings` say.
+
+    With a `cache` the code is for measuring here: nothing that packs constants is in it, and no
+    test of the processor if this one will do. Raise BuildError for what the target or C cannot do.
+    """
+    backend, clock = backend_of(target), time.perf_counter
+    can = backend.capabilities(target)
+    begin = clock()
+    prepared = prepare(function, target)
+    size = backend.workspace_bytes(prepared)
+    signature = signature_of(prepared, size, flops, packings, has_threads=can.threads)
+    packers: list[Function] = []
+    if cache is None:
+        packers = [prepare(packer, target) for packer in packing_functions(signature)]
+    passed = clock()
+    is_guarded = cache is None or bool(can.obstacle)
+    text = backend.emit(prepared, target, packers, is_guarded=is_guarded)
+    emitted = clock()
+    code = (cache or backend).compile(text, target)
+    return Compiled(code, signature, passed - begin, emitted - passed, clock() - emitted)
+
+
+def build_function(
+    function: Function,
+    target: Target,
+    name: str | None = None,
+    *,
+    flops: float | None = None,
+    packings: Sequence[Packing] = (),
+) -> Module:
+    """Compile `function` for `target`, as the C function `name` (by default its own name).
+
+    `flops` is what one call computes, for the manifest; `packings` are the layouts of constants
+    that differ from the caller's. Raises BuildError for what the target or C cannot do.
+    """
+    require_c_name(name or function.name)
+    named = replace(function, name=name or function.name)
+    built = compile_function(named, target, flops=flops, packings=packings)
+    return load_code(built.code, built.signature, target)

@@ -1,0 +1,126 @@
+"""The back end for CPUs, by LLVM; see `base.Backend`."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ansorc.codegen.base import Backend, Capabilities, Limits, Probe, Probes
+from ansorc.codegen.inspect.assembly import marked
+from ansorc.codegen.llvm.binding import (
+    assembly,
+    compile_object,
+    load_object_code,
+    optimized_llvm,
+)
+from ansorc.codegen.llvm.cache_eviction import cache_eviction
+from ansorc.codegen.llvm.emit import emit_llvm
+from ansorc.codegen.llvm.limits import FmaProbe, machine_limits, steady_work
+from ansorc.codegen.llvm.native import NativeKernel
+from ansorc.codegen.llvm.storage import workspace_bytes
+from ansorc.codegen.package.artifact import Artifact, write_artifact
+from ansorc.codegen.package.runtime_library import runtime_symbols
+from ansorc.codegen.package.signature import Signature
+from ansorc.errors import BuildError
+from ansorc.ir.passes.pipeline import CPU_PASSES, Passes
+from ansorc.ir.stmt import Function
+from ansorc.target import Target, detect
+
+
+class _CpuProbes:
+    """What is measured of a CPU."""
+
+    def peak(self, target: Target, threads: int) -> Probe:
+        return FmaProbe(target, threads)
+
+    def limits(self, target: Target) -> Limits:
+        return machine_limits(target)
+
+    def steady_work(self, target: Target, threads: int) -> Callable[[int], None]:
+        return steady_work(target, threads)
+
+    def eviction(self, target: Target) -> Callable[[int, int], None]:
+        return cache_eviction(target)
+
+
+class _LLVM:
+    """Kernels as object files that follow the C interface."""
+
+    passes: Passes = CPU_PASSES
+    probes: Probes = _CpuProbes()
+    listings: Mapping[str, Callable[[str, Target], str]] = {
+        "llvm": lambda text, _: text,
+        "optimized": optimized_llvm,
+        "asm": lambda text, target: marked(assembly(text, target)),
+    }
+
+    def capabilities(self, target: Target) -> Capabilities:
+        real = target.real
+        can_evict = real.is_x86 or real.triple.startswith("aarch64")
+        return Capabilities(
+            threads=True, dot_products=True, cold_caches=can_evict, obstacle=_obstacle(real)
+        )
+
+    def emit(
+        self,
+        function: Function,
+        target: Target,
+        packers: Sequence[Function] = (),
+        *,
+        is_guarded: bool = True,
+    ) -> str:
+        return emit_llvm(function, target, packers, is_guarded=is_guarded)
+
+    def compile(self, text: str, target: Target) -> bytes:
+        return compile_object(text, target)
+
+    def workspace_bytes(self, function: Function) -> int:
+        return workspace_bytes(function)
+
+    def load(self, code: bytes, signature: Signature, target: Target) -> NativeKernel:
+        _require_this_machine(signature, target)
+        loaded = load_object_code(code, runtime_symbols() if signature.parallel else {})
+        return NativeKernel(loaded.address(signature.name), loaded.close)
+
+    def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
+        return write_artifact(path, code, signature, target)
+
+    def open(self, library: Path, signature: Signature, target: Target) -> NativeKernel:
+        _require_this_machine(signature, target)
+        return native_library(library, signature)
+
+
+BACKEND: Backend = _LLVM()
+
+
+def native_library(library: Path, signature: Signature) -> NativeKernel:
+    """Load a private copy: a path that is open already would give what was loaded from it then."""
+    with tempfile.TemporaryDirectory(prefix="ansorc-") as directory:
+        copy = Path(directory) / library.name
+        try:
+            shutil.copyfile(library, copy)
+            loaded = ctypes.CDLL(str(copy))
+        except OSError as error:
+            raise BuildError(f"{library} cannot be loaded: {error}") from error
+    address = ctypes.cast(loaded[signature.name], ctypes.c_void_p).value
+    return NativeKernel(address or 0, lambda: loaded)
+
+
+def _obstacle(target: Target) -> str:
+    here = detect()
+    if target.triple.partition("-")[0] != here.triple.partition("-")[0]:
+        return f"on this {here.triple}"
+    missing = sorted(set(target.features) - set(here.features))
+    return f"here, because this CPU lacks {', '.join(missing)}" if missing else ""
+
+
+def _require_this_machine(signature: Signature, target: Target) -> None:
+    own, real = detect(), target.real
+    if real.triple.split("-")[0] != own.triple.split("-")[0]:
+        raise BuildError(
+            f"'{signature.name}' was built for {real.triple} and cannot run on this machine "
+            f"({own.triple}); save it and run it there"
+        )
