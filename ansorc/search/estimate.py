@@ -33,7 +33,6 @@ from ansorc.target.ways import way_bytes
 Numbers = npt.NDArray[np.float64]
 
 LINE_BYTES = 64
-"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True, eq=False)

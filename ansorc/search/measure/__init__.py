@@ -3,7 +3,7 @@
 In: a task and candidates (schedule steps, or IR text). Out: timings, or typed failures.
 """
 
-from ansorc.search.measure.beside import concurrently, nothing
+from ansorc.search.measure.concurrent import concurrently, nothing
 from ansorc.search.measure.cost import BuildCost, RunCost
 from ansorc.search.measure.measurer import Measurer
 from ansorc.search.measure.options import CachePolicy, MeasureOptions, RunOptions

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from ansorc.codegen.package.signature import Signature
 from ansorc.ir.packing import Packing
-from ansorc.search.measure.crew import Request
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.options import RunOptions
+from ansorc.search.measure.pool import Request
 from ansorc.search.measure.result import Look, Source
 from ansorc.search.measure.wire import Message
 

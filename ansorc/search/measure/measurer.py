@@ -11,12 +11,12 @@ from types import TracebackType
 import numpy as np
 
 from ansorc.errors import MeasureError
-from ansorc.search.measure.beside import concurrently, nothing
+from ansorc.search.measure.concurrent import concurrently, nothing
 from ansorc.search.measure.cost import RunCost
-from ansorc.search.measure.crew import Reply, Request
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.jobs import Program, build_request, run_request
 from ansorc.search.measure.options import BuildLimit, MeasureOptions, eviction_limit_s, run_limit_s
+from ansorc.search.measure.pool import Reply, Request
 from ansorc.search.measure.replies import build_cost_of, calm_of, failure_of, outcomes_of
 from ansorc.search.measure.result import (
     Failure,

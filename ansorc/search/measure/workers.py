@@ -12,10 +12,10 @@ from ansorc.ir.expr import Expr, Load, Var
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import For, Function, LoopKind, Store
 from ansorc.lang import ComputeDAG, compute, placeholder
-from ansorc.search.measure.crew import Crew, CrewOptions, Reply, Request
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.jobs import Program, build_request, run_request
 from ansorc.search.measure.options import GIB, MeasureOptions
+from ansorc.search.measure.pool import Reply, Request, WorkerPool, WorkerPoolOptions
 from ansorc.search.measure.process import ZygoteProcess
 from ansorc.search.measure.replies import failure_of, outcomes_of
 from ansorc.search.measure.result import Failure, FailureKind, Look, Source
@@ -41,8 +41,8 @@ class Workers:
         """What run workers have seen of the machine, by the threads of their programs: a new one
         may start while it is disturbed, and would take that for calm."""
         self._zygote: ZygoteProcess | None = None
-        self._runner: Crew | None = None
-        self._builders: Crew | None = None
+        self._runner: WorkerPool | None = None
+        self._builders: WorkerPool | None = None
         self._run_bytes = 0
         self._is_checked = False
         self._is_closed = False
@@ -59,12 +59,12 @@ class Workers:
         self.close()
 
     @property
-    def runner(self) -> Crew:
+    def runner(self) -> WorkerPool:
         """The process that runs programs; raises MeasureError once closed."""
         return _open(self._runner)
 
     @property
-    def builders(self) -> Crew:
+    def builders(self) -> WorkerPool:
         """Those that build them; raises MeasureError once closed."""
         return _open(self._builders)
 
@@ -86,10 +86,10 @@ class Workers:
                 self._runner.close()
                 self._runner = None
             if self._runner is None:
-                self._runner = self._crew("run", 1, wanted, self._zygote)
+                self._runner = self._pool("run", 1, wanted, self._zygote)
                 self._run_bytes = wanted
             if self._builders is None:
-                self._builders = self._crew("build", self.options.builders, memory, self._zygote)
+                self._builders = self._pool("build", self.options.builders, memory, self._zygote)
         except BaseException:
             self.close()
             raise
@@ -123,8 +123,8 @@ class Workers:
 
     def pids(self) -> list[int]:
         """Return the process ids of all workers."""
-        crews = (self._runner, self._builders)
-        return [pid for crew in crews if crew is not None for pid in crew.pids()]
+        pools = (self._runner, self._builders)
+        return [pid for pool in pools if pool is not None for pid in pool.pids()]
 
     def close(self) -> None:
         """Kill the workers; may be called twice."""
@@ -134,10 +134,10 @@ class Workers:
         self._runner = self._builders = self._zygote = None
         self._is_closed = True
 
-    def _crew(self, role: str, size: int, memory_bytes: int, zygote: ZygoteProcess) -> Crew:
+    def _pool(self, role: str, size: int, memory_bytes: int, zygote: ZygoteProcess) -> WorkerPool:
         kind = FailureKind.RUN_TIMEOUT if role == "run" else FailureKind.BUILD_TIMEOUT
-        return Crew(
-            CrewOptions(
+        return WorkerPool(
+            WorkerPoolOptions(
                 zygote,
                 role,
                 size,
@@ -166,14 +166,14 @@ def trivial(target: Target) -> tuple[Task, Source]:
     return Task(dag, target, "preflight"), Source.of_function(to_text(program))
 
 
-def _open(crew: Crew | None) -> Crew:
-    if crew is None:
+def _open(pool: WorkerPool | None) -> WorkerPool:
+    if pool is None:
         raise MeasureError(_CLOSED)
-    return crew
+    return pool
 
 
-def _first(crew: Crew, request: Request) -> Reply:
-    ((_, reply),) = crew.run([request])
+def _first(pool: WorkerPool, request: Request) -> Reply:
+    ((_, reply),) = pool.run([request])
     return reply
 
 

@@ -1,4 +1,4 @@
-"""A crew of equal worker processes: jobs go out, answers or typed failures come back."""
+"""A pool of equal worker processes: jobs go out, answers or typed failures come back."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _OUT_OF_MEMORY_WORDS = ("out of memory", "bad_alloc", "MemoryError", "Cannot all
 
 
 @dataclass(frozen=True)
-class CrewOptions:
-    """How the workers of one crew are started, limited and replaced."""
+class WorkerPoolOptions:
+    """How the workers of one pool are started, limited and replaced."""
 
     zygote: ZygoteProcess
     role: str
@@ -37,7 +37,7 @@ class CrewOptions:
 
 @dataclass(frozen=True)
 class Request:
-    """A message for any worker of the crew, and how long the answer may take."""
+    """A message for any worker of the pool, and how long the answer may take."""
 
     message: Message
     limit_s: float
@@ -50,7 +50,7 @@ Reply: TypeAlias = Message | Failure
 
 @dataclass
 class _Slot:
-    """One place in the crew and the process that fills it now."""
+    """One place in the pool and the process that fills it now."""
 
     process: WorkerProcess
     deadline: float
@@ -60,7 +60,7 @@ class _Slot:
     limit_s: float = 0.0
 
 
-class Crew:
+class WorkerPool:
     """Keeps `size` workers alive and gives each one job at a time.
 
     A worker that dies or takes too long is killed with its whole process group and replaced; only
@@ -68,7 +68,7 @@ class Crew:
     another worker, because an earlier job may have damaged the first one's memory.
     """
 
-    def __init__(self, options: CrewOptions) -> None:
+    def __init__(self, options: WorkerPoolOptions) -> None:
         self._options = options
         self._start_failures = 0
         self._slots: list[_Slot] = []
@@ -82,7 +82,7 @@ class Crew:
     def run(self, requests: Sequence[Request]) -> Generator[tuple[int, Reply]]:
         """Do all `requests`; yield (index, reply) as each one ends, in any order.
 
-        Raise MeasureError once the crew is closed.
+        Raise MeasureError once the pool is closed.
         """
         if not self._slots:
             raise MeasureError("the measurer is closed; make a new one")
@@ -112,7 +112,7 @@ class Crew:
                 self._collect(slot)
 
     def pids(self) -> list[int]:
-        """Return the process ids of the crew."""
+        """Return the process ids of the pool."""
         return [slot.process.pid for slot in self._slots]
 
     def close(self) -> None:

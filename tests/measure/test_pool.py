@@ -13,7 +13,7 @@ import pytest
 from measure.processes import is_alive, processes_of, wait_until_dead
 
 from ansorc.errors import MeasureError
-from ansorc.search.measure.crew import Crew, CrewOptions, Request
+from ansorc.search.measure.pool import Request, WorkerPool, WorkerPoolOptions
 from ansorc.search.measure.process import ZygoteProcess
 from ansorc.search.measure.result import Failure, FailureKind
 from ansorc.search.measure.wire import Message
@@ -21,19 +21,19 @@ from ansorc.search.measure.wire import Message
 TESTS = str(Path(__file__).parent.parent)
 
 
-class FakeCrew(Crew):
-    """A crew with a zygote of its own."""
+class FakePool(WorkerPool):
+    """A pool with a zygote of its own."""
 
     def close(self) -> None:
         super().close()
         self._options.zygote.close()
 
 
-def crew_of(size: int, memory_bytes: int = 0, recycle_after: int = 500) -> Crew:
+def pool_of(size: int, memory_bytes: int = 0, recycle_after: int = 500) -> WorkerPool:
     kind = FailureKind.BUILD_TIMEOUT
     zygote = ZygoteProcess("measure.fake_worker", TESTS)
-    return FakeCrew(
-        CrewOptions(zygote, "fake", size, kind, memory_bytes, recycle_after=recycle_after)
+    return FakePool(
+        WorkerPoolOptions(zygote, "fake", size, kind, memory_bytes, recycle_after=recycle_after)
     )
 
 
@@ -42,15 +42,15 @@ def request(n: int, do: str = "echo", limit_s: float = 20.0, blob: bytes = b"") 
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
-    made = crew_of(2)
+def pool() -> Iterator[WorkerPool]:
+    made = pool_of(2)
     yield made
     made.close()
 
 
-def test_every_job_is_answered_by_its_own_reply(crew: Crew) -> None:
+def test_every_job_is_answered_by_its_own_reply(pool: WorkerPool) -> None:
     blob = os.urandom(300_000)
-    replies = dict(crew.run([request(n, blob=blob) for n in range(20)]))
+    replies = dict(pool.run([request(n, blob=blob) for n in range(20)]))
     assert sorted(replies) == list(range(20))
     for n, reply in replies.items():
         assert isinstance(reply, Message)
@@ -67,85 +67,87 @@ def test_every_job_is_answered_by_its_own_reply(crew: Crew) -> None:
         ("fork and hang", FailureKind.BUILD_TIMEOUT, "no answer"),
     ],
 )
-def test_only_the_guilty_job_fails(crew: Crew, do: str, kind: FailureKind, words: str) -> None:
+def test_only_the_guilty_job_fails(
+    pool: WorkerPool, do: str, kind: FailureKind, words: str
+) -> None:
     jobs = [request(n) for n in range(9)]
     jobs[4] = request(4, do, limit_s=0.3 if "hang" in do else 20.0)
-    replies = dict(crew.run(jobs))
+    replies = dict(pool.run(jobs))
     failure = replies.pop(4)
     assert isinstance(failure, Failure)
     assert failure.kind is kind
     assert words in failure.message
     assert all(isinstance(reply, Message) for reply in replies.values())
-    assert len(crew.pids()) == 2
+    assert len(pool.pids()) == 2
 
 
 def test_a_process_started_by_a_hung_worker_is_killed_too() -> None:
-    crew = crew_of(1)
-    crew.settle()
-    (group,) = crew.pids()
-    for _, reply in crew.run([request(0, "fork and hang", 0.5)]):
+    pool = pool_of(1)
+    pool.settle()
+    (group,) = pool.pids()
+    for _, reply in pool.run([request(0, "fork and hang", 0.5)]):
         assert isinstance(reply, Failure)
     deadline = time.monotonic() + 1.0
     while time.monotonic() < deadline and processes_of(group):
         time.sleep(0.02)
     assert processes_of(group) == []
-    crew.close()
+    pool.close()
 
 
 def test_a_worker_that_eats_memory_is_out_of_memory() -> None:
-    crew = crew_of(1, memory_bytes=1 << 29)
+    pool = pool_of(1, memory_bytes=1 << 29)
     try:
-        ((_, failure),) = crew.run([request(0, "eat")])
+        ((_, failure),) = pool.run([request(0, "eat")])
     finally:
-        crew.close()
+        pool.close()
     assert isinstance(failure, Failure)
     assert failure.kind is FailureKind.OUT_OF_MEMORY
 
 
 def test_a_crash_in_a_used_worker_is_tried_again_in_a_fresh_one() -> None:
-    crew = crew_of(1)
+    pool = pool_of(1)
     try:
-        list(crew.run([request(0)]))
-        ((_, reply),) = crew.run([request(1, "crash if used")])
+        list(pool.run([request(0)]))
+        ((_, reply),) = pool.run([request(1, "crash if used")])
     finally:
-        crew.close()
+        pool.close()
     assert isinstance(reply, Message)
     assert reply.number("served") == 1
 
 
 def test_workers_are_replaced_after_so_many_jobs() -> None:
-    crew = crew_of(1, recycle_after=3)
+    pool = pool_of(1, recycle_after=3)
     try:
-        replies = [reply for _, reply in crew.run([request(n) for n in range(7)])]
+        replies = [reply for _, reply in pool.run([request(n) for n in range(7)])]
     finally:
-        crew.close()
+        pool.close()
     served = [reply.number("served") for reply in replies if isinstance(reply, Message)]
     assert served == [1, 2, 3, 1, 2, 3, 1]
 
 
-def test_a_worker_killed_while_idle_is_replaced(crew: Crew) -> None:
-    crew.settle()
-    for pid in crew.pids():
+def test_a_worker_killed_while_idle_is_replaced(pool: WorkerPool) -> None:
+    pool.settle()
+    for pid in pool.pids():
         os.kill(pid, signal.SIGKILL)
-    assert len(dict(crew.run([request(n) for n in range(4)]))) == 4
+    assert len(dict(pool.run([request(n) for n in range(4)]))) == 4
 
 
-def test_answers_that_nobody_waited_for_do_not_come_back(crew: Crew) -> None:
-    for _ in crew.run([request(n) for n in range(8)]):
+def test_answers_that_nobody_waited_for_do_not_come_back(pool: WorkerPool) -> None:
+    for _ in pool.run([request(n) for n in range(8)]):
         break
-    replies = dict(crew.run([request(n) for n in range(100, 104)]))
+    replies = dict(pool.run([request(n) for n in range(100, 104)]))
     found = sorted(reply.number("echo") for reply in replies.values() if isinstance(reply, Message))
     assert found == [100, 101, 102, 103]
 
 
 def test_a_worker_that_cannot_start_is_an_error_with_its_words() -> None:
     zygote = ZygoteProcess("no_such_module")
-    crew = FakeCrew(CrewOptions(zygote, "fake", 2, FailureKind.RUN_TIMEOUT))
+    pool = FakePool(WorkerPoolOptions(zygote, "fake", 2, FailureKind.RUN_TIMEOUT))
     with pytest.raises(
         MeasureError, match=r"does not start(.|\n)*No module named 'no_such_module'"
     ):
-        list(crew.run([request(0)]))
-    crew.close()
+        list(pool.run([request(0)]))
+    pool.close()
 
 
 def parent_of(pid: int) -> int:
@@ -157,53 +159,53 @@ def children_of(pid: int) -> list[int]:
     return [child for child in found if is_alive(child) and parent_of(child) == pid]
 
 
-def test_a_zygote_that_is_killed_takes_its_workers_along_and_is_replaced(crew: Crew) -> None:
-    crew.settle()
-    before = crew.pids()
+def test_a_zygote_that_is_killed_takes_its_workers_along_and_is_replaced(pool: WorkerPool) -> None:
+    pool.settle()
+    before = pool.pids()
     (parent,) = {parent_of(pid) for pid in before}
     os.kill(parent, signal.SIGKILL)
     assert wait_until_dead([parent, *before], 2.0) == []
-    assert len(dict(crew.run([request(n) for n in range(4)]))) == 4
-    assert not set(crew.pids()) & set(before)
+    assert len(dict(pool.run([request(n) for n in range(4)]))) == 4
+    assert not set(pool.pids()) & set(before)
 
 
-def test_workers_that_are_not_forked_yet_end_with_their_crew() -> None:
+def test_workers_that_are_not_forked_yet_end_with_their_pool() -> None:
     zygote = ZygoteProcess("measure.fake_worker", TESTS)
-    options = CrewOptions(zygote, "fake", 2, FailureKind.RUN_TIMEOUT)
-    Crew(options).close()
-    with closing(FakeCrew(options)) as crew:
-        crew.settle()
-        pids = crew.pids()
+    options = WorkerPoolOptions(zygote, "fake", 2, FailureKind.RUN_TIMEOUT)
+    WorkerPool(options).close()
+    with closing(FakePool(options)) as pool:
+        pool.settle()
+        pids = pool.pids()
         assert sorted(children_of(parent_of(pids[0]))) == sorted(pids)
 
 
 def test_close_is_quick_even_when_workers_are_busy() -> None:
-    crew = crew_of(2)
-    crew.settle()
-    jobs = crew.run([request(0, "hang", 100.0), request(1, "hang", 100.0), request(2)])
-    pids = crew.pids()
+    pool = pool_of(2)
+    pool.settle()
+    jobs = pool.run([request(0, "hang", 100.0), request(1, "hang", 100.0), request(2)])
+    pids = pool.pids()
     begin = time.monotonic()
     jobs.close()
-    crew.close()
+    pool.close()
     assert time.monotonic() - begin < 1.0
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_a_closed_crew_takes_no_jobs() -> None:
-    crew = crew_of(1)
-    crew.close()
+def test_a_closed_pool_takes_no_jobs() -> None:
+    pool = pool_of(1)
+    pool.close()
     with pytest.raises(MeasureError, match="the measurer is closed; make a new one"):
-        next(crew.run([request(0)]))
+        next(pool.run([request(0)]))
 
 
 PARENT = """
 import os, sys
 sys.path.insert(0, {tests!r})
-from measure.test_crew import crew_of, request
-crew = crew_of(2)
-crew.settle()
-print(*crew.pids(), flush=True)
-list(crew.run([request(0, "hang", 1e5), request(1, "hang", 1e5)]))
+from measure.test_pool import pool_of, request
+pool = pool_of(2)
+pool.settle()
+print(*pool.pids(), flush=True)
+list(pool.run([request(0, "hang", 1e5), request(1, "hang", 1e5)]))
 """
 
 
@@ -219,11 +221,11 @@ def test_workers_die_with_their_starter() -> None:
     assert wait_until_dead(pids, 2.0) == []
 
 
-def test_ctrl_c_at_a_worker_is_ignored(crew: Crew) -> None:
-    crew.settle()
-    before = crew.pids()
+def test_ctrl_c_at_a_worker_is_ignored(pool: WorkerPool) -> None:
+    pool.settle()
+    before = pool.pids()
     for pid in before:
         os.kill(pid, signal.SIGINT)
     time.sleep(0.1)
-    assert len(dict(crew.run([request(n) for n in range(4)]))) == 4
-    assert crew.pids() == before
+    assert len(dict(pool.run([request(n) for n in range(4)]))) == 4
+    assert pool.pids() == before
