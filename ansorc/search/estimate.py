@@ -33,6 +33,7 @@ from ansorc.target.ways import way_bytes
 Numbers = npt.NDArray[np.float64]
 
 LINE_BYTES = 64
+"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True, eq=False)

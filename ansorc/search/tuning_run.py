@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from ansorc.errors import MeasureError
-from ansorc.schedule import Step, steps_from_json, steps_to_json
+from ansorc.schedule import steps_from_json, steps_to_json
 from ansorc.search.candidate import Candidate
 from ansorc.search.contest import Final, Ranking
 from ansorc.search.measure import (
@@ -29,7 +29,7 @@ from ansorc.search.measure import (
     nothing,
 )
 from ansorc.search.programs import default_program
-from ansorc.search.proposals import Proposals
+from ansorc.search.proposals import Proposals, Steps
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
 from ansorc.search.transfer import related_programs
@@ -42,8 +42,6 @@ _POLISH_ROUNDS, _POLISH_ROUND = 4, 6
 """So many rounds at the end polish what was found, with so many programs each at least."""
 _ALL_FAILED = 64
 """So many failures without one success end the run: the fault is not the programs'."""
-
-Steps = tuple[Step, ...]
 
 
 @dataclass(frozen=True)

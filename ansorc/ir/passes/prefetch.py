@@ -52,9 +52,11 @@ from ansorc.ir.stmt import (
 from ansorc.ir.substitute import substitute
 
 LINE_BYTES = 64
+"""Bytes that one prefetch asks for: a cache line of x86, and of most ARM."""
 ROW_BYTES = (1024, 64 * 1024)
 """Shorter rows are followed by the processor; longer ones would displace what is worked on."""
 LEAST_PANEL_BYTES = 4096
+"""Bytes of a page: a shorter panel is followed by the processor itself."""
 PANEL_LINES = 8
 """Asked for at once, at most."""
 PANEL_WORK = (4, 512)
@@ -64,6 +66,7 @@ PANEL_SHARE = 8
 """Constants of less than this part of the last cache are left to the processor: they stay there,
 and it is fast enough; of larger ones other tensors and other cores leave too little there."""
 STREAM_AHEAD_BYTES = 1024
+"""Bytes ahead of what is read: 16 cache lines."""
 LEAST_STREAM_BYTES = 4 * STREAM_AHEAD_BYTES
 STREAM_LINES = (2, 4)
 """Asked for in one iteration, at least and at most."""

@@ -6,10 +6,10 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.schedule.extent import IntArray
+from ansorc.search.cost_model import Float64Array
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import ParallelLoops, RegisterTile, Sketch, TileVariable
 from ansorc.search.space.genes import Genes, gene_counts, population_state, table_of
@@ -20,8 +20,6 @@ from ansorc.search.space.registers import (
     within_registers,
 )
 from ansorc.target import Target
-
-FloatArray = npt.NDArray[np.float64]
 
 ROUNDS = 8
 """Times that register tiles that are too large are drawn again before others are copied."""
@@ -74,7 +72,7 @@ def _drawn(variable: TileVariable, rows: int, rng: np.random.Generator, kind: st
 
 
 @lru_cache(maxsize=512)
-def _cumulative(variable: TileVariable, kind: str) -> FloatArray:
+def _cumulative(variable: TileVariable, kind: str) -> Float64Array:
     """The running sum of the probabilities of the table's rows."""
     table = table_of(variable)
     weights = np.ones(len(table))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ALIGNMENT = 64
+"""Bytes of a cache line, and of the widest vectors."""
 _PATTERN = 0xA5
 _READ, _WRITE = 1, 2
 _HUGE_BYTES = 4 << 20

@@ -14,6 +14,7 @@ from ansorc.target import usable_cores
 GIB = 1 << 30
 _ENOUGH = 8
 _WINDOW = 200
+"""Times of the latest builds that the limit of the next follows."""
 _BUILD_FACTOR = 20.0
 _LEAST_BUILD_S = 2.0
 _COMPARED_BYTES_PER_S = 2e8
