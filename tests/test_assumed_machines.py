@@ -9,7 +9,8 @@ from search_space.small_dags import check_meaning, conv_layer, matmul, softmax
 
 import ansorc as ac
 from ansorc.codegen.build import prepare
-from ansorc.codegen.llvm.emit import assembly, emit_llvm
+from ansorc.codegen.llvm.binding import assembly
+from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.verify import verify
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay

@@ -13,15 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from ansorc.codegen.llvm.build import cpu_options
 from search_space.canonical import canonical_text
 from search_space.every_operator import NAMES, computation
 
+from ansorc.codegen.build import prepare
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Select
 from ansorc.ir.node import children, walk
-from ansorc.ir.passes.pipeline import prepare_for_cpu
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store
 from ansorc.lang import operators
 from ansorc.schedule import lower, replay
@@ -167,7 +166,7 @@ def check_counts(name: str, machine: str, count: int) -> None:
         for row, gene in enumerate(genes):
             lowered = lower(replay(sketch.dag, steps(sketch, gene)))
             statements = statements_of(lowered)
-            tiles = registers_of(prepare_for_cpu(lowered, cpu_options(target)))
+            tiles = registers_of(prepare(lowered, target))
             for place, stage in enumerate(stages):
                 statement = statements[stage.name]
                 for kind, feature in KINDS.items():
