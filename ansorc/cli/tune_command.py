@@ -59,7 +59,7 @@ def _show(result: TuneResult, records: Path, peak: float) -> None:
     if result.best is None:
         return
     print_table(result, peak, with_numpy=not result.interrupted)
-    if packed := result.best.packed_before:
+    if packed := result.packed_before:
         click.echo(f"{', '.join(packed)}: packed once before the calls, which is not in the times")
     if line := contest_line(result):
         click.echo(line)

@@ -1,4 +1,4 @@
-"""The same mathematics under names that follow from the structure alone."""
+"""The same mathematics in an order and under names that follow from the structure alone."""
 
 from __future__ import annotations
 
@@ -12,20 +12,42 @@ from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.hints import AXIS_HINTS, hint_axes
 
 
+def in_order(params: Sequence[Buffer], ops: Sequence[ComputeOp]) -> tuple[ComputeOp, ...]:
+    """Return `ops`, producers first, in the order in which the outputs among `params` need them.
+
+    What an operation reads first comes first, so independent operations have an order of their own,
+    in whichever they were given. Those that nothing needs come last.
+    """
+    makers = {buffer.name: op for op in ops for buffer in op.buffers}
+    wanted = [makers[buffer.name] for buffer in params if buffer.name in makers]
+    found: dict[str, ComputeOp] = {}
+    stack = [(op, False) for op in reversed((*wanted, *ops))]
+    while stack:
+        op, is_ready = stack.pop()
+        if op.name in found:
+            continue
+        if is_ready:
+            found[op.name] = op
+            continue
+        sources = [makers[buffer.name] for buffer in op.reads if buffer.name in makers]
+        stack += [(op, True), *((source, False) for source in reversed(sources))]
+    return tuple(found.values())
+
+
 def canonical(
     params: Sequence[Buffer], ops: Sequence[ComputeOp]
 ) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
     """Return the DAG with tensors called t0, t1, … (params first) and axes a0, a1, …"""
-    named = {b.name: b for b in (*params, *(b for op in ops for b in op.buffers))}
-    buffers = {
-        name: replace(buffer, name=f"t{place}")
-        for place, (name, buffer) in enumerate(named.items())
-    }
-    renamed = tuple(_renamed(op, buffers) for op in ops)
-    return tuple(buffers[b.name] for b in params), renamed
+    named = dict.fromkeys(b.name for b in (*params, *(b for op in ops for b in op.buffers)))
+    names = {name: f"t{place}" for place, name in enumerate(named)}
+    return (
+        tuple(replace(buffer, name=names[buffer.name]) for buffer in params),
+        tuple(renamed(op, names) for op in ops),
+    )
 
 
-def _renamed(op: ComputeOp, buffers: Mapping[str, Buffer]) -> ComputeOp:
+def renamed(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
+    """Return `op` with its tensors called as `tensors` says, and its axes a0, a1, …"""
     axes = {axis.name: f"a{i}" for i, axis in enumerate((*op.axes, *op.reduce_axes))}
 
     def rule(node: Node) -> Node | None:
@@ -33,19 +55,18 @@ def _renamed(op: ComputeOp, buffers: Mapping[str, Buffer]) -> ComputeOp:
             case Var(name, dtype):
                 return Var(axes[name], dtype)
             case Load(buffer, indices):
-                return Load(buffers[buffer.name], indices)
+                return Load(replace(buffer, name=tensors[buffer.name]), indices)
             case _:
                 return None
 
-    renamed = replace(
+    changed = replace(
         op,
         axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.axes),
         reduce_axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.reduce_axes),
         hints=_renamed_hints(op, axes),
     )
-    return renamed.with_buffers([buffers[buffer.name] for buffer in op.buffers]).with_bodies(
-        lambda body: rewrite(body, rule)
-    )
+    buffers = [replace(buffer, name=tensors[buffer.name]) for buffer in op.buffers]
+    return changed.with_buffers(buffers).with_bodies(lambda body: rewrite(body, rule))
 
 
 def _renamed_hints(op: ComputeOp, axes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -10,7 +10,7 @@ from typing import Self
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
-from ansorc.lang.canonical import canonical
+from ansorc.lang.canonical import canonical, in_order
 from ansorc.lang.check import check_ops
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag_text import dag_text, parse_dag
@@ -29,6 +29,7 @@ class ComputeDAG:
     params: tuple[Buffer, ...]
     """The inputs and outputs, in call order."""
     ops: tuple[ComputeOp, ...]
+    """In the order in which the outputs need them (`in_order`)."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         """Make the DAG of `tensors`, all its inputs and outputs in call order.
@@ -47,7 +48,7 @@ class ComputeDAG:
     def _hold(self, params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
         check_ops(params, ops)
         object.__setattr__(self, "params", params)
-        object.__setattr__(self, "ops", ops)
+        object.__setattr__(self, "ops", in_order(params, ops))
 
     @cached_property
     def inputs(self) -> tuple[Buffer, ...]:
@@ -84,10 +85,14 @@ class ComputeDAG:
         return sum(op_flops(op) for op in self.ops)
 
     @cached_property
+    def canonical(self) -> ComputeDAG:
+        """The same computation with tensors t0, t1, … and axes a0, a1, …: equal for equal keys."""
+        return ComputeDAG.of_ops(*canonical(self.params, self.ops))
+
+    @cached_property
     def key(self) -> str:
         """A hash of the mathematics: names of tensors and axes do not count, all else does."""
-        text = dag_text(*canonical(self.params, self.ops))
-        return hashlib.sha256(text.encode()).hexdigest()[:20]
+        return hashlib.sha256(self.canonical.to_text().encode()).hexdigest()[:20]
 
     def to_text(self) -> str:
         """Return the DAG as lines that `from_text` reads back exactly."""

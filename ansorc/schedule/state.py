@@ -38,6 +38,18 @@ class Step(ABC):
         pairs = ((field, getattr(self, field.name)) for field in fields(self))
         return {field.name: value for field, value in pairs if value != field.default}
 
+    def renamed(self, names: Renaming) -> Self:
+        """Return the step with its stage and iterators called as in `names.target`.
+
+        Raise ScheduleError if `names.source` has none of these.
+        """
+        changes: dict[str, object] = {"stage": names.stage(self, self.stage)}
+        for name in ("iterator", "iterators", "order"):
+            value = getattr(self, name, None)
+            if value is not None:
+                changes[name] = names.loops(self, self.stage, value)
+        return replace(self, **changes)
+
     def __str__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.fields().items())
         return f"{type(self).__name__}({given})"
@@ -218,6 +230,47 @@ class State:
         notes = [f"{tensor} transformed before" for tensor, _ in self.transformed]
         notes += [f"{tensor} laid out in the order of its reads" for tensor in self.rewritten]
         return "\n".join((*notes, *(text for text, _ in _lines(self))))
+
+
+@dataclass(frozen=True, eq=False)
+class Renaming:
+    """Two states of one structure, `target` under other names than `source`."""
+
+    source: State
+    target: State
+
+    def stage(self, step: Step, name: str) -> str:
+        """Return what the stage `name` is called; `step` refuses where there is none."""
+        found = step.stage_of(self.source, name)
+        return self.target.stages[self.source.stages.index(found)].name
+
+    def loops(self, step: Step, stage: str, names: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        """Return what an iterator of `stage` is called, or each of several."""
+        if not isinstance(names, str):
+            return tuple(str(self.loops(step, stage, name)) for name in names)
+        found = step.stage_of(self.source, stage)
+        there = self.target.stages[self.source.stages.index(found)]
+        return there.iterators[step.place_of(self.source, found, names)].name
+
+    def axis(self, step: Step, stage: str, name: str) -> str:
+        """Return what an axis of `stage` is called, or `name` if it is none."""
+        found = step.stage_of(self.source, stage)
+        there = self.target.stages[self.source.stages.index(found)]
+        axes = zip(found.op.axes, there.op.axes, strict=True)
+        return next((own.name for axis, own in axes if axis.name == name), name)
+
+    def tensor(self, name: str) -> str:
+        """Return what an input or a computed tensor is called, or `name` if there is none."""
+        pairs = [(self.source.dag.inputs, self.target.dag.inputs)]
+        stages = zip(self.source.stages, self.target.stages, strict=True)
+        pairs += [(stage.op.buffers, there.op.buffers) for stage, there in stages]
+        found = (
+            own.name
+            for buffers, there in pairs
+            for buffer, own in zip(buffers, there, strict=True)
+            if buffer.name == name
+        )
+        return next(found, name)
 
 
 def _reads(stage: Stage, tensors: set[str]) -> bool:

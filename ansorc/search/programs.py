@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ansorc.codegen.base import backend_of
@@ -11,7 +11,8 @@ from ansorc.codegen.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.errors import RecordError, TargetError
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule import State, Step, lower, packings, replay, steps_from_json
+from ansorc.schedule import Names, State, Step, lower, packings, replay, steps_from_json
+from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.default import default_steps
 from ansorc.search.measure import CachePolicy
 from ansorc.search.record import Record, Records, current_environment
@@ -26,6 +27,11 @@ class Program:
     steps: tuple[Step, ...]
     origin: str
     """For people: "untuned default schedule", or the record's time."""
+
+    @property
+    def packed_before(self) -> tuple[str, ...]:
+        """The constant inputs that are packed once before the calls: a time is without that."""
+        return tuple(step.tensor for step in self.steps if isinstance(step, RewriteLayout))
 
 
 def build(
@@ -63,13 +69,15 @@ def default_program(task: Task, *, rewrite_layout: bool = True, redefine: bool =
     return Program(chosen, "untuned default schedule")
 
 
-def recorded_program(record: Record) -> Program:
-    """Return the program of `record`."""
+def recorded_program(task: Task, record: Record) -> Program:
+    """Return the program of `record`, in the names of `task`."""
     assert record.median_s is not None
-    origin = f"tuned, {record.median_s * 1e3:.4g} ms when measured"
-    if record.packed_before:
-        origin += f" (without the packing of {', '.join(record.packed_before)}, done once before)"
-    return Program(steps_from_json(json.loads(record.steps)), origin)
+    steps = Names(task.dag).own(steps_from_json(json.loads(record.steps)))
+    program = Program(steps, f"tuned, {record.median_s * 1e3:.4g} ms when measured")
+    if not program.packed_before:
+        return program
+    words = f"without the packing of {', '.join(program.packed_before)}, done once before"
+    return replace(program, origin=f"{program.origin} ({words})")
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,7 @@ def chosen_program(task: Task, choice: Choice) -> Program:
         environment = current_environment(choice.threads, choice.cache)
         best = records.best(task.key, environment)
         if best is not None:
-            return recorded_program(best)
+            return recorded_program(task, best)
         elsewhere = records.elsewhere(task.key, environment)
     found = "no measured program"
     if elsewhere.count:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ansorc.ir.verify import verify
-from ansorc.schedule import Step, lower, replay
+from ansorc.schedule import lower, replay
+from ansorc.schedule.names import Steps
 from ansorc.search.candidate import Candidate, candidates
 from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Sample
 from ansorc.search.evolution.crossover import uniform_crossover
@@ -42,8 +43,6 @@ _ATTEMPTS = 3
 
 _TRIED = 4
 """Programs of each sketch of a user's rule that are tried."""
-
-Steps = tuple[Step, ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from itertools import chain
 from math import log2
 
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule import Step, steps_from_json
+from ansorc.schedule import Names, Step, steps_from_json
 from ansorc.search.record import Environment, Record, Records
 from ansorc.search.task import Task
 
@@ -29,10 +29,15 @@ def related_programs(
     """
     own = ((task, other) for other in _other_settings(records, task, environment))
     others = ((other, environment) for other in _related(records, task))
+    names = Names(task.dag)
     found: list[tuple[Step, ...]] = []
     for other, where in chain(own, others):
         limit = min(-(-count // 2), count - len(found))
-        best = [_program(r) for r in records.undefeated(other.key, where, limit) if not r.function]
+        best = [
+            _program(r, names)
+            for r in records.undefeated(other.key, where, limit)
+            if not r.function
+        ]
         found += [program for program in best if program not in found]
     return found[:count]
 
@@ -71,5 +76,5 @@ def _distance(numbers: list[int], others: list[int]) -> float:
     return sum(abs(log2((a + 1) / (b + 1))) for a, b in zip(numbers, others, strict=True))
 
 
-def _program(record: Record) -> tuple[Step, ...]:
-    return steps_from_json(json.loads(record.steps))
+def _program(record: Record, names: Names) -> tuple[Step, ...]:
+    return names.own(steps_from_json(json.loads(record.steps)))

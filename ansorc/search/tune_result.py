@@ -117,7 +117,12 @@ class TuneResult:
         """
         if self.best is None:
             raise MeasureError(f"no program of '{self.task.name}' can be built: {self.hint}")
-        return build_program(self.task, recorded_program(self.best), name)
+        return build_program(self.task, recorded_program(self.task, self.best), name)
+
+    @property
+    def packed_before(self) -> tuple[str, ...]:
+        """The constant inputs that the best program has packed before; its time is without that."""
+        return recorded_program(self.task, self.best).packed_before if self.best else ()
 
     @property
     def hint(self) -> str:

@@ -12,8 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ansorc.errors import MeasureError
-from ansorc.schedule import steps_from_json, steps_to_json
+from ansorc.errors import MeasureError, ScheduleError
+from ansorc.schedule import Names, steps_from_json, steps_to_json
+from ansorc.schedule.names import Steps
 from ansorc.search.candidate import Candidate
 from ansorc.search.contest import Final, Ranking
 from ansorc.search.measure import (
@@ -29,7 +30,7 @@ from ansorc.search.measure import (
     nothing,
 )
 from ansorc.search.programs import default_program
-from ansorc.search.proposals import Proposals, Steps
+from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
 from ansorc.search.transfer import related_programs
@@ -101,6 +102,7 @@ class TuningRun:
     ) -> None:
         self._task, self._options, self._records = task, options, records
         self._workers, self._on_trial = workers, on_trial
+        self._names = Names(task.dag)
         self._environment = current_environment(options.threads, options.cache)
         self._shared = task.with_threads(self._environment.running)
         records.add_task(task)
@@ -275,7 +277,7 @@ class TuningRun:
         program = default_program(
             self._shared, rewrite_layout=search.rewrite_layout, redefine=redefine
         )
-        return Source.of_steps(steps_to_json(program.steps))
+        return Source.of_steps(steps_to_json(self._names.canonical(program.steps)))
 
     @cached_property
     def _final(self) -> Final:
@@ -289,7 +291,7 @@ class TuningRun:
         proposals = Proposals(self._shared, self._options.search, rng)
         proposals.notes[:0] = self._notes
         self._notes = proposals.notes  # which grow while the search goes on
-        steps = [steps_from_json(json.loads(record.steps)) for record in self._earlier]
+        steps = [self._steps(record.steps) for record in self._earlier]
         learned_at = {record.known for record in self._earlier}
         found = zip(self._earlier, proposals.encoded(steps), strict=True)
         for number, (record, candidate) in enumerate(found):
@@ -303,12 +305,19 @@ class TuningRun:
         """The untuned default, and what was fast for related tasks; `most` programs, or fewer."""
         first: list[Candidate | Source] = []
         if self._options.search.starts_from_default and self._default.key not in self._keys:
-            (encoded,) = self._proposals.encoded([steps_from_json(json.loads(self._default.steps))])
+            (encoded,) = self._proposals.encoded([self._steps(self._default.steps)])
             first.append(encoded or self._default)
         if not self._planned():
             related = self._related[: max(most - len(first), 0)]
             first += self._proposals.transferred(related, {self._default.key})
         return first
+
+    def _steps(self, recorded: str) -> Steps:
+        """Recorded steps in the names of the definition; none if they name what it has not."""
+        try:
+            return self._names.own(steps_from_json(json.loads(recorded)))
+        except ScheduleError:
+            return ()
 
     def _polish_trials(self) -> int:
         """How many of the trials, the last ones, polish the best programs."""

@@ -65,7 +65,7 @@ def main(
         best = tune(task, trials=trials, records=records, threads=threads).best
         if best is None:
             raise click.ClickException(f"no program of {name} could be measured")
-        tuned = build_program(task, recorded_program(best))
+        tuned = build_program(task, recorded_program(task, best))
         found.append(compared(task, tuned, threads))
         click.echo(f"{name}: {found[-1].share:.0%} of the tuned speed")
     Console(width=100).print(_table(found))

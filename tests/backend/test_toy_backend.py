@@ -82,7 +82,7 @@ def test_it_is_tuned(make: Callable[[], ComputeDAG], tmp_path: Path) -> None:
     assert result.best is not None
     assert result.best.checked
     assert_right(task.dag, result.build())
-    state = replay(task.dag, recorded_program(result.best).steps)
+    state = replay(task.dag, recorded_program(task, result.best).steps)
     for target, is_marked in ((TOY, True), (ac.Target.parse("native"), False)):
         layouts = packings(state)
         built = compile_function(lower(state), target, packings=layouts, cache=CompileCache())

@@ -106,7 +106,7 @@ def test_a_record_file_in_no_directory(cli: CommandLine) -> None:
 
 def test_a_program_that_no_longer_fits(cli: CommandLine) -> None:
     task = Task(load_workload("ops.py", "product"), "native", "product")
-    steps = Source.of_steps([["Parallelize", {"stage": "C", "iterator": "k"}]])
+    steps = Source.of_steps([["Parallelize", {"stage": "t2", "iterator": "a2"}]])
     measured = MeasureResult(steps, Measurement((1e-3,), checked=True))
     with Records.open("tune.db") as records:
         records.add_task(task)

@@ -40,7 +40,7 @@ def long_task() -> Task:
 
 def summing() -> Source:
     """The sum in vectors: one addition after the other would take longer than memory does."""
-    return Source.of_steps([["Vectorize", {"stage": "B", "iterator": "k"}]])
+    return Source.of_steps([["Vectorize", {"stage": "t1", "iterator": "a1"}]])
 
 
 def source() -> Buffer:

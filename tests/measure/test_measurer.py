@@ -50,7 +50,7 @@ def test_a_right_program_is_timed_and_checked(measurer: Measurer) -> None:
 
 
 def test_steps_are_replayed_lowered_and_timed(measurer: Measurer) -> None:
-    split = ["Split", {"stage": "B", "iterator": "i", "lengths": [8]}]
+    split = ["Split", {"stage": "t1", "iterator": "a0", "lengths": [8]}]
     candidates = [Source.of_steps([]), Source.of_steps([split])]
     for result in measurer.measure(candidates):
         assert result.measurement is not None, result.failure

@@ -52,7 +52,7 @@ def test_everything_that_it_holds_is_read(path: Path) -> None:
             assert best.median_s == FASTEST_S
             assert records.is_winner(best)
             for record in found:
-                lower(replay(task.dag, recorded_program(record).steps))
+                lower(replay(task.dag, recorded_program(task, record).steps))
     version = sqlite3.connect(path).execute("PRAGMA user_version").fetchone()
     assert version == (schema.SCHEMA_VERSION,)
 

@@ -25,20 +25,21 @@ def test_a_winner_with_a_packed_weight_is_right_and_says_so(tmp_path: Path) -> N
     with Records.open(tmp_path / "tune.db") as records:
         found = records.all(task.key)
         assert len(found) == 8
-        assert all(record.packed_before == ("B",) for record in found)
+        assert all(record.packed_before == ("t1",) for record in found)
         assert all(Record.from_json(record.to_json()) == record for record in found)
-        assert found[0].to_json()["packed_before"] == ["B"]
+        assert found[0].to_json()["packed_before"] == ["t1"]
         export_lines(records, tmp_path / "lines.jsonl")
     with Records.open(tmp_path / "copy.db") as copy:
         assert import_lines(copy, tmp_path / "lines.jsonl").records == 8
-        assert copy.all(task.key)[0].packed_before == ("B",)
+        assert copy.all(task.key)[0].packed_before == ("t1",)
     assert result.best is not None
-    origin = recorded_program(result.best).origin
+    origin = recorded_program(task, result.best).origin
+    assert result.packed_before == ("B",)
     assert origin.endswith("(without the packing of B, done once before)")
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(-1, 1, (32, 32)).astype(np.float32) for _ in range(2))
     c = np.full((32, 32), np.nan, np.float32)
-    module = build_program(task, recorded_program(result.best))
+    module = build_program(task, recorded_program(task, result.best))
     module(a, module.pack("B", b), c)
     np.testing.assert_allclose(c, a.astype(np.float64) @ b, 1e-4, 1e-4)
 

@@ -16,7 +16,7 @@ from small_tasks import CRASHING, ENDLESS, GREEDY, WRONG, layer, options, produc
 import ansorc as ac
 from ansorc.errors import MeasureError
 from ansorc.ir.expr import Expr, Var
-from ansorc.schedule import steps_to_json
+from ansorc.schedule import Names, steps_to_json
 from ansorc.search import contest, tuning_run
 from ansorc.search.candidate import Candidate
 from ansorc.search.measure import (
@@ -81,7 +81,8 @@ def test_the_search_shares_the_work_among_the_threads_of_the_kernels(tmp_path: P
 
 def default_candidate(task: ac.Task | None = None) -> Source:
     chosen = task or product().with_threads(1)
-    return Source.of_steps(steps_to_json(default_program(chosen).steps))
+    found = Names(chosen.dag).canonical(default_program(chosen).steps)
+    return Source.of_steps(steps_to_json(found))
 
 
 def test_the_best_is_the_winner_of_a_contest(

@@ -172,7 +172,8 @@ def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_Tiles]) -> ComputeOp
 
     body = combined([(e.filter.data, Var(e.point.name)) for e in tiles], element)
     axes = (*points, *chain.from_iterable(dimensions))
-    buffer = Buffer(f"{op.name}.spread", _shape(axes), source.dtype)
+    name = _unused(f"{op.name}.spread", {read.name for read in op.reads})
+    buffer = Buffer(name, _shape(axes), source.dtype)
     hints = (("simplify_const_tensor_indices", ",".join(point.name for point in points)),)
     return ComputeOp(buffer.name, buffer, axes, (), None, body, hints)
 
@@ -204,7 +205,8 @@ def _product(
     body = binary(BinaryOp.MUL, left, Load(weight, found.weight.indices))
     taps = {point.name for point in points}
     terms = tuple(axis for axis in op.reduce_axes if axis.name not in taps)
-    buffer = Buffer(f"{op.name}.product", _shape(axes), op.buffer.dtype)
+    name = _unused(f"{op.name}.product", {read.name for read in (*op.reads, spread)})
+    buffer = Buffer(name, _shape(axes), op.buffer.dtype)
     return ComputeOp(buffer.name, buffer, axes, terms, op.combiner if terms else None, body)
 
 

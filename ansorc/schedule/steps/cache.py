@@ -11,7 +11,7 @@ from ansorc.ir.expr import Load, Var
 from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import Making, Origin, Root, Stage, initial_stage
-from ansorc.schedule.state import State, Step
+from ansorc.schedule.state import Renaming, State, Step
 
 SCOPES = ("local", "shared", "global")
 
@@ -67,6 +67,11 @@ class CacheRead(Step):
 
     scope: str
     readers: tuple[str, ...]
+
+    def renamed(self, names: Renaming) -> CacheRead:
+        """Return the step with the tensor and its readers called as in `names.target`."""
+        readers = tuple(names.stage(self, reader) for reader in self.readers)
+        return replace(self, stage=names.tensor(self.stage), readers=readers)
 
     def apply(self, state: State) -> State:
         """Return the state with the copying stage put before the first reader."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ansorc.schedule.bounds import unfit_layout
-from ansorc.schedule.state import State, Step
+from ansorc.schedule.state import Renaming, State, Step
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,10 @@ class RewriteLayout(Step):
     """
 
     tensor: str
+
+    def renamed(self, names: Renaming) -> RewriteLayout:
+        """Return the step with its stage and tensor called as in `names.target`."""
+        return replace(super().renamed(names), tensor=names.tensor(self.tensor))
 
     def apply(self, state: State) -> State:
         """Return the state in which the layout of the tensor follows the stage."""

@@ -10,7 +10,7 @@ from ansorc.ir.substitute import substitute
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.bounds import region, settle
 from ansorc.schedule.stage import At, Inlined, Mark, Root, Stage, fresh_iterators
-from ansorc.schedule.state import State, Step
+from ansorc.schedule.state import Renaming, State, Step
 from ansorc.schedule.unrolling import require_bounded
 
 
@@ -28,6 +28,12 @@ class ComputeAt(Step):
 
     target: str
     iterator: str
+
+    def renamed(self, names: Renaming) -> ComputeAt:
+        """Return the step with both stages and the loop called as in `names.target`."""
+        loop = names.loops(self, self.target, self.iterator)
+        target = names.stage(self, self.target)
+        return replace(self, stage=names.stage(self, self.stage), target=target, iterator=str(loop))
 
     def apply(self, state: State) -> State:
         """Return the state with the stage attached."""

@@ -35,7 +35,7 @@ class Redefine(Step):
         """Return the state with the new stages in the place of the old one."""
         stage = self.stage_of(state)
         made = self._made(state, stage)
-        ops = made.ops
+        ops = _with_unused_names(made.ops, state)
         tensor = made.weight.name
         transformed = dict(state.transformed)
         source = next((b for b in state.dag.inputs if b.name == tensor), None)
@@ -72,10 +72,17 @@ class Redefine(Step):
                 "products of floats along windows of 3 taps and stride 1 ('winograd4': of floats "
                 "of 32 bits or more)",
             )  # fmt: skip
-        taken = [op.name for op in made.ops[:-1] if state.unused_name(op.name) != op.name]
-        words = ", ".join(f"'{name}'" for name in taken)
-        self.require(state, f"there is a tensor {words} already", condition=not taken)
         return made
+
+
+def _with_unused_names(ops: Sequence[ComputeOp], state: State) -> tuple[ComputeOp, ...]:
+    """The ops, of which all but the last get names that no tensor of `state` has."""
+    found = list(ops)
+    for place, op in enumerate(found[:-1]):
+        new = replace(op.buffer, name=state.unused_name(op.name))
+        found[place] = op.with_buffers([new])
+        found[place + 1 :] = [reader.reading(op.buffer, new) for reader in found[place + 1 :]]
+    return tuple(found)
 
 
 def _with_weight(

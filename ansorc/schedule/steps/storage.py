@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.schedule.memory import unreachable
 from ansorc.schedule.stage import Alignment, SplitRelation
-from ansorc.schedule.state import State, Step
+from ansorc.schedule.state import Renaming, State, Step
 
 MAX_FACTOR = 4096
 """The largest factor, in elements: beyond a page, rows meet in no other sets than they did."""
@@ -25,6 +25,11 @@ class StorageAlign(Step):
     axis: str
     factor: int
     offset: int = 0
+
+    def renamed(self, names: Renaming) -> StorageAlign:
+        """Return the step with its stage and axis called as in `names.target`."""
+        axis = names.axis(self, self.stage, self.axis)
+        return replace(super().renamed(names), axis=axis)
 
     def apply(self, state: State) -> State:
         """Return the state with the alignment of the axis set, replacing an earlier one."""

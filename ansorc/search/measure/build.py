@@ -15,7 +15,7 @@ from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
-from ansorc.schedule import lower, packings, replay, steps_from_json
+from ansorc.schedule import lower, packings, replay_canonical, steps_from_json
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.measure.wire import Message
 from ansorc.search.task import Task
@@ -66,7 +66,7 @@ def _program(task: Task, steps: str, function: str) -> tuple[Function, tuple[Pac
         parsed = parse(function)
         verify(parsed)
         return parsed, ()
-    state = replay(task.dag, steps_from_json(json.loads(steps)))
+    state = replay_canonical(task.dag, steps_from_json(json.loads(steps)))
     return lower(state), packings(state)
 
 

@@ -91,7 +91,8 @@ Outcome: TypeAlias = Measurement | Failure
 class Source:
     """The text of a program to measure: schedule steps as JSON, or a whole loop program as IR text.
 
-    `steps` is what `schedule.steps_to_json` returns, as text. If `function` is given it is parsed
+    `steps` is what `schedule.steps_to_json` returns, as text, of steps under canonical names
+    (`schedule.Names`). If `function` is given it is parsed
     (`ansorc.ir.parser`) and built instead of the steps; its parameters must be the task's.
     """
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.errors import AnsorcError, RecordError
-from ansorc.schedule import replay, steps_from_json
+from ansorc.schedule import replay_canonical, steps_from_json
 from ansorc.search.cost_model import Float64Array, Sample
 from ansorc.search.features import extract_state
 from ansorc.search.measure.result import FailureKind
@@ -98,7 +98,7 @@ def _sample(task: Task, key: str, record: Record) -> Sample | None:
     if record.function:
         return None
     try:
-        state = replay(task.dag, steps_from_json(json.loads(record.steps)))
+        state = replay_canonical(task.dag, steps_from_json(json.loads(record.steps)))
         target = task.with_threads(record.environment.running).target
         return Sample(key, extract_state(state, target)[0], record.median_s)
     except AnsorcError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from ansorc.errors import RecordError
+from ansorc.search.record.canonical_names import with_canonical_names
 from ansorc.search.record.database import Records
 from ansorc.search.record.record import Record
 from ansorc.search.task import Task
@@ -52,26 +53,28 @@ def import_lines(records: Records, path: Path) -> ImportSummary:
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"{path} cannot be read: {error}") from error
     parsed: list[Task | Record] = []
+    tasks = {task.key: task for task in records.tasks()}
     truncated = False
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            parsed.append(_parse(line))
+            parsed.append(_parse(line, tasks))
         except RecordError as error:
             if number < len(lines):
                 raise RecordError(f"{path}, line {number}: {error}") from error
             truncated = True
-    tasks = [item for item in parsed if isinstance(item, Task)]
-    for task in tasks:
+    new = [item for item in parsed if isinstance(item, Task)]
+    for task in new:
         records.add_task(task)
     for item in parsed:
         if isinstance(item, Record):
             records.add(item)
-    return ImportSummary(len(parsed) - len(tasks), len(tasks), truncated)
+    return ImportSummary(len(parsed) - len(new), len(new), truncated)
 
 
-def _parse(line: str) -> Task | Record:
+def _parse(line: str, tasks: dict[str, Task]) -> Task | Record:
+    """What a line holds; a task is added to `tasks`, those by whose definitions steps are named."""
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -79,5 +82,9 @@ def _parse(line: str) -> Task | Record:
     if not isinstance(fields, dict):
         raise RecordError("not a JSON object")
     if "define" in fields:
-        return Task.from_json(str(cast("dict[str, object]", fields)["define"]))
-    return Record.from_json(cast("dict[str, object]", fields))
+        task = Task.from_json(str(cast("dict[str, object]", fields)["define"]))
+        tasks[task.key] = task
+        return task
+    record = Record.from_json(cast("dict[str, object]", fields))
+    is_canonical = "names" in fields
+    return record if is_canonical else with_canonical_names(record, tasks.get(record.task_key))

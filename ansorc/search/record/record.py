@@ -69,6 +69,10 @@ def current_environment(threads: int = 0, cache: CachePolicy = "warm") -> Enviro
     return Environment(cpu_model(), target.features, target.cores, threads, cache)
 
 
+CANONICAL = "canonical"
+"""How the steps of a record name stages and iterators; absent in lines of earlier versions."""
+
+
 @dataclass(frozen=True)
 class Record:
     """What came of measuring one program of one task in one environment."""
@@ -76,7 +80,7 @@ class Record:
     task_key: str
     program_key: str
     steps: str
-    """The schedule's steps as JSON text."""
+    """The schedule's steps as JSON text, under canonical names (`ansorc.schedule.Names`)."""
     function: str
     """The loop program's text if the candidate was one, else empty."""
     environment: Environment
@@ -153,6 +157,7 @@ class Record:
             "task": self.task_key,
             "program": self.program_key,
             "steps": json.loads(self.steps),
+            "names": CANONICAL,
             "function": self.function,
             "packed_before": list(self.packed_before),
             "environment": json.loads(self.environment.to_json()),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ansorc.errors import RecordError
+from ansorc.search.record.canonical_names import name_canonically
 from ansorc.search.record.record import Environment
 
 _APPLICATION_ID = 0x616E7372  # "ansr"
@@ -89,6 +90,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _made_by(_RUN_SECONDS),
     _rename_environments,
     _made_by(_KNOWN),
+    name_canonically,
 )
 """What makes a file of version N + 1 of one of version N, in the place N; an empty file has 0."""
 SCHEMA_VERSION = len(MIGRATIONS)

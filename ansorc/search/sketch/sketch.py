@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule.names import Names
 from ansorc.schedule.schedule import replay
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import Fuse, Parallelize, Pragma
@@ -134,6 +135,11 @@ class Sketch:
     def state(self) -> State:
         """The State after `steps`, without lengths for the holes."""
         return replay(self.dag, self.steps)
+
+    @cached_property
+    def names(self) -> Names:
+        """Translates the steps of its programs to canonical names, for records."""
+        return Names(self.dag)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ansorc.lang.canonical import renamed
 from ansorc.schedule.extent import BoolArray, IntArray, as_array
 from ansorc.schedule.initial import initial_place
 from ansorc.schedule.memory import memory_shape, panel_of
-from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Part, Root, Stage
+from ansorc.schedule.stage import FuseRelation, Iterator, IteratorKind, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import unrolled_by_pragma
 from ansorc.search.memo import memoized
@@ -44,7 +45,9 @@ def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
     parallel = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, ParallelLoops)}
     limits = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, UnrollLimit)}
     nests = _Nests(state, _texts(sketch), parallel, limits, len(genes))
-    keys = np.full(len(genes), _token(sorted(state.rewritten)), dtype=np.uint64)
+    places = {buffer.name: place for place, buffer in enumerate(sketch.dag.params)}
+    rewritten = sorted(places[tensor] for tensor in state.rewritten)
+    keys = np.full(len(genes), _token(rewritten), dtype=np.uint64)
     for stage in state.stages:
         if isinstance(stage.attach, Root):
             keys = nests.mixed(stage, keys)
@@ -53,8 +56,25 @@ def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
 
 @memoized
 def _texts(sketch: Sketch) -> dict[str, int]:
-    """For each stage a number that stands for all of it but its loops and its memory."""
-    return {stage.name: _token((stage.op, stage.scope)) for stage in sketch.state.stages}
+    """For each stage a number that stands for all of it but its loops and its memory.
+
+    Tensors are numbered, parameters first, the others as they are computed: names do not count.
+    """
+    state = sketch.state
+    roots = (stage for stage in state.stages if isinstance(stage.attach, Root))
+    stages = [stage for root in roots for stage in _computed(state, root)]
+    names = [buffer.name for buffer in sketch.dag.params]
+    names += [buffer.name for stage in stages for buffer in stage.op.buffers]
+    tensors = {name: f"t{place}" for place, name in enumerate(dict.fromkeys(names))}
+    return {stage.name: _token((renamed(stage.op, tensors), stage.scope)) for stage in stages}
+
+
+def _computed(state: State, stage: Stage) -> Iterable[Stage]:
+    """`stage` after the stages that are computed inside it, in their order."""
+    for iterator in stage.iterators:
+        for inner in state.attached(stage.name, iterator.name):
+            yield from _computed(state, inner)
+    yield stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +146,8 @@ class _Nests:
         for place, own in enumerate(parts):
             for number, part in enumerate(own):
                 strides[number, place] = as_array(part.stride)
-        tokens = [_loop_token(*loop) for loop in zip(stage.iterators, parts, strict=True)]
+        loops = zip(stage.iterators, parts, strict=True)
+        tokens = [_loop_token(stage, iterator, own) for iterator, own in loops]
         keys = _mixed(_mixed(_column(tokens, np.uint64), extents), self._kinds(stage, start))
         for stride in strides:
             keys = _mixed(keys, stride)
@@ -160,16 +181,36 @@ def _column(values: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.array(values, dtype=dtype).reshape(-1, 1)
 
 
-def _loop_token(iterator: Iterator, parts: tuple[Part, ...]) -> int:
+def _places(stage: Stage) -> dict[str, int]:
+    """The places of the axes of a stage, by their names."""
+    return {axis.name: n for n, axis in enumerate((*stage.op.axes, *stage.op.reduce_axes))}
+
+
+def _loop_token(stage: Stage, iterator: Iterator, parts: tuple[Part, ...]) -> int:
     """A number for what a loop is but its length."""
     kind = (iterator.kind, iterator.thread, iterator.chunk, iterator.function)
-    names = [part.axis for part in parts] if all(p.is_whole for p in parts) else [iterator.name]
-    return _kind_token(kind, tuple(names))
+    places = _places(stage)
+    if all(part.is_whole for part in parts):
+        return _kind_token(kind, tuple(places[part.axis] for part in parts))
+    return _kind_token(kind, _descent(stage, iterator.name, places))
+
+
+def _descent(stage: Stage, iterator: str, places: Mapping[str, int]) -> tuple[object, ...]:
+    """How an iterator was split and fused, from the axes on."""
+    for relation in stage.relations:
+        if isinstance(relation, FuseRelation):
+            if relation.child.name == iterator:
+                return tuple(_descent(stage, each.name, places) for each in relation.parents)
+            continue
+        names = [child.name for child in relation.children]
+        if iterator in names:
+            return names.index(iterator), _descent(stage, relation.parent.name, places)
+    return (places[iterator],)
 
 
 @lru_cache(maxsize=4096)
-def _kind_token(kind: tuple[object, ...], names: tuple[str, ...]) -> int:
-    return _token((kind, names))
+def _kind_token(kind: tuple[object, ...], axes: tuple[object, ...]) -> int:
+    return _token((kind, axes))
 
 
 def _token(what: object) -> int:
