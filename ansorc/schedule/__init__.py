@@ -8,11 +8,11 @@ from ansorc.schedule.extent import Extent, Hole, IntArray, Tiles
 from ansorc.schedule.genes import filled, steps_from_json, steps_to_json
 from ansorc.schedule.layout import packings
 from ansorc.schedule.lower import lower
-from ansorc.schedule.names import Names, replay_canonical
+from ansorc.schedule.names import Names
 from ansorc.schedule.schedule import Schedule, replay, schedule
 from ansorc.schedule.state import State, Step
 
 __all__ = [
     "Extent", "Hole", "IntArray", "Names", "Schedule", "State", "Step", "Tiles", "filled", "lower",
-    "packings", "replay", "replay_canonical", "schedule", "steps_from_json", "steps_to_json",
+    "packings", "replay", "schedule", "steps_from_json", "steps_to_json",
 ]  # fmt: skip

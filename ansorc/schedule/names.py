@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ansorc.errors import ScheduleError
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule.schedule import Schedule, schedule
+from ansorc.schedule.schedule import schedule
 from ansorc.schedule.state import Renaming, Step
 from ansorc.schedule.steps import Split
 
@@ -46,18 +46,6 @@ class Names:
             self._known[is_read, structure] = found
         names = self._known[is_read, structure]
         return tuple(_with_lengths(*pair) for pair in zip(names, steps, strict=True))
-
-
-def replay_canonical(dag: ComputeDAG, steps: Sequence[Step]) -> Schedule:
-    """Return `dag` after steps under canonical names; raise ScheduleError where one does not fit.
-
-    The steps of the result, and the error, have the names of `dag`.
-    """
-    names = Renaming(schedule(dag.canonical), state := schedule(dag))
-    for step in steps:
-        state = state.then(step.renamed(names))
-        names = Renaming(names.source.then(step), state)
-    return state
 
 
 def _renamed(steps: Sequence[Step], names: Renaming) -> Steps:

@@ -15,7 +15,7 @@ from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
-from ansorc.schedule import lower, packings, replay_canonical, steps_from_json
+from ansorc.schedule import Names, lower, packings, replay, steps_from_json
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.measure.wire import Message
 from ansorc.search.task import Task
@@ -36,11 +36,13 @@ class Builder:
 
     def handle(self, message: Message) -> Message:
         """Answer a job with object code and the seconds of each phase, or with a failure."""
-        task = self._load(message.text("directory"))
+        task, names = self._load(message.text("directory"))
         clock = time.perf_counter
         try:
             begin = clock()
-            function, layouts = _program(task, message.text("steps"), message.text("function"))
+            function, layouts = _program(
+                names, message.text("steps"), message.text("function"), task
+            )
             _require_parameters(function, task, layouts)
             lowered = clock()
             built = compile_function(function, task.target, packings=layouts, cache=self._cache)
@@ -56,17 +58,20 @@ class Builder:
         return Message(fields, built.code)
 
 
-def _task_in(directory: str) -> Task:
-    return Task.from_json((Path(directory) / "task.json").read_text())
+def _task_in(directory: str) -> tuple[Task, Names]:
+    task = Task.from_json((Path(directory) / "task.json").read_text())
+    return task, Names(task.dag)
 
 
-def _program(task: Task, steps: str, function: str) -> tuple[Function, tuple[Packing, ...]]:
+def _program(
+    names: Names, steps: str, function: str, task: Task
+) -> tuple[Function, tuple[Packing, ...]]:
     """The loop program, and how its constants are packed before it runs."""
     if function:
         parsed = parse(function)
         verify(parsed)
         return parsed, ()
-    state = replay_canonical(task.dag, steps_from_json(json.loads(steps)))
+    state = replay(task.dag, names.own(steps_from_json(json.loads(steps))))
     return lower(state), packings(state)
 
 

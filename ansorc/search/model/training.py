@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.errors import AnsorcError, RecordError
-from ansorc.schedule import replay_canonical, steps_from_json
+from ansorc.schedule import Names, replay, steps_from_json
 from ansorc.search.cost_model import Float64Array, Sample
 from ansorc.search.features import extract_state
 from ansorc.search.measure.result import FailureKind
@@ -55,8 +55,9 @@ def training_set(files: Sequence[Path]) -> TrainingSet:
             tasks[key] = task
             for record in programs.values():
                 _keep(known.setdefault(key, {}), record)
+    names = {key: Names(task.dag) for key, task in tasks.items()}
     samples = [
-        _sample(tasks[key], key, record)
+        _sample(tasks[key], names[key], key, record)
         for key, programs in known.items()
         for record in programs.values()
     ]
@@ -94,11 +95,11 @@ def _programs(path: Path) -> dict[str, tuple[Task, _Programs]]:
     return found
 
 
-def _sample(task: Task, key: str, record: Record) -> Sample | None:
+def _sample(task: Task, names: Names, key: str, record: Record) -> Sample | None:
     if record.function:
         return None
     try:
-        state = replay_canonical(task.dag, steps_from_json(json.loads(record.steps)))
+        state = replay(task.dag, names.own(steps_from_json(json.loads(record.steps))))
         target = task.with_threads(record.environment.running).target
         return Sample(key, extract_state(state, target)[0], record.median_s)
     except AnsorcError:
