@@ -9,8 +9,14 @@ from rich.console import Console
 
 from ansorc.cli.tables import new_table
 from ansorc.search.model import Growth
-from ansorc.search.model.metrics import Metrics, metrics
-from ansorc.search.model.training import predictions, random_folds, trained, training_set
+from ansorc.search.model.training import (
+    Metrics,
+    metrics,
+    predictions,
+    random_folds,
+    trained,
+    training_set,
+)
 
 _ENOUGH_TO_TEST = 50
 

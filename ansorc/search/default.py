@@ -15,24 +15,23 @@ from ansorc.schedule.steps import RFactor
 from ansorc.search.estimate import Cycles, parallel_speed, stage_cycles
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.sketch.add_rfactor import AddRfactor
-from ansorc.search.sketch.cache_write import AddCacheWrite
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.dot_product import dot_sketches
 from ansorc.search.sketch.generate import generate
-from ansorc.search.sketch.inline import AlwaysInline
-from ansorc.search.sketch.layout_rewrite import laid_out
-from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
-from ansorc.search.sketch.packing import packed
+from ansorc.search.sketch.operand_layout import laid_out, packed
 from ansorc.search.sketch.redefined import Redefined, is_redefined
+from ansorc.search.sketch.rfactor import AddRfactor
 from ansorc.search.sketch.rule import SketchRule
+from ansorc.search.sketch.rules import (
+    AddCacheWrite,
+    AlwaysInline,
+    MultiLevelTiling,
+    MultiLevelTilingWithFusion,
+    Skip,
+)
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import Sketch, UnrollLimit
-from ansorc.search.sketch.skip import Skip
-from ansorc.search.sketch.tiling_in_blocks import TilingInBlocks
-from ansorc.search.sketch.tiling_in_lanes import TilingInLanes
-from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
-from ansorc.search.sketch.tiling_with_rows import TilingWithRows
+from ansorc.search.sketch.tiling_variants import TilingInBlocks, TilingInLanes, TilingWithRows
 from ansorc.search.space.genes import Genes, population_state, steps
 from ansorc.target import Target
 

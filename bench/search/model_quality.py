@@ -15,10 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from ansorc.search.model import Growth
-from ansorc.search.model.metrics import Metrics, mean_by_task, metrics
 from ansorc.search.model.training import (
+    Metrics,
     Predictions,
     TrainingSet,
+    mean_by_task,
+    metrics,
     predictions,
     random_folds,
     training_set,

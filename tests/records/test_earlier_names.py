@@ -14,7 +14,7 @@ from ansorc.lang.reference import evaluate
 from ansorc.schedule import Step, lower, replay, steps_to_json
 from ansorc.search.programs import build_program, recorded_program
 from ansorc.search.record import Record, Records, export_lines, import_lines
-from ansorc.search.record.canonical_names import SET_ASIDE
+from ansorc.search.record.schema import SET_ASIDE
 from ansorc.search.task import Task
 
 DUMP = Path(__file__).with_name("written_by_d79701b.sql")

@@ -19,7 +19,7 @@ from ansorc.search.features.memory import BUFFERS, BufferFeatures, CacheFeatures
 from ansorc.search.features.operations import OperationFeatures
 from ansorc.search.features.registers import RegisterFeatures
 from ansorc.search.paper.accesses import BUFFERS as PAPER_BUFFERS
-from ansorc.search.paper.accesses import AccessFeatures
+from ansorc.search.paper.accesses import AccessFeatures, PaperOperations
 from ansorc.search.paper.features import (
     PAPER_FEATURES,
     CurveFeatures,
@@ -28,7 +28,6 @@ from ansorc.search.paper.features import (
     StorageFeatures,
     ThreadFeatures,
 )
-from ansorc.search.paper.operations import PaperOperations
 
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 

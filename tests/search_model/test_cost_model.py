@@ -17,8 +17,8 @@ from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import FEATURE_NAMES, Features, estimated_cycles, extract
 from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel, is_available
-from ansorc.search.model.loss import labels_of
-from ansorc.search.model.metrics import metrics
+from ansorc.search.model.training import metrics
+from ansorc.search.model.trees import labels_of
 from ansorc.search.options import SearchOptions
 from ansorc.search.space import design_space
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ansorc.search.model.metrics import mean_by_task, metrics
+from ansorc.search.model.training import mean_by_task, metrics
 
 
 def test_a_perfect_prediction() -> None:

@@ -20,7 +20,7 @@ from ansorc.search.options import ABLATIONS, DEFAULTS, SearchOptions, StrategyNa
 from ansorc.search.proposals import Proposals
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Space, design_space, phenotype_keys
-from ansorc.search.space.registers import within_registers
+from ansorc.search.space.genes import within_registers
 from ansorc.search.task import Task
 
 SMALL = SearchOptions(

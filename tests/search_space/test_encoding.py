@@ -8,7 +8,7 @@ import ansorc as ac
 from ansorc.schedule import schedule
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch import generate
-from ansorc.search.sketch.packing import packed, vector_operands
+from ansorc.search.sketch.operand_layout import packed, vector_operands
 from ansorc.search.space import design_space, encode, steps
 
 

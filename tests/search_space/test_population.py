@@ -23,7 +23,7 @@ from ansorc.search.space import (
     steps,
     tiles,
 )
-from ansorc.search.space.registers import is_micro_kernel
+from ansorc.search.space.genes import is_micro_kernel
 from ansorc.target import Target
 
 OPTIONS = SearchOptions()

@@ -20,9 +20,8 @@ from ansorc.search.memo import memoized
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, TileVariable
 from ansorc.search.space.design import Space
-from ansorc.search.space.genes import Genes, table_of
+from ansorc.search.space.genes import Genes, table_of, within_registers
 from ansorc.search.space.nodes import Nodes, nodes_of
-from ansorc.search.space.registers import within_registers
 
 MISSING = -1
 """A gene about which the other program says nothing, or something impossible."""

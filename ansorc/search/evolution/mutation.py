@@ -7,8 +7,7 @@ import numpy as np
 from ansorc.schedule.extent import IntArray
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space.genes import Genes, gene_counts, table_of
-from ansorc.search.space.registers import within_registers
+from ansorc.search.space.genes import Genes, gene_counts, table_of, within_registers
 
 ROUNDS = 4
 """Times that a child whose register tile is too large is made again before it stays its parent."""

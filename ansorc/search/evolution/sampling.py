@@ -12,11 +12,14 @@ from ansorc.schedule.extent import IntArray
 from ansorc.search.cost_model import Float64Array
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import ParallelLoops, RegisterTile, Sketch, TileVariable
-from ansorc.search.space.genes import Genes, gene_counts, population_state, table_of
-from ansorc.search.space.registers import (
+from ansorc.search.space.genes import (
+    Genes,
     columns_of,
+    gene_counts,
     is_micro_kernel,
+    population_state,
     register_vectors,
+    table_of,
     within_registers,
 )
 from ansorc.target import Target

@@ -29,10 +29,11 @@ from ansorc.search.features.operations import operation_counts
 from ansorc.search.paper.accesses import (
     BUFFERS,
     AccessFeatures,
+    PaperOperations,
     access_columns,
     earlier_statements,
+    paper_operations,
 )
-from ansorc.search.paper.operations import PaperOperations, paper_operations
 from ansorc.target import Target
 
 POSITIONS = (

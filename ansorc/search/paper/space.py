@@ -13,18 +13,18 @@ from ansorc.errors import ScheduleError
 from ansorc.lang.access import has_data_reuse
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.steps import Vectorize
-from ansorc.search.sketch.add_open_rfactor import AddOpenRfactor
-from ansorc.search.sketch.cache_write import AddCacheWrite
-from ansorc.search.sketch.complete import Placement, RankedDraft
-from ansorc.search.sketch.draft import Draft
-from ansorc.search.sketch.inline import AlwaysInline
-from ansorc.search.sketch.location import Spot, place_at
-from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
-from ansorc.search.sketch.rule import SketchRule
+from ansorc.search.sketch.complete import Placement, RankedDraft, Spot, place_at
+from ansorc.search.sketch.rfactor import AddOpenRfactor
+from ansorc.search.sketch.rule import Draft, SketchRule
+from ansorc.search.sketch.rules import (
+    AddCacheWrite,
+    AlwaysInline,
+    MultiLevelTiling,
+    MultiLevelTilingWithFusion,
+    Skip,
+)
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
-from ansorc.search.sketch.skip import Skip
 from ansorc.search.sketch.tiling import SSRSRS, Tiling
-from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
 
 
 def paper_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:

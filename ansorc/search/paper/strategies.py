@@ -31,8 +31,7 @@ from ansorc.search.features import Features, extract
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Genes, Space, phenotype_keys
-from ansorc.search.space.genes import gene_counts, table_of
-from ansorc.search.space.registers import within_registers
+from ansorc.search.space.genes import gene_counts, table_of, within_registers
 
 SPARE = 2
 """So many times the programs wanted are drawn of each sketch: some are known, or drawn twice."""

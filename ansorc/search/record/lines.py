@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import cast
 
 from ansorc.errors import RecordError
-from ansorc.search.record.canonical_names import with_canonical_names
 from ansorc.search.record.database import Records
 from ansorc.search.record.record import Record
+from ansorc.search.record.schema import with_canonical_names
 from ansorc.search.task import Task
 
 

@@ -4,9 +4,8 @@ In: a ComputeDAG and a target. Out: sketches, programs whose tile lengths and ch
 """
 
 from ansorc.search.sketch.complete import completed
-from ansorc.search.sketch.draft import Draft
 from ansorc.search.sketch.generate import RULES, RuleFailure, cpu_rules, generate
-from ansorc.search.sketch.rule import SketchRule, Verdict, rule_name
+from ansorc.search.sketch.rule import Draft, SketchRule, Verdict, rule_name
 from ansorc.search.sketch.sketch import (
     Application,
     Choice,

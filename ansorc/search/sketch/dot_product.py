@@ -33,10 +33,9 @@ from ansorc.schedule.steps import (
     Tensorize,
     Vectorize,
 )
-from ansorc.search.sketch.draft import Draft
-from ansorc.search.sketch.inline import AlwaysInline
 from ansorc.search.sketch.predicates import CACHE_SCOPE, fusible_consumer
-from ansorc.search.sketch.rule import Verdict
+from ansorc.search.sketch.rule import Draft, Verdict
+from ansorc.search.sketch.rules import AlwaysInline
 from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
 from ansorc.search.sketch.tiling import tile_variable
 from ansorc.target import Target

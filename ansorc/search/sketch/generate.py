@@ -9,21 +9,20 @@ from itertools import islice
 from ansorc.errors import ScheduleError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.schedule import schedule
-from ansorc.search.sketch.add_rfactor import AddRfactor
-from ansorc.search.sketch.cache_write import AddCacheWrite
-from ansorc.search.sketch.draft import Draft
-from ansorc.search.sketch.inline import AlwaysInline
-from ansorc.search.sketch.multi_level_tiling import MultiLevelTiling
 from ansorc.search.sketch.redefined import Redefined
-from ansorc.search.sketch.rule import SketchRule, Verdict, rule_name
+from ansorc.search.sketch.rfactor import AddRfactor
+from ansorc.search.sketch.rule import Draft, SketchRule, Verdict, rule_name
+from ansorc.search.sketch.rules import (
+    AddCacheWrite,
+    AlwaysInline,
+    MultiLevelTiling,
+    MultiLevelTilingWithFusion,
+    Skip,
+)
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import Application, Sketch
-from ansorc.search.sketch.skip import Skip
 from ansorc.search.sketch.tiling import SSRSRS, Tiling
-from ansorc.search.sketch.tiling_in_blocks import TilingInBlocks
-from ansorc.search.sketch.tiling_in_lanes import TilingInLanes
-from ansorc.search.sketch.tiling_with_fusion import MultiLevelTilingWithFusion
-from ansorc.search.sketch.tiling_with_rows import TilingWithRows
+from ansorc.search.sketch.tiling_variants import TilingInBlocks, TilingInLanes, TilingWithRows
 from ansorc.target import Target
 
 MAX_SKETCHES = 256

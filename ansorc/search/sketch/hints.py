@@ -11,7 +11,7 @@ from ansorc.lang.hints import hint_axes
 from ansorc.schedule.stage import Iterator, Mark, Stage
 from ansorc.schedule.steps import Unroll
 from ansorc.schedule.unrolling import MAX_COPIES, NOMINAL_LANES
-from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.search.sketch.rule import Draft, vector_axis
 
 MAX_UNROLLED = 64
 """Copies of a statement outside of register tiles that `always_unroll_inner` makes, at most."""

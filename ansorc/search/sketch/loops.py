@@ -12,9 +12,9 @@ from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
 from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
-from ansorc.search.sketch.draft import Draft, vector_axis
 from ansorc.search.sketch.hints import unrolled, whole_level
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
+from ansorc.search.sketch.rule import Draft, vector_axis
 from ansorc.search.sketch.tiling import tile_variable
 
 UNROLLED_ROWS = 16

@@ -9,7 +9,7 @@ from math import prod
 
 from ansorc.lang.access import has_data_reuse, reads_of, simple_access, strictly_inlineable
 from ansorc.schedule.stage import Making, Stage
-from ansorc.search.sketch.draft import Draft
+from ansorc.search.sketch.rule import Draft
 
 CHUNKS_PER_CORE = 16
 """Outer loops with this many iterations for each core are enough to be parallel."""

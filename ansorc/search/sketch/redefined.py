@@ -9,9 +9,8 @@ from math import prod
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.definitions import DEFINITIONS
 from ansorc.schedule.steps import ComputeInline, Redefine
-from ansorc.search.sketch.draft import Draft
 from ansorc.search.sketch.predicates import fusible_consumer, is_tiled_first
-from ansorc.search.sketch.rule import Verdict
+from ansorc.search.sketch.rule import Draft, Verdict
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.target import Target
 

@@ -14,8 +14,7 @@ from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.schedule.unrolling import MAX_COPIES
-from ansorc.search.sketch.draft import Draft, vector_axis
-from ansorc.search.sketch.rule import Verdict
+from ansorc.search.sketch.rule import Draft, Verdict, vector_axis
 from ansorc.search.sketch.tiling import is_split, part, tile_variable
 
 HINT = "simplify_const_tensor_indices"

@@ -9,13 +9,13 @@ from ansorc.lang.compute_op import Axis
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import Reorder, Split
-from ansorc.search.sketch.draft import Draft, vector_axis
 from ansorc.search.sketch.hints import (
     innermost_limit,
     require_registers,
     unrolled_terms,
     whole_level,
 )
+from ansorc.search.sketch.rule import Draft, vector_axis
 from ansorc.search.sketch.sketch import RegisterTile, TileVariable
 from ansorc.search.tiles import ragged_lengths
 

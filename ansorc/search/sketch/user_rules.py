@@ -12,10 +12,9 @@ from ansorc.errors import RuleError
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.schedule import replay
 from ansorc.schedule.steps import Split
-from ansorc.search.sketch.add_open_rfactor import AddOpenRfactor
-from ansorc.search.sketch.draft import Draft
 from ansorc.search.sketch.generate import cpu_rules
-from ansorc.search.sketch.rule import SketchRule, Verdict, rule_name
+from ansorc.search.sketch.rfactor import AddOpenRfactor
+from ansorc.search.sketch.rule import Draft, SketchRule, Verdict, rule_name
 from ansorc.search.sketch.sketch import Sketch
 
 BUILT_IN = tuple(dict.fromkeys(rule_name(rule) for rule in (*cpu_rules(), AddOpenRfactor())))

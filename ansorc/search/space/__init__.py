@@ -20,11 +20,11 @@ from ansorc.search.space.genes import (
     Genes,
     choice_values,
     population_state,
+    register_vectors,
     steps,
     tiles,
 )
 from ansorc.search.space.phenotype import phenotype_keys
-from ansorc.search.space.registers import register_vectors
 
 __all__ = [
     "Genes", "Space", "adapted", "choice_values", "design_space", "encode", "phenotype_keys",

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
 from ansorc.search.paper.space import PAPER_PLACEMENT, limited_rules, paper_rules
-from ansorc.search.sketch.add_open_rfactor import with_lengths
 from ansorc.search.sketch.complete import BEST_PLACES, Placement, completed
 from ansorc.search.sketch.dot_product import dot_sketches
 from ansorc.search.sketch.generate import (
@@ -20,9 +19,9 @@ from ansorc.search.sketch.generate import (
     generate,
     reason_of,
 )
-from ansorc.search.sketch.layout_rewrite import laid_out
-from ansorc.search.sketch.packing import packed
+from ansorc.search.sketch.operand_layout import laid_out, packed
 from ansorc.search.sketch.redefined import Redefined, definitions_of, is_redefined
+from ansorc.search.sketch.rfactor import with_lengths
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Application, Sketch
 from ansorc.search.sketch.tiling import Tiling

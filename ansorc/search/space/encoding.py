@@ -11,8 +11,7 @@ from ansorc.schedule.state import Step
 from ansorc.schedule.steps import Split
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import Sketch, TileVariable
-from ansorc.search.space.genes import Genes, table_of
-from ansorc.search.space.registers import within_registers
+from ansorc.search.space.genes import Genes, table_of, within_registers
 
 WEIGHT = 2.0
 """A level counts so many times as much as the one around it: the register tile counts most."""

@@ -1,9 +1,9 @@
-"""TilingInBlocks: tile a stage inside blocks of a consumer that interleaves its results."""
+"""Tiling where one tile a stage is not enough: in lanes, with rows that are reduced, in blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
@@ -12,10 +12,11 @@ from ansorc.lang.compute_op import Axis
 from ansorc.lang.hints import hint_axes
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
-from ansorc.schedule.steps import ComputeAt, Reorder, Split, Unroll, Vectorize
-from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.schedule.steps import ComputeAt, Reorder, RFactor, Split, Unroll, Vectorize
+from ansorc.search.sketch.loops import contiguous_terms
 from ansorc.search.sketch.predicates import is_tiled_first
-from ansorc.search.sketch.rule import Verdict
+from ansorc.search.sketch.rule import Draft, Verdict, vector_axis
+from ansorc.search.sketch.rules import fused, shared_tiles
 from ansorc.search.sketch.simplify_const_indices import (
     HINT,
     periods,
@@ -31,6 +32,142 @@ from ansorc.search.sketch.tiling import (
     tiled,
     variable_name,
 )
+
+LEAST_FILL = 2
+"""Results along the contiguous axis that fill one such part of a vector, or more, are enough."""
+
+
+@dataclass(frozen=True)
+class TilingInLanes:
+    """Sum in the lanes of vectors what adjoins in memory, and add the lanes up in each tile.
+
+        for i, j, k:             for i0, j0:                     (level 1)
+            C[i, j] += …   ->        for i1, j1, k0, i2, j2, k1, i3, j3: for l:
+                                         C.rf[i, j, l] += …      (k = 16 * (k0, k1) + l)
+                                     for i1', j1': for l: C[i, j] += C.rf[i, j, l]
+
+    Beyond the paper, whose tiles of such a stage leave most lanes empty: of 3 results, 13 of 16.
+    """
+
+    tiling: Tiling = SSRSRS
+    levels: tuple[int, ...] = (1, 2)
+
+    def verdict(self, draft: Draft, stage: str) -> Verdict:
+        """Return whether `stage` has reuse, few results side by side and terms that adjoin."""
+        if not is_tiled_first(draft, stage) or not self.tiling.fusible(self.levels):
+            return Verdict.SKIP
+        return Verdict.APPLY if _lane_terms(draft, draft.stage(stage)) else Verdict.SKIP
+
+    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+        """Yield one draft for each level of fusion of the partial results."""
+        axis = _lane_terms(draft, draft.stage(stage))
+        assert axis is not None
+        lanes = draft.lanes(draft.stage(stage).op)
+        split = Split(stage, axis, (lanes,))
+        made = draft.then(split, RFactor(stage, split.made[1]))
+        (partial,) = made.state.beyond(draft.state)
+        opened = _with_whole(declared(made, partial, self.tiling), partial)
+        for level in self.tiling.fusible(self.levels):
+            yield fused(opened, partial.name, made.stage(stage), self.tiling, level)
+
+
+def _with_whole(draft: Draft, partial: Stage) -> Draft:
+    """Return the draft where the last axis of the partial results, its lanes, is not divided."""
+    name = variable_name(partial, partial.op.axes[-1])
+    variables = (
+        replace(variable, whole=variable.levels - 1) if variable.name == name else variable
+        for variable in draft.variables
+    )
+    return replace(draft, variables=tuple(variables))
+
+
+def _lane_terms(draft: Draft, stage: Stage) -> str | None:
+    """Return the reduce axis that fills vectors where the contiguous axis of `stage` does not."""
+    contiguous, lanes = vector_axis(stage.op), draft.lanes(stage.op)
+    if contiguous is None or stage.op.axes[contiguous].extent * LEAST_FILL >= lanes:
+        return None
+    return contiguous_terms(draft, stage.op)
+
+
+@dataclass(frozen=True)
+class TilingWithRows:
+    """Compute a few rows of a stage, and all that becomes of them, while they are in a cache.
+
+        for i, j, k: C += …                     for i0:
+        for i, j: M[i] = max(M[i], C)               for i1, j1, k0, i2, j2, k1, i3, j3: C += …
+        for i, j: E = exp(C - M[i])      ->         for i1':
+        for i, j: D = E / …                             for j: M = max(M, C)
+                                                        for j: E = exp(C - M)
+                                                        for j: D = E / …
+
+    Beyond the paper, which fuses a stage with element-wise consumers only: a softmax reads its
+    operand three times.
+    """
+
+    tiling: Tiling = SSRSRS
+
+    def verdict(self, draft: Draft, stage: str) -> Verdict:
+        """Return whether `stage` has reuse, and readers that work on rows of it."""
+        if not is_tiled_first(draft, stage) or not self.tiling.fusible((1,)):
+            return Verdict.SKIP
+        return Verdict.APPLY if _row_stages(draft, stage) else Verdict.SKIP
+
+    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+        """Yield drafts with the last reader in blocks of rows, and the others by block or row."""
+        *between, last = _row_stages(draft, stage)
+        rows = len(last.op.axes) - 1
+        opened = declared(draft, draft.stage(stage), self.tiling)
+        opened, (blocks, inside) = shared_tiles(opened, stage, last, rows, self.tiling, 1)
+        for place, word in ((inside[-1], "rows"), (blocks[-1], "blocks of rows")):
+            made = opened
+            for reader in reversed(between):
+                made = made.then(ComputeAt(reader.name, last.name, place))
+            made = made.then(ComputeAt(stage, last.name, blocks[-1]))
+            words = f"tile {stage} in {word} of {last.name}"
+            yield tiled(made, stage, self.tiling, fused=1).saying(words)
+
+
+def _row_stages(draft: Draft, name: str) -> tuple[Stage, ...]:
+    """Return what reads the stage, and what reads that, where all of it works row by row.
+
+    The last one is read by none of them, and has the shape of the stage; one at least reduces.
+    Empty where it is otherwise.
+    """
+    stage = draft.stage(name)
+    found = _readers(draft, stage)
+    if len(found) < 2 or stage.is_output or any(not reader.is_untouched for reader in found):
+        return ()
+    *between, last = found
+    extents = [axis.extent for axis in stage.op.axes]
+    rows = len(extents) - 1
+    is_like = extents == [axis.extent for axis in last.op.axes] and not last.op.reduce_axes
+    if not is_like or rows < 1 or not is_split(stage.op.axes[rows - 1]):
+        return ()
+    if any(reader.is_output for reader in between) or draft.state.readers(last.name):
+        return ()
+    sources = [stage, *between]
+    is_by_row = all(_reads_own_row(r, source, rows) for r in found for source in sources)
+    reduces = any(reader.op.reduce_axes for reader in between)
+    return tuple(found) if is_by_row and reduces else ()
+
+
+def _readers(draft: Draft, stage: Stage) -> list[Stage]:
+    """All stages that need the results of `stage`, producers first."""
+    needed = {stage.name}
+    found: list[Stage] = []
+    for other in draft.state.stages:
+        if any(other in draft.state.readers(name) for name in needed):
+            needed.add(other.name)
+            found.append(other)
+    return found
+
+
+def _reads_own_row(reader: Stage, source: Stage, rows: int) -> bool:
+    """Whether the first indices of each load of `source` are the first axes of `reader`."""
+    own = [Var(axis.name) for axis in reader.op.axes[:rows]]
+    if len(own) != rows:
+        return False
+    return all(list(access[:rows]) == own for access in reads_of(reader.op, source.op))
 
 
 @dataclass(frozen=True)

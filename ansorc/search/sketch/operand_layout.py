@@ -1,23 +1,39 @@
-"""Packing: copy the operand that the vectors of a tile run over into a panel that stays in cache.
-
-Rows of a large matrix lie far apart: the columns of a tile fall into few sets of the caches and
-into many pages. A panel of just the elements that a tile reads, in the order in which it reads
-them, does not; its copying is paid once and its use many times (the panels of GotoBLAS).
-"""
+"""Layouts of operands: constants laid out before the first call, panels packed in kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ansorc.errors import ScheduleError
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Load
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import IteratorKind, Stage
-from ansorc.schedule.steps import CacheRead, ComputeAt, Panel, Reorder, Split
-from ansorc.search.sketch.draft import Draft, vector_axis
+from ansorc.schedule.steps import CacheRead, ComputeAt, Panel, Reorder, RewriteLayout, Split
 from ansorc.search.sketch.predicates import CACHE_SCOPE
+from ansorc.search.sketch.rule import Draft, vector_axis
 from ansorc.search.sketch.sketch import RegisterTile, Sketch
+
+
+def laid_out(sketch: Sketch) -> Sketch:
+    """Return `sketch` with the layout of every constant that a tile reads rewritten.
+
+    A constant that is not read by one stage alone, along its axes, stays as it is. (Paper, section
+    4.2; there it is done to every sampled program.)
+    """
+    state = sketch.state
+    words = [sketch.name] if sketch.name else []
+    for tile in sketch.register_tiles:
+        for buffer in state.stage(tile.stage).op.reads:
+            if not buffer.constant:
+                continue
+            try:
+                state = state.then(RewriteLayout(tile.stage, buffer.name))
+            except ScheduleError:
+                continue  # another stage reads it too, or by indices that do not step along axes
+            words.append(f"lay out {buffer.name}")
+    return replace(sketch, name=", ".join(words), steps=state.steps)
 
 
 def packed(sketch: Sketch) -> Iterator[Sketch]:

@@ -1,4 +1,4 @@
-"""MultiLevelTilingWithFusion: tile a stage inside the tiles of its element-wise consumer."""
+"""The rules of Table 1 of the paper, but for rfactor: skip, inline, tile, fuse, cache write."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
-from ansorc.schedule.steps import ComputeAt, Reorder, Split
-from ansorc.search.sketch.draft import Draft
-from ansorc.search.sketch.predicates import fusible_consumer, is_cache_write, needs_tiling
-from ansorc.search.sketch.rule import Verdict
+from ansorc.schedule.steps import CacheWrite, ComputeAt, ComputeInline, Reorder, Split
+from ansorc.search.sketch.predicates import (
+    CACHE_SCOPE,
+    fusible_consumer,
+    is_cache_write,
+    is_inlineable,
+    needs_tiling,
+)
+from ansorc.search.sketch.rule import Draft, Verdict
 from ansorc.search.sketch.tiling import (
     SSRSRS,
     Tiling,
@@ -19,6 +24,52 @@ from ansorc.search.sketch.tiling import (
     tiled,
     variable_name,
 )
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Always applies where no rule before it has stopped (paper, Table 1, rule 1)."""
+
+    def verdict(self, draft: Draft, stage: str) -> Verdict:
+        """Return APPLY."""
+        return Verdict.APPLY
+
+    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+        """Yield the draft unchanged."""
+        yield draft
+
+
+@dataclass(frozen=True)
+class AlwaysInline:
+    """Inline a stage that is element-wise, cheap and not an output (paper, Table 1, rule 2)."""
+
+    def verdict(self, draft: Draft, stage: str) -> Verdict:
+        """Return whether `stage` is strictly inlineable."""
+        return Verdict.APPLY_AND_STOP if is_inlineable(draft, stage) else Verdict.SKIP
+
+    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+        """Yield the draft with the stage inlined."""
+        yield draft.then(ComputeInline(stage)).saying(f"inline {stage}")
+
+
+@dataclass(frozen=True)
+class MultiLevelTiling:
+    """Split all axes of a stage with data reuse by `tiling` (paper, Table 1, rule 3).
+
+    for i: for j: for k: C[i, j] += …   ->
+        for i0: for j0: for i1: for j1: for k0: for i2: for j2: for k1: for i3: for j3: C += …
+    """
+
+    tiling: Tiling = SSRSRS
+
+    def verdict(self, draft: Draft, stage: str) -> Verdict:
+        """Return whether `stage` reads some element for several of its results."""
+        return Verdict.APPLY_AND_STOP if needs_tiling(draft, stage) else Verdict.SKIP
+
+    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+        """Yield the draft with the stage tiled where it is."""
+        opened = declared(draft, draft.stage(stage), self.tiling)
+        yield tiled(opened, stage, self.tiling).saying(f"tile {stage}")
 
 
 @dataclass(frozen=True)
@@ -91,3 +142,25 @@ def shared_tiles(
     order += [axis.name for axis in consumer.op.reduce_axes]
     opened = draft.then(Reorder(consumer.name, tuple(order)))
     return opened, by_level
+
+
+@dataclass(frozen=True)
+class AddCacheWrite:
+    """Compute a stage with reuse in a local tile and copy that (paper, Table 1, rule 5).
+
+    for i, j, k: C += …   ->   for i, j, k: C.local += …
+                               for i, j: C = C.local
+    """
+
+    def verdict(self, draft: Draft, stage: str) -> Verdict:
+        """Return whether `stage` has reuse but no consumer to be fused with, nor a hint not to."""
+        if not needs_tiling(draft, stage) or fusible_consumer(draft, stage) is not None:
+            return Verdict.SKIP
+        is_refused = "no_cache_write" in dict(draft.stage(stage).op.hints)
+        return Verdict.SKIP if is_refused else Verdict.APPLY
+
+    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+        """Yield the draft with the computing stage to be visited next."""
+        written = draft.then(CacheWrite(stage, CACHE_SCOPE)).saying(f"cache write {stage}")
+        (computing,) = written.state.beyond(draft.state)
+        yield written.visiting(computing.name)
