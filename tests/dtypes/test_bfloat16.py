@@ -20,9 +20,9 @@ from ansorc.errors import BuildError
 from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, SCALARS, dtype
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import schedule
-from ansorc.search.measure.bench import load_bench
 from ansorc.search.measure.check import tolerance
 from ansorc.search.measure.data import TaskData
+from ansorc.search.measure.kernel import load_bench
 from ansorc.search.task import Task
 from ansorc.target import Target
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ansorc.search.measure.calm import Patience, Sampled, Witness
+from ansorc.search.measure.timing import Patience, Sampled, Witness
 from ansorc.target import detect
 
 ALONE_S, PROGRAM_S = 1e-4, 1e-3

@@ -14,8 +14,7 @@ from ansorc.errors import TargetError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.packing import PackedPart, Packing
-from ansorc.search.measure.guarded import guarded_copy
-from ansorc.search.measure.packed import PackedConstants
+from ansorc.search.measure.kernel import PackedConstants, guarded_copy
 from ansorc.target import Target, detect
 
 WORDS = 1 << 16

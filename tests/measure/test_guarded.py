@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from ansorc.search.measure.guarded import ALIGNMENT, GuardedArray, guarded_copy
+from ansorc.search.measure.kernel import ALIGNMENT, GuardedArray, guarded_copy
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5, 11), (1024,), (1025,), (1 << 20,)])
@@ -50,7 +50,7 @@ def test_a_copy_has_the_content_and_refuses_numpy_writes() -> None:
 
 STRAY = """
 import ctypes, numpy as np
-from ansorc.search.measure.guarded import GuardedArray, guarded_copy
+from ansorc.search.measure.kernel import GuardedArray, guarded_copy
 memory = {memory}
 ctypes.memset(memory.array.ctypes.data + {offset}, 0, 1)
 """

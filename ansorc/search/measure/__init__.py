@@ -4,7 +4,7 @@ In: a task and candidates (schedule steps, or IR text). Out: timings, or typed f
 """
 
 from ansorc.search.measure.concurrent import concurrently, nothing
-from ansorc.search.measure.cost import BuildCost, RunCost
+from ansorc.search.measure.cost import BuildCost, RunCost, Stopwatch
 from ansorc.search.measure.measurer import Measurer
 from ansorc.search.measure.options import CachePolicy, MeasureOptions, RunOptions
 from ansorc.search.measure.result import (
@@ -14,7 +14,6 @@ from ansorc.search.measure.result import (
     MeasureResult,
     Source,
 )
-from ansorc.search.measure.stopwatch import Stopwatch
 from ansorc.search.measure.workers import Workers
 
 __all__ = [

@@ -12,12 +12,19 @@ import numpy as np
 
 from ansorc.errors import MeasureError
 from ansorc.search.measure.concurrent import concurrently, nothing
-from ansorc.search.measure.cost import RunCost
+from ansorc.search.measure.cost import RunCost, Stopwatch
 from ansorc.search.measure.data import TaskData
-from ansorc.search.measure.jobs import Program, build_request, run_request
+from ansorc.search.measure.messages import (
+    Program,
+    build_cost_of,
+    build_request,
+    calm_of,
+    failure_of,
+    outcomes_of,
+    run_request,
+)
 from ansorc.search.measure.options import BuildLimit, MeasureOptions, eviction_limit_s, run_limit_s
 from ansorc.search.measure.pool import Reply, Request
-from ansorc.search.measure.replies import build_cost_of, calm_of, failure_of, outcomes_of
 from ansorc.search.measure.result import (
     Failure,
     FailureKind,
@@ -26,7 +33,6 @@ from ansorc.search.measure.result import (
     Outcome,
     Source,
 )
-from ansorc.search.measure.stopwatch import Stopwatch
 from ansorc.search.measure.wire import Message
 from ansorc.search.measure.workers import Workers
 from ansorc.search.task import Task

@@ -13,16 +13,19 @@ from functools import lru_cache, partial
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.package.signature import LACKS_FEATURES, OUT_OF_MEMORY
 from ansorc.errors import BuildError
-from ansorc.search.measure.bench import Bench, Benches
-from ansorc.search.measure.calm import Patience, Sampled, Witness
-from ansorc.search.measure.cost import RunCost
-from ansorc.search.measure.jobs import Program, programs_of, run_options_of
-from ansorc.search.measure.kernel import Kernel, KernelError
+from ansorc.search.measure.cost import RunCost, Stopwatch
+from ansorc.search.measure.kernel import Bench, Benches, Kernel, KernelError
+from ansorc.search.measure.messages import (
+    Program,
+    calm_of,
+    failure_message,
+    outcomes_message,
+    programs_of,
+    run_options_of,
+)
 from ansorc.search.measure.options import RunOptions
-from ansorc.search.measure.replies import calm_of, failure_message, outcomes_message
 from ansorc.search.measure.result import Failure, FailureKind, Look, Measurement
-from ansorc.search.measure.stopwatch import Stopwatch
-from ansorc.search.measure.timing import Subject, interleave, sample
+from ansorc.search.measure.timing import Patience, Sampled, Subject, Witness, interleave, sample
 from ansorc.search.measure.wire import Message
 from ansorc.target import Target
 

@@ -1,13 +1,30 @@
-"""How often a kernel is called to know its time, and when to give up on it."""
+"""How often a kernel is called to know its time, and when to give up on it.
+
+Calm: programs are timed while nothing else slows the machine down, as far as that can be had.
+
+A virtual machine shares its cores with others: for tenths of a second all programs may take twice
+as long, longer than one of them is timed, so that no number of repeats tells. A witness tells, a
+small piece of work that always takes the same time on an idle machine: it is run before and after.
+What was disturbed is timed once more. Waiting is a small share of all the time at most: on a
+machine that is never calm programs are timed as it is.
+
+Waiting is done at work, not asleep: virtual cores that wake up are often as slow as if they were
+one, until both have worked for a while (docs/decisions/0044).
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ansorc.codegen.base import backend_of
 from ansorc.search.measure.options import RunOptions
+from ansorc.search.measure.result import Look
+from ansorc.target import Target
 
 Clock = Callable[[], float]
 _REPEATS_BEFORE_JUDGING = 40
@@ -118,3 +135,143 @@ def _timed(subject: Subject, clock: Clock, number: int) -> float:
     begin = clock()
     subject.call(number)
     return clock() - begin
+
+
+_DISTURBED = 1.1
+"""A witness that takes this many times as long as at best tells of a disturbance."""
+_MUCH = 10.0
+"""A program that is slow by so many times of what would be far is hopeless without any doubt."""
+_TRIES = 3
+"""The fastest of so many: an interrupt is none."""
+_ALONE_TRIES = 30
+_ALONE_FACTOR, _ALONE_MEMORY_S = 1.3, 10.0
+"""At first a witness of several threads should take no more than this times as long as in one
+thread: a process may start while the machine is disturbed, and would take that for calm. All cores
+may be slower than one, by their clocks or as two of them are one: this is believed for so long."""
+_MEMORY_S = 60.0
+"""So long times of the witness are remembered: a hot machine slows its clock down for long."""
+
+Sampled = tuple[list[float], bool]
+"""Seconds of the repeats of a program, and whether it is hopeless."""
+
+
+@dataclass
+class Witness:
+    """A piece of work that takes the same time whenever nothing disturbs the machine."""
+
+    work: Callable[[int], None]
+    """Does all of it in so many threads."""
+    threads: int = 1
+    clock: Callable[[], float] = time.perf_counter
+    _known: deque[Look] = field(default_factory=deque[Look], init=False)
+    """The look with the shortest time, then the one with the shortest time after it, and so on."""
+
+    def __post_init__(self) -> None:
+        if self.threads > 1:
+            tries = max(_TRIES, _ALONE_TRIES // self.threads)
+            alone_s = self._fastest(1, tries) / self.threads
+            when = self.clock() - _MEMORY_S + _ALONE_MEMORY_S
+            self._known.append((when, _ALONE_FACTOR * alone_s))
+
+    @staticmethod
+    def of(target: Target, threads: int) -> Witness:
+        """Return multiply-adds and reads by all of the programs' threads; 0: one for each core."""
+        threads = threads or target.cores
+        return Witness(backend_of(target).probes.steady_work(target, threads), threads)
+
+    def slowness(self) -> float:
+        """Return the time that the work takes now by the shortest one of the last minute."""
+        seconds = self._fastest(self.threads, _TRIES)
+        return seconds / self._shortest(seconds)
+
+    def _fastest(self, threads: int, tries: int) -> float:
+        times: list[float] = []
+        for _ in range(tries):
+            begin = self.clock()
+            self.work(threads)
+            times.append(self.clock() - begin)
+        return min(times)
+
+    def shortest(self) -> Look | None:
+        """Return the shortest time that is remembered, and when it was."""
+        return self._known[0] if self._known else None
+
+    def remember(self, look: Look) -> None:
+        """Take over what a witness in another process of this machine has seen."""
+        if self._known and look[1] >= self._known[0][1]:
+            return
+        looks = sorted([*self._known, look])
+        self._known.clear()
+        for when, seconds in looks:
+            self._add(when, seconds)
+
+    def _shortest(self, seconds: float) -> float:
+        """Remember that the work has just taken `seconds`; return the shortest time remembered."""
+        now = self.clock()
+        self._add(now, seconds)
+        while self._known[0][0] < now - _MEMORY_S:
+            self._known.popleft()
+        return self._known[0][1]
+
+    def _add(self, when: float, seconds: float) -> None:
+        while self._known and self._known[-1][1] >= seconds:
+            self._known.pop()
+        self._known.append((when, seconds))
+
+
+class Patience:
+    """Times programs when the machine is calm, and waits for that, but not for long in all.
+
+    Waiting and timing again take `share` of the time at most, and `credit_s` more: disturbances may
+    last for seconds, the first one may come early. One program waits for `longest_s` at most.
+    """
+
+    def __init__(
+        self,
+        witness: Witness,
+        share: float,
+        credit_s: float,
+        longest_s: float = math.inf,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.witness, self._share, self._credit_s = witness, share, credit_s
+        self._longest_s, self._clock = longest_s, clock
+        self._begin = clock()
+        self._spent = 0.0
+        self._is_calm = True
+
+    def timed(self, sample: Callable[[], Sampled], far_s: float) -> Sampled:
+        """Return what `sample` does, when the machine is calm, or the faster of two disturbed ones.
+
+        One that was disturbed but is slower than `far_s` anyway is not timed again.
+        """
+        waited_s = self._waited(self._longest_s)
+        found, hopeless = sample()
+        slowness = self.witness.slowness()
+        limit_s = far_s * (_MUCH if hopeless else slowness)
+        if slowness <= _DISTURBED or statistics.median(found) > limit_s:
+            return found, hopeless
+        self._waited(self._longest_s - waited_s)
+        if not (self._is_calm and self._has_time()):
+            return found, hopeless
+        begin = self._clock()
+        again, still_hopeless = sample()
+        self._spent += self._clock() - begin
+        return min(found, again, key=statistics.median), hopeless and still_hopeless
+
+    def _waited(self, most_s: float) -> float:
+        """Wait until the machine is calm, but no longer than `most_s`; return for how long."""
+        begin = self._clock()
+        while not (is_calm := self.witness.slowness() <= _DISTURBED):
+            waited_s = self._clock() - begin
+            if waited_s >= most_s or not self._has_time(waited_s):
+                break
+        self._is_calm = is_calm
+        waited_s = self._clock() - begin
+        self._spent += waited_s
+        return waited_s
+
+    def _has_time(self, waited_s: float = 0.0) -> bool:
+        """Whether waiting, `waited_s` of it not yet counted, has been less than its share."""
+        elapsed = self._clock() - self._begin
+        return self._spent + waited_s < self._share * elapsed + self._credit_s

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ansorc.codegen.base import backend_of
 from ansorc.search.measure.build import Builder
-from ansorc.search.measure.replies import failure_message
+from ansorc.search.measure.messages import failure_message
 from ansorc.search.measure.result import Failure, FailureKind
 from ansorc.search.measure.run import Runner
 from ansorc.search.measure.sandbox import resident_bytes, set_alarm

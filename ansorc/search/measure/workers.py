@@ -13,11 +13,16 @@ from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import For, Function, LoopKind, Store
 from ansorc.lang import ComputeDAG, compute, placeholder
 from ansorc.search.measure.data import TaskData
-from ansorc.search.measure.jobs import Program, build_request, run_request
+from ansorc.search.measure.messages import (
+    Program,
+    build_request,
+    failure_of,
+    outcomes_of,
+    run_request,
+)
 from ansorc.search.measure.options import GIB, MeasureOptions
 from ansorc.search.measure.pool import Reply, Request, WorkerPool, WorkerPoolOptions
 from ansorc.search.measure.process import ZygoteProcess
-from ansorc.search.measure.replies import failure_of, outcomes_of
 from ansorc.search.measure.result import Failure, FailureKind, Look, Source
 from ansorc.search.measure.wire import Message
 from ansorc.search.task import Task
