@@ -23,13 +23,13 @@ def memoized(
     """Return `compute`, asked once for each owner, its first argument, and each of the others.
 
     The owner is an immutable object with a `__dict__`, told from others by its identity. The other
-    arguments are positional and hashable.
+    arguments are hashable.
     """
 
     @wraps(compute)
     def found(owner: Owner, *rest: P.args, **named: P.kwargs) -> Found:
         memo: dict[Hashable, Found] = vars(owner).setdefault(_MEMO, {})
-        key = cast(Hashable, (compute, *rest))
+        key = cast(Hashable, (compute, *rest, *named.items()))
         if key not in memo:
             memo[key] = compute(owner, *rest, **named)
         return memo[key]
