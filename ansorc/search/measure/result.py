@@ -17,7 +17,7 @@ _MESSAGE_CHARACTERS = 500
 
 Look: TypeAlias = tuple[float, float]
 """When a worker looked how fast the machine is, by the clock that all processes share, and the
-seconds that it took (`calm.Witness`)."""
+seconds that it took (`timing.Witness`)."""
 
 
 class FailureKind(Enum):
