@@ -95,8 +95,10 @@ class _Nests:
         is_loop = self._joined(stage, extents)
         start = _start_of_sum(stage)
         loops = self._loops(stage, extents, start)
+        starts = set(np.unique(start).tolist())
         for place, iterator in enumerate(stage.iterators):
-            keys = np.where(start == place, _mixed(keys, _START_OF_SUM), keys)
+            if place in starts:
+                keys = np.where(start == place, _mixed(keys, _START_OF_SUM), keys)
             keys = np.where(is_loop[place], _mixed(keys, loops[place]), keys)
             for inner in self.state.attached(stage.name, iterator.name):
                 keys = self.mixed(inner, keys)
@@ -123,10 +125,11 @@ class _Nests:
             if part.is_whole and not others:
                 axes[place], strides[place] = names[part.axis], as_array(part.stride)
             is_here = is_loop[place] & (place < parallel)
-            joins = is_here & (last >= 0) & (axes[place] >= 0) & (axes[last] == axes[place])
-            joins &= strides[last, columns] == strides[place] * extents[place]
-            extents[place] *= np.where(joins, extents[last, columns], 1)
-            is_loop[last[joins], columns[joins]] = False
+            if axes[place] >= 0 and axes[place] in axes[:place]:
+                joins = is_here & (last >= 0) & (axes[last] == axes[place])
+                joins &= strides[last, columns] == strides[place] * extents[place]
+                extents[place] *= np.where(joins, extents[last, columns], 1)
+                is_loop[last[joins], columns[joins]] = False
             last = np.where(is_here, place, last)
         return is_loop
 
@@ -158,13 +161,17 @@ class _Nests:
         zeros = np.zeros(self.rows, dtype=np.int64)
         parallel = self.parallel.get(stage.name, zeros)
         unrolled = unrolled_by_pragma(stage, self.state, self.limits.get(stage.name), parallel)
-        kinds = np.empty((len(stage.iterators), self.rows), dtype=np.int64)
+        is_unrolled = np.empty((len(stage.iterators), self.rows), dtype=bool)
         for place, iterator in enumerate(stage.iterators):
-            marked = _KINDS[iterator.mark]
-            kind = np.where(unrolled[iterator.name], _KINDS[Mark.UNROLL], marked)
-            kind = np.where(place < parallel, _KINDS[Mark.PARALLEL], kind)
-            is_again = (iterator.kind is IteratorKind.SPACE) & (start >= 0) & (place >= start)
-            kinds[place] = kind + _ALL_KINDS * np.where(is_again, marked, 0)
+            is_unrolled[place] = unrolled[iterator.name]
+        marks = _column([_KINDS[iterator.mark] for iterator in stage.iterators], np.int64)
+        places = np.arange(len(stage.iterators))[:, None]
+        kinds = np.where(is_unrolled, _KINDS[Mark.UNROLL], marks)
+        np.copyto(kinds, _KINDS[Mark.PARALLEL], where=places < parallel)
+        if start.max() >= 0:
+            is_space = [iterator.kind is IteratorKind.SPACE for iterator in stage.iterators]
+            is_again = _column(is_space, bool) & (start >= 0) & (places >= start)
+            kinds += _ALL_KINDS * marks * is_again
         return kinds
 
 
