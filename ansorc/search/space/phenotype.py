@@ -168,7 +168,7 @@ class _Nests:
         places = np.arange(len(stage.iterators))[:, None]
         kinds = np.where(is_unrolled, _KINDS[Mark.UNROLL], marks)
         np.copyto(kinds, _KINDS[Mark.PARALLEL], where=places < parallel)
-        if start.max() >= 0:
+        if start.max(initial=-1) >= 0:
             is_space = [iterator.kind is IteratorKind.SPACE for iterator in stage.iterators]
             is_again = _column(is_space, bool) & (start >= 0) & (places >= start)
             kinds += _ALL_KINDS * marks * is_again
