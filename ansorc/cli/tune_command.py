@@ -29,7 +29,7 @@ def tune(task: Task, options: TuneOptions) -> None:
     A second run with the same record file goes on where the first one stopped. Ctrl-C ends the run
     with the best program saved.
     """
-    require_this_machine(task.target)
+    require_this_machine(task.target, options.cache)
     threads = options.threads or task.target.cores
     probe = backend_of(task.target).probes.peak(task.target, threads)
     peak = probe.best()

@@ -117,12 +117,18 @@ def chosen_program(task: Task, choice: Choice) -> Program:
     raise RecordError(f"{path} holds {found} of '{task.name}' for {task.target.text}; {advice}")
 
 
-def require_this_machine(target: Target) -> None:
-    """Raise TargetError unless this machine can run code that is made for `target`."""
-    if obstacle := backend_of(target).capabilities(target).obstacle:
+def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:
+    """Raise TargetError unless this machine can run code for `target`, and with such caches."""
+    can = backend_of(target).capabilities(target)
+    if can.obstacle:
         raise TargetError(
-            f"'{target.text}' cannot be measured {obstacle}; tune and run on such a machine, or "
-            "build here with --default for the untuned schedule"
+            f"'{target.text}' cannot be measured {can.obstacle}; tune and run on such a machine, "
+            "or build here with --default for the untuned schedule"
+        )
+    if cache == "cold" and not can.cold_caches:
+        raise TargetError(
+            f"'{target.text}' cannot be measured with cold caches: its back end evicts nothing "
+            'from the caches of this machine; tune with cache="warm"'
         )
 
 

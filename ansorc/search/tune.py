@@ -84,7 +84,7 @@ def tune_task(
 def _tuned(
     task: Task, options: TuneOptions, workers: Workers, on_trial: Callable[[Trial], None]
 ) -> TuneResult:
-    require_this_machine(task.target)
+    require_this_machine(task.target, options.cache)
     require_model(options.search.cost_model)
     with Records.open(options.records) as records:
         with closing(TuningRun(task, options, records, workers, on_trial)) as run:

@@ -64,7 +64,7 @@ PASSES: dict[str, Pass] = {
     "vectorize_masked": lambda f: vectorize_loops(f, MASKED),
     "vectorize_interleaved": lambda f: vectorize_loops(f, Vectors(32, interleaved=4)),
     "transpose_copies": transpose_copies,
-    "prefetch": lambda f: prefetch(f, 16 * 1024, 16 * 1024),
+    "prefetch": lambda f: prefetch(f, 16 * 1024, 16 * 1024, has_streams=True),
     "prepare_for_cpu": lambda f: run_passes(CPU_PASSES, f, AVX),
     "prepare_masked": lambda f: run_passes(CPU_PASSES, f, MASKING),
     "prepare_loading": lambda f: run_passes(CPU_PASSES, f, LOADING),
@@ -274,8 +274,8 @@ def test_panels_of_constants_that_the_last_cache_holds_are_not_asked_for() -> No
     tile = loops([("p", 8, SERIAL), ("i", 4, SERIAL), ("k", 64, SERIAL), ("c", 4, UNROLLED)],
                  Store(result, (p, i, c, lanes), value))  # fmt: skip
     function = Function("shared", (weight, result), tile)
-    assert prefetch(function, 1 << 14, 8 * weight.bytes) == function
-    asked = prefetch(function, 1 << 14, 8 * weight.bytes - 1)
+    assert prefetch(function, 1 << 14, 8 * weight.bytes, has_streams=True) == function
+    asked = prefetch(function, 1 << 14, 8 * weight.bytes - 1, has_streams=True)
     assert sum(isinstance(part, Prefetch) for part in walk(asked)) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def test_a_winner_with_a_packed_weight_is_right_and_says_so(tmp_path: Path) -> N
         assert all(Record.from_json(record.to_json()) == record for record in found)
         assert found[0].to_json()["packed_before"] == ["t1"]
         export_lines(records, tmp_path / "lines.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
+    assert {tuple(line["packed_before"]) for line in lines if "task" in line} == {("B",)}
     with Records.open(tmp_path / "copy.db") as copy:
         assert import_lines(copy, tmp_path / "lines.jsonl").records == 8
         assert copy.all(task.key)[0].packed_before == ("t1",)

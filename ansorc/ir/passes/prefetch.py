@@ -75,7 +75,7 @@ _UNROLLED = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
 
 def prefetch(
-    function: Function, cached_bytes: int, last_cache_bytes: int, *, has_streams: bool = True
+    function: Function, cached_bytes: int, last_cache_bytes: int, *, has_streams: bool
 ) -> Function:
     """Return `function`, whose loops are vectorised, with prefetches.
 

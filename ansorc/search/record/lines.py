@@ -27,16 +27,23 @@ class ImportSummary:
 def export_lines(records: Records, path: Path) -> int:
     """Write all of `records` to `path`, tasks first, a line each; return the number of records.
 
-    A record's line is `Record.to_json`, a task's line is `{"define": Task.to_json}`.
+    A record's line is `Record.to_json`, a task's line is `{"define": Task.to_json}`. Where that is
+    known, "packed_before" has its names.
     """
     count = 0
     try:
         with path.open("w") as file:
+            names: dict[str, dict[str, str]] = {}
             for task in records.tasks():
                 file.write(json.dumps({"define": task.to_json()}) + "\n")
+                pairs = zip(task.dag.canonical.params, task.dag.params, strict=True)
+                names[task.key] = {one.name: own.name for one, own in pairs}
             for key in records.task_keys():
+                own = names.get(key, {})
                 for record in records.all(key):
-                    file.write(json.dumps(record.to_json()) + "\n")
+                    packed = [own.get(tensor, tensor) for tensor in record.packed_before]
+                    fields = {**record.to_json(), "packed_before": packed}
+                    file.write(json.dumps(fields) + "\n")
                     count += 1
     except OSError as error:
         raise RecordError(f"{path} cannot be written: {error}; give another path") from error

@@ -147,7 +147,7 @@ class Record:
 
     @property
     def packed_before(self) -> tuple[str, ...]:
-        """The constant inputs that were packed before the timing: the time is without that."""
+        """The constant inputs that were packed before the timing, under canonical names."""
         genes = json.loads(self.steps)
         return tuple(gene["tensor"] for name, gene in genes if name == RewriteLayout.__name__)
 
