@@ -31,23 +31,29 @@ _VIEWS = {
 
 @click.command(
     short_help="Print loops, IR, LLVM IR, assembly.",
-    epilog="Views: " + "; ".join(f"{view}, {what}" for view, what in _VIEWS.items()),
+    epilog="Views: "
+    + "; ".join(f"{view}, {what}" for view, what in _VIEWS.items())
+    + "; and those of the target's back end",
 )
 @takes_task
 @takes_choice
-@click.option("--view", "views", multiple=True, type=click.Choice(tuple(_VIEWS)),
+@click.option("--view", "views", multiple=True, metavar="VIEW",
               help="What to print; may be repeated. Default: schedule and ir.")  # fmt: skip
 @click.option("--asm", "with_assembly", is_flag=True, help="The same as --view asm.")
 def show(task: Task, choice: Choice, views: tuple[str, ...], *, with_assembly: bool) -> None:
     """Print the best recorded program of a workload: loops, IR, LLVM IR, assembly."""
+    known = dict.fromkeys((*_VIEWS, *backend_of(task.target).listings))
+    for view in set(views) - set(known):
+        words = f"'{view}' is not one of {', '.join(map(repr, known))}."
+        raise click.BadParameter(words, param_hint="'--view'")
     program = chosen_program(task, choice)
     click.echo(f"# {task.name}: {program.origin}, for {task.target.text}")
     for view in (*views, "asm") if with_assembly else views or ("schedule", "ir"):
-        click.echo(f"\n# {_VIEWS[view]}\n{_text(task, program, view).rstrip()}")
+        click.echo(f"\n# {_VIEWS.get(view, view)}\n{_text(task, program, view).rstrip()}")
 
 
 def _text(task: Task, program: Program, view: str) -> str:
-    """The text of one of `_VIEWS`."""
+    """The text of one of `_VIEWS`, or of those that only the target's back end has."""
     state = replay(task.dag, program.steps)
     match view:
         case "dag":

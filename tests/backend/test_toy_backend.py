@@ -9,16 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import toy_backend
+from click.testing import CliRunner
 
 import ansorc as ac
+from ansorc.cli.show_command import show
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.build import CompileCache, compile_function
 from ansorc.errors import BuildError, TargetError
 from ansorc.ir.parser import parse
+from ansorc.ir.printer import to_text
 from ansorc.lang import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay
-from ansorc.search.measure import MeasureOptions, RunOptions
+from ansorc.search.measure import MeasureOptions, Measurer, RunOptions, Source
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.programs import default_program, recorded_program
 from ansorc.search.tune import tune_task
@@ -87,6 +90,33 @@ def test_it_is_tuned(make: Callable[[], ComputeDAG], tmp_path: Path) -> None:
         layouts = packings(state)
         built = compile_function(lower(state), target, packings=layouts, cache=CompileCache())
         assert (toy_backend.MARKER.encode() in built.code) is is_marked
+
+
+def test_what_a_worker_runs_is_its_code() -> None:
+    run = RunOptions(min_total_s=0.001)
+    for target, words in ((TOY, "the kernel returned 77"), (ac.Target.parse("native"), "")):
+        task = ac.Task(product(), target)
+        text = to_text(lower(replay(task.dag, ()), "returns_77"))
+        with Measurer(task, MeasureOptions(run=run, builders=1)) as measurer:
+            (found,) = measurer.measure([Source.of_function(text)])
+        assert (found.failure.message if found.failure else "") == words
+
+
+def test_its_text_is_shown(tmp_path: Path) -> None:
+    workload = tmp_path / "ops.py"
+    workload.write_text(
+        "import ansorc as ac\n\n@ac.workload\ndef copied(n: int = 4):\n"
+        "    a = ac.placeholder((n,), name='A')\n    return a, ac.compute((n,), lambda i: a[i])\n"
+    )
+    words = [str(workload), "--target", TOY.text, "--default", "--view", "c"]
+    shown = CliRunner().invoke(show, words, catch_exceptions=False)
+    assert toy_backend.MARKER in shown.output
+    assert "is not one of" in CliRunner().invoke(show, [*words, "--view", "d"]).output
+
+
+def test_it_refuses_to_be_measured_with_cold_caches(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="cannot be measured with cold caches: its back end evic"):
+        tune_task(ac.Task(product(), TOY), TuneOptions(2, tmp_path / "tune.db", cache="cold"))
 
 
 def test_it_refuses_what_it_lacks() -> None:
