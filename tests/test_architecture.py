@@ -33,11 +33,9 @@ PRIVATE_WORDS = {
 """What populations, islands, upper confidence bounds and the like were once called here."""
 MAX_LINES, MAX_SEARCH_FILES = 41_400, 96
 STILL_SHARED = {
-    "Access", "Affine", "Array", "Atom", "Axis", "BoolArray", "Box", "Choice", "Code", "Digit",
-    "Elsewhere", "Found", "Group", "Guard", "Held", "Kernel", "Lanes", "Length",
-    "Limits", "Linear", "Loop", "Nests", "Output", "Place", "Program", "Ranges", "Reduction",
-    "Scope", "Shape", "Split", "Spot", "Tile", "Tiles", "Value", "Vectors",
-    "Verdict",
+    "Access", "Affine", "Atom", "BoolArray", "Box", "Choice", "Digit", "Elsewhere", "Found",
+    "Group", "Held", "Kernel", "Lanes", "Length", "Linear", "Nests", "Output", "Program",
+    "Spot", "Tile", "Vectors", "Verdict",
 }  # fmt: skip
 """Names of classes and aliases that several modules define; none may be added."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 50, 8

@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.call.timing import Timing
 from ansorc.errors import MeasureError
+from ansorc.ir.aligned import Array
 from ansorc.lang.reference import evaluate
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.measure.data import draw_inputs
@@ -90,10 +90,10 @@ def numpy_time(task: Task, rng: np.random.Generator) -> tuple[float, float]:
     return median, high - low
 
 
-def _arguments(task: Task, inputs: list[NDArray[np.generic]]) -> list[NDArray[np.generic]]:
+def _arguments(task: Task, inputs: list[Array]) -> list[Array]:
     """The arguments in call order; outputs hold what no kernel computes."""
     given = dict(zip((buffer.name for buffer in task.dag.inputs), inputs, strict=True))
-    arrays: list[NDArray[np.generic]] = []
+    arrays: list[Array] = []
     for buffer in task.dag.params:
         if buffer.name in given:
             arrays.append(given[buffer.name])

@@ -12,12 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import TargetError
+from ansorc.ir.aligned import Array
 from ansorc.ir.passes.pipeline import Passes
 from ansorc.ir.stmt import Function
 from ansorc.target import Target
@@ -53,9 +51,7 @@ class BoundKernel(Protocol):
 class LoadedKernel(Protocol):
     """A kernel whose code is in this process."""
 
-    def bind(
-        self, arrays: Sequence[NDArray[np.generic]], workspace: int | None, threads: int
-    ) -> BoundKernel:
+    def bind(self, arrays: Sequence[Array], workspace: int | None, threads: int) -> BoundKernel:
         """Return the kernel on `arrays`, in call order.
 
         `workspace` is the address of as many bytes as the signature says; None: the kernel gets
@@ -81,7 +77,7 @@ class Probe(Protocol):
 
 
 @dataclass(frozen=True)
-class Limits:
+class MachineLimits:
     """The measured limits of one machine, float32, on one core and on all cores it may use."""
 
     fma_one: float
@@ -101,7 +97,7 @@ class Probes(Protocol):
         """Return a probe that does nothing but float32 multiply-adds, and counts operations."""
         ...
 
-    def limits(self, target: Target) -> Limits:
+    def limits(self, target: Target) -> MachineLimits:
         """Measure the limits of this machine, which takes about three seconds."""
         ...
 

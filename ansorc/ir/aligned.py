@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+Array: TypeAlias = NDArray[Any]
+"""The elements of a tensor, of any type."""
 ALIGNMENT = 64
 """Bytes of a cache line, and of the widest vectors."""
 
 
-def aligned_empty(
-    shape: int | tuple[int, ...], dtype: DTypeLike = np.float32
-) -> NDArray[np.generic]:
+def aligned_empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Array:
     """Return an array that begins at a multiple of 64 bytes, contents free.
 
     Kernels take any array. But those of `numpy.empty` begin at any multiple of 16 bytes, so that

@@ -24,50 +24,50 @@ class Operand(Node):
     _dtype: DType
     """What `dtype_of` found: a deep expression is asked at each of its levels."""
 
-    def __add__(self, other: Value) -> Expr:
+    def __add__(self, other: ExprLike) -> Expr:
         return binary(BinaryOp.ADD, self, other)
 
-    def __radd__(self, other: Value) -> Expr:
+    def __radd__(self, other: ExprLike) -> Expr:
         return binary(BinaryOp.ADD, other, self)
 
-    def __sub__(self, other: Value) -> Expr:
+    def __sub__(self, other: ExprLike) -> Expr:
         return binary(BinaryOp.SUB, self, other)
 
-    def __rsub__(self, other: Value) -> Expr:
+    def __rsub__(self, other: ExprLike) -> Expr:
         return binary(BinaryOp.SUB, other, self)
 
-    def __mul__(self, other: Value) -> Expr:
+    def __mul__(self, other: ExprLike) -> Expr:
         return binary(BinaryOp.MUL, self, other)
 
-    def __rmul__(self, other: Value) -> Expr:
+    def __rmul__(self, other: ExprLike) -> Expr:
         return binary(BinaryOp.MUL, other, self)
 
-    def __truediv__(self, other: Value) -> Expr:
+    def __truediv__(self, other: ExprLike) -> Expr:
         return binary(BinaryOp.DIV, self, other)
 
-    def __rtruediv__(self, other: Value) -> Expr:
+    def __rtruediv__(self, other: ExprLike) -> Expr:
         return binary(BinaryOp.DIV, other, self)
 
-    def __floordiv__(self, other: Value) -> Expr:
+    def __floordiv__(self, other: ExprLike) -> Expr:
         return binary(BinaryOp.FLOORDIV, self, other)
 
-    def __mod__(self, other: Value) -> Expr:
+    def __mod__(self, other: ExprLike) -> Expr:
         return binary(BinaryOp.MOD, self, other)
 
     def __neg__(self) -> Expr:
         zero = -0.0 if dtype_of(as_expr(self)).is_float else 0  # -0.0 - x is -x for every x
         return binary(BinaryOp.SUB, zero, self)
 
-    def __lt__(self, other: Value) -> Expr:
+    def __lt__(self, other: ExprLike) -> Expr:
         return compare(CompareOp.LT, self, other)
 
-    def __le__(self, other: Value) -> Expr:
+    def __le__(self, other: ExprLike) -> Expr:
         return compare(CompareOp.LE, self, other)
 
-    def __gt__(self, other: Value) -> Expr:
+    def __gt__(self, other: ExprLike) -> Expr:
         return compare(CompareOp.GT, self, other)
 
-    def __ge__(self, other: Value) -> Expr:
+    def __ge__(self, other: ExprLike) -> Expr:
         return compare(CompareOp.GE, self, other)
 
     def astype(self, type: str | DType) -> Expr:
@@ -203,7 +203,7 @@ class Reduce(Operand):
 _OfLanes: TypeAlias = Load | Ramp | Broadcast | Reduce | Dot
 _Compound: TypeAlias = Binary | Compare | Not | Select | Cast | Call | _OfLanes
 Expr: TypeAlias = Const | Var | _Compound
-Value: TypeAlias = "Operand | float"
+ExprLike: TypeAlias = "Operand | float"
 """What the builders accept: an expression or a Python number."""
 
 
@@ -251,7 +251,7 @@ def const(value: float, dtype: DType = INT64) -> Const:
     return Const(int(value), dtype)
 
 
-def as_expr(value: Value, dtype: DType | None = None) -> Expr:
+def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
     """Return `value` as an expression; a Python number becomes a `dtype` literal.
 
     Without `dtype` an int is int64, a float float32 and a bool bool.
@@ -264,7 +264,7 @@ def as_expr(value: Value, dtype: DType | None = None) -> Expr:
     raise LanguageError(f"{value!r} ({type(value).__name__}) is not a tensor expression")
 
 
-def binary(op: BinaryOp, left: Value, right: Value) -> Expr:
+def binary(op: BinaryOp, left: ExprLike, right: ExprLike) -> Expr:
     """Return `left op right`; raise LanguageError on dtypes that differ or do not have `op`."""
     a, b = _operands(op.value, left, right)
     if complaint := misuse(op, dtype_of(a).element):
@@ -272,12 +272,12 @@ def binary(op: BinaryOp, left: Value, right: Value) -> Expr:
     return Binary(op, a, b)
 
 
-def compare(op: CompareOp, left: Value, right: Value) -> Expr:
+def compare(op: CompareOp, left: ExprLike, right: ExprLike) -> Expr:
     """Return `left op right` as a bool; raise LanguageError on dtypes that differ."""
     return Compare(op, *_operands(op.value, left, right))
 
 
-def _operands(symbol: str, left: Value, right: Value) -> tuple[Expr, Expr]:
+def _operands(symbol: str, left: ExprLike, right: ExprLike) -> tuple[Expr, Expr]:
     a, b = _matched(left, right), _matched(right, left)
     ta, tb = dtype_of(a), dtype_of(b)
     if ta.element != tb.element or (ta.lanes != tb.lanes and 1 not in (ta.lanes, tb.lanes)):
@@ -285,7 +285,7 @@ def _operands(symbol: str, left: Value, right: Value) -> tuple[Expr, Expr]:
     return a, b
 
 
-def _matched(value: Value, other: Value) -> Expr:
+def _matched(value: ExprLike, other: ExprLike) -> Expr:
     if isinstance(value, Operand) or not isinstance(other, Operand):
         return as_expr(value)
     dtype = dtype_of(as_expr(other)).element

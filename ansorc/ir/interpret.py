@@ -15,7 +15,7 @@ import numpy as np
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Var, dtype_of
-from ansorc.ir.interpret_expr import LANE, Code, ExprCompiler
+from ansorc.ir.interpret_expr import LANE, ExprCompiler, PyExpr
 from ansorc.ir.interpret_math import poison
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text
@@ -223,7 +223,7 @@ class _Compiler:
 
     def _bind(self, var: Var, extent: int) -> str:
         name = self.exprs.fresh(var.name)
-        self.exprs.variables[var.name] = Code(name, 0, extent - 1)
+        self.exprs.variables[var.name] = PyExpr(name, 0, extent - 1)
         return name
 
     def _bind_buffer(self, buffer: Buffer) -> str:

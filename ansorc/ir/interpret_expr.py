@@ -49,7 +49,7 @@ LANE = "lane"
 
 
 @dataclass(frozen=True)
-class Code:
+class PyExpr:
     """The source of a value; if it is an integer, no run gives less than low or more than high."""
 
     text: str
@@ -65,7 +65,7 @@ class ExprCompiler:
 
     def __init__(self, kernel: str) -> None:
         self.kernel = kernel
-        self.variables: dict[str, Code] = {}
+        self.variables: dict[str, PyExpr] = {}
         self.buffers: dict[str, str] = {}
         self.globals: dict[str, object] = {
             "minimum": minimum,
@@ -96,7 +96,7 @@ class ExprCompiler:
             terms.append(text if stride == 1 else f"{text} * {stride}")
         return " + ".join(terms) or "0"
 
-    def expr(self, expr: Expr) -> Code:
+    def expr(self, expr: Expr) -> PyExpr:
         """Return the source of `expr`, or of one lane of it."""
         match expr:
             case Const(value, dtype):
@@ -106,13 +106,13 @@ class ExprCompiler:
             case Binary():
                 return self._binary(expr)
             case Compare(op, left, right):
-                return Code(f"({self.expr(left).text} {op.value} {self.expr(right).text})")
+                return PyExpr(f"({self.expr(left).text} {op.value} {self.expr(right).text})")
             case Not(operand):
-                return Code(f"(not {self.expr(operand).text})")
+                return PyExpr(f"(not {self.expr(operand).text})")
             case Select(condition, then, otherwise):
                 a, b = self.expr(then), self.expr(otherwise)
                 text = f"({a.text} if {self.expr(condition).text} else {b.text})"
-                return Code(text, min(a.low, b.low), max(a.high, b.high))
+                return PyExpr(text, min(a.low, b.low), max(a.high, b.high))
             case Cast(dtype, operand):
                 return self._cast(dtype_of(operand).element, dtype, self.expr(operand))
             case Call(name, args):
@@ -121,12 +121,14 @@ class ExprCompiler:
                 return self._dot(expr)
             case Load(buffer, indices):
                 low, high = integer_range(buffer.dtype) if buffer.dtype.is_integer else (0, 0)
-                return Code(
+                return PyExpr(
                     f"{self.buffers[buffer.name]}[{self.place(buffer, indices)}]", low, high
                 )
             case Ramp(base, stride, lanes):
                 dtype = dtype_of(base)
-                step = _arithmetic(BinaryOp.MUL, self.expr(stride), Code(LANE, 0, lanes - 1), dtype)
+                step = _arithmetic(
+                    BinaryOp.MUL, self.expr(stride), PyExpr(LANE, 0, lanes - 1), dtype
+                )
                 return _arithmetic(BinaryOp.ADD, self.expr(base), step, dtype)
             case Broadcast(operand, _):
                 return self.expr(operand)
@@ -135,75 +137,75 @@ class ExprCompiler:
             case _:
                 assert_never(expr)
 
-    def _const(self, value: float, dtype: DType) -> Code:
+    def _const(self, value: float, dtype: DType) -> PyExpr:
         if dtype.is_float:
             number = self._literals.setdefault((repr(value), dtype), len(self._literals))
-            return Code(self.constant(f"K{number}", dtype.numpy.type(value)))
-        return Code(f"({value})", int(value), int(value))
+            return PyExpr(self.constant(f"K{number}", dtype.numpy.type(value)))
+        return PyExpr(f"({value})", int(value), int(value))
 
-    def _binary(self, expr: Binary) -> Code:
+    def _binary(self, expr: Binary) -> PyExpr:
         a, b = self.expr(expr.left), self.expr(expr.right)
         dtype = dtype_of(expr).element
         match expr.op:
             case BinaryOp.AND:
-                return Code(f"({a.text} & {b.text})")
+                return PyExpr(f"({a.text} & {b.text})")
             case BinaryOp.OR:
-                return Code(f"({a.text} | {b.text})")
+                return PyExpr(f"({a.text} | {b.text})")
             case BinaryOp.MIN if dtype.is_float:
-                return Code(f"minimum({a.text}, {b.text})")
+                return PyExpr(f"minimum({a.text}, {b.text})")
             case BinaryOp.MAX if dtype.is_float:
-                return Code(f"maximum({a.text}, {b.text})")
+                return PyExpr(f"maximum({a.text}, {b.text})")
             case BinaryOp.MIN:
-                return Code(f"min({a.text}, {b.text})", min(a.low, b.low), min(a.high, b.high))
+                return PyExpr(f"min({a.text}, {b.text})", min(a.low, b.low), min(a.high, b.high))
             case BinaryOp.MAX:
-                return Code(f"max({a.text}, {b.text})", max(a.low, b.low), max(a.high, b.high))
+                return PyExpr(f"max({a.text}, {b.text})", max(a.low, b.low), max(a.high, b.high))
             case BinaryOp.FLOORDIV | BinaryOp.MOD:
                 return self._division(expr, a, b, dtype)
             case _ if dtype.is_float:
-                return Code(f"({a.text} {expr.op.value} {b.text})")
+                return PyExpr(f"({a.text} {expr.op.value} {b.text})")
             case _:
                 return _arithmetic(expr.op, a, b, dtype)
 
-    def _division(self, expr: Binary, a: Code, b: Code, dtype: DType) -> Code:
+    def _division(self, expr: Binary, a: PyExpr, b: PyExpr, dtype: DType) -> PyExpr:
         divisor = b.text
         if b.low <= 0 <= b.high:
             self._divisions.append(expr)
             divisor = f"divisor({b.text}, {len(self._divisions) - 1})"
         text = f"({a.text} {expr.op.value} {divisor})"
         if expr.op is BinaryOp.MOD:
-            return Code(text, min(0, b.low + 1), max(0, b.high - 1))
+            return PyExpr(text, min(0, b.low + 1), max(0, b.high - 1))
         if b.low > 0:
             corners = [x // y for x in (a.low, a.high) for y in (b.low, b.high)]
-            return Code(text, min(corners), max(corners))
+            return PyExpr(text, min(corners), max(corners))
         widest = max(abs(a.low), abs(a.high))
-        return _wrapped(Code(text, -widest, widest), dtype)
+        return _wrapped(PyExpr(text, -widest, widest), dtype)
 
-    def _cast(self, source: DType, target: DType, operand: Code) -> Code:
+    def _cast(self, source: DType, target: DType, operand: PyExpr) -> PyExpr:
         if target.is_bool:
-            return Code(f"({operand.text} != 0)")
+            return PyExpr(f"({operand.text} != 0)")
         if target.is_float or source.is_float:
             low, high = (0, 0) if target.is_float else integer_range(target)
             name = self.constant(f"{target}_of_{source}", converter(source, target))
-            return Code(f"{name}({operand.text})", low, high)
+            return PyExpr(f"{name}({operand.text})", low, high)
         if source.is_bool:
-            return Code(f"int({operand.text})", 0, 1)
+            return PyExpr(f"int({operand.text})", 0, 1)
         return _wrapped(operand, target)
 
-    def _call(self, name: str, args: Sequence[Expr]) -> Code:
+    def _call(self, name: str, args: Sequence[Expr]) -> PyExpr:
         dtype = dtype_of(args[0]).element
         function = self.constant(f"{name}_{dtype}", math_function(name, dtype))
-        return Code(f"{function}({', '.join(self.expr(arg).text for arg in args)})")
+        return PyExpr(f"{function}({', '.join(self.expr(arg).text for arg in args)})")
 
-    def _reduce(self, op: BinaryOp, operand: Expr) -> Code:
+    def _reduce(self, op: BinaryOp, operand: Expr) -> PyExpr:
         dtype = dtype_of(operand)
         low, high = integer_range(dtype.element) if dtype.is_integer else (0, 0)
         reducer = self.constant(
             f"{op.name.lower()}_lanes_{dtype.element}", lane_reducer(op, dtype.element)
         )
         lanes = f"[{self.expr(operand).text} for {LANE} in range({dtype.lanes})]"
-        return Code(f"{reducer}({lanes})", low, high)
+        return PyExpr(f"{reducer}({lanes})", low, high)
 
-    def _dot(self, expr: Dot) -> Code:
+    def _dot(self, expr: Dot) -> PyExpr:
         """Write the sum of one lane; a function of the lane gives its operands."""
         terms, dtype = expr.terms, dtype_of(expr).element
         single = self.constant("single", np.float32)
@@ -217,11 +219,11 @@ class ExprCompiler:
                 factors.append(f"{single}({text})" if dtype.is_float else text)
             total = f"({total} + {factors[0]} * {factors[1]})"
         if dtype.is_float:
-            return Code(total)
+            return PyExpr(total)
         low, high = integer_range(dtype)
-        return _wrapped(Code(total, 4 * low, 4 * high), dtype)
+        return _wrapped(PyExpr(total, 4 * low, 4 * high), dtype)
 
-    def _index(self, buffer: Buffer, dimension: int, indices: Sequence[Expr], index: Code) -> str:
+    def _index(self, buffer: Buffer, dimension: int, indices: Sequence[Expr], index: PyExpr) -> str:
         extent = buffer.shape[dimension]
         if index.low >= 0 and index.high < extent:
             return index.text
@@ -246,7 +248,7 @@ class ExprCompiler:
         return value
 
 
-def _arithmetic(op: BinaryOp, a: Code, b: Code, dtype: DType) -> Code:
+def _arithmetic(op: BinaryOp, a: PyExpr, b: PyExpr, dtype: DType) -> PyExpr:
     """Return integer `a op b` for +, - and *."""
     if op is BinaryOp.ADD:
         low, high = a.low + b.low, a.high + b.high
@@ -255,15 +257,15 @@ def _arithmetic(op: BinaryOp, a: Code, b: Code, dtype: DType) -> Code:
     else:
         corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
         low, high = min(corners), max(corners)
-    return _wrapped(Code(f"({a.text} {op.value} {b.text})", low, high), dtype)
+    return _wrapped(PyExpr(f"({a.text} {op.value} {b.text})", low, high), dtype)
 
 
-def _wrapped(value: Code, dtype: DType) -> Code:
+def _wrapped(value: PyExpr, dtype: DType) -> PyExpr:
     """Return `value` as the bits of `dtype` hold it: two's complement, as in C."""
     low, high = integer_range(dtype)
     if low <= value.low and value.high <= high:
         return value
     mask = high - low
     if dtype.kind is Kind.UINT:
-        return Code(f"({value.text} & {mask})", low, high)
-    return Code(f"(({value.text} - {low} & {mask}) + {low})", low, high)
+        return PyExpr(f"({value.text} & {mask})", low, high)
+    return PyExpr(f"(({value.text} - {low} & {mask}) + {low})", low, high)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import FLOAT32
-from ansorc.ir.expr import Call, Const, Expr, Value, as_expr, const, dtype_of
+from ansorc.ir.expr import Call, Const, Expr, ExprLike, as_expr, const, dtype_of
 from ansorc.ir.operator import MATH_FUNCTIONS
 
 
-def call(name: str, *args: Value) -> Expr:
+def call(name: str, *args: ExprLike) -> Expr:
     """Return the math function `name` of `args`; raise LanguageError on integers or a bad count."""
     if MATH_FUNCTIONS.get(name) != len(args):
         raise LanguageError(f"there is no math function '{name}' of {len(args)} operands")

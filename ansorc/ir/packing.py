@@ -13,9 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from numpy.typing import NDArray
 
-from ansorc.ir.aligned import aligned_empty
+from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import dtype
@@ -68,13 +67,13 @@ class Packing:
         """Whether the layout is that of the source."""
         return self == Packing.plain(self.source)
 
-    def apply(self, array: NDArray[np.generic]) -> NDArray[np.generic]:
+    def apply(self, array: Array) -> Array:
         """Return the packed copy of `array`, which has the source's shape."""
         result = aligned_empty(self.packed.shape, self.packed.dtype.numpy)
         self.fill(result, array)
         return result
 
-    def fill(self, result: NDArray[np.generic], array: NDArray[np.generic]) -> None:
+    def fill(self, result: Array, array: Array) -> None:
         """Write the packed copy of `array` to `result`, which has the shape of `packed`."""
         for transform in self.transforms:
             array = transform.apply(array)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import (
     BinaryOp,
@@ -39,7 +39,7 @@ class Transform:
         before, after = shape[: self.dimension], shape[self.dimension + 1 :]
         return (*before, len(self.matrix), *after)
 
-    def apply(self, array: NDArray[np.generic]) -> NDArray[np.generic]:
+    def apply(self, array: Array) -> Array:
         """Return the transformed array, computed in float64 and rounded to the dtype of `array`."""
         mapped = np.tensordot(np.array(self.matrix), array.astype(np.float64), (1, self.dimension))
         return np.moveaxis(mapped, 0, self.dimension).astype(array.dtype)

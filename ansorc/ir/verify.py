@@ -40,7 +40,7 @@ def verify(function: Function) -> None:
     try:
         if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", function.name):
             raise IRError(f"'{function.name}' is no C name; use letters, digits and '_'")
-        place = _Place()
+        place = _VerifyContext()
         for buffer in function.params:
             if buffer.scope is not Scope.GLOBAL:
                 raise IRError(f"parameter {buffer_text(buffer)} is not in global memory")
@@ -51,7 +51,7 @@ def verify(function: Function) -> None:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _VerifyContext:
     """What is known at one statement from the statements around it."""
 
     buffers: Mapping[str, Buffer] = field(default_factory=dict[str, Buffer])
@@ -60,7 +60,7 @@ class _Place:
     hidden: frozenset[str] = frozenset()
     """The buffers that belong to other threads, or to other blocks."""
 
-    def with_buffer(self, buffer: Buffer) -> _Place:
+    def with_buffer(self, buffer: Buffer) -> _VerifyContext:
         """Return the place inside a declaration of `buffer`, having checked it."""
         _check_name(buffer.name)
         if buffer.name in self.buffers:
@@ -71,7 +71,7 @@ class _Place:
             raise IRError(f"{buffer_text(buffer)} has an extent that is no Python int above 0")
         return replace(self, buffers={**self.buffers, buffer.name: buffer})
 
-    def with_loop(self, loop: For) -> _Place:
+    def with_loop(self, loop: For) -> _VerifyContext:
         """Return the place inside `loop`, whose head was checked."""
         lost = self._hidden_by(loop)
         hidden = {name for name, buffer in self.buffers.items() if buffer.scope in lost}
@@ -95,7 +95,7 @@ class _Place:
         return (Scope.LOCAL, Scope.REGISTER) if loop.thread.startswith("threadIdx") else ()
 
 
-def _check(stmt: Stmt, place: _Place) -> None:
+def _check(stmt: Stmt, place: _VerifyContext) -> None:
     match stmt:
         case Seq(stmts):
             for inner in stmts:
@@ -136,7 +136,7 @@ def _check_chunk(loop: For) -> None:
         raise IRError(f"the chunk of '{loop.var.name}' is {loop.chunk!r}, no Python int above 0")
 
 
-def _check_loop(loop: For, place: _Place) -> None:
+def _check_loop(loop: For, place: _VerifyContext) -> None:
     name, thread = loop.var.name, loop.thread
     _check_name(name)
     if name in RESERVED:
@@ -162,7 +162,7 @@ def _check_loop(loop: For, place: _Place) -> None:
         raise IRError(f"nested loops {extents} are both bound to {thread}; make them equal")
 
 
-def _check_leaf(stmt: Store | If | Prefetch, place: _Place) -> None:
+def _check_leaf(stmt: Store | If | Prefetch, place: _VerifyContext) -> None:
     """Check the expressions of one statement itself, and name it where they break a rule."""
     variables = {name: loop.var for name, loop in place.loops.items()}
     rules = ExprRules(place.buffers, variables, lambda access: _check_access(access, place))
@@ -208,7 +208,7 @@ def _check_prefetch(stmt: Prefetch, rules: ExprRules) -> None:
         raise IRError(f"it asks for {what}; a cache line is found by one element in memory")
 
 
-def _check_access(access: Load, place: _Place) -> None:
+def _check_access(access: Load, place: _VerifyContext) -> None:
     buffer = access.buffer
     if buffer.name in place.hidden:
         raise IRError(
@@ -219,7 +219,7 @@ def _check_access(access: Load, place: _Place) -> None:
         _check_register(access, place)
 
 
-def _check_register(access: Load, place: _Place) -> None:
+def _check_register(access: Load, place: _VerifyContext) -> None:
     """A register has no address: once loops are unrolled and vectorised, its number is known."""
     for dimension, index in enumerate(access.indices):
         for name in sorted(free_vars(index)):

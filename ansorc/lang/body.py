@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
 
-from ansorc.ir.expr import Expr, Value, Var
+from ansorc.ir.expr import Expr, ExprLike, Var
 from ansorc.lang.reduction import Reduction, TupleReduction
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-Element: TypeAlias = "Value | Reduction | TupleReduction"
+Element: TypeAlias = "ExprLike | Reduction | TupleReduction"
 """What the function of a `compute` returns."""
-Elements: TypeAlias = "tuple[Value, ...] | TupleReduction"
+Elements: TypeAlias = "tuple[ExprLike, ...] | TupleReduction"
 """What the function of a `compute_tuple` returns."""
 Found: TypeAlias = "tuple[Expr, ...] | Reduction | TupleReduction"
 """The same with Python numbers made literals."""

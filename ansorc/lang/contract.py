@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
+from ansorc.ir.aligned import Array
 
 
 def contract(factors: Sequence[Array], shape: Sequence[int], rank: int) -> Array:

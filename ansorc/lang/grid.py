@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ansorc.errors import LanguageError
+from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType
 from ansorc.ir.expr import (
     Binary,
@@ -36,7 +37,6 @@ from ansorc.ir.expr import (
 )
 from ansorc.lang.strided import strided_view
 
-Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = "NDArray[np.bool_] | None"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ansorc.errors import LanguageError
+from ansorc.ir.aligned import Array
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.arith.interval import Interval, bounds
 from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Not, Select
@@ -16,7 +17,7 @@ from ansorc.ir.node import Node, children, walk
 from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.lang.grid import Array, Grid
+from ansorc.lang.grid import Grid
 
 _MOST_POINTS = 1 << 18
 

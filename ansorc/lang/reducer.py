@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import Const, Expr, Load, Operand, Value, Var, as_expr, const, dtype_of
+from ansorc.ir.expr import Const, Expr, ExprLike, Load, Operand, Var, as_expr, const, dtype_of
 from ansorc.ir.node import walk
 from ansorc.ir.substitute import substitute
 
-Combine = Callable[[tuple[Var, ...], tuple[Var, ...]], Sequence[Value]]
+Combine = Callable[[tuple[Var, ...], tuple[Var, ...]], Sequence[ExprLike]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def operands(dtypes: Sequence[DType]) -> tuple[tuple[Var, ...], tuple[Var, ...]]
 
 
 def reducer_of(
-    combine: Combine, identities: Sequence[Value], dtypes: Sequence[DType], name: str
+    combine: Combine, identities: Sequence[ExprLike], dtypes: Sequence[DType], name: str
 ) -> Reducer:
     """Return `combine` as a Reducer of tuples of `dtypes`; raise LanguageError where it is none."""
     if len(identities) != len(dtypes):
@@ -91,7 +91,7 @@ def check_reducer(reducer: Reducer, dtypes: Sequence[DType], name: str) -> None:
                 )
 
 
-def _literal(value: Value, dtype: DType, name: str) -> Const:
+def _literal(value: ExprLike, dtype: DType, name: str) -> Const:
     expr = as_expr(value, dtype)
     if not isinstance(expr, Const):
         raise LanguageError(f"the identities of the reducer '{name}' must be numbers")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import CompareOp, Expr, Select, Value, Var, as_expr, compare, const, dtype_of
+from ansorc.ir.expr import CompareOp, Expr, ExprLike, Select, Var, as_expr, compare, const, dtype_of
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.naming import check_axis_name
 from ansorc.lang.reducer import Combine, Reducer, reducer_of
@@ -69,10 +69,10 @@ class TupleReducer:
     """A way to combine tuples, yet without their dtypes; see `reducer`."""
 
     combine_tuples: Combine
-    identities: tuple[Value, ...]
+    identities: tuple[ExprLike, ...]
     name: str
 
-    def __call__(self, *terms: Value, axis: Axes) -> TupleReduction:
+    def __call__(self, *terms: ExprLike, axis: Axes) -> TupleReduction:
         """Return the tuples of `terms` combined over the reduce axes `axis`.
 
         Raise LanguageError where the reducer does not fit the number or dtypes of the terms.
@@ -84,7 +84,9 @@ class TupleReducer:
         )
 
 
-def reducer(combine: Combine, identities: Sequence[Value], name: str = "reducer") -> TupleReducer:
+def reducer(
+    combine: Combine, identities: Sequence[ExprLike], name: str = "reducer"
+) -> TupleReducer:
     """Return a reduction of tuples, for use in `compute_tuple`.
 
     `combine(left, right)` takes two tuples of scalars and returns the tuple that they combine to.
@@ -112,7 +114,7 @@ def reduce_axis(domain: int | tuple[int, int], name: str = "k") -> ReduceAxis:
 Axes = ReduceAxis | Sequence[ReduceAxis]
 
 
-def sum(expr: Value, axis: Axes) -> Reduction:
+def sum(expr: ExprLike, axis: Axes) -> Reduction:
     """Return the sum of `expr` over the reduce axes `axis`: the whole body of a compute.
 
     It is computed in the dtype of `expr`, so cast terms of 8 or 16 bits to what their sum needs:
@@ -121,32 +123,32 @@ def sum(expr: Value, axis: Axes) -> Reduction:
     return _reduction(Combiner.SUM, expr, axis)
 
 
-def max(expr: Value, axis: Axes) -> Reduction:
+def max(expr: ExprLike, axis: Axes) -> Reduction:
     """Return the largest `expr` over the reduce axes `axis`; see `sum`."""
     return _reduction(Combiner.MAX, expr, axis)
 
 
-def min(expr: Value, axis: Axes) -> Reduction:
+def min(expr: ExprLike, axis: Axes) -> Reduction:
     """Return the smallest `expr` over the reduce axes `axis`; see `sum`."""
     return _reduction(Combiner.MIN, expr, axis)
 
 
-def prod(expr: Value, axis: Axes) -> Reduction:
+def prod(expr: ExprLike, axis: Axes) -> Reduction:
     """Return the product of `expr` over the reduce axes `axis`; see `sum`."""
     return _reduction(Combiner.PROD, expr, axis)
 
 
-def any(expr: Value, axis: Axes) -> Reduction:
+def any(expr: ExprLike, axis: Axes) -> Reduction:
     """Return whether the bool `expr` holds somewhere on the reduce axes `axis`; see `sum`."""
     return _reduction(Combiner.ANY, expr, axis)
 
 
-def all(expr: Value, axis: Axes) -> Reduction:
+def all(expr: ExprLike, axis: Axes) -> Reduction:
     """Return whether the bool `expr` holds everywhere on the reduce axes `axis`; see `sum`."""
     return _reduction(Combiner.ALL, expr, axis)
 
 
-def argmax(expr: Value, axis: Axes) -> TupleReduction:
+def argmax(expr: ExprLike, axis: Axes) -> TupleReduction:
     """Return (the largest `expr`, where it is): the whole of a `compute_tuple`.
 
     Where is the int64 value of the reduce axis; of several axes, the place in row-major order. The
@@ -156,12 +158,12 @@ def argmax(expr: Value, axis: Axes) -> TupleReduction:
     return _extreme(expr, axis, Combiner.MAX, "argmax")
 
 
-def argmin(expr: Value, axis: Axes) -> TupleReduction:
+def argmin(expr: ExprLike, axis: Axes) -> TupleReduction:
     """Return (the smallest `expr`, where it is); see `argmax`."""
     return _extreme(expr, axis, Combiner.MIN, "argmin")
 
 
-def _extreme(expr: Value, axis: Axes, combiner: Combiner, name: str) -> TupleReduction:
+def _extreme(expr: ExprLike, axis: Axes, combiner: Combiner, name: str) -> TupleReduction:
     axes, body = _axes(name, axis), as_expr(expr)
     place: Expr = axes[0]
     for inner in axes[1:]:
@@ -189,7 +191,7 @@ def _better(left: tuple[Var, ...], right: tuple[Var, ...], combiner: Combiner) -
     return Select(is_left, a, b), Select(is_left, i, j)
 
 
-def _reduction(combiner: Combiner, expr: Value, axis: Axes) -> Reduction:
+def _reduction(combiner: Combiner, expr: ExprLike, axis: Axes) -> Reduction:
     verb = combiner.value
     axes, body = _axes(verb, axis), as_expr(expr)
     if dtype_of(body).is_bool != combiner.is_logical:

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ansorc.errors import LanguageError
+from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Expr
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
-from ansorc.lang.grid import Array, Grid
+from ansorc.lang.grid import Grid
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.tuple_fold import combined, folded
 
@@ -29,8 +29,8 @@ _BLOCK_ELEMENTS = 1 << 20
 
 
 def evaluate(
-    dag: ComputeDAG, inputs: Sequence[NDArray[Any]], dtype: type[np.floating[Any]] = np.float64
-) -> list[NDArray[Any]]:
+    dag: ComputeDAG, inputs: Sequence[Array], dtype: type[np.floating[Any]] = np.float64
+) -> list[Array]:
     """Return the outputs of `dag`, in call order, for `inputs` in the order of `dag.inputs`.
 
     All floats are computed and returned in `dtype`, whatever the DAG says, but literals have the

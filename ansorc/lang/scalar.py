@@ -7,11 +7,11 @@ from functools import reduce
 from ansorc.errors import LanguageError
 from ansorc.ir import expr as ir
 from ansorc.ir.dtype import FLOAT32, DType, dtype
-from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Operand, Select, Value, dtype_of
+from ansorc.ir.expr import BinaryOp, CompareOp, Expr, ExprLike, Operand, Select, dtype_of
 from ansorc.ir.math_call import call
 
 
-def if_then_else(condition: Value, then: Value, otherwise: Value) -> Expr:
+def if_then_else(condition: ExprLike, then: ExprLike, otherwise: ExprLike) -> Expr:
     """Return `then` where `condition` holds, else `otherwise`; only that arm is read.
 
     Raise LanguageError unless `condition` is a bool and both arms have one dtype.
@@ -28,27 +28,27 @@ def if_then_else(condition: Value, then: Value, otherwise: Value) -> Expr:
     return Select(test, a, b)
 
 
-def all_of(*conditions: Value) -> Expr:
+def all_of(*conditions: ExprLike) -> Expr:
     """Return whether all `conditions` hold; each is evaluated."""
     return _joined(BinaryOp.AND, "all_of", conditions)
 
 
-def any_of(*conditions: Value) -> Expr:
+def any_of(*conditions: ExprLike) -> Expr:
     """Return whether one of `conditions` holds; each is evaluated."""
     return _joined(BinaryOp.OR, "any_of", conditions)
 
 
-def logical_not(condition: Value) -> Expr:
+def logical_not(condition: ExprLike) -> Expr:
     """Return whether `condition` does not hold."""
     return ir.Not(_bool("logical_not", condition))
 
 
-def equal(left: Value, right: Value) -> Expr:
+def equal(left: ExprLike, right: ExprLike) -> Expr:
     """Return whether two numbers of one dtype are equal (`==` compares the expressions)."""
     return ir.compare(CompareOp.EQ, left, right)
 
 
-def not_equal(left: Value, right: Value) -> Expr:
+def not_equal(left: ExprLike, right: ExprLike) -> Expr:
     """Return whether two numbers of one dtype differ."""
     return ir.compare(CompareOp.NE, left, right)
 
@@ -58,7 +58,7 @@ def const(value: float, type: str | DType = "float32") -> Expr:
     return ir.const(value, type if isinstance(type, DType) else dtype(type))
 
 
-def cast(value: Value, type: str | DType) -> Expr:
+def cast(value: ExprLike, type: str | DType) -> Expr:
     """Return `value` converted as NumPy's `astype` does; `x.astype(type)` is the same.
 
     Floats go towards zero in an integer; what it cannot hold becomes its nearest value, NaN 0.
@@ -66,121 +66,121 @@ def cast(value: Value, type: str | DType) -> Expr:
     return ir.as_expr(value).astype(type)
 
 
-def maximum(left: Value, right: Value) -> Expr:
+def maximum(left: ExprLike, right: ExprLike) -> Expr:
     """Return the larger of two numbers of one dtype; NaN if one is NaN."""
     return ir.binary(BinaryOp.MAX, left, right)
 
 
-def minimum(left: Value, right: Value) -> Expr:
+def minimum(left: ExprLike, right: ExprLike) -> Expr:
     """Return the smaller of two numbers of one dtype; NaN if one is NaN."""
     return ir.binary(BinaryOp.MIN, left, right)
 
 
-def exp(x: Value) -> Expr:
+def exp(x: ExprLike) -> Expr:
     """Return e to the power of the float `x`."""
     return call("exp", x)
 
 
-def exp2(x: Value) -> Expr:
+def exp2(x: ExprLike) -> Expr:
     """Return 2 to the power of the float `x`."""
     return call("exp2", x)
 
 
-def expm1(x: Value) -> Expr:
+def expm1(x: ExprLike) -> Expr:
     """Return exp(x) - 1 of the float `x`, exact near 0."""
     return call("expm1", x)
 
 
-def log(x: Value) -> Expr:
+def log(x: ExprLike) -> Expr:
     """Return the natural logarithm of the float `x`."""
     return call("log", x)
 
 
-def log2(x: Value) -> Expr:
+def log2(x: ExprLike) -> Expr:
     """Return the logarithm to base 2 of the float `x`."""
     return call("log2", x)
 
 
-def log1p(x: Value) -> Expr:
+def log1p(x: ExprLike) -> Expr:
     """Return log(1 + x) of the float `x`, exact near 0."""
     return call("log1p", x)
 
 
-def tanh(x: Value) -> Expr:
+def tanh(x: ExprLike) -> Expr:
     """Return the hyperbolic tangent of the float `x`."""
     return call("tanh", x)
 
 
-def erf(x: Value) -> Expr:
+def erf(x: ExprLike) -> Expr:
     """Return the error function of the float `x`."""
     return call("erf", x)
 
 
-def sigmoid(x: Value) -> Expr:
+def sigmoid(x: ExprLike) -> Expr:
     """Return 1 / (1 + exp(-x)) of the float `x`."""
     return call("sigmoid", x)
 
 
-def sqrt(x: Value) -> Expr:
+def sqrt(x: ExprLike) -> Expr:
     """Return the square root of the float `x`."""
     return call("sqrt", x)
 
 
-def rsqrt(x: Value) -> Expr:
+def rsqrt(x: ExprLike) -> Expr:
     """Return 1 / sqrt(x) of the float `x`."""
     return call("rsqrt", x)
 
 
-def sin(x: Value) -> Expr:
+def sin(x: ExprLike) -> Expr:
     """Return the sine of the float `x`."""
     return call("sin", x)
 
 
-def cos(x: Value) -> Expr:
+def cos(x: ExprLike) -> Expr:
     """Return the cosine of the float `x`."""
     return call("cos", x)
 
 
-def abs(x: Value) -> Expr:
+def abs(x: ExprLike) -> Expr:
     """Return the absolute value of a number."""
     expr = ir.as_expr(x)
     return call("abs", expr) if dtype_of(expr).is_float else maximum(expr, 0 - expr)
 
 
-def floor(x: Value) -> Expr:
+def floor(x: ExprLike) -> Expr:
     """Return the float `x` rounded down."""
     return call("floor", x)
 
 
-def ceil(x: Value) -> Expr:
+def ceil(x: ExprLike) -> Expr:
     """Return the float `x` rounded up."""
     return call("ceil", x)
 
 
-def round(x: Value) -> Expr:
+def round(x: ExprLike) -> Expr:
     """Return the float `x` rounded to the nearest integer, halves to the even one."""
     return call("round", x)
 
 
-def power(base: Value, exponent: Value) -> Expr:
+def power(base: ExprLike, exponent: ExprLike) -> Expr:
     """Return `base` to the power `exponent`, both floats of one dtype."""
     return call("pow", base, exponent)
 
 
-def _number(value: Value, like: DType | None) -> Expr:
+def _number(value: ExprLike, like: DType | None) -> Expr:
     if isinstance(value, float) and like is not None and not like.is_float:
         raise LanguageError(f"if_then_else chooses between {like} and {value}; cast one arm")
     return ir.as_expr(value, like)
 
 
-def _bool(name: str, condition: Value) -> Expr:
+def _bool(name: str, condition: ExprLike) -> Expr:
     expr = ir.as_expr(condition)
     if not dtype_of(expr).is_bool:
         raise LanguageError(f"{name} needs a bool, not {dtype_of(expr)}; compare first")
     return expr
 
 
-def _joined(op: BinaryOp, name: str, conditions: tuple[Value, ...]) -> Expr:
+def _joined(op: BinaryOp, name: str, conditions: tuple[ExprLike, ...]) -> Expr:
     if not conditions:
         raise LanguageError(f"{name} needs one condition or more")
     tests = [_bool(name, condition) for condition in conditions]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from numpy.typing import NDArray
 
+from ansorc.ir.aligned import Array
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
 
-Array: TypeAlias = NDArray[Any]
 Linear: TypeAlias = dict[str, int]
 """Factors of the variables; the constant has the name ""."""
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ansorc.lang.grid import Array, Grid
+from ansorc.ir.aligned import Array
+from ansorc.lang.grid import Grid
 from ansorc.lang.reducer import Reducer
 
 

@@ -21,7 +21,7 @@ from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import unrolled_by_pragma
 from ansorc.schedule.update import stores, update
-from ansorc.schedule.values import Guard, iterator_values, known, plus, quotient, times
+from ansorc.schedule.values import SplitPredicate, iterator_values, known, plus, quotient, times
 
 _KINDS = {
     Mark.NONE: LoopKind.SERIAL,
@@ -241,7 +241,7 @@ class Nests:
         return Load(layout.packing.packed, tuple(indices))
 
     def _guarded(
-        self, placed: _Placed, values: Mapping[str, Expr], guards: list[Guard], stmt: Stmt
+        self, placed: _Placed, values: Mapping[str, Expr], guards: list[SplitPredicate], stmt: Stmt
     ) -> Stmt:
         conditions = [guard.condition for guard in guards]
         if isinstance(placed.stage.attach, At):
@@ -260,7 +260,7 @@ class Nests:
 
 def _axis_values(
     placed: _Placed, leaves: Mapping[str, Expr]
-) -> tuple[dict[str, Expr], list[Guard]]:
+) -> tuple[dict[str, Expr], list[SplitPredicate]]:
     values, guards = iterator_values(placed.stage, leaves)
     for axis, low in zip(placed.stage.op.axes, placed.lows, strict=True):
         values[axis.name] = plus(low, values[axis.name])

@@ -12,7 +12,7 @@ from ansorc.schedule.stage import FuseRelation, IteratorKind, SplitRelation, Sta
 
 
 @dataclass(frozen=True)
-class Guard:
+class SplitPredicate:
     """A condition that skips what a split that does not divide computes too much."""
 
     condition: Expr
@@ -21,14 +21,14 @@ class Guard:
 
 def iterator_values(
     stage: Stage, leaves: Mapping[str, Expr]
-) -> tuple[dict[str, Expr], list[Guard]]:
+) -> tuple[dict[str, Expr], list[SplitPredicate]]:
     """Return the value of every iterator that `stage` ever had, and the guards of its splits.
 
     `leaves` gives the values of the iterators it has now. The iterators it began with bear the
     names of its axes. All extents must be known numbers.
     """
     values = dict(leaves)
-    guards: list[Guard] = []
+    guards: list[SplitPredicate] = []
     for relation in reversed(stage.relations):
         if isinstance(relation, SplitRelation):
             value = _joined(relation, values)
@@ -36,7 +36,7 @@ def iterator_values(
             if not relation.is_exact:
                 limit = const(known(relation.parent.extent))
                 condition = compare(CompareOp.LT, value, limit)
-                guards.append(Guard(condition, relation.parent.kind))
+                guards.append(SplitPredicate(condition, relation.parent.kind))
         else:
             values |= _parted(relation, values[relation.child.name])
     return values, guards

@@ -13,7 +13,7 @@ from ansorc.codegen.llvm.binding import compile_object, load_object_code
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32, INT64, DType
-from ansorc.ir.expr import Expr, Ramp, Value, Var, as_expr, const
+from ansorc.ir.expr import Expr, ExprLike, Ramp, Var, as_expr, const
 from ansorc.ir.stmt import For, Function, LoopKind, Seq, Stmt
 from ansorc.target import Target, detect
 
@@ -46,7 +46,7 @@ def seq(*stmts: Stmt) -> Seq:
     return Seq(stmts)
 
 
-def lanes(base: Value, count: int, stride: int = 1) -> Expr:
+def lanes(base: ExprLike, count: int, stride: int = 1) -> Expr:
     return Ramp(as_expr(base, INT64), const(stride), count)
 
 

@@ -17,10 +17,10 @@ from ansorc.ir.expr import (
     Cast,
     CompareOp,
     Expr,
+    ExprLike,
     Load,
     Not,
     Select,
-    Value,
     Var,
     as_expr,
     binary,
@@ -241,7 +241,7 @@ def test_index_values_become_data() -> None:
 
 def test_scalars_and_numbers_spread_over_lanes() -> None:
     source, out = buffer("source", 4), buffer("out", 8)
-    value: Value = Load(source, (as_expr(2),)) * Load(source, (lanes(0, 8, stride=0),)) + 1.0
+    value: ExprLike = Load(source, (as_expr(2),)) * Load(source, (lanes(0, 8, stride=0),)) + 1.0
     data, found = np.array([3, 0, 5, 0], np.float32), np.zeros(8, np.float32)
     run(Function("f", (source, out), Store(out, (lanes(0, 8),), as_expr(value))), data, found)
     np.testing.assert_array_equal(found, np.full(8, 16))

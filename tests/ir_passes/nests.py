@@ -7,7 +7,18 @@ from dataclasses import dataclass
 
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
-from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Select, Value, Var, as_expr, compare, const
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Expr,
+    ExprLike,
+    Load,
+    Select,
+    Var,
+    as_expr,
+    compare,
+    const,
+)
 from ansorc.ir.expr import CompareOp as Order
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
 
@@ -23,7 +34,7 @@ def loops(headers: Sequence[Loop], body: Stmt) -> Stmt:
     return body
 
 
-def index(value: Value) -> Expr:
+def index(value: ExprLike) -> Expr:
     return as_expr(value)
 
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import CallError
+from ansorc.ir.aligned import Array
 from ansorc.ir.packing import Packing
-
-Array = NDArray[np.generic]
 
 
 @runtime_checkable
@@ -51,12 +49,12 @@ def checked_arrays(signature: Signature, values: Sequence[object]) -> list[Array
             f"{signature.name} takes {len(params)} arrays ({wanted}), but {len(values)} were given"
         )
     pairs = list(zip(params, values, strict=True))
-    arrays = [_passed(_Place(signature.name, n, p), v) for n, (p, v) in enumerate(pairs, start=1)]
+    arrays = [_passed(_CallArgument(signature.name, n, p), v) for n, (p, v) in enumerate(pairs, 1)]
     _require_no_overlap(signature, arrays)
     return arrays
 
 
-class _Place:
+class _CallArgument:
     """Which argument is being checked, for the messages."""
 
     def __init__(self, kernel: str, number: int, param: Param) -> None:
@@ -71,7 +69,7 @@ def packed_weight(signature: Signature, name: str, value: object) -> PackedWeigh
     """Return the weight `name` as the kernel reads it; raise CallError as a call would."""
     for number, param in enumerate(signature.params, start=1):
         if param.name == name and param.packing is not None:
-            array = _array(_Place(signature.name, number, param), value)
+            array = _array(_CallArgument(signature.name, number, param), value)
             return PackedWeight(param.packing, param.packing.apply(array))
     known = ", ".join(f"'{param.name}'" for param in signature.params if param.packing is not None)
     raise CallError(
@@ -79,7 +77,7 @@ def packed_weight(signature: Signature, name: str, value: object) -> PackedWeigh
     )
 
 
-def _passed(place: _Place, value: object) -> Array:
+def _passed(place: _CallArgument, value: object) -> Array:
     """The array that the kernel gets for `value`."""
     param = place.param
     if not isinstance(value, PackedWeight):
@@ -93,7 +91,7 @@ def _passed(place: _Place, value: object) -> Array:
     return value.array
 
 
-def _array(place: _Place, value: object) -> Array:
+def _array(place: _CallArgument, value: object) -> Array:
     param = place.param
     array, may_write = _viewed(place, value)
     if array.dtype != param.dtype.numpy:
@@ -121,7 +119,7 @@ def _contiguous_remedy(param: Param) -> str:
     return f"{wants}; use numpy.ascontiguousarray"
 
 
-def _viewed(place: _Place, value: object) -> tuple[Array, bool]:
+def _viewed(place: _CallArgument, value: object) -> tuple[Array, bool]:
     """Return (array over the memory of `value`, whether it may be written)."""
     if isinstance(value, np.ndarray):
         array = cast(Array, value)

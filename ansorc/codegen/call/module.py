@@ -24,7 +24,7 @@ _MOST_THREADS = 1024
 """The size of the runtime's thread pool."""
 
 
-class Code:
+class LazyKernel:
     """A kernel's code; loaded at the first call, for it may be of another machine."""
 
     def __init__(self, load: Callable[[], LoadedKernel]) -> None:
@@ -44,7 +44,7 @@ class Module:
     """A compiled kernel. Several threads may call it at once, on outputs of their own."""
 
     def __init__(
-        self, signature: Signature, target: Target, code: Code, compiled: bytes | None
+        self, signature: Signature, target: Target, code: LazyKernel, compiled: bytes | None
     ) -> None:
         self.signature = signature
         self.target = target
@@ -147,7 +147,7 @@ class Module:
 
 def load_code(compiled: bytes, signature: Signature, target: Target) -> Module:
     """Return the kernel in what the target's back end compiled; it is loaded at its first call."""
-    code = Code(lambda: backend_of(target).load(compiled, signature, target))
+    code = LazyKernel(lambda: backend_of(target).load(compiled, signature, target))
     return Module(signature, target, code, compiled)
 
 
@@ -159,6 +159,6 @@ def load_library(path: str | os.PathLike[str]) -> Module:
     library = Path(path)
     manifest = read_manifest(library)
     signature, target = manifest.signature, manifest.target
-    code = Code(lambda: backend_of(target).open(library, signature, target))
+    code = LazyKernel(lambda: backend_of(target).open(library, signature, target))
     code.kernel()
     return Module(signature, target, code, None)

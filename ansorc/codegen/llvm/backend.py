@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ansorc.codegen.base import Backend, Capabilities, Limits, Probe, Probes
+from ansorc.codegen.base import Backend, Capabilities, MachineLimits, Probe, Probes
 from ansorc.codegen.inspect.assembly import marked
 from ansorc.codegen.llvm.binding import (
     assembly,
@@ -36,7 +36,7 @@ class _CpuProbes:
     def peak(self, target: Target, threads: int) -> Probe:
         return FmaProbe(target, threads)
 
-    def limits(self, target: Target) -> Limits:
+    def limits(self, target: Target) -> MachineLimits:
         return machine_limits(target)
 
     def steady_work(self, target: Target, threads: int) -> Callable[[int], None]:

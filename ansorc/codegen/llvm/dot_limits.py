@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ansorc.codegen.build import build_function
 from ansorc.errors import BuildError
-from ansorc.ir.aligned import aligned_empty
+from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import Dot, Expr, Load, Ramp, Var, const
@@ -50,7 +47,7 @@ class DotProbe:
         return self._operations / found.median_s, self._operations / found.fastest_s
 
 
-def _aligned_ones(buffer: Buffer) -> NDArray[np.generic]:
+def _aligned_ones(buffer: Buffer) -> Array:
     """Return ones where no vector crosses a cache line."""
     found = aligned_empty(buffer.shape, buffer.dtype.numpy)
     found[...] = 1

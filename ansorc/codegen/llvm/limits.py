@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorc.codegen.base import Limits
+from ansorc.codegen.base import MachineLimits
 from ansorc.codegen.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.ir.aligned import aligned_empty
@@ -33,13 +33,13 @@ _STEADY_READS, _STEADY_SHARE = 16, 8
 the same real cores: seen to take 1.25 to 1.6 times as long while multiply-adds took 1.15."""
 
 
-def machine_limits(target: Target) -> Limits:
+def machine_limits(target: Target) -> MachineLimits:
     """Measure the limits of this machine, which must be able to run `target`.
 
     Takes about three seconds. Raise BuildError or TargetError as a build does.
     """
     size = max(_STREAM_BYTES, 4 * target.cache_bytes[-1])
-    return Limits(
+    return MachineLimits(
         fma_peak(target, 1),
         fma_peak(target, target.cores),
         read_bandwidth(target, 1, size),

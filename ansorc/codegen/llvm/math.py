@@ -6,7 +6,7 @@ from ansorc.codegen.llvm.bfloat import narrowed, widened
 from ansorc.codegen.llvm.integer import divide
 from ansorc.codegen.llvm.types import Value, literal, register_type, suffix, with_lanes
 from ansorc.codegen.llvm.vector import halves, matched
-from ansorc.codegen.llvm.vector_math import Shape, math_function, written_in_place
+from ansorc.codegen.llvm.vector_math import VectorShape, math_function, written_in_place
 from ansorc.codegen.llvm.writer import FunctionWriter
 from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp
@@ -98,7 +98,7 @@ def math_call(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
         root = math_call(writer, "sqrt", values)
         return arithmetic(writer, BinaryOp.DIV, literal(1.0, dtype), root)
     module = writer.module
-    shape = Shape.on(module.target, dtype.bits, dtype.lanes)
+    shape = VectorShape.on(module.target, dtype.bits, dtype.lanes)
     function = math_function(name, shape)
     for declaration in function.declarations:
         module.declare(declaration)

@@ -11,10 +11,8 @@ import ctypes
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ansorc.codegen.llvm.binding import LoadedCode, compile_object, load_object_code
+from ansorc.ir.aligned import Array
 from ansorc.target import detect
 
 
@@ -25,7 +23,7 @@ class NativeKernel:
         self._address, self._free = address, free
 
     def bind(
-        self, arrays: Sequence[NDArray[np.generic]], workspace: int | None, threads: int
+        self, arrays: Sequence[Array], workspace: int | None, threads: int
     ) -> BoundNativeKernel:
         """Return the kernel on `arrays`; see `base.LoadedKernel`."""
         return BoundNativeKernel(self, self._address, arrays, workspace, threads)
@@ -42,7 +40,7 @@ class BoundNativeKernel:
         self,
         kernel: NativeKernel,
         address: int,
-        arrays: Sequence[NDArray[np.generic]],
+        arrays: Sequence[Array],
         workspace: int | None,
         threads: int,
     ) -> None:

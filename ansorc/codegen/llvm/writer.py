@@ -69,7 +69,7 @@ class ModuleWriter:
         return "\n".join([*parts, ""])
 
 
-class Scope:
+class CodeRegion:
     """Code that runs as a whole: a function, one iteration of a loop, or an arm of an if."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class FunctionWriter:
 
     def __init__(self, module: ModuleWriter) -> None:
         self.module = module
-        self.scopes = [Scope()]
+        self.scopes = [CodeRegion()]
         self.allocas: list[str] = []
         self._lines: Lines = []
         self._count = 0
@@ -136,7 +136,7 @@ class FunctionWriter:
     @contextmanager
     def inner_scope(self) -> Generator[None]:
         """Open the landing of the current scope, and a scope inside it; write its jump first."""
-        self.scopes.append(Scope())
+        self.scopes.append(CodeRegion())
         yield
         self.scopes.pop()
 

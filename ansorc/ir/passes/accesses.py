@@ -23,7 +23,7 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StmtContext:
     """What is around a statement."""
 
     loops: tuple[For, ...] = ()
@@ -32,7 +32,7 @@ class Place:
     homes: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many loops are around the Allocate of a buffer in scope, by its name."""
 
-    def guarded(self, condition: Expr) -> Place:
+    def guarded(self, condition: Expr) -> StmtContext:
         """Return the place inside an If."""
         return replace(self, guards=(*self.guards, Guard(condition, len(self.loops))))
 
@@ -44,7 +44,7 @@ class Access:
     buffer: Buffer
     indices: tuple[Expr, ...]
     is_store: bool
-    place: Place
+    place: StmtContext
 
     @property
     def loops(self) -> tuple[For, ...]:
@@ -77,7 +77,7 @@ class Accesses:
         self.has_barrier = False
         self._found: list[Access] = []
         self._spans: dict[int, Span] = {}
-        self._visit(root, Place())
+        self._visit(root, StmtContext())
 
     def below(self, loop: For) -> Span:
         """Return the accesses below `loop`, one of the program's own nodes."""
@@ -95,7 +95,7 @@ class Accesses:
         """Return the accesses below each loop, for every loop."""
         return self._spans.values()
 
-    def _visit(self, stmt: Stmt, place: Place) -> None:
+    def _visit(self, stmt: Stmt, place: StmtContext) -> None:
         match stmt:
             case For():
                 start = len(self._found)
@@ -125,7 +125,7 @@ class Accesses:
             case _:
                 assert_never(stmt)
 
-    def _loads(self, expr: Expr, place: Place) -> None:
+    def _loads(self, expr: Expr, place: StmtContext) -> None:
         for part in walk(expr):
             if isinstance(part, Load):
                 self._found.append(Access(part.buffer, part.indices, False, place))

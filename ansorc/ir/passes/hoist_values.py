@@ -44,7 +44,7 @@ def hoist_values(function: Function) -> Function:
 
 
 @dataclass(frozen=True)
-class _Loop:
+class _OuterLoop:
     """A loop around what is being looked at."""
 
     var: str
@@ -60,14 +60,14 @@ class _Hoisting:
         self._names = {*found, *(buffer.name for buffer in function.params)}
         self._stores = Stores()
 
-    def stmt(self, stmt: Stmt, loops: tuple[_Loop, ...]) -> Stmt:
+    def stmt(self, stmt: Stmt, loops: tuple[_OuterLoop, ...]) -> Stmt:
         """Return `stmt`, whose values may be computed before any of the `loops` around it."""
         match stmt:
             case Store(buffer, _, value):
                 new = self._expr(value, loops, buffer.name)
                 return stmt if new is value else replace(stmt, value=new)
             case For(var, _, kind, body) if kind in _SEQUENTIAL:
-                loop = _Loop(var.name, self._stores.of(body))
+                loop = _OuterLoop(var.name, self._stores.of(body))
                 inner = self.stmt(body, (*loops, loop))
                 return _before(stmt if inner is body else replace(stmt, body=inner), loop)
             case For() | If():
@@ -75,7 +75,7 @@ class _Hoisting:
             case _:
                 return map_substatements(stmt, lambda below: self.stmt(below, loops))
 
-    def _expr(self, expr: Expr, loops: tuple[_Loop, ...], name: str) -> Expr:
+    def _expr(self, expr: Expr, loops: tuple[_OuterLoop, ...], name: str) -> Expr:
         """Return `expr`, a value of the buffer `name`, with what can be computed earlier loaded."""
         if isinstance(expr, Load):
             return expr
@@ -88,7 +88,9 @@ class _Hoisting:
                 return self._hoisted(expr, loops[:depth], loops[depth], name)
         return map_children(expr, lambda below: self._expr(below, loops, name))  # pyright: ignore[reportArgumentType]
 
-    def _hoisted(self, expr: Expr, around: tuple[_Loop, ...], loop: _Loop, name: str) -> Expr:
+    def _hoisted(
+        self, expr: Expr, around: tuple[_OuterLoop, ...], loop: _OuterLoop, name: str
+    ) -> Expr:
         """Have `expr` computed before `loop`, in the loops `around` it; return what loads it."""
         value = self._expr(expr, around, name)
         held = next((buffer for buffer, known in loop.values if known == value), None)
@@ -107,7 +109,7 @@ class _Hoisting:
         return found
 
 
-def _depth(expr: Node, loops: tuple[_Loop, ...]) -> int:
+def _depth(expr: Node, loops: tuple[_OuterLoop, ...]) -> int:
     """Return how many of `loops` must be around `expr`."""
     if isinstance(expr, Var):
         return next((n for n, loop in enumerate(loops, 1) if loop.var == expr.name), 0)
@@ -118,7 +120,7 @@ def _depth(expr: Node, loops: tuple[_Loop, ...]) -> int:
     return depth
 
 
-def _before(loop: For, around: _Loop) -> Stmt:
+def _before(loop: For, around: _OuterLoop) -> Stmt:
     """Return `loop` after the values that were moved out of it."""
     if not around.values:
         return loop

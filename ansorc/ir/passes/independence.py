@@ -33,12 +33,12 @@ def _is_scatter(span: Span, group: Sequence[Access]) -> bool:
 def _are_apart(span: Span, group: Sequence[Access]) -> bool:
     """Whether some dimension keeps all accesses of different iterations apart."""
     return any(
-        _is_apart([_Place.of(span, access, axis) for access in group])
+        _is_apart([_AffineIndex.of(span, access, axis) for access in group])
         for axis in range(len(group[0].indices))
     )
 
 
-def _is_apart(places: Sequence[_Place | None]) -> bool:
+def _is_apart(places: Sequence[_AffineIndex | None]) -> bool:
     """Whether every index is `step * v + same + d` with d from an interval shorter than step."""
     known = [place for place in places if place is not None]
     if len(known) != len(places):
@@ -50,7 +50,7 @@ def _is_apart(places: Sequence[_Place | None]) -> bool:
     return reach < abs(step)
 
 
-class _Place:
+class _AffineIndex:
     """An index as `step * v + outer + d`, with `inner` the bounds of d."""
 
     __slots__ = ("inner", "outer", "step")
@@ -59,7 +59,7 @@ class _Place:
         self.step, self.outer, self.inner = step, outer, inner
 
     @staticmethod
-    def of(span: Span, access: Access, axis: int) -> _Place | None:
+    def of(span: Span, access: Access, axis: int) -> _AffineIndex | None:
         total = linear(access.indices[axis])
         if total is None:
             return None
@@ -73,7 +73,7 @@ class _Place:
             moves = atom in ranges if isinstance(atom, str) else _uses(atom, ranges.keys())
             (inner if moves else outer).add(atom, coefficient)
         found = linear_bounds(inner, ranges)
-        return None if found is None else _Place(step, outer.terms, found)
+        return None if found is None else _AffineIndex(step, outer.terms, found)
 
 
 def _uses(expr: Expr, names: Set[str]) -> bool:

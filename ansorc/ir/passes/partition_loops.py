@@ -18,7 +18,7 @@ from operator import is_
 from typing import assert_never
 
 from ansorc.ir.arith.affine import Linear, difference, integer
-from ansorc.ir.arith.interval import Interval
+from ansorc.ir.arith.interval import Interval, Ranges
 from ansorc.ir.arith.simplify import Simplifier
 from ansorc.ir.expr import Compare, CompareOp, Expr, Select, Var
 from ansorc.ir.node import Node, rewrite, walk
@@ -39,7 +39,6 @@ from ansorc.ir.stmt import (
 )
 from ansorc.ir.substitute import substitute
 
-Ranges = dict[str, Interval]
 _SMALL = 32
 """Statements of a body that may be copied for the guards of tiles inside it."""
 

@@ -21,7 +21,7 @@ from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, 
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction:
+class ReductionLoop:
     """A VECTORIZED loop with loops of one copy of `buffer[indices] = buffer[indices] op term`.
 
     The place does not move with the loop, and the term does not read the buffer.
@@ -58,7 +58,7 @@ class Known:
         return all(rules.expr(test) == Const(True, BOOL) for test in tests)
 
 
-def with_reductions(stmt: Stmt, found: dict[int, Reduction], known: Known) -> Stmt:
+def with_reductions(stmt: Stmt, found: dict[int, ReductionLoop], known: Known) -> Stmt:
     """Return `stmt` with its reductions in one form, noted in `found` by the ids of their loops."""
     match stmt:
         case Store() | Barrier() | Prefetch():
@@ -85,7 +85,7 @@ def with_reductions(stmt: Stmt, found: dict[int, Reduction], known: Known) -> St
             assert_never(stmt)
 
 
-def _reduction(loop: For, known: Known) -> Reduction | None:
+def _reduction(loop: For, known: Known) -> ReductionLoop | None:
     """Return what `loop` adds up; None if it is no reduction.
 
     A condition becomes part of the term, which is the identity where it does not hold.
@@ -106,7 +106,7 @@ def _reduction(loop: For, known: Known) -> Reduction | None:
     body: Stmt = store
     for each in reversed(inner):
         body = replace(each, body=body)
-    return Reduction(replace(loop, body=body), store, op, term)
+    return ReductionLoop(replace(loop, body=body), store, op, term)
 
 
 def _nest(stmt: Stmt) -> tuple[list[For], list[Expr], Store | None]:

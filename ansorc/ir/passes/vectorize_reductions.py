@@ -39,7 +39,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.node import Node, walk
 from ansorc.ir.passes.accesses import Accesses, Span
-from ansorc.ir.passes.reduction_loops import Known, Reduction, with_reductions
+from ansorc.ir.passes.reduction_loops import Known, ReductionLoop, with_reductions
 from ansorc.ir.passes.register_tile import Tile, find_tile, nest, perfect_nest
 from ansorc.ir.stmt import (
     Allocate,
@@ -79,7 +79,7 @@ def vectorize_reductions(
     `last_cache_bytes` are taken to come from memory, of which `streaming_sums` vectors are added
     up beside each other.
     """
-    found: dict[int, Reduction] = {}
+    found: dict[int, ReductionLoop] = {}
     body = with_reductions(function.body, found, Known())
     if not found:
         return function
@@ -118,7 +118,7 @@ class _Limits:
 class _Sums:
     """`vectors` x `lanes` sums for each element of `tile`, in `buffer`."""
 
-    reduction: Reduction
+    reduction: ReductionLoop
     tile: Tile
     buffer: Buffer
 
@@ -134,7 +134,7 @@ class _Sums:
 
 
 class _InLanes:
-    def __init__(self, body: Stmt, found: dict[int, Reduction], limits: _Limits) -> None:
+    def __init__(self, body: Stmt, found: dict[int, ReductionLoop], limits: _Limits) -> None:
         self._accesses = Accesses(body)
         self._found = found
         self._limits = limits
@@ -187,7 +187,7 @@ class _InLanes:
                 result += [] if sums is None else [sums]
         return result
 
-    def _kept(self, reduction: Reduction, span: Span) -> _Sums | None:
+    def _kept(self, reduction: ReductionLoop, span: Span) -> _Sums | None:
         buffer = reduction.store.buffer
         accesses = [access for access in span.accesses if access.buffer.name == buffer.name]
         if len(accesses) != 2 or not self._accesses.may_move(buffer, span):
@@ -203,14 +203,14 @@ class _InLanes:
         shape = (*tile.register.shape, vectors, lanes)
         return _Sums(reduction, tile, Buffer(name, shape, buffer.dtype, Scope.REGISTER))
 
-    def _lanes(self, reduction: Reduction) -> int:
+    def _lanes(self, reduction: ReductionLoop) -> int:
         """Return the lanes of native vectors, or of the shortest ones that hold all terms."""
         accesses = self._accesses.below(reduction.loop).accesses
         widest = max(access.buffer.dtype.bytes for access in accesses)
         limit = self._limits.vector_bytes // widest
         return min(limit, 1 << (reduction.loop.extent - 1).bit_length())
 
-    def _vectors(self, reduction: Reduction, rows: int, lanes: int) -> int:
+    def _vectors(self, reduction: ReductionLoop, rows: int, lanes: int) -> int:
         """Return how many vectors of sums each of `rows` elements gets."""
         loads = (part.buffer for part in walk(reduction.term) if isinstance(part, Load))
         wanted = wanted_sums(

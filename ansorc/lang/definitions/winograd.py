@@ -94,7 +94,7 @@ def _filtered(op: ComputeOp, own: Filter, windows: int) -> Redefinition | None:
 
 
 @dataclass(frozen=True)
-class _Tiles:
+class _TileGrid:
     """The results along one window, in tiles in each phase."""
 
     window: SlidingWindow
@@ -142,10 +142,10 @@ class _Tiles:
 
 def _tilings(
     op: ComputeOp, windows: Sequence[SlidingWindow], own: Filter, most: int
-) -> tuple[_Tiles, ...]:
+) -> tuple[_TileGrid, ...]:
     chosen = [window for window in windows if window.axis.extent > window.gap][-most:]
     taken = {axis.name for axis in (*op.axes, *op.reduce_axes)}
-    return tuple(_Tiles(window, own, _unused(f"{window.axis.name}p", taken)) for window in chosen)
+    return tuple(_TileGrid(one, own, _unused(f"{one.axis.name}p", taken)) for one in chosen)
 
 
 def _unused(name: str, taken: Collection[str]) -> str:
@@ -154,7 +154,7 @@ def _unused(name: str, taken: Collection[str]) -> str:
     return name
 
 
-def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_Tiles]) -> ComputeOp:
+def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_TileGrid]) -> ComputeOp:
     """The transformed data: for each point the tiles, in the dimensions of the data."""
     points = tuple(each.point for each in tiles)
     dimensions = _dimensions(source, tiles, {a.name for a in (*op.axes, *op.reduce_axes)})
@@ -179,7 +179,7 @@ def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_Tiles]) -> ComputeOp
 
 
 def _dimensions(
-    source: Buffer, tiles: Sequence[_Tiles], own: Collection[str]
+    source: Buffer, tiles: Sequence[_TileGrid], own: Collection[str]
 ) -> list[tuple[Axis, ...]]:
     """For each dimension of the data the axes of the transformed data: along windows the tiles.
 
@@ -192,7 +192,7 @@ def _dimensions(
 
 
 def _product(
-    op: ComputeOp, found: Convolution, tiles: Sequence[_Tiles], operands: tuple[Buffer, Buffer]
+    op: ComputeOp, found: Convolution, tiles: Sequence[_TileGrid], operands: tuple[Buffer, Buffer]
 ) -> ComputeOp:
     """The products of transformed data and weight, summed over what is left of the reduction."""
     spread, weight = operands
@@ -210,7 +210,7 @@ def _product(
     return ComputeOp(buffer.name, buffer, axes, terms, op.combiner if terms else None, body)
 
 
-def _result(op: ComputeOp, tiles: Sequence[_Tiles], product: Buffer) -> ComputeOp:
+def _result(op: ComputeOp, tiles: Sequence[_TileGrid], product: Buffer) -> ComputeOp:
     """The results in their places: of each tile that which the index asks for."""
     places = {each.window.axis.name: each.of_result()[0] for each in tiles}
     indices = list(chain.from_iterable(places.get(a.name, [Var(a.name)]) for a in op.axes))

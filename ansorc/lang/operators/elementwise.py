@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
-from ansorc.ir.expr import BinaryOp, Expr, Value, binary
+from ansorc.ir.expr import BinaryOp, Expr, ExprLike, binary
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
@@ -140,7 +140,7 @@ def batch_norm_inference(
     return compute(data.shape, body, options.get("name", AutoName("batch_norm")))
 
 
-def element_at(tensor: Tensor, indices: Sequence[Value]) -> Expr:
+def element_at(tensor: Tensor, indices: Sequence[ExprLike]) -> Expr:
     """Return the element of `tensor` that NumPy's broadcasting takes for `indices` of a result."""
     return tensor[broadcast_indices(tensor.shape, indices)]
 

@@ -13,14 +13,14 @@ from ansorc.lang.operators.shapes import axis_numbers, require
 from ansorc.lang.reduction import ReduceAxis, Reduction, TupleReduction, reduce_axis
 from ansorc.lang.tensor import Tensor
 
-Axis = int | Sequence[int] | None
+Dims = int | Sequence[int] | None
 """The axes to reduce, negative ones counted from the end; None: all."""
 
 _SUM, _MEAN, _MAX, _MIN = AutoName("sum"), AutoName("mean"), AutoName("max"), AutoName("min")
 _PROD, _ARGMAX, _ARGMIN = AutoName("prod"), AutoName("argmax"), AutoName("argmin")
 
 
-def sum(data: Tensor, axis: Axis = None, name: str = _SUM, *, keepdims: bool = False) -> Tensor:
+def sum(data: Tensor, axis: Dims = None, name: str = _SUM, *, keepdims: bool = False) -> Tensor:
     """Return the sums of `data` over `axis`; with `keepdims` those keep the extent 1.
 
     Raise LanguageError where there is no such axis.
@@ -28,22 +28,22 @@ def sum(data: Tensor, axis: Axis = None, name: str = _SUM, *, keepdims: bool = F
     return reduced("sum", data, axis, reduction.sum, name, keepdims=keepdims)
 
 
-def max(data: Tensor, axis: Axis = None, name: str = _MAX, *, keepdims: bool = False) -> Tensor:
+def max(data: Tensor, axis: Dims = None, name: str = _MAX, *, keepdims: bool = False) -> Tensor:
     """Return the largest elements of `data` over `axis`; see `sum`."""
     return reduced("max", data, axis, reduction.max, name, keepdims=keepdims)
 
 
-def min(data: Tensor, axis: Axis = None, name: str = _MIN, *, keepdims: bool = False) -> Tensor:
+def min(data: Tensor, axis: Dims = None, name: str = _MIN, *, keepdims: bool = False) -> Tensor:
     """Return the smallest elements of `data` over `axis`; see `sum`."""
     return reduced("min", data, axis, reduction.min, name, keepdims=keepdims)
 
 
-def prod(data: Tensor, axis: Axis = None, name: str = _PROD, *, keepdims: bool = False) -> Tensor:
+def prod(data: Tensor, axis: Dims = None, name: str = _PROD, *, keepdims: bool = False) -> Tensor:
     """Return the products of the elements of `data` over `axis`; see `sum`."""
     return reduced("prod", data, axis, reduction.prod, name, keepdims=keepdims)
 
 
-def mean(data: Tensor, axis: Axis = None, name: str = _MEAN, *, keepdims: bool = False) -> Tensor:
+def mean(data: Tensor, axis: Dims = None, name: str = _MEAN, *, keepdims: bool = False) -> Tensor:
     """Return the means of the floats `data` over `axis`; see `sum`.
 
     Two stages: `<name>.sum` and the division.
@@ -76,7 +76,7 @@ def argmin(
 def reduced(
     operator: str,
     data: Tensor,
-    axis: Axis,
+    axis: Dims,
     reduce: Callable[[Expr, list[ReduceAxis]], Reduction],
     name: str,
     *,

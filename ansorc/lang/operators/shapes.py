@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr, Value, as_expr, const
+from ansorc.ir.expr import Expr, ExprLike, as_expr, const
 from ansorc.lang.tensor import Tensor
 
 
@@ -64,7 +64,7 @@ def broadcast_extents(*shapes: Sequence[int]) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def broadcast_indices(shape: Sequence[int], indices: Sequence[Value]) -> tuple[Expr, ...]:
+def broadcast_indices(shape: Sequence[int], indices: Sequence[ExprLike]) -> tuple[Expr, ...]:
     """Return the indices into `shape` that NumPy's broadcasting takes for those of a result."""
     own = indices[len(indices) - len(shape) :]
     pairs = zip(shape, own, strict=True)

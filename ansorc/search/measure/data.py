@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ansorc.errors import MeasureError
+from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, Kind
 from ansorc.lang.reference import evaluate
 from ansorc.search.task import Task
 
 _PREFIX = "ansorc-measure-"
-Array = NDArray[np.generic]
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ansorc.codegen.base import backend_of
+from ansorc.ir.aligned import Array
 from ansorc.ir.packing import Packing
 from ansorc.search.measure.check import Expectation, Reference, tolerance
 from ansorc.search.measure.messages import Program
@@ -33,8 +33,6 @@ ALIGNMENT = 64
 _PATTERN = 0xA5
 _READ, _WRITE = 1, 2
 _HUGE_BYTES = 4 << 20
-
-Array = NDArray[np.generic]
 
 
 class GuardedArray:
@@ -123,7 +121,7 @@ class PackedConstants:
         self._kept_bytes = kept_bytes
         self._known: OrderedDict[Packing, GuardedArray] = OrderedDict()
 
-    def get(self, packing: Packing, source: NDArray[np.generic]) -> GuardedArray:
+    def get(self, packing: Packing, source: Array) -> GuardedArray:
         """Return the copy of `source` that `packing` describes."""
         copy = self._known.get(packing)
         if copy is None:

@@ -4,6 +4,6 @@ In: a function's name, an element format, lanes and a machine. Out: the text of 
 """
 
 from ansorc.codegen.llvm.vector_math.library import MathFunction, math_function, written_in_place
-from ansorc.codegen.llvm.vector_math.vector_writer import Shape
+from ansorc.codegen.llvm.vector_math.vector_writer import VectorShape
 
-__all__ = ["MathFunction", "Shape", "math_function", "written_in_place"]
+__all__ = ["MathFunction", "VectorShape", "math_function", "written_in_place"]

@@ -11,7 +11,7 @@ from ansorc.codegen.llvm.vector_math.exponential import exp, exp2, expm1, sigmoi
 from ansorc.codegen.llvm.vector_math.logarithm import log, log1p, log2
 from ansorc.codegen.llvm.vector_math.power import pow
 from ansorc.codegen.llvm.vector_math.trigonometric import cos, limit, sin
-from ansorc.codegen.llvm.vector_math.vector_writer import Code, Shape, VectorWriter
+from ansorc.codegen.llvm.vector_math.vector_writer import FunctionBody, VectorShape, VectorWriter
 
 _BODIES: dict[str, Callable[..., str]] = {
     function.__name__: function
@@ -31,12 +31,12 @@ class MathFunction(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def math_function(name: str, shape: Shape) -> MathFunction:
+def math_function(name: str, shape: VectorShape) -> MathFunction:
     """Return the function `name` on values of `shape`, with the attributes #1 of its module.
 
     Each lane's result depends on that lane only, and is the same for every number of lanes.
     """
-    code = Code()
+    code = FunctionBody()
     writer = VectorWriter(shape, code)
     body = _BODIES[name]
     operands = [f"%x{number}" for number in range(body.__code__.co_argcount - 1)]
@@ -52,7 +52,7 @@ def math_function(name: str, shape: Shape) -> MathFunction:
 
 
 def written_in_place(
-    name: str, shape: Shape, operands: Sequence[str], emit: Callable[[str], str]
+    name: str, shape: VectorShape, operands: Sequence[str], emit: Callable[[str], str]
 ) -> str:
     """Write the code of a function without branches by `emit`; return the name of its result.
 
@@ -62,7 +62,7 @@ def written_in_place(
     return _BODIES[name](VectorWriter(shape, _Elsewhere(emit)), *operands)
 
 
-class _Elsewhere(Code):
+class _Elsewhere(FunctionBody):
     """The code of the function that calls."""
 
     def __init__(self, emit: Callable[[str], str]) -> None:

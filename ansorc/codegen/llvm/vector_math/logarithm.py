@@ -78,7 +78,7 @@ INVERSES = {
 ROOT_HALF = math.sqrt(0.5)
 
 
-class Split(NamedTuple):
+class FloatParts(NamedTuple):
     """The parts of a number."""
 
     e: str
@@ -141,7 +141,7 @@ def normalized(w: VectorWriter, x: str) -> tuple[str, str]:
     return w.select(is_small, larger, x), w.select(is_small, w.number(float(shift)), zero)
 
 
-def split_float(w: VectorWriter, x: str, shift: str | None, least: float) -> Split:
+def split_float(w: VectorWriter, x: str, shift: str | None, least: float) -> FloatParts:
     """Return the parts of the normal positive number x, e less `shift`, the mantissa >= `least`."""
     shape = w.shape
     first, one = _bits(shape.bits, least), shape.bias << shape.mantissa
@@ -153,7 +153,7 @@ def split_float(w: VectorWriter, x: str, shift: str | None, least: float) -> Spl
     e = e if shift is None else w.sub(e, shift)
     digits = w.bitwise("and", moved, w.integer((1 << shape.mantissa) - 1))
     mantissa = w.from_bits(w.bitwise("add", digits, w.integer(first)))
-    return Split(e, mantissa, exponent, moved)
+    return FloatParts(e, mantissa, exponent, moved)
 
 
 def least_mantissa(w: VectorWriter) -> float:
@@ -166,14 +166,14 @@ def has_inverses(w: VectorWriter) -> bool:
     return len(INVERSES[w.shape.bits][0]) == w.shape.table
 
 
-def inverse(w: VectorWriter, split: Split) -> tuple[str, str]:
+def inverse(w: VectorWriter, split: FloatParts) -> tuple[str, str]:
     """Return c near 1 / mantissa, and -log(c)."""
     part = w.bitwise("lshr", split.digits, w.integer(w.shape.mantissa - 4))
     factors, logarithms = INVERSES[w.shape.bits]
     return looked_up(w, factors, part), looked_up(w, logarithms, part)
 
 
-def _mantissa(w: VectorWriter, split: Split, added: str | None) -> Mantissa:
+def _mantissa(w: VectorWriter, split: FloatParts, added: str | None) -> Mantissa:
     """Return the parts of the logarithm of the mantissa, to which `added` is added."""
     if not has_inverses(w):
         rest = w.sub(split.mantissa, w.number(1.0))

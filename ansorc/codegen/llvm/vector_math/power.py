@@ -14,7 +14,7 @@ from ansorc.codegen.llvm.vector_math.double_length import Pair, fast_sum, pair_p
 from ansorc.codegen.llvm.vector_math.exponential import exp2_of_sum
 from ansorc.codegen.llvm.vector_math.logarithm import (
     ROOT_HALF,
-    Split,
+    FloatParts,
     has_inverses,
     inverse,
     least_mantissa,
@@ -72,7 +72,7 @@ def _power32(w: VectorWriter, size: str, y: str) -> str:
     return exp2_of_sum(w, _narrowed(w, n), _narrowed(w, d.sub(bounded, n)))
 
 
-def _log2_of_mantissa(w: VectorWriter, split: Split, e: str) -> str:
+def _log2_of_mantissa(w: VectorWriter, split: FloatParts, e: str) -> str:
     """Return e + log2 of the mantissa, in float64, to 33 bits."""
     d = w.double()
     mantissa = _widened(w, split.mantissa)

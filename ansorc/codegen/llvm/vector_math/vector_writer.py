@@ -10,7 +10,7 @@ from ansorc.target import Target
 
 
 @dataclass(frozen=True)
-class Shape:
+class VectorShape:
     """What the code of a math function depends on."""
 
     bits: int
@@ -23,14 +23,14 @@ class Shape:
     """How many entries an instruction finds in registers, by their numbers; 1: there is none."""
 
     @staticmethod
-    def on(target: Target, bits: int, lanes: int) -> Shape:
+    def on(target: Target, bits: int, lanes: int) -> VectorShape:
         """Return the shape of `lanes` floats of `bits` bits on a CPU."""
         features = target.features
         has_fma = not target.is_x86 or "fma" in features or "avx512f" in features
         is_wide = {"avx512f", "avx512dq"} <= set(features)
         # Published tables count three operations for Zen 1's `vpermps`; it was not timed there.
         has_permps = bits == 32 and has_fma and "avx2" in features and target.cpu != "znver1"
-        return Shape(bits, lanes, has_fma, is_wide, 16 if is_wide else 8 if has_permps else 1)
+        return VectorShape(bits, lanes, has_fma, is_wide, 16 if is_wide else 8 if has_permps else 1)
 
     @property
     def mantissa(self) -> int:
@@ -72,7 +72,7 @@ class Shape:
         return f"<{self.lanes} x {element}>" if self.lanes > 1 else element
 
 
-class Code:
+class FunctionBody:
     """The lines of one function and what it refers to."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class VectorWriter:
     So a lane gets the same bits whatever the other lanes hold and however many there are.
     """
 
-    def __init__(self, shape: Shape, code: Code) -> None:
+    def __init__(self, shape: VectorShape, code: FunctionBody) -> None:
         self.shape = shape
         self.code = code
 
