@@ -39,7 +39,7 @@ Work = dict[Task, list[Record]]
 def main(records: Path, output: Path, tasks: str, threads: int, patience: float, seed: int) -> None:
     """Time the programs of all tasks that were recorded with as many threads."""
     options = MeasureOptions(seed=seed)
-    options = replace(options, run=replace(options.run, threads=threads, patience=patience))
+    options = replace(options, run=replace(options.run, threads=threads, retry_share=patience))
     console = Console(stderr=True)
     with Records.open(output) as new, Progress(*COLUMNS, console=console) as progress:
         work = _work(records, new, tasks.split(","), threads)

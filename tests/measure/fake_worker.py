@@ -5,8 +5,8 @@ import signal
 import sys
 import time
 
-from ansorc.search.measure.sandbox import set_alarm
-from ansorc.search.measure.wire import Decoder, Message, read_message, write_message
+from ansorc.search.measure.messages import Decoder, Message, read_message, write_message
+from ansorc.search.measure.zygote import set_alarm
 
 
 def main(role: str) -> None:

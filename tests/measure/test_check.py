@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 from ansorc.ir.expr import Expr, Var
 from ansorc.lang import ComputeDAG, Reduction, compute, maximum, placeholder, reduce_axis, sum
 from ansorc.search.measure.check import (
+    Comparison,
     Expectation,
     Reference,
     Tolerance,
-    Verdict,
     reduction_length,
     tolerance,
 )
 
 
-def compare(actual: NDArray[np.generic], reference: Reference, allowed: Tolerance) -> Verdict:
+def compare(actual: NDArray[np.generic], reference: Reference, allowed: Tolerance) -> Comparison:
     return Expectation(reference, allowed).compare(actual)
 
 

@@ -57,18 +57,18 @@ def test_steps_are_replayed_lowered_and_timed(measurer: Measurer) -> None:
         assert result.measurement.checked
 
 
-def test_a_worker_is_told_what_an_earlier_one_knew_of_the_calm_machine() -> None:
-    run = replace(RUN, patience=0.1, patience_s=0.01)
+def test_a_worker_is_told_what_an_earlier_one_knew_of_the_quiet_machine() -> None:
+    run = replace(RUN, retry_share=0.1, retry_credit_s=0.01)
     options = replace(OPTIONS, run=run)
     with Workers(options) as workers:
         with Measurer(programs.task(), options, workers=workers) as first:
             assert next(first.measure([programs.right()])).measurement is not None
-        when, seconds = workers.calm[run.threads]
+        when, seconds = workers.probe_times[run.threads]
         assert 0 < time.perf_counter() - when < 60
-        workers.calm[run.threads] = calmer = when, seconds / 8
+        workers.probe_times[run.threads] = shorter = when, seconds / 8
         with Measurer(programs.task(), options, workers=workers) as second:
             assert next(second.measure([programs.right()])).measurement is not None
-        assert workers.calm[run.threads] == calmer, "it has seen nothing as calm as that"
+        assert workers.probe_times[run.threads] == shorter, "it has seen no time as short as that"
 
 
 def test_results_come_in_order_of_submission(measurer: Measurer) -> None:
@@ -136,7 +136,7 @@ def test_every_program_is_checked_however_slow_it_is() -> None:
     with Measurer(programs.task(), OPTIONS, best_s=1e-9) as measurer:
         right, wrong = measurer.measure([programs.right(), programs.wrong()])
     assert right.measurement is not None
-    assert right.measurement.hopeless
+    assert right.measurement.stopped_early
     assert right.measurement.checked
     assert wrong.failure is not None
     assert wrong.failure.kind is FailureKind.WRONG_RESULT
@@ -193,7 +193,7 @@ def test_far_slower_than_the_best_is_given_up_after_one_repeat() -> None:
     with Measurer(programs.task(), OPTIONS, best_s=1e-9) as measurer:
         (result,) = measurer.measure([programs.right()])
     assert result.measurement is not None
-    assert result.measurement.hopeless
+    assert result.measurement.stopped_early
     assert len(result.measurement.seconds) == 1
 
 

@@ -13,10 +13,10 @@ import pytest
 from measure.processes import is_alive, processes_of, wait_until_dead
 
 from ansorc.errors import MeasureError
-from ansorc.search.measure.pool import Request, WorkerPool, WorkerPoolOptions
+from ansorc.search.measure.messages import Message, Request
+from ansorc.search.measure.pool import WorkerPool, WorkerPoolOptions
 from ansorc.search.measure.process import ZygoteProcess
 from ansorc.search.measure.result import Failure, FailureKind
-from ansorc.search.measure.wire import Message
 
 TESTS = str(Path(__file__).parent.parent)
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from ansorc.search.measure import BuildCost, RunCost, Stopwatch
-from ansorc.search.measure.concurrent import concurrently, nothing
+from ansorc.search.measure.measurer import concurrently, nothing
 from ansorc.search.tune_result import TimeSpent
 
 

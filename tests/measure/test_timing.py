@@ -47,8 +47,8 @@ OPTIONS = RunOptions()
 
 @pytest.mark.parametrize("kernel_s", [2e-6, 1e-4, 1.3e-3, 1e-2, 1.0])
 def test_the_samples_say_how_long_one_call_takes(kernel_s: float) -> None:
-    seconds, hopeless = Machine(kernel_s).sample()
-    assert not hopeless
+    seconds, is_slow = Machine(kernel_s).sample()
+    assert not is_slow
     assert seconds == pytest.approx([kernel_s] * len(seconds))
     assert OPTIONS.min_repeats <= len(seconds) <= OPTIONS.max_repeats
 
@@ -61,23 +61,23 @@ def test_a_steady_kernel_is_timed_no_longer_than_the_minimum(kernel_s: float) ->
 
 
 def test_a_kernel_is_repeated_until_its_time_is_known() -> None:
-    calm, noisy, wild = (Machine(1e-3, noise=noise) for noise in (0.005, 0.02, 0.5))
-    for machine in (calm, noisy, wild):
+    quiet, noisy, wild = (Machine(1e-3, noise=noise) for noise in (0.005, 0.02, 0.5))
+    for machine in (quiet, noisy, wild):
         machine.sample(best_s=1e-3)
-    assert calm.now < noisy.now < wild.now
+    assert quiet.now < noisy.now < wild.now
     assert wild.now == pytest.approx(OPTIONS.max_total_s, rel=0.1), "but not for ever"
     seconds, _ = noisy.sample(best_s=1e-3)
     assert median_error(seconds) <= OPTIONS.precision
 
 
-def test_a_kernel_that_is_not_near_the_best_is_judged_once() -> None:
+def test_a_kernel_that_is_not_near_the_best_is_assessed_once() -> None:
     near, far = Machine(1e-3, noise=0.4), Machine(2e-3, noise=0.4)
     near.sample(best_s=1e-3)
-    seconds, hopeless = far.sample(best_s=1e-3)
+    seconds, is_slow = far.sample(best_s=1e-3)
     assert near.now > 4 * OPTIONS.min_total_s
     assert far.now < 2 * OPTIONS.min_total_s
     assert len(seconds) >= OPTIONS.min_repeats
-    assert not hopeless
+    assert not is_slow
 
 
 def test_each_call_of_a_long_kernel_is_a_repeat() -> None:
@@ -90,32 +90,32 @@ def test_each_call_of_a_long_kernel_is_a_repeat() -> None:
 
 def test_two_calls_far_slower_than_the_best_end_it() -> None:
     machine = Machine(0.0051, 0.0045)
-    seconds, hopeless = machine.sample(best_s=0.001)
-    assert hopeless
+    seconds, is_slow = machine.sample(best_s=0.001)
+    assert is_slow
     assert seconds == pytest.approx([0.0045])
     assert machine.calls == 2
 
 
 def test_one_call_far_slower_than_the_best_may_have_been_disturbed() -> None:
     machine = Machine(0.0051, 0.001)
-    seconds, hopeless = machine.sample(best_s=0.001)
-    assert not hopeless
+    seconds, is_slow = machine.sample(best_s=0.001)
+    assert not is_slow
     assert seconds == pytest.approx([0.001] * len(seconds))
 
 
 @pytest.mark.parametrize("woken_s", [2e-5, 5e-5, 2e-4])
-def test_a_small_kernel_is_not_hopeless_because_threads_were_woken(woken_s: float) -> None:
+def test_a_small_kernel_is_not_stopped_because_threads_were_woken(woken_s: float) -> None:
     """5 µs after calls in a row; the first two calls wake threads that sleep."""
     machine = Machine(woken_s, woken_s, 5e-6)
-    seconds, hopeless = machine.sample(best_s=4e-6)
-    assert not hopeless
+    seconds, is_slow = machine.sample(best_s=4e-6)
+    assert not is_slow
     assert np.median(seconds) == pytest.approx(5e-6)
 
 
-def test_a_small_kernel_that_is_slow_in_a_row_is_hopeless() -> None:
+def test_a_small_kernel_that_is_slow_in_a_row_is_stopped() -> None:
     machine = Machine(2.5e-5)
-    seconds, hopeless = machine.sample(best_s=5e-6)
-    assert hopeless
+    seconds, is_slow = machine.sample(best_s=5e-6)
+    assert is_slow
     assert seconds == pytest.approx([2.5e-5])
     assert machine.now < 2e-3
 
@@ -180,17 +180,17 @@ def test_the_build_limit_follows_what_builds_cost() -> None:
 
 
 def test_the_run_limit_is_at_least_a_second_and_grows_with_the_work() -> None:
-    hasty = RunOptions(patience=0)
-    assert 1.0 < run_limit_s(hasty, 0.0, 1.0, 0) < 1.5
-    assert 1.0 < run_limit_s(hasty, 1e-3, 2.7e8, 0) < 1.5
-    assert run_limit_s(hasty, 0.0, 2.7e8, 0) == pytest.approx(5.52)
-    assert run_limit_s(hasty, 0.01, 2.7e8, 0) == pytest.approx(2.12)
-    assert run_limit_s(hasty, 0.0, 1e12, 0) < 130.0
-    cold = RunOptions(cache="cold", patience=0)
-    assert run_limit_s(cold, 1e-3, 2.7e8, 1 << 24) > run_limit_s(hasty, 1e-3, 2.7e8, 1 << 24)
+    at_once = RunOptions(retry_share=0)
+    assert 1.0 < run_limit_s(at_once, 0.0, 1.0, 0) < 1.5
+    assert 1.0 < run_limit_s(at_once, 1e-3, 2.7e8, 0) < 1.5
+    assert run_limit_s(at_once, 0.0, 2.7e8, 0) == pytest.approx(5.52)
+    assert run_limit_s(at_once, 0.01, 2.7e8, 0) == pytest.approx(2.12)
+    assert run_limit_s(at_once, 0.0, 1e12, 0) < 130.0
+    cold = RunOptions(cache="cold", retry_share=0)
+    assert run_limit_s(cold, 1e-3, 2.7e8, 1 << 24) > run_limit_s(at_once, 1e-3, 2.7e8, 1 << 24)
 
 
-def test_the_run_limit_leaves_time_to_wait_for_a_calm_machine() -> None:
-    hasty = RunOptions(patience=0)
-    more_s = run_limit_s(OPTIONS, 1e-3, 2.7e8, 0) - run_limit_s(hasty, 1e-3, 2.7e8, 0)
+def test_the_run_limit_leaves_time_to_wait_for_a_quiet_machine() -> None:
+    at_once = RunOptions(retry_share=0)
+    more_s = run_limit_s(OPTIONS, 1e-3, 2.7e8, 0) - run_limit_s(at_once, 1e-3, 2.7e8, 0)
     assert more_s == pytest.approx(OPTIONS.longest_wait_s)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.errors import MeasureError
-from ansorc.search.measure.wire import Decoder, Message, read_message, write_message
+from ansorc.search.measure.messages import Decoder, Message, read_message, write_message
 
 FIELDS = st.dictionaries(
     st.text(max_size=5),

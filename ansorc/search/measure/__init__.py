@@ -1,18 +1,23 @@
 """Measuring that can be trusted: candidates are built and run in processes that may die.
 
 In: a task and candidates (schedule steps, or IR text). Out: timings, or typed failures.
+
+Who starts whom: a `Measurer` of one task uses `Workers`, which may serve many. These keep a
+`WorkerPool` of each role and one `ZygoteProcess`, which runs `zygote.py`. It forks the pools'
+workers (`worker.py`): a `Builder` makes object code of programs, a `Runner` checks and times it.
 """
 
-from ansorc.search.measure.concurrent import concurrently, nothing
-from ansorc.search.measure.cost import BuildCost, RunCost, Stopwatch
-from ansorc.search.measure.measurer import Measurer
+from ansorc.search.measure.measurer import Measurer, concurrently, nothing
 from ansorc.search.measure.options import CachePolicy, MeasureOptions, RunOptions
 from ansorc.search.measure.result import (
+    BuildCost,
     Failure,
     FailureKind,
     Measurement,
     MeasureResult,
+    RunCost,
     Source,
+    Stopwatch,
 )
 from ansorc.search.measure.workers import Workers
 

@@ -48,7 +48,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Comparison:
     """The outcome of one comparison."""
 
     max_error: float
@@ -118,7 +118,7 @@ class Expectation:
             limit = np.maximum(np.abs(reference), allowed.scale) * allowed.relative
             self._per_error = np.reciprocal(limit + self._allowed.smallest).reshape(-1)
 
-    def compare(self, actual: NDArray[np.generic]) -> Verdict:
+    def compare(self, actual: NDArray[np.generic]) -> Comparison:
         """Compare `actual` with the reference element by element."""
         if self._per_error is None:
             return _compare_exactly(actual, self._reference, self._allowed)
@@ -132,8 +132,8 @@ class Expectation:
                 if highest > worst:
                     worst, place = highest, begin + int(np.argmax(error))
         if worst <= 1.0:
-            return Verdict(worst)
-        return Verdict(worst, _complaint(actual, self._reference, place, worst))
+            return Comparison(worst)
+        return Comparison(worst, _complaint(actual, self._reference, place, worst))
 
 
 def _errors(mine: NDArray[np.generic], theirs: Reference, per_error: Reference) -> Reference:
@@ -152,14 +152,14 @@ def _errors(mine: NDArray[np.generic], theirs: Reference, per_error: Reference) 
 
 def _compare_exactly(
     actual: NDArray[np.generic], reference: Reference, allowed: Tolerance
-) -> Verdict:
+) -> Comparison:
     expected = reference.astype(actual.dtype)
     unequal = actual != expected
     share = int(np.count_nonzero(unequal)) / max(actual.size, 1)
     if share <= allowed.unequal_share:
-        return Verdict(share)
+        return Comparison(share)
     place = int(np.argmax(unequal.reshape(-1)))
-    return Verdict(share, _complaint(actual, reference, place, share))
+    return Comparison(share, _complaint(actual, reference, place, share))
 
 
 def _complaint(actual: NDArray[np.generic], reference: Reference, place: int, worst: float) -> str:

@@ -24,7 +24,7 @@ from ansorc.codegen.base import backend_of
 from ansorc.ir.aligned import Array
 from ansorc.ir.packing import Packing
 from ansorc.search.measure.check import Expectation, Reference, tolerance
-from ansorc.search.measure.messages import Program
+from ansorc.search.measure.messages import CompiledKernel
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -148,14 +148,14 @@ class KernelError(Exception):
         self.status = status
 
 
-class Kernel:
+class GuardedKernel:
     """Code bound to arrays and to a workspace that is kept from call to call.
 
     Raises BuildError for code that cannot be loaded and MemoryError for a workspace too large.
     """
 
     def __init__(
-        self, program: Program, target: Target, arrays: Sequence[GuardedArray], threads: int
+        self, program: CompiledKernel, target: Target, arrays: Sequence[GuardedArray], threads: int
     ) -> None:
         self._kernel = backend_of(target).load(program.code, program.signature, target)
         size = program.signature.workspace_bytes
@@ -164,7 +164,7 @@ class Kernel:
         self._arrays = arrays
         self._call = self._kernel.bind([one.array for one in arrays], workspace, threads)
 
-    def __enter__(self) -> Kernel:
+    def __enter__(self) -> GuardedKernel:
         return self
 
     def __exit__(
@@ -197,7 +197,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Output:
+class CheckedOutput:
     """An output array and what it must hold."""
 
     memory: GuardedArray
@@ -213,7 +213,7 @@ class Bench:
     names: tuple[str, ...]
     """Those of `params`."""
     params: tuple[GuardedArray, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[CheckedOutput, ...]
     packed: PackedConstants = field(default_factory=PackedConstants)
 
     def arrays(self, packings: Sequence[Packing] = ()) -> tuple[GuardedArray, ...]:
@@ -280,12 +280,12 @@ def load_bench(directory: Path) -> Bench:
         stored = np.load(directory / f"input_{index}.npy", mmap_mode="r")
         # a file does not tell the types that NumPy lacks
         arrays[buffer.name] = guarded_copy(stored.view(buffer.dtype.numpy))
-    outputs: list[Output] = []
+    outputs: list[CheckedOutput] = []
     for index, buffer in enumerate(task.dag.outputs):
         memory = arrays[buffer.name] = GuardedArray(buffer.shape, buffer.dtype.numpy)
         reference = np.load(directory / f"reference_{index}.npy").astype(np.float64, copy=False)
         allowed = tolerance(task.dag, buffer.name, reference)
         expectation = Expectation(reference, allowed)
-        outputs.append(Output(memory, reference, expectation))
+        outputs.append(CheckedOutput(memory, reference, expectation))
     names = tuple(buffer.name for buffer in task.dag.params)
     return Bench(task.target, names, tuple(arrays[name] for name in names), tuple(outputs))

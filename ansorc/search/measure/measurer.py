@@ -4,38 +4,61 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 
 from ansorc.errors import MeasureError
-from ansorc.search.measure.concurrent import concurrently, nothing
-from ansorc.search.measure.cost import RunCost, Stopwatch
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.messages import (
-    Program,
+    CompiledKernel,
+    Message,
+    Request,
     build_cost_of,
     build_request,
-    calm_of,
     failure_of,
     outcomes_of,
+    probe_time_of,
     run_request,
 )
 from ansorc.search.measure.options import BuildLimit, MeasureOptions, eviction_limit_s, run_limit_s
-from ansorc.search.measure.pool import Reply, Request
+from ansorc.search.measure.pool import Reply
 from ansorc.search.measure.result import (
     Failure,
     FailureKind,
     Measurement,
     MeasureResult,
     Outcome,
+    RunCost,
     Source,
+    Stopwatch,
 )
-from ansorc.search.measure.wire import Message
 from ansorc.search.measure.workers import Workers
 from ansorc.search.task import Task
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+@contextmanager
+def concurrently(work: Callable[[], None]) -> Generator[None]:
+    """Do `work` in another thread during the `with`, which ends when both have ended.
+
+    What `work` raises is raised at the end.
+    """
+    if work is nothing:
+        yield
+        return
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(work)
+        yield
+        done.result()
+
 
 _KEPT = 16
 """Programs whose machine code is kept, as they may be timed against each other later."""
@@ -172,7 +195,7 @@ class Measurer:
         options, data = self.options.run, self._open_data
         each_s = options.rank_rounds * (4 * self.best_s + 2 * options.rank_repeat_s)
         each_s += eviction_limit_s(options, data.array_bytes, options.rank_rounds)
-        programs = [Program.of(message) for message in built]
+        programs = [CompiledKernel.of(message) for message in built]
         limit_s = (self._run_limit_s() + each_s) * len(programs)
         with self._watch.phase("contest"):
             outcomes = self._outcomes(run_request(data, programs, options, limit_s))
@@ -184,7 +207,7 @@ class Measurer:
     def _build(
         self, batch: Sequence[Source], meanwhile: Callable[[], None] = nothing
     ) -> list[Reply]:
-        """Build all of `batch`, then wait until the machine is quiet."""
+        """Build all of `batch`, then wait until no worker is busy."""
         directory, limit_s = self._open_data.directory, self._limit.seconds
         with self._watch.phase("start"):
             self._workers.start(self.task)
@@ -197,7 +220,7 @@ class Measurer:
                 if isinstance(reply, Message) and failure_of(reply) is None:
                     self._limit.observe(build_cost_of(reply).total_s)
         with self._watch.phase("build"):
-            self._workers.quiet()
+            self._workers.settle()
         return [replies[index] for index in range(len(batch))]
 
     def _finish(self, candidate: Source, built: Reply) -> MeasureResult:
@@ -230,8 +253,8 @@ class Measurer:
         """Check and time one program, alone."""
         limit_s, best_s = self._run_limit_s(), self.best_s
         data, options = self._open_data, self.options.run
-        calm = self._workers.calm.get(options.threads)
-        job = run_request(data, [Program.of(built)], options, limit_s, best_s, calm)
+        fastest = self._workers.probe_times.get(options.threads)
+        job = run_request(data, [CompiledKernel.of(built)], options, limit_s, best_s, fastest)
         with self._watch.phase("run"):
             outcomes = self._outcomes(job)
         return (outcomes, RunCost()) if isinstance(outcomes, Failure) else outcomes[0]
@@ -241,8 +264,8 @@ class Measurer:
         ((_, reply),) = self._workers.runner.run([request])
         if isinstance(reply, Failure):
             return reply
-        if calm := calm_of(reply):
-            self._workers.calm[self.options.run.threads] = calm
+        if fastest := probe_time_of(reply):
+            self._workers.probe_times[self.options.run.threads] = fastest
         return failure_of(reply) or outcomes_of(reply)
 
     def _run_limit_s(self) -> float:

@@ -1,23 +1,142 @@
-"""What the tuner asks workers and what these answer, as messages."""
+"""Messages between the tuner and its workers: what is asked and answered, and its bytes on a pipe.
+
+On the pipe a message is two big-endian 32-bit lengths, the UTF-8 JSON header, and the bytes.
+Nothing on the pipe is ever executed or unpickled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from ansorc.codegen.package.signature import Signature
+from ansorc.errors import MeasureError
 from ansorc.ir.packing import Packing
-from ansorc.search.measure.cost import BuildCost, RunCost
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.options import RunOptions
-from ansorc.search.measure.pool import Request
-from ansorc.search.measure.result import Failure, FailureKind, Look, Measurement, Outcome, Source
-from ansorc.search.measure.wire import Message
+from ansorc.search.measure.result import (
+    BuildCost,
+    Failure,
+    FailureKind,
+    Measurement,
+    Outcome,
+    ProbeTime,
+    RunCost,
+    Source,
+)
+
+_LENGTHS = struct.Struct(">II")
+_CHUNK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Message:
+    """Named JSON values and, optionally, a block of bytes such as object code."""
+
+    fields: Mapping[str, object]
+    blob: bytes = b""
+
+    def text(self, name: str) -> str:
+        """Return the string called `name`; an absent one is empty."""
+        value = self.fields.get(name, "")
+        if not isinstance(value, str):
+            raise MeasureError(f"message field '{name}' is {value!r}, not text")
+        return value
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        """Return the number called `name`, or `default` where it is absent or null."""
+        value = self.fields.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, int | float):
+            raise MeasureError(f"message field '{name}' is {value!r}, not a number")
+        return float(value)
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """Return the list of numbers called `name`; an absent one is empty."""
+        value = self.fields.get(name)
+        if not isinstance(value, list):
+            return ()
+        items = cast("list[object]", value)
+        return tuple(float(item) for item in items if isinstance(item, int | float))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return the list of strings called `name`; an absent one is empty."""
+        items = cast("list[object]", self.fields.get(name, []))
+        return tuple(item for item in items if isinstance(item, str))
+
+    def encode(self) -> bytes:
+        """Return the bytes that stand for this message on a pipe."""
+        header = json.dumps(self.fields).encode()
+        return _LENGTHS.pack(len(header), len(self.blob)) + header + self.blob
+
+
+class Decoder:
+    """Collects bytes in pieces of any size and hands out the messages that are complete."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes that arrived."""
+        self._pending += data
+
+    def next(self) -> Message | None:
+        """Remove and return the oldest complete message, or None while there is none."""
+        if len(self._pending) < _LENGTHS.size:
+            return None
+        header_bytes, blob_bytes = _LENGTHS.unpack_from(self._pending)
+        split = _LENGTHS.size + header_bytes
+        end = split + blob_bytes
+        if len(self._pending) < end:
+            return None
+        header = bytes(self._pending[_LENGTHS.size : split])
+        blob = bytes(self._pending[split:end])
+        del self._pending[:end]
+        return Message(_object(header), blob)
+
+
+def read_message(descriptor: int, decoder: Decoder) -> Message | None:
+    """Wait for the next message on a blocking pipe; None at its end."""
+    while (message := decoder.next()) is None:
+        data = os.read(descriptor, _CHUNK_BYTES)
+        if not data:
+            return None
+        decoder.feed(data)
+    return message
+
+
+def write_message(descriptor: int, message: Message) -> None:
+    """Write `message` to a blocking pipe."""
+    view = memoryview(message.encode())
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _object(header: bytes) -> dict[str, object]:
+    value: object = json.loads(header)
+    if not isinstance(value, dict):
+        raise MeasureError("a message header is not a JSON object")
+    return cast("dict[str, object]", value)
+
 
 _LOAD_S = 1.0
 _LOAD_BYTES_PER_S = 1e8
+
+
+@dataclass(frozen=True)
+class Request:
+    """A message for any worker of a pool, and how long the answer may take."""
+
+    message: Message
+    limit_s: float
+    first_limit_s: float = 0.0
+    """Added to the limit when the worker is new and still has to load the task's data."""
 
 
 def build_request(directory: Path, candidate: Source, limit_s: float) -> Request:
@@ -31,16 +150,16 @@ def build_request(directory: Path, candidate: Source, limit_s: float) -> Request
 
 
 @dataclass(frozen=True)
-class Program:
+class CompiledKernel:
     """The code of one kernel, as build workers answer and run workers get it."""
 
     signature: Signature
     code: bytes
 
     @staticmethod
-    def of(built: Message) -> Program:
-        """Return the program in a build worker's answer."""
-        return Program(_signature(built.fields["signature"]), built.blob)
+    def of(built: Message) -> CompiledKernel:
+        """Return the kernel in a build worker's answer."""
+        return CompiledKernel(_signature(built.fields["signature"]), built.blob)
 
     @property
     def packings(self) -> tuple[Packing, ...]:
@@ -51,38 +170,38 @@ class Program:
 
 def run_request(
     data: TaskData,
-    programs: Sequence[Program],
+    kernels: Sequence[CompiledKernel],
     options: RunOptions,
     limit_s: float,
     best_s: float | None = None,
-    calm: Look | None = None,
+    probe_time: ProbeTime | None = None,
 ) -> Request:
-    """Return the job to check and time programs: against each other, or `best_s` (0: none).
+    """Return the job to check and time kernels: against each other, or `best_s` (0: none).
 
-    `calm` is what an earlier worker knew of the machine when it was calm.
+    `probe_time` is the shortest one that an earlier worker has seen.
     """
     fields = {
         "directory": str(data.directory),
-        "signatures": [program.signature.to_json() for program in programs],
-        "bytes": [len(program.code) for program in programs],
+        "signatures": [kernel.signature.to_json() for kernel in kernels],
+        "bytes": [len(kernel.code) for kernel in kernels],
         "rank": int(best_s is None),
         "best_s": best_s,
-        "calm": calm,
+        "probe_time": probe_time,
         "options": asdict(options),
     }
     load_s = _LOAD_S + data.array_bytes / _LOAD_BYTES_PER_S
-    code = b"".join(program.code for program in programs)
+    code = b"".join(kernel.code for kernel in kernels)
     return Request(Message(fields, code), limit_s, load_s)
 
 
-def programs_of(message: Message) -> list[Program]:
-    """Return the programs that `run_request` wrote."""
-    found: list[Program] = []
+def kernels_of(message: Message) -> list[CompiledKernel]:
+    """Return the kernels that `run_request` wrote."""
+    found: list[CompiledKernel] = []
     begin = 0
     signatures = cast("list[object]", message.fields["signatures"])
     for signature, size in zip(signatures, message.numbers("bytes"), strict=True):
         end = begin + int(size)
-        found.append(Program(_signature(signature), message.blob[begin:end]))
+        found.append(CompiledKernel(_signature(signature), message.blob[begin:end]))
         begin = end
     return found
 
@@ -109,15 +228,15 @@ def failure_of(message: Message) -> Failure | None:
 
 
 def outcomes_message(
-    outcomes: Sequence[Outcome], costs: Sequence[RunCost], calm: Look | None = None
+    outcomes: Sequence[Outcome], costs: Sequence[RunCost], probe_time: ProbeTime | None = None
 ) -> Message:
     """Return the answer that programs were run, each with its outcome and its cost.
 
-    `calm` is what the worker knows of the machine when it is calm, if it has looked.
+    `probe_time` is the shortest one that the worker knows, if it has probed.
     """
     rows = [_failure_fields(one) if isinstance(one, Failure) else asdict(one) for one in outcomes]
     paid = [astuple(cost) for cost in costs]
-    return Message({"outcomes": rows, "costs": paid, "calm": calm})
+    return Message({"outcomes": rows, "costs": paid, "probe_time": probe_time})
 
 
 def outcomes_of(message: Message) -> list[tuple[Outcome, RunCost]]:
@@ -127,9 +246,9 @@ def outcomes_of(message: Message) -> list[tuple[Outcome, RunCost]]:
     return [(_outcome(row), RunCost(*cost)) for row, cost in zip(rows, costs, strict=True)]
 
 
-def calm_of(message: Message) -> Look | None:
-    """Return what `message`, a job to run programs or its answer, knows of a calm machine."""
-    found = message.numbers("calm")
+def probe_time_of(message: Message) -> ProbeTime | None:
+    """Return the shortest time of a probe in `message`, a job of a run worker or its answer."""
+    found = message.numbers("probe_time")
     return (found[0], found[1]) if found else None
 
 
@@ -142,7 +261,9 @@ def build_cost_of(message: Message) -> BuildCost:
 def _outcome(row: dict[str, Any]) -> Outcome:
     if "failure" in row:
         return _failure(row)
-    return Measurement(tuple(row["seconds"]), row["checked"], row["hopeless"], row["max_error"])
+    return Measurement(
+        tuple(row["seconds"]), row["checked"], row["stopped_early"], row["max_error"]
+    )
 
 
 def _failure(fields: dict[str, Any]) -> Failure:

@@ -32,7 +32,7 @@ class RunOptions:
     cache: CachePolicy = "warm"
     """Cold: all arrays and the workspace are evicted from the caches before each timed call."""
     min_total_s: float = 0.01
-    """Timed calls add up to this before they are judged for the first time."""
+    """Timed calls add up to this before their median is taken for the first time."""
     max_total_s: float = 0.06
     """They go on to this while the median is not known to `precision`."""
     min_repeats: int = 3
@@ -40,8 +40,8 @@ class RunOptions:
     precision: float = 0.004
     """The standard error of the median, as a share of it, at which the time counts as known."""
     near_factor: float = 1.3
-    """A candidate this many times slower than the best known is judged once and no more."""
-    hopeless_factor: float = 4.0
+    """A candidate this many times slower than the best known is assessed once and no more."""
+    early_stop_factor: float = 4.0
     """Two timed calls this many times slower than the best known end the timing."""
     min_timeout_s: float = 0.5
     timeout_factor: float = 100.0
@@ -49,11 +49,11 @@ class RunOptions:
     slowest_flops_per_s: float = 1e8
     """Before a best is known, the limit assumes no program to be slower than this."""
     max_timeout_s: float = 60.0
-    patience: float = 0.1
+    retry_share: float = 0.1
     """Share of the time that may be spent on waiting until nothing disturbs the machine, and on
     timing again what was disturbed; 0: neither."""
-    patience_s: float = 2.0
-    """So much more may be spent on that, unless `patience` is 0."""
+    retry_credit_s: float = 2.0
+    """So much more may be spent on that, unless `retry_share` is 0."""
     longest_wait_s: float = 2.0
     """One program waits no longer than that in all."""
     rank_rounds: int = 31
@@ -117,15 +117,15 @@ def run_limit_s(options: RunOptions, best_s: float, flops: float, array_bytes: i
     """Return how many seconds one job of the run worker may take.
 
     Two runs of the slowest program that is still of interest, the timing, two comparisons, and
-    waiting for a calm machine. That program is `timeout_factor` times slower than the best, or runs
-    at `slowest_flops_per_s`.
+    waiting for a quiet machine. That program is `timeout_factor` times slower than the best, or
+    runs at `slowest_flops_per_s`.
     """
     slowest = flops / options.slowest_flops_per_s
     if best_s:
         slowest = min(slowest, options.timeout_factor * best_s) if slowest else best_s * 100
     slowest = min(max(slowest, options.min_timeout_s), options.max_timeout_s)
     timing_s = 2 * options.max_total_s + eviction_limit_s(options, array_bytes, options.max_repeats)
-    if options.patience:
+    if options.retry_share:
         timing_s += options.longest_wait_s
     return 2 * slowest + timing_s + 2 * array_bytes / _COMPARED_BYTES_PER_S
 

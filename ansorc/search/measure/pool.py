@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ansorc.errors import MeasureError
+from ansorc.search.measure.messages import Message, Request
 from ansorc.search.measure.process import WorkerProcess, ZygoteProcess
 from ansorc.search.measure.result import Failure, FailureKind
-from ansorc.search.measure.wire import Message
 
 _START_ATTEMPTS = 3
 _ALARM_SLACK_S = 2.0
@@ -33,16 +33,6 @@ class WorkerPoolOptions:
     start_timeout_s: float = 60.0
     recycle_after: int = 500
     recycle_rss_bytes: int = 2 << 30
-
-
-@dataclass(frozen=True)
-class Request:
-    """A message for any worker of the pool, and how long the answer may take."""
-
-    message: Message
-    limit_s: float
-    first_limit_s: float = 0.0
-    """Added to the limit when the worker is new and still has to load the task's data."""
 
 
 Reply: TypeAlias = Message | Failure

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from ansorc.errors import MeasureError
-from ansorc.search.measure.wire import Decoder, Message
+from ansorc.search.measure.messages import Decoder, Message
 from ansorc.search.measure.zygote import REQUEST
 
 _CHUNK_BYTES = 1 << 16
@@ -32,7 +32,7 @@ class ZygoteProcess:
     """
 
     def __init__(self, module: str = _WORKER, path: str = "") -> None:
-        script = Path(__file__).with_name("sandbox.py")
+        script = Path(__file__).with_name("zygote.py")
         self.command = (sys.executable, "-P", str(script), str(os.getpid()), module)
         self._environment = _environment(path)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the zygote

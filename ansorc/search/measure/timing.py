@@ -1,12 +1,12 @@
 """How often a kernel is called to know its time, and when to give up on it.
 
-Calm: programs are timed while nothing else slows the machine down, as far as that can be had.
+Programs are timed while the machine is quiet, which nothing else slows down, where that can be had.
 
 A virtual machine shares its cores with others: for tenths of a second all programs may take twice
-as long, longer than one of them is timed, so that no number of repeats tells. A witness tells, a
+as long, longer than one of them is timed, so that no number of repeats tells. A probe tells, a
 small piece of work that always takes the same time on an idle machine: it is run before and after.
 What was disturbed is timed once more. Waiting is a small share of all the time at most: on a
-machine that is never calm programs are timed as it is.
+machine that is never quiet programs are timed as it is.
 
 Waiting is done at work, not asleep: virtual cores that wake up are often as slow as if they were
 one, until both have worked for a while (docs/decisions/0044).
@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 
 from ansorc.codegen.base import backend_of
 from ansorc.search.measure.options import RunOptions
-from ansorc.search.measure.result import Look
+from ansorc.search.measure.result import ProbeTime
 from ansorc.target import Target
 
 Clock = Callable[[], float]
-_REPEATS_BEFORE_JUDGING = 40
+_LEAST_SAMPLES = 40
 _AWAKE_S = 1e-3
 """Waking a thread takes 20 µs, after a nap in a virtual machine 100 and more, which is longer than
 many kernels: calls that last so long hide it."""
@@ -47,22 +47,22 @@ class Subject:
 def sample(
     subject: Subject, clock: Clock, options: RunOptions, best_s: float
 ) -> tuple[list[float], bool]:
-    """Return seconds per call for as many repeats as it takes, and whether it is "hopeless".
+    """Return seconds per call for as many repeats as it takes, and whether it was stopped early.
 
     A repeat is one call, or so many in warm caches that reading the clock costs nothing. `best_s`
-    is the best time known (0: none). One that is `hopeless_factor` times slower in a first and in
+    is the best time known (0: none). One that is `early_stop_factor` times slower in a first and in
     further calls is not repeated, one that is `near_factor` times slower is for `min_total_s`;
     others are repeated until the standard error of the median is known to be small, or for
     `max_total_s`. A call that is longer than that is a repeat from the first on.
     """
     first = _timed(subject, clock, 1)
-    limit_s = options.hopeless_factor * best_s if best_s else math.inf
+    limit_s = options.early_stop_factor * best_s if best_s else math.inf
     if first > limit_s and (first := min(first, _again(subject, clock, first, limit_s))) > limit_s:
         return [first], True
     found = [first] if first >= options.max_total_s else []
     number = 1
     if subject.evict is None and not found:
-        number = _calls_a_repeat(subject, clock, options.min_total_s / _REPEATS_BEFORE_JUDGING)
+        number = _calls_a_repeat(subject, clock, options.min_total_s / _LEAST_SAMPLES)
     total = sum(found)
     while len(found) < options.max_repeats and not _is_known(found, total, options, best_s):
         taken = _timed(subject, clock, number)
@@ -138,33 +138,33 @@ def _timed(subject: Subject, clock: Clock, number: int) -> float:
 
 
 _DISTURBED = 1.1
-"""A witness that takes this many times as long as at best tells of a disturbance."""
-_MUCH = 10.0
-"""A program that is slow by so many times of what would be far is hopeless without any doubt."""
+"""A probe that takes this many times as long as at best tells of a disturbance."""
+_CERTAINLY_FAR = 10.0
+"""A program that is slow by so many times of what would be far certainly is too slow."""
 _TRIES = 3
 """The fastest of so many: an interrupt is none."""
 _ALONE_TRIES = 30
 _ALONE_FACTOR, _ALONE_MEMORY_S = 1.3, 10.0
-"""At first a witness of several threads should take no more than this times as long as in one
-thread: a process may start while the machine is disturbed, and would take that for calm. All cores
-may be slower than one, by their clocks or as two of them are one: this is believed for so long."""
+"""At first a probe of several threads should take no more than this times as long as in one
+thread: a process may start while the machine is disturbed, and would take that for normal. All
+cores may be slower than one, by their clocks or as two are one: this is believed for so long."""
 _MEMORY_S = 60.0
-"""So long times of the witness are remembered: a hot machine slows its clock down for long."""
+"""So long times of the probe are remembered: a hot machine slows its clock down for long."""
 
 Sampled = tuple[list[float], bool]
-"""Seconds of the repeats of a program, and whether it is hopeless."""
+"""Seconds of the repeats of a program, and whether it was stopped early."""
 
 
 @dataclass
-class Witness:
+class NoiseProbe:
     """A piece of work that takes the same time whenever nothing disturbs the machine."""
 
     work: Callable[[int], None]
     """Does all of it in so many threads."""
     threads: int = 1
     clock: Callable[[], float] = time.perf_counter
-    _known: deque[Look] = field(default_factory=deque[Look], init=False)
-    """The look with the shortest time, then the one with the shortest time after it, and so on."""
+    _known: deque[ProbeTime] = field(default_factory=deque[ProbeTime], init=False)
+    """The shortest time, then the shortest one after it, and so on."""
 
     def __post_init__(self) -> None:
         if self.threads > 1:
@@ -174,10 +174,10 @@ class Witness:
             self._known.append((when, _ALONE_FACTOR * alone_s))
 
     @staticmethod
-    def of(target: Target, threads: int) -> Witness:
+    def of(target: Target, threads: int) -> NoiseProbe:
         """Return multiply-adds and reads by all of the programs' threads; 0: one for each core."""
         threads = threads or target.cores
-        return Witness(backend_of(target).probes.steady_work(target, threads), threads)
+        return NoiseProbe(backend_of(target).probes.steady_work(target, threads), threads)
 
     def slowness(self) -> float:
         """Return the time that the work takes now by the shortest one of the last minute."""
@@ -192,17 +192,17 @@ class Witness:
             times.append(self.clock() - begin)
         return min(times)
 
-    def shortest(self) -> Look | None:
+    def shortest(self) -> ProbeTime | None:
         """Return the shortest time that is remembered, and when it was."""
         return self._known[0] if self._known else None
 
-    def remember(self, look: Look) -> None:
-        """Take over what a witness in another process of this machine has seen."""
-        if self._known and look[1] >= self._known[0][1]:
+    def remember(self, found: ProbeTime) -> None:
+        """Take over what a probe in another process of this machine has seen."""
+        if self._known and found[1] >= self._known[0][1]:
             return
-        looks = sorted([*self._known, look])
+        times = sorted([*self._known, found])
         self._known.clear()
-        for when, seconds in looks:
+        for when, seconds in times:
             self._add(when, seconds)
 
     def _shortest(self, seconds: float) -> float:
@@ -219,8 +219,8 @@ class Witness:
         self._known.append((when, seconds))
 
 
-class Patience:
-    """Times programs when the machine is calm, and waits for that, but not for long in all.
+class RetryBudget:
+    """Times programs when the machine is quiet, and waits for that, but not for long in all.
 
     Waiting and timing again take `share` of the time at most, and `credit_s` more: disturbances may
     last for seconds, the first one may come early. One program waits for `longest_s` at most.
@@ -228,45 +228,45 @@ class Patience:
 
     def __init__(
         self,
-        witness: Witness,
+        probe: NoiseProbe,
         share: float,
         credit_s: float,
         longest_s: float = math.inf,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.witness, self._share, self._credit_s = witness, share, credit_s
+        self.probe, self._share, self._credit_s = probe, share, credit_s
         self._longest_s, self._clock = longest_s, clock
         self._begin = clock()
         self._spent = 0.0
-        self._is_calm = True
+        self._is_quiet = True
 
     def timed(self, sample: Callable[[], Sampled], far_s: float) -> Sampled:
-        """Return what `sample` does, when the machine is calm, or the faster of two disturbed ones.
+        """Return what `sample` does on a quiet machine, or the faster of two disturbed ones.
 
         One that was disturbed but is slower than `far_s` anyway is not timed again.
         """
         waited_s = self._waited(self._longest_s)
-        found, hopeless = sample()
-        slowness = self.witness.slowness()
-        limit_s = far_s * (_MUCH if hopeless else slowness)
+        found, is_slow = sample()
+        slowness = self.probe.slowness()
+        limit_s = far_s * (_CERTAINLY_FAR if is_slow else slowness)
         if slowness <= _DISTURBED or statistics.median(found) > limit_s:
-            return found, hopeless
+            return found, is_slow
         self._waited(self._longest_s - waited_s)
-        if not (self._is_calm and self._has_time()):
-            return found, hopeless
+        if not (self._is_quiet and self._has_time()):
+            return found, is_slow
         begin = self._clock()
-        again, still_hopeless = sample()
+        again, is_still_slow = sample()
         self._spent += self._clock() - begin
-        return min(found, again, key=statistics.median), hopeless and still_hopeless
+        return min(found, again, key=statistics.median), is_slow and is_still_slow
 
     def _waited(self, most_s: float) -> float:
-        """Wait until the machine is calm, but no longer than `most_s`; return for how long."""
+        """Wait until the machine is quiet, but no longer than `most_s`; return for how long."""
         begin = self._clock()
-        while not (is_calm := self.witness.slowness() <= _DISTURBED):
+        while not (is_quiet := self.probe.slowness() <= _DISTURBED):
             waited_s = self._clock() - begin
             if waited_s >= most_s or not self._has_time(waited_s):
                 break
-        self._is_calm = is_calm
+        self._is_quiet = is_quiet
         waited_s = self._clock() - begin
         self._spent += waited_s
         return waited_s

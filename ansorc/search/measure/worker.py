@@ -1,29 +1,79 @@
-"""The worker process, of one role; see `zygote` for its start.
+"""A worker process, which builds programs or runs them; see `zygote` for its start.
 
 It says that it is ready, then answers each message with one message until its input ends.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
 
 from ansorc.codegen.base import backend_of
-from ansorc.search.measure.build import Builder
-from ansorc.search.measure.messages import failure_message
-from ansorc.search.measure.result import Failure, FailureKind
-from ansorc.search.measure.run import Runner
-from ansorc.search.measure.sandbox import resident_bytes, set_alarm
-from ansorc.search.measure.wire import Decoder, Message, read_message, write_message
-from ansorc.target import detect
+from ansorc.codegen.build import CompileCache, compile_function
+from ansorc.codegen.package.signature import LACKS_FEATURES, OUT_OF_MEMORY
+from ansorc.errors import BuildError, IRError, LanguageError, ParseError, ScheduleError
+from ansorc.ir.packing import Packing
+from ansorc.ir.parser import parse
+from ansorc.ir.stmt import Function
+from ansorc.ir.verify import verify
+from ansorc.schedule import Names, lower, packings, replay, steps_from_json
+from ansorc.search.measure.kernel import Bench, Benches, GuardedKernel, KernelError
+from ansorc.search.measure.messages import (
+    CompiledKernel,
+    Decoder,
+    Message,
+    failure_message,
+    kernels_of,
+    outcomes_message,
+    probe_time_of,
+    read_message,
+    run_options_of,
+    write_message,
+)
+from ansorc.search.measure.options import RunOptions
+from ansorc.search.measure.result import (
+    Failure,
+    FailureKind,
+    Measurement,
+    ProbeTime,
+    RunCost,
+    Stopwatch,
+)
+from ansorc.search.measure.timing import (
+    NoiseProbe,
+    RetryBudget,
+    Sampled,
+    Subject,
+    interleave,
+    sample,
+)
+from ansorc.search.measure.zygote import resident_bytes, set_alarm
+from ansorc.search.task import Task
+from ansorc.target import Target, detect
+
+_TASKS = 32
+"""Tasks that a builder remembers, for runs that take turns."""
+_STATUS_MEANING = {
+    OUT_OF_MEMORY: (FailureKind.OUT_OF_MEMORY, "the kernel could not allocate its buffers"),
+    LACKS_FEATURES: (
+        FailureKind.COMPILE,
+        "the kernel needs instructions that this CPU does not have",
+    ),
+}
 
 Handler = Callable[[Message], Message]
 ROLES: dict[str, Callable[[], Handler]] = {
     "build": lambda: Builder().handle,
     "run": lambda: Runner().handle,
 }
-
 
 backend_of(detect())  # imported once, before the workers are forked; others when they are needed
 
@@ -59,3 +109,216 @@ def _answer(handler: Handler, message: Message) -> Message:
     except Exception as error:  # noqa: BLE001 - the one place: any fault is one failed record
         kind, words = FailureKind.UNKNOWN, f"{type(error).__name__}: {error}"
     return failure_message(Failure.of(kind, words, traceback.format_exc()))
+
+
+class Builder:
+    """Builds candidates of the task whose directory the message names.
+
+    It remembers the last tasks, and code that equal programs share.
+    """
+
+    def __init__(self) -> None:
+        self._load = lru_cache(maxsize=_TASKS)(_task_in)
+        self._cache = CompileCache()
+
+    def handle(self, message: Message) -> Message:
+        """Answer a job with object code and the seconds of each phase, or with a failure."""
+        task, names = self._load(message.text("directory"))
+        clock = time.perf_counter
+        try:
+            begin = clock()
+            function, layouts = _loop_program(
+                names, message.text("steps"), message.text("function"), task
+            )
+            _require_parameters(function, task, layouts)
+            lowered = clock()
+            built = compile_function(function, task.target, packings=layouts, cache=self._cache)
+        except (ScheduleError, LanguageError, IRError, ParseError, BuildError) as error:
+            return _build_failure(error)
+        fields = {
+            "signature": built.signature.to_json(),
+            "lower_s": lowered - begin,
+            "passes_s": built.passes_s,
+            "emit_s": built.emit_s,
+            "llvm_s": built.compile_s,
+        }
+        return Message(fields, built.code)
+
+
+def _task_in(directory: str) -> tuple[Task, Names]:
+    task = Task.from_json((Path(directory) / "task.json").read_text())
+    return task, Names(task.dag)
+
+
+def _loop_program(
+    names: Names, steps: str, function: str, task: Task
+) -> tuple[Function, tuple[Packing, ...]]:
+    """The loop program, and how its constants are packed before it runs."""
+    if function:
+        parsed = parse(function)
+        verify(parsed)
+        return parsed, ()
+    state = replay(task.dag, names.own(steps_from_json(json.loads(steps))))
+    return lower(state), packings(state)
+
+
+def _require_parameters(function: Function, task: Task, layouts: Sequence[Packing]) -> None:
+    packed = {packing.source.name: packing.packed for packing in layouts}
+    params = [packed.get(buffer.name, buffer) for buffer in task.dag.params]
+    found = [(buffer.shape, buffer.dtype) for buffer in function.params]
+    wanted = [(buffer.shape, buffer.dtype) for buffer in params]
+    if found != wanted:
+        raise IRError("the program's parameters are not those of the task")
+
+
+def _build_failure(error: Exception) -> Message:
+    kind = FailureKind.LOWERING
+    if isinstance(error, ScheduleError):
+        kind = FailureKind.REFUSED
+    elif isinstance(error, BuildError):
+        kind = FailureKind.COMPILE
+    text = error.reason if isinstance(error, ScheduleError) else str(error)
+    message = f"{type(error).__name__}: {text}"
+    detail = "".join(traceback.format_exception(error))
+    return Message({"failure": kind.value, "message": message, "detail": detail})
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A kernel whose outputs agreed with the reference."""
+
+    kernel: GuardedKernel
+    max_error: float
+
+
+class Runner:
+    """Runs kernels of the task whose directory the message names; remembers the last few tasks."""
+
+    def __init__(self) -> None:
+        self._benches = Benches()
+        self._budgets: dict[tuple[str, int], RetryBudget] = {}
+
+    def handle(self, message: Message) -> Message:
+        """Check all kernels, time those that are right; answer with an outcome for each."""
+        bench = self._benches.get(message.text("directory"))
+        options = run_options_of(message)
+        kernels = kernels_of(message)
+        watches = [Stopwatch() for _ in kernels]
+        with ExitStack() as stack:
+            found = [
+                _checked(compiled, bench, options, watch, stack)
+                for compiled, watch in zip(kernels, watches, strict=True)
+            ]
+            checked = [one for one in found if isinstance(one, _Checked)]
+            begin = time.perf_counter()
+            try:
+                times = iter(self._times(checked, bench.target, options, message))
+            except KernelError as error:
+                return failure_message(_kernel_failure(error))
+            each_s = (time.perf_counter() - begin) / max(1, len(checked))
+            outcomes = [next(times) if isinstance(one, _Checked) else one for one in found]
+        costs = [
+            _cost(watch, each_s if isinstance(one, Measurement) else 0.0)
+            for one, watch in zip(outcomes, watches, strict=True)
+        ]
+        budget = self._budgets.get((bench.target.real.backend, options.threads))
+        return outcomes_message(outcomes, costs, budget and budget.probe.shortest())
+
+    def _times(
+        self, checked: Sequence[_Checked], target: Target, options: RunOptions, message: Message
+    ) -> list[Measurement]:
+        """Time kernels, several in turns if the message asks for a ranking."""
+        evict = _eviction(target) if options.cache == "cold" else None
+        subjects = [
+            Subject(one.kernel.call, partial(one.kernel.evict, evict) if evict else None)
+            for one in checked
+        ]
+        if message.number("rank"):
+            rounds = interleave(subjects, time.perf_counter, options)
+            return [
+                Measurement(tuple(seconds), checked=True, max_error=one.max_error)
+                for seconds, one in zip(rounds, checked, strict=True)
+            ]
+        budget = self._budget(target, options, probe_time_of(message))
+        return [
+            _time(one, subject, options, message.number("best_s"), budget)
+            for one, subject in zip(checked, subjects, strict=True)
+        ]
+
+    def _budget(
+        self, target: Target, options: RunOptions, fastest: ProbeTime | None
+    ) -> RetryBudget | None:
+        """The budget of this process, whose probe remembers its shortest time, if it may retry."""
+        if not options.retry_share:
+            return None
+        key = target.real.backend, options.threads
+        budget = self._budgets.get(key)
+        if budget is None:
+            probe = NoiseProbe.of(target, options.threads)
+            budget = self._budgets[key] = RetryBudget(
+                probe, options.retry_share, options.retry_credit_s, options.longest_wait_s
+            )
+        if fastest is not None:
+            budget.probe.remember(fastest)
+        return budget
+
+
+def _time(
+    one: _Checked, subject: Subject, options: RunOptions, best_s: float, budget: RetryBudget | None
+) -> Measurement:
+    """Time one kernel, when the machine is quiet if there is a budget."""
+
+    def sampled() -> Sampled:
+        return sample(subject, time.perf_counter, options, best_s)
+
+    if budget is not None:
+        far_s = options.near_factor * best_s if best_s else math.inf
+        seconds, is_slow = budget.timed(sampled, far_s)
+    else:
+        seconds, is_slow = sampled()
+    return Measurement(tuple(seconds), checked=True, stopped_early=is_slow, max_error=one.max_error)
+
+
+def _checked(
+    compiled: CompiledKernel, bench: Bench, options: RunOptions, watch: Stopwatch, stack: ExitStack
+) -> _Checked | Failure:
+    """Link `compiled`, call it into poisoned outputs, hold them against the reference.
+
+    This first call also warms up what the timed ones find in the caches.
+    """
+    try:
+        with watch.phase("prepare"):
+            arrays = bench.arrays(compiled.packings)
+            bound = GuardedKernel(compiled, bench.target, arrays, options.threads)
+            kernel = stack.enter_context(bound)
+        with watch.phase("check"):
+            bench.poison()
+        with watch.phase("warm up"):
+            kernel.call(1)
+    except BuildError as error:
+        return Failure.of(FailureKind.COMPILE, str(error), traceback.format_exc())
+    except KernelError as error:
+        return _kernel_failure(error)
+    with watch.phase("check"):
+        kernel.fetch()
+        max_error, complaint = bench.check()
+        if not complaint and not kernel.is_intact():
+            complaint = "candidate rejected: it wrote outside its workspace"
+    if complaint:
+        return Failure.of(FailureKind.WRONG_RESULT, complaint)
+    return _Checked(kernel, max_error)
+
+
+@lru_cache(maxsize=1)
+def _eviction(target: Target) -> Callable[[int, int], None]:
+    return backend_of(target).probes.eviction(target)
+
+
+def _kernel_failure(error: KernelError) -> Failure:
+    kind, words = _STATUS_MEANING.get(error.status, (FailureKind.UNKNOWN, str(error)))
+    return Failure.of(kind, words)
+
+
+def _cost(watch: Stopwatch, repeats_s: float) -> RunCost:
+    prepare_s, warm_up_s, check_s = map(watch.seconds, ("prepare", "warm up", "check"))
+    return RunCost(prepare_s, warm_up_s, check_s, repeats_s)

@@ -14,17 +14,18 @@ from ansorc.ir.stmt import For, Function, LoopKind, Store
 from ansorc.lang import ComputeDAG, compute, placeholder
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.messages import (
-    Program,
+    CompiledKernel,
+    Message,
+    Request,
     build_request,
     failure_of,
     outcomes_of,
     run_request,
 )
 from ansorc.search.measure.options import GIB, MeasureOptions
-from ansorc.search.measure.pool import Reply, Request, WorkerPool, WorkerPoolOptions
+from ansorc.search.measure.pool import Reply, WorkerPool, WorkerPoolOptions
 from ansorc.search.measure.process import ZygoteProcess
-from ansorc.search.measure.result import Failure, FailureKind, Look, Source
-from ansorc.search.measure.wire import Message
+from ansorc.search.measure.result import Failure, FailureKind, ProbeTime, Source
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -42,9 +43,9 @@ class Workers:
 
     def __init__(self, options: MeasureOptions | None = None) -> None:
         self.options = options or MeasureOptions()
-        self.calm: dict[int, Look] = {}
+        self.probe_times: dict[int, ProbeTime] = {}
         """What run workers have seen of the machine, by the threads of their programs: a new one
-        may start while it is disturbed, and would take that for calm."""
+        may start while it is disturbed, and would take that for normal."""
         self._zygote: ZygoteProcess | None = None
         self._runner: WorkerPool | None = None
         self._builders: WorkerPool | None = None
@@ -103,7 +104,7 @@ class Workers:
         """Build, run and check a trivial kernel, the first time; raise MeasureError if that fails.
 
         The message has the first error in full. How long the kernel takes does not matter, so it
-        does not wait until the machine is calm.
+        does not wait until the machine is quiet.
         """
         if self._is_checked:
             return
@@ -114,14 +115,14 @@ class Workers:
             built = _first(self.builders, request)
             _require(built, "built")
             assert isinstance(built, Message)
-            hasty = replace(self.options.run, patience=0.0)
-            job = run_request(data, [Program.of(built)], hasty, _CHECK_LIMIT_S, best_s=0.0)
+            at_once = replace(self.options.run, retry_share=0.0)
+            job = run_request(data, [CompiledKernel.of(built)], at_once, _CHECK_LIMIT_S, best_s=0.0)
             _require(_first(self.runner, job), "run")
         finally:
             data.remove()
         self._is_checked = True
 
-    def quiet(self) -> None:
+    def settle(self) -> None:
         """Wait until no worker is starting or building: only then a time is worth something."""
         self.builders.settle()
         self.runner.settle()

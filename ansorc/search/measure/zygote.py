@@ -1,6 +1,11 @@
-"""The zygote, a process that has imported a worker's code and forks the workers; see `sandbox`.
+"""The zygote, a process that has imported a worker's code and forks the workers.
 
 To import a compiler takes longer than to build some programs; a fork takes a few milliseconds.
+
+Started as a script, `zygote.py PARENT MODULE`, it first confines itself, so that it can harm and
+outlive nobody, then imports MODULE, the workers' code. It imports the standard library alone
+before: the imports of a compiler take long enough for its starter to be killed meanwhile. Each
+worker is confined again: the kernel's signal is not inherited.
 
 Its requests come on a socket, descriptor 0: a `REQUEST`, with four descriptors of the worker: its
 input, output, error output, and a control socket. On this the starter reads the lines `pid N` and,
@@ -11,9 +16,11 @@ alone sends that signal: a child that it has not waited for keeps its process id
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -21,20 +28,21 @@ import struct
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
-
-from ansorc.search.measure.sandbox import confine
 
 REQUEST = struct.Struct(">16sQ")
 """The role, filled up with zeros, and the limit of the address space in bytes (0: none)."""
 _DESCRIPTORS = 4
+_PR_SET_PDEATHSIG = 1
 
 Work = Callable[[str], None]
 
 
 def main() -> None:
     """Import the module that the command line names, then fork workers that call its `main`."""
+    confine(int(sys.argv[1]), 0)
     work: Work = importlib.import_module(sys.argv[2]).main
     gc.freeze()  # what is imported stays, and its pages are shared with the workers
     _Zygote(socket.socket(fileno=0), work).serve()
@@ -139,6 +147,46 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):  # it has no group of its own yet
         os.kill(pid, signal.SIGKILL)
+
+
+def confine(parent: int, memory_bytes: int) -> None:
+    """Die with process `parent`, ignore Ctrl-C, and keep address space below `memory_bytes`.
+
+    The kernel's parent-death signal ends the worker even inside a native loop (Linux). It fires
+    when the *thread* that started the worker ends, so the starter must live as long as its workers.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+    if memory_bytes:
+        _lower_limit(resource.RLIMIT_AS, memory_bytes)
+    _lower_limit(resource.RLIMIT_CORE, 0)
+
+
+def set_alarm(seconds: float) -> None:
+    """End this process after `seconds` of wall time, whatever it is doing; 0 calls that off.
+
+    The second line behind the tuner's own time limit, for a tuner that is stopped or gone.
+    """
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process in bytes."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * resource.getpagesize()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _lower_limit(which: int, value: int) -> None:
+    _, hard = resource.getrlimit(which)
+    ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (ceiling, hard))
 
 
 if __name__ == "__main__":
