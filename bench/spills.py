@@ -13,7 +13,7 @@ from ansorc.codegen.inspect.assembly import Loop, innermost_loops
 from ansorc.codegen.llvm.binding import assembly
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.schedule import State, lower, replay
-from ansorc.search.programs import Choice, chosen_program
+from ansorc.search.programs import ProgramChoice, chosen_program
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -27,7 +27,7 @@ def kernel_loops(state: State, target: Target, name: str = "kernel") -> list[Loo
 @click.command()
 @takes_task
 @takes_choice
-def main(task: Task, choice: Choice) -> None:
+def main(task: Task, choice: ProgramChoice) -> None:
     """Print a line for each innermost loop of a workload's program, and the spills in all."""
     program = chosen_program(task, choice)
     found = kernel_loops(replay(task.dag, program.steps), task.target, task.name)

@@ -13,7 +13,7 @@ import click
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.workload import load_workload, load_workloads
 from ansorc.search.measure import CachePolicy
-from ansorc.search.programs import Choice
+from ansorc.search.programs import ProgramChoice
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -57,8 +57,10 @@ def takes_records(command: F) -> F:
     )(command)  # fmt: skip
 
 
-def takes_choice(command: Callable[Concatenate[Task, Choice, P], None]) -> Callable[..., None]:
-    """Add --default and the options of `takes_records` to a command, which gets them as Choice."""
+def takes_choice(
+    command: Callable[Concatenate[Task, ProgramChoice, P], None],
+) -> Callable[..., None]:
+    """Add --default and the options of `takes_records` to a command: its ProgramChoice."""
 
     @takes_records
     @click.option("--default", "use_default", is_flag=True,
@@ -68,7 +70,7 @@ def takes_choice(command: Callable[Concatenate[Task, Choice, P], None]) -> Calla
         task: Task, records: Path, threads: int, cache: CachePolicy, use_default: bool,  # noqa: FBT001
         *args: P.args, **rest: P.kwargs,
     ) -> None:  # fmt: skip
-        command(task, Choice(records, threads, cache, use_default), *args, **rest)
+        command(task, ProgramChoice(records, threads, cache, use_default), *args, **rest)
 
     return with_choice
 

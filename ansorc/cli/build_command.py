@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ansorc.cli.arguments import takes_choice, takes_task
-from ansorc.search.programs import Choice, build_program, chosen_program
+from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 from ansorc.search.task import Task
 
 
@@ -17,7 +17,7 @@ from ansorc.search.task import Task
 @click.option("--name", default="", help="The C name of the kernel; default: the workload's.")
 @click.option("--output", "-o", type=click.Path(path_type=Path),
               help="The library: .so, .a or .o; default: NAME.so.")  # fmt: skip
-def build(task: Task, choice: Choice, name: str, output: Path | None) -> None:
+def build(task: Task, choice: ProgramChoice, name: str, output: Path | None) -> None:
     """Build the best recorded program: a library, a C header and a manifest."""
     program = chosen_program(task, choice)
     name = name or task.name

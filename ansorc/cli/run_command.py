@@ -11,7 +11,7 @@ from ansorc.cli.arguments import takes_choice, takes_task
 from ansorc.cli.checked_run import checked_time
 from ansorc.codegen.call.module import load_library
 from ansorc.search.programs import (
-    Choice,
+    ProgramChoice,
     build_program,
     chosen_program,
     require_this_machine,
@@ -27,7 +27,7 @@ _SEED = 1
 @takes_choice
 @click.option("--library", "-l", type=click.Path(path_type=Path),
               help="Run this .so of `ansorc build`, not a recorded program.")  # fmt: skip
-def run(task: Task, choice: Choice, library: Path | None) -> None:
+def run(task: Task, choice: ProgramChoice, library: Path | None) -> None:
     """Run a program on fresh random inputs: check its numbers, then time it."""
     require_this_machine(task.target)
     if library is not None:

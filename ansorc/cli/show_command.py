@@ -11,7 +11,7 @@ from ansorc.errors import BuildError
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.schedule import lower, replay
-from ansorc.search.programs import Choice, Program, chosen_program
+from ansorc.search.programs import Program, ProgramChoice, chosen_program
 from ansorc.search.sketch import generate
 from ansorc.search.space import sketch_rules
 from ansorc.search.task import Task
@@ -40,7 +40,7 @@ _VIEWS = {
 @click.option("--view", "views", multiple=True, metavar="VIEW",
               help="What to print; may be repeated. Default: schedule and ir.")  # fmt: skip
 @click.option("--asm", "with_assembly", is_flag=True, help="The same as --view asm.")
-def show(task: Task, choice: Choice, views: tuple[str, ...], *, with_assembly: bool) -> None:
+def show(task: Task, choice: ProgramChoice, views: tuple[str, ...], *, with_assembly: bool) -> None:
     """Print the best recorded program of a workload: loops, IR, LLVM IR, assembly."""
     known = dict.fromkeys((*_VIEWS, *backend_of(task.target).listings))
     for view in set(views) - set(known):

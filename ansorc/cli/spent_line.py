@@ -32,8 +32,8 @@ def contest_line(result: TuneResult) -> str:
     """Return how far the winner was ahead of the second, or nothing if that is not known."""
     if result.ranking is None or len(result.ranking.ranked) < 2:
         return ""
-    margin, doubt = result.ranking.margin, result.ranking.doubt
-    return f"the winner was {margin:.1%} ± {doubt:.1%} faster than the second, timed in turns"
+    margin, error = result.ranking.margin, result.ranking.margin_error
+    return f"the winner was {margin:.1%} ± {error:.1%} faster than the second, timed in turns"
 
 
 def _shares(total_s: float, parts: Mapping[str, float]) -> str:

@@ -23,7 +23,7 @@ _COMPARABLE = 4.0
 _ATTEMPTS = 8
 _LIMIT_S = 3.0
 """No further attempt is made after so long."""
-_CALM = 0.1
+_QUIET_SPREAD = 0.1
 """Spread of the winner, and its distance from the best time known before, as shares of its time:
 above this the machine was busy with something else."""
 _CERTAIN = 2.6
@@ -42,7 +42,7 @@ class Ranking:
     """Programs that were right before and are not now."""
     margin: float = 0.0
     """By what share of the winner's time the second one was slower, the median over all turns."""
-    doubt: float = 0.0
+    margin_error: float = 0.0
     """The margin is known to plus or minus this much, with 99 % certainty."""
 
 
@@ -79,23 +79,23 @@ def contest(
     best_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Ranking:
-    """Time `candidates` against each other, again while it is not decided or was not calm.
+    """Time `candidates` against each other, again while it is not decided or was not quiet.
 
     `best_s` is the fastest time that one of them had before. Who is certainly slower than the
     leader is out. What disturbs a program only makes it slower, so of its results the fastest is
     returned. Candidates that cannot be timed are left out.
     """
     entered = list(candidates)
-    held, begin = _Held(), clock()
+    rounds, begin = _Rounds(), clock()
     for _ in range(_ATTEMPTS):
-        held.add(measurer.rank(entered))
-        entered = held.undecided(entered)
-        if not entered or held.is_over(entered, best_s, clock() - begin):
+        rounds.add(measurer.rank(entered))
+        entered = rounds.undecided(entered)
+        if not entered or rounds.is_over(entered, best_s, clock() - begin):
             break
-    return held.ranking(entered)
+    return rounds.ranking(entered)
 
 
-class _Held:
+class _Rounds:
     """The rounds that were held so far."""
 
     def __init__(self) -> None:
@@ -111,8 +111,8 @@ class _Held:
                 self._failed[result.source] = result
                 continue
             self._turns.setdefault(result.source, []).extend(result.measurement.seconds)
-            held = self._best.setdefault(result.source, result)
-            if _median_s(result) < _median_s(held):
+            best = self._best.setdefault(result.source, result)
+            if _median_s(result) < _median_s(best):
                 self._best[result.source] = result
 
     def undecided(self, entered: Sequence[Source]) -> list[Source]:
@@ -129,7 +129,7 @@ class _Held:
         if not all(one in self._turns for one in entered):
             return False
         leads = [self._lead(entered[0], other) for other in entered[1:]]
-        is_clear = all(one.is_decided for one in leads) and self._is_calm(entered[0], best_s)
+        is_clear = all(one.is_decided for one in leads) and self._is_quiet(entered[0], best_s)
         return is_clear or elapsed_s > _LIMIT_S
 
     def ranking(self, entered: Sequence[Source]) -> Ranking:
@@ -144,12 +144,12 @@ class _Held:
             (second.high - second.low) / 2,
         )
 
-    def _is_calm(self, winner: Source, best_s: float) -> bool:
+    def _is_quiet(self, winner: Source, best_s: float) -> bool:
         """Whether the winner's time is what it takes on an idle machine."""
         found = self._best[winner].measurement
         assert found is not None
-        is_steady = found.spread_s <= _CALM * found.median_s
-        return is_steady and found.median_s <= (1 + _CALM) * best_s
+        is_steady = found.spread_s <= _QUIET_SPREAD * found.median_s
+        return is_steady and found.median_s <= (1 + _QUIET_SPREAD) * best_s
 
     def _lead(self, winner: Source, other: Source) -> Lead:
         """The lead in the turns that both were in: who is out has had fewer."""
@@ -198,7 +198,7 @@ class Final:
         return ranking
 
     def _rivals(self) -> list[Record]:
-        """The fastest programs, and the default to compare with if it is not hopeless."""
+        """The fastest programs, and the default to compare with if it is not far slower."""
         undefeated = self.records.undefeated(self.task_key, self.environment)
         rivals = _distinct(undefeated)[:_CONTENDERS]
         limit = _COMPARABLE * (rivals[0].median_s or 0.0)

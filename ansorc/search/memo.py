@@ -11,15 +11,15 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
 Owner = TypeVar("Owner")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 P = ParamSpec("P")
 
 _MEMO = "_memo"
 
 
 def memoized(
-    compute: Callable[Concatenate[Owner, P], Found],
-) -> Callable[Concatenate[Owner, P], Found]:
+    compute: Callable[Concatenate[Owner, P], Result],
+) -> Callable[Concatenate[Owner, P], Result]:
     """Return `compute`, asked once for each owner, its first argument, and each of the others.
 
     The owner is an immutable object with a `__dict__`, told from others by its identity. The other
@@ -27,8 +27,8 @@ def memoized(
     """
 
     @wraps(compute)
-    def found(owner: Owner, *rest: P.args, **named: P.kwargs) -> Found:
-        memo: dict[Hashable, Found] = vars(owner).setdefault(_MEMO, {})
+    def found(owner: Owner, *rest: P.args, **named: P.kwargs) -> Result:
+        memo: dict[Hashable, Result] = vars(owner).setdefault(_MEMO, {})
         key = cast(Hashable, (compute, *rest, *named.items()))
         if key not in memo:
             memo[key] = compute(owner, *rest, **named)

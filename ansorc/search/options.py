@@ -66,7 +66,7 @@ class SearchOptions:
     population: int = 2720
     """Programs in one generation."""
     generations: int = 3
-    """Times that a generation is scored and bred before programs are measured."""
+    """Times that a generation is scored and varied before programs are measured."""
     mutation_rate: float = 0.85
     """Share of the crossed children that are mutated as well; those with one parent all are."""
     crossover_rate: float = 0.15
@@ -101,7 +101,7 @@ class SearchOptions:
     replaced by the analytic model, and the result says so."""
     polish_share: float = 0.15
     """Share of the trials of a run, the last ones, that go to the neighbours of the fastest
-    programs instead of to what evolution finds; 0: no polish."""
+    programs instead of to what evolution finds; 0: none."""
     transferred: int = 4
     """Programs measured in the first round because they were fast with other settings of this
     machine (threads, caches), or their like was for other extents of the same computation, if the
@@ -155,8 +155,8 @@ NO_LEARNING = SearchOptions(cost_model="roofline")
 NO_DEFAULT = SearchOptions(starts_from_default=False)
 """Without the untuned default as the first program."""
 
-NO_POLISH = SearchOptions(polish_share=0.0)
-"""Proposal to the end, without a polish of what it found."""
+NO_LOCAL_SEARCH = SearchOptions(polish_share=0.0)
+"""Proposal to the end, without a local search around what it found."""
 
 AS_DEFINED = SearchOptions(redefine=False)
 """Every stage by the arithmetic of its own definition."""
@@ -169,7 +169,7 @@ ABLATIONS: Mapping[str, SearchOptions] = MappingProxyType({
     "no-cost-model": NO_COST_MODEL,
     "no-learning": NO_LEARNING,
     "no-default": NO_DEFAULT,
-    "no-polish": NO_POLISH,
+    "no-polish": NO_LOCAL_SEARCH,
     "as-defined": AS_DEFINED,
     "paper": PAPER,
 })  # fmt: skip

@@ -81,7 +81,7 @@ def recorded_program(task: Task, record: Record) -> Program:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ProgramChoice:
     """Which of the programs of a task is meant: the best one of a record file, or the default."""
 
     records: Path
@@ -92,7 +92,7 @@ class Choice:
     use_default: bool = False
 
 
-def chosen_program(task: Task, choice: Choice) -> Program:
+def chosen_program(task: Task, choice: ProgramChoice) -> Program:
     """Return the program of `task` that `choice` means.
 
     Raise RecordError if the file is missing or holds no checked program of the task for this

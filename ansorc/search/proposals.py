@@ -111,12 +111,12 @@ class Proposals:
         self._new.append(_Measured(candidate, seconds))
 
     def propose(
-        self, count: int, known: AbstractSet[str], *, is_polish: bool = False
+        self, count: int, known: AbstractSet[str], *, is_local_search: bool = False
     ) -> list[Candidate]:
         """Return up to `count` programs whose `source.key` is not in `known`; none if all are.
 
-        They are bred, or with `is_polish` the neighbours of the fastest ones, as long as there are
-        any that are not known.
+        They are those of the strategy, or with `is_local_search` the neighbours of the fastest
+        ones, as long as there are any that are not known.
         """
         model = self.update()
         rng = np.random.default_rng([self._seed, len(self._known) + len(self._pending)])
@@ -126,7 +126,7 @@ class Proposals:
         ]
         options = replace(self._options, trials_per_round=count)
         skipped = {one.candidate.key for one in self._known} | self._pending
-        ways = [local_search] if is_polish else []
+        ways = [local_search] if is_local_search else []
         strategy = STRATEGIES[options.strategy]
         for way in (*ways, *([strategy] * _ATTEMPTS)):
             found = way(self._space, model, rng, options, skipped, seeds)
@@ -178,9 +178,9 @@ def _seconds(measured: _Measured) -> float:
 def checked_space(task: Task, options: SearchOptions) -> Space:
     """Return the space of `task` without the sketches of users' rules that make no programs.
 
-    Of each such sketch a few programs are drawn, bred, described by features, lowered and verified.
-    Where one fails, its rule has failed; the sketches that the other rules make without it are
-    added, for it may have kept them from being asked.
+    A few programs of each such sketch are drawn, varied, described by features, lowered and
+    verified. Where one fails, its rule has failed; the sketches that the other rules make
+    without it are added, for it may have kept them from being asked.
     """
     space = design_space(task.dag, task.target, options)
     failures = list(space.failures)

@@ -39,8 +39,9 @@ from ansorc.search.tune_result import TimeSpent, Trial, TuneResult
 
 _FIRST_ROUND = 16
 """Programs measured before the model is first asked: the earlier it learns, the more it helps."""
-_POLISH_ROUNDS, _POLISH_ROUND = 4, 6
-"""So many rounds at the end polish what was found, with so many programs each at least."""
+_LOCAL_SEARCHES, _LEAST_NEIGHBOURS = 4, 6
+"""So many rounds at the end are local searches around what was found, of so many programs each at
+least."""
 _ALL_FAILED = 64
 """So many failures without one success end the run: the fault is not the programs'."""
 
@@ -88,8 +89,8 @@ class TuningRun:
     the next round makes again.
 
     A run belongs to one thread, but `propose` may be called in another one during `measure`.
-    `options.trials` and `options.time_budget` are what `round_size` and the polish go by; a driver
-    may ask for other rounds. `on_trial` is told of every trial.
+    `options.trials` and `options.time_budget` are what `round_size` and the local search go by; a
+    driver may ask for other rounds. `on_trial` is told of every trial.
     """
 
     def __init__(
@@ -163,37 +164,37 @@ class TuningRun:
     def round_size(self) -> int:
         """How many programs its options want in the next round; 0 at the end.
 
-        Fewer while there is little to learn from, and while the last ones polish what was found.
+        Fewer while there is little to learn from, and in the local search at the end.
         """
-        left, last = self._left(), self._polish_trials()
+        left, last = self._left(), self._local_search_trials()
         if left <= 0 or self.is_exhausted or self.is_late:
             return 0
         if left <= last:  # each round goes on from what the one before found
-            return min(left, max(_POLISH_ROUND, math.ceil(last / _POLISH_ROUNDS)))
+            return min(left, max(_LEAST_NEIGHBOURS, math.ceil(last / _LOCAL_SEARCHES)))
         most = self._options.search.trials_per_round
         size = min(max(_FIRST_ROUND, self._planned() // 2), most)
-        unpolished = left - last
-        is_last = unpolished < size + size // 4  # a few more are not worth a round
-        return min(unpolished, most) if is_last else size
+        before_last = left - last
+        is_last = before_last < size + size // 4  # a few more are not worth a round
+        return min(before_last, most) if is_last else size
 
-    def propose(self, count: int, *, is_polish: bool | None = None) -> Batch:
+    def propose(self, count: int, *, is_local_search: bool | None = None) -> Batch:
         """Return the next programs to measure, `count` of them or what there is.
 
         The first ones of a task are the untuned default and what was fast for related tasks.
-        `is_polish` asks for neighbours of the fastest programs; None: if the options' last trials
-        have come.
+        `is_local_search` asks for neighbours of the fastest programs; None: if the last trials of
+        the options have come.
         """
         if count <= 0:
             return Batch()
         with self._watch.phase("search"):
-            known, polish = self.trials, self._left() <= self._polish_trials()
+            known, is_last = self.trials, self._left() <= self._local_search_trials()
             first = self._first(count)
             self._keys.update(source.key for source in Batch(tuple(first)).sources)
             more = count - len(first)
             proposed: list[Candidate] = []
             if more > 0:
-                polish = polish if is_polish is None else is_polish
-                proposed = self._proposals.propose(more, self._keys, is_polish=polish)
+                is_local = is_last if is_local_search is None else is_local_search
+                proposed = self._proposals.propose(more, self._keys, is_local_search=is_local)
                 self.is_exhausted = not proposed
             self._keys.update(one.source.key for one in proposed)
             self._proposed += len(first) + len(proposed)
@@ -319,8 +320,8 @@ class TuningRun:
         except ScheduleError:
             return ()
 
-    def _polish_trials(self) -> int:
-        """How many of the trials, the last ones, polish the best programs."""
+    def _local_search_trials(self) -> int:
+        """How many of the trials, the last ones, search near the best programs."""
         return int(self._options.search.polish_share * self._options.trials)
 
     def _note(self, result: MeasureResult, known: int) -> None:

@@ -92,7 +92,7 @@ def test_ranks_fall_and_random_picks_come_last() -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-def test_less_is_bred_while_structures_are_left_to_try() -> None:
+def test_fewer_generations_while_structures_are_left_to_try() -> None:
     options = replace(SMALL, generations=4)
     rows = [(n, sample(s, 1, rng(), options)[0]) for n, s in enumerate(MATMUL.sketches)]
     tried = [replace(one, score=1.0) for one in candidates(MATMUL, rows)]
@@ -110,7 +110,7 @@ def test_no_program_is_scored_twice() -> None:
     assert model.asked == found.scored
 
 
-def test_seeds_are_bred_from() -> None:
+def test_seeds_are_parents() -> None:
     """One good program among the seeds: its neighbours are proposed without further luck."""
 
     @dataclass

@@ -1,4 +1,4 @@
-"""Hints of a definition: every program that is drawn or bred obeys them."""
+"""Hints of a definition: every program that is drawn or varied obeys them."""
 
 from collections.abc import Sequence
 

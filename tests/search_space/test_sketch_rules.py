@@ -20,7 +20,7 @@ from ansorc.schedule import replay
 from ansorc.schedule.stage import At
 from ansorc.search.sketch import (
     RULES,
-    Draft,
+    PartialSketch,
     RuleFailure,
     Tiling,
     Verdict,
@@ -231,13 +231,13 @@ class Faulty:
 
     when: Verdict
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
-        if draft.stage(stage).op.axes[99].extent:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
+        if partial.stage(stage).op.axes[99].extent:
             raise AssertionError
         return self.when
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        yield draft
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        yield partial
 
 
 def test_a_rule_that_raises_costs_its_own_sketches_only() -> None:
@@ -252,11 +252,11 @@ def test_a_rule_that_raises_costs_its_own_sketches_only() -> None:
 class RowsOnly:
     """A rule of a user's own: leave everything, and say so."""
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         return Verdict.APPLY_AND_STOP
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        yield draft.saying(f"leave {stage}")
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        yield partial.with_trace(f"leave {stage}")
 
 
 def test_a_rule_can_be_plugged_in() -> None:

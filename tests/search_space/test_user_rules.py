@@ -18,7 +18,7 @@ from ansorc.schedule.steps import Reorder, Split
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import PAPER, SearchOptions
 from ansorc.search.proposals import checked_space
-from ansorc.search.sketch import Draft, SketchRule, Verdict, cpu_rules, generate, rule_name
+from ansorc.search.sketch import PartialSketch, SketchRule, Verdict, cpu_rules, generate, rule_name
 from ansorc.search.sketch.sketch import TileVariable
 from ansorc.search.space import sketch_rules, steps
 from ansorc.search.tune import tune_task
@@ -33,22 +33,22 @@ class InColumns:
 
     answer: Verdict = Verdict.APPLY
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
-        found = draft.stage(stage)
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
+        found = partial.stage(stage)
         fits = not found.scope and len(found.op.axes) == 2 and found.op.reduce_axes
         return self.answer if fits else Verdict.SKIP
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        rows, columns = draft.stage(stage).op.axes
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        rows, columns = partial.stage(stage).op.axes
         name = f"{stage}.block"
         opened = replace(
-            draft, variables=(*draft.variables, TileVariable(name, rows.extent, 2, 64))
+            partial, variables=(*partial.variables, TileVariable(name, rows.extent, 2, 64))
         ).then(
             Split(stage, rows.name, (Hole(name, (1,)),)),
         )
         order = (f"{rows.name}.0", columns.name, f"{rows.name}.1")
-        reduce = tuple(axis.name for axis in draft.stage(stage).op.reduce_axes)
-        yield opened.then(Reorder(stage, (*order, *reduce))).saying(f"columns of {stage}")
+        reduce = tuple(axis.name for axis in partial.stage(stage).op.reduce_axes)
+        yield opened.then(Reorder(stage, (*order, *reduce))).with_trace(f"columns of {stage}")
 
 
 @pytest.fixture(autouse=True)
@@ -145,47 +145,47 @@ class Faulty:
 
     fault: str
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         if self.fault == "raises":
             raise OwnError("out of ideas")
         if self.fault == "no verdict":
-            return draft  # pyright: ignore[reportReturnType]
+            return partial  # pyright: ignore[reportReturnType]
         return Verdict.APPLY_AND_STOP
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         match self.fault:
-            case "no drafts":
+            case "no sketches":
                 yield from ()
-            case "no draft":
-                yield draft.state  # pyright: ignore[reportReturnType]
+            case "no sketch":
+                yield partial.state  # pyright: ignore[reportReturnType]
             case "many":
-                yield from [draft] * 100
+                yield from [partial] * 100
             case "again":
-                yield draft.visiting(stage)
+                yield partial.with_pending(stage)
             case "unknown stage":
-                yield draft.visiting("nowhere")
+                yield partial.with_pending("nowhere")
             case "other":
-                yield replace(draft, state=schedule(matmul(3, 4, 5)))
+                yield replace(partial, state=schedule(matmul(3, 4, 5)))
             case "refused":
-                yield draft.then(Split(stage, "nowhere", (2,)))
+                yield partial.then(Split(stage, "nowhere", (2,)))
             case "open":
-                axis = draft.stage(stage).op.axes[0].name
-                yield draft.then(Split(stage, axis, (Hole("unknown", (0,)),)))
+                axis = partial.stage(stage).op.axes[0].name
+                yield partial.then(Split(stage, axis, (Hole("unknown", (0,)),)))
             case _:
-                loop = replace(draft.stage(stage).iterators[0], name="gone")
-                state = draft.state.with_stage(draft.stage(stage).with_iterator(0, loop))
-                yield replace(draft, state=state)
+                loop = replace(partial.stage(stage).iterators[0], name="gone")
+                state = partial.state.with_stage(partial.stage(stage).with_iterator(0, loop))
+                yield replace(partial, state=state)
 
 
 FAULTS = {
     "raises": "out of ideas",
-    "no verdict": "its verdict is Draft",
-    "no drafts": "it applies and makes no draft",
-    "no draft": "not a Draft",
-    "many": "it makes more than 32 drafts of one stage",
+    "no verdict": "its verdict is PartialSketch",
+    "no sketches": "it applies and makes no sketch",
+    "no sketch": "not a PartialSketch",
+    "many": "it makes more than 32 sketches of one stage",
     "again": "it asks for another visit again and again",
     "unknown stage": "it asks for a visit to 'nowhere', which is no stage",
-    "other": "it made a draft of another computation",
+    "other": "it made a sketch of another computation",
     "refused": "nowhere",
     "open": "unknown",
     "tampered": "its steps do not make its state",

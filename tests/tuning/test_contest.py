@@ -65,7 +65,7 @@ def test_one_percent_is_seen_while_the_speed_changes_by_half(seed: int) -> None:
     assert PROGRAMS[3] not in machine.entered[1], "who is beaten is out"
 
 
-def test_a_calm_machine_decides_at_once() -> None:
+def test_a_quiet_machine_decides_at_once() -> None:
     machine = Machine(1.1, 1.0, drift=0.0)
     assert machine.hold()[0] == [PROGRAMS[1], PROGRAMS[0]]
     assert len(machine.entered) == 1
@@ -86,7 +86,7 @@ def test_a_winner_slower_than_it_was_is_timed_again_but_not_for_ever() -> None:
     assert machine.entered[-1] == [PROGRAMS[1]], "it is alone by then"
 
 
-def test_the_recorded_time_is_that_of_the_calmest_attempt() -> None:
+def test_the_recorded_time_is_that_of_the_least_disturbed_attempt() -> None:
     machine = Machine(1.0, 2.0, drift=0.3)
     found = contest(cast("Measurer", machine), PROGRAMS[:2], 0.5, lambda: machine.now)
     again = Machine(1.0, 2.0, drift=0.3)

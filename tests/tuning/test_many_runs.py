@@ -82,8 +82,8 @@ def options(search: SearchOptions = SEARCH, trials: int = 60) -> TuneOptions:
     return TuneOptions(trials, threads=1, search=search, measuring=MEASURING)
 
 
-def keys(run: TuningRun, count: int, *, is_polish: bool = False) -> list[str]:
-    return [source.key for source in run.propose(count, is_polish=is_polish).sources]
+def keys(run: TuningRun, count: int, *, is_local_search: bool = False) -> list[str]:
+    return [source.key for source in run.propose(count, is_local_search=is_local_search).sources]
 
 
 def batch_of(run: TuningRun) -> list[Candidate]:
@@ -141,7 +141,7 @@ def test_a_run_that_is_made_again_from_its_records_goes_on_alike(
         again = TuningRun(product(), chosen, records, workers)
         assert (again.trials, again.best, again.curve) == (run.trials, run.best, run.curve)
         assert keys(again, 8) == keys(run, 8)
-        assert keys(again, 4, is_polish=True) == keys(run, 4, is_polish=True)
+        assert keys(again, 4, is_local_search=True) == keys(run, 4, is_local_search=True)
 
 
 def convolution(channels: int) -> ac.Task:

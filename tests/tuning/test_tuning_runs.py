@@ -318,9 +318,9 @@ def test_a_search_that_starts_again_from_its_records_goes_on_alike(
             assert (again.key, again.source) == (program.key, program.source)
             np.testing.assert_array_equal(again.features, program.features)
             restarted.learn(again, invented_seconds(again))
-        is_polish = round_number == 3
-        batch = search.propose(12, known.keys(), is_polish=is_polish)
-        other = restarted.propose(12, known.keys(), is_polish=is_polish)
+        is_local_search = round_number == 3
+        batch = search.propose(12, known.keys(), is_local_search=is_local_search)
+        other = restarted.propose(12, known.keys(), is_local_search=is_local_search)
         assert [one.source.key for one in batch] == [one.source.key for one in other]
         assert len(batch) == 12
         for program in batch:
@@ -329,17 +329,17 @@ def test_a_search_that_starts_again_from_its_records_goes_on_alike(
     assert len(known) == 48
 
 
-def test_the_last_trials_polish_what_was_found(
+def test_the_last_trials_search_near_what_was_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int, bool]] = []
 
     class Watched(Proposals):
         def propose(
-            self, count: int, known: AbstractSet[str], *, is_polish: bool = False
+            self, count: int, known: AbstractSet[str], *, is_local_search: bool = False
         ) -> list[Candidate]:
-            asked.append((count, is_polish))
-            return super().propose(count, known, is_polish=is_polish)
+            asked.append((count, is_local_search))
+            return super().propose(count, known, is_local_search=is_local_search)
 
     monkeypatch.setattr(tuning_run, "Proposals", Watched)
     search = SearchOptions(population=64, generations=1, polish_share=0.5)

@@ -13,9 +13,9 @@ from ansorc.errors import ScheduleError
 from ansorc.lang.access import has_data_reuse
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.steps import Vectorize
-from ansorc.search.sketch.complete import Placement, RankedDraft, Spot, place_at
+from ansorc.search.sketch.complete import LoopRef, Placement, RankedSketch, place_at
 from ansorc.search.sketch.rfactor import AddOpenRfactor
-from ansorc.search.sketch.rule import Draft, SketchRule
+from ansorc.search.sketch.rule import PartialSketch, SketchRule
 from ansorc.search.sketch.rules import (
     AddCacheWrite,
     AlwaysInline,
@@ -51,59 +51,59 @@ def limited_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
     )
 
 
-def _evenly_placed(drafts: list[RankedDraft], name: str, most: int) -> list[RankedDraft]:
-    """Drafts with the stage `name` placed, every n-th of them: no place is better than another."""
-    found = [(rank, placed) for rank, draft in drafts for placed in _placements(draft, name)]
+def _evenly_placed(partials: list[RankedSketch], name: str, most: int) -> list[RankedSketch]:
+    """With the stage `name` placed, every n-th of them: no place is better than another."""
+    found = [(rank, placed) for rank, partial in partials for placed in _placements(partial, name)]
     return found[:: -(-len(found) // most)]
 
 
-def _placements(draft: Draft, name: str) -> list[Draft]:
-    """Return the draft with stage `name` at root and in each loop where the paper may compute it.
+def _placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
+    """Return the sketch with stage `name` at root and in each loop where the paper may compute it.
 
     A tiled stage, one that is worth tiling and an output stay where they are. No place is better
     than another. (Of its implementation, a draw of "inline" changes nothing for a stage at root.)
     """
-    stage = draft.stage(name)
+    stage = partial.stage(name)
     if stage.is_output or not stage.is_untouched or has_data_reuse(stage.op):
-        return [draft]
-    found = [place_at(draft, name, "root")]
-    for spot in dict.fromkeys(_spots(draft, stage)):
+        return [partial]
+    found = [place_at(partial, name, "root")]
+    for loop in dict.fromkeys(_loops_around(partial, stage)):
         try:
-            found.append(place_at(draft, name, spot))
+            found.append(place_at(partial, name, loop))
         except ScheduleError:
             continue  # a loop that does not hold all readers
     return found
 
 
-def _spots(draft: Draft, stage: Stage) -> Sequence[Spot]:
+def _loops_around(partial: PartialSketch, stage: Stage) -> Sequence[LoopRef]:
     """The loops of the reader, and those of the stage that it is computed in."""
-    reader = _reader(draft, stage)
+    reader = _reader(partial, stage)
     if reader is None:
         return
-    tiled = {tile.stage for tile in draft.register_tiles}
+    tiled = {tile.stage for tile in partial.register_tiles}
     for loop in _outer_loops(reader, is_tiled=reader.name in tiled):
         yield reader.name, loop.name
-        if draft.state.attached(reader.name, loop.name):
+        if partial.state.attached(reader.name, loop.name):
             break
     if isinstance(reader.attach, At):
-        outer = draft.stage(reader.attach.stage)
+        outer = partial.stage(reader.attach.stage)
         for loop in outer.iterators:
-            is_held = bool(draft.state.attached(outer.name, loop.name))
+            is_held = bool(partial.state.attached(outer.name, loop.name))
             if loop.kind is IteratorKind.REDUCE or loop.mark is Mark.UNROLL or is_held:
                 break
             if loop.extent != 1:
                 yield outer.name, loop.name
 
 
-def _reader(draft: Draft, stage: Stage) -> Stage | None:
+def _reader(partial: PartialSketch, stage: Stage) -> Stage | None:
     """The only reader, or the stage in which all readers are computed."""
-    readers = draft.state.readers(stage.name)
+    readers = partial.state.readers(stage.name)
     if len(readers) == 1:
         return readers[0]
     hosts = {r.attach.stage if isinstance(r.attach, At) else r.name for r in readers}
     if len(hosts) != 1 or not all(isinstance(r.attach, At | Root) for r in readers):
         return None
-    return draft.stage(hosts.pop())
+    return partial.stage(hosts.pop())
 
 
 def _outer_loops(reader: Stage, *, is_tiled: bool) -> Sequence[Iterator]:
@@ -119,13 +119,13 @@ def _outer_loops(reader: Stage, *, is_tiled: bool) -> Sequence[Iterator]:
             yield loop
 
 
-def _marked_last(draft: Draft, stage: Stage) -> Draft:
-    """Return the draft with the last loop of a stage vectorised if it is a space loop."""
+def _marked_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
+    """Return the sketch with the last loop of a stage vectorised if it is a space loop."""
     last = stage.iterators[-1] if stage.iterators else None
     if last is None or last.mark is not Mark.NONE or last.kind is not IteratorKind.SPACE:
-        return draft
-    is_held = bool(draft.state.attached(stage.name, last.name))
-    return draft if is_held else draft.then(Vectorize(stage.name, last.name))
+        return partial
+    is_held = bool(partial.state.attached(stage.name, last.name))
+    return partial if is_held else partial.then(Vectorize(stage.name, last.name))
 
 
 PAPER_PLACEMENT = Placement(_evenly_placed, _marked_last)

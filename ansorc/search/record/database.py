@@ -43,7 +43,7 @@ _UNDEFEATED = """AND NOT EXISTS (
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class OtherEnvironments:
     """How many records of a task were measured on other machines or with other settings."""
 
     count: int
@@ -170,7 +170,7 @@ class Records:
         keys = (task_key,) if environment is None else (task_key, environment.key)
         return [_record(row) for row in self._rows(f"{_SELECT}{where}ORDER BY records.id", keys)]
 
-    def elsewhere(self, task_key: str, environment: Environment) -> Elsewhere:
+    def elsewhere(self, task_key: str, environment: Environment) -> OtherEnvironments:
         """Return what there is of a task from other environments, which is not used silently."""
         query = (
             "SELECT environments.json, count(*) FROM records JOIN environments "
@@ -179,7 +179,7 @@ class Records:
         )
         rows = list(self._rows(query, (task_key, environment.key)))
         found = tuple(Environment.from_json(row[0]) for row in rows)
-        return Elsewhere(sum(int(row[1]) for row in rows), found)
+        return OtherEnvironments(sum(int(row[1]) for row in rows), found)
 
     def _rows(self, query: str, parameters: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
         with translated(self.path):

@@ -5,7 +5,7 @@ In: a ComputeDAG and a target. Out: sketches, programs whose tile lengths and ch
 
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.generate import RULES, RuleFailure, cpu_rules, generate
-from ansorc.search.sketch.rule import Draft, SketchRule, Verdict, rule_name
+from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict, rule_name
 from ansorc.search.sketch.sketch import (
     Application,
     Choice,
@@ -24,8 +24,25 @@ from ansorc.search.sketch.user_rules import (
 )
 
 __all__ = [
-    "RULES", "Application", "Choice", "Draft", "ParallelLoops", "RegisterTile", "RuleFailure",
-    "Sketch", "SketchRule", "TileVariable", "Tiling", "UnrollLimit", "Verdict", "completed",
-    "cpu_rules", "generate", "register_sketch_rule", "rule_name",
-    "unregister_sketch_rule", "user_rule_of", "with_user_rules",
+    "RULES",
+    "Application",
+    "Choice",
+    "ParallelLoops",
+    "PartialSketch",
+    "RegisterTile",
+    "RuleFailure",
+    "Sketch",
+    "SketchRule",
+    "TileVariable",
+    "Tiling",
+    "UnrollLimit",
+    "Verdict",
+    "completed",
+    "cpu_rules",
+    "generate",
+    "register_sketch_rule",
+    "rule_name",
+    "unregister_sketch_rule",
+    "user_rule_of",
+    "with_user_rules",
 ]  # fmt: skip

@@ -34,7 +34,7 @@ from ansorc.schedule.steps import (
     Vectorize,
 )
 from ansorc.search.sketch.predicates import CACHE_SCOPE, fusible_consumer
-from ansorc.search.sketch.rule import Draft, Verdict
+from ansorc.search.sketch.rule import PartialSketch, Verdict
 from ansorc.search.sketch.rules import AlwaysInline
 from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
 from ansorc.search.sketch.tiling import tile_variable
@@ -65,11 +65,11 @@ def dot_sketches(dag: ComputeDAG, target: Target) -> tuple[Sketch, ...]:
     found = [match for op in dag.ops if (match := _match(op, target)) is not None]
     if len(found) != 1:
         return ()
-    draft = _inlined(Draft(schedule(dag), target), found[0].stage)
+    partial = _inlined(PartialSketch(schedule(dag), target), found[0].stage)
     sketches: list[Sketch] = []
     for is_packed in (True, False):
         try:
-            sketches.append(_sketch(draft, found[0], is_packed=is_packed))
+            sketches.append(_sketch(partial, found[0], is_packed=is_packed))
         except ScheduleError:
             continue  # a producer or consumer does not allow this form
     return tuple(sketches)
@@ -101,55 +101,55 @@ def _has_instruction(op: ComputeOp, function: str, target: Target) -> bool:
     return bool(is_there) and backend_of(target).capabilities(target).dot_products
 
 
-def _inlined(draft: Draft, name: str) -> Draft:
+def _inlined(partial: PartialSketch, name: str) -> PartialSketch:
     """Inline the cheap stages between the sum and the outputs, but for the sum's own reader."""
     rule = AlwaysInline()
     after = {name}
-    for op in draft.state.dag.ops:
+    for op in partial.state.dag.ops:
         if any(buffer.name in after for buffer in op.reads):
             after.add(op.name)
-    for other in reversed([op.name for op in draft.state.dag.ops if op.name in after]):
-        if other != name and rule.verdict(draft, other) is not Verdict.SKIP:
-            draft = next(rule.expand(draft, other))
-    return draft
+    for other in reversed([op.name for op in partial.state.dag.ops if op.name in after]):
+        if other != name and rule.verdict(partial, other) is not Verdict.SKIP:
+            partial = next(rule.expand(partial, other))
+    return partial
 
 
-def _sketch(draft: Draft, match: Match, *, is_packed: bool) -> Sketch:
+def _sketch(partial: PartialSketch, match: Match, *, is_packed: bool) -> Sketch:
     name = match.stage
-    if fusible_consumer(draft, name) is None:
-        written = draft.then(CacheWrite(name, CACHE_SCOPE))
-        (computing,) = written.state.beyond(draft.state)
-        draft, name = written, computing.name
-    consumer = fusible_consumer(draft, name)
+    if fusible_consumer(partial, name) is None:
+        written = partial.then(CacheWrite(name, CACHE_SCOPE))
+        (computing,) = written.state.beyond(partial.state)
+        partial, name = written, computing.name
+    consumer = fusible_consumer(partial, name)
     assert consumer is not None
     row, column = consumer.op.axes[-2], consumer.op.axes[-1]
-    variables = _variables(draft, consumer)
+    variables = _variables(partial, consumer)
     for axis, variable in zip((row, column), variables, strict=True):
-        draft = draft.then(Split(consumer.name, axis.name, (Hole(variable.name, (1,)),)))
+        partial = partial.then(Split(consumer.name, axis.name, (Hole(variable.name, (1,)),)))
     outer = tuple(axis.name for axis in consumer.op.axes[:-2])
-    divided = draft.stage(consumer.name)
+    divided = partial.stage(consumer.name)
     loops = tuple(
         divided.loop(axis.name, level)
         for axis, level in ((column, 0), (row, 0), (row, 1), (column, 1))
     )
-    draft = draft.then(
+    partial = partial.then(
         Reorder(consumer.name, (*outer, *loops)), ComputeAt(name, consumer.name, loops[1])
     )
-    draft = draft.then(*_inner_steps(draft.stage(name).op, match.function))
+    partial = partial.then(*_inner_steps(partial.stage(name).op, match.function))
     if is_packed:
-        draft = _with_panel(draft, match.weight, name, (consumer.name, loops[0]))
-    for other in [stage.op for stage in draft.state.stages if stage.name != name]:
-        draft = draft.then(*_column_sum_steps(draft, other, match.function))
-    own = draft.stage(name).op.axes
+        partial = _with_panel(partial, match.weight, name, (consumer.name, loops[0]))
+    for other in [stage.op for stage in partial.state.stages if stage.name != name]:
+        partial = partial.then(*_column_sum_steps(partial, other, match.function))
+    own = partial.stage(name).op.axes
     tile = RegisterTile(
         name, tuple(v.name for v in variables), (own[-2].name, own[-1].name), vector=1
     )
     words = f"{match.function} {match.stage}" + f", pack {match.weight}" * is_packed
-    return replace(draft, variables=variables, register_tiles=(tile,)).saying(words).sketch()
+    return replace(partial, variables=variables, register_tiles=(tile,)).with_trace(words).sketch()
 
 
-def _variables(draft: Draft, consumer: Stage) -> tuple[TileVariable, TileVariable]:
-    lanes = draft.target.vector_bytes // INT32.bytes
+def _variables(partial: PartialSketch, consumer: Stage) -> tuple[TileVariable, TileVariable]:
+    lanes = partial.target.vector_bytes // INT32.bytes
     row, column = consumer.op.axes[-2:]
     return (
         tile_variable(consumer, row, 2, MOST_ROWS),
@@ -166,14 +166,14 @@ def _inner_steps(op: ComputeOp, function: str) -> Iterator[Step]:
     yield Tensorize(op.name, inner, function)
 
 
-def _column_sum_steps(draft: Draft, op: ComputeOp, function: str) -> Iterator[Step]:
+def _column_sum_steps(partial: PartialSketch, op: ComputeOp, function: str) -> Iterator[Step]:
     """Sum the groups of the weights, if `op` does that, by the same instruction, on its own."""
     terms = DOT_FUNCTIONS[function]
     is_sum = len(op.axes) == 1 and [axis.extent for axis in op.reduce_axes[1:]] == [terms]
-    if not is_sum or misfit(op, function) or not _has_instruction(op, function, draft.target):
+    if not is_sum or misfit(op, function) or not _has_instruction(op, function, partial.target):
         return
     column, group, term = op.axes[0], op.reduce_axes[0].name, op.reduce_axes[1].name
-    most = _COLUMN_VECTORS * draft.target.vector_bytes // INT32.bytes
+    most = _COLUMN_VECTORS * partial.target.vector_bytes // INT32.bytes
     length = next(n for n in range(most, 0, -1) if column.extent % n == 0)
     split = Split(op.name, column.name, (length,))
     outer, inner = split.made
@@ -182,12 +182,14 @@ def _column_sum_steps(draft: Draft, op: ComputeOp, function: str) -> Iterator[St
     yield Vectorize(op.name, inner)
 
 
-def _with_panel(draft: Draft, weight: str, reader: str, place: tuple[str, str]) -> Draft:
+def _with_panel(
+    partial: PartialSketch, weight: str, reader: str, place: tuple[str, str]
+) -> PartialSketch:
     """Copy the columns of a tile's weights where they lie together, or compute them there."""
-    panel = draft.state.find(weight)
-    if panel is None or not panel.is_untouched or len(draft.state.readers(weight)) != 1:
-        read = draft.then(CacheRead(weight, CACHE_SCOPE, (reader,)))
-        (panel,) = read.state.beyond(draft.state)
-        draft = read
+    panel = partial.state.find(weight)
+    if panel is None or not panel.is_untouched or len(partial.state.readers(weight)) != 1:
+        read = partial.then(CacheRead(weight, CACHE_SCOPE, (reader,)))
+        (panel,) = read.state.beyond(partial.state)
+        partial = read
     last = tuple(axis.name for axis in panel.op.axes[-2:])
-    return draft.then(ComputeAt(panel.name, *place), Fuse(panel.name, last))
+    return partial.then(ComputeAt(panel.name, *place), Fuse(panel.name, last))

@@ -11,7 +11,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.schedule import schedule
 from ansorc.search.sketch.redefined import Redefined
 from ansorc.search.sketch.rfactor import AddRfactor
-from ansorc.search.sketch.rule import Draft, SketchRule, Verdict, rule_name
+from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict, rule_name
 from ansorc.search.sketch.rules import (
     AddCacheWrite,
     AlwaysInline,
@@ -27,8 +27,8 @@ from ansorc.target import Target
 
 MAX_SKETCHES = 256
 """Derivation stops here: a chain of n tiled stages has 3^n sketches."""
-MAX_DRAFTS = 32
-"""Drafts that a rule may make of one stage."""
+MAX_EXPANSIONS = 32
+"""Sketches that a rule may make of one stage."""
 MAX_VISITS = 4
 """Times for each stage that one rule may be applied in one derivation and still ask for a visit."""
 
@@ -79,27 +79,29 @@ def generate(
     """Return the sketches that `rules` derive from `dag`, before locations and annotations.
 
     A rule that raises an error is left out for that stage, and noted in `failures`; so is one that
-    makes something else than drafts.
+    makes something else than sketches.
     """
     state = schedule(dag)
     names = tuple(stage.name for stage in state.stages)
-    work = [Draft(state, target, names)]
+    work = [PartialSketch(state, target, names)]
     notes: list[RuleFailure] = [] if failures is None else failures
     finished: list[Sketch] = []
     while work and len(finished) < MAX_SKETCHES:
-        draft = work.pop()
-        if not draft.pending:
-            finished.append(draft.sketch())
+        partial = work.pop()
+        if not partial.pending:
+            finished.append(partial.sketch())
         else:
-            work += reversed(_derived(draft, rules, notes))
+            work += reversed(_derived(partial, rules, notes))
     return tuple(finished)
 
 
-def _derived(draft: Draft, rules: Sequence[SketchRule], notes: list[RuleFailure]) -> list[Draft]:
-    """The drafts that the rules make of the next pending stage."""
-    stage = draft.pending[-1]
-    visited = replace(draft, pending=draft.pending[:-1])
-    found: list[Draft] = []
+def _derived(
+    partial: PartialSketch, rules: Sequence[SketchRule], notes: list[RuleFailure]
+) -> list[PartialSketch]:
+    """The sketches that the rules make of the next pending stage."""
+    stage = partial.pending[-1]
+    visited = replace(partial, pending=partial.pending[:-1])
+    found: list[PartialSketch] = []
     for rule in rules:
         name = rule_name(rule)
         try:
@@ -110,28 +112,30 @@ def _derived(draft: Draft, rules: Sequence[SketchRule], notes: list[RuleFailure]
             continue
         for new in made:
             applied = Application(name, stage, len(new.state.steps))
-            found.append(replace(new, derivation=(*draft.derivation, applied)))
+            found.append(replace(new, derivation=(*partial.derivation, applied)))
         if verdict is Verdict.APPLY_AND_STOP:
             break
     return found
 
 
-def _asked(rule: SketchRule, draft: Draft, stage: str) -> tuple[Verdict, list[Draft]]:
-    """What a rule answers, and the drafts that it makes; raise an error if they are none."""
-    verdict = rule.verdict(draft, stage)
+def _asked(
+    rule: SketchRule, partial: PartialSketch, stage: str
+) -> tuple[Verdict, list[PartialSketch]]:
+    """What a rule answers, and the sketches that it makes; raise an error if they are none."""
+    verdict = rule.verdict(partial, stage)
     _check_verdict(verdict)
     if verdict is Verdict.SKIP:
         return verdict, []
-    made = list(islice(rule.expand(draft, stage), MAX_DRAFTS + 1))
-    if len(made) > MAX_DRAFTS:
-        raise ValueError(f"it makes more than {MAX_DRAFTS} drafts of one stage")
+    made = list(islice(rule.expand(partial, stage), MAX_EXPANSIONS + 1))
+    if len(made) > MAX_EXPANSIONS:
+        raise ValueError(f"it makes more than {MAX_EXPANSIONS} sketches of one stage")
     if not made:
-        raise ValueError("it applies and makes no draft")
+        raise ValueError("it applies and makes no sketch")
     for new in made:
-        _check(new, draft)
-    times = sum(applied.rule == rule_name(rule) for applied in draft.derivation)
-    is_revisited = any(len(new.pending) > len(draft.pending) for new in made)
-    if is_revisited and times >= MAX_VISITS * len(draft.state.dag.ops):
+        _check(new, partial)
+    times = sum(applied.rule == rule_name(rule) for applied in partial.derivation)
+    is_revisited = any(len(new.pending) > len(partial.pending) for new in made)
+    if is_revisited and times >= MAX_VISITS * len(partial.state.dag.ops):
         raise ValueError("it asks for another visit again and again")
     return verdict, made
 
@@ -142,13 +146,13 @@ def _check_verdict(answer: object) -> None:
         raise TypeError(f"its verdict is {answer!r}, not a Verdict")
 
 
-def _check(new: object, draft: Draft) -> None:
-    """Raise an error if `new` cannot have been made of `draft` by adding steps to it."""
-    if not isinstance(new, Draft):
-        raise TypeError(f"it made {new!r} ({type(new).__name__}), not a Draft")
-    before = draft.state.steps
-    if new.state.dag is not draft.state.dag or new.state.steps[: len(before)] != before:
-        raise ValueError("it made a draft of another computation, or took steps back")
+def _check(new: object, partial: PartialSketch) -> None:
+    """Raise an error if `new` cannot have been made of `partial` by adding steps to it."""
+    if not isinstance(new, PartialSketch):
+        raise TypeError(f"it made {new!r} ({type(new).__name__}), not a PartialSketch")
+    before = partial.state.steps
+    if new.state.dag is not partial.state.dag or new.state.steps[: len(before)] != before:
+        raise ValueError("it made a sketch of another computation, or took steps back")
     unknown = [name for name in new.pending if new.state.find(name) is None]
     if unknown:
         raise ValueError(f"it asks for a visit to '{unknown[0]}', which is no stage")

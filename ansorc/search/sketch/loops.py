@@ -14,15 +14,15 @@ from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
 from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.search.sketch.hints import unrolled, whole_level
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
-from ansorc.search.sketch.rule import Draft, vector_axis
+from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.tiling import tile_variable
 
 UNROLLED_ROWS = 16
 """Reductions of rows that run interleaved, at most."""
 
 
-def shaped(draft: Draft, name: str) -> Draft:
-    """Return the draft with the loops of an untouched stage made ready to be vectorised.
+def shaped(partial: PartialSketch, name: str) -> PartialSketch:
+    """Return the sketch with the loops of an untouched stage made ready to be vectorised.
 
     A root stage with little to run in parallel gets its contiguous axis split, and the contiguous
     loop of a reduction goes inside the reduce loops, so that several sums run side by side:
@@ -31,72 +31,74 @@ def shaped(draft: Draft, name: str) -> Draft:
 
     Where the terms of one sum adjoin in memory, their loop goes inside instead.
     """
-    stage = draft.stage(name)
+    stage = partial.stage(name)
     contiguous = vector_axis(stage.op)
     if stage.is_inlined or stage.relations:
-        return draft
-    along = adjoining_terms(draft, stage.op)
+        return partial
+    along = adjoining_terms(partial, stage.op)
     if along is not None:
-        return _ordered(draft, name, _with_last(stage, along))
+        return _ordered(partial, name, _with_last(stage, along))
     if contiguous is None:
-        return draft
+        return partial
     axes = stage.op.axes
     inner = axes[contiguous].name
     outer = [axis.name for place, axis in enumerate(axes) if place != contiguous]
-    is_split = isinstance(stage.attach, Root) and _wants_split(draft, stage.op, contiguous)
+    is_split = isinstance(stage.attach, Root) and _wants_split(partial, stage.op, contiguous)
     if is_split:
-        draft = _split(draft, stage, axes[contiguous])
-        divided = draft.stage(name)
+        partial = _split(partial, stage, axes[contiguous])
+        divided = partial.stage(name)
         outer, inner = [*outer, divided.loop(inner, 0)], divided.loop(inner, 1)
     reduce = [axis.name for axis in stage.op.reduce_axes]
     if reduce and not is_split and not reads_along(stage.op, inner):
-        return draft
-    return _ordered(draft, name, (*outer, *reduce, inner))
+        return partial
+    return _ordered(partial, name, (*outer, *reduce, inner))
 
 
-def marked(draft: Draft, mark_last: Callable[[Draft, Stage], Draft]) -> Draft:
-    """Return the draft with the vectorised and unrolled loops of every stage marked.
+def marked(
+    partial: PartialSketch, mark_last: Callable[[PartialSketch, Stage], PartialSketch]
+) -> PartialSketch:
+    """Return the sketch with the vectorised and unrolled loops of every stage marked.
 
     `mark_last` marks the last loop of a stage that is not tiled.
     """
-    tiles = {tile.stage: tile for tile in draft.register_tiles}
-    for stage in draft.state.stages:
+    tiles = {tile.stage: tile for tile in partial.register_tiles}
+    for stage in partial.state.stages:
         if stage.is_inlined:
             continue
         tile = tiles.get(stage.name)
         if tile is None:
-            draft = unrolled(draft, stage)
-            draft = mark_last(draft, draft.stage(stage.name))
+            partial = unrolled(partial, stage)
+            partial = mark_last(partial, partial.stage(stage.name))
             continue
         for place, iterator in enumerate(tile.iterators):
             mark = Vectorize if place == tile.vector else Unroll
-            draft = draft.then(mark(stage.name, iterator))
-        draft = unrolled(draft, draft.stage(stage.name))
-    return draft
+            partial = partial.then(mark(stage.name, iterator))
+        partial = unrolled(partial, partial.stage(stage.name))
+    return partial
 
 
-def marked_last(draft: Draft, stage: Stage) -> Draft:
-    """Return the draft with the last loop of a stage vectorised, or else unrolled if it is short.
+def marked_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
+    """Return the sketch with the last loop of a stage vectorised, or else unrolled if it is short.
 
     A reduce loop is vectorised where the terms of one sum adjoin in memory.
     """
     if not stage.iterators:
-        return draft
+        return partial
     last = stage.iterators[-1]
-    is_held = bool(draft.state.attached(stage.name, last.name))
+    is_held = bool(partial.state.attached(stage.name, last.name))
     if not _is_free(last) or is_held:
-        return draft
+        return partial
     if last.kind is IteratorKind.REDUCE:
-        is_along = last.name == adjoining_terms(draft, stage.op)
-        return draft.then(Vectorize(stage.name, last.name)) if is_along else draft
+        is_along = last.name == adjoining_terms(partial, stage.op)
+        return partial.then(Vectorize(stage.name, last.name)) if is_along else partial
     if vector_axis(stage.op) is None:
-        return draft
+        return partial
     if not stage.op.reduce_axes or reads_along(stage.op, last.axis):
-        return draft.then(Vectorize(stage.name, last.name))
-    return draft.then(Unroll(stage.name, last.name)) if stage.relations else draft
+        return partial.then(Vectorize(stage.name, last.name))
+    return partial.then(Unroll(stage.name, last.name)) if stage.relations else partial
 
 
-def parallel_loops(draft: Draft, stage: Stage) -> tuple[str, ...]:
+def parallel_loops(partial: PartialSketch, stage: Stage) -> tuple[str, ...]:
     """Return the outer loops of a root stage that may be fused and run in parallel.
 
     They end with the first loop in which another stage is computed, so that fusing is legal.
@@ -106,7 +108,7 @@ def parallel_loops(draft: Draft, stage: Stage) -> tuple[str, ...]:
         if iterator.kind is not IteratorKind.SPACE or not _is_free(iterator):
             break
         found.append(iterator.name)
-        if draft.state.attached(stage.name, iterator.name):
+        if partial.state.attached(stage.name, iterator.name):
             break
     return tuple(found)
 
@@ -121,7 +123,7 @@ def reads_along(op: ComputeOp, axis: str) -> bool:
     return has_calls or _adjoin(op, axis)
 
 
-def adjoining_terms(draft: Draft, op: ComputeOp) -> str | None:
+def adjoining_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     """Return the reduce axis that is best vectorised: along which the terms of one sum adjoin.
 
     None where vectors along a space axis suit all loads, where the terms do not fill a vector, and
@@ -130,10 +132,10 @@ def adjoining_terms(draft: Draft, op: ComputeOp) -> str | None:
     contiguous = vector_axis(op)
     if contiguous is not None and _adjoin(op, op.axes[contiguous].name):
         return None
-    return contiguous_terms(draft, op)
+    return contiguous_terms(partial, op)
 
 
-def contiguous_terms(draft: Draft, op: ComputeOp) -> str | None:
+def contiguous_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     """Return the last reduce axis that fills a vector and is contiguous in something `op` loads.
 
     None where there is no such axis, and where a reduction has several results.
@@ -141,27 +143,27 @@ def contiguous_terms(draft: Draft, op: ComputeOp) -> str | None:
     fitting = [
         axis.name
         for axis in op.reduce_axes
-        if axis.extent >= draft.lanes(op)
+        if axis.extent >= partial.lanes(op)
         and any(_coefficient(load.indices[-1], axis.name) == 1 for load in op.loads if load.indices)
     ]
     return fitting[-1] if fitting and isinstance(op.combiner, Combiner) else None
 
 
-def _wants_split(draft: Draft, op: ComputeOp, contiguous: int) -> bool:
+def _wants_split(partial: PartialSketch, op: ComputeOp, contiguous: int) -> bool:
     extent = op.axes[contiguous].extent
-    if extent <= draft.lanes(op) or whole_level(op, op.axes[contiguous], 2) is not None:
+    if extent <= partial.lanes(op) or whole_level(op, op.axes[contiguous], 2) is not None:
         return False
     outer = prod(axis.extent for axis in op.axes) // extent
-    return bool(op.reduce_axes) or outer < CHUNKS_PER_CORE * draft.target.cores
+    return bool(op.reduce_axes) or outer < CHUNKS_PER_CORE * partial.target.cores
 
 
-def _split(draft: Draft, stage: Stage, axis: Axis) -> Draft:
-    op, lanes = stage.op, draft.lanes(stage.op)
-    limit = draft.target.vector_registers * lanes if op.reduce_axes else axis.extent
+def _split(partial: PartialSketch, stage: Stage, axis: Axis) -> PartialSketch:
+    op, lanes = stage.op, partial.lanes(stage.op)
+    limit = partial.target.vector_registers * lanes if op.reduce_axes else axis.extent
     if op.reduce_axes and not reads_along(op, axis.name):
         limit, lanes = UNROLLED_ROWS, 0
     variable = tile_variable(stage, axis, 2, limit, lanes)
-    opened = replace(draft, variables=(*draft.variables, variable))
+    opened = replace(partial, variables=(*partial.variables, variable))
     return opened.then(Split(op.name, axis.name, (Hole(variable.name, (1,)),)))
 
 
@@ -181,9 +183,9 @@ def _with_last(stage: Stage, name: str) -> tuple[str, ...]:
     return (*(it.name for it in stage.iterators if it.name != name), name)
 
 
-def _ordered(draft: Draft, name: str, order: tuple[str, ...]) -> Draft:
-    current = tuple(iterator.name for iterator in draft.stage(name).iterators)
-    return draft if order == current else draft.then(Reorder(name, order))
+def _ordered(partial: PartialSketch, name: str, order: tuple[str, ...]) -> PartialSketch:
+    current = tuple(iterator.name for iterator in partial.stage(name).iterators)
+    return partial if order == current else partial.then(Reorder(name, order))
 
 
 def _is_free(iterator: Iterator) -> bool:

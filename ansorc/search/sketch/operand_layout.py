@@ -12,7 +12,7 @@ from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import IteratorKind, Stage
 from ansorc.schedule.steps import CacheRead, ComputeAt, Panel, Reorder, RewriteLayout, Split
 from ansorc.search.sketch.predicates import CACHE_SCOPE
-from ansorc.search.sketch.rule import Draft, vector_axis
+from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.sketch import RegisterTile, Sketch
 
 
@@ -46,32 +46,32 @@ def packed(sketch: Sketch) -> Iterator[Sketch]:
     The copy is made in the outermost reduce level, and used by all tiles inside it. It is held in
     panels as wide as the register tile. A constant whose layout is rewritten is packed already.
     """
-    draft = Draft.of(sketch)
+    partial = PartialSketch.of(sketch)
     for tile in sketch.register_tiles:
-        stage = draft.stage(tile.stage)
+        stage = partial.stage(tile.stage)
         place = "" if "no_cache_read" in dict(stage.op.hints) else _panel_loop(stage)
-        operands = [o for o in vector_operands(stage) if place and o not in draft.state.rewritten]
+        operands = [o for o in vector_operands(stage) if place and o not in partial.state.rewritten]
         for operand in operands:
             try:
-                read = draft.then(CacheRead(operand, CACHE_SCOPE, (stage.name,)))
-                (copy,) = read.state.beyond(draft.state)
+                read = partial.then(CacheRead(operand, CACHE_SCOPE, (stage.name,)))
+                (copy,) = read.state.beyond(partial.state)
                 filled = read.then(ComputeAt(copy.name, stage.name, place))
             except ScheduleError:
                 continue  # the operand is computed inside this stage's own loops
-            yield _in_panels(filled, copy.name, tile).saying(f"pack {operand}").sketch()
+            yield _in_panels(filled, copy.name, tile).with_trace(f"pack {operand}").sketch()
 
 
-def _in_panels(draft: Draft, copy: str, tile: RegisterTile) -> Draft:
-    """Return the draft with `copy` held and filled in panels as wide as the register tile."""
+def _in_panels(partial: PartialSketch, copy: str, tile: RegisterTile) -> PartialSketch:
+    """Return the sketch with `copy` held and filled in panels as wide as the register tile."""
     name = tile.variables[tile.vector]
-    variable = next((v for v in draft.variables if v.name == name), None)
+    variable = next((v for v in partial.variables if v.name == name), None)
     if variable is None:
-        return draft
-    *others, along = (iterator.name for iterator in draft.stage(copy).iterators)
+        return partial
+    *others, along = (iterator.name for iterator in partial.stage(copy).iterators)
     width = Hole(name, (variable.levels - 1,))
     split = Split(copy, along, (width,))
     outer, inner = split.made
-    return draft.then(split, Reorder(copy, (outer, *others, inner)), Panel(copy, inner))
+    return partial.then(split, Reorder(copy, (outer, *others, inner)), Panel(copy, inner))
 
 
 def vector_operands(stage: Stage) -> list[str]:

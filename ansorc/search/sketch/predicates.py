@@ -1,4 +1,4 @@
-"""What the rules ask about a stage of a draft (the predicates of Table 1 of the paper).
+"""What the rules ask about a stage of a sketch (the predicates of Table 1 of the paper).
 
 Inlined stages are part of their readers' bodies here, so a consumer behind them is found directly.
 """
@@ -9,7 +9,7 @@ from math import prod
 
 from ansorc.lang.access import has_data_reuse, reads_of, simple_access, strictly_inlineable
 from ansorc.schedule.stage import Making, Stage
-from ansorc.search.sketch.rule import Draft
+from ansorc.search.sketch.rule import PartialSketch
 
 CHUNKS_PER_CORE = 16
 """Outer loops with this many iterations for each core are enough to be parallel."""
@@ -19,70 +19,70 @@ CACHE_SCOPE = "local"
 """Where a cache write computes."""
 
 
-def is_inlineable(draft: Draft, name: str) -> bool:
+def is_inlineable(partial: PartialSketch, name: str) -> bool:
     """Return whether a stage is cheap, element-wise and not an output (IsStrictInlinable).
 
     The hint `always_compute_inline` says so of any stage that is not a reduction.
     """
-    stage = draft.stage(name)
-    if stage.is_output or not stage.is_untouched or not draft.state.readers(name):
+    stage = partial.stage(name)
+    if stage.is_output or not stage.is_untouched or not partial.state.readers(name):
         return False
     is_asked = "always_compute_inline" in dict(stage.op.hints) and not stage.op.reduce_axes
     return is_asked or strictly_inlineable(stage.op)
 
 
-def needs_tiling(draft: Draft, name: str) -> bool:
+def needs_tiling(partial: PartialSketch, name: str) -> bool:
     """Return whether a stage reads elements again and again, so that tiles pay (HasDataReuse)."""
-    stage = draft.stage(name)
+    stage = partial.stage(name)
     return stage.is_untouched and has_data_reuse(stage.op)
 
 
-def is_tiled_first(draft: Draft, name: str) -> bool:
+def is_tiled_first(partial: PartialSketch, name: str) -> bool:
     """Return whether a stage needs tiling and is of the definition, not made by a rule before."""
-    return not is_made(draft, name) and needs_tiling(draft, name)
+    return not is_made(partial, name) and needs_tiling(partial, name)
 
 
-def is_made(draft: Draft, name: str) -> bool:
+def is_made(partial: PartialSketch, name: str) -> bool:
     """Return whether a stage was made by a cache write or holds partial results."""
-    return is_cache_write(draft, name) or is_partial(draft, name)
+    return is_cache_write(partial, name) or is_rfactored(partial, name)
 
 
-def needs_rfactor(draft: Draft, name: str) -> bool:
+def needs_rfactor(partial: PartialSketch, name: str) -> bool:
     """Return whether a reduction is longer than wide (HasMoreReductionParallel).
 
     Beyond the paper, the space loops of a reduction without reuse have to leave cores without work
     too, for its rows are vectorised as they are; and a short one is not worth starting threads.
     """
-    stage = draft.stage(name)
-    is_new = stage.is_untouched and not stage.scope and not is_partial(draft, name)
+    stage = partial.stage(name)
+    is_new = stage.is_untouched and not stage.scope and not is_rfactored(partial, name)
     if not is_new or not stage.op.reduce_axes:
         return False
     space = prod(axis.extent for axis in stage.op.axes)
     terms = prod(axis.extent for axis in stage.op.reduce_axes)
-    if space > CHUNKS_PER_CORE * draft.target.cores or space * terms < LEAST_TERMS:
+    if space > CHUNKS_PER_CORE * partial.target.cores or space * terms < LEAST_TERMS:
         return False
-    return space <= terms if has_data_reuse(stage.op) else terms > draft.target.cores
+    return space <= terms if has_data_reuse(stage.op) else terms > partial.target.cores
 
 
-def is_partial(draft: Draft, name: str) -> bool:
+def is_rfactored(partial: PartialSketch, name: str) -> bool:
     """Return whether a stage holds the partial results of an rfactor."""
-    origins = draft.state.origins(draft.stage(name))
+    origins = partial.state.origins(partial.stage(name))
     return any(origin.making is Making.RFACTOR for origin in origins)
 
 
-def is_parallel_partial(draft: Draft, name: str) -> bool:
+def is_parallel_rfactor(partial: PartialSketch, name: str) -> bool:
     """Return whether a stage holds partial results whose first axis is to run in parallel."""
-    origins = draft.state.origins(draft.stage(name))
+    origins = partial.state.origins(partial.stage(name))
     return any(origin.making is Making.RFACTOR and origin.axis == 0 for origin in origins)
 
 
-def fusible_consumer(draft: Draft, name: str) -> Stage | None:
+def fusible_consumer(partial: PartialSketch, name: str) -> Stage | None:
     """Return the only reader of a stage if it reads element by element (HasFusibleConsumer).
 
     Its loops must be untouched, and it must not be a reduction.
     """
-    stage = draft.stage(name)
-    readers = draft.state.readers(name)
+    stage = partial.stage(name)
+    readers = partial.state.readers(name)
     if stage.is_output or len(readers) != 1:
         return None
     reader = readers[0]
@@ -93,9 +93,9 @@ def fusible_consumer(draft: Draft, name: str) -> Stage | None:
     return reader if _is_elementwise(reader, stage) else None
 
 
-def is_cache_write(draft: Draft, name: str) -> bool:
+def is_cache_write(partial: PartialSketch, name: str) -> bool:
     """Return whether a stage was made by a cache write."""
-    return draft.stage(name).origin.making is Making.CACHE_WRITE
+    return partial.stage(name).origin.making is Making.CACHE_WRITE
 
 
 def _is_elementwise(reader: Stage, source: Stage) -> bool:

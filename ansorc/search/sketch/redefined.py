@@ -10,7 +10,7 @@ from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.definitions import DEFINITIONS
 from ansorc.schedule.steps import ComputeInline, Redefine
 from ansorc.search.sketch.predicates import fusible_consumer, is_tiled_first
-from ansorc.search.sketch.rule import Draft, Verdict
+from ansorc.search.sketch.rule import PartialSketch, Verdict
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.target import Target
 
@@ -34,24 +34,24 @@ class Redefined:
 
     definitions: tuple[str, ...] = tuple(DEFINITIONS)
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is to be tiled and a definition pays for it."""
-        if not is_tiled_first(draft, stage):
+        if not is_tiled_first(partial, stage):
             return Verdict.SKIP
-        op = draft.stage(stage).op
-        return Verdict.APPLY if self._worth(op, draft.target) else Verdict.SKIP
+        op = partial.stage(stage).op
+        return Verdict.APPLY if self._worth(op, partial.target) else Verdict.SKIP
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield one draft for each definition, its new stages to be visited."""
-        op, consumer = draft.stage(stage).op, fusible_consumer(draft, stage)
-        for name in self._worth(op, draft.target):
-            made = draft.then(Redefine(stage, name))
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield one sketch for each definition, its new stages to be visited."""
+        op, consumer = partial.stage(stage).op, fusible_consumer(partial, stage)
+        for name in self._worth(op, partial.target):
+            made = partial.then(Redefine(stage, name))
             last = stage
             if consumer is not None:
                 made, last = made.then(ComputeInline(stage)), consumer.name
-            for each in (*(new.name for new in made.state.beyond(draft.state)), last):
-                made = made.visiting(each)
-            yield made.saying(f"{name} {stage}")
+            for each in (*(new.name for new in made.state.beyond(partial.state)), last):
+                made = made.with_pending(each)
+            yield made.with_trace(f"{name} {stage}")
 
     def _worth(self, op: ComputeOp, target: Target) -> tuple[str, ...]:
         """The definitions that take far fewer multiplications than `op` and those before them."""

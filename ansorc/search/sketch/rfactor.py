@@ -13,7 +13,7 @@ from ansorc.schedule.schedule import replay
 from ansorc.schedule.steps import Fuse, Reorder, RFactor, Split
 from ansorc.search.sketch.loops import adjoining_terms
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE, is_made, needs_rfactor, needs_tiling
-from ansorc.search.sketch.rule import Draft, Verdict
+from ansorc.search.sketch.rule import PartialSketch, Verdict
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.tiles import divisors
 
@@ -37,52 +37,52 @@ class AddRfactor:
     vectors: tuple[int, ...] = (4,)
     """The vectors of partial results, where they lie in lanes."""
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether the space loops of `stage` leave cores without work."""
-        return Verdict.APPLY if needs_rfactor(draft, stage) else Verdict.SKIP
+        return Verdict.APPLY if needs_rfactor(partial, stage) else Verdict.SKIP
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield a draft for each number of shares and of vectors that the reduction fills."""
-        axes = draft.stage(stage).op.reduce_axes
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield a sketch for each number of shares and of vectors that the reduction fills."""
+        axes = partial.stage(stage).op.reduce_axes
         terms = prod(axis.extent for axis in axes)
-        wanted = {min(terms, each * draft.target.cores) for each in self.parts_per_core}
+        wanted = {min(terms, each * partial.target.cores) for each in self.parts_per_core}
         for parts in sorted(wanted):
-            yield _in_parts(draft, stage, parts)
-        along = adjoining_terms(draft, draft.stage(stage).op)
+            yield _in_parts(partial, stage, parts)
+        along = adjoining_terms(partial, partial.stage(stage).op)
         for count in self.vectors if along is not None else ():
-            length = count * draft.lanes(draft.stage(stage).op)
+            length = count * partial.lanes(partial.stage(stage).op)
             axis = next(axis for axis in axes if axis.name == along)
             if length < axis.extent:
-                yield _in_lanes(draft, stage, axis, length)
+                yield _in_lanes(partial, stage, axis, length)
 
 
-def _in_parts(draft: Draft, stage: str, parts: int) -> Draft:
+def _in_parts(partial: PartialSketch, stage: str, parts: int) -> PartialSketch:
     """The outer part of the outermost reduce loops, fused if short, becomes the first axis."""
-    axes = list(dropwhile(lambda axis: axis.extent == 1, draft.stage(stage).op.reduce_axes))
+    axes = list(dropwhile(lambda axis: axis.extent == 1, partial.stage(stage).op.reduce_axes))
     terms = [prod(each.extent for each in axes[: n + 1]) for n in range(len(axes))]
     count = 1 + sum(product < parts for product in terms)
     loop, extent = axes[0].name, terms[count - 1]
     if count > 1:
         fuse = Fuse(stage, tuple(each.name for each in axes[:count]))
-        draft, loop = draft.then(fuse), fuse.made
+        partial, loop = partial.then(fuse), fuse.made
     length = -(-extent // _close_divisor(extent, parts))
-    is_tiled = needs_tiling(draft, stage)
+    is_tiled = needs_tiling(partial, stage)
     split = Split(stage, loop, (length,))
-    divided = draft.then(split, RFactor(stage, split.made[0], axis=0))
-    (partial,) = divided.state.beyond(draft.state)
-    divided = divided.saying(f"rfactor {stage} in {-(-extent // length)} parts")
-    return divided.visiting(partial.name) if is_tiled else divided
+    divided = partial.then(split, RFactor(stage, split.made[0], axis=0))
+    (shares,) = divided.state.beyond(partial.state)
+    divided = divided.with_trace(f"rfactor {stage} in {-(-extent // length)} parts")
+    return divided.with_pending(shares.name) if is_tiled else divided
 
 
-def _in_lanes(draft: Draft, stage: str, axis: Axis, length: int) -> Draft:
+def _in_lanes(partial: PartialSketch, stage: str, axis: Axis, length: int) -> PartialSketch:
     """The inner part of a reduce loop becomes the last axis and the innermost loop."""
     split = Split(stage, axis.name, (length,))
     factored = split.made[1]
-    made = draft.then(split, RFactor(stage, factored))
-    (partial,) = made.state.beyond(draft.state)
-    others = tuple(it.name for it in partial.iterators if it.name != factored)
+    made = partial.then(split, RFactor(stage, factored))
+    (shares,) = made.state.beyond(partial.state)
+    others = tuple(it.name for it in shares.iterators if it.name != factored)
     words = f"rfactor {stage} in {length} lanes"
-    return made.then(Reorder(partial.name, (*others, factored))).saying(words)
+    return made.then(Reorder(shares.name, (*others, factored))).with_trace(words)
 
 
 def _close_divisor(extent: int, parts: int) -> int:
@@ -105,36 +105,36 @@ class AddOpenRfactor:
     chosen yet: `with_lengths` makes a sketch of each.
     """
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is a reduction longer than wide (HasMoreReductionParallel)."""
-        found = draft.stage(stage)
-        is_new = found.is_untouched and not is_made(draft, stage)
+        found = partial.stage(stage)
+        is_new = found.is_untouched and not is_made(partial, stage)
         terms = prod(axis.extent for axis in found.op.reduce_axes)
         if not is_new or terms == 1:
             return Verdict.SKIP
-        cores = draft.target.cores
+        cores = partial.target.cores
         is_long = terms > cores
         if has_data_reuse(found.op):
             space = prod(axis.extent for axis in found.op.axes)
             is_long = space <= min(terms, CHUNKS_PER_CORE * cores)
         return Verdict.APPLY if is_long else Verdict.SKIP
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield a draft with the outer and one with the inner part as an axis of its own."""
-        axes = tuple(axis.name for axis in draft.stage(stage).op.reduce_axes)
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield a sketch with the outer and one with the inner part as an axis of its own."""
+        axes = tuple(axis.name for axis in partial.stage(stage).op.reduce_axes)
         loop = axes[0]
         if len(axes) > 1:
             fuse = Fuse(stage, axes)
-            draft, loop = draft.then(fuse), fuse.made
+            partial, loop = partial.then(fuse), fuse.made
         split = Split(stage, loop, (1,))
-        draft = draft.then(split)
+        partial = partial.then(split)
         outer, inner = split.made
-        yield draft.then(RFactor(stage, outer)).saying(f"rfactor {stage} by {outer}")
-        factored = draft.then(RFactor(stage, inner))
-        (partial,) = factored.state.beyond(draft.state)
-        order = tuple(it.name for it in partial.iterators if it.name != inner)
-        factored = factored.then(Reorder(partial.name, (*order, inner)))
-        yield factored.saying(f"rfactor {stage} by {inner}")
+        yield partial.then(RFactor(stage, outer)).with_trace(f"rfactor {stage} by {outer}")
+        factored = partial.then(RFactor(stage, inner))
+        (shares,) = factored.state.beyond(partial.state)
+        order = tuple(it.name for it in shares.iterators if it.name != inner)
+        factored = factored.then(Reorder(shares.name, (*order, inner)))
+        yield factored.with_trace(f"rfactor {stage} by {inner}")
 
 
 def with_lengths(sketch: Sketch, limit: int, most: int) -> Iterator[Sketch]:

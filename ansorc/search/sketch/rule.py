@@ -1,6 +1,6 @@
-"""The derivation of sketches: `Draft`, a sketch on its way, and `SketchRule`, one way to derive it.
+"""The derivation of sketches: `PartialSketch`, and `SketchRule`, one way to derive further.
 
-A rule is one way to derive the structure of a program, after Table 1 of the paper.
+Both are after the paper: a partially generated sketch, and the rules of its Table 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ansorc.target import Target
 
 
 @dataclass(frozen=True, eq=False)
-class Draft:
+class PartialSketch:
     """A state with holes, what its holes are, and the stages that no rule has visited yet."""
 
     state: State
@@ -32,26 +32,26 @@ class Draft:
     derivation: tuple[Application, ...] = ()
 
     @staticmethod
-    def of(sketch: Sketch) -> Draft:
-        """Return `sketch` as a draft without pending stages, to be changed further."""
-        return Draft(
+    def of(sketch: Sketch) -> PartialSketch:
+        """Return `sketch` as one without pending stages, to be changed further."""
+        return PartialSketch(
             sketch.state, sketch.target, (), sketch.variables,
             sketch.register_tiles, (sketch.name,) if sketch.name else (), sketch.derivation,
         )  # fmt: skip
 
-    def then(self, *steps: Step) -> Draft:
-        """Return the draft after `steps`; raise ScheduleError where one does not fit."""
+    def then(self, *steps: Step) -> PartialSketch:
+        """Return the sketch after `steps`; raise ScheduleError where one does not fit."""
         state = self.state
         for step in steps:
             state = state.then(step)
         return replace(self, state=state)
 
-    def saying(self, words: str) -> Draft:
-        """Return the draft with `words` added to its trace."""
+    def with_trace(self, words: str) -> PartialSketch:
+        """Return the sketch with `words` added to its trace."""
         return replace(self, trace=(*self.trace, words))
 
-    def visiting(self, stage: str) -> Draft:
-        """Return the draft with `stage` to be visited next."""
+    def with_pending(self, stage: str) -> PartialSketch:
+        """Return the sketch with `stage` to be visited next."""
         return replace(self, pending=(*self.pending, stage))
 
     def stage(self, name: str) -> Stage:
@@ -64,7 +64,7 @@ class Draft:
         return max(1, self.target.vector_bytes // widest)
 
     def sketch(self) -> Sketch:
-        """Return the draft as a finished sketch without choices."""
+        """Return it as a finished sketch without choices."""
         return Sketch(
             self.state.dag, self.target, ", ".join(self.trace), self.state.steps,
             self.variables, self.register_tiles, derivation=self.derivation,
@@ -94,12 +94,12 @@ class SketchRule(Protocol):
     A field or property `name` is what it is called; without one, the name of its class is.
     """
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether the rule applies to `stage`, which no rule has changed yet."""
         ...
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield the drafts that the rule makes; `draft.visiting(…)` asks for another visit."""
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketches that it makes; `partial.with_pending(…)` asks for another visit."""
         ...
 
 

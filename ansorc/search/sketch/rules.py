@@ -15,7 +15,7 @@ from ansorc.search.sketch.predicates import (
     is_inlineable,
     needs_tiling,
 )
-from ansorc.search.sketch.rule import Draft, Verdict
+from ansorc.search.sketch.rule import PartialSketch, Verdict
 from ansorc.search.sketch.tiling import (
     SSRSRS,
     Tiling,
@@ -30,26 +30,26 @@ from ansorc.search.sketch.tiling import (
 class Skip:
     """Always applies where no rule before it has stopped (paper, Table 1, rule 1)."""
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return APPLY."""
         return Verdict.APPLY
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield the draft unchanged."""
-        yield draft
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketch unchanged."""
+        yield partial
 
 
 @dataclass(frozen=True)
 class AlwaysInline:
     """Inline a stage that is element-wise, cheap and not an output (paper, Table 1, rule 2)."""
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is strictly inlineable."""
-        return Verdict.APPLY_AND_STOP if is_inlineable(draft, stage) else Verdict.SKIP
+        return Verdict.APPLY_AND_STOP if is_inlineable(partial, stage) else Verdict.SKIP
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield the draft with the stage inlined."""
-        yield draft.then(ComputeInline(stage)).saying(f"inline {stage}")
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketch with the stage inlined."""
+        yield partial.then(ComputeInline(stage)).with_trace(f"inline {stage}")
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class MultiLevelTiling:
 
     tiling: Tiling = SSRSRS
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` reads some element for several of its results."""
-        return Verdict.APPLY_AND_STOP if needs_tiling(draft, stage) else Verdict.SKIP
+        return Verdict.APPLY_AND_STOP if needs_tiling(partial, stage) else Verdict.SKIP
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield the draft with the stage tiled where it is."""
-        opened = declared(draft, draft.stage(stage), self.tiling)
-        yield tiled(opened, stage, self.tiling).saying(f"tile {stage}")
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketch with the stage tiled where it is."""
+        opened = declared(partial, partial.stage(stage), self.tiling)
+        yield tiled(opened, stage, self.tiling).with_trace(f"tile {stage}")
 
 
 @dataclass(frozen=True)
@@ -86,53 +86,55 @@ class MultiLevelTilingWithFusion:
     tiling: Tiling = SSRSRS
     levels: tuple[int, ...] = (1, 2)
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` has reuse and one consumer that reads it element by element.
 
         A stage made by a cache write is of use only inside its consumer: no other rule is asked.
         """
-        if not needs_tiling(draft, stage) or fusible_consumer(draft, stage) is None:
+        if not needs_tiling(partial, stage) or fusible_consumer(partial, stage) is None:
             return Verdict.SKIP
-        return Verdict.APPLY_AND_STOP if is_cache_write(draft, stage) else Verdict.APPLY
+        return Verdict.APPLY_AND_STOP if is_cache_write(partial, stage) else Verdict.APPLY
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield one draft for each level of fusion."""
-        consumer = fusible_consumer(draft, stage)
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield one sketch for each level of fusion."""
+        consumer = fusible_consumer(partial, stage)
         assert consumer is not None
-        opened = declared(draft, draft.stage(stage), self.tiling)
+        opened = declared(partial, partial.stage(stage), self.tiling)
         for level in self.tiling.fusible(self.levels):
             yield fused(opened, stage, consumer, self.tiling, level)
 
 
-def fused(draft: Draft, stage: str, consumer: Stage, tiling: Tiling, level: int) -> Draft:
-    """Return the draft with `stage` tiled inside tile `level` of `consumer`.
+def fused(
+    partial: PartialSketch, stage: str, consumer: Stage, tiling: Tiling, level: int
+) -> PartialSketch:
+    """Return the sketch with `stage` tiled inside tile `level` of `consumer`.
 
     The axes of the consumer are the first of those of the stage; it reduces inside of the tiles.
     The tile variables of `stage` are declared.
     """
     axes = len(consumer.op.axes)
-    opened, levels = shared_tiles(draft, stage, consumer, axes, tiling, level)
+    opened, levels = shared_tiles(partial, stage, consumer, axes, tiling, level)
     at = ComputeAt(stage, consumer.name, levels[level - 1][-1])
     words = f"tile {stage} in {consumer.name} at {level}"
-    return tiled(opened.then(at), stage, tiling, fused=level).saying(words)
+    return tiled(opened.then(at), stage, tiling, fused=level).with_trace(words)
 
 
 def shared_tiles(
-    draft: Draft, stage: str, consumer: Stage, axes: int, tiling: Tiling, level: int
-) -> tuple[Draft, list[list[str]]]:
-    """Return the draft with the first `axes` of a consumer in the outer tiles of `stage`.
+    partial: PartialSketch, stage: str, consumer: Stage, axes: int, tiling: Tiling, level: int
+) -> tuple[PartialSketch, list[list[str]]]:
+    """Return the sketch with the first `axes` of a consumer in the outer tiles of `stage`.
 
     And the consumer's loops by level. Its other loops come inside.
     """
-    producer = draft.stage(stage)
+    producer = partial.stage(stage)
     pairs = list(zip(producer.op.axes, consumer.op.axes[:axes], strict=False))
     for own, axis in pairs:
         if is_split(axis):
             inner = tuple(range(level, tiling.space_levels))
             groups = [*((above,) for above in range(1, level)), inner]
             lengths = tuple(Hole(variable_name(producer, own), group) for group in groups)
-            draft = draft.then(Split(consumer.name, axis.name, lengths))
-    divided = draft.stage(consumer.name)
+            partial = partial.then(Split(consumer.name, axis.name, lengths))
+    divided = partial.stage(consumer.name)
     by_level = [
         [divided.loop(a.name, depth) for _, a in pairs if depth == 0 or is_split(a)]
         for depth in range(level + 1)
@@ -140,7 +142,7 @@ def shared_tiles(
     order = [name for names in by_level for name in names]
     order += [axis.name for axis in consumer.op.axes[len(pairs) :]]
     order += [axis.name for axis in consumer.op.reduce_axes]
-    opened = draft.then(Reorder(consumer.name, tuple(order)))
+    opened = partial.then(Reorder(consumer.name, tuple(order)))
     return opened, by_level
 
 
@@ -152,15 +154,15 @@ class AddCacheWrite:
                                for i, j: C = C.local
     """
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` has reuse but no consumer to be fused with, nor a hint not to."""
-        if not needs_tiling(draft, stage) or fusible_consumer(draft, stage) is not None:
+        if not needs_tiling(partial, stage) or fusible_consumer(partial, stage) is not None:
             return Verdict.SKIP
-        is_refused = "no_cache_write" in dict(draft.stage(stage).op.hints)
+        is_refused = "no_cache_write" in dict(partial.stage(stage).op.hints)
         return Verdict.SKIP if is_refused else Verdict.APPLY
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield the draft with the computing stage to be visited next."""
-        written = draft.then(CacheWrite(stage, CACHE_SCOPE)).saying(f"cache write {stage}")
-        (computing,) = written.state.beyond(draft.state)
-        yield written.visiting(computing.name)
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketch with the computing stage to be visited next."""
+        written = partial.then(CacheWrite(stage, CACHE_SCOPE)).with_trace(f"cache write {stage}")
+        (computing,) = written.state.beyond(partial.state)
+        yield written.with_pending(computing.name)

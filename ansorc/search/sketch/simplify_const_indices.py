@@ -14,7 +14,7 @@ from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.schedule.unrolling import MAX_COPIES
-from ansorc.search.sketch.rule import Draft, Verdict, vector_axis
+from ansorc.search.sketch.rule import PartialSketch, Verdict, vector_axis
 from ansorc.search.sketch.tiling import is_split, part, tile_variable
 
 HINT = "simplify_const_tensor_indices"
@@ -32,38 +32,38 @@ class SimplifyConstIndices:
     multiplication (the transforms of a Winograd convolution).
     """
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` has the hint, or remainders of axes decide what it computes.
 
         In the second case it may also be left to be computed in blocks (`TilingInBlocks`), with its
         reader if that was left, too.
         """
-        found = draft.stage(stage)
+        found = partial.stage(stage)
         if not found.is_untouched:
             return Verdict.SKIP
         if hint_axes(found.op.hints, HINT):
             return Verdict.APPLY_AND_STOP
         if not periods(found.op):
             return Verdict.SKIP
-        readers = [reader for reader in draft.state.readers(stage) if periods(reader.op)]
+        readers = [reader for reader in partial.state.readers(stage) if periods(reader.op)]
         if not readers:
             return Verdict.APPLY
         is_left = any(reader.is_untouched for reader in readers)
         return Verdict.SKIP if is_left else Verdict.APPLY_AND_STOP
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield the draft with the stage tiled in two levels around what is unrolled."""
-        found = draft.stage(stage)
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketch with the stage tiled in two levels around what is unrolled."""
+        found = partial.stage(stage)
         apart = (*hint_axes(found.op.hints, HINT), *periods(found.op))
         tiled = [axis for axis in found.op.axes if axis.name not in apart]
-        made, unrolled = unrolled_inside(draft, found, tiled)
-        yield made.saying(f"unroll {' '.join(unrolled)} of {stage}")
+        made, unrolled = unrolled_inside(partial, found, tiled)
+        yield made.with_trace(f"unroll {' '.join(unrolled)} of {stage}")
 
 
 def unrolled_inside(
-    draft: Draft, stage: Stage, tiled: Sequence[Axis]
-) -> tuple[Draft, tuple[str, ...]]:
-    """Return the draft with what `stage` asks for unrolled around vectors, and those loops.
+    partial: PartialSketch, stage: Stage, tiled: Sequence[Axis]
+) -> tuple[PartialSketch, tuple[str, ...]]:
+    """Return the sketch with what `stage` asks for unrolled around vectors, and those loops.
 
     That are the axes of the hint, and a period of each axis that has one. The axes `tiled` are
     split in two.
@@ -72,9 +72,9 @@ def unrolled_inside(
     hinted, turns = hint_axes(op.hints, HINT), periods(op)
     serial = [axis.name for axis in op.reduce_axes if axis.name not in hinted]
     copies = prod(a.extent for a in (*op.axes, *op.reduce_axes) if a.name in hinted)
-    draft = split_in_two(draft, stage, tiled, copies * prod(turns.values()))
-    draft = draft.then(*(Split(stage.name, axis, (length,)) for axis, length in turns.items()))
-    divided = draft.stage(stage.name)
+    partial = split_in_two(partial, stage, tiled, copies * prod(turns.values()))
+    partial = partial.then(*(Split(stage.name, axis, (length,)) for axis, length in turns.items()))
+    divided = partial.stage(stage.name)
     unrolled = (*hinted, *(divided.loop(axis, 1) for axis in turns))
     last = None if contiguous is None else op.axes[contiguous]
     vector = [part(divided, last, 1)] if last is not None and last in tiled else []
@@ -83,7 +83,7 @@ def unrolled_inside(
     inner = [loop for loop in inner if loop not in vector]
     order = Reorder(stage.name, (*outer, *inner, *serial, *unrolled, *vector))
     marks = [Unroll(stage.name, name) for name in unrolled]
-    marked = draft.then(order, *marks, *(Vectorize(stage.name, loop) for loop in vector))
+    marked = partial.then(order, *marks, *(Vectorize(stage.name, loop) for loop in vector))
     return marked, unrolled
 
 
@@ -113,19 +113,21 @@ def periods(op: ComputeOp) -> dict[str, int]:
     return {n: length for n, length in found.items() if 1 < length < extents.get(n, 0)}
 
 
-def split_in_two(draft: Draft, stage: Stage, axes: Sequence[Axis], copies: int) -> Draft:
+def split_in_two(
+    partial: PartialSketch, stage: Stage, axes: Sequence[Axis], copies: int
+) -> PartialSketch:
     """Split `axes` in two, the contiguous one into vectors as many as may be unrolled.
 
     `copies` is how often these are copied.
     """
     contiguous = vector_axis(stage.op)
-    lanes = draft.lanes(stage.op)
+    lanes = partial.lanes(stage.op)
     for axis in axes:
         if not is_split(axis):
             continue
         is_vector = contiguous is not None and axis is stage.op.axes[contiguous]
         limit = lanes * max(1, MAX_COPIES // (4 * copies)) if is_vector else INNERMOST
         own = tile_variable(stage, axis, 2, min(limit, INNERMOST), lanes if is_vector else 0)
-        draft = replace(draft, variables=(*draft.variables, own))
-        draft = draft.then(Split(stage.name, axis.name, (Hole(own.name, (1,)),)))
-    return draft
+        partial = replace(partial, variables=(*partial.variables, own))
+        partial = partial.then(Split(stage.name, axis.name, (Hole(own.name, (1,)),)))
+    return partial

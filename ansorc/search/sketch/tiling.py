@@ -15,7 +15,7 @@ from ansorc.search.sketch.hints import (
     unrolled_terms,
     whole_level,
 )
-from ansorc.search.sketch.rule import Draft, vector_axis
+from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.sketch import RegisterTile, TileVariable
 from ansorc.search.tiles import ragged_lengths
 
@@ -63,16 +63,16 @@ def is_split(axis: Axis) -> bool:
     return axis.extent > 1
 
 
-def declared(draft: Draft, stage: Stage, tiling: Tiling) -> Draft:
-    """Return the draft with the tile variables of `stage` added.
+def declared(partial: PartialSketch, stage: Stage, tiling: Tiling) -> PartialSketch:
+    """Return the sketch with the tile variables of `stage` added.
 
     Two axes may have lengths that do not divide, the vectorised one and the last before it: tails
     along more of them have corners, each of which is code of its own.
     """
-    require_registers(draft, stage)
+    require_registers(partial, stage)
     contiguous = vector_axis(stage.op)
     may_be_ragged = [place for place, axis in enumerate(stage.op.axes) if is_split(axis)][-2:]
-    lanes = draft.lanes(stage.op)
+    lanes = partial.lanes(stage.op)
     variables: list[TileVariable] = []
     for place, axis in enumerate(stage.op.axes):
         is_vector = place == contiguous
@@ -83,12 +83,12 @@ def declared(draft: Draft, stage: Stage, tiling: Tiling) -> Draft:
         ragged = ragged_lengths(axis.extent, limit, own) if has_ragged else ()
         variables.append(_variable(stage, axis, tiling.space_levels, limit))
         variables[-1] = replace(variables[-1], lanes=own, ragged=ragged)
-    unrolled = unrolled_terms(draft, stage)
+    unrolled = unrolled_terms(partial, stage)
     for axis in stage.op.reduce_axes:
         limit = min(tiling.innermost_reduce, unrolled.get(axis.name, axis.extent))
         variables.append(_variable(stage, axis, tiling.reduce_levels, limit))
     used = (variable for variable in variables if variable.extent > 1 and variable.levels > 1)
-    return replace(draft, variables=(*draft.variables, *used))
+    return replace(partial, variables=(*partial.variables, *used))
 
 
 def _variable(stage: Stage, axis: Axis, levels: int, limit: int) -> TileVariable:
@@ -96,22 +96,22 @@ def _variable(stage: Stage, axis: Axis, levels: int, limit: int) -> TileVariable
     return replace(variable, whole=whole_level(stage.op, axis, levels))
 
 
-def tiled(draft: Draft, name: str, tiling: Tiling, fused: int = 0) -> Draft:
-    """Return the draft with stage `name` split and ordered by `tiling`, its variables declared.
+def tiled(partial: PartialSketch, name: str, tiling: Tiling, fused: int = 0) -> PartialSketch:
+    """Return the sketch with stage `name` split and ordered by `tiling`, its variables declared.
 
     With `fused` levels the stage is attached to the innermost of its consumer's first `fused`
     levels, and its own loops begin at the level after them.
     """
-    stage = draft.stage(name)
+    stage = partial.stage(name)
     for axis in stage.op.axes:
-        draft = _split(draft, stage, axis, range(fused + 1, tiling.space_levels))
+        partial = _split(partial, stage, axis, range(fused + 1, tiling.space_levels))
     for axis in stage.op.reduce_axes:
-        draft = _split(draft, stage, axis, range(1, tiling.reduce_levels))
-    order = _order(draft.stage(name), tiling, fused)
+        partial = _split(partial, stage, axis, range(1, tiling.reduce_levels))
+    order = _order(partial.stage(name), tiling, fused)
     if len(order) > 1:
-        draft = draft.then(Reorder(name, order))
-    tile = _register_tile(draft.stage(name), tiling, fused)
-    return replace(draft, register_tiles=(*draft.register_tiles, tile))
+        partial = partial.then(Reorder(name, order))
+    tile = _register_tile(partial.stage(name), tiling, fused)
+    return replace(partial, register_tiles=(*partial.register_tiles, tile))
 
 
 def tile_variable(
@@ -132,12 +132,12 @@ def part(stage: Stage, axis: Axis, level: int) -> str:
     return stage.loop(axis.name, level if is_split(axis) else 0)
 
 
-def _split(draft: Draft, stage: Stage, axis: Axis, levels: range) -> Draft:
+def _split(partial: PartialSketch, stage: Stage, axis: Axis, levels: range) -> PartialSketch:
     if not levels or not is_split(axis):
-        return draft
+        return partial
     variable = variable_name(stage, axis)
     lengths = tuple(Hole(variable, (level,)) for level in levels)
-    return draft.then(Split(stage.name, axis.name, lengths))
+    return partial.then(Split(stage.name, axis.name, lengths))
 
 
 def _order(stage: Stage, tiling: Tiling, fused: int) -> tuple[str, ...]:

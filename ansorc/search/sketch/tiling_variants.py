@@ -15,7 +15,7 @@ from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import ComputeAt, Reorder, RFactor, Split, Unroll, Vectorize
 from ansorc.search.sketch.loops import contiguous_terms
 from ansorc.search.sketch.predicates import is_tiled_first
-from ansorc.search.sketch.rule import Draft, Verdict, vector_axis
+from ansorc.search.sketch.rule import PartialSketch, Verdict, vector_axis
 from ansorc.search.sketch.rules import fused, shared_tiles
 from ansorc.search.sketch.simplify_const_indices import (
     HINT,
@@ -52,41 +52,41 @@ class TilingInLanes:
     tiling: Tiling = SSRSRS
     levels: tuple[int, ...] = (1, 2)
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` has reuse, few results side by side and terms that adjoin."""
-        if not is_tiled_first(draft, stage) or not self.tiling.fusible(self.levels):
+        if not is_tiled_first(partial, stage) or not self.tiling.fusible(self.levels):
             return Verdict.SKIP
-        return Verdict.APPLY if _lane_terms(draft, draft.stage(stage)) else Verdict.SKIP
+        return Verdict.APPLY if _lane_terms(partial, partial.stage(stage)) else Verdict.SKIP
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield one draft for each level of fusion of the partial results."""
-        axis = _lane_terms(draft, draft.stage(stage))
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield one sketch for each level of fusion of the partial results."""
+        axis = _lane_terms(partial, partial.stage(stage))
         assert axis is not None
-        lanes = draft.lanes(draft.stage(stage).op)
+        lanes = partial.lanes(partial.stage(stage).op)
         split = Split(stage, axis, (lanes,))
-        made = draft.then(split, RFactor(stage, split.made[1]))
-        (partial,) = made.state.beyond(draft.state)
-        opened = _with_whole(declared(made, partial, self.tiling), partial)
+        made = partial.then(split, RFactor(stage, split.made[1]))
+        (shares,) = made.state.beyond(partial.state)
+        opened = _with_whole(declared(made, shares, self.tiling), shares)
         for level in self.tiling.fusible(self.levels):
-            yield fused(opened, partial.name, made.stage(stage), self.tiling, level)
+            yield fused(opened, shares.name, made.stage(stage), self.tiling, level)
 
 
-def _with_whole(draft: Draft, partial: Stage) -> Draft:
-    """Return the draft where the last axis of the partial results, its lanes, is not divided."""
-    name = variable_name(partial, partial.op.axes[-1])
+def _with_whole(partial: PartialSketch, shares: Stage) -> PartialSketch:
+    """Return the sketch where the last axis of the partial results, its lanes, is not divided."""
+    name = variable_name(shares, shares.op.axes[-1])
     variables = (
         replace(variable, whole=variable.levels - 1) if variable.name == name else variable
-        for variable in draft.variables
+        for variable in partial.variables
     )
-    return replace(draft, variables=tuple(variables))
+    return replace(partial, variables=tuple(variables))
 
 
-def _lane_terms(draft: Draft, stage: Stage) -> str | None:
+def _lane_terms(partial: PartialSketch, stage: Stage) -> str | None:
     """Return the reduce axis that fills vectors where the contiguous axis of `stage` does not."""
-    contiguous, lanes = vector_axis(stage.op), draft.lanes(stage.op)
+    contiguous, lanes = vector_axis(stage.op), partial.lanes(stage.op)
     if contiguous is None or stage.op.axes[contiguous].extent * LEAST_FILL >= lanes:
         return None
-    return contiguous_terms(draft, stage.op)
+    return contiguous_terms(partial, stage.op)
 
 
 @dataclass(frozen=True)
@@ -106,17 +106,17 @@ class TilingWithRows:
 
     tiling: Tiling = SSRSRS
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` has reuse, and readers that work on rows of it."""
-        if not is_tiled_first(draft, stage) or not self.tiling.fusible((1,)):
+        if not is_tiled_first(partial, stage) or not self.tiling.fusible((1,)):
             return Verdict.SKIP
-        return Verdict.APPLY if _row_stages(draft, stage) else Verdict.SKIP
+        return Verdict.APPLY if _row_stages(partial, stage) else Verdict.SKIP
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield drafts with the last reader in blocks of rows, and the others by block or row."""
-        *between, last = _row_stages(draft, stage)
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield sketches with the last reader in blocks of rows, and the others by block or row."""
+        *between, last = _row_stages(partial, stage)
         rows = len(last.op.axes) - 1
-        opened = declared(draft, draft.stage(stage), self.tiling)
+        opened = declared(partial, partial.stage(stage), self.tiling)
         opened, (blocks, inside) = shared_tiles(opened, stage, last, rows, self.tiling, 1)
         for place, word in ((inside[-1], "rows"), (blocks[-1], "blocks of rows")):
             made = opened
@@ -124,17 +124,17 @@ class TilingWithRows:
                 made = made.then(ComputeAt(reader.name, last.name, place))
             made = made.then(ComputeAt(stage, last.name, blocks[-1]))
             words = f"tile {stage} in {word} of {last.name}"
-            yield tiled(made, stage, self.tiling, fused=1).saying(words)
+            yield tiled(made, stage, self.tiling, fused=1).with_trace(words)
 
 
-def _row_stages(draft: Draft, name: str) -> tuple[Stage, ...]:
+def _row_stages(partial: PartialSketch, name: str) -> tuple[Stage, ...]:
     """Return what reads the stage, and what reads that, where all of it works row by row.
 
     The last one is read by none of them, and has the shape of the stage; one at least reduces.
     Empty where it is otherwise.
     """
-    stage = draft.stage(name)
-    found = _readers(draft, stage)
+    stage = partial.stage(name)
+    found = _readers(partial, stage)
     if len(found) < 2 or stage.is_output or any(not reader.is_untouched for reader in found):
         return ()
     *between, last = found
@@ -143,7 +143,7 @@ def _row_stages(draft: Draft, name: str) -> tuple[Stage, ...]:
     is_like = extents == [axis.extent for axis in last.op.axes] and not last.op.reduce_axes
     if not is_like or rows < 1 or not is_split(stage.op.axes[rows - 1]):
         return ()
-    if any(reader.is_output for reader in between) or draft.state.readers(last.name):
+    if any(reader.is_output for reader in between) or partial.state.readers(last.name):
         return ()
     sources = [stage, *between]
     is_by_row = all(_reads_own_row(r, source, rows) for r in found for source in sources)
@@ -151,12 +151,12 @@ def _row_stages(draft: Draft, name: str) -> tuple[Stage, ...]:
     return tuple(found) if is_by_row and reduces else ()
 
 
-def _readers(draft: Draft, stage: Stage) -> list[Stage]:
+def _readers(partial: PartialSketch, stage: Stage) -> list[Stage]:
     """All stages that need the results of `stage`, producers first."""
     needed = {stage.name}
     found: list[Stage] = []
-    for other in draft.state.stages:
-        if any(other in draft.state.readers(name) for name in needed):
+    for other in partial.state.stages:
+        if any(other in partial.state.readers(name) for name in needed):
             needed.add(other.name)
             found.append(other)
     return found
@@ -205,48 +205,48 @@ class TilingInBlocks:
 
     tiling: Tiling = SSRSRS
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` has reuse, and one reader that interleaves its results.
 
         What a reader computes by remainders of its axes is to be unrolled: no other rule is asked.
         """
-        if not is_tiled_first(draft, stage) or not self.tiling.fusible((1,)):
+        if not is_tiled_first(partial, stage) or not self.tiling.fusible((1,)):
             return Verdict.SKIP
-        blocks = _blocks(draft, draft.stage(stage))
+        blocks = _blocks(partial, partial.stage(stage))
         if blocks is None:
             return Verdict.SKIP
         return Verdict.APPLY_AND_STOP if periods(blocks.consumer.op) else Verdict.APPLY
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
-        """Yield the draft with the consumer in blocks along all axes but the contiguous one."""
-        own = draft.stage(stage)
-        blocks = _blocks(draft, own)
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketch with the consumer in blocks along all axes but the contiguous one."""
+        own = partial.stage(stage)
+        blocks = _blocks(partial, own)
         assert blocks is not None
-        made, block = _opened(declared(draft, own, self.tiling), own, blocks)
-        sources = _sources(draft, stage)
+        made, block = _opened(declared(partial, own, self.tiling), own, blocks)
+        sources = _sources(partial, stage)
         for each in (*(other.name for other in blocks.between), stage, *sources):
             made = made.then(ComputeAt(each, blocks.consumer.name, block))
         for name in (*(other.name for other in blocks.between), *sources):
             made = _unrolled(made, made.stage(name))
         made = tiled(made, stage, self.tiling, fused=1)
-        yield made.saying(f"tile {stage} in blocks of {blocks.consumer.name}")
+        yield made.with_trace(f"tile {stage} in blocks of {blocks.consumer.name}")
 
 
-def _unrolled(draft: Draft, stage: Stage) -> Draft:
-    """The draft with a stage that belongs to a block unrolled around its vectors."""
+def _unrolled(partial: PartialSketch, stage: Stage) -> PartialSketch:
+    """The sketch with a stage that belongs to a block unrolled around its vectors."""
     contiguous = vector_axis(stage.op)
     columns = [] if contiguous is None else [stage.op.axes[contiguous]]
     apart = hint_axes(stage.op.hints, HINT)
-    return unrolled_inside(draft, stage, [a for a in columns if a.name not in apart])[0]
+    return unrolled_inside(partial, stage, [a for a in columns if a.name not in apart])[0]
 
 
-def _blocks(draft: Draft, stage: Stage) -> Blocks | None:
+def _blocks(partial: PartialSketch, stage: Stage) -> Blocks | None:
     """Return what interleaves the results of `stage` at last; None if nothing does."""
-    shared = _shared(draft, stage)
+    shared = _shared(partial, stage)
     if not shared:
         return None
-    (reader,) = draft.state.readers(stage.name)
-    beyond = _blocks(draft, reader)
+    (reader,) = partial.state.readers(stage.name)
+    beyond = _blocks(partial, reader)
     if beyond is None:
         return Blocks(reader, (), shared)
     further = {each.own.name: each for each in beyond.shared}
@@ -258,12 +258,12 @@ def _blocks(draft: Draft, stage: Stage) -> Blocks | None:
     return Blocks(beyond.consumer, (*beyond.between, reader), composed)
 
 
-def _shared(draft: Draft, stage: Stage) -> tuple[Shared, ...]:
+def _shared(partial: PartialSketch, stage: Stage) -> tuple[Shared, ...]:
     """Return the axes that the stage shares with its only reader; none if they do not interleave.
 
     The contiguous axis of the reader is not among them.
     """
-    readers = draft.state.readers(stage.name)
+    readers = partial.state.readers(stage.name)
     if stage.is_output or len(readers) != 1:
         return ()
     (reader,) = readers
@@ -296,8 +296,8 @@ def _quotient(index: Expr) -> tuple[str, int] | None:
             return None
 
 
-def _opened(draft: Draft, stage: Stage, found: Blocks) -> tuple[Draft, str]:
-    """Return the draft with the consumer in blocks, and the innermost loop of blocks."""
+def _opened(partial: PartialSketch, stage: Stage, found: Blocks) -> tuple[PartialSketch, str]:
+    """Return the sketch with the consumer in blocks, and the innermost loop of blocks."""
     consumer, shared = found.consumer, {each.axis.name: each for each in found.shared}
     contiguous, repeated = vector_axis(consumer.op), periods(consumer.op)
     assert contiguous is not None
@@ -310,22 +310,22 @@ def _opened(draft: Draft, stage: Stage, found: Blocks) -> tuple[Draft, str]:
             (inner if each is None else blocks).append(axis.name)
             continue
         lengths = _lengths(stage, each)
-        draft = draft.then(Split(consumer.name, axis.name, lengths))
-        divided = draft.stage(consumer.name)
+        partial = partial.then(Split(consumer.name, axis.name, lengths))
+        divided = partial.stage(consumer.name)
         names = [divided.loop(axis.name, level) for level in range(len(lengths) + 1)]
         blocks.append(names[0])
         is_turn = axis.name in repeated and each.period > 1
         turns += names[-1:] if is_turn else []
         inner += names[1:-1] if is_turn else names[1:]
     last = consumer.op.axes[contiguous]
-    draft = split_in_two(draft, consumer, [last], prod(repeated.values()))
-    divided = draft.stage(consumer.name)
+    partial = split_in_two(partial, consumer, [last], prod(repeated.values()))
+    divided = partial.stage(consumer.name)
     vector = part(divided, last, 1)
     columns = [divided.loop(last.name)] if is_split(last) else []
     order = (*blocks, *inner, *columns, *turns, vector)
     marks = [Unroll(consumer.name, name) for name in turns]
-    draft = draft.then(Reorder(consumer.name, order), *marks, Vectorize(consumer.name, vector))
-    return draft, blocks[-1]
+    partial = partial.then(Reorder(consumer.name, order), *marks, Vectorize(consumer.name, vector))
+    return partial, blocks[-1]
 
 
 def _lengths(stage: Stage, shared: Shared) -> tuple[Hole | int, ...]:
@@ -334,12 +334,12 @@ def _lengths(stage: Stage, shared: Shared) -> tuple[Hole | int, ...]:
     return (*tile, shared.period) if shared.period > 1 else tile
 
 
-def _sources(draft: Draft, stage: str) -> tuple[str, ...]:
+def _sources(partial: PartialSketch, stage: str) -> tuple[str, ...]:
     """What the stage alone reads, directly or not, if all of it is unrolled around its vectors."""
-    own = [each.name for each in draft.state.stages if _is_source(draft, each, stage)]
-    return (*own, *(further for each in own for further in _sources(draft, each)))
+    own = [each.name for each in partial.state.stages if _is_source(partial, each, stage)]
+    return (*own, *(further for each in own for further in _sources(partial, each)))
 
 
-def _is_source(draft: Draft, stage: Stage, reader: str) -> bool:
+def _is_source(partial: PartialSketch, stage: Stage, reader: str) -> bool:
     is_free = stage.is_untouched and not stage.is_output and HINT in dict(stage.op.hints)
-    return is_free and [each.name for each in draft.state.readers(stage.name)] == [reader]
+    return is_free and [each.name for each in partial.state.readers(stage.name)] == [reader]

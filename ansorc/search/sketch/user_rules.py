@@ -14,7 +14,7 @@ from ansorc.schedule.schedule import replay
 from ansorc.schedule.steps import Split
 from ansorc.search.sketch.generate import cpu_rules
 from ansorc.search.sketch.rfactor import AddOpenRfactor
-from ansorc.search.sketch.rule import Draft, SketchRule, Verdict, rule_name
+from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict, rule_name
 from ansorc.search.sketch.sketch import Sketch
 
 BUILT_IN = tuple(dict.fromkeys(rule_name(rule) for rule in (*cpu_rules(), AddOpenRfactor())))
@@ -30,14 +30,14 @@ class UserRule:
     before: str
     """The rule that is asked after it."""
 
-    def verdict(self, draft: Draft, stage: str) -> Verdict:
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return what the registered rule says."""
-        return self.rule.verdict(draft, stage)
+        return self.rule.verdict(partial, stage)
 
-    def expand(self, draft: Draft, stage: str) -> Iterator[Draft]:
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield what the registered rule makes; raise ValueError if its steps do not make it."""
-        for made in self.rule.expand(draft, stage):
-            if _is_draft(made):
+        for made in self.rule.expand(partial, stage):
+            if _is_partial_sketch(made):
                 _check(made)
             yield made
 
@@ -96,19 +96,19 @@ def user_rule_of(sketch: Sketch) -> tuple[str, str] | None:
     return (own[-1].rule, own[-1].stage) if own else None
 
 
-def _is_draft(made: object) -> bool:
-    return isinstance(made, Draft)
+def _is_partial_sketch(made: object) -> bool:
+    return isinstance(made, PartialSketch)
 
 
-def _check(draft: Draft) -> None:
-    """Raise ValueError if the steps of `draft` do not make its state, or have unknown holes."""
-    if str(replay(draft.state.dag, draft.state.steps)) != str(draft.state):
-        raise ValueError("its steps do not make its state: change it by `draft.then` alone")
-    levels = {variable.name: variable.levels for variable in draft.variables}
-    splits = [step for step in draft.state.steps if isinstance(step, Split)]
+def _check(partial: PartialSketch) -> None:
+    """Raise ValueError if the steps of `partial` do not make its state, or have unknown holes."""
+    if str(replay(partial.state.dag, partial.state.steps)) != str(partial.state):
+        raise ValueError("its steps do not make its state: change it by `partial.then` alone")
+    levels = {variable.name: variable.levels for variable in partial.variables}
+    splits = [step for step in partial.state.steps if isinstance(step, Split)]
     for hole in (length for step in splits for length in step.lengths):
         if isinstance(hole, Hole) and max(hole.levels) >= levels.get(hole.variable, 0):
-            raise ValueError(f"{hole} is no level of a tile variable of the draft")
+            raise ValueError(f"{hole} is no level of a tile variable of the sketch")
 
 
 def _has(rule: object, method: str) -> bool:

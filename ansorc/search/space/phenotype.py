@@ -44,7 +44,7 @@ def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
     values = choice_values(sketch, genes)
     parallel = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, ParallelLoops)}
     limits = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, UnrollLimit)}
-    nests = _Nests(state, _texts(sketch), parallel, limits, len(genes))
+    nests = _KeyMixer(state, _texts(sketch), parallel, limits, len(genes))
     places = {buffer.name: place for place, buffer in enumerate(sketch.dag.params)}
     rewritten = sorted(places[tensor] for tensor in state.rewritten)
     keys = np.full(len(genes), _token(rewritten), dtype=np.uint64)
@@ -78,8 +78,8 @@ def _computed(state: State, stage: Stage) -> Iterable[Stage]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Nests:
-    """The loops of a population, to be mixed into keys."""
+class _KeyMixer:
+    """Mixes the loops of a population into keys."""
 
     state: State
     texts: Mapping[str, int]
