@@ -36,8 +36,7 @@ PUBLIC_NAMES = {"polish_share"}
 """Options of users, which keep their names."""
 MAX_LINES, MAX_SEARCH_FILES = 41_400, 90
 STILL_SHARED = {
-    "Access", "Affine", "Atom", "BoolArray", "Box", "Digit", "Group", "Lanes", "Length", "Linear",
-    "Tile", "Vectors",
+    "Access", "BoolArray", "Box", "Digit", "Group", "Lanes", "Length", "Tile", "Vectors",
 }  # fmt: skip
 """Names of classes and aliases that several modules define; none may be added."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 50, 8

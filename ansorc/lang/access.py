@@ -77,7 +77,7 @@ def shifted_axis(index: Expr) -> str | None:
     form = affine(index)
     if form is None or len(form.terms) != 1:
         return None
-    ((name, factor),) = form.terms
+    ((name, factor),) = form.terms.items()
     return name if factor == 1 else None
 
 

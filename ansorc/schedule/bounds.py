@@ -8,8 +8,9 @@ remainder of one needs the whole dimension: that is always enough.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from ansorc.ir.arith.affine import affine
+from ansorc.ir.arith.affine import Linear, affine
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.constant_reads import unfit_read
@@ -17,28 +18,23 @@ from ansorc.schedule.extent import Extent, add, common, divide_up, same, scaled_
 from ansorc.schedule.stage import At, Root, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
 
-
-@dataclass(frozen=True, eq=False)
-class Low:
-    """The first index of a box: `Σ coefficient * (anchor // divisor) + constant`.
-
-    The anchor of an axis of the stage that holds the place is the value of that axis with the
-    loops inside the place at 0.
-    """
-
-    terms: tuple[tuple[str, int, int], ...]
-    """Anchors, coefficients and divisors."""
-    constant: Extent = 0
+Quotient: TypeAlias = tuple[str, int]
+"""An axis of the stage that holds the place, with the loops inside the place at 0 (its anchor), and
+what that is divided by."""
 
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """The values one index takes: `low … low + width - 1`, or the whole dimension (low None)."""
+    """The values one index takes: `low + start … low + start + width - 1`, or the whole dimension.
 
-    low: Low | None
+    `low` moves with the loops outside, and has no constant; None: the whole dimension.
+    """
+
+    low: Linear[Quotient] | None
     width: Extent
     step: Extent = 1
     """What the first index is a multiple of, if it is the anchor of an axis; 0: it is 0."""
+    start: Extent = 0
 
 
 def axis_boxes(stage: Stage, place: int) -> dict[str, Box]:
@@ -65,7 +61,9 @@ def axis_boxes(stage: Stage, place: int) -> dict[str, Box]:
     return {
         name: Box(None, extent)
         if False in scattered.get(name, ())
-        else Box(Low(((name, 1, 1),)), smaller(widths.get(name, 1), extent), steps.get(name, begin))
+        else Box(
+            Linear({(name, 1): 1}), smaller(widths.get(name, 1), extent), steps.get(name, begin)
+        )
         for name, extent in _axis_extents(stage)
     }
 
@@ -123,9 +121,9 @@ def unfit_layout(state: State, tensor: str) -> str:
         assert place is not None
         boxes = dict(zip(names, region(state, stage.name, target, place + 1), strict=True))
         lows = [box.low for name, box in boxes.items() if name in moved and box.low is not None]
-        if any(divisor != 1 for low in lows for _, _, divisor in low.terms):
+        if any(divisor != 1 for low in lows for _, divisor in low.terms):
             return f"'{stage.name}' is computed for quotients of the loops of '{target.name}'"
-        moved = {anchor for low in lows for anchor, _, _ in low.terms}
+        moved = {anchor for low in lows for anchor, _ in low.terms}
         stage, names = target, [axis.name for axis in target.op.axes]
     return ""
 
@@ -177,7 +175,7 @@ def _reader_boxes(state: State, reader: Stage, target: Stage, place: int) -> dic
         raise LookupError(reader.name)
     space = region(state, reader.name, target, place)
     boxes = {axis.name: box for axis, box in zip(reader.op.axes, space, strict=True)}
-    return boxes | {a.name: Box(Low(()), a.extent) for a in reader.op.reduce_axes}
+    return boxes | {a.name: Box(Linear(), a.extent) for a in reader.op.reduce_axes}
 
 
 def _index_box(index: Expr, axes: dict[str, Box]) -> Box:
@@ -186,74 +184,62 @@ def _index_box(index: Expr, axes: dict[str, Box]) -> Box:
     form = affine(index)
     if form is None:
         return _divided_box(index, axes)
+    low: Linear[Quotient] = Linear()
     width: Extent = 1
-    terms: dict[tuple[str, int], int] = {}
-    constant: Extent = form.constant
-    for axis, coefficient in form.terms:
+    start: Extent = form.constant
+    for axis, coefficient in form.terms.items():
         box = axes.get(axis)
         if box is None or box.low is None:
             return Box(None, None)
+        low.add_scaled(box.low, coefficient)
         moved = scaled_span(box.width, abs(coefficient))
         width = add(width, moved)
-        for anchor, factor, divisor in box.low.terms:
-            place = anchor, divisor
-            terms[place] = terms.get(place, 0) + factor * coefficient
-        constant = add(constant, _times(box.low.constant, coefficient))
+        start = add(start, _times(box.start, coefficient))
         if coefficient < 0:
-            constant = add(constant, _times(moved, -1))
-    return Box(Low(_tidy(terms), constant), width)
+            start = add(start, _times(moved, -1))
+    return Box(Linear(dict(sorted(low.terms.items()))), width, start=start)
 
 
 def _divided_box(index: Expr, axes: dict[str, Box]) -> Box:
     """The box of `axis // divisor` or `axis % divisor`; of any other index the whole dimension."""
     match index:
         case Binary(BinaryOp.MOD, Var(), Const(value, _)) if value > 0:
-            return Box(Low(()), int(value))
+            return Box(Linear(), int(value))
         case Binary(BinaryOp.FLOORDIV, Var(axis), Const(value, _)) if value > 0:
             box, divisor = axes.get(axis), int(value)
         case _:
             return Box(None, None)
-    low = None if box is None else box.low
-    if box is None or low is None or len(low.terms) != 1 or not same(low.constant, 0):
+    if box is None or box.low is None or len(box.low.terms) != 1 or not same(box.start, 0):
         return Box(None, None)
-    ((anchor, factor, inner),) = low.terms
+    (((anchor, inner), factor),) = box.low.terms.items()
     if factor != 1 or inner != 1:
         return Box(None, None)
     # The first index is at most this far behind a multiple of the divisor.
     behind = add(divisor, _times(common(box.step, divisor), -1))
     width = divide_up(add(box.width, behind), divisor)
-    return Box(Low(((anchor, 1, divisor),)), width)
+    return Box(Linear({(anchor, divisor): 1}), width)
 
 
 def _hull(boxes: list[Box], extent: int) -> Box:
     first = boxes[0]
-    low, width, step = first.low, first.width, first.step
-    for box in boxes[1:]:
-        if low is None or box.low is None or low.terms != box.low.terms:
-            return Box(Low(()), extent)
-        is_same = same(low.constant, box.low.constant)
-        step = common(step, box.step) if is_same else 1
-        low, width = _union(low, width, box.low, box.width)
-    if low is None:
-        return Box(Low(()), extent)
+    start, width, step = first.start, first.width, first.step
+    for box in boxes:
+        if first.low is None or box.low is None or first.low.terms != box.low.terms:
+            return Box(Linear(), extent)
+        if box is first:
+            continue
+        step = common(step, box.step) if same(start, box.start) else 1
+        end = _later(add(start, width), add(box.start, box.width))
+        start = smaller(start, box.start)
+        width = add(end, _times(start, -1))
     if isinstance(width, int) and width >= extent:
-        return Box(Low(()), extent)
-    return Box(low, smaller(width, extent), step)
+        return Box(Linear(), extent)
+    return Box(first.low, smaller(width, extent), step, start)
 
 
-def _union(low: Low, width: Extent, other: Low, other_width: Extent) -> tuple[Low, Extent]:
-    start = smaller(low.constant, other.constant)
-    end = _times(
-        smaller(_times(add(low.constant, width), -1), _times(add(other.constant, other_width), -1)),
-        -1,
-    )
-    return Low(low.terms, start), add(end, _times(start, -1))
+def _later(left: Extent, right: Extent) -> Extent:
+    return _times(smaller(_times(left, -1), _times(right, -1)), -1)
 
 
 def _times(extent: Extent, factor: int) -> Extent:
     return None if extent is None else extent * factor
-
-
-def _tidy(terms: dict[tuple[str, int], int]) -> tuple[tuple[str, int, int], ...]:
-    found = ((name, factor, divisor) for (name, divisor), factor in terms.items() if factor)
-    return tuple(sorted(found))

@@ -31,9 +31,7 @@ def _unfit_index(load: Load) -> str:
         form = affine(index)
         if form is None:
             return f"the index {expr_text(index)} of {expr_text(load)} does not step along axes"
-        axes = {axis for axis, _ in form.terms}
-        if seen & axes:
-            twice = ", ".join(sorted(seen & axes))
+        if twice := ", ".join(sorted(seen & form.terms.keys())):
             return f"the axis {twice} moves two indices of {expr_text(load)}"
-        seen |= axes
+        seen |= form.terms.keys()
     return ""

@@ -76,7 +76,7 @@ def layout_of(state: State, tensor: str) -> Layout:
         form = affine(index)
         assert form is not None, "RewriteLayout refuses such an index"
         offset = form.constant
-        for axis, factor in form.terms:
+        for axis, factor in form.terms.items():
             found, low = _axis_digits(state, reader, axis, len(reader.iterators))
             offset += factor * low
             digits += (replace(digit, dimension=dimension) for digit in _scaled(found, factor))
@@ -112,11 +112,11 @@ def _axis_digits(state: State, stage: Stage, axis: str, place: int) -> tuple[lis
     target = state.stage(stage.attach.stage)
     inside = target.position(stage.attach.iterator)
     assert inside is not None
-    low = region(state, stage.name, target, inside + 1)[names.index(axis)].low
-    if low is None:
+    box = region(state, stage.name, target, inside + 1)[names.index(axis)]
+    if box.low is None:
         return digits, 0
-    constant = known(low.constant)
-    for anchor, factor, divisor in low.terms:
+    constant = known(box.start)
+    for (anchor, divisor), factor in box.low.terms.items():
         assert divisor == 1, "settle and RewriteLayout refuse such a region"
         found, shift = _axis_digits(state, target, anchor, inside + 1)
         digits += _scaled(found, factor)

@@ -123,9 +123,9 @@ class Nests:
         for box in region(self.state, stage.name, target.stage, place + 1):
             low: Expr = const(0)
             if box.low is not None:
-                for anchor, factor, divisor in box.low.terms:
+                for (anchor, divisor), factor in box.low.terms.items():
                     low = plus(low, times(quotient(anchors[anchor], divisor), factor))
-                low = plus(low, const(known(box.low.constant)))
+                low = plus(low, const(known(box.start)))
             lows.append(low)
         return tuple(lows)
 

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.ir.arith.affine import Affine, affine
+from ansorc.ir.arith.affine import Linear, affine
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Call, Expr
 from ansorc.ir.passes.lane_groups import vector_pieces
@@ -42,7 +42,7 @@ class Touched:
 
     element: int
     """Bytes of an element."""
-    forms: tuple[Affine | None, ...]
+    forms: tuple[Linear[str] | None, ...]
     """For each dimension the index, if it is affine."""
     extents: tuple[Extent, ...]
     """Of the tensor in memory."""
@@ -142,14 +142,14 @@ def _accesses(state: State, stage: Stage) -> list[Touched]:
     found: dict[tuple[str, tuple[tuple[tuple[str, int], ...] | None, ...]], Touched] = {}
     for node in indices.values():
         forms = tuple(affine(index) for index in node.indices)
-        key = node.buffer.name, tuple(form and form.terms for form in forms)
+        key = node.buffer.name, tuple(form and tuple(form.terms.items()) for form in forms)
         if key in found:
             found[key] = replace(found[key], times=found[key].times + 1)
             continue
         is_laid_out = node.buffer.name in state.rewritten
         extents = _memory(state, node.buffer)
         found[key] = Touched(node.buffer.dtype.bytes, forms, extents, is_laid_out)
-    own = tuple(Affine(((axis.name, 1),), 0) for axis in stage.op.axes)
+    own = tuple(Linear({axis.name: 1}) for axis in stage.op.axes)
     written = [Touched(b.dtype.bytes, own, _memory(state, b), False) for b in stage.op.buffers]
     return [*written, *found.values()]
 
@@ -183,11 +183,11 @@ def _footprint(access: Touched, widths: Mapping[str, Extent], rows: int) -> Foot
     return found
 
 
-def _reach(form: Affine | None, extent: IntArray, widths: Mapping[str, Extent]) -> IntArray:
+def _reach(form: Linear[str] | None, extent: IntArray, widths: Mapping[str, Extent]) -> IntArray:
     """The elements from the first to the last one touched in a dimension."""
     if form is None:
         return extent
-    last = sum(abs(factor) * (as_array(widths[name]) - 1) for name, factor in form.terms)
+    last = sum(abs(factor) * (as_array(widths[name]) - 1) for name, factor in form.terms.items())
     return np.minimum(extent, 1 + last)
 
 

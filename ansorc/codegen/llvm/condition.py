@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ansorc.codegen.llvm.index import IndexWriter
-from ansorc.codegen.llvm.linear import Linear
+from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol, bounds
 from ansorc.codegen.llvm.math import arithmetic, cast, comparison
 from ansorc.codegen.llvm.types import Value, literal, register_type, with_lanes
 from ansorc.codegen.llvm.vector import splat
 from ansorc.codegen.llvm.writer import FunctionWriter
+from ansorc.ir.arith.affine import Linear
+from ansorc.ir.arith.interval import decide
 from ansorc.ir.dtype import BOOL, INT32, INT64
 from ansorc.ir.expr import BinaryOp, CompareOp
 
@@ -38,25 +40,33 @@ def negate(writer: FunctionWriter, value: Value) -> Value:
     return Value(writer.emit(f"xor {value.typed}, {literal(True, value.dtype).text}"), value.dtype)
 
 
-def compare_linear(writer: FunctionWriter, index: IndexWriter, op: CompareOp, gap: Linear) -> Value:
-    """Write `gap op 0` for an int64 gap, or decide it now."""
-    dtype = with_lanes(BOOL, gap.lanes)
-    bounds = gap.bounds()
-    if bounds is not None:
-        decided = _decided(op, *bounds)
-        if decided is not None:
-            return literal(decided, dtype)
-    if gap.lanes == 1:
-        left = index.materialize(Linear(gap.terms))
-        return comparison(writer, op, left, literal(-gap.constant, INT64))
-    narrow = bounds is not None and bounds[0] >= -(2**31) and bounds[1] < 2**31
-    if not gap.terms:
-        return pattern([_holds(op, gap.constant + gap.step * lane) for lane in range(gap.lanes)])
-    base = index.materialize(gap.lane(0))
-    if narrow:
+def compare_linear(
+    writer: FunctionWriter,
+    index: IndexWriter,
+    op: CompareOp,
+    left: LaneIndex[Symbol],
+    right: LaneIndex[Symbol],
+) -> Value | None:
+    """Write `left op right`, or decide it now; None where one of them may overflow."""
+    first, step = left.first.plus(right.first, -1), left.step - right.step
+    lanes = max(left.lanes, right.lanes)
+    ends = bounds(first, step * (lanes - 1))
+    if ends is None or None in (bounds(left.first, left.reach), bounds(right.first, right.reach)):
+        return None
+    decided = decide(op, ends)
+    if decided is not None:
+        return literal(decided, with_lanes(BOOL, lanes))
+    if lanes == 1:
+        base = index.materialize(Linear(first.terms))
+        return comparison(writer, op, base, literal(-first.constant, INT64))
+    if not first.terms:
+        numbers = (first.constant + step * lane for lane in range(lanes))
+        return pattern([decide(op, (number, number)) is True for number in numbers])
+    base = index.materialize(first)
+    if ends[0] >= -(2**31) and ends[1] < 2**31:
         base = cast(writer, base, INT32)
-    lanes = spread(writer, base, gap.step, gap.lanes)
-    return comparison(writer, op, lanes, literal(0, lanes.dtype))
+    vector = spread(writer, base, step, lanes)
+    return comparison(writer, op, vector, literal(0, vector.dtype))
 
 
 def pattern(lanes: list[bool]) -> Value:
@@ -74,24 +84,3 @@ def spread(writer: FunctionWriter, base: Value, step: int, lanes: int) -> Value:
     element = register_type(base.dtype)
     steps = ", ".join(f"{element} {step * lane}" for lane in range(lanes))
     return Value(writer.emit(f"add {vector.typed}, <{steps}>"), dtype)
-
-
-def _decided(op: CompareOp, low: int, high: int) -> bool | None:
-    """Whether x `op` 0 for every x (True) or no x (False) in [low, high]."""
-    match op:
-        case CompareOp.LT:
-            return True if high < 0 else False if low >= 0 else None
-        case CompareOp.LE:
-            return True if high <= 0 else False if low > 0 else None
-        case CompareOp.GT:
-            return True if low > 0 else False if high <= 0 else None
-        case CompareOp.GE:
-            return True if low >= 0 else False if high < 0 else None
-        case CompareOp.EQ:
-            return True if low == high == 0 else False if low > 0 or high < 0 else None
-        case CompareOp.NE:
-            return False if low == high == 0 else True if low > 0 or high < 0 else None
-
-
-def _holds(op: CompareOp, number: int) -> bool:
-    return _decided(op, number, number) is True

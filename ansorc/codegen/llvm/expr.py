@@ -9,7 +9,7 @@ from math import copysign
 from ansorc.codegen.llvm.condition import compare_linear, connect, known, negate, spread
 from ansorc.codegen.llvm.dot import dot_product, spread_mask
 from ansorc.codegen.llvm.index import IndexWriter
-from ansorc.codegen.llvm.linear import Linear
+from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol
 from ansorc.codegen.llvm.math import across_lanes, arithmetic, cast, comparison, math_call
 from ansorc.codegen.llvm.memory import MemoryWriter
 from ansorc.codegen.llvm.types import Value, literal, register_type
@@ -72,8 +72,8 @@ class ExprWriter:
                 return self._dot(expr)
             case Not(operand):
                 return negate(self._writer, self.value(operand))
-            case Var(_, dtype):
-                return cast(self._writer, self._spread(self.index.variables[expr.name]), dtype)
+            case Var(name, dtype):
+                return cast(self._writer, self.index.materialize(self.index.variables[name]), dtype)
             case Ramp(base, stride, lanes):
                 return self._ramp(self.value(base), self.value(stride), lanes)
             case Reduce(op, operand):
@@ -91,16 +91,14 @@ class ExprWriter:
         if _element(expr.left) == INT64:
             left, right = self.index.linear(expr.left), self.index.linear(expr.right)
             if left is not None and right is not None:
-                gap = self.index.gap(left, right)
-                if gap is not None and gap.bounds() is not None:
-                    return compare_linear(self._writer, self.index, expr.op, gap)
+                found = compare_linear(self._writer, self.index, expr.op, left, right)
+                if found is not None:
+                    return found
         return comparison(self._writer, expr.op, self.value(expr.left), self.value(expr.right))
 
-    def _spread(self, linear: Linear) -> Value:
-        if linear.lanes == 1:
-            return self.index.materialize(linear)
-        base = self.index.materialize(linear.lane(0))
-        return spread(self._writer, base, linear.step, linear.lanes)
+    def _spread(self, linear: LaneIndex[Symbol]) -> Value:
+        base = self.index.materialize(linear.first)
+        return base if linear.lanes == 1 else spread(self._writer, base, linear.step, linear.lanes)
 
     def _ramp(self, base: Value, stride: Value, lanes: int) -> Value:
         numbers = spread(self._writer, literal(0, base.dtype), 1, lanes)

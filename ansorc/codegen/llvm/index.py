@@ -1,4 +1,4 @@
-"""Evaluate integer expressions to `Linear` form, writing code only for what is not linear."""
+"""Evaluate integer expressions to linear form, writing code only for what is not linear."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from operator import is_
 
 from ansorc.codegen.llvm.integer import divide
-from ansorc.codegen.llvm.linear import Atom, Linear
+from ansorc.codegen.llvm.lane_index import (
+    LaneIndex,
+    Symbol,
+    bounds,
+    by_depth,
+    depth_of,
+    lane_form,
+)
 from ansorc.codegen.llvm.types import Value, literal, wrapped
 from ansorc.codegen.llvm.writer import FunctionWriter
+from ansorc.ir.arith.affine import Atom, Linear
+from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Const, Expr, Ramp, Var, dtype_of
+from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Expr, Ramp
+from ansorc.ir.passes.places import reads_memory
 from ansorc.ir.substitute import free_vars
 
 _FULL = 1 << 63
@@ -26,63 +36,73 @@ class IndexWriter:
     def __init__(self, writer: FunctionWriter, value: Callable[[Expr], Value]) -> None:
         self._writer = writer
         self._value = value
-        self._variables: dict[str, Linear] = {}
-        self._atoms: dict[str, Linear] = {}
-        self._divisions: dict[int, _Division] = {}
+        self._variables: dict[str, Linear[Symbol]] = {}
+        self._symbols: dict[str, Linear[Symbol]] = {}
+        self._forms: dict[object, tuple[object, LaneIndex[Atom] | None]] = {}
+        """Forms that serve all copies, by the identity of what is kept alive with them."""
+        self._products: dict[int, _Product] = {}
 
-    def bind(self, variable: str, value: Linear) -> None:
+    def bind(self, variable: str, value: Linear[Symbol]) -> None:
         """Let `variable` stand for `value` from here on."""
         self._variables[variable] = value
 
     @property
-    def variables(self) -> dict[str, Linear]:
+    def variables(self) -> dict[str, Linear[Symbol]]:
         """What each variable in sight stands for."""
         return self._variables
 
-    def bind_atom(self, variable: str, name: str, extent: int) -> None:
+    def bind_symbol(self, variable: str, name: str, extent: int) -> None:
         """Let `variable` stand for the `i64` `name`, defined here, in 0 … extent - 1."""
-        bounds = (0, extent - 1)
-        self._variables[variable] = self._atom(name, self._writer.depth, bounds)
+        self._variables[variable] = self._symbol(name, self._writer.depth, (0, extent - 1))
 
-    def bind_argument(self, variable: str, name: str, bounds: tuple[int, int] | None) -> None:
+    def bind_argument(self, variable: str, name: str, ends: tuple[int, int] | None) -> None:
         """Let `variable` stand for the function's argument `name`."""
-        self._variables[variable] = self._atom(name, 0, bounds)
+        self._variables[variable] = self._symbol(name, 0, ends)
 
-    def linear(self, expr: Expr) -> Linear | None:
+    def linear(self, expr: Expr) -> LaneIndex[Symbol] | None:
         """Return the value of an int64 `expr`; None for a vector without a constant step."""
-        match expr:
-            case Var(name):
-                return self._variables[name]
-            case Const(value, dtype):
-                return Linear(constant=int(value), lanes=dtype.lanes)
-            case Binary(op, left, right):
-                return self._binary(op, self.linear(left), self.linear(right))
-            case Ramp(base, stride, lanes):
-                start, step = self.linear(base), self.linear(stride)
-                if start is None or step is None or not step.is_constant:
-                    return None
-                return Linear(start.terms, start.constant, lanes, step.constant)
-            case Broadcast(operand, lanes):
-                inner = self.linear(operand)
-                return inner and Linear(inner.terms, inner.constant, lanes)
-            case _:
-                return None if dtype_of(expr).lanes > 1 else self._opaque(self._value(expr))
-
-    def divided(self, expr: Binary) -> Linear:
-        """Return the value of a scalar quotient or rest, worked out once while it is the same."""
-        known = self._divisions.get(id(expr))
+        known = self._forms.get(id(expr))
         if known is None:
-            known = self._divisions[id(expr)] = _Division(expr, tuple(free_vars(expr)))
-        sources = [self._variables[name] for name in known.names]
-        if known.value is None or not all(map(is_, sources, known.sources)):
-            known.sources, known.value = sources, self.linear(expr)
-            assert known.value is not None
-            if _depth(known.value) > max(map(_depth, sources), default=0):
-                value, known.value = known.value, None  # it may not be in sight the next time
-                return value
-        return known.value
+            known = self._forms[id(expr)] = expr, lane_form((expr,))
+        return self._at(known[1])
 
-    def lanes(self, expr: Expr, count: int) -> list[Linear]:
+    def distance(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LaneIndex[Symbol] | None:
+        """Return the elements from the start of `buffer` to `indices`; None as of `linear`."""
+        key = id(buffer), id(indices)
+        known = self._forms.get(key)
+        if known is None:
+            known = self._forms[key] = (buffer, indices), lane_form(indices, buffer.strides)
+        return self._at(known[1])
+
+    def _at(self, form: LaneIndex[Atom] | None) -> LaneIndex[Symbol] | None:
+        return form and LaneIndex(form.first.at(self._term), form.lanes, form.step)
+
+    def _term(self, atom: Atom) -> Linear[Symbol]:
+        """Return what a scalar, no sum, stands for."""
+        if isinstance(atom, str):
+            return self._variables[atom]
+        if not isinstance(atom, Binary):
+            return self._opaque(self._value(atom))
+        known = self._products.get(id(atom))
+        if known is None:
+            names = () if reads_memory(atom) else tuple(free_vars(atom))
+            known = self._products[id(atom)] = _Product(atom, names)
+        sources = [self._variables[name] for name in known.names]
+        if known.value is not None and all(map(is_, sources, known.sources)):
+            return known.value
+        value = self._scalar(atom.op, self._only(atom.left), self._only(atom.right))
+        # What is defined deeper than its variables may not be in sight the next time.
+        is_kept = depth_of(value) <= max(map(depth_of, sources), default=-1)
+        known.sources, known.value = sources, value if is_kept else None
+        return value
+
+    def _only(self, expr: Expr) -> Linear[Symbol]:
+        """Return the value of a scalar."""
+        found = self.linear(expr)
+        assert found is not None
+        return found.first
+
+    def lanes(self, expr: Expr, count: int) -> list[Linear[Symbol]]:
         """Return each of the `count` lanes of an int64 `expr` as a scalar."""
         whole = self.linear(expr)
         if whole is not None:
@@ -92,26 +112,20 @@ class IndexWriter:
                 pairs = zip(self.lanes(left, count), self.lanes(right, count), strict=True)
                 return [self._scalar(op, a, b) for a, b in pairs]
             case Ramp(base, stride, _):
-                start, step = self.lanes(base, 1)[0], self.lanes(stride, 1)[0]
+                start, step = self._only(base), self._only(stride)
                 return [start.plus(step.times(number)) for number in range(count)]
             case Broadcast(operand, _):
-                return self.lanes(operand, 1) * count
+                return [self._only(operand)] * count
             case _:
                 vector = self._value(expr)
                 return [self._extract(vector, number) for number in range(count)]
 
-    def gap(self, left: Linear, right: Linear) -> Linear | None:
-        """Return `left - right`, whose sign orders them; None if one of them may overflow."""
-        if left.bounds() is None or right.bounds() is None:
-            return None
-        return left.plus(right, -1)
-
-    def materialize(self, linear: Linear) -> Value:
+    def materialize(self, linear: Linear[Symbol]) -> Value:
         """Return a scalar `linear` as an operand, its code hoisted as far out as it can be."""
         if not linear.terms:
             return literal(linear.constant, INT64)
-        terms = linear.ordered()
-        flags = "nsw " if linear.bounds() is not None else ""
+        terms = by_depth(linear)
+        flags = "nsw " if bounds(linear) is not None else ""
         name, depth = "", 0
         for atom, coefficient in terms:
             scaled = atom.name
@@ -135,31 +149,14 @@ class IndexWriter:
             name = memo[text] = self._writer.emit_at(depth, text)
         return name
 
-    def _binary(self, op: BinaryOp, left: Linear | None, right: Linear | None) -> Linear | None:
-        if left is None or right is None:
-            return None
+    def _scalar(self, op: BinaryOp, left: Linear[Symbol], right: Linear[Symbol]) -> Linear[Symbol]:
         match op:
             case BinaryOp.ADD:
                 return left.plus(right)
             case BinaryOp.SUB:
                 return left.plus(right, -1)
-            case BinaryOp.MUL if left.is_constant or right.is_constant:
-                product = self._scalar(op, left, right)
-            case _ if left.step or right.step:
-                return None
-            case _:
-                product = self._scalar(op, left, right)
-        return Linear(product.terms, product.constant, max(left.lanes, right.lanes), product.step)
-
-    def _scalar(self, op: BinaryOp, left: Linear, right: Linear) -> Linear:
-        match op:
-            case BinaryOp.ADD:
-                return left.plus(right)
-            case BinaryOp.SUB:
-                return left.plus(right, -1)
-            case BinaryOp.MUL if left.is_constant or right.is_constant:
-                factor = left if left.is_constant else right
-                return (right if factor is left else left).times(factor.constant)
+            case BinaryOp.MUL if not (left.terms and right.terms):
+                return left.times(right.constant) if left.terms else right.times(left.constant)
             case BinaryOp.MUL:
                 a, b = self.materialize(left), self.materialize(right)
                 return self._derived(f"mul i64 {a.text}, {b.text}", (left, right), None)
@@ -171,89 +168,84 @@ class IndexWriter:
             case _:
                 return self._extreme(op, left, right)
 
-    def _extreme(self, op: BinaryOp, left: Linear, right: Linear) -> Linear:
+    def _extreme(self, op: BinaryOp, left: Linear[Symbol], right: Linear[Symbol]) -> Linear[Symbol]:
         smaller = op is BinaryOp.MIN
-        gap = self.gap(left, right)
-        ends = gap.bounds() if gap else None
+        ours, theirs = bounds(left), bounds(right)
+        ends = bounds(left.plus(right, -1)) if ours and theirs else None
         if ends and (ends[1] <= 0 or ends[0] >= 0):
             return left if (ends[1] <= 0) == smaller else right
         a, b = self.materialize(left), self.materialize(right)
         name = "llvm.smin.i64" if smaller else "llvm.smax.i64"
         self._writer.module.declare(f"declare i64 @{name}(i64, i64)")
         choose = min if smaller else max
-        ours, theirs = left.bounds(), right.bounds()
-        bounds = (
-            (choose(ours[0], theirs[0]), choose(ours[1], theirs[1])) if ours and theirs else None
-        )
-        return self._derived(f"call i64 @{name}(i64 {a.text}, i64 {b.text})", (left, right), bounds)
+        both = (choose(ours[0], theirs[0]), choose(ours[1], theirs[1])) if ours and theirs else None
+        return self._derived(f"call i64 @{name}(i64 {a.text}, i64 {b.text})", (left, right), both)
 
-    def _divided(self, op: BinaryOp, dividend: Linear, divisor: int) -> Linear:
+    def _divided(self, op: BinaryOp, dividend: Linear[Symbol], divisor: int) -> Linear[Symbol]:
         """Divide by a positive constant, doing now what does not depend on run-time values."""
-        parts = dividend.divided(divisor)
-        if parts is None:
+        if bounds(dividend) is None:
             a = self.materialize(dividend)
             return self._opaque(divide(self._writer, op, a, literal(divisor, INT64)))
-        quotient, rest = parts
-        bounds = rest.bounds()
-        assert bounds is not None
-        low, high = bounds[0] // divisor, bounds[1] // divisor
-        if low == high:
-            more = Linear(constant=low)
-        elif low >= 0:
+        whole = {symbol: c // divisor for symbol, c in dividend.terms.items() if c // divisor}
+        quotient = Linear(whole, dividend.constant // divisor)
+        rest = dividend.plus(quotient, -divisor)
+        ends = bounds(rest)
+        assert ends is not None
+        low, high = ends[0] // divisor, ends[1] // divisor
+        more: Linear[Symbol] = Linear(constant=low)
+        if 0 <= low < high:
             text = f"udiv i64 {self.materialize(rest).text}, {divisor}"
             more = self._derived(text, (rest,), (low, high))
-        else:
+        elif low < high:
             more = self._floor(rest, divisor, (low, high))
         if op is BinaryOp.FLOORDIV:
             return quotient.plus(more)
         if low == high or low < 0:
-            return rest.plus(more.times(divisor), -1)
+            return rest.plus(more, -divisor)
         text = f"urem i64 {self.materialize(rest).text}, {divisor}"
         return self._derived(text, (rest,), (0, divisor - 1))
 
-    def _floor(self, dividend: Linear, divisor: int, bounds: tuple[int, int]) -> Linear:
+    def _floor(
+        self, dividend: Linear[Symbol], divisor: int, ends: tuple[int, int]
+    ) -> Linear[Symbol]:
         """Shift a negative dividend up by a multiple of the divisor: the division is unsigned."""
-        shift = -bounds[0]
+        shift = -ends[0]
         text = f"udiv i64 {self.materialize(dividend.shifted(shift * divisor)).text}, {divisor}"
-        return self._derived(text, (dividend,), (0, bounds[1] + shift)).shifted(-shift)
+        return self._derived(text, (dividend,), (0, ends[1] + shift)).shifted(-shift)
 
     def _derived(
-        self, text: str, sources: tuple[Linear, ...], bounds: tuple[int, int] | None
-    ) -> Linear:
-        depth = max(map(_depth, sources))
-        return self._atom(self._shared(text, depth), depth, bounds)
+        self, text: str, sources: tuple[Linear[Symbol], ...], ends: tuple[int, int] | None
+    ) -> Linear[Symbol]:
+        depth = max(map(depth_of, sources))
+        return self._symbol(self._shared(text, depth), depth, ends)
 
-    def _opaque(self, value: Value) -> Linear:
+    def _opaque(self, value: Value) -> Linear[Symbol]:
         """Treat an operand computed here as one more run-time number."""
-        return self._atom(value.text, self._writer.depth, None)
+        return self._symbol(value.text, self._writer.depth, None)
 
-    def _extract(self, vector: Value, number: int) -> Linear:
+    def _extract(self, vector: Value, number: int) -> Linear[Symbol]:
         text = f"extractelement {vector.typed}, i64 {number}"
         return self._opaque(Value(self._writer.emit(text), INT64))
 
-    def _atom(self, name: str, depth: int, bounds: tuple[int, int] | None) -> Linear:
-        """Return the atom called `name`: the one made before if that is in sight here."""
-        found = self._atoms.get(name)
+    def _symbol(self, name: str, depth: int, ends: tuple[int, int] | None) -> Linear[Symbol]:
+        """Return the symbol `name`: the one made before if that is in sight here."""
+        found = self._symbols.get(name)
         if found is None or next(iter(found.terms)).depth > self._writer.depth:
-            low, high = bounds or (-_FULL, _FULL - 1)
-            atom = Atom(name, depth, len(self._atoms), low, high)
-            found = self._atoms[name] = Linear({atom: 1})
+            low, high = ends or (-_FULL, _FULL - 1)
+            symbol = Symbol(name, depth, len(self._symbols), low, high)
+            found = self._symbols[name] = Linear({symbol: 1})
         return found
 
 
 @dataclass(slots=True)
-class _Division:
-    """A quotient or rest, and its value where its variables stand for `sources`."""
+class _Product:
+    """A product, quotient … of scalars, and its value where its variables stand for `sources`."""
 
     expr: Binary
     names: tuple[str, ...]
-    sources: Sequence[Linear] = ()
-    value: Linear | None = None
+    sources: Sequence[Linear[Symbol]] = ()
+    value: Linear[Symbol] | None = None
 
 
-def _depth(linear: Linear) -> int:
-    return max((atom.depth for atom in linear.terms), default=0)
-
-
-def _is_positive(divisor: Linear) -> bool:
-    return divisor.is_constant and 0 < divisor.constant < _FULL
+def _is_positive(divisor: Linear[Symbol]) -> bool:
+    return not divisor.terms and 0 < divisor.constant < _FULL

@@ -6,17 +6,19 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
-from ansorc.codegen.llvm.affine import Affine, affine_distance
 from ansorc.codegen.llvm.index import IndexWriter
-from ansorc.codegen.llvm.linear import Linear
+from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol, bounds, by_depth, depth_of
 from ansorc.codegen.llvm.types import Value, in_memory, literal, memory_type, suffix
 from ansorc.codegen.llvm.vector import any_lane, extract, pack, splat
 from ansorc.codegen.llvm.writer import FunctionWriter
+from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import UINT8, DType
 from ansorc.ir.expr import Expr, dtype_of
 
-_Loading = Callable[[Buffer, Linear], Value]
+_Loading = Callable[[Buffer, LaneIndex[Symbol]], Value]
+_Flat = LaneIndex[Symbol] | list[Linear[Symbol]]
+"""Elements from the start of a buffer: evenly spaced, or one for each lane."""
 _ZERO_BYTES = 512
 _ZEROS = f"@zeros = private unnamed_addr constant [{_ZERO_BYTES} x i8] zeroinitializer, align 64"
 
@@ -29,14 +31,13 @@ class MemoryWriter:
         self._index = index
         self.bases: dict[str, str] = {}
         """The pointer to the first element of each buffer in sight."""
-        self._affine: dict[tuple[int, int], tuple[Buffer, tuple[Expr, ...], Affine | None]] = {}
 
     def load(self, buffer: Buffer, indices: tuple[Expr, ...], mask: Value | None) -> Value:
         """Load `buffer[indices]`; where a lane of `mask` is false, nothing is read."""
         flat = self._flat(buffer, indices)
         if isinstance(flat, list):
             return self._gather(buffer, flat, mask)
-        if mask is not None and _inside(flat, buffer):
+        if mask is not None and _inside(flat.first, buffer, flat.reach):
             mask = None
         return self._once(buffer, flat, mask and mask.text, partial(self._load_flat, mask=mask))
 
@@ -48,7 +49,7 @@ class MemoryWriter:
         None where the address cannot be chosen: of elements apart, or in registers.
         """
         flat = self._flat(buffer, indices)
-        if not isinstance(flat, Linear) or (flat.lanes > 1 and flat.step != 1):
+        if isinstance(flat, list) or (flat.lanes > 1 and flat.step != 1):
             return None
         if buffer.scope is Scope.REGISTER or flat.lanes * buffer.dtype.bytes > _ZERO_BYTES:
             return None
@@ -56,9 +57,12 @@ class MemoryWriter:
         chosen = partial(self._load_chosen, condition=condition, other="@zeros")
         return self._once(buffer, flat, f"if {condition.text}", chosen)
 
-    def _once(self, buffer: Buffer, flat: Linear, wanted: str | None, load: _Loading) -> Value:
+    def _once(
+        self, buffer: Buffer, flat: LaneIndex[Symbol], wanted: str | None, load: _Loading
+    ) -> Value:
         """Return what was loaded from `flat` on the condition `wanted`, else `load` it now."""
-        key = (*flat.terms.items(), flat.constant, flat.step, flat.lanes, wanted)
+        first = flat.first
+        key = (*first.terms.items(), first.constant, flat.step, flat.lanes, wanted)
         for scope in reversed(self._writer.scopes):
             if (found := scope.loads.get(buffer.name, {}).get(key)) is not None:
                 return found
@@ -82,7 +86,7 @@ class MemoryWriter:
         else:
             count = max(flat.lanes, value.dtype.lanes)
             if flat.step == 1 and flat.lanes == count:
-                self._store_at(buffer, flat.lane(0), splat(self._writer, value, count))
+                self._store_at(buffer, flat.first, splat(self._writer, value, count))
                 places = []
             else:
                 places = [flat.lane(number) for number in range(count)]
@@ -90,20 +94,18 @@ class MemoryWriter:
             self._store_at(buffer, place, extract(self._writer, value, number))
         self._writer.forget_loads((buffer.name,))
 
-    def _store_lanes(
-        self, buffer: Buffer, flat: Linear | list[Linear], value: Value, mask: Value
-    ) -> None:
-        if isinstance(flat, Linear) and flat.step == 1:
-            pointer = self.pointer(buffer, flat.lane(0))
+    def _store_lanes(self, buffer: Buffer, flat: _Flat, value: Value, mask: Value) -> None:
+        if isinstance(flat, LaneIndex) and flat.step == 1:
+            pointer = self.pointer(buffer, flat.first)
             if buffer.scope is Scope.REGISTER:  # A masked access would need an address.
                 old = self._load_flat(buffer, flat, None)
                 text = f"select {mask.typed}, {value.typed}, {old.typed}"
-                self._store_at(buffer, flat.lane(0), Value(self._writer.emit(text), value.dtype))
+                self._store_at(buffer, flat.first, Value(self._writer.emit(text), value.dtype))
                 return
             name, where = "masked.store", f"ptr {pointer}"
         else:
             lanes = range(mask.dtype.lanes)
-            places = [flat.lane(n) for n in lanes] if isinstance(flat, Linear) else flat
+            places = [flat.lane(n) for n in lanes] if isinstance(flat, LaneIndex) else flat
             name, where = "masked.scatter", self._pointers(buffer, places)
         kind = in_memory(value.dtype)
         ends = f"{suffix(kind)}.p0" if name == "masked.store" else f"{suffix(kind)}.v{kind.lanes}p0"
@@ -119,7 +121,7 @@ class MemoryWriter:
     def prefetch(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
         """Ask for the cache line of `buffer[indices]`; an address of nothing is no error."""
         flat = self._flat(buffer, indices)
-        place = flat[0] if isinstance(flat, list) else flat
+        place = flat[0] if isinstance(flat, list) else flat.first
         self._writer.module.declare(
             "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)"
         )
@@ -129,48 +131,36 @@ class MemoryWriter:
     def is_inside(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
         """Whether `buffer[indices]` can be shown to lie in the buffer whatever the condition."""
         flat = self._flat(buffer, indices)
-        return not isinstance(flat, list) and _inside(flat, buffer)
+        return not isinstance(flat, list) and _inside(flat.first, buffer, flat.reach)
 
-    def _flat(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Linear | list[Linear]:
-        """The distance in elements from the start: one `Linear`, or one for each lane."""
-        key = (id(buffer), id(indices))
-        if key not in self._affine:
-            self._affine[key] = buffer, indices, affine_distance(buffer, indices)
-        affine = self._affine[key][-1]
-        if affine is not None:
-            return affine.at(self._index.variables, self._index.divided)
-        total = Linear()
-        for index, stride in zip(indices, buffer.strides, strict=True):
-            part = self._index.linear(index)
-            if part is None:
-                return self._lanes(buffer, indices)
-            total = total.plus(part.times(stride))
-        return total
+    def _flat(self, buffer: Buffer, indices: tuple[Expr, ...]) -> _Flat:
+        """The distance in elements from the start."""
+        return self._index.distance(buffer, indices) or self._lanes(buffer, indices)
 
-    def _lanes(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Linear | list[Linear]:
+    def _lanes(self, buffer: Buffer, indices: tuple[Expr, ...]) -> _Flat:
         count = max(dtype_of(index).lanes for index in indices)
-        totals = [Linear()] * count
+        totals: list[Linear[Symbol]] = [Linear()] * count
         for index, stride in zip(indices, buffer.strides, strict=True):
             parts = self._index.lanes(index, count)
-            totals = [t.plus(p.times(stride)) for t, p in zip(totals, parts, strict=True)]
+            totals = [t.plus(p, stride) for t, p in zip(totals, parts, strict=True)]
         steps = [b.plus(a, -1) for a, b in pairwise(totals)]
         if all(not s.terms and s.constant == steps[0].constant for s in steps):
-            return Linear(totals[0].terms, totals[0].constant, count, steps[0].constant)
+            return LaneIndex(totals[0], count, steps[0].constant)
         return totals
 
-    def _load_flat(self, buffer: Buffer, flat: Linear, mask: Value | None) -> Value:
+    def _load_flat(self, buffer: Buffer, flat: LaneIndex[Symbol], mask: Value | None) -> Value:
         if flat.step == 0:
-            scalar = self._load_at(buffer, flat, mask and any_lane(self._writer, mask))
+            scalar = self._load_at(buffer, flat.first, mask and any_lane(self._writer, mask))
             return splat(self._writer, scalar, flat.lanes)
         if flat.step != 1:
             return self._gather(buffer, [flat.lane(n) for n in range(flat.lanes)], mask)
-        pointer = self.pointer(buffer, flat.lane(0))
+        pointer = self.pointer(buffer, flat.first)
         if mask is None:
             return self._load_near(buffer, pointer, flat.lanes)
         name = suffix(in_memory(buffer.dtype.vector(flat.lanes)))
         return self._masked(f"masked.load.{name}.p0", buffer, f"ptr {pointer}", mask)
 
-    def _gather(self, buffer: Buffer, places: list[Linear], mask: Value | None) -> Value:
+    def _gather(self, buffer: Buffer, places: list[Linear[Symbol]], mask: Value | None) -> Value:
         if mask is None or all(_inside(place, buffer) for place in places):
             values = [self._load_at(buffer, place, None) for place in places]
             return pack(self._writer, values)
@@ -178,7 +168,7 @@ class MemoryWriter:
         name = f"masked.gather.{suffix(in_memory(buffer.dtype.vector(lanes)))}.v{lanes}p0"
         return self._masked(name, buffer, self._pointers(buffer, places), mask)
 
-    def _pointers(self, buffer: Buffer, places: list[Linear]) -> str:
+    def _pointers(self, buffer: Buffer, places: list[Linear[Symbol]]) -> str:
         """Return the vector of the addresses of `places`, with its type."""
         vector, kind = "poison", f"<{len(places)} x ptr>"
         for number, place in enumerate(places):
@@ -202,15 +192,17 @@ class MemoryWriter:
         )
         return self._from_memory(self._writer.emit(text), buffer.dtype.vector(lanes))
 
-    def _load_at(self, buffer: Buffer, place: Linear, condition: Value | None) -> Value:
+    def _load_at(self, buffer: Buffer, place: Linear[Symbol], condition: Value | None) -> Value:
         """Load one element; where `condition` fails, the first element instead of any other."""
         if condition is not None and not _inside(place, buffer):
-            return self._load_chosen(buffer, place, condition, self.bases[buffer.name])
+            return self._load_chosen(buffer, LaneIndex(place), condition, self.bases[buffer.name])
         return self._load_near(buffer, self.pointer(buffer, place), 1)
 
-    def _load_chosen(self, buffer: Buffer, flat: Linear, condition: Value, other: str) -> Value:
+    def _load_chosen(
+        self, buffer: Buffer, flat: LaneIndex[Symbol], condition: Value, other: str
+    ) -> Value:
         """Load from `flat` if the scalar `condition` holds, else from the address `other`."""
-        pointer = self.pointer(buffer, flat.lane(0))
+        pointer = self.pointer(buffer, flat.first)
         chosen = self._writer.emit(f"select {condition.typed}, ptr {pointer}, ptr {other}")
         return self._load_near(buffer, chosen, flat.lanes)
 
@@ -220,7 +212,7 @@ class MemoryWriter:
         text = f"load {memory_type(in_memory(dtype))}, ptr {pointer}, align {buffer.dtype.bytes}"
         return self._from_memory(self._writer.emit(text), dtype)
 
-    def _store_at(self, buffer: Buffer, place: Linear, value: Value) -> None:
+    def _store_at(self, buffer: Buffer, place: Linear[Symbol], value: Value) -> None:
         pointer = self.pointer(buffer, place)
         text = self._to_memory(value)
         self._writer.line(f"store {text}, ptr {pointer}, align {buffer.dtype.bytes}")
@@ -238,10 +230,10 @@ class MemoryWriter:
         zero = literal(0, UINT8.vector(dtype.lanes)).text
         return Value(self._writer.emit(f"icmp ne {memory_type(dtype)} {name}, {zero}"), dtype)
 
-    def pointer(self, buffer: Buffer, place: Linear) -> str:
+    def pointer(self, buffer: Buffer, place: Linear[Symbol]) -> str:
         """Return the address of element `place`: a pointer hoisted out of the loops that do not
         change it, plus a constant number of bytes."""
-        depth = max((atom.depth for atom in place.terms), default=0)
+        depth = depth_of(place)
         memo = self._writer.scopes[depth].memo
         key = (self.bases[buffer.name], *place.terms.items())
         base = memo.get(key)
@@ -252,27 +244,31 @@ class MemoryWriter:
         offset = place.constant * buffer.dtype.bytes
         pointer = memo.get((base, offset))
         if pointer is None:
-            flag = " inbounds" if _inside(place, buffer) and _inside(place.base(), buffer) else ""
+            is_inside = _inside(place, buffer) and _inside(Linear(place.terms), buffer)
+            flag = " inbounds" if is_inside else ""
             text = f"getelementptr{flag} i8, ptr {base}, i64 {offset}"
             pointer = memo[base, offset] = self._writer.emit_at(depth, text)
         return pointer
 
-    def _base(self, buffer: Buffer, place: Linear) -> str:
+    def _base(self, buffer: Buffer, place: Linear[Symbol]) -> str:
         """Follow the terms of `place`, those of outer loops first."""
         pointer = self.bases[buffer.name]
-        depth, part = 0, Linear()
-        for atom, coefficient in place.ordered():
-            is_deeper, depth = atom.depth > depth, max(depth, atom.depth)
-            term = Linear({atom: coefficient})
+        depth = 0
+        part: Linear[Symbol] = Linear()
+        for symbol, coefficient in by_depth(place):
+            is_deeper, depth = symbol.depth > depth, max(depth, symbol.depth)
+            term = Linear({symbol: coefficient})
             part = part.plus(term)
             counters = self._writer.scopes[depth].counters if is_deeper else None
-            if counters is not None and counters.variable == atom.name:
+            if counters is not None and counters.variable == symbol.name:
                 pointer = self._advancing(pointer, coefficient * buffer.dtype.bytes, depth)
             else:
                 pointer = self._step(buffer, pointer, (term, part), depth)
         return pointer
 
-    def _step(self, buffer: Buffer, pointer: str, way: tuple[Linear, Linear], depth: int) -> str:
+    def _step(
+        self, buffer: Buffer, pointer: str, way: tuple[Linear[Symbol], Linear[Symbol]], depth: int
+    ) -> str:
         """Advance `pointer` by the elements `way[0]`, to `way[1]` elements from the start."""
         term, part = way
         offset = self._index.materialize(term)
@@ -295,6 +291,7 @@ class MemoryWriter:
         return scope.memo[key]
 
 
-def _inside(flat: Linear, buffer: Buffer) -> bool:
-    bounds = flat.bounds()
-    return bounds is not None and bounds[0] >= 0 and bounds[1] < buffer.elements
+def _inside(place: Linear[Symbol], buffer: Buffer, reach: int = 0) -> bool:
+    """Whether the elements from `place` to `place + reach` are known to be in `buffer`."""
+    ends = bounds(place, reach)
+    return ends is not None and ends[0] >= 0 and ends[1] < buffer.elements

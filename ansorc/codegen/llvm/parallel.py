@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansorc.codegen.llvm.linear import Linear
+from ansorc.codegen.llvm.lane_index import Symbol, bounds
 from ansorc.codegen.llvm.stmt import StmtWriter
 from ansorc.codegen.llvm.storage import BLOCK_ALIGNMENT, Storage, chunk_storage
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
+from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Load, Var
 from ansorc.ir.node import walk
@@ -22,7 +23,7 @@ class _Captures:
     """What the body of a parallel loop uses from outside: LLVM type, operand there, name here."""
 
     buffers: tuple[Buffer, ...]
-    variables: dict[str, Linear]
+    variables: dict[str, Linear[Symbol]]
     """Loop variables around the loop that are not constants."""
 
 
@@ -56,10 +57,10 @@ class Outliner:
             inner.exprs.memory.bases[buffer.name] = f"%b{number}"
             arguments.append(f"ptr {pointer_attributes(buffer)} %b{number}")
         for variable, value in outer.exprs.index.variables.items():
-            if value.is_constant:
+            if not value.terms:
                 inner.exprs.index.bind(variable, value)
         for number, (variable, value) in enumerate(captures.variables.items()):
-            inner.exprs.index.bind_argument(variable, f"%v{number}", value.bounds())
+            inner.exprs.index.bind_argument(variable, f"%v{number}", bounds(value))
             arguments.append(f"i64 %v{number}")
         storage = chunk_storage(loop)
         heap = _reserve(inner, storage)
@@ -122,7 +123,7 @@ def _captured(outer: StmtWriter, loop: For) -> _Captures:
             case _:
                 pass
     known = outer.exprs.index.variables
-    variables = {n: known[n] for n in sorted(names & known.keys()) if not known[n].is_constant}
+    variables = {n: known[n] for n in sorted(names & known.keys()) if known[n].terms}
     return _Captures(tuple(buffer for buffer in used if buffer not in own), variables)
 
 

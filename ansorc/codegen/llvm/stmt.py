@@ -7,13 +7,13 @@ from typing import assert_never
 
 from ansorc.codegen.llvm.condition import known
 from ansorc.codegen.llvm.expr import ExprWriter
-from ansorc.codegen.llvm.linear import Linear
 from ansorc.codegen.llvm.loops import Counters, is_innermost, is_tile_step
 from ansorc.codegen.llvm.transpose import transposed_block, write_block
 from ansorc.codegen.llvm.types import memory_type
 from ansorc.codegen.llvm.writer import FunctionWriter
 from ansorc.codegen.package.signature import is_parallel
 from ansorc.errors import BuildError
+from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.passes.accesses import Stores
 from ansorc.ir.stmt import (
@@ -91,7 +91,7 @@ class StmtWriter:
         with writer.inner_scope():
             counter, following = writer.name("i"), writer.name("i")
             writer.line(f"{counter} = phi i64 [{begin}, {before}], [{following}, {latch}]")
-            self.exprs.index.bind_atom(stmt.var.name, counter, stmt.extent)
+            self.exprs.index.bind_symbol(stmt.var.name, counter, stmt.extent)
             counters = Counters(counter, before, latch)
             if begin == "0" and is_innermost(stmt):
                 writer.scopes[-1].counters = counters

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ansorc.codegen.llvm.expr import ExprWriter
-from ansorc.codegen.llvm.linear import Linear
 from ansorc.codegen.llvm.types import Value
 from ansorc.codegen.llvm.writer import FunctionWriter
+from ansorc.ir.arith.affine import Linear
 from ansorc.ir.passes.transpose_copies import Transposition, transposition
 from ansorc.ir.stmt import For, LoopKind
 

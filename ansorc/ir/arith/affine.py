@@ -1,48 +1,37 @@
-"""Integer sums in one canonical form: coefficients of what is added, and a constant."""
+"""The linear form: a constant, and what is added with its coefficient, from IR to machine code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import Binary, BinaryOp, Call, Cast, Const, Expr, Load, Reduce, Var, dtype_of
 from ansorc.ir.node import walk
 
 Atom: TypeAlias = str | Expr
-"""What a sum adds up: a variable, by name, or any other int64 expression."""
+"""What index expressions add up: a variable, by name, or any other int64 expression."""
+AtomT = TypeVar("AtomT", bound=Hashable)
+OtherT = TypeVar("OtherT", bound=Hashable)
 
 _LEAST = -(1 << 63)
 _LARGE = 1 << 40
 """More than this is no size of an array in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Affine:
-    """`constant + sum(coefficient * variable)`; terms are sorted by name and never zero."""
-
-    terms: tuple[tuple[str, int], ...]
-    constant: int
-
-    def coefficient(self, name: str) -> int:
-        """Return what the variable `name` is multiplied by, 0 where it does not occur."""
-        return next((factor for term, factor in self.terms if term == name), 0)
-
-    def to_expr(self) -> Expr:
-        """Return the sum as an expression."""
-        return Linear(dict(self.terms), self.constant).to_expr()
-
-
 @dataclass(slots=True)
-class Linear:
-    """`constant + sum(coefficient * atom)`, in order of first appearance, being put together."""
+class Linear(Generic[AtomT]):
+    """`constant + sum(coefficient * atom)`, in order of first appearance, no coefficient 0.
 
-    terms: dict[Atom, int] = field(default_factory=dict[Atom, int])
+    `add` and `add_scaled` put one together; the others leave it as it is.
+    """
+
+    terms: dict[AtomT, int] = field(default_factory=dict[AtomT, int])
     constant: int = 0
 
-    def add(self, atom: Atom, coefficient: int) -> None:
+    def add(self, atom: AtomT, coefficient: int) -> None:
         """Add `coefficient * atom`."""
         total = self.terms.get(atom, 0) + coefficient
         if total:
@@ -50,27 +39,53 @@ class Linear:
         else:
             self.terms.pop(atom, None)
 
-    def add_scaled(self, other: Linear, factor: int) -> None:
+    def add_scaled(self, other: Linear[AtomT], factor: int) -> None:
         """Add `factor * other`."""
+        terms = self.terms
         for atom, coefficient in other.terms.items():
-            self.add(atom, factor * coefficient)
+            if total := terms.get(atom, 0) + factor * coefficient:
+                terms[atom] = total
+            else:
+                terms.pop(atom, None)
         self.constant += factor * other.constant
 
-    def split(self, divisor: int) -> tuple[Linear, Linear]:
+    def coefficient(self, atom: AtomT) -> int:
+        """Return what `atom` is multiplied by, 0 where it does not occur."""
+        return self.terms.get(atom, 0)
+
+    def plus(self, other: Linear[AtomT], factor: int = 1) -> Linear[AtomT]:
+        """Return `self + factor * other`."""
+        total = Linear(dict(self.terms), self.constant)
+        total.add_scaled(other, factor)
+        return total
+
+    def times(self, factor: int) -> Linear[AtomT]:
+        """Return `factor * self`."""
+        terms = {a: factor * c for a, c in self.terms.items()} if factor else {}
+        return Linear(terms, factor * self.constant)
+
+    def shifted(self, constant: int) -> Linear[AtomT]:
+        """Return `self + constant`."""
+        return Linear(dict(self.terms), self.constant + constant)
+
+    def at(self, values: Callable[[AtomT], Linear[OtherT]]) -> Linear[OtherT]:
+        """Return the sum with `values(atom)` in place of each atom."""
+        total: Linear[OtherT] = Linear({}, self.constant)
+        for atom, coefficient in self.terms.items():
+            total.add_scaled(values(atom), coefficient)
+        return total
+
+    def split(self, divisor: int) -> tuple[Linear[AtomT], Linear[AtomT]]:
         """Return `(q, r)` with `self == divisor * q + r` and the constant of r in 0 … divisor-1.
 
         r keeps the terms whose coefficient `divisor` does not divide.
         """
-        quotient, rest = Linear(), Linear()
-        for atom, coefficient in self.terms.items():
-            if coefficient % divisor:
-                rest.terms[atom] = coefficient
-            else:
-                quotient.terms[atom] = coefficient // divisor
-        quotient.constant, rest.constant = divmod(self.constant, divisor)
-        return quotient, rest
+        whole = {a: c // divisor for a, c in self.terms.items() if not c % divisor}
+        rest = {a: c for a, c in self.terms.items() if c % divisor}
+        quotient, left = divmod(self.constant, divisor)
+        return Linear(whole, quotient), Linear(rest, left)
 
-    def to_expr(self) -> Expr:
+    def to_expr(self: Linear[Atom]) -> Expr:
         """Return the sum as an expression: what is added, then what is taken away, the constant."""
         terms = [(atom, _wrapped(c)) for atom, c in self.terms.items()]
         added = [(atom, c) for atom, c in terms if c > 0 or c == _LEAST]
@@ -92,26 +107,22 @@ class Linear:
         return Binary(BinaryOp.SUB, total, integer(-constant)) if constant else total
 
 
-def affine(expr: Expr) -> Affine | None:
-    """Return the scalar int64 `expr` as a sum of variables, or None where it is not one."""
+def affine(expr: Expr) -> Linear[str] | None:
+    """Return the scalar int64 `expr` as a sum of variables, by name; None where it is not one."""
     total = linear(expr)
     if total is None:
         return None
-    terms: list[tuple[str, int]] = []
-    for atom, coefficient in total.terms.items():
-        if not isinstance(atom, str):
-            return None
-        terms.append((atom, coefficient))
-    return Affine(tuple(sorted(terms)), total.constant)
+    terms = sorted((atom, c) for atom, c in total.terms.items() if isinstance(atom, str))
+    return Linear(dict(terms), total.constant) if len(terms) == len(total.terms) else None
 
 
-def linear(expr: Expr) -> Linear | None:
+def linear(expr: Expr) -> Linear[Atom] | None:
     """Return the scalar int64 `expr` as a sum of atoms, None for another dtype."""
-    total = Linear()
-    return total if collect(expr, 1, total, None) else None
+    total: Linear[Atom] = Linear()
+    return total if collect(expr, 1, total, add_atom) else None
 
 
-def difference(left: Expr, right: Expr) -> Linear | None:
+def difference(left: Expr, right: Expr) -> Linear[Atom] | None:
     """Return `left - right` as a sum, None unless both are scalar int64 that cannot wrap."""
     total, taken = linear(left), linear(right)
     if total is None or taken is None or wraps(total) or wraps(taken):
@@ -120,7 +131,7 @@ def difference(left: Expr, right: Expr) -> Linear | None:
     return total
 
 
-def wraps(total: Linear) -> bool:
+def wraps(total: Linear[Atom]) -> bool:
     """Whether int64 arithmetic may wrap around in `total`: on data, or on immense literals."""
     if abs(total.constant) > _LARGE or any(abs(c) > _LARGE for c in total.terms.values()):
         return True
@@ -133,26 +144,34 @@ def wraps(total: Linear) -> bool:
     )
 
 
-def collect(expr: Expr, scale: int, total: Linear, atom: Callable[[Expr], Expr] | None) -> bool:
-    """Add `scale * expr` to `total`, with what is no sum passed through `atom`.
+def collect(
+    expr: Expr,
+    scale: int,
+    total: Linear[AtomT],
+    rest: Callable[[Expr, int, Linear[AtomT]], bool],
+) -> bool:
+    """Add `scale * expr` to `total`; `rest` adds what is neither a sum nor an int64 literal.
 
-    Returns False, leaving `total` half done, where something is not scalar int64.
+    Returns False, leaving `total` half done, where `rest` does.
     """
     if isinstance(expr, Binary):
         op, left, right = expr.op, expr.left, expr.right
         if op is BinaryOp.ADD or op is BinaryOp.SUB:
             other = scale if op is BinaryOp.ADD else -scale
-            return collect(left, scale, total, atom) and collect(right, other, total, atom)
-        if op is BinaryOp.MUL and isinstance(right, Const):
-            return is_index(right.dtype) and collect(left, scale * int(right.value), total, atom)
-        if op is BinaryOp.MUL and isinstance(left, Const):
-            return is_index(left.dtype) and collect(right, scale * int(left.value), total, atom)
-    if isinstance(expr, Const):
-        if is_index(expr.dtype):
-            total.constant += scale * int(expr.value)
-        return is_index(expr.dtype)
-    if atom is not None:
-        return collect(atom(expr), scale, total, None)
+            return collect(left, scale, total, rest) and collect(right, other, total, rest)
+        if op is BinaryOp.MUL:
+            if isinstance(right, Const) and is_index(right.dtype):
+                return collect(left, scale * int(right.value), total, rest)
+            if isinstance(left, Const) and is_index(left.dtype):
+                return collect(right, scale * int(left.value), total, rest)
+    elif isinstance(expr, Const) and is_index(expr.dtype):
+        total.constant += scale * int(expr.value)
+        return True
+    return rest(expr, scale, total)
+
+
+def add_atom(expr: Expr, scale: int, total: Linear[Atom]) -> bool:
+    """Add `scale * expr` as one atom; return whether it is scalar int64."""
     if isinstance(expr, Var):
         total.add(expr.name, scale)
         return is_index(expr.dtype)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
-from ansorc.ir.arith.affine import Linear, difference, integer, linear
+from ansorc.ir.arith.affine import Atom, Linear, difference, integer, linear
 from ansorc.ir.arith.interval import Ranges, decide, linear_bounds
 from ansorc.ir.dtype import BOOL
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr
 
 
-def divide(total: Linear, divisor: int, ranges: Ranges) -> Linear:
+def divide(total: Linear[Atom], divisor: int, ranges: Ranges) -> Linear[Atom]:
     """Return `total // divisor` for a positive divisor, with d the divisor:
 
     d*q + r      ->  q + r//d
@@ -44,7 +44,7 @@ def divide(total: Linear, divisor: int, ranges: Ranges) -> Linear:
     return quotient
 
 
-def remainder(total: Linear, divisor: int, ranges: Ranges) -> Linear:
+def remainder(total: Linear[Atom], divisor: int, ranges: Ranges) -> Linear[Atom]:
     """Return `total % divisor` for a positive divisor, with d the divisor:
 
     d*q + r      ->  r % d
@@ -62,15 +62,12 @@ def remainder(total: Linear, divisor: int, ranges: Ranges) -> Linear:
         bucket = _bucket(tail, factor, ranges)
         if bucket is not None:
             head.constant += bucket
-            result = Linear()
-            result.add_scaled(remainder(head, divisor // factor, ranges), factor)
-            result.add_scaled(tail, 1)
-            result.constant -= bucket * factor
-            return result
+            whole = remainder(head, divisor // factor, ranges).times(factor)
+            return whole.plus(tail).shifted(-bucket * factor)
     return Linear({Binary(BinaryOp.MOD, rest.to_expr(), integer(divisor)): 1})
 
 
-def rejoin(total: Linear) -> None:
+def rejoin(total: Linear[Atom]) -> None:
     """Rewrite, in place, `(x // c)*c*a + (x % c)*a` to `x*a`; x may be some `y // d`."""
     for atom in list(total.terms):
         match atom:
@@ -119,19 +116,17 @@ def comparison(expr: Compare, ranges: Ranges) -> Expr:
         return Const(known, BOOL)
     if expr.op in (CompareOp.EQ, CompareOp.NE):
         return _equality(expr.op, total)
-    return _order(_negative_when(expr.op, total), ranges)
+    return _order(negative_when(expr.op, total), ranges)
 
 
-def _negative_when(op: CompareOp, total: Linear) -> Linear:
-    """Return the sum that is < 0 exactly where `total op 0` holds."""
-    result = Linear()
-    result.add_scaled(total, 1 if op in (CompareOp.LT, CompareOp.LE) else -1)
-    result.constant -= op in (CompareOp.LE, CompareOp.GE)
-    return result
+def negative_when(op: CompareOp, total: Linear[Atom]) -> Linear[Atom]:
+    """Return the sum that is < 0 exactly where `total op 0` holds, for an op that orders."""
+    sign = 1 if op in (CompareOp.LT, CompareOp.LE) else -1
+    return total.times(sign).shifted(-(op in (CompareOp.LE, CompareOp.GE)))
 
 
-def _order(total: Linear, ranges: Ranges) -> Expr:
-    reduced: Linear | None = total
+def _order(total: Linear[Atom], ranges: Ranges) -> Expr:
+    reduced: Linear[Atom] | None = total
     while reduced is not None:
         total, reduced = reduced, _coarser(reduced, ranges)
     if not total.terms:
@@ -143,7 +138,7 @@ def _order(total: Linear, ranges: Ranges) -> Expr:
     return Compare(CompareOp.GE, below.to_expr(), integer(total.constant + 1))
 
 
-def _coarser(total: Linear, ranges: Ranges) -> Linear | None:
+def _coarser(total: Linear[Atom], ranges: Ranges) -> Linear[Atom] | None:
     """Return a smaller sum that is negative exactly where `total` is: `total // g`, if that is."""
     for factor in _distinct(map(abs, total.terms.values())):
         head, tail = total.split(factor)
@@ -154,27 +149,25 @@ def _coarser(total: Linear, ranges: Ranges) -> Linear | None:
     return None
 
 
-def _equality(op: CompareOp, total: Linear) -> Expr:
+def _equality(op: CompareOp, total: Linear[Atom]) -> Expr:
     factor = gcd(*total.terms.values())
     if factor == 0 or total.constant % factor:
         return Const((op is CompareOp.EQ) == (factor == 0 and total.constant == 0), BOOL)
     sign = 1 if next(iter(total.terms.values())) > 0 else -1
-    reduced, _ = total.split(factor)
-    result = Linear()
-    result.add_scaled(reduced, sign)
+    result = total.split(factor)[0].times(sign)
     left, right = _sides(result)
     right.constant = -result.constant
     return Compare(op, left.to_expr(), right.to_expr())
 
 
-def _sides(total: Linear) -> tuple[Linear, Linear]:
+def _sides(total: Linear[Atom]) -> tuple[Linear[Atom], Linear[Atom]]:
     """Return the terms that are added, and those that are taken away, without the constant."""
     added = {atom: c for atom, c in total.terms.items() if c > 0}
     taken = {atom: -c for atom, c in total.terms.items() if c < 0}
     return Linear(added), Linear(taken)
 
 
-def _bucket(total: Linear, divisor: int, ranges: Ranges) -> int | None:
+def _bucket(total: Linear[Atom], divisor: int, ranges: Ranges) -> int | None:
     """Return `total // divisor` where the bounds leave one value for it."""
     found = linear_bounds(total, ranges)
     if found is None:
@@ -183,7 +176,7 @@ def _bucket(total: Linear, divisor: int, ranges: Ranges) -> int | None:
     return bucket if bucket == found[1] // divisor else None
 
 
-def _factors(rest: Linear, divisor: int) -> list[int]:
+def _factors(rest: Linear[Atom], divisor: int) -> list[int]:
     shared = _distinct(gcd(coefficient, divisor) for coefficient in rest.terms.values())
     return [factor for factor in shared if factor < divisor]
 
@@ -193,13 +186,12 @@ def _distinct(values: Iterable[int]) -> list[int]:
     return sorted({value for value in values if value > 1}, reverse=True)
 
 
-def _without_inner_mod(rest: Linear, divisor: int) -> Linear:
-    result = Linear(constant=rest.constant)
-    for atom, coefficient in rest.terms.items():
+def _without_inner_mod(rest: Linear[Atom], divisor: int) -> Linear[Atom]:
+    def value(atom: Atom) -> Linear[Atom]:
         match atom:
-            case Binary(BinaryOp.MOD, inner, Const(period, _)) if period > 0:
-                whole = linear(inner) if period % divisor == 0 else None
-                result.add_scaled(whole or Linear({atom: 1}), coefficient)
+            case Binary(BinaryOp.MOD, inner, Const(c, _)) if c > 0 and c % divisor == 0:
+                return linear(inner) or Linear({atom: 1})
             case _:
-                result.add(atom, coefficient)
-    return result
+                return Linear({atom: 1})
+
+    return rest.at(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from ansorc.ir.arith.affine import Linear, difference, linear
+from ansorc.ir.arith.affine import Atom, Linear, difference, linear
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr, Not, Select, Var
 
 Interval: TypeAlias = tuple[int, int]
@@ -25,7 +25,7 @@ def bounds(expr: Expr, ranges: Ranges) -> Interval | None:
     return None if total is None else linear_bounds(total, ranges)
 
 
-def linear_bounds(total: Linear, ranges: Ranges) -> Interval | None:
+def linear_bounds(total: Linear[Atom], ranges: Ranges) -> Interval | None:
     """Return bounds of a sum, or None where an atom has none."""
     low = high = total.constant
     for atom, coefficient in total.terms.items():

@@ -7,7 +7,16 @@ from operator import is_ as _is
 from typing import assert_never, overload
 
 from ansorc.ir.arith import integer, scalar
-from ansorc.ir.arith.affine import Linear, collect, is_index, leading_dtype, linear, wraps
+from ansorc.ir.arith.affine import (
+    Atom,
+    Linear,
+    add_atom,
+    collect,
+    is_index,
+    leading_dtype,
+    linear,
+    wraps,
+)
 from ansorc.ir.arith.affine import integer as literal
 from ansorc.ir.arith.interval import Ranges, narrow
 from ansorc.ir.dtype import BOOL, DType
@@ -152,18 +161,20 @@ class Simplifier:
         return exprs if all(map(_is, new, exprs)) else new
 
     def _sum(self, expr: Binary) -> Expr:
-        total = Linear()
-        if not collect(expr, 1, total, self._atom):
+        total: Linear[Atom] = Linear()
+        if not collect(expr, 1, total, self._add):
             return self._binary(expr)
         integer.rejoin(total)
         result = total.to_expr()
         return expr if result == expr else result
 
-    def _atom(self, expr: Expr) -> Expr:
-        if not isinstance(expr, Binary) or expr.op is not BinaryOp.MUL:
-            return self.expr(expr)
-        left, right = self.expr(expr.left), self.expr(expr.right)
-        return _shared(expr, left, right)
+    def _add(self, expr: Expr, scale: int, total: Linear[Atom]) -> bool:
+        """Add `scale` times what `expr`, no sum, is when it is simplified."""
+        if isinstance(expr, Binary) and expr.op is BinaryOp.MUL:
+            expr = _shared(expr, self.expr(expr.left), self.expr(expr.right))
+        else:
+            expr = self.expr(expr)
+        return collect(expr, scale, total, add_atom)
 
     def _binary(self, expr: Binary) -> Expr:
         op, left, right = expr.op, self.expr(expr.left), self.expr(expr.right)

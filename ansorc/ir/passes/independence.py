@@ -66,14 +66,15 @@ class _AffineIndex:
         name = span.loop.var.name
         ranges = {x.var.name: (0, x.extent - 1) for x in access.loops[span.depth + 1 :]}
         step = total.terms.pop(name, 0)
-        outer, inner = Linear(), Linear(constant=total.constant)
+        outer: dict[Atom, int] = {}
+        inner: dict[Atom, int] = {}
         for atom, coefficient in total.terms.items():
             if not isinstance(atom, str) and (_uses(atom, {name}) or reads_memory(atom)):
                 return None
             moves = atom in ranges if isinstance(atom, str) else _uses(atom, ranges.keys())
-            (inner if moves else outer).add(atom, coefficient)
-        found = linear_bounds(inner, ranges)
-        return None if found is None else _AffineIndex(step, outer.terms, found)
+            (inner if moves else outer)[atom] = coefficient
+        found = linear_bounds(Linear(inner, total.constant), ranges)
+        return None if found is None else _AffineIndex(step, outer, found)
 
 
 def _uses(expr: Expr, names: Set[str]) -> bool:

@@ -12,6 +12,7 @@ from functools import reduce
 from math import gcd
 
 from ansorc.ir.arith.affine import Atom, Linear, difference
+from ansorc.ir.arith.integer import negative_when
 from ansorc.ir.arith.interval import Interval, Ranges, linear_bounds
 from ansorc.ir.expr import Compare, CompareOp, Expr, Load, Select, Var
 from ansorc.ir.node import walk
@@ -26,7 +27,7 @@ _ORDERS = (CompareOp.LT, CompareOp.LE, CompareOp.GT, CompareOp.GE)
 class LoopTest:
     """A test of the program: it holds where `total` is negative."""
 
-    total: Linear
+    total: Linear[Atom]
     loops: tuple[For, ...]
     """The loops between the place that asks and the test, the outermost first."""
     is_guard: bool
@@ -67,7 +68,7 @@ class LoopTest:
 class Cuts:
     """Where the values low … high of the sum `share` are cut: each place begins a new range."""
 
-    share: Linear
+    share: Linear[Atom]
     low: int
     high: int
     places: tuple[int, ...]
@@ -90,7 +91,7 @@ def find_cuts(name: str | None, tests: Sequence[LoopTest], ranges: Ranges) -> li
     Without a `name`, expressions of all variables around. `ranges` bounds these, and `name`. Those
     that decide guards come first, then those with the largest coefficients.
     """
-    shares: dict[Expr, Linear] = {}
+    shares: dict[Expr, Linear[Atom]] = {}
     places: dict[Expr, set[int]] = {}
     ranks: dict[Expr, tuple[bool, int]] = {}
     for test in tests:
@@ -113,7 +114,7 @@ class TestFinder:
     """Finds the tests below statements, and remembers what it found of each store and guard."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Stmt, tuple[Linear, ...], frozenset[str]]] = {}
+        self._known: dict[int, tuple[Stmt, tuple[Linear[Atom], ...], frozenset[str]]] = {}
         self._stores: dict[int, tuple[Stmt, int]] = {}
 
     def tests(self, stmt: Stmt, loops: tuple[For, ...] = ()) -> Iterator[LoopTest]:
@@ -151,7 +152,7 @@ class TestFinder:
             found = self._stores[id(stmt)] = stmt, executed_stores(stmt)
         return found[1]
 
-    def _totals(self, stmt: Store | If) -> tuple[Stmt, tuple[Linear, ...], frozenset[str]]:
+    def _totals(self, stmt: Store | If) -> tuple[Stmt, tuple[Linear[Atom], ...], frozenset[str]]:
         """Return `stmt`, what is negative where its tests hold, and what places its stores."""
         found = self._known.get(id(stmt))
         if found is None:
@@ -178,7 +179,7 @@ def is_serial(stmt: Stmt) -> bool:
     return isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and stmt.extent > 1
 
 
-def _choices(store: Store) -> Iterator[Linear]:
+def _choices(store: Store) -> Iterator[Linear[Atom]]:
     """Yield what is negative where a Select of `store` takes its first value."""
     for expr in (*store.indices, store.value):
         for part in walk(expr):
@@ -193,7 +194,7 @@ def _placing(root: Stmt) -> frozenset[str]:
     return reduce(frozenset[str].intersection, names) if names else frozenset()
 
 
-def _orders(condition: Expr) -> Iterator[Linear]:
+def _orders(condition: Expr) -> Iterator[Linear[Atom]]:
     """Yield, for each comparison in `condition` that orders sums, what is negative if it holds."""
     for part in walk(condition):
         if not isinstance(part, Compare) or part.op not in _ORDERS:
@@ -201,13 +202,10 @@ def _orders(condition: Expr) -> Iterator[Linear]:
         total = difference(part.left, part.right)
         if total is None or any(_reads_memory(atom) for atom in total.terms):
             continue
-        result = Linear()
-        result.add_scaled(total, -1 if part.op in (CompareOp.GT, CompareOp.GE) else 1)
-        result.constant -= part.op in (CompareOp.LE, CompareOp.GE)
-        yield result
+        yield negative_when(part.op, total)
 
 
-def _share(name: str | None, test: LoopTest) -> tuple[int, Linear]:
+def _share(name: str | None, test: LoopTest) -> tuple[int, Linear[Atom]]:
     """Return the factor and the sum, of terms with the variable `name`, that a test is cut along.
 
     For the guard of a tile, and without a name, that is the whole sum outside, else its largest
@@ -227,15 +225,14 @@ def _share(name: str | None, test: LoopTest) -> tuple[int, Linear]:
     return own[largest], Linear({largest: 1})
 
 
-def _places(test: LoopTest, factor: int, share: Linear, ranges: Ranges) -> list[int]:
+def _places(test: LoopTest, factor: int, share: Linear[Atom], ranges: Ranges) -> list[int]:
     """Return where to cut the values of `share` to decide the test: nowhere if it does not pay.
 
     It pays if the values for which the test stays open are at most half of all, or one. A test
     that also depends on loops around must not stay open at all.
     """
     inner = test.inner
-    rest = Linear(dict(test.total.terms), test.total.constant)
-    rest.add_scaled(share, -factor)
+    rest = test.total.plus(share, -factor)
     low_high, span = linear_bounds(rest, {**ranges, **inner}), linear_bounds(share, ranges)
     if low_high is None or span is None:
         return []
@@ -263,7 +260,7 @@ def _names(atom: Atom) -> set[str]:
     return {part.name for part in walk(atom) if isinstance(part, Var)}
 
 
-def _all_names(total: Linear) -> set[str]:
+def _all_names(total: Linear[Atom]) -> set[str]:
     return {name for atom in total.terms for name in _names(atom)}
 
 

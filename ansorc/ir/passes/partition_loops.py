@@ -17,7 +17,7 @@ from dataclasses import replace
 from operator import is_
 from typing import assert_never
 
-from ansorc.ir.arith.affine import Linear, difference, integer
+from ansorc.ir.arith.affine import Atom, Linear, difference, integer
 from ansorc.ir.arith.interval import Interval, Ranges
 from ansorc.ir.arith.simplify import Simplifier
 from ansorc.ir.expr import Compare, CompareOp, Expr, Select, Var
@@ -205,7 +205,7 @@ def _chain(cuts: Cuts, parts: Sequence[Stmt]) -> Stmt:
     return result
 
 
-def _on_share(stmt: Stmt, share: Linear, stand_in: Var) -> Stmt:
+def _on_share(stmt: Stmt, share: Linear[Atom], stand_in: Var) -> Stmt:
     """Return `stmt` with `stand_in` for `share`: for a sum of several terms in its tests only."""
     wanted = share.to_expr()
     first = next(iter(share.terms))

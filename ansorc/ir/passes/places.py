@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansorc.ir.arith.affine import Linear, linear
+from ansorc.ir.arith.affine import Atom, Linear, linear
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Expr, Load, Ramp, Var
 from ansorc.ir.node import walk
@@ -26,9 +26,9 @@ def first_lane(index: Expr) -> Expr:
     return index.base if isinstance(index, Ramp) else index
 
 
-def flat_place(buffer: Buffer, indices: Sequence[Expr]) -> Linear | None:
+def flat_place(buffer: Buffer, indices: Sequence[Expr]) -> Linear[Atom] | None:
     """Return the elements from the start of `buffer` to the first lane of `indices`."""
-    total = Linear()
+    total: Linear[Atom] = Linear()
     for index, stride in zip(indices, buffer.strides, strict=True):
         part = linear(first_lane(index))
         if part is None:
@@ -37,7 +37,7 @@ def flat_place(buffer: Buffer, indices: Sequence[Expr]) -> Linear | None:
     return total
 
 
-def are_distinct(place: Linear, loops: Sequence[For], reach: int = 0) -> bool:
+def are_distinct(place: Linear[Atom], loops: Sequence[For], reach: int = 0) -> bool:
     """Whether different values of the loops' variables give different elements.
 
     Each access is to the `reach` elements after `place`, too. True for a mixed-radix sum: every

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
-from ansorc.ir.arith.affine import Linear, integer, linear
+from ansorc.ir.arith.affine import Atom, Linear, integer, linear
 from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.arith.simplify import simplify
@@ -257,6 +257,6 @@ class ExprWidener:
         lanes = self._lanes
         return simplify(expr, {**lanes.ranges, lanes.lane.name: (0, lanes.count - 1)})
 
-    def _varies(self, total: Linear) -> bool:
+    def _varies(self, total: Linear[Atom]) -> bool:
         name = self._lanes.lane.name
         return any(not isinstance(atom, str) and uses(atom, name) for atom in total.terms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansorc.ir.arith.affine import Affine, affine
+from ansorc.ir.arith.affine import Linear, affine
 from ansorc.ir.expr import Binary, BinaryOp, Load, Var
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
@@ -73,11 +73,10 @@ def _windows(op: ComputeOp, data: Load, weight: Load, taps: int) -> tuple[Slidin
     return tuple(found)
 
 
-def _slid(op: ComputeOp, form: Affine, taps: int) -> tuple[Axis, Axis] | None:
+def _slid(op: ComputeOp, form: Linear[str], taps: int) -> tuple[Axis, Axis] | None:
     """The axis and the tap of which `form` is `axis + gap * tap`, but for a constant."""
-    factors = dict(form.terms)
-    axes = [axis for axis in op.axes if factors.get(axis.name) == 1]
-    reduce = [a for a in op.reduce_axes if factors.get(a.name, 0) > 0 and a.extent == taps]
-    if len(factors) != 2:
+    axes = [axis for axis in op.axes if form.coefficient(axis.name) == 1]
+    reduce = [a for a in op.reduce_axes if form.coefficient(a.name) > 0 and a.extent == taps]
+    if len(form.terms) != 2:
         return None
     return (axes[0], reduce[0]) if len(axes) == 1 and len(reduce) == 1 else None

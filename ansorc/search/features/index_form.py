@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ansorc.ir.arith.affine import affine
+from ansorc.ir.arith.affine import Linear, affine, collect
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Select, Var
-from ansorc.ir.node import children
+from ansorc.ir.node import walk
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.search.memo import memoized
 
@@ -21,12 +22,12 @@ class IndexForm:
     limit: int | None = None
 
 
-Group = tuple[Buffer, tuple[tuple[IndexForm, ...], ...]]
+LoadGroup = tuple[Buffer, tuple[tuple[IndexForm, ...], ...]]
 """A tensor, and the forms of the indices of each of its loads."""
 
 
 @memoized
-def grouped_loads(op: ComputeOp) -> tuple[Group, ...]:
+def grouped_loads(op: ComputeOp) -> tuple[LoadGroup, ...]:
     """Return the loads of `op`, those together whose indices move alike."""
     groups: dict[tuple[str, tuple[object, ...]], list[tuple[IndexForm, ...]]] = {}
     buffers: dict[str, Buffer] = {}
@@ -45,51 +46,46 @@ def index_form(index: Expr) -> IndexForm:
     """
     exact = affine(index)
     if exact is not None:
-        terms = tuple((axis, float(factor)) for axis, factor in exact.terms)
+        terms = tuple((axis, float(factor)) for axis, factor in exact.terms.items())
         return IndexForm(terms, exact.constant)
-    match index:
+    parts: list[tuple[float, IndexForm]] = []
+
+    def add(part: Expr, scale: int, _: Linear[str]) -> bool:
+        parts.append((scale, _approximated(part)))
+        return True
+
+    collect(index, 1, Linear(), add)
+    return parts[0][1] if parts[0][0] == 1 and len(parts) == 1 else _sum(parts)
+
+
+def _approximated(part: Expr) -> IndexForm:
+    match part:
         case Binary(BinaryOp.FLOORDIV, left, Const(value, _)) if value > 0:
-            inner = index_form(left)
-            terms = tuple((axis, factor / value) for axis, factor in inner.terms)
-            return IndexForm(terms)
+            return IndexForm(tuple((axis, f / value) for axis, f in index_form(left).terms))
         case Binary(BinaryOp.MOD, left, Const(value, _)) if value > 0:
             return IndexForm(index_form(left).terms, 0, int(value))
         case Binary(BinaryOp.MUL, left, Const(value, _)):
-            return _scaled(index_form(left), value)
-        case Binary(BinaryOp.ADD, left, right):
-            return _sum(index_form(left), index_form(right))
-        case Binary(BinaryOp.SUB, left, right):
-            return _sum(index_form(left), _scaled(index_form(right), -1))
+            return _sum([(value, index_form(left))])
         case Cast(_, operand):
             return index_form(operand)
         case Select(_, then, otherwise):
-            return _merged(index_form(then), index_form(otherwise))
+            terms = dict(index_form(then).terms)
+            for axis, factor in index_form(otherwise).terms:
+                terms[axis] = max(terms.get(axis, 0.0), factor, key=abs)
+            return _moving(terms)
         case _:
-            return IndexForm(tuple((axis, 1.0) for axis in sorted(_axes(index))))
+            return _moving({node.name: 1.0 for node in walk(part) if isinstance(node, Var)})
 
 
-def _scaled(form: IndexForm, factor: float) -> IndexForm:
-    return IndexForm(tuple((axis, value * factor) for axis, value in form.terms), 0, form.limit)
+def _sum(parts: Iterable[tuple[float, IndexForm]]) -> IndexForm:
+    terms: dict[str, float] = {}
+    limits: list[int | None] = []
+    for scale, form in parts:
+        limits += [form.limit] if form.terms else []
+        for axis, factor in form.terms:
+            terms[axis] = terms.get(axis, 0.0) + scale * factor
+    return _moving(terms, limits[0] if len(limits) == 1 else None)
 
 
-def _sum(left: IndexForm, right: IndexForm) -> IndexForm:
-    merged = _merged(left, right, is_sum=True)
-    if left.limit is None and right.limit is None:
-        return merged
-    if not left.terms or not right.terms:
-        return IndexForm(merged.terms, 0, left.limit if left.terms else right.limit)
-    return merged
-
-
-def _merged(left: IndexForm, right: IndexForm, *, is_sum: bool = False) -> IndexForm:
-    terms = dict(left.terms)
-    for axis, factor in right.terms:
-        old = terms.get(axis, 0.0)
-        terms[axis] = old + factor if is_sum else max(old, factor, key=abs)
-    return IndexForm(tuple(sorted((axis, factor) for axis, factor in terms.items() if factor)))
-
-
-def _axes(index: Expr) -> set[str]:
-    if isinstance(index, Var):
-        return {index.name}
-    return {axis for child in children(index) if isinstance(child, Expr) for axis in _axes(child)}
+def _moving(terms: dict[str, float], limit: int | None = None) -> IndexForm:
+    return IndexForm(tuple(sorted((a, factor) for a, factor in terms.items() if factor)), 0, limit)

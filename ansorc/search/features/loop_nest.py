@@ -304,7 +304,7 @@ class LoopNests:
         for axis, box in zip(
             stage.op.axes, region(self.state, stage.name, target, place + 1), strict=True
         ):
-            for anchor, factor, divisor in box.low.terms if box.low is not None else ():
+            for (anchor, divisor), factor in box.low.terms.items() if box.low else ():
                 steps[axis.name] = [
                     combined(old, new, factor / divisor)
                     for old, new in zip(steps[axis.name], outer.axes[anchor][:count], strict=True)

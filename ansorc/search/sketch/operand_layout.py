@@ -88,7 +88,7 @@ def vector_operands(stage: Stage) -> list[str]:
         if not isinstance(load, Load) or not load.indices:
             continue
         forms = [affine(index) for index in load.indices]
-        used = {term for form in forms if form is not None for term, _ in form.terms}
+        used = {term for form in forms if form is not None for term in form.terms}
         last = forms[-1]
         is_reused = any(a.extent > 1 and a.name not in used for a in stage.op.axes)
         runs_along = last is not None and last.coefficient(name) == 1
