@@ -22,13 +22,13 @@ from ansorc.codegen.llvm.binding import compile_object
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.stmt import Function
 from ansorc.lang.dag import ComputeDAG
-from ansorc.lang.paper_cases import SHAPES, case
 from ansorc.lang.workload import load_workload
 from ansorc.schedule import lower, replay
 from ansorc.schedule.state import Step
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.space import design_space, steps
 from ansorc.target import Target, detect
+from bench.paper_cases import SHAPES, case
 
 DEFAULTS = (
     "runtime/examples/operators.py:matmul_relu",

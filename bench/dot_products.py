@@ -14,10 +14,10 @@ from statistics import median
 import numpy as np
 
 import ansorc as ac
-from ansorc.codegen.llvm.dot_limits import DotProbe
 from ansorc.codegen.llvm.limits import FmaProbe
 from ansorc.target import Target
 from ansorc.target.dot_products import dot_products
+from bench.dot_limits import DotProbe
 
 SIZE = 512
 AVX2 = "x86_64-linux-gnu -mcpu=znver3"

@@ -94,12 +94,12 @@ def _fma(left: Float, right: Float, addend: Float) -> Float:
     return np.float64(nearest)
 
 
-def _sigmoid(operand: Float) -> Float:
-    power = np.exp(-abs(operand))  # the other sign could overflow
-    return (power if operand < 0 else 1.0) / (1.0 + power)
+def _sigmoid(operand: Any) -> Any:
+    power = np.exp(-np.abs(operand))  # the other sign could overflow
+    return np.where(operand < 0, power, 1.0) / (1.0 + power)
 
 
-def _rsqrt(operand: Float) -> Float:
+def _rsqrt(operand: Any) -> Any:
     return 1.0 / np.sqrt(operand)
 
 
@@ -110,7 +110,7 @@ _COMBINERS: dict[BinaryOp, Callable[..., Any]] = {
     BinaryOp.MAX: maximum,
 }
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "exp": np.exp,
     "exp2": np.exp2,
     "expm1": np.expm1,
@@ -118,7 +118,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log2": np.log2,
     "log1p": np.log1p,
     "tanh": np.tanh,
-    "erf": math.erf,
     "sigmoid": _sigmoid,
     "sqrt": np.sqrt,
     "rsqrt": _rsqrt,
@@ -129,5 +128,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": np.ceil,
     "round": np.rint,
     "pow": np.power,
-    "fma": _fma,
 }
+"""On arrays and on scalars; without `erf` and `fma`."""
+_FUNCTIONS = {**NUMPY_FUNCTIONS, "erf": math.erf, "fma": _fma}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,7 +10,6 @@ from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Call, Const, Expr, Select
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.lang.dag import ComputeDAG
 
 Access: TypeAlias = tuple[Expr, ...]
 """The indices of one load."""
@@ -25,13 +24,6 @@ class SimpleAccess:
 
     axes: tuple[int, ...]
     """The numbers of the space axes that index it, from left to right."""
-    rank: int
-    """How many space axes there are."""
-
-    @property
-    def has_missing_axis(self) -> bool:
-        """Whether an axis is in no index: the load is repeated (a broadcast)."""
-        return len(set(self.axes)) < self.rank
 
     @property
     def has_repeated_axis(self) -> bool:
@@ -69,7 +61,7 @@ def simple_access(op: ComputeOp, access: Access) -> SimpleAccess | None:
         if name not in places:
             return None
         axes.append(places[name])
-    return SimpleAccess(tuple(axes), len(op.axes))
+    return SimpleAccess(tuple(axes))
 
 
 def shifted_axis(index: Expr) -> str | None:
@@ -111,71 +103,8 @@ def has_data_reuse(op: ComputeOp) -> bool:
     return reused >= 2 or (reused == 1 and bool(op.reduce_axes))
 
 
-def is_strictly_inlineable(dag: ComputeDAG, name: str) -> bool:
-    """Return whether the tensor `name` is; an input is not (see `strictly_inlineable`)."""
-    return _is_computed(dag, name) and strictly_inlineable(dag.op(name))
-
-
-def needs_multi_level_tiling(dag: ComputeDAG, name: str) -> bool:
-    """Return whether the tensor `name` is worth tiling; an input is not (see `has_data_reuse`)."""
-    return _is_computed(dag, name) and has_data_reuse(dag.op(name))
-
-
-def consumers(dag: ComputeDAG, name: str, inlined: Collection[str] = ()) -> tuple[str, ...]:
-    """Return what reads the tensor `name`, directly or through tensors that are `inlined`."""
-    found: dict[str, None] = {}
-    for reader in dag.readers(name):
-        through = consumers(dag, reader, inlined) if reader in inlined else (reader,)
-        found.update(dict.fromkeys(through))
-    return tuple(found)
-
-
-def elementwise_match(dag: ComputeDAG, name: str, target: str) -> bool:
-    """Return whether `target` follows `name` in a chain of elementwise computations.
-
-    At each hop there is one reader, of the same shape, whose every load of what it reads is
-    simple, in order, and has no missing or repeated axis.
-    """
-    while name != target:
-        readers = dag.readers(name)
-        if len(readers) != 1 or dag.op(readers[0]).buffer.shape != dag.op(name).buffer.shape:
-            return False
-        reader = dag.op(readers[0])
-        if not all(_is_elementwise(reader, access) for access in reads_of(reader, dag.op(name))):
-            return False
-        name = reader.name
-    return True
-
-
-def has_single_elementwise_consumer(
-    dag: ComputeDAG, name: str, inlined: Collection[str] = ()
-) -> bool:
-    """Return whether exactly one computation consumes `name`, elementwise (HasFusibleConsumer).
-
-    It is looked for behind the `inlined` tensors; two reductions do not fuse.
-    """
-    found = consumers(dag, name, inlined)
-    if len(found) != 1 or not _is_computed(dag, name):
-        return False
-    both_reduce = bool(dag.op(name).reduce_axes) and bool(dag.op(found[0]).reduce_axes)
-    return not both_reduce and elementwise_match(dag, name, found[0])
-
-
-def _is_computed(dag: ComputeDAG, name: str) -> bool:
-    return any(buffer.name == name for op in dag.ops for buffer in op.buffers)
-
-
 def _is_expensive(node: object) -> bool:
     return isinstance(node, Call) and node.name in EXPENSIVE
-
-
-def _is_elementwise(op: ComputeOp, access: Access) -> bool:
-    found = simple_access(op, access)
-    return (
-        found is not None
-        and found.is_in_order
-        and not (found.has_missing_axis or found.has_repeated_axis)
-    )
 
 
 def _variables(accesses: Iterable[Access]) -> set[str]:

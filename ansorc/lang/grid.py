@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 
 from ansorc.errors import LanguageError
 from ansorc.ir.aligned import Array
+from ansorc.ir.arith.scalar import NUMPY_BINARY, NUMPY_COMPARE
 from ansorc.ir.dtype import DType
 from ansorc.ir.expr import (
     Binary,
-    BinaryOp,
     Broadcast,
     Call,
     Cast,
     Compare,
-    CompareOp,
     Const,
     Dot,
     Expr,
@@ -35,6 +34,7 @@ from ansorc.ir.expr import (
     Select,
     Var,
 )
+from ansorc.ir.interpret_math import NUMPY_FUNCTIONS
 from ansorc.lang.strided import strided_view
 
 Mask: TypeAlias = "NDArray[np.bool_] | None"
@@ -61,9 +61,9 @@ class Grid:
             case Var(name):
                 return self.axes[name]
             case Binary(op, left, right):
-                return _BINARY[op](self.evaluate(left, mask), self.evaluate(right, mask))
+                return NUMPY_BINARY[op](self.evaluate(left, mask), self.evaluate(right, mask))
             case Compare(op, left, right):
-                return _COMPARE[op](self.evaluate(left, mask), self.evaluate(right, mask))
+                return NUMPY_COMPARE[op](self.evaluate(left, mask), self.evaluate(right, mask))
             case Not(operand):
                 return np.logical_not(self.evaluate(operand, mask))
             case Select(condition, then, otherwise):
@@ -131,15 +131,6 @@ def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
     return np.where(below, info.min, np.where(above, info.max, inside)).astype(dtype, copy=False)
 
 
-def _sigmoid(x: Array) -> Array:
-    power = np.exp(-np.abs(x))  # the other sign could overflow
-    return np.where(x < 0, power, 1.0) / (1.0 + power)
-
-
-def _rsqrt(x: Array) -> Array:
-    return 1.0 / np.sqrt(x)
-
-
 def _erf(x: Array) -> Array:
     return np.fromiter(map(math.erf, x.flat), x.dtype, x.size).reshape(x.shape)
 
@@ -148,46 +139,4 @@ def _fma(left: Array, right: Array, addend: Array) -> Array:
     return left * right + addend
 
 
-_BINARY: dict[BinaryOp, Callable[[Array, Array], Array]] = {
-    BinaryOp.ADD: np.add,
-    BinaryOp.SUB: np.subtract,
-    BinaryOp.MUL: np.multiply,
-    BinaryOp.DIV: np.divide,
-    BinaryOp.FLOORDIV: np.floor_divide,
-    BinaryOp.MOD: np.mod,
-    BinaryOp.MIN: np.minimum,
-    BinaryOp.MAX: np.maximum,
-    BinaryOp.AND: np.logical_and,
-    BinaryOp.OR: np.logical_or,
-}
-
-_COMPARE: dict[CompareOp, Callable[[Array, Array], Array]] = {
-    CompareOp.EQ: np.equal,
-    CompareOp.NE: np.not_equal,
-    CompareOp.LT: np.less,
-    CompareOp.LE: np.less_equal,
-    CompareOp.GT: np.greater,
-    CompareOp.GE: np.greater_equal,
-}
-
-_FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "expm1": np.expm1,
-    "log": np.log,
-    "log2": np.log2,
-    "log1p": np.log1p,
-    "tanh": np.tanh,
-    "erf": _erf,
-    "sigmoid": _sigmoid,
-    "sqrt": np.sqrt,
-    "rsqrt": _rsqrt,
-    "sin": np.sin,
-    "cos": np.cos,
-    "abs": np.abs,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round": np.rint,
-    "pow": np.power,
-    "fma": _fma,
-}
+_FUNCTIONS: dict[str, Callable[..., Array]] = {**NUMPY_FUNCTIONS, "erf": _erf, "fma": _fma}

@@ -14,11 +14,11 @@ import numpy as np
 
 import ansorc as ac
 from ansorc.lang.dag import ComputeDAG
-from ansorc.lang.paper_cases import Case
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.measure.data import draw_inputs
 from bench.compare.result import CaseResult, SideResult
 from bench.compare.side import Fields, Gap, Side
+from bench.paper_cases import Case
 
 _SEED = 2024
 Say = Callable[[str], None]

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansorc.lang.paper_cases import CASES, SHAPES, Case
 from bench.compare.case_run import Plan, run_case
 from bench.compare.machine import describe, is_same
 from bench.compare.result import CaseResult, Results
 from bench.compare.side import Gap, Side
+from bench.paper_cases import CASES, SHAPES, Case
 from bench.peers import LIMIT, OWN, PEERS, PeerInfo
 
 _GREETING_S = 300.0

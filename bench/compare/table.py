@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ansorc.cli.tables import new_table
-from ansorc.lang.paper_cases import SHAPES
 from bench.compare.figures import geometric_mean
 from bench.compare.result import CaseResult
+from bench.paper_cases import SHAPES
 from bench.peers import OWN, PEERS
 
 _LABELS = {info.name: info.label for info in (OWN, *PEERS)}

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from importlib import metadata
 
 from ansorc.codegen.llvm.limits import CopyProbe, FmaProbe, ReadProbe
-from ansorc.lang.paper_cases import case
 from ansorc.target import Target
+from bench.paper_cases import case
 from bench.peers.program import Make, Program, Request, Unsupported
 
 _FIRST_S = 0.02

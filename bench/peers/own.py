@@ -9,9 +9,9 @@ import numpy as np
 
 import ansorc as ac
 from ansorc.codegen.call.module import Module
-from ansorc.lang.paper_cases import case
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
+from bench.paper_cases import case
 from bench.peers.problem import Array
 from bench.peers.program import Make, Program, Request, Unsupported
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import ansorc as ac
-from ansorc.lang.paper_cases import case
+from bench.paper_cases import case
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ansorc.errors import AnsorcError
-from ansorc.lang.paper_cases import CASES, Case
 from ansorc.search.options import NO_FINE_TUNING
 from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import Trial
+from bench.paper_cases import CASES, Case
 
 COLUMNS = (
     TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),

@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ansorc.codegen.call.module import Module
-from ansorc.lang.paper_cases import case
 from ansorc.search.measure.data import draw_inputs
 from ansorc.search.programs import build_program, default_program, recorded_program
 from ansorc.search.task import Task
 from ansorc.search.tune import tune
+from bench.paper_cases import case
 
 CASES = ("GMM-3-b1", "GMM-4-b1", "C2D-1-b1", "C2D-2-b1", "C2D-3-b1", "C2D-4-b1")
 """Matrix products of 512³ and 1024³, and the paper's four two-dimensional convolutions."""

@@ -130,7 +130,7 @@ def test_what_x86_instructions_count_as(text: str) -> None:
     assert outer.counts.instructions == inner.counts.instructions + 3
     lines = text.splitlines()
     assert "vmovups" in lines[inner.first_line - 1]
-    assert "jne" in lines[inner.last_line - 1]
+    assert "jne" in lines[inner.lines[-1] - 1]
 
 
 def test_what_arm_instructions_count_as() -> None:

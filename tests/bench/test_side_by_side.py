@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansorc.lang.paper_cases import case
 from bench.compare import suite as suite_module
 from bench.compare.case_run import Plan
 from bench.compare.result import CaseResult, Results
 from bench.compare.side import Gap, Side
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
+from bench.paper_cases import case
 from bench.peers import PeerInfo
 
 HERE = Path(__file__).parent

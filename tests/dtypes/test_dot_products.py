@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from narrow_kernels import SPR, ZEN3, Array, assembly_of, mnemonics, values
 
 from ansorc.codegen.build import build_function, prepare
-from ansorc.codegen.llvm.dot_limits import DotProbe
 from ansorc.errors import BuildError, IRError, ParseError
 from ansorc.ir.dtype import dtype
 from ansorc.ir.interpret import interpret
@@ -23,6 +22,7 @@ from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
 from ansorc.target import Target, detect
 from ansorc.target.dot_products import DOT_PRODUCTS, dot_products, missing_features
+from bench.dot_limits import DotProbe
 
 AVX2 = f"{ZEN3} -mattr=+avxvnni"
 KINDS = {

@@ -22,14 +22,6 @@ def matmul() -> ComputeDAG:
     return dag_of(a, b, ops.matmul(a, b, name="y"))
 
 
-def dense_chain() -> ComputeDAG:
-    """matmul -> bias -> relu -> tanh, all elementwise behind the product."""
-    a, b = ac.placeholder((16, 8), "A"), ac.placeholder((8, 32), "B")
-    product = ops.matmul(a, b, name="product")
-    biased = ops.bias_add(product, BIAS, name="biased")
-    return dag_of(a, b, BIAS, ops.tanh(ops.relu(biased, name="relu"), name="tanh"))
-
-
 def one(result: ac.Tensor, *inputs: ac.Tensor) -> ComputeDAG:
     return dag_of(*inputs, result)
 
@@ -55,10 +47,9 @@ INLINEABLE = {
 
 
 @pytest.mark.parametrize("case", INLINEABLE)
-def test_is_strictly_inlineable(case: str) -> None:
+def test_strictly_inlineable(case: str) -> None:
     dag, expected = INLINEABLE[case]
-    assert access.is_strictly_inlineable(dag, "y") is expected
-    assert not any(access.is_strictly_inlineable(dag, b.name) for b in dag.inputs)
+    assert access.strictly_inlineable(dag.op("y")) is expected
 
 
 def conv(kind: str) -> ComputeDAG:
@@ -101,54 +92,15 @@ REUSE = {
 
 
 @pytest.mark.parametrize("case", REUSE)
-def test_needs_multi_level_tiling(case: str) -> None:
+def test_has_data_reuse(case: str) -> None:
     dag, expected = REUSE[case]
-    assert access.needs_multi_level_tiling(dag, "y") is expected
-    assert not any(access.needs_multi_level_tiling(dag, b.name) for b in dag.inputs)
+    assert access.has_data_reuse(dag.op("y")) is expected
 
 
 def test_no_stage_of_softmax_or_norm_needs_tiling() -> None:
     batch = ac.placeholder((4, 16, 16), "x")
     for dag in (one(ops.softmax(M), M), one(ops.norm2(batch), batch)):
-        assert not any(access.needs_multi_level_tiling(dag, op.name) for op in dag.ops)
-
-
-def test_elementwise_match_follows_the_chain() -> None:
-    dag = dense_chain()
-    assert access.elementwise_match(dag, "product", "tanh")
-    assert access.elementwise_match(dag, "relu", "relu")
-    assert not access.elementwise_match(dag, "tanh", "product")
-    padded = conv("plain")
-    assert not access.elementwise_match(padded, "y.pad", "y")
-
-
-def test_single_elementwise_consumer_looks_through_inlined_stages() -> None:
-    dag = dense_chain()
-    assert access.consumers(dag, "product") == ("biased",)
-    assert access.consumers(dag, "product", {"biased", "relu"}) == ("tanh",)
-    assert access.has_single_elementwise_consumer(dag, "product")
-    assert access.has_single_elementwise_consumer(dag, "product", {"biased", "relu"})
-    assert not access.has_single_elementwise_consumer(dag, "tanh")
-    assert not access.has_single_elementwise_consumer(dag, "A")
-
-
-def test_two_consumers_or_two_reductions_do_not_fuse() -> None:
-    soft = one(ops.softmax(M, name="y"), M)
-    assert access.consumers(soft, "y.exp") == ("y.sum", "y")
-    assert not access.has_single_elementwise_consumer(soft, "y.exp")
-    square, k = ac.placeholder((8, 1), "s"), ac.reduce_axis(1, "k")
-    first = ac.compute((8, 1), lambda i, j: ac.sum(square[i, k], axis=k), "first")
-    q = ac.reduce_axis(1, "q")
-    second = ac.compute((8, 1), lambda i, j: ac.sum(first[i, j] * square[i, q], axis=q), "second")
-    dag = dag_of(square, second)
-    assert access.elementwise_match(dag, "first", "second")
-    assert not access.has_single_elementwise_consumer(dag, "first")
-
-
-def test_a_transposing_reader_is_no_match() -> None:
-    a = ac.placeholder((8, 8), "a")
-    dag = dag_of(a, ops.transpose(ops.relu(a, name="r"), (1, 0), name="t"))
-    assert not access.elementwise_match(dag, "r", "t")
+        assert not any(access.has_data_reuse(op) for op in dag.ops)
 
 
 def test_reads_lists_each_access_once() -> None:

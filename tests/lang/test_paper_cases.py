@@ -8,8 +8,8 @@ from paper_reference import chosen_places, expected
 
 import ansorc as ac
 from ansorc.errors import LanguageError
-from ansorc.lang.paper_cases import CASES, SHAPES, Case, case
 from ansorc.search.measure.check import Expectation, tolerance
+from bench.paper_cases import CASES, SHAPES, Case, case
 
 CHECKED = 4096
 SMALL = {"C1D": 2, "C2D": 2, "C3D": 2, "GMM": 1, "GRP": 4, "DIL": 4, "DEP": 3, "T2D": 4, "CAP": 3}

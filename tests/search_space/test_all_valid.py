@@ -11,13 +11,13 @@ from assumed import machine
 
 from ansorc.ir.verify import verify
 from ansorc.lang.dag import ComputeDAG
-from ansorc.lang.paper_cases import SHAPES, Case
 from ansorc.schedule import Step, lower, replay
 from ansorc.search.evolution.crossover import uniform_crossover
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import DEFAULTS, PAPER, SearchOptions
 from ansorc.search.space import design_space, steps
+from bench.paper_cases import SHAPES, Case
 
 TARGET = machine("x86_64-linux-gnu -mcpu=znver4 -cores=2")
 SMALL = {"C2D": 3, "C3D": 3, "GRP": 3, "DIL": 3, "ConvLayer": 4}

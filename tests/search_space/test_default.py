@@ -9,7 +9,6 @@ from search_space.small_dags import DAGS, TARGET, ZEN3, check_meaning, conv_laye
 import ansorc.lang as ac
 from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
-from ansorc.lang.paper_cases import case
 from ansorc.schedule import replay, schedule
 from ansorc.schedule.stage import Mark, Stage
 from ansorc.schedule.steps import ComputeAt, Redefine, RewriteLayout, RFactor
@@ -17,6 +16,7 @@ from ansorc.search.default import NARROW_UNROLL_LIMIT, UNROLL_LIMIT, default_ste
 from ansorc.search.estimate import Footprint, footprints
 from ansorc.search.options import DEFAULTS
 from ansorc.target import Target
+from bench.paper_cases import case
 
 
 @pytest.mark.parametrize("name", DAGS)

@@ -12,7 +12,6 @@ from search_space.small_dags import TARGET, given
 import ansorc as ac
 from ansorc.codegen.build import build_function
 from ansorc.lang import operators as ops
-from ansorc.lang.paper_cases import case
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay, schedule
 from ansorc.schedule.stage import At
@@ -22,6 +21,7 @@ from ansorc.search.sketch import Sketch, generate
 from ansorc.search.sketch.simplify_const_indices import periods
 from ansorc.search.space import design_space, steps
 from ansorc.target import Target
+from bench.paper_cases import case
 
 
 def convolution(

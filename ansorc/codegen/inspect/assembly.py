@@ -36,11 +36,6 @@ class Loop:
         return self.lines[0]
 
     @property
-    def last_line(self) -> int:
-        """The line of its last instruction; lines between that are not in `lines` are not in it."""
-        return self.lines[-1]
-
-    @property
     def fma(self) -> int:
         """Vector multiply-adds."""
         return self.counts.fma

@@ -122,19 +122,19 @@ class CopyProbe(_KernelProbe):
         super().__init__(module, (source, out), threads, 2 * source.nbytes)
 
 
-def fma_peak(target: Target, threads: int, *, repeats: int = 3) -> float:
+def fma_peak(target: Target, threads: int) -> float:
     """Measure the floating-point operations a second of `threads` cores, float32."""
-    return FmaProbe(target, threads).best(repeats)
+    return FmaProbe(target, threads).best()
 
 
-def read_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3) -> float:
+def read_bandwidth(target: Target, threads: int, size: int) -> float:
     """Measure the bytes a second that `threads` cores read, summing over `size` bytes."""
-    return ReadProbe(target, threads, size).best(repeats)
+    return ReadProbe(target, threads, size).best()
 
 
-def copy_bandwidth(target: Target, threads: int, size: int, *, repeats: int = 3) -> float:
+def copy_bandwidth(target: Target, threads: int, size: int) -> float:
     """Measure the bytes a second that `threads` cores read and write, copying `size` bytes."""
-    return CopyProbe(target, threads, size).best(repeats)
+    return CopyProbe(target, threads, size).best()
 
 
 def steady_work(target: Target, threads: int) -> Callable[[int], None]:

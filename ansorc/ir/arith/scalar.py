@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.node import walk
 
-_OPERATORS: dict[BinaryOp, Callable[..., np.generic]] = {
+NUMPY_BINARY: dict[BinaryOp, Callable[..., Any]] = {
     BinaryOp.ADD: np.add,
     BinaryOp.SUB: np.subtract,
     BinaryOp.MUL: np.multiply,
@@ -37,7 +38,7 @@ _OPERATORS: dict[BinaryOp, Callable[..., np.generic]] = {
     BinaryOp.AND: np.logical_and,
     BinaryOp.OR: np.logical_or,
 }
-_COMPARISONS: dict[CompareOp, Callable[..., np.generic]] = {
+NUMPY_COMPARE: dict[CompareOp, Callable[..., Any]] = {
     CompareOp.EQ: np.equal,
     CompareOp.NE: np.not_equal,
     CompareOp.LT: np.less,
@@ -69,14 +70,14 @@ def fold(op: BinaryOp, left: Const, right: Const) -> Const | None:
     if dtype.is_float and op in (BinaryOp.MIN, BinaryOp.MAX) and left.value == right.value:
         return None  # which of -0.0 and 0.0 it is depends on the machine
     with np.errstate(all="ignore"):
-        value = _OPERATORS[op](_array(left), _array(right)).item()
+        value = NUMPY_BINARY[op](_array(left), _array(right)).item()
     finite = math.isfinite(left.value) and math.isfinite(right.value) and math.isfinite(value)
     return const(value, dtype) if finite else None
 
 
 def fold_compare(op: CompareOp, left: Const, right: Const) -> Const:
     """Return whether `left op right` holds."""
-    return Const(bool(_COMPARISONS[op](_array(left), _array(right))), BOOL)
+    return Const(bool(NUMPY_COMPARE[op](_array(left), _array(right))), BOOL)
 
 
 def fold_cast(dtype: DType, operand: Const) -> Const | None:
