@@ -34,7 +34,7 @@ PRIVATE_WORDS = {
 """What populations, islands, upper confidence bounds and the like were once called here."""
 PUBLIC_NAMES = {"polish_share"}
 """Options of users, which keep their names."""
-MAX_LINES, MAX_SEARCH_FILES = 41_400, 90
+MAX_LINES, MAX_SEARCH_FILES = 41_400, 88
 STILL_SHARED = {
     "Access", "BoolArray", "Box", "Digit", "Group", "Lanes", "Length", "Tile", "Vectors",
 }  # fmt: skip

@@ -21,10 +21,9 @@ from ansorc.search.evolution.strategies import STRATEGIES
 from ansorc.search.features import extract
 from ansorc.search.model import chosen_model
 from ansorc.search.options import SearchOptions
-from ansorc.search.sketch.generate import RuleFailure, reason_of
+from ansorc.search.sketch.generate import BUILT_IN, RuleFailure, reason_of, user_rule_of
 from ansorc.search.sketch.rule import rule_name
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.sketch.user_rules import BUILT_IN, user_rule_of
 from ansorc.search.space import (
     Genes,
     Space,

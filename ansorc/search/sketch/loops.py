@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterator as Sequence
 from dataclasses import replace
 from math import prod
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Call, Expr
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
+from ansorc.lang.hints import hint_axes
 from ansorc.schedule.extent import Hole
-from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
+from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
-from ansorc.search.sketch.hints import unrolled, whole_level
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
-from ansorc.search.sketch.tiling import tile_variable
+from ansorc.search.sketch.tiling import tile_variable, whole_level
 
 UNROLLED_ROWS = 16
 """Reductions of rows that run interleaved, at most."""
+MAX_UNROLLED = 64
+"""Copies of a statement outside of register tiles that `always_unroll_inner` makes, at most."""
 
 
 def shaped(partial: PartialSketch, name: str) -> PartialSketch:
@@ -67,13 +70,13 @@ def marked(
             continue
         tile = tiles.get(stage.name)
         if tile is None:
-            partial = unrolled(partial, stage)
+            partial = _hints_unrolled(partial, stage)
             partial = mark_last(partial, partial.stage(stage.name))
             continue
         for place, iterator in enumerate(tile.iterators):
             mark = Vectorize if place == tile.vector else Unroll
             partial = partial.then(mark(stage.name, iterator))
-        partial = unrolled(partial, partial.stage(stage.name))
+        partial = _hints_unrolled(partial, partial.stage(stage.name))
     return partial
 
 
@@ -195,3 +198,34 @@ def _is_free(iterator: Iterator) -> bool:
 def _coefficient(index: Expr, axis: str) -> int:
     form = affine(index)
     return 0 if form is None else form.coefficient(axis)
+
+
+def _hints_unrolled(partial: PartialSketch, stage: Stage) -> PartialSketch:
+    """Return the sketch with the innermost loops of the axes in `always_unroll_inner` unrolled.
+
+    In a register tile they are anyway; there the innermost loops of reduce axes are added.
+    """
+    listed = hint_axes(stage.op.hints, "always_unroll_inner")
+    tiled = {tile.stage for tile in partial.register_tiles}
+    copies = 1
+    for iterator, axis in _innermost(stage):
+        if axis not in listed or iterator.mark is not Mark.NONE:
+            continue
+        if partial.state.attached(stage.name, iterator.name):
+            break
+        if stage.name not in tiled:
+            if not isinstance(iterator.extent, int) or copies * iterator.extent > MAX_UNROLLED:
+                continue
+            copies *= iterator.extent
+        partial = partial.then(Unroll(stage.name, iterator.name))
+    return partial
+
+
+def _innermost(stage: Stage) -> Sequence[tuple[Iterator, str]]:
+    """The loops of the innermost tile and their axes, from the inside out."""
+    seen: set[str] = set()
+    for iterator in reversed(stage.iterators):
+        if iterator.axis in seen:
+            return
+        seen.add(iterator.axis)
+        yield iterator, iterator.axis

@@ -1,23 +1,24 @@
-"""Multi-level tiling of one stage: the splits, the loop order and the register tile."""
+"""Multi-level tiling of one stage: the splits, the loop order, the register tile, its hints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import prod
 
-from ansorc.lang.compute_op import Axis
+from ansorc.errors import RuleError
+from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.lang.hints import hint_axes
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import Reorder, Split
-from ansorc.search.sketch.hints import (
-    innermost_limit,
-    require_registers,
-    unrolled_terms,
-    whole_level,
-)
+from ansorc.schedule.unrolling import MAX_COPIES, NOMINAL_LANES
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.sketch import RegisterTile, TileVariable
 from ansorc.search.tiles import ragged_lengths
+
+_REGISTER_RATIO = 2
+"""A register tile may have so many times as many vectors as there are registers."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def declared(partial: PartialSketch, stage: Stage, tiling: Tiling) -> PartialSke
     Two axes may have lengths that do not divide, the vectorised one and the last before it: tails
     along more of them have corners, each of which is code of its own.
     """
-    require_registers(partial, stage)
+    _require_registers(partial, stage)
     contiguous = vector_axis(stage.op)
     may_be_ragged = [place for place, axis in enumerate(stage.op.axes) if is_split(axis)][-2:]
     lanes = partial.lanes(stage.op)
@@ -77,13 +78,13 @@ def declared(partial: PartialSketch, stage: Stage, tiling: Tiling) -> PartialSke
     for place, axis in enumerate(stage.op.axes):
         is_vector = place == contiguous
         limit = max(tiling.innermost, tiling.innermost_vectors * lanes if is_vector else 0)
-        limit = innermost_limit(stage.op, axis, limit)
+        limit = _innermost_limit(stage.op, axis, limit)
         own = lanes if is_vector else 0
         has_ragged = tiling.has_ragged_tiles and place in may_be_ragged
         ragged = ragged_lengths(axis.extent, limit, own) if has_ragged else ()
         variables.append(_variable(stage, axis, tiling.space_levels, limit))
         variables[-1] = replace(variables[-1], lanes=own, ragged=ragged)
-    unrolled = unrolled_terms(partial, stage)
+    unrolled = _unrolled_terms(partial, stage)
     for axis in stage.op.reduce_axes:
         limit = min(tiling.innermost_reduce, unrolled.get(axis.name, axis.extent))
         variables.append(_variable(stage, axis, tiling.reduce_levels, limit))
@@ -92,7 +93,7 @@ def declared(partial: PartialSketch, stage: Stage, tiling: Tiling) -> PartialSke
 
 
 def _variable(stage: Stage, axis: Axis, levels: int, limit: int) -> TileVariable:
-    variable = tile_variable(stage, axis, levels, innermost_limit(stage.op, axis, limit))
+    variable = tile_variable(stage, axis, levels, _innermost_limit(stage.op, axis, limit))
     return replace(variable, whole=whole_level(stage.op, axis, levels))
 
 
@@ -163,3 +164,56 @@ def _register_tile(stage: Stage, tiling: Tiling, fused: int) -> RegisterTile:
         tuple(stage.loop(axis.name, levels - 1) for axis in split),
         split.index(stage.op.axes[contiguous]),
     )
+
+
+def whole_level(op: ComputeOp, axis: Axis, levels: int) -> int | None:
+    """Return the level of the tiling that holds all of `axis`; None where it may be divided."""
+    if axis.name in hint_axes(op.hints, "no_split_at_outer"):
+        return 0
+    return levels - 1 if axis.name in hint_axes(op.hints, "no_split_at_inner") else None
+
+
+def _innermost_limit(op: ComputeOp, axis: Axis, limit: int) -> int:
+    """Return the largest innermost length of `axis`: `limit`, or 1 if a hint says so."""
+    return 1 if axis.name in hint_axes(op.hints, "last_split_is_one") else limit
+
+
+def _unrolled_terms(partial: PartialSketch, stage: Stage) -> dict[str, int]:
+    """Return the reduce axes of a tiled stage whose innermost loop is always unrolled.
+
+    And how long it may be, so that there are not too many copies of the register tile.
+    """
+    vectors = -(-partial.target.vector_bytes // (4 * NOMINAL_LANES))
+    left = MAX_COPIES // (_REGISTER_RATIO * partial.target.vector_registers * vectors)
+    found: dict[str, int] = {}
+    listed = hint_axes(stage.op.hints, "always_unroll_inner")
+    for axis in stage.op.reduce_axes:
+        if axis.name in listed:
+            found[axis.name] = min(axis.extent, left)
+            left //= found[axis.name]
+    return found
+
+
+def _require_registers(partial: PartialSketch, stage: Stage) -> None:
+    """Raise RuleError if axes that are not to be divided fill more than the registers."""
+    op, contiguous = stage.op, vector_axis(stage.op)
+    listed = hint_axes(op.hints, "no_split_at_inner")
+    lengths = [
+        -(-axis.extent // partial.lanes(op)) if place == contiguous else axis.extent
+        for place, axis in enumerate(op.axes)
+        if axis.name in listed
+    ]
+    most = _REGISTER_RATIO * partial.target.vector_registers
+    if prod(lengths) > most:
+        raise RuleError(
+            f"the hint no_split_at_inner of '{stage.name}' asks for {prod(lengths)} vectors in "
+            f"registers, and there may be {most}; list shorter axes"
+        )
+    terms = _unrolled_terms(partial, stage)
+    for axis in op.reduce_axes:
+        if axis.name in listed and axis.extent > terms.get(axis.name, axis.extent):
+            raise RuleError(
+                f"the hints of '{stage.name}' ask for all {axis.extent} iterations of "
+                f"'{axis.name}' to be unrolled, and {terms[axis.name]} are the most; leave out "
+                "always_unroll_inner or no_split_at_inner"
+            )

@@ -18,6 +18,8 @@ from ansorc.search.sketch.generate import (
     cpu_rules,
     generate,
     reason_of,
+    user_rule_of,
+    with_user_rules,
 )
 from ansorc.search.sketch.operand_layout import laid_out, packed
 from ansorc.search.sketch.redefined import Redefined, definitions_of, is_redefined
@@ -25,7 +27,6 @@ from ansorc.search.sketch.rfactor import with_lengths
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Application, Sketch
 from ansorc.search.sketch.tiling import Tiling
-from ansorc.search.sketch.user_rules import user_rule_of, with_user_rules
 from ansorc.target import Target
 
 _SPACES: Mapping[SpaceName, tuple[Callable[[Tiling], tuple[SketchRule, ...]], Placement]] = (
