@@ -16,7 +16,7 @@ from ansorc.search.estimate import Cycles, parallel_speed, stage_cycles
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch.complete import completed
-from ansorc.search.sketch.dot_product import dot_sketches
+from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.operand_layout import laid_out, packed
 from ansorc.search.sketch.redefined import Redefined, is_redefined
@@ -50,6 +50,8 @@ IN_LANES: tuple[SketchRule, ...] = (TilingInLanes(levels=(2,)), *RULES)
 """The first sketch of these has the sums of narrow results in the lanes of vectors."""
 WITH_ROWS: tuple[SketchRule, ...] = (TilingWithRows(), *RULES)
 """The first sketch of these has what reduces the rows of a tiled stage computed with them."""
+TENSORIZED: tuple[SketchRule, ...] = (AlwaysInline(), TensorizeDotProduct(), Skip())
+"""Those of these sketches that use a dot-product instruction, where there are any."""
 REDEFINED: tuple[SketchRule, ...] = (
     AlwaysInline(),
     SimplifyConstIndices(),
@@ -82,7 +84,7 @@ def default_steps(
     it, with plain stages in two places, and of other definitions. Where a dot-product
     instruction fits, it is used. `rewrite_layout` and `redefine` are those of `SearchOptions`.
     """
-    sketches = dot_sketches(dag, target)
+    sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))
     if not sketches:
         others = _redefined(dag, target, rewrite_layout=rewrite_layout) if redefine else ()
         sketches = (*_plain(dag, target, rewrite_layout=rewrite_layout), *others)

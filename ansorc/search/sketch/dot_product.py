@@ -1,8 +1,8 @@
-"""Sketches of a matrix product that a dot-product instruction computes.
+"""TensorizeDotProduct: a matrix product that a dot-product instruction computes.
 
-They apply to sums `cast(a[…, i, k]) * cast(b[…, k // t, j, k % t])` of t narrow products for which
+It applies to sums `cast(a[…, i, k]) * cast(b[…, k // t, j, k % t])` of t narrow products for which
 the target has an instruction: the weights lie in groups of t, so that one vector load fetches the
-factors of all lanes. Everything else has the sketches of `generate` alone.
+factors of all lanes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.expr import Load, Var, binary, dtype_of
 from ansorc.ir.operator import DOT_FUNCTIONS
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.dot_body import factors, misfit
 from ansorc.schedule.extent import Hole
-from ansorc.schedule.schedule import schedule
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import (
@@ -33,9 +31,8 @@ from ansorc.schedule.steps import (
     Tensorize,
     Vectorize,
 )
-from ansorc.search.sketch.predicates import CACHE_SCOPE, fusible_consumer
+from ansorc.search.sketch.predicates import CACHE_SCOPE, fusible_consumer, is_made
 from ansorc.search.sketch.rule import PartialSketch, Verdict
-from ansorc.search.sketch.rules import AlwaysInline
 from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
 from ansorc.search.sketch.tiling import tile_variable
 from ansorc.target import Target
@@ -48,7 +45,46 @@ _COLUMN_VECTORS = 4
 
 
 @dataclass(frozen=True)
-class Match:
+class TensorizeDotProduct:
+    """Compute the one stage that an instruction fits in register tiles, by that instruction.
+
+        for i, j, k: C += cast(A) * cast(B)   ->   for j0, i0:
+                                                       for k0, i1, j1: C += dot(A, B)
+
+    Beyond the paper. Its consumer is tiled around it; what it reads stays as it is defined.
+    """
+
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
+        """Return whether `stage` is the only one that fits, and its readers allow it."""
+        return Verdict.APPLY if self._made(partial, stage) else Verdict.SKIP
+
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield it with a panel of the weights in cache, then with the weights where they are."""
+        yield from self._made(partial, stage)
+
+    def _made(self, partial: PartialSketch, stage: str) -> list[PartialSketch]:
+        if is_made(partial, stage) or not partial.stage(stage).is_untouched:
+            return []
+        matches = (_match(op, partial.target) for op in partial.state.dag.ops)
+        found = [match for match in matches if match is not None]
+        if [match.stage for match in found] != [stage]:
+            return []
+        made: list[PartialSketch] = []
+        for is_packed in (True, False):
+            try:
+                made.append(_tensorized(partial, found[0], is_packed=is_packed))
+            except ScheduleError:
+                continue  # a producer or consumer does not allow this form
+        return made
+
+
+def is_tensorized(sketch: Sketch) -> bool:
+    """Return whether an instruction of the machine computes a part of `sketch`."""
+    return any(isinstance(step, Tensorize) for step in sketch.steps)
+
+
+@dataclass(frozen=True)
+class _Match:
     """A stage that an instruction can compute."""
 
     stage: str
@@ -57,25 +93,7 @@ class Match:
     """The tensor whose elements lie in groups."""
 
 
-def dot_sketches(dag: ComputeDAG, target: Target) -> tuple[Sketch, ...]:
-    """Return the sketches of `dag` with its one matching stage tensorized; none if there is none.
-
-    The first has a panel of the weights in cache, the second reads them where they are.
-    """
-    found = [match for op in dag.ops if (match := _match(op, target)) is not None]
-    if len(found) != 1:
-        return ()
-    partial = _inlined(PartialSketch(schedule(dag), target), found[0].stage)
-    sketches: list[Sketch] = []
-    for is_packed in (True, False):
-        try:
-            sketches.append(_sketch(partial, found[0], is_packed=is_packed))
-        except ScheduleError:
-            continue  # a producer or consumer does not allow this form
-    return tuple(sketches)
-
-
-def _match(op: ComputeOp, target: Target) -> Match | None:
+def _match(op: ComputeOp, target: Target) -> _Match | None:
     pair = factors(op.body)
     if pair is None or len(op.axes) < 2 or len(op.reduce_axes) != 1:
         return None
@@ -87,7 +105,7 @@ def _match(op: ComputeOp, target: Target) -> Match | None:
         wanted = (binary(Op.FLOORDIV, group, terms), Var(column.name), binary(Op.MOD, group, terms))
         weights = [f.buffer.name for f in pair if isinstance(f, Load) and f.indices[-3:] == wanted]
         if len(weights) == 1 and _has_instruction(op, function, target):
-            return Match(op.name, function, weights[0])
+            return _Match(op.name, function, weights[0])
     return None
 
 
@@ -101,20 +119,7 @@ def _has_instruction(op: ComputeOp, function: str, target: Target) -> bool:
     return bool(is_there) and backend_of(target).capabilities(target).dot_products
 
 
-def _inlined(partial: PartialSketch, name: str) -> PartialSketch:
-    """Inline the cheap stages between the sum and the outputs, but for the sum's own reader."""
-    rule = AlwaysInline()
-    after = {name}
-    for op in partial.state.dag.ops:
-        if any(buffer.name in after for buffer in op.reads):
-            after.add(op.name)
-    for other in reversed([op.name for op in partial.state.dag.ops if op.name in after]):
-        if other != name and rule.verdict(partial, other) is not Verdict.SKIP:
-            partial = next(rule.expand(partial, other))
-    return partial
-
-
-def _sketch(partial: PartialSketch, match: Match, *, is_packed: bool) -> Sketch:
+def _tensorized(partial: PartialSketch, match: _Match, *, is_packed: bool) -> PartialSketch:
     name = match.stage
     if fusible_consumer(partial, name) is None:
         written = partial.then(CacheWrite(name, CACHE_SCOPE))
@@ -138,14 +143,19 @@ def _sketch(partial: PartialSketch, match: Match, *, is_packed: bool) -> Sketch:
     partial = partial.then(*_inner_steps(partial.stage(name).op, match.function))
     if is_packed:
         partial = _with_panel(partial, match.weight, name, (consumer.name, loops[0]))
-    for other in [stage.op for stage in partial.state.stages if stage.name != name]:
+    for other in [s.op for s in partial.state.stages if s.name != name and s.is_untouched]:
         partial = partial.then(*_column_sum_steps(partial, other, match.function))
     own = partial.stage(name).op.axes
     tile = RegisterTile(
         name, tuple(v.name for v in variables), (own[-2].name, own[-1].name), vector=1
     )
     words = f"{match.function} {match.stage}" + f", pack {match.weight}" * is_packed
-    return replace(partial, variables=variables, register_tiles=(tile,)).with_trace(words).sketch()
+    return replace(
+        partial.with_trace(words),
+        pending=(),  # the panel copies, or computes, the weights as they are defined
+        variables=(*partial.variables, *variables),
+        register_tiles=(*partial.register_tiles, tile),
+    )
 
 
 def _variables(partial: PartialSketch, consumer: Stage) -> tuple[TileVariable, TileVariable]:

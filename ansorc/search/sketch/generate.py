@@ -16,6 +16,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.schedule import replay, schedule
 from ansorc.schedule.steps import Split
+from ansorc.search.sketch.dot_product import TensorizeDotProduct
 from ansorc.search.sketch.redefined import Redefined
 from ansorc.search.sketch.rfactor import AddOpenRfactor, AddRfactor
 from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict, rule_name
@@ -62,6 +63,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
     return (
         AlwaysInline(),
         SimplifyConstIndices(),
+        TensorizeDotProduct(),
         Redefined(),
         AddRfactor(),
         TilingInLanes(tiling),

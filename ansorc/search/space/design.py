@@ -12,7 +12,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
 from ansorc.search.paper.space import PAPER_PLACEMENT, limited_rules, paper_rules
 from ansorc.search.sketch.complete import BEST_PLACES, Placement, completed
-from ansorc.search.sketch.dot_product import dot_sketches
+from ansorc.search.sketch.dot_product import is_tensorized
 from ansorc.search.sketch.generate import (
     RuleFailure,
     cpu_rules,
@@ -72,7 +72,7 @@ def design_space(
     `options.max_locations` in all unless there are more derived sketches than that (and half as
     many again of each other definition); and so do their variants with an operand packed in the
     kernel. Constant operands of tiles are laid out in the tiles' order, unless the options say
-    otherwise. The usual rules also bring the sketches of a dot-product instruction where one fits.
+    otherwise. Those of a dot-product instruction have neither: their rule decides what is packed.
     The limited space has none of these but the layout.
     """
     failures: list[RuleFailure] = []
@@ -80,13 +80,9 @@ def design_space(
     if options.space == "paper":
         limit, most = options.max_innermost_reduce, options.max_locations // max(1, len(derived))
         derived = tuple(s for d in derived for s in with_lengths(d, limit, max(1, most)))
-    usual = sum(user_rule_of(sketch) is None and not is_redefined(sketch) for sketch in derived)
-    share = max(1, options.max_locations // max(1, usual))
+    share = max(1, options.max_locations // max(1, sum(map(_is_usual, derived))))
     others = Counter(map(definitions_of, derived))
     sketches: list[Sketch] = []
-    if rules is None and options.space == "full":
-        for sketch in dot_sketches(dag, target):
-            sketches += completed(sketch, share, options.unroll_limits)
     for sketch in derived:
         try:
             made = definitions_of(sketch)
@@ -100,11 +96,18 @@ def design_space(
     return Space(dag, target, tuple(sketches), tuple(failures))
 
 
+def _is_usual(sketch: Sketch) -> bool:
+    """Whether `sketch` is of the definition itself, by rules that are always there."""
+    is_special = is_redefined(sketch) or is_tensorized(sketch)
+    return not is_special and user_rule_of(sketch) is None
+
+
 def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sketch]:
     """Yield the whole sketches that `sketch` is the structure of."""
     _, placement = _SPACES[options.space]
-    first = laid_out(sketch) if options.rewrite_layout else sketch
-    for variant in (first, *(packed(first) if options.space == "full" else ())):
+    first = laid_out(sketch) if options.rewrite_layout and not is_tensorized(sketch) else sketch
+    is_packed = options.space != "full" or is_tensorized(sketch)
+    for variant in (first, *(() if is_packed else packed(first))):
         yield from completed(variant, share, options.unroll_limits, placement)
 
 
