@@ -26,9 +26,9 @@ PAPER = "ansorc.search.paper"
 PAPER_LOOKUPS = {"ansorc.search.evolution.strategies", "ansorc.search.space.design"}
 """What stands for the paper, to be compared with, and the tables that look its parts up by name."""
 PRIVATE_WORDS = {
-    "brood", "broods", "calm", "carried", "carry", "described", "draft", "drafts",
-    "flocks", "founder", "founders", "hope", "hoped", "hopeless", "hopes", "judge",
-    "judgement", "look", "mate", "mating", "patience", "polish", "polished", "recalled",
+    "bred", "brood", "broods", "calm", "carried", "carry", "described", "doubt", "draft",
+    "drafts", "flocks", "founder", "founders", "hope", "hoped", "hopeless", "hopes", "judge",
+    "judged", "judgement", "look", "mate", "mating", "patience", "polish", "polished", "recalled",
     "relatives", "saying", "trust", "trusted", "visiting", "witness",
 }  # fmt: skip
 """What populations, islands, upper confidence bounds and the like were once called here."""

@@ -63,10 +63,10 @@ REDEFINED: tuple[SketchRule, ...] = (
 """Those of these sketches that redefine something: on its own, or in blocks of its consumer."""
 
 ROWS, CHILDREN, SURVIVORS, ROUNDS = 1024, 768, 32, 3
-BRED, NEAR = 2, 1.25
+EVOLVED, NEAR = 2, 1.25
 """Sketches that are tried further, and the cycles of their best random programs at most, in those
 of the best one: the more loops there are to tile, the more is found later."""
-PLACES, ROWS_ELSEWHERE, DOUBT_ELSEWHERE = 2, 256, 1.4
+PLACES, ROWS_ELSEWHERE, PENALTY_ELSEWHERE = 2, 256, 1.4
 """Places of plain stages that are tried, programs with others than the first, and how many times
 as fast they must seem: what a place saves is known less well than what a tile does."""
 UNROLL_LIMIT, NARROW_UNROLL_LIMIT = 64, 16
@@ -89,8 +89,8 @@ def default_steps(
         others = _redefined(dag, target, rewrite_layout=rewrite_layout) if redefine else ()
         sketches = (*_plain(dag, target, rewrite_layout=rewrite_layout), *others)
     pools = sorted((pool for sketch in sketches for pool in _pools(sketch)), key=_best)
-    near = [pool for pool in pools[:BRED] if _best(pool) <= NEAR * _best(pools[0])]
-    pool = min(map(_bred, near), key=_best)
+    near = [pool for pool in pools[:EVOLVED] if _best(pool) <= NEAR * _best(pools[0])]
+    pool = min(map(_evolved, near), key=_best)
     return steps(pool.sketch, pool.genes[np.argmin(pool.cycles)])
 
 
@@ -155,17 +155,17 @@ def _pools(sketch: Sketch) -> Iterator[Pool]:
     for number, whole in enumerate(completed(sketch, max_locations=PLACES)):
         rows = ROWS_ELSEWHERE if number else ROWS
         genes = sample(whole, rows, np.random.default_rng(0))
-        yield Pool(whole, *_judged(whole, genes), is_elsewhere=number > 0)
+        yield Pool(whole, *_evaluated(whole, genes), is_elsewhere=number > 0)
 
 
 def _best(pool: Pool) -> float:
     """The least cycles; what is rather uncertain has to be worth it."""
     has_shares = any(isinstance(step, RFactor) for step in pool.sketch.steps)
-    doubt = (1.1 if has_shares else 1.0) * (DOUBT_ELSEWHERE if pool.is_elsewhere else 1.0)
-    return float(pool.cycles.min()) * doubt
+    penalty = (1.1 if has_shares else 1.0) * (PENALTY_ELSEWHERE if pool.is_elsewhere else 1.0)
+    return float(pool.cycles.min()) * penalty
 
 
-def _bred(pool: Pool) -> Pool:
+def _evolved(pool: Pool) -> Pool:
     """The pool after rounds of mutations."""
     rng = np.random.default_rng(0)
     for _ in range(ROUNDS if pool.sketch.variables else 0):
@@ -177,7 +177,7 @@ def _next(pool: Pool, rng: np.random.Generator) -> Pool:
     """The best programs of the pool and mutations of them."""
     best = np.argsort(pool.cycles, kind="stable")[:SURVIVORS]
     parents = np.repeat(pool.genes[best], CHILDREN // SURVIVORS, axis=0)
-    genes, cycles = _judged(pool.sketch, mutate(pool.sketch, parents, rng))
+    genes, cycles = _evaluated(pool.sketch, mutate(pool.sketch, parents, rng))
     return replace(
         pool,
         genes=np.concatenate([pool.genes[best], genes]),
@@ -185,7 +185,7 @@ def _next(pool: Pool, rng: np.random.Generator) -> Pool:
     )
 
 
-def _judged(sketch: Sketch, genes: Genes) -> tuple[Genes, Cycles]:
+def _evaluated(sketch: Sketch, genes: Genes) -> tuple[Genes, Cycles]:
     """The rows with the choices made for them, and their estimated cycles."""
     genes = genes.copy()
     rows = len(genes)
