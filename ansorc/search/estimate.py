@@ -14,9 +14,9 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.ir.arith.affine import Linear, affine
+from ansorc.ir.arith.affine import Linear, affine, step_along
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Call, Expr
+from ansorc.ir.expr import Call
 from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.ir.substitute import free_vars
@@ -329,7 +329,7 @@ def _lanes(stage: Stage, target: Target, rows: int, rewritten: tuple[str, ...]) 
         count = np.ones(rows, dtype=np.int64)
         for axis, extent, is_vector in marked:
             if any(axis in free_vars(index) for index in node.indices):
-                is_row = node.buffer.name in rewritten or _coefficient(node.indices[-1], axis) == 1
+                is_row = node.buffer.name in rewritten or step_along(node.indices[-1], axis) == 1
                 is_along = is_vector and is_row
                 scalars = extent * CORE.gather if is_vector else extent
                 pieces = vector_pieces(extent, lanes, is_masked=is_masked) if is_along else scalars
@@ -380,8 +380,3 @@ def _product(extents: list[Extent] | list[Number], rows: int) -> Cycles:
     for extent in extents:
         total = total * as_array(extent)
     return total
-
-
-def _coefficient(index: Expr, axis: str) -> int:
-    form = affine(index)
-    return 0 if form is None else form.coefficient(axis)

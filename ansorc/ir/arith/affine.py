@@ -116,6 +116,12 @@ def affine(expr: Expr) -> Linear[str] | None:
     return Linear(dict(terms), total.constant) if len(terms) == len(total.terms) else None
 
 
+def step_along(index: Expr, variable: str) -> int:
+    """Return how far one step of `variable` moves `index`; 0 where `index` is not affine."""
+    form = affine(index)
+    return 0 if form is None else form.coefficient(variable)
+
+
 def linear(expr: Expr) -> Linear[Atom] | None:
     """Return the scalar int64 `expr` as a sum of atoms, None for another dtype."""
     total: Linear[Atom] = Linear()

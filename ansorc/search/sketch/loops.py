@@ -7,8 +7,8 @@ from collections.abc import Iterator as Sequence
 from dataclasses import replace
 from math import prod
 
-from ansorc.ir.arith.affine import affine
-from ansorc.ir.expr import Call, Expr
+from ansorc.ir.arith.affine import step_along
+from ansorc.ir.expr import Call
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.hints import hint_axes
 from ansorc.schedule.extent import Hole
@@ -147,7 +147,7 @@ def contiguous_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
         axis.name
         for axis in op.reduce_axes
         if axis.extent >= partial.lanes(op)
-        and any(_coefficient(load.indices[-1], axis.name) == 1 for load in op.loads if load.indices)
+        and any(step_along(load.indices[-1], axis.name) == 1 for load in op.loads if load.indices)
     ]
     return fitting[-1] if fitting and isinstance(op.combiner, Combiner) else None
 
@@ -174,9 +174,9 @@ def _adjoin(op: ComputeOp, name: str) -> bool:
     """Return whether no load moves far along the axis `name` and little along a reduce axis."""
     reduce = [other.name for other in op.reduce_axes]
     return all(
-        _coefficient(load.indices[-1], name) == 1
-        or not any(_coefficient(index, name) for index in load.indices)
-        or not any(_coefficient(load.indices[-1], other) == 1 for other in reduce)
+        step_along(load.indices[-1], name) == 1
+        or not any(step_along(index, name) for index in load.indices)
+        or not any(step_along(load.indices[-1], other) == 1 for other in reduce)
         for load in op.loads
         if load.indices
     )
@@ -193,11 +193,6 @@ def _ordered(partial: PartialSketch, name: str, order: tuple[str, ...]) -> Parti
 
 def _is_free(iterator: Iterator) -> bool:
     return iterator.mark.value == "for"
-
-
-def _coefficient(index: Expr, axis: str) -> int:
-    form = affine(index)
-    return 0 if form is None else form.coefficient(axis)
 
 
 def _hints_unrolled(partial: PartialSketch, stage: Stage) -> PartialSketch:
