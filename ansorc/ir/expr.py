@@ -205,6 +205,8 @@ _Compound: TypeAlias = Binary | Compare | Not | Select | Cast | Call | _OfLanes
 Expr: TypeAlias = Const | Var | _Compound
 ExprLike: TypeAlias = "Operand | float"
 """What the builders accept: an expression or a Python number."""
+Indices: TypeAlias = tuple[Expr, ...]
+"""Where a load or a store is: one index for each dimension."""
 
 
 def dtype_of(expr: Expr) -> DType:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from ansorc.ir.arith.affine import affine
-from ansorc.ir.expr import Call, Const, Expr, Select
+from ansorc.ir.expr import Call, Const, Expr, Indices, Select
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
-
-Access: TypeAlias = tuple[Expr, ...]
-"""The indices of one load."""
 
 EXPENSIVE = frozenset({"exp"})
 """Calls too dear to be done again for each use."""
@@ -36,21 +32,21 @@ class SimpleAccess:
         return list(self.axes) == sorted(self.axes)
 
 
-def reads(op: ComputeOp) -> dict[str, tuple[Access, ...]]:
+def reads(op: ComputeOp) -> dict[str, tuple[Indices, ...]]:
     """Return the indices of each load of `op`, by the name of the tensor, without repetition."""
-    found: dict[str, dict[Access, None]] = {}
+    found: dict[str, dict[Indices, None]] = {}
     for load in op.loads:
         found.setdefault(load.buffer.name, {})[load.indices] = None
     return {name: tuple(accesses) for name, accesses in found.items()}
 
 
-def reads_of(reader: ComputeOp, producer: ComputeOp) -> tuple[Access, ...]:
+def reads_of(reader: ComputeOp, producer: ComputeOp) -> tuple[Indices, ...]:
     """Return the indices of each load by `reader` of what `producer` computes."""
     found = reads(reader)
     return tuple(a for buffer in producer.buffers for a in found.get(buffer.name, ()))
 
 
-def simple_access(op: ComputeOp, access: Access) -> SimpleAccess | None:
+def simple_access(op: ComputeOp, access: Indices) -> SimpleAccess | None:
     """Return which axes of `op` index the load `access`, or None where it is not simple."""
     places = {axis.name: place for place, axis in enumerate(op.axes)}
     axes: list[int] = []
@@ -107,5 +103,5 @@ def _is_expensive(node: object) -> bool:
     return isinstance(node, Call) and node.name in EXPENSIVE
 
 
-def _variables(accesses: Iterable[Access]) -> set[str]:
+def _variables(accesses: Iterable[Indices]) -> set[str]:
     return {name for access in accesses for index in access for name in free_vars(index)}

@@ -22,7 +22,7 @@ from ansorc.lang.grid import Grid
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.tuple_fold import combined, folded
 
-Box: TypeAlias = tuple[slice, ...]
+Slices: TypeAlias = tuple[slice, ...]
 
 _BLOCK_ELEMENTS = 1 << 20
 """Elements of one temporary array: 8 MiB of float64, about ten of them at a time."""
@@ -96,7 +96,7 @@ class _Evaluation:
             return combined(combiner, blocks, terms, self.floats)
         return [_ACCUMULATE[combiner](blocks[0], self._reduced(values, shape))]
 
-    def _grid(self, box: Box) -> Grid:
+    def _grid(self, box: Slices) -> Grid:
         axes: dict[str, Array] = {}
         for place, axis in enumerate((*self.op.axes, *self.op.reduce_axes)):
             shape = [1] * len(box)
@@ -137,7 +137,7 @@ def _factors(op: ComputeOp) -> list[Expr]:
     return factors
 
 
-def _boxes(axes: Sequence[Axis], factors: Sequence[Expr], *, is_whole: bool) -> Iterator[Box]:
+def _boxes(axes: Sequence[Axis], factors: Sequence[Expr], *, is_whole: bool) -> Iterator[Slices]:
     """Cut the box of all `axes` so that no factor takes more than a block, outermost axes first.
 
     With `is_whole` no box itself is larger than a block.

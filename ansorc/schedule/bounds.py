@@ -24,7 +24,7 @@ what that is divided by."""
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
+class IndexBounds:
     """The values one index takes: `low + start … low + start + width - 1`, or the whole dimension.
 
     `low` moves with the loops outside, and has no constant; None: the whole dimension.
@@ -37,7 +37,7 @@ class Box:
     start: Extent = 0
 
 
-def axis_boxes(stage: Stage, place: int) -> dict[str, Box]:
+def axis_boxes(stage: Stage, place: int) -> dict[str, IndexBounds]:
     """Return the values that the axes of `stage` take below its loop number `place` - 1.
 
     The first `place` loops are fixed, the others run over their whole extent.
@@ -59,23 +59,23 @@ def axis_boxes(stage: Stage, place: int) -> dict[str, Box]:
                 moved = scaled_span(part.extent, part.stride)
                 widths[part.axis] = add(widths.get(part.axis, 1), moved)
     return {
-        name: Box(None, extent)
+        name: IndexBounds(None, extent)
         if False in scattered.get(name, ())
-        else Box(
+        else IndexBounds(
             Linear({(name, 1): 1}), smaller(widths.get(name, 1), extent), steps.get(name, begin)
         )
         for name, extent in _axis_extents(stage)
     }
 
 
-def region(state: State, name: str, target: Stage, place: int) -> tuple[Box, ...]:
+def region(state: State, name: str, target: Stage, place: int) -> tuple[IndexBounds, ...]:
     """Return the box of stage `name` that is read inside the first `place` loops of `target`.
 
     Raise LookupError with the reader's name where one lies outside that place.
     """
     source = state.stage(name).op
     shape = source.buffer.shape
-    boxes: list[list[Box]] = [[] for _ in shape]
+    boxes: list[list[IndexBounds]] = [[] for _ in shape]
     for reader in state.readers(name):
         axes = _reader_boxes(state, reader, target, place)
         found = reader.op.indices
@@ -167,7 +167,7 @@ def _axis_extents(stage: Stage) -> list[tuple[str, Extent]]:
     return space + [(axis.name, axis.extent) for axis in stage.op.reduce_axes]
 
 
-def _reader_boxes(state: State, reader: Stage, target: Stage, place: int) -> dict[str, Box]:
+def _reader_boxes(state: State, reader: Stage, target: Stage, place: int) -> dict[str, IndexBounds]:
     if reader.name == target.name:
         return axis_boxes(target, place)
     chain = state.chain(reader)
@@ -175,10 +175,10 @@ def _reader_boxes(state: State, reader: Stage, target: Stage, place: int) -> dic
         raise LookupError(reader.name)
     space = region(state, reader.name, target, place)
     boxes = {axis.name: box for axis, box in zip(reader.op.axes, space, strict=True)}
-    return boxes | {a.name: Box(Linear(), a.extent) for a in reader.op.reduce_axes}
+    return boxes | {a.name: IndexBounds(Linear(), a.extent) for a in reader.op.reduce_axes}
 
 
-def _index_box(index: Expr, axes: dict[str, Box]) -> Box:
+def _index_box(index: Expr, axes: dict[str, IndexBounds]) -> IndexBounds:
     if isinstance(index, Var) and index.name in axes:
         return axes[index.name]
     form = affine(index)
@@ -190,42 +190,42 @@ def _index_box(index: Expr, axes: dict[str, Box]) -> Box:
     for axis, coefficient in form.terms.items():
         box = axes.get(axis)
         if box is None or box.low is None:
-            return Box(None, None)
+            return IndexBounds(None, None)
         low.add_scaled(box.low, coefficient)
         moved = scaled_span(box.width, abs(coefficient))
         width = add(width, moved)
         start = add(start, _times(box.start, coefficient))
         if coefficient < 0:
             start = add(start, _times(moved, -1))
-    return Box(Linear(dict(sorted(low.terms.items()))), width, start=start)
+    return IndexBounds(Linear(dict(sorted(low.terms.items()))), width, start=start)
 
 
-def _divided_box(index: Expr, axes: dict[str, Box]) -> Box:
+def _divided_box(index: Expr, axes: dict[str, IndexBounds]) -> IndexBounds:
     """The box of `axis // divisor` or `axis % divisor`; of any other index the whole dimension."""
     match index:
         case Binary(BinaryOp.MOD, Var(), Const(value, _)) if value > 0:
-            return Box(Linear(), int(value))
+            return IndexBounds(Linear(), int(value))
         case Binary(BinaryOp.FLOORDIV, Var(axis), Const(value, _)) if value > 0:
             box, divisor = axes.get(axis), int(value)
         case _:
-            return Box(None, None)
+            return IndexBounds(None, None)
     if box is None or box.low is None or len(box.low.terms) != 1 or not same(box.start, 0):
-        return Box(None, None)
+        return IndexBounds(None, None)
     (((anchor, inner), factor),) = box.low.terms.items()
     if factor != 1 or inner != 1:
-        return Box(None, None)
+        return IndexBounds(None, None)
     # The first index is at most this far behind a multiple of the divisor.
     behind = add(divisor, _times(common(box.step, divisor), -1))
     width = divide_up(add(box.width, behind), divisor)
-    return Box(Linear({(anchor, divisor): 1}), width)
+    return IndexBounds(Linear({(anchor, divisor): 1}), width)
 
 
-def _hull(boxes: list[Box], extent: int) -> Box:
+def _hull(boxes: list[IndexBounds], extent: int) -> IndexBounds:
     first = boxes[0]
     start, width, step = first.start, first.width, first.step
     for box in boxes:
         if first.low is None or box.low is None or first.low.terms != box.low.terms:
-            return Box(Linear(), extent)
+            return IndexBounds(Linear(), extent)
         if box is first:
             continue
         step = common(step, box.step) if same(start, box.start) else 1
@@ -233,8 +233,8 @@ def _hull(boxes: list[Box], extent: int) -> Box:
         start = smaller(start, box.start)
         width = add(end, _times(start, -1))
     if isinstance(width, int) and width >= extent:
-        return Box(Linear(), extent)
-    return Box(first.low, smaller(width, extent), step, start)
+        return IndexBounds(Linear(), extent)
+    return IndexBounds(first.low, smaller(width, extent), step, start)
 
 
 def _later(left: Extent, right: Extent) -> Extent:

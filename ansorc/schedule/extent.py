@@ -32,12 +32,12 @@ class Hole:
     levels: tuple[int, ...]
 
 
-Length: TypeAlias = int | Hole
+TileLength: TypeAlias = int | Hole
 Tiles: TypeAlias = Mapping[str, npt.NDArray[np.int64]]
 """For each tile variable the chosen levels: an array `[..., levels]`."""
 
 
-def resolve(length: Length, tiles: Tiles) -> Extent:
+def resolve(length: TileLength, tiles: Tiles) -> Extent:
     """Return the value of `length` under `tiles`; None if its variable is not chosen there."""
     if isinstance(length, int):
         return length

@@ -22,7 +22,7 @@ from ansorc.schedule.values import known
 
 
 @dataclass(frozen=True)
-class Digit:
+class IndexTerm:
     """An iterator that moves an index of the tensor: `index += stride`, `extent` times."""
 
     stage: str
@@ -41,7 +41,7 @@ class Layout:
     """The digits of a tensor, in the order of the packed dimensions."""
 
     source: Buffer
-    digits: tuple[Digit, ...]
+    digits: tuple[IndexTerm, ...]
     """Of the tensor after its transforms."""
     offsets: tuple[int, ...]
     transforms: tuple[Transform, ...]
@@ -70,7 +70,7 @@ def layout_of(state: State, tensor: str) -> Layout:
     """Return the order in which the only reader of the input `tensor` reads it in `state`."""
     (reader,) = state.readers(tensor)
     load = next(load for load in reader.op.loads if load.buffer.name == tensor)
-    digits: list[Digit] = []
+    digits: list[IndexTerm] = []
     offsets: list[int] = []
     for dimension, index in enumerate(load.indices):
         form = affine(index)
@@ -91,15 +91,15 @@ def _input(state: State, tensor: str) -> Buffer:
     return next(buffer for buffer in state.dag.inputs if buffer.name == tensor)
 
 
-def _order(digit: Digit) -> tuple[int, ...]:
+def _order(digit: IndexTerm) -> tuple[int, ...]:
     return digit.order
 
 
-def _scaled(digits: Iterable[Digit], factor: int) -> Sequence[Digit]:
+def _scaled(digits: Iterable[IndexTerm], factor: int) -> Sequence[IndexTerm]:
     return (replace(digit, stride=digit.stride * factor) for digit in digits)
 
 
-def _axis_digits(state: State, stage: Stage, axis: str, place: int) -> tuple[list[Digit], int]:
+def _axis_digits(state: State, stage: Stage, axis: str, place: int) -> tuple[list[IndexTerm], int]:
     """What makes up `axis` of `stage` inside its first `place` loops: digits and a constant.
 
     The other loops are at 0. This is the sum that lowering makes of the axis (`Nests`).
@@ -134,7 +134,7 @@ class _Decomposition:
     depth: int
     """The number of nests around the stage."""
 
-    def digits(self, iterator: str, stride: int = 1) -> Sequence[Digit]:
+    def digits(self, iterator: str, stride: int = 1) -> Sequence[IndexTerm]:
         """Yield the digits of an iterator that the stage has or had."""
         split = self._split(iterator)
         if split is not None:
@@ -148,7 +148,7 @@ class _Decomposition:
         mark = self.stage.iterators[leaves[0]].mark
         order = (int(mark is Mark.VECTORIZE), self.depth, *self._path(iterator))
         extent = known(self._iterator(iterator).extent)
-        yield Digit(self.stage.name, iterator, stride, extent, order)
+        yield IndexTerm(self.stage.name, iterator, stride, extent, order)
 
     def _split(self, iterator: str) -> SplitRelation | None:
         splits = (r for r in self.stage.relations if isinstance(r, SplitRelation))

@@ -29,7 +29,7 @@ from ansorc.ir.node import walk
 from ansorc.ir.passes.guarded_values import choose_values
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
-from ansorc.ir.passes.lane_groups import Vectors
+from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import CPU_PASSES, run_passes
 from ansorc.ir.passes.prefetch import prefetch
@@ -43,7 +43,7 @@ from ansorc.ir.verify import verify
 from ansorc.target import Target
 
 SIZES = frozenset((1, 2, 4, 8))
-MASKED = Vectors(32, SIZES, stores_masked_fast=True)
+MASKED = VectorUnit(32, SIZES, stores_masked_fast=True)
 CACHES = "-cache=32768,1048576,33554432"
 AVX = Target.parse(f"x86_64-linux-gnu -mcpu=x86-64-v2 -mattr=+avx {CACHES}")
 LOADING = Target.parse(f"x86_64-linux-gnu -mcpu=x86-64-v2 -mattr=+avx,+avx2,+avx512bw {CACHES}")
@@ -59,10 +59,10 @@ PASSES: dict[str, Pass] = {
     "promote_accumulators": lambda f: promote_accumulators(f, 1024),
     "promote_little": lambda f: promote_accumulators(f, 64),
     "partition_loops": lambda f: partition_loops(simplify_stmt(f), 256),
-    "vectorize_loops": lambda f: vectorize_loops(f, Vectors(32)),
-    "vectorize_narrow": lambda f: vectorize_loops(f, Vectors(8)),
+    "vectorize_loops": lambda f: vectorize_loops(f, VectorUnit(32)),
+    "vectorize_narrow": lambda f: vectorize_loops(f, VectorUnit(8)),
     "vectorize_masked": lambda f: vectorize_loops(f, MASKED),
-    "vectorize_interleaved": lambda f: vectorize_loops(f, Vectors(32, interleaved=4)),
+    "vectorize_interleaved": lambda f: vectorize_loops(f, VectorUnit(32, interleaved=4)),
     "transpose_copies": transpose_copies,
     "prefetch": lambda f: prefetch(f, 16 * 1024, 16 * 1024, has_streams=True),
     "prepare_for_cpu": lambda f: run_passes(CPU_PASSES, f, AVX),

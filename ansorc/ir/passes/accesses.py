@@ -38,7 +38,7 @@ class StmtContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class BufferAccess:
     """One load or store in the text of a program."""
 
     buffer: Buffer
@@ -62,7 +62,7 @@ class Span:
 
     loop: For
     depth: int
-    accesses: tuple[Access, ...]
+    accesses: tuple[BufferAccess, ...]
 
     @property
     def private(self) -> set[str]:
@@ -75,7 +75,7 @@ class Accesses:
 
     def __init__(self, root: Stmt) -> None:
         self.has_barrier = False
-        self._found: list[Access] = []
+        self._found: list[BufferAccess] = []
         self._spans: dict[int, Span] = {}
         self._visit(root, StmtContext())
 
@@ -106,7 +106,7 @@ class Accesses:
                 for index in indices:
                     self._loads(index, place)
                 self._loads(value, place)
-                self._found.append(Access(buffer, indices, True, place))
+                self._found.append(BufferAccess(buffer, indices, True, place))
             case If(condition, then, otherwise):
                 self._loads(condition, place)
                 self._visit(then, place.guarded(condition))
@@ -128,7 +128,7 @@ class Accesses:
     def _loads(self, expr: Expr, place: StmtContext) -> None:
         for part in walk(expr):
             if isinstance(part, Load):
-                self._found.append(Access(part.buffer, part.indices, False, place))
+                self._found.append(BufferAccess(part.buffer, part.indices, False, place))
 
 
 class Stores:

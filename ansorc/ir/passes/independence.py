@@ -8,7 +8,7 @@ from ansorc.ir.arith.affine import Atom, Linear, linear
 from ansorc.ir.arith.interval import Interval, linear_bounds
 from ansorc.ir.expr import Expr, Var
 from ansorc.ir.node import walk
-from ansorc.ir.passes.accesses import Access, Span
+from ansorc.ir.passes.accesses import BufferAccess, Span
 from ansorc.ir.passes.places import reads_memory
 
 
@@ -23,14 +23,14 @@ def are_iterations_independent(span: Span) -> bool:
     return all(_is_scatter(span, group) or _are_apart(span, group) for group in groups)
 
 
-def _is_scatter(span: Span, group: Sequence[Access]) -> bool:
+def _is_scatter(span: Span, group: Sequence[BufferAccess]) -> bool:
     """Whether this is one store, once an iteration: lanes are stored in order, so the last wins."""
     if len(group) != 1 or len(group[0].loops) != span.depth + 1:
         return False
     return any(_uses(index, {span.loop.var.name}) for index in group[0].indices)
 
 
-def _are_apart(span: Span, group: Sequence[Access]) -> bool:
+def _are_apart(span: Span, group: Sequence[BufferAccess]) -> bool:
     """Whether some dimension keeps all accesses of different iterations apart."""
     return any(
         _is_apart([_AffineIndex.of(span, access, axis) for access in group])
@@ -59,7 +59,7 @@ class _AffineIndex:
         self.step, self.outer, self.inner = step, outer, inner
 
     @staticmethod
-    def of(span: Span, access: Access, axis: int) -> _AffineIndex | None:
+    def of(span: Span, access: BufferAccess, axis: int) -> _AffineIndex | None:
         total = linear(access.indices[axis])
         if total is None:
             return None

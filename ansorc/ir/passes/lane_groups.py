@@ -23,7 +23,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Binary, BinaryOp, Call, Const, Expr, Load, Var, dtype_of
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.operator import SHORT_FUNCTIONS
-from ansorc.ir.passes.accesses import Access, Accesses, Span
+from ansorc.ir.passes.accesses import Accesses, BufferAccess, Span
 from ansorc.ir.passes.independence import are_iterations_independent
 from ansorc.ir.passes.places import uses
 from ansorc.ir.stmt import Allocate, Function, LoopKind, Store
@@ -33,7 +33,7 @@ _POWERS = np.array([rest.bit_count() for rest in range(256)], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
+class VectorUnit:
     """What a processor's vectors can do."""
 
     bytes: int
@@ -46,7 +46,7 @@ class Vectors:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LaneGroup:
     """Vectorised loops that share register tiles, or one loop alone."""
 
     native: int
@@ -57,10 +57,10 @@ class Group:
     """Whole vectors that are worked on together."""
 
 
-def lane_groups(accesses: Accesses, vectors: Vectors) -> dict[int, Group]:
+def lane_groups(accesses: Accesses, vectors: VectorUnit) -> dict[int, LaneGroup]:
     """Return the group of each VECTORIZED loop, by the loop's id."""
     spans = [span for span in accesses.spans() if span.loop.kind is LoopKind.VECTORIZED]
-    found: dict[int, Group] = {}
+    found: dict[int, LaneGroup] = {}
     for members in _joined(spans):
         widest = max((a.buffer.dtype.bytes for span in members for a in span.accesses), default=1)
         native = max(1, vectors.bytes // widest)
@@ -70,7 +70,7 @@ def lane_groups(accesses: Accesses, vectors: Vectors) -> dict[int, Group]:
         )
         for span in members:
             together = vectors.interleaved if _waits(span) else 1
-            found[id(span.loop)] = Group(native, is_padded, together)
+            found[id(span.loop)] = LaneGroup(native, is_padded, together)
     return found
 
 
@@ -96,12 +96,12 @@ def vector_pieces(
     return extents // native + (rest > 0 if is_masked else _POWERS[rest])
 
 
-def may_mask(span: Span, vectors: Vectors) -> bool:
+def may_mask(span: Span, vectors: VectorUnit) -> bool:
     """Whether there are masked vectors for all that the loop of `span` accesses."""
     return all(_is_maskable(span, access, vectors) for access in span.accesses)
 
 
-def masks_tail(span: Span, group: Group, vectors: Vectors) -> bool:
+def masks_tail(span: Span, group: LaneGroup, vectors: VectorUnit) -> bool:
     """Whether one masked vector at the end of the loop of `span` is faster than several parts."""
     if not is_ragged(span.loop.extent, group.native) or not may_mask(span, vectors):
         return False
@@ -111,7 +111,9 @@ def masks_tail(span: Span, group: Group, vectors: Vectors) -> bool:
     return group.is_padded and all(buffer.scope is Scope.REGISTER for buffer in stored)
 
 
-def with_padded_tiles(function: Function, accesses: Accesses, groups: dict[int, Group]) -> Function:
+def with_padded_tiles(
+    function: Function, accesses: Accesses, groups: dict[int, LaneGroup]
+) -> Function:
     """Return `function` with room for whole vectors in the register tiles of padded groups."""
     wider: dict[str, Buffer] = {}
     for span in accesses.spans():
@@ -159,12 +161,12 @@ def _tiles(span: Span) -> set[Buffer]:
     return {a.buffer for a in span.accesses if _is_tile(a, span.loop.var.name)}
 
 
-def _is_tile(access: Access, name: str) -> bool:
+def _is_tile(access: BufferAccess, name: str) -> bool:
     is_register = access.buffer.scope is Scope.REGISTER
     return is_register and any(uses(index, name) for index in access.indices)
 
 
-def _may_pad(span: Span, native: int, vectors: Vectors) -> bool:
+def _may_pad(span: Span, native: int, vectors: VectorUnit) -> bool:
     """Whether the loop can work on whole vectors of its register tiles, loading parts of others.
 
     Lanes that are not wanted compute something, which must not be a division by zero.
@@ -188,7 +190,7 @@ def _is_lane(indices: Sequence[Expr], name: str) -> bool:
     return indices[-1] == Var(name) and not any(uses(index, name) for index in indices[:-1])
 
 
-def _is_maskable(span: Span, access: Access, vectors: Vectors) -> bool:
+def _is_maskable(span: Span, access: BufferAccess, vectors: VectorUnit) -> bool:
     """Whether the loop accesses one element, registers, or neighbours that may be masked.
 
     The operands of a dot product have several elements for a lane; they are not masked.

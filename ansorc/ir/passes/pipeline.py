@@ -9,7 +9,7 @@ from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.guarded_values import choose_values
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
-from ansorc.ir.passes.lane_groups import Vectors
+from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
@@ -31,8 +31,8 @@ The border of a depthwise tile of 4 x 2 pixels needs most of them.
 """
 
 
-def _vectors(target: Target) -> Vectors:
-    return Vectors(
+def _vectors(target: Target) -> VectorUnit:
+    return VectorUnit(
         target.vector_bytes, target.masked_bytes, target.stores_masked_fast, target.interleaved
     )
 

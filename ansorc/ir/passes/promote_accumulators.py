@@ -24,7 +24,7 @@ from typing import assert_never
 from ansorc.ir.expr import Load
 from ansorc.ir.passes.accesses import Accesses, is_accessed, is_loaded
 from ansorc.ir.passes.register_tile import (
-    Tile,
+    PromotedTile,
     as_first_value,
     as_initial_value,
     as_read_out,
@@ -111,11 +111,11 @@ class _Promotion:
         body = self.stmt(loop.body, done)
         return loop if body is loop.body else replace(loop, body=body)
 
-    def _tiles(self, loop: For, done: frozenset[str]) -> list[Tile]:
+    def _tiles(self, loop: For, done: frozenset[str]) -> list[PromotedTile]:
         """Return the tiles that `loop` updates and that fit into the registers."""
         if loop.kind not in _SEQUENTIAL:
             return []
-        span, tiles, free = self._accesses.below(loop), list[Tile](), self._register_bytes
+        span, tiles, free = self._accesses.below(loop), list[PromotedTile](), self._register_bytes
         stored = {a.buffer.name: a.buffer for a in span.accesses if a.is_store}
         for name, buffer in stored.items():
             if name in done or not self._accesses.may_move(buffer, span):
@@ -132,7 +132,9 @@ class _Promotion:
         return f"{name}.reg" if uses == 0 else f"{name}.reg{uses}"
 
 
-def _scope(updated: Stmt, tiles: Sequence[Tile], before: list[Stmt], after: list[Stmt]) -> Stmt:
+def _scope(
+    updated: Stmt, tiles: Sequence[PromotedTile], before: list[Stmt], after: list[Stmt]
+) -> Stmt:
     """Return the loop `updated` between filling the registers and reading them out.
 
     Takes the statements that can work on the registers directly out of `before`, where they are
@@ -149,7 +151,7 @@ def _scope(updated: Stmt, tiles: Sequence[Tile], before: list[Stmt], after: list
     return scope
 
 
-def _filled(tile: Tile, before: list[Stmt]) -> Stmt:
+def _filled(tile: PromotedTile, before: list[Stmt]) -> Stmt:
     """Return what gives the registers their first values; takes it out of `before` if it can."""
     for position in reversed(range(len(before))):
         if is_accessed(before[position], tile.buffer.name):
@@ -162,7 +164,7 @@ def _filled(tile: Tile, before: list[Stmt]) -> Stmt:
     return held_value(tile)
 
 
-def _read_out(stmt: Stmt, tiles: Sequence[Tile]) -> Stmt | None:
+def _read_out(stmt: Stmt, tiles: Sequence[PromotedTile]) -> Stmt | None:
     _, _, store = perfect_nest(stmt)
     if store is None or any(tile.buffer.name == store.buffer.name for tile in tiles):
         return None

@@ -11,7 +11,7 @@ from ansorc.ir.arith.scalar import conjuncts
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Var
 from ansorc.ir.node import Node, rewrite, walk
-from ansorc.ir.passes.accesses import Access, Span
+from ansorc.ir.passes.accesses import BufferAccess, Span
 from ansorc.ir.passes.places import are_distinct, flat_place, reads_memory
 from ansorc.ir.passes.tile_guards import exists, guarded, happens, split_guards
 from ansorc.ir.stmt import For, If, LoopKind, Stmt, Store
@@ -21,7 +21,7 @@ _THREADED_KINDS = (LoopKind.PARALLEL, LoopKind.BOUND)
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class PromotedTile:
     """`buffer[indices]` for all values of the variables of `loops`, as the array `register`."""
 
     buffer: Buffer
@@ -41,7 +41,7 @@ class Tile:
         return nest(self.loops, guarded(self.guards, Store(buffer, indices, value)))
 
 
-def find_tile(name: str, span: Span, register: str) -> Tile | None:
+def find_tile(name: str, span: Span, register: str) -> PromotedTile | None:
     """Return the tile of the buffer `name` that the loop of `span` updates, None if there is none.
 
     Every access below the loop must be to the same element of the tile, whatever the values of
@@ -74,10 +74,10 @@ def find_tile(name: str, span: Span, register: str) -> Tile | None:
     ordered = tuple(sorted(loops, key=lambda loop: loop.kind is LoopKind.VECTORIZED))
     shape = tuple(loop.extent for loop in ordered)
     buffer = Buffer(register, shape, first.buffer.dtype, Scope.REGISTER)
-    return Tile(first.buffer, first.indices, ordered, buffer, guards)
+    return PromotedTile(first.buffer, first.indices, ordered, buffer, guards)
 
 
-def in_registers(root: Stmt, tiles: Sequence[Tile]) -> Stmt:
+def in_registers(root: Stmt, tiles: Sequence[PromotedTile]) -> Stmt:
     """Return `root` with the accesses to the tiles' elements made to their registers."""
     by_name = {tile.buffer.name: tile for tile in tiles}
 
@@ -93,7 +93,7 @@ def in_registers(root: Stmt, tiles: Sequence[Tile]) -> Stmt:
     return rewrite(root, rule)
 
 
-def as_initial_value(stmt: Stmt, tile: Tile) -> Stmt | None:
+def as_initial_value(stmt: Stmt, tile: PromotedTile) -> Stmt | None:
     """Return `stmt`, where it sets exactly the tile without reading memory, on the registers."""
     loops, guards, store = perfect_nest(stmt)
     if store is None or store.buffer.name != tile.buffer.name or reads_memory(store.value):
@@ -104,7 +104,7 @@ def as_initial_value(stmt: Stmt, tile: Tile) -> Stmt | None:
     return tile.nest(tile.register, tile.element(), rename(store.value, names))
 
 
-def as_first_value(stmt: Stmt, tile: Tile) -> Stmt | None:
+def as_first_value(stmt: Stmt, tile: PromotedTile) -> Stmt | None:
     """Return `stmt`, where it sets exactly the tile on a condition, on the registers.
 
     Where the condition fails they get what memory holds. It does not read memory, so it may move.
@@ -117,12 +117,12 @@ def as_first_value(stmt: Stmt, tile: Tile) -> Stmt | None:
             return None
 
 
-def held_value(tile: Tile) -> Stmt:
+def held_value(tile: PromotedTile) -> Stmt:
     """Return what loads the tile into the registers."""
     return tile.nest(tile.register, tile.element(), Load(tile.buffer, tile.indices))
 
 
-def as_read_out(stmt: Stmt, tile: Tile) -> Stmt | None:
+def as_read_out(stmt: Stmt, tile: PromotedTile) -> Stmt | None:
     """Return `stmt`, where it maps exactly the tile to another buffer, reading the registers.
 
     It keeps its order of loops; serial ones are unrolled where the tile's are.
@@ -152,7 +152,7 @@ def as_read_out(stmt: Stmt, tile: Tile) -> Stmt | None:
 
 
 def match_loops(
-    loops: Sequence[For], indices: tuple[Expr, ...], tile: Tile
+    loops: Sequence[For], indices: tuple[Expr, ...], tile: PromotedTile
 ) -> dict[str, Var] | None:
     """Return which of the tile's variables each loop's variable stands for.
 
@@ -201,7 +201,7 @@ def rename(expr: Expr, names: dict[str, Var]) -> Expr:
     return rewrite(expr, lambda old: names.get(old.name) if isinstance(old, Var) else None)
 
 
-def _tile_loops(access: Access, depth: int, used: set[str]) -> list[For] | None:
+def _tile_loops(access: BufferAccess, depth: int, used: set[str]) -> list[For] | None:
     inner = access.loops[depth:]
     if any(loop.kind in _THREADED_KINDS for loop in inner):
         return None
@@ -209,7 +209,7 @@ def _tile_loops(access: Access, depth: int, used: set[str]) -> list[For] | None:
     return loops if all(loop.kind in _TILE_KINDS for loop in loops) else None
 
 
-def _same_loops(access: Access, depth: int, loops: list[For]) -> bool:
+def _same_loops(access: BufferAccess, depth: int, loops: list[For]) -> bool:
     inner = {loop.var.name: loop for loop in access.loops[depth:]}
     if any(loop.kind in _THREADED_KINDS for loop in inner.values()):
         return False

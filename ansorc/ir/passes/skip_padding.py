@@ -20,7 +20,7 @@ from ansorc.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Load, Select, Va
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import For, Function, If, LoopKind, Stmt, Store, map_substatements
 
-Lanes = frozenset[str]
+LaneVars = frozenset[str]
 
 
 def skip_padding(function: Function) -> Function:
@@ -29,7 +29,7 @@ def skip_padding(function: Function) -> Function:
     return function if body is function.body else replace(function, body=body)
 
 
-def _skipped(stmt: Stmt, lanes: Lanes) -> Stmt:
+def _skipped(stmt: Stmt, lanes: LaneVars) -> Stmt:
     match stmt:
         case Store():
             return _guarded(stmt, lanes)
@@ -39,7 +39,7 @@ def _skipped(stmt: Stmt, lanes: Lanes) -> Stmt:
             return map_substatements(stmt, lambda part: _skipped(part, lanes))
 
 
-def _guarded(store: Store, lanes: Lanes) -> Stmt:
+def _guarded(store: Store, lanes: LaneVars) -> Stmt:
     """Return a store that adds something to its own element under the condition that it does."""
     value = store.value
     if not isinstance(value, Binary) or value.op not in (BinaryOp.ADD, BinaryOp.MAX, BinaryOp.MIN):
@@ -56,7 +56,7 @@ def _guarded(store: Store, lanes: Lanes) -> Stmt:
     return If(conjunction(conditions), replace(store, value=changed)) if conditions else store
 
 
-def present(term: Expr, op: BinaryOp, lanes: Lanes = frozenset()) -> tuple[Expr, list[Expr]]:
+def present(term: Expr, op: BinaryOp, lanes: LaneVars = frozenset()) -> tuple[Expr, list[Expr]]:
     """Return `term` where it counts, and the conditions without which it adds nothing by `op`.
 
     Those that depend on the variables `lanes` stay in the term.
@@ -91,7 +91,7 @@ def _adds_nothing(other: Const, op: BinaryOp) -> bool:
     return other.value == (limits.min if op is BinaryOp.MAX else limits.max)
 
 
-def _is_scalar(condition: Expr, lanes: Lanes) -> bool:
+def _is_scalar(condition: Expr, lanes: LaneVars) -> bool:
     """Whether it reads no memory, and is the same for all lanes."""
     return dtype_of(condition).lanes == 1 and not any(
         isinstance(part, Load) or (isinstance(part, Var) and part.name in lanes)

@@ -17,13 +17,13 @@ from ansorc.ir.arith.interval import prove
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.expr import Expr, Load, Var
 from ansorc.ir.node import walk
-from ansorc.ir.passes.accesses import Access, is_inside
+from ansorc.ir.passes.accesses import BufferAccess, is_inside
 from ansorc.ir.stmt import If, Stmt
 from ansorc.ir.substitute import substitute
 
 
 def split_guards(
-    access: Access, depth: int, moving: Set[str]
+    access: BufferAccess, depth: int, moving: Set[str]
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     """Return the conditions on elements around `access`, and the other ones.
 
@@ -37,7 +37,7 @@ def split_guards(
     return tuple(fixed), tuple(others)
 
 
-def happens(store: Access, depth: int, moving: Set[str]) -> bool:
+def happens(store: BufferAccess, depth: int, moving: Set[str]) -> bool:
     """Whether `store` happens to each element that its conditions on elements allow.
 
     Looked at are the iterations in which the variables `moving` are all first or all last.
@@ -55,7 +55,7 @@ def happens(store: Access, depth: int, moving: Set[str]) -> bool:
     )
 
 
-def exists(store: Access) -> bool:
+def exists(store: BufferAccess) -> bool:
     """Whether the element of `store` is one of its buffer whatever its conditions are."""
     ranges = {loop.var.name: (0, loop.extent - 1) for loop in store.loops}
     return is_inside(store.buffer, store.indices, ranges)

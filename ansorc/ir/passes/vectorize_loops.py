@@ -23,15 +23,15 @@ from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import Accesses
 from ansorc.ir.passes.independence import are_iterations_independent
 from ansorc.ir.passes.lane_groups import (
-    Group,
-    Vectors,
+    LaneGroup,
+    VectorUnit,
     lane_groups,
     masks_tail,
     may_mask,
     with_padded_tiles,
 )
 from ansorc.ir.passes.widen import uses_registers, widen
-from ansorc.ir.passes.widen_expr import Lanes, NotWidenableError
+from ansorc.ir.passes.widen_expr import LaneRange, NotWidenableError
 from ansorc.ir.stmt import (
     Allocate,
     Barrier,
@@ -49,7 +49,7 @@ MAX_UNROLLED_CHUNKS = 16
 """More vectors than this run in a loop, lest the code outgrow the instruction cache."""
 
 
-def vectorize_loops(function: Function, vectors: Vectors) -> Function:
+def vectorize_loops(function: Function, vectors: VectorUnit) -> Function:
     """Return `function` without VECTORIZED loops.
 
     The widest element that a loop accesses decides how many lanes it has (see `lane_groups`).
@@ -76,7 +76,7 @@ class _Piece:
 
 
 class _Vectorizing:
-    def __init__(self, accesses: Accesses, vectors: Vectors) -> None:
+    def __init__(self, accesses: Accesses, vectors: VectorUnit) -> None:
         self._accesses = accesses
         self._vectors = vectors
         self._groups = lane_groups(accesses, vectors)
@@ -126,19 +126,19 @@ class _Vectorizing:
 def _widened(loop: For, piece: _Piece, ranges: dict[str, Interval], *, may_mask: bool) -> Stmt:
     if piece.chunks == 1:
         base = integer(piece.start)
-        lanes = Lanes(loop.var.name, base, piece.lanes, dict(ranges), wanted=piece.wanted)
+        lanes = LaneRange(loop.var.name, base, piece.lanes, dict(ranges), wanted=piece.wanted)
         return widen(loop.body, lanes, may_mask=may_mask)
     chunk = Var(f"{loop.var.name}.chunk")
     within = {**ranges, chunk.name: (0, piece.chunks - 1)}
     base = chunk * piece.lanes + piece.start if piece.start else chunk * piece.lanes
-    lanes = Lanes(loop.var.name, base, piece.lanes, within)
+    lanes = LaneRange(loop.var.name, base, piece.lanes, within)
     body = widen(loop.body, lanes, may_mask=may_mask)
     unrolled = piece.vectors <= MAX_UNROLLED_CHUNKS or uses_registers(loop.body)
     kind = LoopKind.UNROLLED if unrolled else LoopKind.SERIAL
     return For(chunk, piece.chunks, kind, body)
 
 
-def _pieces(extent: int, group: Group, *, is_masked: bool) -> list[_Piece]:
+def _pieces(extent: int, group: LaneGroup, *, is_masked: bool) -> list[_Piece]:
     """Return native vectors for 0 … extent - 1, first those that are worked on together, and for
     what is left a masked one, or vectors of powers of two of lanes."""
     native, pieces, start = group.native, list[_Piece](), 0

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from operator import is_
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from ansorc.ir.arith.affine import integer
 from ansorc.ir.arith.identity import identity
@@ -30,6 +30,7 @@ from ansorc.ir.expr import (
     Call,
     CompareOp,
     Expr,
+    Indices,
     Load,
     Ramp,
     Reduce,
@@ -40,7 +41,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.node import Node, walk
 from ansorc.ir.passes.accesses import Accesses, Span
 from ansorc.ir.passes.reduction_loops import Known, ReductionLoop, with_reductions
-from ansorc.ir.passes.register_tile import Tile, find_tile, nest, perfect_nest
+from ansorc.ir.passes.register_tile import PromotedTile, find_tile, nest, perfect_nest
 from ansorc.ir.stmt import (
     Allocate,
     Barrier,
@@ -60,7 +61,6 @@ INDEPENDENT_SUMS = 8
 CALLING_SUMS = 2
 """Vectors of sums whose terms call functions: a term takes far longer than its addition."""
 CHEAP_CALLS = ("sqrt", "abs", "floor", "ceil", "round", "fma")
-Indices: TypeAlias = tuple[Expr, ...]
 
 _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
@@ -119,7 +119,7 @@ class _Sums:
     """`vectors` x `lanes` sums for each element of `tile`, in `buffer`."""
 
     reduction: ReductionLoop
-    tile: Tile
+    tile: PromotedTile
     buffer: Buffer
 
     @property

@@ -11,11 +11,11 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Not, Ramp
 from ansorc.ir.node import walk
 from ansorc.ir.passes.places import uses
-from ansorc.ir.passes.widen_expr import ExprWidener, Lanes, NotWidenableError
+from ansorc.ir.passes.widen_expr import ExprWidener, LaneRange, NotWidenableError
 from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
 
 
-def widen(stmt: Stmt, lanes: Lanes, *, may_mask: bool = False) -> Stmt:
+def widen(stmt: Stmt, lanes: LaneRange, *, may_mask: bool = False) -> Stmt:
     """Return `stmt` run once for all lanes; raise NotWidenableError where they go apart.
 
     The iterations have to be independent (see `independence`). With `may_mask` lanes that go
@@ -27,7 +27,7 @@ def widen(stmt: Stmt, lanes: Lanes, *, may_mask: bool = False) -> Stmt:
 class _Widener:
     __slots__ = ("_everywhere", "_exprs", "_lanes", "_may_mask", "_where")
 
-    def __init__(self, lanes: Lanes, *, may_mask: bool) -> None:
+    def __init__(self, lanes: LaneRange, *, may_mask: bool) -> None:
         self._lanes = lanes
         self._may_mask = may_mask
         self._exprs = ExprWidener(lanes)
@@ -136,7 +136,7 @@ class _Widener:
         lane = self._lanes.lane
         private = {name: (own, lane) for name, (own, _) in self._lanes.private.items()}
         base = _plus(self._lanes.base, lane)
-        one = Lanes(self._lanes.name, base, 1, dict(self._lanes.ranges), dict(private))
+        one = LaneRange(self._lanes.name, base, 1, dict(self._lanes.ranges), dict(private))
         kind = LoopKind.UNROLLED if uses_registers(stmt) else LoopKind.SERIAL
         return For(lane, self._lanes.wanted or self._lanes.count, kind, widen(stmt, one))
 

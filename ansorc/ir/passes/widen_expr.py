@@ -43,7 +43,7 @@ class NotWidenableError(Exception):
 
 
 @dataclass(slots=True)
-class Lanes:
+class LaneRange:
     """The values `base … base + count - 1` of the variable `name`, one for each lane.
 
     With `count` 1 widening is substitution. `ranges` bounds the variables around the expression.
@@ -84,7 +84,7 @@ class ExprWidener:
 
     __slots__ = ("_lanes", "_mask", "_memo")
 
-    def __init__(self, lanes: Lanes, mask: Expr | None = None) -> None:
+    def __init__(self, lanes: LaneRange, mask: Expr | None = None) -> None:
         self._lanes = lanes
         self._mask = mask
         self._memo: dict[int, tuple[Expr, Wide]] = {}
@@ -246,7 +246,7 @@ class ExprWidener:
                 return None
 
     def _at(self, expr: Expr) -> Expr:
-        """Return the element of a ramp, or the scalar, that the lane `Lanes.lane` has."""
+        """Return the element of a ramp, or the scalar, that the lane `LaneRange.lane` has."""
         match expr:
             case Ramp(base, stride, _):
                 return Binary(BinaryOp.ADD, base, Binary(BinaryOp.MUL, self._lanes.lane, stride))

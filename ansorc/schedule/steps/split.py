@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ansorc.schedule.bounds import settle
-from ansorc.schedule.extent import Length, divide_up, divides, multiply, resolve
+from ansorc.schedule.extent import TileLength, divide_up, divides, multiply, resolve
 from ansorc.schedule.stage import At, Iterator, SplitRelation
 from ansorc.schedule.state import State, Step
 
@@ -23,7 +23,7 @@ class Split(Step):
     """
 
     iterator: str
-    lengths: tuple[Length, ...]
+    lengths: tuple[TileLength, ...]
 
     @property
     def made(self) -> tuple[str, ...]:

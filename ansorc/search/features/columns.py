@@ -13,9 +13,10 @@ from typing import ClassVar, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ansorc.schedule.extent import BoolArray
+
 FloatArray: TypeAlias = npt.NDArray[np.float32 | np.float64]
 """float32, which is exact for what is compared: counts and extents below 2^24."""
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 LOG = {"scale": "log"}
 """Field metadata: the number varies over decades and is stored as log2(x + 1), x ≥ 0."""
