@@ -35,8 +35,8 @@ class CoreCosts:
     """Instructions of any kind started in a cycle, where arithmetic reads no memory, as on Arm
     (assumed)."""
     scalar_ports: float = 2.0
-    """Instructions of loop control started in a cycle beside those of vectors (measured: 2.2 to
-    3.7)."""
+    """Instructions of loop control started in a cycle beside those of vectors (measured: 2.4 to
+    3.6)."""
     call_instructions: float = 2.0
     """Instructions of `exp`, `tanh`, … started in a cycle (chosen)."""
     window: float = 250.0
@@ -46,12 +46,12 @@ class CoreCosts:
     """Instructions of straight-line code that the instruction caches hold (chosen)."""
     fill_bytes: tuple[float, float, float] = (32.0, 12.0, 4.0)
     """Bytes per cycle into the first cache, into the second, and from memory, of each core: what
-    one transfer after another gets (measured: 28 to 32, 14 to 22, and 6.6 to 7.3)."""
+    one transfer after another gets (measured: 30 to 32, 22 to 25, and 6.2 to 7.3)."""
     memory_bytes: float = 8.0
-    """Bytes per cycle from memory, of all cores together (measured: 6 to 13)."""
+    """Bytes per cycle from memory, of all cores together (measured: 6 to 10)."""
     fork: float = 15_000.0
-    """Cycles to start the other cores and to wait for the last one (measured: 1,000 to 4,000 where
-    they wait for it, 60,000 and more where they sleep)."""
+    """Cycles to start the other cores and to wait for the last one (measured: 800 to 1,400 where they
+    wait for it, 51,000 and more where they sleep)."""
     loop: float = 1.0
     """Cycles of loop control for each step of a register tile; adds up (chosen)."""
     visit: float = 10.0
