@@ -50,8 +50,8 @@ class CoreCosts:
     memory_bytes: float = 8.0
     """Bytes per cycle from memory, of all cores together (measured: 6 to 10)."""
     fork: float = 15_000.0
-    """Cycles to start the other cores and to wait for the last one (measured: 800 to 1,400 where they
-    wait for it, 51,000 and more where they sleep)."""
+    """Cycles to start the other cores and to wait for the last one (measured: 800 to 1,400 where
+    they wait for it, 51,000 and more where they sleep)."""
     loop: float = 1.0
     """Cycles of loop control for each step of a register tile; adds up (chosen)."""
     visit: float = 10.0
