@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from ansorc.ir.buffer import Buffer
 from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule.extent import Extent, as_array
 from ansorc.schedule.stage import At, Root, Stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import RFactor
-from ansorc.search.estimate import Cycles, parallel_speed, stage_cycles
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
+from ansorc.search.features.loop_nest import LoopNests
+from ansorc.search.features.statement import Statement
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.generate import generate
@@ -34,6 +38,7 @@ from ansorc.search.sketch.sketch import Sketch, UnrollLimit
 from ansorc.search.sketch.tiling_variants import TilingInBlocks, TilingInLanes, TilingWithRows
 from ansorc.search.space.genes import Genes, population_state, steps
 from ansorc.target import Target
+from ansorc.target.costs import CORE
 
 RULES: tuple[SketchRule, ...] = (
     AlwaysInline(),
@@ -69,9 +74,11 @@ of the best one: the more loops there are to tile, the more is found later."""
 PLACES, ROWS_ELSEWHERE, PENALTY_ELSEWHERE = 2, 256, 1.4
 """Places of plain stages that are tried, programs with others than the first, and how many times
 as fast they must seem: what a place saves is known less well than what a tile does."""
-UNROLL_LIMIT, NARROW_UNROLL_LIMIT = 64, 16
-"""With vectors of 16 bytes a step is several times as many instructions. None is a limit of the
-search's, which would settle too early on the structure of the default."""
+UNROLL_LIMIT = 16
+"""Longer straight-line code is seldom faster and sometimes has spills. It is none of the limits of
+the search, which would settle too early on the structure of the default."""
+
+Cycles: TypeAlias = npt.NDArray[np.float64]
 
 
 def default_steps(
@@ -192,19 +199,40 @@ def _evaluated(sketch: Sketch, genes: Genes) -> tuple[Genes, Cycles]:
     state = population_state(sketch, genes)
     roots = [stage.name for stage in state.stages if isinstance(stage.attach, Root)]
     serial = {name: np.zeros(rows) for name in roots}
+    nests = LoopNests(state, rows, {f"unroll:{s.name}": UNROLL_LIMIT for s in state.stages})
     for stage in state.stages:
         if not stage.is_inlined:
-            serial[_root(state, stage.name)] += stage_cycles(state, stage, sketch.target, rows)
+            found = Statement(nests, nests.nest(stage), sketch.target).estimate
+            serial[_root(state, stage.name)] += found.total_cycles
     for column, choice in enumerate(sketch.choices, start=len(sketch.variables)):
         if isinstance(choice, UnrollLimit):
-            limit = NARROW_UNROLL_LIMIT if sketch.target.vector_bytes <= 16 else UNROLL_LIMIT
-            genes[:, column] = choice.values.index(limit)
+            genes[:, column] = choice.values.index(UNROLL_LIMIT)
             continue
         loops = state.stage(choice.stage).iterators
         extents = [loop.extent for loop in loops if loop.name in choice.iterators]
         best = parallel_speed(extents, serial[choice.stage], sketch.target.cores)
         genes[:, column], serial[choice.stage] = best
     return genes, np.sum(list(serial.values()), axis=0)
+
+
+def parallel_speed(
+    extents: list[Extent], serial: Cycles, cores: int
+) -> tuple[npt.NDArray[np.int64], Cycles]:
+    """Return how many outer loops to fuse and the cycles then, both [rows].
+
+    An uneven last round of chunks and the start of the threads are counted.
+    """
+    best = serial.copy()
+    count = np.zeros(len(serial), dtype=np.int64)
+    chunks = np.ones(len(serial), dtype=np.int64)
+    for place, extent in enumerate(extents, start=1):
+        chunks = chunks * as_array(extent)
+        rounds = -(-chunks // cores)
+        cycles = serial * rounds / chunks + CORE.fork
+        better = cycles < 0.98 * best
+        best = np.where(better, cycles, best)
+        count = np.where(better, place, count)
+    return count, best
 
 
 def _root(state: State, name: str) -> str:

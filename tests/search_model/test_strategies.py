@@ -120,7 +120,7 @@ def test_a_beam_scores_incomplete_programs_decision_by_decision() -> None:
     assert sum(model.asked) == found.scored
     built = [candidate.score for candidate in found.candidates if not candidate.is_random]
     assert built == sorted(built, reverse=True)
-    assert len(built) == 14
+    assert SMALL.beam_width // 2 < len(built) <= SMALL.population
 
 
 def test_a_beam_that_holds_everything_finds_the_best_program() -> None:

@@ -9,11 +9,10 @@ from search_space.small_dags import DAGS, TARGET, ZEN3, check_meaning, conv_laye
 import ansorc.lang as ac
 from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
-from ansorc.schedule import replay, schedule
+from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark, Stage
 from ansorc.schedule.steps import ComputeAt, Redefine, RewriteLayout, RFactor
-from ansorc.search.default import NARROW_UNROLL_LIMIT, UNROLL_LIMIT, default_steps
-from ansorc.search.estimate import Footprint, footprints
+from ansorc.search.default import UNROLL_LIMIT, default_steps
 from ansorc.search.options import DEFAULTS
 from ansorc.target import Target
 from bench.paper_cases import case
@@ -106,40 +105,6 @@ def test_default_is_the_same_each_time() -> None:
     assert default_steps(dag, TARGET) == default_steps(dag, TARGET)
 
 
-def test_pieces_a_power_of_two_apart_collide() -> None:
-    rows, width = np.array([16.0]), np.array([64.0])
-    apart, close = (
-        Footprint(((rows, np.array(n)),), width, np.array(n), times=1) for n in (4096, 4096 + 64)
-    )
-    assert apart.bytes == close.bytes == 1024
-    assert apart.held(32 * 1024) == 64 * 1024
-    assert close.held(32 * 1024) == 4096, "a line of each way"
-    assert apart.held(48 * 1024) == 64 * 1024, "which has 12 ways"
-    assert apart.held(32 * 1024, is_first=True) == 64 * 1024 + 4096, "and one for what passes"
-    assert close.held(32 * 1024, is_first=True) == 4096 + 4096
-    pairs = (np.array([2.0]), np.array(1024)), (rows, np.array(4096))
-    assert Footprint(pairs, width, np.array(4096), times=1).held(32 * 1024) == 64 * 1024
-    whole = Footprint(((rows, np.array(4096)),), np.array([4096.0]), np.array(4096), times=1)
-    assert whole.held(32 * 1024) == whole.bytes == 64 * 1024
-
-
-def test_whole_rows_adjoin_and_pieces_of_images_collide() -> None:
-    """Loops over rows, images and channels of 16 images of 64 KiB."""
-    x = ac.placeholder((16, 32, 32, 16), "x")
-    dag = ComputeDAG([x, ac.compute((16, 32, 32, 16), lambda *i: x[i] + 1, name="y")])
-    first = schedule(dag)
-    n, h, w, c = (axis.name for axis in first.stage("y").iterators)
-    state = first.reorder("y", [h, n, c, w])
-    found = [(runs.item(), box) for runs, (_, box) in footprints(state, state.stage("y"), 1)]
-    assert [runs for runs, _ in found] == [1, 32, 32 * 16, 32 * 16 * 16]
-    whole, rows, row, pixels = (box for _, box in found)
-    assert (whole.count, whole.bytes, whole.held(32768)) == (1, 16 * 65536, 16 * 65536)
-    assert (rows.count, rows.width) == (16, 2048)
-    assert rows.held(32 * 1024) == 2 * 32 * 1024, "all in the same half of each way"
-    assert (row.count, row.bytes) == (1, 2048)
-    assert (pixels.count, pixels.width, pixels.bytes) == (32, 4, 2048)
-
-
 def test_padding_of_a_cheap_reader_is_made_inside_it() -> None:
     """A depthwise convolution reads each element nine times: a pass of its own costs too much."""
     made = default_steps(case("DEP-1-b16").dag(constant=True), TARGET)
@@ -160,4 +125,4 @@ def test_rows_of_a_softmax_are_finished_beside_their_product() -> None:
 
 
 def test_the_search_does_not_breed_from_the_default() -> None:
-    assert not {UNROLL_LIMIT, NARROW_UNROLL_LIMIT} & set(DEFAULTS.unroll_limits)
+    assert UNROLL_LIMIT not in DEFAULTS.unroll_limits

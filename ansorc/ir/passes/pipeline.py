@@ -20,6 +20,7 @@ from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
 from ansorc.target import Target
+from ansorc.target.costs import CORE
 
 Pass: TypeAlias = Callable[[Function, Target], Function]
 Passes: TypeAlias = tuple[tuple[str, Pass], ...]
@@ -38,8 +39,8 @@ def _vectors(target: Target) -> VectorUnit:
 
 
 def _register_bytes(target: Target) -> int:
-    """The largest register tile: twice the vector registers, for a few spills cost little."""
-    return 2 * target.vector_registers * target.vector_bytes
+    """The largest register tile."""
+    return int(CORE.tile_ratio * target.vector_registers) * target.vector_bytes
 
 
 def _core_bytes(target: Target) -> int:

@@ -129,7 +129,7 @@ class _Prefetching:
             for load in _large_loads(loop, self._cached_bytes):
                 name = load.buffer.name
                 block = None if name in asked else _block([load], _loops(loop))
-                if block is None or not _is_row(block, row):
+                if block is None or block.count < block.elements or not _is_row(block, row):
                     continue
                 before, whole = first.setdefault(name, (loop, block))
                 if before is not loop and _is_again(block, whole, row):

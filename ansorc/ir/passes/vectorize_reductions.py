@@ -55,6 +55,7 @@ from ansorc.ir.stmt import (
     Store,
 )
 from ansorc.ir.substitute import substitute
+from ansorc.target.costs import CORE
 
 INDEPENDENT_SUMS = 8
 """Vectors of sums that keep two units busy that add in four cycles."""
@@ -75,15 +76,16 @@ def vectorize_reductions(
     """Return `function` with the reductions of VECTORIZED loops in lanes of REGISTER buffers.
 
     The sums are kept over all loops around that only add to the same elements. A tile of rows
-    that needs more than twice `vector_registers` is left as it is. Tensors larger than
-    `last_cache_bytes` are taken to come from memory, of which `streaming_sums` vectors are added
-    up beside each other.
+    that needs more than `CORE.tile_ratio` times `vector_registers` is left as it is. Tensors
+    larger than `last_cache_bytes` are taken to come from memory, of which `streaming_sums` vectors
+    are added up beside each other.
     """
     found: dict[int, ReductionLoop] = {}
     body = with_reductions(function.body, found, Known())
     if not found:
         return function
-    limits = _Limits(vector_bytes, 2 * vector_registers, last_cache_bytes, streaming_sums)
+    registers = int(CORE.tile_ratio * vector_registers)
+    limits = _Limits(vector_bytes, registers, last_cache_bytes, streaming_sums)
     body = _InLanes(body, found, limits).stmt(body)
     return replace(function, body=body)
 

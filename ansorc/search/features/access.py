@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ansorc.ir.buffer import Buffer
 from ansorc.schedule.memory import memory_shape, panel_of
 from ansorc.schedule.stage import At
-from ansorc.search.features.columns import BoolArray, FloatArray
+from ansorc.search.features.columns import FloatArray
 from ansorc.search.features.index_form import IndexForm, grouped_loads
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, Movement, Shift
 
@@ -81,17 +81,20 @@ class Access:
     def crowded_bytes(self, way_bytes: int, spare_bytes: int = 0) -> FloatArray:
         """Return [places, rows]: the size of the cache in which the touched lines find room.
 
-        Lines whose addresses differ by a multiple of `way_bytes` share one set. Rows of a tensor
-        whose pitch has a large divisor in common with that leave many sets unused; `spare_bytes`
-        are for what else passes through the others.
+        Lines whose addresses differ by a multiple of `way_bytes` share one set. Pieces whose
+        distance has a large divisor in common with that begin in few sets; `spare_bytes` are for
+        what else passes through these.
         """
         box, touched = self._box, self.lines * self.line_bytes
-        if way_bytes == 1 or not box.sizes:
+        if way_bytes == 1 or not box.pieces:
             return touched
-        shared = _common(box.sizes[0], way_bytes)
-        for size, is_full in zip(box.sizes[1:], box.is_full[1:], strict=True):
-            shared = np.where(is_full, _common(size, way_bytes), shared)
-        collided = box.segments * shared
+        starts = most = np.ones_like(touched)
+        for size, count in box.pieces:
+            places = way_bytes / _common(size, way_bytes)  # of a way, where one of them may begin
+            starts = starts * np.minimum(count, places)
+            most = np.maximum(most, np.where(count > 1, places, 1))
+        width = np.maximum(box.run * self.element_bytes, self.line_bytes)
+        collided = touched * (way_bytes / (np.minimum(starts, most) * width))
         return np.where(collided > touched, collided + np.float32(spare_bytes), touched)
 
     @cached_property
@@ -113,22 +116,22 @@ class Access:
         elements, run, segments = ones, ones, ones
         size: Length = float(self.element_bytes)
         whole = ones > 0
-        sizes: list[Length] = []
-        fulls: list[BoolArray] = []
+        pieces: list[tuple[Length, FloatArray]] = []
         for dimension in reversed(range(len(self.movements))):
             extent = self.shape[dimension]
             span, count = self._span(dimension)
-            size = size * extent
-            sizes.append(size)
-            fulls.append(whole)
             if elements is ones:
                 elements, run, whole = count, span, span >= extent
-                continue
-            elements = elements * count
-            run = np.where(whole, run * span, run)
-            segments = np.where(whole, segments, segments * count)
-            whole = whole & (span >= extent)
-        return _Box(elements, run, segments, sizes, fulls)
+            else:
+                elements = elements * count
+                run = np.where(whole, run * span, run)
+                apart = np.where(whole, 1, count)
+                segments = segments * apart
+                if (apart > 1).any():
+                    pieces.append((_distance(size, span, count), apart))
+                whole = whole & (span >= extent)
+            size = size * extent
+        return _Box(elements, run, segments, pieces)
 
     def _span(self, dimension: int) -> tuple[FloatArray, FloatArray]:
         """[places, rows]: from the first to the last index, and how many different ones."""
@@ -150,17 +153,22 @@ class _Box:
     """Neighbouring elements in one piece."""
     segments: FloatArray
     """Such pieces."""
-    sizes: list[Length]
-    """For each dimension, the innermost first, the bytes from one of its steps to the next one of
-    the dimension outside of it."""
-    is_full: list[BoolArray]
-    """For each of them, whether all dimensions inside are touched from end to end."""
+    pieces: list[tuple[Length, FloatArray]]
+    """For each dimension with pieces the bytes from one to the next, and how many there are."""
+
+
+def _distance(size: Length, span: FloatArray, count: FloatArray) -> Length:
+    """Bytes between the pieces along a dimension whose steps are `size` bytes."""
+    if (span < 2 * count - 1).all():
+        return size
+    return size * np.maximum(np.floor((span - 1) / np.maximum(count - 1, 1)), 1)
 
 
 def _common(size: Length, way_bytes: int) -> FloatArray | np.float32:
-    """The greatest common divisor; of what is held inside loops, which is far below 2^24 bytes."""
+    """The greatest common divisor with a power of two."""
     if isinstance(size, np.ndarray):
-        return np.gcd(size.astype(np.int64), way_bytes).astype(np.float32)
+        whole = size.astype(np.int64)
+        return np.minimum(whole & -whole, way_bytes).astype(np.float32)
     return np.float32(gcd(int(size), way_bytes))
 
 

@@ -12,6 +12,10 @@ from functools import reduce
 
 import numpy as np
 
+from ansorc.ir.passes.lane_groups import vector_pieces
+from ansorc.schedule.extent import as_array
+from ansorc.schedule.stage import At, IteratorKind, Mark, Stage
+from ansorc.schedule.state import State
 from ansorc.search.features.columns import LOG, FloatArray
 from ansorc.search.features.loops import LoopFeatures
 from ansorc.search.features.memory import CacheFeatures
@@ -40,6 +44,8 @@ class EstimateFeatures:
 
 
 def estimate_features(
+    state: State,
+    stage: Stage,
     counts: OperationCounts,
     loops: LoopFeatures,
     registers: RegisterFeatures,
@@ -48,10 +54,16 @@ def estimate_features(
 ) -> EstimateFeatures:
     """Return the estimates of a statement that does `counts` in each iteration."""
     cores = loops.parallel_extent / np.ceil(loops.parallel_extent / target.cores)
-    arithmetic = _arithmetic(counts, registers, target.vector_ports) / cores
-    l1 = caches.l1_bytes / CORE.fill_bytes[0] / cores
-    l2 = caches.l2_bytes / CORE.fill_bytes[1] / cores
-    l3 = caches.l3_bytes / CORE.memory_bytes
+    is_tensorized = bool(stage.iterators) and stage.iterators[-1].mark is Mark.TENSORIZE
+    steps = (
+        _dot_products(state, stage, target)
+        if is_tensorized
+        else _arithmetic(counts, registers, target)
+    )
+    arithmetic = steps / cores
+    l1 = _moved(caches.l1_bytes, caches.l1_iterations, loops) / CORE.fill_bytes[0] / cores
+    l2 = _moved(caches.l2_bytes, caches.l2_iterations, loops) / CORE.fill_bytes[1] / cores
+    l3 = _moved(caches.l3_bytes, caches.l3_iterations, loops) / CORE.memory_bytes
     roofs = (arithmetic, l1, l2, l3)
     highest = reduce(np.maximum, roofs)
     total = highest + CORE.overlap * (sum(roofs[1:], roofs[0]) - highest)
@@ -61,8 +73,14 @@ def estimate_features(
     return EstimateFeatures(arithmetic, l1, l2, l3, total, np.minimum(peak / total, 1))
 
 
-def _arithmetic(counts: OperationCounts, registers: RegisterFeatures, ports: int) -> FloatArray:
+def _moved(moved: FloatArray, inside: FloatArray, loops: LoopFeatures) -> FloatArray:
+    """Bytes moved into a level: none where it keeps all that the statement touches between runs."""
+    return np.where(inside >= loops.iterations, 0, moved)
+
+
+def _arithmetic(counts: OperationCounts, registers: RegisterFeatures, target: Target) -> FloatArray:
     """Cycles of one core for all steps."""
+    ports = target.vector_ports
     vectors = registers.vectors
     in_registers = registers.is_promoted > 0
     busy = counts.vector_instructions * vectors
@@ -70,18 +88,59 @@ def _arithmetic(counts: OperationCounts, registers: RegisterFeatures, ports: int
     control = CORE.step_instructions * (busy + vectors + registers.loads) / registers.step_code
     latency = _latency(registers, busy + registers.loads + control)
     is_late = np.maximum(registers.step_code / CORE.code_limit, 1)
-    step = np.maximum.reduce([busy / ports, registers.loads / ports, stores, latency]) * is_late
-    step = step + control / CORE.scalar_ports + CORE.spill * registers.spilled
+    limits = [busy / ports, registers.reloads / ports, stores, latency]
+    if not target.is_x86:  # where arithmetic does not read memory, loads take the place of it
+        limits.append((busy + registers.reloads) / CORE.instructions)
+    step = np.maximum.reduce(limits) * is_late
+    step = step + control / CORE.scalar_ports + _spilling(registers, target)
     results = np.where(registers.sums_in_lanes > 0, registers.sums + CORE.combine_lanes, vectors)
     tile = CORE.tile + np.where(in_registers, results, 0)
     return registers.steps * step + registers.tiles * tile
 
 
+def _spilling(registers: RegisterFeatures, target: Target) -> FloatArray:
+    """Cycles of a step for what does not stay in registers: sums first need their neighbours."""
+    spilled = CORE.spill * registers.spilled
+    crowded = CORE.crowding * registers.sums + 1 - target.vector_registers
+    return np.where(registers.is_promoted > 0, np.maximum(spilled, crowded), spilled)
+
+
 def _latency(registers: RegisterFeatures, instructions: FloatArray) -> FloatArray:
     """Cycles that a step of so many instructions waits for the sums that it adds to."""
-    overlap = np.maximum(CORE.window / (registers.inner_terms * instructions), 1)
+    share = registers.sums_beside / registers.sums
+    overlap = np.maximum(CORE.window / (registers.beside_terms * instructions * share), 1)
     is_kept = (registers.is_promoted > 0) & (registers.spilled == 0)
-    chain = np.where(registers.sums_in_lanes > 0, registers.vectors / registers.sums, 1)
-    return np.where(is_kept, CORE.add_latency * chain, CORE.memory_add_latency) / np.where(
-        registers.is_promoted > 0, overlap, registers.sum_distance
-    )
+    chain = np.where(registers.sums_in_lanes > 0, registers.vectors / registers.sums, 1) / share
+    latency = np.where(is_kept, CORE.late * CORE.add_latency * chain, CORE.memory_add_latency)
+    return latency / np.where(registers.is_promoted > 0, overlap, registers.sum_distance)
+
+
+def _dot_products(state: State, stage: Stage, target: Target) -> FloatArray:
+    """Cycles of one core where an instruction does the innermost loop of `stage`."""
+    lanes = target.vector_bytes // stage.op.buffer.dtype.bytes
+    is_masked = target.masks_remainders(in_registers=True)
+    rows = vectors = visits = repeats = np.asarray(1, dtype=np.int64)
+    around = [iterator for _, iterator in state.around(stage)]
+    for iterator in (*around, *stage.iterators[:-1]):
+        extent = as_array(iterator.extent)
+        if iterator.mark is Mark.UNROLL:
+            rows = rows * extent
+        elif iterator.mark is Mark.VECTORIZE:
+            vectors = vectors * vector_pieces(extent, lanes, is_masked=is_masked)
+        elif iterator.kind is IteratorKind.REDUCE:
+            repeats = repeats * extent
+        else:
+            visits = visits * extent
+    dots = rows * vectors
+    busy = np.maximum(dots / target.vector_ports, (rows + vectors) / target.vector_ports)
+    spilled = np.maximum(0, dots + vectors + 1 - target.vector_registers)
+    busy = np.maximum(busy, CORE.dot_latency) + CORE.dot_spill * spilled + CORE.loop
+    if not _reads_panel(state, stage):
+        busy = busy + CORE.far_load * vectors
+    return visits * (repeats * busy + 2.0 * dots + CORE.dot_visit)
+
+
+def _reads_panel(state: State, stage: Stage) -> bool:
+    """Whether an operand was copied to, or computed in, a place inside the loops."""
+    inner = {s.name for s in state.stages if isinstance(s.attach, At) and s is not stage}
+    return any(buffer.name in inner for buffer in stage.op.reads)

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.state import State
-from ansorc.search.features.access import accesses_of, in_panels, places_of
 from ansorc.search.features.columns import (
     BoolArray,
     Column,
@@ -25,29 +24,22 @@ from ansorc.search.features.columns import (
     stacked,
     values_of,
 )
-from ansorc.search.features.estimate import EstimateFeatures, estimate_features
+from ansorc.search.features.estimate import EstimateFeatures
 from ansorc.search.features.loop_nest import LoopNest, LoopNests
-from ansorc.search.features.loops import LoopFeatures, loop_features
+from ansorc.search.features.loops import LoopFeatures
 from ansorc.search.features.memory import (
     BUFFERS,
     BufferFeatures,
     CacheFeatures,
     buffer_features,
-    cache_features,
     largest_first,
-    levels_of,
 )
 from ansorc.search.features.operations import (
     OperationFeatures,
-    operation_counts,
     operation_features,
 )
-from ansorc.search.features.registers import (
-    RegisterFeatures,
-    register_features,
-    tile_of,
-    vectors_of,
-)
+from ansorc.search.features.registers import RegisterFeatures
+from ansorc.search.features.statement import Statement
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, choice_values, population_state
 from ansorc.target import Target
@@ -150,32 +142,21 @@ def estimated_cycles(features: Features) -> npt.NDArray[np.float64]:
 
 def _statement(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
     """The columns of one statement, in order."""
-    counts = operation_counts(nest.stage.op)
-    found = accesses_of(nests, nest, target.cache_line_bytes)
-    accesses = [in_panels(nests, access) for access in found]
-    places = places_of(nest, accesses)
-    iterations = places.inside[0]
-    operations = operation_features(counts, iterations)
-    loops = loop_features(nest, nests.rows, target.cores)
-    vectors = vectors_of(nest, accesses, target)
-    tile = tile_of(nest, accesses, vectors, target)
-    registers = register_features(
-        tile, vectors, accesses, places, counts.vector_instructions, target
-    )
-    levels = levels_of(accesses, places, loops, target)
-    caches = cache_features(levels, places, operations.total)
-    estimate = estimate_features(counts, loops, registers, caches, target)
-    for group in (operations, loops, registers, caches, estimate):
+    found = Statement(nests, nest, target)
+    operations = operation_features(found.counts, found.places.inside[0])
+    for group in (operations, found.loops, found.registers, found.caches, found.estimate):
         yield from values_of(group)
-    numbers = largest_first(accesses)
+    numbers = largest_first(found.accesses)
     for number in numbers:
-        buffer = buffer_features(number, accesses[number], places, tile, vectors, levels)
-        yield from values_of(buffer)
+        access, levels = found.accesses[number], found.levels
+        yield from values_of(
+            buffer_features(number, access, found.places, found.tile, found.vectors, levels)
+        )
     missing = (BUFFERS - len(numbers)) * len(columns_of(BufferFeatures, ""))
     yield from [np.zeros(nests.rows, dtype=np.float32)] * missing
 
 
-MACHINE_FEATURES = FeatureSet("machine", 7, COLUMNS, _statement)
+MACHINE_FEATURES = FeatureSet("machine", 8, COLUMNS, _statement)
 FEATURE_VERSION = MACHINE_FEATURES.version
 FEATURE_NAMES = MACHINE_FEATURES.names
 _CYCLES = FEATURE_NAMES.index("estimate.total_cycles")

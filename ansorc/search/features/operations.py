@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
@@ -17,11 +18,13 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.node import Node, children
+from ansorc.ir.passes.places import reads_memory
 from ansorc.ir.passes.skip_padding import present
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.reducer import Reducer
 from ansorc.search.features.columns import LOG, FloatArray
 from ansorc.search.memo import memoized
+from ansorc.target.costs import CALL_INSTRUCTIONS, CORE
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ class OperationFeatures:
     """Selections, logical operations and comparisons of integers; not those of padding, which is
     skipped outside of the innermost loops."""
     integer: FloatArray = field(metadata=LOG)
-    """Integer operations on data, and in indices that are not affine."""
+    """Integer operations on data, and in indices that are read from memory."""
     total: FloatArray = field(metadata=LOG)
     """Float operations, a fused one counted as two."""
 
@@ -74,14 +77,15 @@ class OperationCounts:
     def vector_instructions(self) -> float:
         """Arithmetic instructions for one vector of results, in simple ones' time."""
         simple = self.fused + self.added + self.multiplied + self.compared
-        return simple + self.selected + self.integer + 5.0 * self.divided + self.call_instructions
+        return (
+            simple
+            + self.selected
+            + self.integer
+            + CORE.division * self.divided
+            + self.call_instructions
+        )
 
 
-CALL_INSTRUCTIONS = {
-    "exp": 25, "exp2": 25, "expm1": 30, "sigmoid": 35, "tanh": 35, "log": 40, "log2": 40,
-    "log1p": 50, "erf": 50, "sin": 40, "cos": 40, "pow": 150,
-}  # fmt: skip
-"""Instructions for a vector of float32, those that wait counted longer (bench/vector_math.py)."""
 _ROOTS = ("sqrt", "rsqrt")
 
 
@@ -122,15 +126,30 @@ def _without_padding(op: ComputeOp, body: Expr) -> Expr:
 
 
 def _count(node: Node, found: dict[str, int]) -> None:
+    if isinstance(node, Select) and _is_border(node.condition):
+        _count(node.then, found)
+        _count(node.otherwise, found)
+        return
     kind = _kind(node)
     if kind:
         found[kind] += 1
     if isinstance(node, Call):
         found["call_instructions"] += CALL_INSTRUCTIONS.get(node.name, 0)
-    if isinstance(node, Load) and all(_is_simple(index) for index in node.indices):
-        return
+    if isinstance(node, Load) and not any(map(reads_memory, node.indices)):
+        return  # what only loops move is worked out outside of the innermost ones
     for child in children(node):
         _count(child, found)
+
+
+def _is_border(condition: Expr) -> bool:
+    """Whether loops are split where a condition changes (`ansorc.ir.passes.partition_loops`)."""
+    match condition:
+        case Binary(BinaryOp.AND, left, right):
+            return _is_border(left) and _is_border(right)
+        case Compare(_, left, right):
+            return affine(left) is not None and affine(right) is not None
+        case _:
+            return False
 
 
 def _kind(node: Node) -> str:
@@ -163,11 +182,3 @@ def _binary_kind(op: BinaryOp, *, is_float: bool) -> str:
         BinaryOp.MAX: "compared",
     }
     return kinds.get(op, "added")
-
-
-def _is_simple(index: Expr) -> bool:
-    """Whether an index costs nothing: a loop adds a constant to it."""
-    divides = (BinaryOp.FLOORDIV, BinaryOp.MOD)
-    if isinstance(index, Binary):
-        return index.op not in divides and _is_simple(index.left) and _is_simple(index.right)
-    return not any(True for _ in children(index))

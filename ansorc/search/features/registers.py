@@ -23,9 +23,7 @@ from ansorc.search.features.columns import LOG, BoolArray, FloatArray
 from ansorc.search.features.loop_nest import LoopNest, NestLoop, product
 from ansorc.search.memo import memoized
 from ansorc.target import Target
-
-MAX_TILE_RATIO = 2.0
-"""Tiles of more than this many times the vector registers stay in memory (the CPU passes)."""
+from ansorc.target.costs import CORE
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +62,13 @@ class Tile:
     """Terms that are added to each result while the tile stays in registers; 1 if it does not."""
     unrolled_terms: FloatArray
     """Copies of a step in straight-line code."""
+    beside: FloatArray
+    """Vectors of sums inside the innermost reduce loop: only these are added to beside each other,
+    where that loop is unrolled inside others of the tile."""
+    beside_terms: FloatArray
+    """Terms that are added to these, one after the other."""
+    beside_loads: FloatArray
+    """Instructions that load the operands of one term of these."""
 
 
 def vectors_of(nest: LoopNest, accesses: Sequence[Access], target: Target) -> Vectors:
@@ -124,7 +129,7 @@ def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target
     scan = _start(accesses)
     best = _Scan(_vector_only(accesses, vectors), scan.is_open, scan.is_straight)
     is_sum = nest.stage.op.combiner is not None
-    limit = MAX_TILE_RATIO * target.vector_registers
+    limit = CORE.tile_ratio * target.vector_registers
     for place in reversed(range(nest.own, len(nest.loops))):
         loop = nest.loops[place]
         if loop.is_reduce and loop.is_vector:
@@ -154,7 +159,7 @@ class _Scan:
 
 def _start(accesses: Sequence[Access]) -> _Scan:
     ones = np.ones(accesses[0].rows, dtype=np.float32)
-    tile = Tile(ones, ones, ones, ones, tuple(ones for _ in accesses), ones, ones)
+    tile = Tile(ones, ones, ones, ones, tuple(ones for _ in accesses), *[ones] * 5)
     return _Scan(tile, ones > 0, ones > 0)
 
 
@@ -162,15 +167,27 @@ def _vector_only(accesses: Sequence[Access], vectors: Vectors) -> Tile:
     """The tile of a reduction whose sums stay in memory."""
     ones = np.ones_like(vectors.extent)
     loads = tuple(vector_loads(access, vectors) for access in accesses)
-    return Tile(ones, vectors.chunks, vectors.chunks, vectors.extent, loads, ones, ones)
+    chunks = vectors.chunks
+    return Tile(ones, chunks, chunks, vectors.extent, loads, ones, ones, chunks, ones, ones)
 
 
 def vector_loads(access: Access, vectors: Vectors) -> FloatArray:
     """Return the instructions that load or store what the vectorised loop touches."""
-    if vectors.loop is None or not access.moving[vectors.loop]:
+    reached = None if vectors.loop is None else _reached(access, vectors.loop)
+    if vectors.loop is None or reached is None:
         return np.ones_like(vectors.extent)
     is_unit = access.strides[vectors.loop] == 1
-    return np.where(is_unit, vectors.chunks, vectors.extent)
+    return np.where(is_unit, vectors.chunks, reached)
+
+
+def _reached(access: Access, place: int) -> FloatArray | None:
+    """Elements that a loop reaches, fewer than it has iterations by a quotient; None: one."""
+    if not access.moving[place]:
+        return None
+    extent = access.nest.extents[place]
+    steps = [step for movement in access.movements if (step := movement.steps[place]) is not None]
+    fastest = reduce(np.maximum, map(np.abs, steps))
+    return extent if (fastest >= 1).all() else np.minimum(extent, np.ceil(extent * fastest))
 
 
 def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors) -> _Scan:
@@ -182,16 +199,16 @@ def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors
         factors = [vector_loads(access, vectors) for access in accesses]
         copies, chunks, extent = tile.copies, vectors.chunks, vectors.extent
     else:
-        factors = [loop.extent if access.moving[place] else None for access in accesses]
+        factors = [_reached(access, place) for access in accesses]
         copies, chunks, extent = tile.copies * loop.extent, loop.extent, loop.extent
     whole = tile.vectors * chunks
     loads = tuple(
         old if factor is None else old * factor
         for old, factor in zip(tile.loads, factors, strict=True)
     )
-    grown = Tile(
-        copies, whole, _sums(copies, whole, vectors), tile.elements * extent, loads, tile.terms,
-        tile.unrolled_terms,
+    grown = replace(
+        tile, copies=copies, vectors=whole, sums=_sums(copies, whole, vectors),
+        elements=tile.elements * extent, loads=loads,
     )  # fmt: skip
     return _Scan(grown, scan.is_open, scan.is_straight)
 
@@ -207,9 +224,25 @@ def _sums(copies: FloatArray, whole: FloatArray, vectors: Vectors) -> FloatArray
 def _added(scan: _Scan, best: _Scan, loop: NestLoop) -> _Scan:
     """`scan` with a reduce loop around its tile; `best` knows the reduce loops inside."""
     is_straight = best.is_straight & loop.is_unrolled
-    copies = np.where(is_straight, best.tile.unrolled_terms * loop.extent, best.tile.unrolled_terms)
-    tile = replace(scan.tile, terms=best.tile.terms * loop.extent, unrolled_terms=copies)
+    inner = best.tile
+    copies = np.where(is_straight, inner.unrolled_terms * loop.extent, inner.unrolled_terms)
+    is_inner = inner.terms == 1
+    beside = np.where(is_inner, scan.tile.sums, inner.beside)
+    is_same = is_inner | (scan.tile.sums == beside)
+    tile = replace(
+        scan.tile,
+        terms=inner.terms * loop.extent,
+        unrolled_terms=copies,
+        beside=beside,
+        beside_loads=np.where(is_inner, _operands(scan.tile), inner.beside_loads),
+        beside_terms=np.where(is_same, inner.beside_terms * loop.extent, inner.beside_terms),
+    )
     return _Scan(tile, scan.is_open, is_straight)
+
+
+def _operands(tile: Tile) -> FloatArray:
+    """Instructions that load what is read in a step, but for the sums, of the first access."""
+    return sum(tile.loads[1:], np.zeros_like(tile.copies))
 
 
 def _chosen(condition: BoolArray, new: _Scan, old: _Scan) -> _Scan:
@@ -224,6 +257,9 @@ def _chosen(condition: BoolArray, new: _Scan, old: _Scan) -> _Scan:
         tuple(pick(a, b) for a, b in zip(new.tile.loads, old.tile.loads, strict=True)),
         pick(new.tile.terms, old.tile.terms),
         pick(new.tile.unrolled_terms, old.tile.unrolled_terms),
+        pick(new.tile.beside, old.tile.beside),
+        pick(new.tile.beside_terms, old.tile.beside_terms),
+        pick(new.tile.beside_loads, old.tile.beside_loads),
     )
     straight = np.where(condition, new.is_straight, old.is_straight)
     return _Scan(tile, old.is_open, straight)
@@ -248,6 +284,8 @@ class RegisterFeatures:
     """Vectors computed in a step of the tile."""
     sums: FloatArray = field(metadata=LOG)
     """Vectors of results in the tile; of sums in lanes where the lanes are terms of one result."""
+    sums_beside: FloatArray = field(metadata=LOG)
+    """Those that are added to beside each other, inside the innermost reduce loop of the tile."""
     sums_in_lanes: FloatArray
     """1 if the lanes are terms of one result and have to be added up at the end, else 0."""
     tile_ratio: FloatArray
@@ -263,10 +301,14 @@ class RegisterFeatures:
     1 at most, and where nothing is added up."""
     inner_terms: FloatArray = field(metadata=LOG)
     """Steps that add to each result while the tile stays in registers."""
+    beside_terms: FloatArray = field(metadata=LOG)
+    """Those of them that follow each other without a step of another result between them."""
     sum_distance: FloatArray = field(metadata=LOG)
     """Steps from one addition to a result to the next: 1 for sums in registers."""
     loads: FloatArray = field(metadata=LOG)
-    """Load instructions in a step."""
+    """Load instructions in a step, if operands that several results share are loaded once."""
+    reloads: FloatArray = field(metadata=LOG)
+    """Load instructions in a step, if only those are shared that are added to beside each other."""
     loads_per_vector: FloatArray = field(metadata=LOG)
     """Load instructions for each vector of results."""
     gathered: FloatArray = field(metadata=LOG)
@@ -305,6 +347,7 @@ def register_features(
     kept = np.where(is_kept, tile.sums, 1) + operands
     registers = float(target.vector_registers)
     steps = places.inside[0] / tile.elements
+    beside = np.where(tile.terms > 1, tile.beside, tile.sums)
     return RegisterFeatures(
         vector_extent=vectors.extent,
         vector_chunks=vectors.chunks,
@@ -312,15 +355,18 @@ def register_features(
         copies=tile.copies,
         vectors=tile.vectors,
         sums=tile.sums,
+        sums_beside=beside,
         sums_in_lanes=in_lanes.astype(np.float32),
         tile_ratio=np.minimum(tile.sums / registers, _MAX_RATIO),
         live_ratio=np.minimum(kept / registers, _MAX_RATIO),
         spilled=np.maximum(kept - registers, 0),
         is_promoted=is_kept.astype(np.float32),
-        accumulators=np.minimum(tile.sums / INDEPENDENT_SUMS, 1) if is_sum else zeros + 1,
+        accumulators=np.minimum(beside / INDEPENDENT_SUMS, 1) if is_sum else zeros + 1,
         inner_terms=tile.terms,
+        beside_terms=tile.beside_terms,
         sum_distance=_sum_distance(tile, accesses[0], places, is_kept) if is_sum else steps,
         loads=loads,
+        reloads=np.where(tile.terms > 1, tile.beside_loads * (tile.sums / beside), loads),
         loads_per_vector=loads / tile.vectors,
         gathered=sum((_is_gathered(access, vectors) for access, _ in reads), zeros),
         broadcast=sum((_broadcasts(access, n, vectors) for access, n in reads), zeros),

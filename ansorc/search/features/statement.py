@@ -1,0 +1,93 @@
+"""Statement: the analysis of one statement for a whole population, made once for all that ask.
+
+The learned model's features and the choice of the untuned default read the same numbers: loops,
+accesses, footprints, reuse, the register tile, the shares of the cores, and the cycles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ansorc.search.features.access import Access, Places, accesses_of, in_panels, places_of
+from ansorc.search.features.estimate import EstimateFeatures, estimate_features
+from ansorc.search.features.loop_nest import LoopNest, LoopNests
+from ansorc.search.features.loops import LoopFeatures, loop_features
+from ansorc.search.features.memory import CacheFeatures, Level, cache_features, levels_of
+from ansorc.search.features.operations import OperationCounts, operation_counts
+from ansorc.search.features.registers import (
+    RegisterFeatures,
+    Tile,
+    Vectors,
+    register_features,
+    tile_of,
+    vectors_of,
+)
+from ansorc.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """The statement of `nest` in each program of `nests`, on `target`."""
+
+    nests: LoopNests
+    nest: LoopNest
+    target: Target
+
+    @cached_property
+    def counts(self) -> OperationCounts:
+        """What one iteration does."""
+        return operation_counts(self.nest.stage.op)
+
+    @cached_property
+    def accesses(self) -> list[Access]:
+        """What it writes, then what it reads."""
+        found = accesses_of(self.nests, self.nest, self.target.cache_line_bytes)
+        return [in_panels(self.nests, access) for access in found]
+
+    @cached_property
+    def places(self) -> Places:
+        """What it touches inside each of its loops."""
+        return places_of(self.nest, self.accesses)
+
+    @cached_property
+    def loops(self) -> LoopFeatures:
+        """The loops around it."""
+        return loop_features(self.nest, self.nests.rows, self.target.cores)
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        """The vectorised loops."""
+        return vectors_of(self.nest, self.accesses, self.target)
+
+    @cached_property
+    def tile(self) -> Tile:
+        """The register tile."""
+        return tile_of(self.nest, self.accesses, self.vectors, self.target)
+
+    @cached_property
+    def registers(self) -> RegisterFeatures:
+        """The register tile against the machine."""
+        instructions = self.counts.vector_instructions
+        return register_features(
+            self.tile, self.vectors, self.accesses, self.places, instructions, self.target
+        )
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """What moves between the cache levels, for each access."""
+        return levels_of(self.accesses, self.places, self.loops, self.target)
+
+    @cached_property
+    def caches(self) -> CacheFeatures:
+        """The cache levels."""
+        operations = self.places.inside[0] * self.counts.total
+        return cache_features(self.levels, self.places, operations)
+
+    @cached_property
+    def estimate(self) -> EstimateFeatures:
+        """About how long it takes."""
+        return estimate_features(
+            self.nests.state, self.nest.stage, self.counts, self.loops, self.registers,
+            self.caches, self.target,
+        )  # fmt: skip

@@ -1,0 +1,79 @@
+"""What the analysis of a statement says of machine code: loads, sums beside each other, time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from search_model.workloads import ZEN, matmul
+
+import ansorc.lang as ac
+from ansorc.ir.expr import Expr
+from ansorc.lang import ComputeDAG, compute, placeholder
+from ansorc.lang import operators as ops
+from ansorc.schedule import Schedule, schedule
+from ansorc.search.features.loop_nest import LoopNests
+from ansorc.search.features.statement import Statement
+
+
+def statement(state: Schedule, stage: str) -> Statement:
+    nests = LoopNests(state, 1)
+    return Statement(nests, nests.nest(state.stage(stage)), ZEN)
+
+
+def product(order: str, unrolled: str) -> Statement:
+    """A product of tiles of 4 x 16, its loops in this order, those of `unrolled` unrolled."""
+    state = schedule(matmul(64, 64, 64))
+    (name,) = (stage.name for stage in state.stages)
+    state = state.split(name, "i", [4]).split(name, "j", [16]).split(name, "k", [4])
+    names = {"i": "i.1", "k": "k.1", "j": "j.1", "K": "k.0"}
+    state = state.reorder(name, ["i.0", "j.0", *(names[letter] for letter in order)])
+    for letter in unrolled:
+        state = state.unroll(name, names[letter])
+    return statement(state.vectorize(name, "j.1"), name)
+
+
+def test_lanes_that_share_a_quotient_load_one_element() -> None:
+    x, w = placeholder((8, 4), name="x"), placeholder((8, 64), name="w")
+    y = compute((8, 64), lambda i, c: x[i, c // 16] * w[i, c], name="y")
+    state = schedule(ComputeDAG([x, w, y])).split("y", "c", [16])
+    found = statement(state.vectorize("y", "c.1"), "y")
+    loads = dict(zip((a.buffer.name for a in found.accesses), found.tile.loads, strict=True))
+    assert loads["x"] == 1
+    assert loads["w"] == 16 // (ZEN.vector_bytes // 4)
+
+
+@pytest.mark.parametrize(("order", "beside"), [("Kkij", 8), ("Kikj", 2)])
+def test_rows_outside_an_unrolled_sum_are_not_added_to_beside_each_other(
+    order: str, beside: int
+) -> None:
+    found = product(order, "ik")
+    assert found.tile.sums == 8
+    assert found.registers.sums_beside == beside
+    assert found.registers.reloads == (6 if beside == 8 else 4 * 3), "b is loaded for each row"
+
+
+def test_borders_cost_nothing_and_other_choices_do() -> None:
+    x = placeholder((64, 64), name="x")
+    shape = (66, 66)
+
+    def padded(i: Expr, j: Expr) -> Expr:
+        return ac.if_then_else(ac.all_of(i >= 1, i < 65, j >= 1, j < 65), x[i - 1, j - 1], 0.0)
+
+    def chosen(i: Expr, j: Expr) -> Expr:
+        return ac.if_then_else(x[0, 0] > 0.0, x[0, 1], 0.0)
+
+    border, choice = (
+        statement(schedule(ComputeDAG([x, compute(shape, body, name="y")])), "y")
+        for body in (padded, chosen)
+    )
+    assert border.counts.vector_instructions == 0
+    assert choice.counts.vector_instructions > 0
+
+
+def test_what_stays_in_a_cache_is_not_moved_again() -> None:
+    first, second, third = ZEN.cache_bytes
+    for size, stays in ((first // 16, (0, 0, 0)), (second // 16, (1, 0, 0)), (third, (1, 1, 1))):
+        x = placeholder((size,), name="x")
+        found = statement(schedule(ComputeDAG([x, ops.relu(x, name="y")])), "y").estimate
+        moved = (found.l1_cycles, found.l2_cycles, found.l3_cycles)
+        assert tuple(int(np.all(each > 0)) for each in moved) == stays
