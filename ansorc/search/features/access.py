@@ -95,7 +95,8 @@ class Access:
             most = np.maximum(most, np.where(count > 1, places, 1))
         width = np.maximum(box.run * self.element_bytes, self.line_bytes)
         collided = touched * (way_bytes / (np.minimum(starts, most) * width))
-        return np.where(collided > touched, collided + np.float32(spare_bytes), touched)
+        is_crowded = (box.segments > 1) & (collided > touched)
+        return np.where(is_crowded, collided + np.float32(spare_bytes), touched)
 
     @cached_property
     def strides(self) -> FloatArray:
