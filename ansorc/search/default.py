@@ -74,9 +74,10 @@ of the best one: the more loops there are to tile, the more is found later."""
 PLACES, ROWS_ELSEWHERE, PENALTY_ELSEWHERE = 2, 256, 1.4
 """Places of plain stages that are tried, programs with others than the first, and how many times
 as fast they must seem: what a place saves is known less well than what a tile does."""
-UNROLL_LIMIT = 16
-"""Longer straight-line code is seldom faster and sometimes has spills. It is none of the limits of
-the search, which would settle too early on the structure of the default."""
+UNROLL_LIMIT, NARROW_UNROLL_LIMIT, UNROLL_LIMITS = 16, 4, (0, 4, 16, 64)
+"""Longer straight-line code is seldom faster and sometimes has spills; with vectors of 16 bytes a
+step is several times as many instructions. Neither of the first two is a limit of the search, which
+would settle too early on the structure of the default."""
 
 Cycles: TypeAlias = npt.NDArray[np.float64]
 
@@ -159,7 +160,7 @@ class Pool:
 
 def _pools(sketch: Sketch) -> Iterator[Pool]:
     """Random programs with the plain stages in their first place, and fewer in another."""
-    for number, whole in enumerate(completed(sketch, max_locations=PLACES)):
+    for number, whole in enumerate(completed(sketch, PLACES, UNROLL_LIMITS)):
         rows = ROWS_ELSEWHERE if number else ROWS
         genes = sample(whole, rows, np.random.default_rng(0))
         yield Pool(whole, *_evaluated(whole, genes), is_elsewhere=number > 0)
@@ -199,14 +200,15 @@ def _evaluated(sketch: Sketch, genes: Genes) -> tuple[Genes, Cycles]:
     state = population_state(sketch, genes)
     roots = [stage.name for stage in state.stages if isinstance(stage.attach, Root)]
     serial = {name: np.zeros(rows) for name in roots}
-    nests = LoopNests(state, rows, {f"unroll:{s.name}": UNROLL_LIMIT for s in state.stages})
+    limit = NARROW_UNROLL_LIMIT if sketch.target.vector_bytes <= 16 else UNROLL_LIMIT
+    nests = LoopNests(state, rows, {f"unroll:{stage.name}": limit for stage in state.stages})
     for stage in state.stages:
         if not stage.is_inlined:
             found = Statement(nests, nests.nest(stage), sketch.target).estimate
             serial[_root(state, stage.name)] += found.total_cycles
     for column, choice in enumerate(sketch.choices, start=len(sketch.variables)):
         if isinstance(choice, UnrollLimit):
-            genes[:, column] = choice.values.index(UNROLL_LIMIT)
+            genes[:, column] = choice.values.index(limit)
             continue
         loops = state.stage(choice.stage).iterators
         extents = [loop.extent for loop in loops if loop.name in choice.iterators]

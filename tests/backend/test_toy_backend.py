@@ -12,7 +12,7 @@ import toy_backend
 from click.testing import CliRunner
 
 import ansorc as ac
-from ansorc.cli.show_command import show
+from ansorc.cli.main import cli
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.build import CompileCache, compile_function
 from ansorc.errors import BuildError, TargetError
@@ -108,10 +108,10 @@ def test_its_text_is_shown(tmp_path: Path) -> None:
         "import ansorc as ac\n\n@ac.workload\ndef copied(n: int = 4):\n"
         "    a = ac.placeholder((n,), name='A')\n    return a, ac.compute((n,), lambda i: a[i])\n"
     )
-    words = [str(workload), "--target", TOY.text, "--default", "--view", "c"]
-    shown = CliRunner().invoke(show, words, catch_exceptions=False)
+    words = ["show", str(workload), "--target", TOY.text, "--default", "--view", "c"]
+    shown = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert toy_backend.MARKER in shown.output
-    assert "is not one of" in CliRunner().invoke(show, [*words, "--view", "d"]).output
+    assert "is not one of" in CliRunner().invoke(cli, [*words, "--view", "d"]).output
 
 
 def test_it_refuses_to_be_measured_with_cold_caches(tmp_path: Path) -> None:

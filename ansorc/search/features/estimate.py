@@ -99,9 +99,13 @@ def _arithmetic(counts: OperationCounts, registers: RegisterFeatures, target: Ta
 
 
 def _spilling(registers: RegisterFeatures, target: Target) -> FloatArray:
-    """Cycles of a step for what does not stay in registers: sums first need their neighbours."""
+    """Cycles of a step for what does not stay in registers: sums first need their neighbours.
+
+    Where arithmetic reads no memory, a step has its operands in registers, and some of the next.
+    """
     spilled = CORE.spill * registers.spilled
-    crowded = CORE.crowding * registers.sums + 1 - target.vector_registers
+    beside = registers.reloads if not target.is_x86 else (CORE.crowding - 1) * registers.sums
+    crowded = registers.sums + beside + 1 - target.vector_registers
     return np.where(registers.is_promoted > 0, np.maximum(spilled, crowded), spilled)
 
 
