@@ -206,7 +206,7 @@ def test_a_few_samples_more_correct_the_trees_that_are_there() -> None:
     assert more.trees.model_to_string().count("\nTree=") == 16
     anew.update([*samples[:100], *slower])
     test = programs(100, 13)
-    assert np.corrcoef(model.predict(test), anew.predict(test))[0, 1] > 0.95
+    assert np.corrcoef(model.predict(test), anew.predict(test))[0, 1] > 0.93
     model.update(samples)
     assert len(model._own) == 1  # pyright: ignore[reportPrivateUsage]
 
