@@ -81,3 +81,13 @@ def test_what_stays_in_a_cache_is_not_moved_again() -> None:
         found = statement(schedule(ComputeDAG([x, ops.relu(x, name="y")])), "y").estimate
         moved = (found.l1_cycles, found.l2_cycles, found.l3_cycles)
         assert tuple(int(np.all(each > 0)) for each in moved) == stays
+
+
+@pytest.mark.parametrize(("pitch", "needed"), [(1024, 4 * 16 * 1024), (1024 + 16, 4096)])
+def test_pieces_a_power_of_two_apart_collide(pitch: int, needed: int) -> None:
+    """Sixteen rows of 64 bytes, 4 KiB apart, begin in one set; a line more apart, in many."""
+    x = placeholder((16, pitch), name="x")
+    y = compute((16, 16), lambda i, j: x[i, j] * 2.0, name="y")
+    read = statement(schedule(ComputeDAG([x, y])), "y").accesses[1]
+    assert read.crowded_bytes(4096)[0, 0] == needed
+    assert read.crowded_bytes(4096, 4096)[0, 0] == needed + 4096, "a way for what else passes"

@@ -136,7 +136,7 @@ def _dot_products(state: State, stage: Stage, target: Target) -> FloatArray:
         else:
             visits = visits * extent
     dots = rows * vectors
-    busy = np.maximum(dots / target.vector_ports, (rows + vectors) / target.vector_ports)
+    busy = np.maximum(dots, rows + vectors) / target.vector_ports
     spilled = np.maximum(0, dots + vectors + 1 - target.vector_registers)
     busy = np.maximum(busy, CORE.dot_latency) + CORE.dot_spill * spilled + CORE.loop
     if not _reads_panel(state, stage):
