@@ -25,6 +25,10 @@ class LanguageError(AnsorcError):
     """A tensor expression that has no meaning (wrong rank, mixed dtypes, a cycle, a bad name)."""
 
 
+class GraphError(AnsorcError):
+    """A network that has no meaning, or that cannot be read."""
+
+
 class ScheduleError(AnsorcError):
     """A step that the state refuses because it would change the meaning of the program.
 

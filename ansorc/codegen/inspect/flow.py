@@ -11,7 +11,7 @@ from ansorc.codegen.inspect.text import Architecture, AssemblyFunction, Instruct
 
 _BRANCH = {"x86": re.compile(r"j\w+|loop\w*"), "arm": re.compile(r"b(\.\w+)?|b[a-z]{2}|[ct]bn?z")}
 _LEAVES = {"x86": re.compile(r"jmpq?|ret[lq]?|ud2"), "arm": re.compile(r"b|br|ret|brk")}
-Graph = list[list[int]]
+FlowGraph = list[list[int]]
 """The successors of each node."""
 
 
@@ -25,7 +25,7 @@ class Circle:
     is_innermost: bool
 
 
-def blocks(function: AssemblyFunction, architecture: Architecture) -> tuple[list[range], Graph]:
+def blocks(function: AssemblyFunction, architecture: Architecture) -> tuple[list[range], FlowGraph]:
     """Return the basic blocks, as ranges of instruction numbers, and the edges between them."""
     code = function.instructions
     is_branch = [_branches(instruction, architecture) for instruction in code]
@@ -33,7 +33,7 @@ def blocks(function: AssemblyFunction, architecture: Architecture) -> tuple[list
     marks = [*sorted(start for start in starts if start < len(code)), len(code)]
     found = [range(begin, end) for begin, end in pairwise(marks)]
     number = {block.start: place for place, block in enumerate(found)}
-    edges: Graph = []
+    edges: FlowGraph = []
     for place, block in enumerate(found):
         last = code[block[-1]]
         target = function.labels.get(last.operands[-1]) if last.operands else None
@@ -45,7 +45,7 @@ def blocks(function: AssemblyFunction, architecture: Architecture) -> tuple[list
     return found, edges
 
 
-def circles(graph: Graph) -> list[Circle]:
+def circles(graph: FlowGraph) -> list[Circle]:
     """Return all loops of a graph, outer ones first.
 
     A loop is a strongly connected part; those within it are what is left circular when nothing
@@ -54,7 +54,7 @@ def circles(graph: Graph) -> list[Circle]:
     return _within(graph, set(range(len(graph))), set(), 1)
 
 
-def _within(graph: Graph, nodes: set[int], closed: set[int], depth: int) -> list[Circle]:
+def _within(graph: FlowGraph, nodes: set[int], closed: set[int], depth: int) -> list[Circle]:
     """The loops among `nodes`, without the edges to nodes that are `closed`."""
     inside = {n: [m for m in graph[n] if m in nodes and m not in closed] for n in nodes}
     found: list[Circle] = []

@@ -1,0 +1,110 @@
+"""`GraphBuilder`: makes a graph node by node, each typed and checked as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ansorc.errors import GraphError
+from ansorc.graph.graph import Graph, GraphNode
+from ansorc.graph.graph_operator import GraphOperator, attributes_of
+from ansorc.graph.operators import operator_named
+from ansorc.graph.tensor_type import TensorType
+from ansorc.ir.aligned import Array
+
+
+class GraphBuilder:
+    """A graph in the making; what is added may be used at once, by name."""
+
+    def __init__(self, name: str = "network") -> None:
+        self.name = name
+        self.source = ""
+        """What the nodes that are added come from, for messages."""
+        self._inputs: dict[str, TensorType] = {}
+        self._constants: dict[str, Array] = {}
+        self._types: dict[str, TensorType] = {}
+        self._nodes: list[GraphNode] = []
+
+    def input(self, name: str, kind: TensorType) -> str:
+        """Add an input of the network and return its name; raise GraphError if it is taken."""
+        self._inputs[name] = self._declared(name, kind)
+        return name
+
+    def constant(self, value: ArrayLike, name: str = "") -> str:
+        """Add an array of known values and return its name, made up if none is given."""
+        array = np.ascontiguousarray(np.asarray(value)).reshape(np.shape(value))
+        chosen = name or self._fresh("constant")
+        self._declared(chosen, TensorType.of_array(array))
+        self._constants[chosen] = array
+        return chosen
+
+    def scalar(self, value: float, like: str) -> str:
+        """Add one number of the dtype of the tensor `like`, of shape ()."""
+        return self.constant(np.asarray(value).astype(self.type(like).dtype.numpy))
+
+    def add(
+        self, operator: str | GraphOperator, inputs: Sequence[str], name: str = "", **given: object
+    ) -> str:
+        """Add a node with one output, called `name`, and return the output's name.
+
+        `given` are attributes. Raise GraphError where operator, inputs and attributes do not fit.
+        """
+        (output,) = self.add_many(operator, inputs, (name,), **given)
+        return output
+
+    def add_many(
+        self,
+        operator: str | GraphOperator,
+        inputs: Sequence[str],
+        names: Sequence[str],
+        **given: object,
+    ) -> tuple[str, ...]:
+        """Add a node with as many outputs as `names` and return their names; "" is made up."""
+        found = operator_named(operator) if isinstance(operator, str) else operator
+        outputs = tuple(name or self._fresh(found.name) for name in names)
+        for name in inputs:
+            self.type(name)
+        node = GraphNode(found, tuple(inputs), outputs, attributes_of(given), self.source)
+        types = node.types(self._types)
+        if len(types) != len(outputs):
+            raise GraphError(f"{found} has {len(types)} outputs, not {len(outputs)}")
+        for name, kind in zip(outputs, types, strict=True):
+            self._declared(name, kind)
+        self._nodes.append(node)
+        return outputs
+
+    def type(self, name: str) -> TensorType:
+        """Return the type of a tensor; raise GraphError if there is none of that name."""
+        if name not in self._types:
+            raise GraphError(f"there is no tensor '{name}' yet in '{self.name}'")
+        return self._types[name]
+
+    def value(self, name: str) -> Array | None:
+        """Return the values of a constant; None for what is computed in a run."""
+        return self._constants.get(name)
+
+    @property
+    def types(self) -> Mapping[str, TensorType]:
+        """The types of all tensors so far."""
+        return self._types
+
+    def graph(self, outputs: Sequence[str]) -> Graph:
+        """Return the graph that computes `outputs`; raise GraphError where one is unknown."""
+        constants, nodes = dict(self._constants), tuple(self._nodes)
+        return Graph(self.name, dict(self._inputs), tuple(outputs), constants, nodes)
+
+    def _declared(self, name: str, kind: TensorType) -> TensorType:
+        if name in self._types:
+            raise GraphError(f"two tensors of '{self.name}' are called '{name}'")
+        if min(kind.shape, default=1) < 1:
+            raise GraphError(f"the tensor '{name}' is empty, {kind}; extents are 1 or more")
+        self._types[name] = kind
+        return kind
+
+    def _fresh(self, stem: str) -> str:
+        number = len(self._types)
+        while f"{stem}_{number}" in self._types:
+            number += 1
+        return f"{stem}_{number}"

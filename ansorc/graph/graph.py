@@ -1,0 +1,125 @@
+"""`Graph`: a network as an immutable value of named tensors and nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ansorc.errors import GraphError, LanguageError
+from ansorc.graph.graph_operator import Attributes, GraphOperator
+from ansorc.graph.tensor_type import TensorType
+from ansorc.ir.aligned import Array
+from ansorc.lang.dag import ComputeDAG
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """One call of an operator: `outputs = operator(inputs, attributes)`, all tensors by name."""
+
+    operator: GraphOperator
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Attributes = ()
+    source: str = ""
+    """What the node was in the file that it comes from, for messages."""
+
+    @property
+    def name(self) -> str:
+        """The node's own name: that of its first output."""
+        return self.outputs[0]
+
+    def types(self, types: Mapping[str, TensorType]) -> tuple[TensorType, ...]:
+        """Return what the outputs are, where `types` has the inputs; raise GraphError."""
+        try:
+            given = tuple(types[name] for name in self.inputs)
+            return self.operator.types(given, self.attributes)
+        except (LanguageError, TypeError) as error:
+            where = f" ({self.source})" if self.source else ""
+            words = str(error) if isinstance(error, LanguageError) else f"bad attributes: {error}"
+            raise GraphError(f"node '{self.name}'{where}: {words}") from error
+
+    def dag(self, types: Mapping[str, TensorType]) -> ComputeDAG:
+        """Return the node's computation, where `types` has the inputs."""
+        return self.operator.dag(tuple(types[name] for name in self.inputs), self.attributes)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A network. `nodes` come in an order in which they can be computed.
+
+    Tensors are named; the values of `constants` (weights) are arrays that nobody changes. An output
+    may be a constant or an input. Raise GraphError where that has no meaning.
+    """
+
+    name: str
+    inputs: Mapping[str, TensorType]
+    """In call order."""
+    outputs: tuple[str, ...]
+    """In call order."""
+    constants: Mapping[str, Array]
+    nodes: tuple[GraphNode, ...]
+
+    def __post_init__(self) -> None:
+        for name in self.outputs:
+            if name not in self.types:
+                raise GraphError(f"nothing computes the output '{name}' of '{self.name}'")
+        if not self.outputs:
+            raise GraphError(f"the network '{self.name}' has no outputs")
+
+    @cached_property
+    def types(self) -> Mapping[str, TensorType]:
+        """The types of all tensors: inputs, constants, then in the order of the nodes."""
+        found = dict(self.inputs)
+        for name, array in self.constants.items():
+            if name in found:
+                raise GraphError(f"'{name}' is both an input and a constant")
+            found[name] = TensorType.of_array(array)
+        for node in self.nodes:
+            for name in node.inputs:
+                if name not in found:
+                    raise GraphError(f"node '{node.name}' reads '{name}' before it is computed")
+            types = node.types(found)
+            if len(types) != len(node.outputs):
+                words = f"{node.operator} has {len(types)} outputs, not {len(node.outputs)}"
+                raise GraphError(f"node '{node.name}': {words}")
+            for name, kind in zip(node.outputs, types, strict=True):
+                if name in found:
+                    raise GraphError(f"'{name}' is computed twice")
+                found[name] = kind
+        return found
+
+    @cached_property
+    def producers(self) -> Mapping[str, GraphNode]:
+        """The node that computes each tensor, inputs and constants left out."""
+        return {name: node for node in self.nodes for name in node.outputs}
+
+    @cached_property
+    def readers(self) -> Mapping[str, tuple[GraphNode, ...]]:
+        """The nodes that read each tensor, in their order; those of outputs are not counted."""
+        found: dict[str, dict[str, GraphNode]] = {name: {} for name in self.types}
+        for node in self.nodes:
+            for name in node.inputs:
+                found[name][node.name] = node
+        return {name: tuple(nodes.values()) for name, nodes in found.items()}
+
+    @cached_property
+    def flops(self) -> float:
+        """The operations of one run (reference: `lang.flops`)."""
+        return sum(node.dag(self.types).flops for node in self.nodes)
+
+    def is_used_once(self, name: str) -> bool:
+        """Whether one node alone reads the tensor `name`, which is no output."""
+        return len(self.readers[name]) == 1 and name not in self.outputs
+
+    def with_nodes(
+        self, nodes: tuple[GraphNode, ...], constants: Mapping[str, Array] | None = None
+    ) -> Graph:
+        """Return the network with other nodes, and other constants if given."""
+        return replace(
+            self, nodes=nodes, constants=self.constants if constants is None else constants
+        )
+
+
+GraphPass = Callable[[Graph], Graph]
+"""A rewrite that changes no output by more than rounding."""

@@ -1,0 +1,31 @@
+"""What a graph means, computed node by node by NumPy in double precision."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from ansorc.errors import GraphError
+from ansorc.graph.graph import Graph
+from ansorc.ir.aligned import Array
+from ansorc.lang.reference import evaluate
+
+
+def run_reference(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the outputs of `graph` in float64 (integers and bools in their own dtype).
+
+    Raise GraphError where inputs are missing, LanguageError where their shapes do not fit.
+    """
+    missing = [name for name in graph.inputs if name not in inputs]
+    if missing:
+        raise GraphError(f"'{graph.name}' needs the input '{missing[0]}'")
+    left = Counter(name for node in graph.nodes for name in node.inputs)
+    values: dict[str, Array] = {**graph.constants, **{name: inputs[name] for name in graph.inputs}}
+    for node in graph.nodes:
+        results = evaluate(node.dag(graph.types), [values[name] for name in node.inputs])
+        values.update(zip(node.outputs, results, strict=True))
+        for name in node.inputs:  # what is not read again is freed
+            left[name] -= 1
+            if not left[name] and name not in graph.outputs:
+                values.pop(name, None)
+    return {name: values[name] for name in graph.outputs}

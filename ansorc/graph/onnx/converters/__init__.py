@@ -1,0 +1,13 @@
+"""What the operators of ONNX mean, by name: one module a family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansorc.graph.onnx.converters.convolution import CONVOLUTION
+from ansorc.graph.onnx.converters.elementwise import ELEMENTWISE
+from ansorc.graph.onnx.converters.matmul import MATMUL
+from ansorc.graph.onnx.converters.views import VIEWS
+from ansorc.graph.onnx.node_call import Converter
+
+CONVERTERS: Mapping[str, Converter] = {**ELEMENTWISE, **VIEWS, **MATMUL, **CONVOLUTION}

@@ -1,0 +1,122 @@
+"""`NodeCall`: one ONNX node as a converter sees it, and what it adds to the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ansorc.errors import GraphError
+from ansorc.graph.builder import GraphBuilder
+from ansorc.graph.graph_operator import GraphOperator
+from ansorc.graph.onnx.model import OnnxNode
+from ansorc.graph.tensor_type import TensorType
+from ansorc.ir.aligned import Array
+
+OnnxValue: TypeAlias = "str | Array"
+"""A tensor of the graph by name, or values that are known at import."""
+Converter: TypeAlias = "Callable[[NodeCall], OnnxValue | Sequence[OnnxValue]]"
+"""Adds what a node means to the graph, and returns the node's outputs."""
+
+
+class NodeCall:
+    """One ONNX node, its inputs resolved.
+
+    An input is a tensor of the graph, or an array that is known at import: what shapes are made of
+    never gets into the graph. All methods raise GraphError, with the node's name, where the node
+    asks for something that there is not.
+    """
+
+    def __init__(self, node: OnnxNode, inputs: Sequence[OnnxValue | None], builder: GraphBuilder):
+        self.node = node
+        self.builder = builder
+        self._inputs = tuple(inputs)
+
+    @property
+    def opset(self) -> int:
+        """The version of the operator set that the file was made for."""
+        return self.node.opset
+
+    @property
+    def count(self) -> int:
+        """How many inputs are given, those left out at the end not counted."""
+        return len(self._inputs)
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return an attribute; `default` where it is not given."""
+        return self.node.attributes.get(name, default)
+
+    def has(self, place: int) -> bool:
+        """Whether an optional input is given."""
+        return place < len(self._inputs) and self._inputs[place] is not None
+
+    def input(self, place: int) -> str:
+        """Return an input as a tensor of the graph."""
+        found = self._given(place)
+        return found if isinstance(found, str) else self.constant(found)
+
+    def inputs(self) -> list[str]:
+        """Return all inputs as tensors of the graph."""
+        return [self.input(place) for place in range(len(self._inputs))]
+
+    def value(self, place: int) -> Array | None:
+        """Return the values of an input; None if they are not known at import, or not given."""
+        found = self._inputs[place] if place < len(self._inputs) else None
+        if isinstance(found, str):
+            return self.builder.value(found)
+        return found
+
+    def known(self, place: int, what: str) -> Array:
+        """Return the values of an input that must be known at import; `what` it is, for people."""
+        self._given(place)
+        found = self.value(place)
+        if found is None:
+            name = self.node.inputs[place]
+            self.refuse(
+                f"{what} ('{name}') depends on the network's input, so that shapes are not known; "
+                f"if it is always the same, give it by constants={{'{name}': ...}}"
+            )
+        return found
+
+    def ints(self, place: int, what: str) -> list[int]:
+        """Return the values of an input that must be known at import, as a list of integers."""
+        return [int(one) for one in np.atleast_1d(self.known(place, what))]
+
+    def type(self, place: int) -> TensorType:
+        """Return the type of an input; float16 and bfloat16 are float32 within a graph."""
+        found = self._given(place)
+        return self.builder.type(found) if isinstance(found, str) else TensorType.of_array(found)
+
+    def rank(self, place: int) -> int:
+        """Return the number of dimensions of an input."""
+        return len(self.type(place).shape)
+
+    def axis(self, given: int, rank: int) -> int:
+        """Return `given` counted from the front."""
+        if not -rank <= given < rank:
+            self.refuse(f"there is no axis {given} in {rank} dimensions")
+        return given % rank
+
+    def add(self, operator: str | GraphOperator, inputs: Sequence[str], **given: object) -> str:
+        """Add a node with one output and return its name."""
+        return self.builder.add(operator, inputs, "", **given)
+
+    def constant(self, value: ArrayLike) -> str:
+        """Add known values to the graph."""
+        return self.builder.constant(value)
+
+    def scalar(self, value: float, like: str) -> str:
+        """Add one number of the dtype of the tensor `like`."""
+        return self.builder.scalar(value, like)
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise GraphError: this node cannot be imported."""
+        raise GraphError(f"{self.node}: {why}")
+
+    def _given(self, place: int) -> OnnxValue:
+        found = self._inputs[place] if place < len(self._inputs) else None
+        if found is None:
+            self.refuse(f"its input {place} is missing")
+        return found
