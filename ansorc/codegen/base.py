@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import TargetError
@@ -61,6 +62,16 @@ class LoadedKernel(Protocol):
 
     def close(self) -> None:
         """Free the code; no call may run now or later."""
+        ...
+
+
+class LoadedNetwork(LoadedKernel, Protocol):
+    """A network whose code and weights are in this process; `bind` takes inputs, then outputs."""
+
+    def profile(
+        self, arrays: Sequence[Array], workspace: int | None, threads: int
+    ) -> tuple[int, list[float]]:
+        """Run the network once; return its status and the seconds of each of its calls."""
         ...
 
 
@@ -168,6 +179,26 @@ class Backend(Protocol):
     def open(self, library: Path, signature: Signature, target: Target) -> LoadedKernel:
         """Load a library that `save` wrote; raise BuildError if it is not for this machine."""
         ...
+
+
+@runtime_checkable
+class NetworkBackend(Protocol):
+    """What a back end has besides that makes one function of many kernels. None has to."""
+
+    def load_network(self, plan: NetworkPlan, target: Target) -> LoadedNetwork:
+        """Load the network of a valid plan; raise BuildError if it is not for this machine."""
+        ...
+
+
+def network_backend_of(target: Target) -> NetworkBackend:
+    """Return the back end that `target` names; raise TargetError if it makes no networks."""
+    backend = backend_of(target)
+    if isinstance(backend, NetworkBackend):
+        return backend
+    raise TargetError(
+        f"the back end of '{target.text}' makes single kernels only, no networks; "
+        "use one that does, e.g. 'native'"
+    )
 
 
 def backend_of(target: Target) -> Backend:

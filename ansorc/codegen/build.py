@@ -6,29 +6,19 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.call.module import Module, load_code
+from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.package.c_names import require_c_name
-from ansorc.codegen.package.signature import Signature, packing_functions, signature_of
+from ansorc.codegen.package.signature import packing_functions, signature_of
 from ansorc.ir.packing import Packing
 from ansorc.ir.passes.pipeline import run_passes
 from ansorc.ir.stmt import Function
 from ansorc.target import Target
 
 _CAPACITY_BYTES = 64 << 20
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """The code of a kernel, and what it took to make it."""
-
-    code: bytes
-    signature: Signature
-    passes_s: float
-    emit_s: float
-    compile_s: float
 
 
 class CompileCache:

@@ -20,7 +20,9 @@ from ansorc.codegen.llvm.cache_eviction import cache_eviction
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.codegen.llvm.limits import FmaProbe, machine_limits, steady_work
 from ansorc.codegen.llvm.native import NativeKernel
+from ansorc.codegen.llvm.network.native_network import NativeNetwork, load_plan
 from ansorc.codegen.llvm.storage import workspace_bytes
+from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.package.artifact import Artifact, write_artifact
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.signature import Signature
@@ -81,15 +83,19 @@ class _LLVM:
         return workspace_bytes(function)
 
     def load(self, code: bytes, signature: Signature, target: Target) -> NativeKernel:
-        _require_this_machine(signature, target)
+        _require_this_machine(signature.name, target)
         loaded = load_object_code(code, runtime_symbols() if signature.parallel else {})
         return NativeKernel(loaded.address(signature.name), loaded.close)
+
+    def load_network(self, plan: NetworkPlan, target: Target) -> NativeNetwork:
+        _require_this_machine(plan.name, target)
+        return load_plan(plan, target)
 
     def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
         return write_artifact(path, code, signature, target)
 
     def open(self, library: Path, signature: Signature, target: Target) -> NativeKernel:
-        _require_this_machine(signature, target)
+        _require_this_machine(signature.name, target)
         return native_library(library, signature)
 
 
@@ -117,10 +123,10 @@ def _obstacle(target: Target) -> str:
     return f"here, because this CPU lacks {', '.join(missing)}" if missing else ""
 
 
-def _require_this_machine(signature: Signature, target: Target) -> None:
+def _require_this_machine(name: str, target: Target) -> None:
     own, real = detect(), target.real
     if real.triple.split("-")[0] != own.triple.split("-")[0]:
         raise BuildError(
-            f"'{signature.name}' was built for {real.triple} and cannot run on this machine "
+            f"'{name}' was built for {real.triple} and cannot run on this machine "
             f"({own.triple}); save it and run it there"
         )

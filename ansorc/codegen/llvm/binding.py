@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 
@@ -40,10 +40,17 @@ def load_object_code(object_bytes: bytes, symbols: Mapping[str, int]) -> LoadedC
 
     Raises BuildError if it is not an object file of this machine.
     """
+    return link_object_code([object_bytes], symbols)
+
+
+def link_object_code(objects: Sequence[bytes], symbols: Mapping[str, int]) -> LoadedCode:
+    """Do the same with several object files, which may refer to each other."""
     _initialize()
     try:
         engine = llvm.create_lljit_compiler(suppress_errors=True)
-        library = llvm.JITLibraryBuilder().add_object_img(object_bytes).add_current_process()
+        library = llvm.JITLibraryBuilder().add_current_process()
+        for code in objects:
+            library.add_object_img(code)
         for name, address in symbols.items():
             library.import_symbol(name, address)
         return LoadedCode(engine, library.link(engine, _LIBRARY))

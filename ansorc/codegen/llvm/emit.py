@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 from ansorc.codegen.llvm.features import require_features
 from ansorc.codegen.llvm.guard import define_check, needs_guard, write_guard
-from ansorc.codegen.llvm.parallel import Outliner, allocate_block, pointer_attributes
+from ansorc.codegen.llvm.parallel import Outliner, pointer_attributes
 from ansorc.codegen.llvm.stmt import StmtWriter
 from ansorc.codegen.llvm.storage import Storage, kernel_storage
+from ansorc.codegen.llvm.workspace import return_with_workspace
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer
@@ -104,11 +105,18 @@ def _write_entry(
     writer = FunctionWriter(module)
     write_guard(writer, function.name)
     arguments = [f"ptr %p{number}" for number in range(len(function.params))]
-    if storage.block:
-        _write_workspace(writer, function.name, storage, arguments)
-    else:
+
+    def write_call(base: str) -> str:
+        for offset in storage.block.values():
+            place = writer.emit(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+            arguments.append(f"ptr {place}")
         listing = ", ".join([*arguments, "i32 %threads"])
-        writer.line(f"ret i32 {writer.emit(f'call i32 @{function.name}.body({listing})')}")
+        return writer.emit(f"call i32 @{function.name}.body({listing})")
+
+    if storage.block:
+        return_with_workspace(writer, storage.block_bytes, write_call)
+    else:
+        writer.line(f"ret i32 {write_call('null')}")
     stored = _stored(function)
     params = [f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(function.params)]
     listing = ", ".join([*params, "ptr %workspace", "i32 %threads"])
@@ -126,33 +134,6 @@ def _write_packer(module: ModuleWriter, packer: Function, kernel: str, target: T
     writer.line(f"ret i32 {writer.emit(f'call i32 @{packer.name}.body({passed}, i32 1)')}")
     head = f"define i32 @{packer.name}({params}) {ONCE}"
     module.functions.append(f"{head} {{\n{writer.text()}\n}}")
-
-
-def _write_workspace(
-    writer: FunctionWriter, kernel: str, storage: Storage, arguments: list[str]
-) -> None:
-    """Use the caller's workspace; without one, take memory from the heap and give it back."""
-    own, ready, before = writer.name("own"), writer.name("ready"), writer.block
-    absent = writer.emit("icmp eq ptr %workspace, null")
-    writer.line(f"br i1 {absent}, label {own}, label {ready}")
-    writer.start_block(own)
-    heap = allocate_block(writer, storage.block_bytes)
-    owned = writer.block
-    writer.line(f"br label {ready}")
-    writer.start_block(ready)
-    base = writer.emit(f"phi ptr [%workspace, {before}], [{heap}, {owned}]")
-    for offset in storage.block.values():
-        place = writer.emit(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
-        arguments.append(f"ptr {place}")
-    listing = ", ".join([*arguments, "i32 %threads"])
-    status = writer.emit(f"call i32 @{kernel}.body({listing})")
-    release, done = writer.name("release"), writer.name("done")
-    writer.line(f"br i1 {absent}, label {release}, label {done}")
-    writer.start_block(release)
-    writer.line(f"call void @free(ptr {base})")
-    writer.line(f"br label {done}")
-    writer.start_block(done)
-    writer.line(f"ret i32 {status}")
 
 
 def _stored(function: Function) -> set[str]:

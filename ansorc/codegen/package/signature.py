@@ -45,6 +45,11 @@ class Param:
         """The number of elements."""
         return math.prod(self.shape)
 
+    @property
+    def bytes(self) -> int:
+        """The bytes of what the kernel reads or writes."""
+        return self.elements * self.dtype.bytes
+
     def to_json(self) -> dict[str, object]:
         """Return what `from_json` reads back, and what a program in C has to know besides."""
         return {

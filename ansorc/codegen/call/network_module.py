@@ -1,0 +1,144 @@
+"""A network that Python calls on arrays: `NetworkModule`, weights and memory included."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansorc.codegen.base import LoadedNetwork, network_backend_of
+from ansorc.codegen.call.arguments import checked_arrays
+from ansorc.codegen.call.caller import Caller, LazyCode
+from ansorc.codegen.call.timing import Timing
+from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.network.valid import require_valid
+from ansorc.codegen.package.signature import Param, Signature
+from ansorc.errors import CallError
+from ansorc.ir.aligned import Array, aligned_empty
+from ansorc.target import Target
+
+
+class CallTime(NamedTuple):
+    """How long one call of a kernel took within a run of its network."""
+
+    name: str
+    seconds: float
+
+
+class NetworkModule:
+    """A network. Several threads may call it at once, each has intermediate tensors of its own."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        call_names: tuple[str, ...],
+        target: Target,
+        code: LazyCode[LoadedNetwork],
+        plan: NetworkPlan | None,
+    ) -> None:
+        self.signature = signature
+        """Inputs, then outputs."""
+        self.call_names = call_names
+        """Of the kernels' calls, in their order."""
+        self.target = target
+        self._caller = Caller(signature, target, code)
+        self._plan = plan
+
+    @property
+    def inputs(self) -> tuple[Param, ...]:
+        """The arrays that a call takes."""
+        return tuple(param for param in self.signature.params if not param.is_output)
+
+    @property
+    def outputs(self) -> tuple[Param, ...]:
+        """The arrays that a call computes."""
+        return tuple(param for param in self.signature.params if param.is_output)
+
+    def __call__(self, *arrays: object, threads: int = 0) -> Any:
+        """Run the network on inputs and return its output, a new array, or a tuple of several.
+
+        With arrays for the outputs after the inputs it fills them and returns None. All are NumPy
+        arrays, or objects with `__dlpack__`. `threads`: 0 for all cores, else the most that may be
+        used. Raises CallError as a kernel does.
+        """
+        checked = self._with_outputs(arrays)
+        self._caller.run(checked, threads)
+        if len(arrays) == len(checked):
+            return None
+        outputs = checked[len(arrays) :]
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def run(self, feeds: Mapping[str, object], threads: int = 0) -> dict[str, Array]:
+        """Run the network on inputs by name, and return its outputs by name, as new arrays."""
+        names = [param.name for param in self.inputs]
+        for name in [*names, *feeds]:
+            if name not in feeds or name not in names:
+                what = "needs an input" if name in names else "has no input"
+                takes = ", ".join(f"'{each}'" for each in names)
+                raise CallError(f"{self.signature.name} {what} '{name}'; it takes {takes}")
+        checked = self._with_outputs([feeds[name] for name in names])
+        self._caller.run(checked, threads)
+        outputs = checked[len(names) :]
+        return {param.name: array for param, array in zip(self.outputs, outputs, strict=True)}
+
+    def profile(self, *arrays: object, threads: int = 0, repeats: int = 10) -> list[CallTime]:
+        """Return the name and the time of each kernel call, in their order.
+
+        A time is the median of `repeats` runs after a first one, the clock read between the calls.
+        `arrays`: the inputs, with or without the outputs.
+        """
+        checked = self._with_outputs(arrays)
+        code, workspace = self._caller.loaded(threads)
+        runs: list[list[float]] = []
+        for _ in range(repeats + 1):
+            status, seconds = code.profile(checked, workspace, threads)
+            self._caller.require_success(status)
+            runs.append(seconds)
+        medians = [statistics.median(times) for times in zip(*runs[1:], strict=True)]
+        return [CallTime(*pair) for pair in zip(self.call_names, medians, strict=True)]
+
+    def time(
+        self, *arrays: object, threads: int = 0, min_time_s: float = 0.1, max_repeats: int = 100
+    ) -> Timing:
+        """Run the network for about `min_time_s` seconds and return the time of one call.
+
+        `arrays`: the inputs, with or without the outputs. The calls follow each other on the same
+        arrays.
+        """
+        checked = self._with_outputs(arrays)
+        return self._caller.time(checked, threads, min_time_s=min_time_s, max_repeats=max_repeats)
+
+    def __repr__(self) -> str:
+        inputs, outputs = map(_listed, (self.inputs, self.outputs))
+        return f"<network {self.signature.name}({inputs}) -> ({outputs}) for {self.target.text}>"
+
+    def _with_outputs(self, arrays: Sequence[object]) -> list[Array]:
+        """The arrays of a call, checked; new ones for the outputs if only inputs are given."""
+        if len(arrays) == len(self.inputs):
+            made = [aligned_empty(param.shape, param.dtype.numpy) for param in self.outputs]
+            arrays = [*arrays, *made]
+        if len(arrays) != len(self.signature.params):
+            inputs, outputs = map(_listed, (self.inputs, self.outputs))
+            total = len(self.signature.params)
+            raise CallError(
+                f"{self.signature.name} takes {len(self.inputs)} arrays ({inputs}), or with those "
+                f"for its outputs {total} ({outputs}), but {len(arrays)} were given"
+            )
+        return checked_arrays(self.signature, arrays)
+
+
+def build_network(plan: NetworkPlan, target: Target) -> NetworkModule:
+    """Return the network of `plan`, whose kernels were compiled for `target`.
+
+    It is loaded at its first call. Raise BuildError for a plan that is not valid, and TargetError
+    if the target's back end makes no networks.
+    """
+    require_valid(plan)
+    backend = network_backend_of(target)
+    code = LazyCode(lambda: backend.load_network(plan, target))
+    names = tuple(call.name for call in plan.calls)
+    return NetworkModule(plan.signature, names, target, code, plan)
+
+
+def _listed(params: Sequence[Param]) -> str:
+    return ", ".join(f"{param.name}: {param.dtype}{list(param.shape)}" for param in params)

@@ -1,0 +1,197 @@
+"""The driver of a network: the C interface whose function calls the kernels one after the other.
+
+int32_t NAME(inputs…, outputs…, void *workspace, int32_t threads)
+int32_t NAME_profile(inputs…, outputs…, void *workspace, int32_t threads, double *seconds)
+NAME.chain, NAME.timed_chain                       the calls, the latter with clock reads between
+int32_t NAME_calls(void)                           how many there are, and their names:
+const char *NAME_call_name(int32_t call)
+uint64_t NAME_workspace_bytes(void)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ansorc.codegen.llvm.parallel import return_if
+from ansorc.codegen.llvm.workspace import return_with_workspace
+from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
+from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKind
+from ansorc.target import Target
+
+_CLOCK_MONOTONIC = 1
+_CLOCK = f"""\
+define internal i64 @NAME.clock() {ONCE} {{
+  %time = alloca {{ i64, i64 }}, align 8
+  call i32 @clock_gettime(i32 {_CLOCK_MONOTONIC}, ptr %time)
+  %seconds = load i64, ptr %time
+  %place = getelementptr i8, ptr %time, i64 8
+  %rest = load i64, ptr %place
+  %scaled = mul i64 %seconds, 1000000000
+  %sum = add i64 %scaled, %rest
+  ret i64 %sum
+}}"""
+
+
+def kernel_prefix(plan: NetworkPlan, kernel: int) -> str:
+    """Return what stands before the names of all that kernel number `kernel` defines.
+
+    The point keeps it apart from every name in C.
+    """
+    return f"{plan.name}.{kernel}."
+
+
+def weights_symbol(plan: NetworkPlan) -> str:
+    """Return the name of the constants' first byte, which the driver expects elsewhere."""
+    return f"{plan.name}.weights"
+
+
+def emit_driver(plan: NetworkPlan, target: Target) -> str:
+    """Return the text of the LLVM module; it refers to kernels and weights by their symbols."""
+    module = ModuleWriter(target.real)
+    module.functions.append(f'target triple = "{target.real.triple}"')
+    for number, kernel in enumerate(plan.kernels):
+        pointers = ", ".join(["ptr"] * (len(kernel.signature.params) + 1))
+        symbol = f"@{kernel_prefix(plan, number)}{kernel.signature.name}"
+        module.declare(f"declare i32 {symbol}({pointers}, i32)")
+    if plan.weights.nbytes:
+        module.declare(f"@{weights_symbol(plan)} = external constant i8, align 64")
+    for is_timed in (False, True):
+        _write_chain(module, plan, is_timed=is_timed)
+        _write_entry(module, plan, is_timed=is_timed)
+    module.declare("declare i32 @clock_gettime(i32, ptr) nounwind")
+    module.functions.append(_CLOCK.replace("NAME", plan.name))
+    size = f"define i64 @{plan.name}_workspace_bytes() {ONCE}"
+    module.functions.append(f"{size} {{\n  ret i64 {plan.signature.workspace_bytes}\n}}")
+    module.functions += _names(plan)
+    return module.text()
+
+
+def _write_entry(module: ModuleWriter, plan: NetworkPlan, *, is_timed: bool) -> None:
+    writer = FunctionWriter(module)
+    params = _arrays(plan)
+    threads = _most_threads(writer, plan)
+    chain = f"@{plan.name}.{'timed_chain' if is_timed else 'chain'}"
+
+    def write_call(base: str) -> str:
+        passed = [*params, f"ptr {base}", f"i32 {threads}", *_seconds(is_timed=is_timed)]
+        return _write_in_team(writer, plan, threads, f"call i32 {chain}({', '.join(passed)})")
+
+    size = plan.signature.workspace_bytes
+    if size:
+        return_with_workspace(writer, size, write_call)
+    else:
+        writer.line(f"ret i32 {write_call('null')}")
+    listing = ", ".join([*params, "ptr %workspace", "i32 %threads", *_seconds(is_timed=is_timed)])
+    name = f"{plan.name}_profile" if is_timed else plan.name
+    module.functions.append(f"define i32 @{name}({listing}) {ONCE} {{\n{writer.text()}\n}}")
+
+
+def _most_threads(writer: FunctionWriter, plan: NetworkPlan) -> str:
+    """The number of threads, 0 resolved where it is compared with what a call may use."""
+    if not any(plan.is_parallel(call) and call.threads > 1 for call in plan.calls):
+        return "%threads"
+    writer.module.declare("declare i32 @ansorc_num_threads() nounwind")
+    every = writer.emit("call i32 @ansorc_num_threads()")
+    is_all = writer.emit("icmp eq i32 %threads, 0")
+    return writer.emit(f"select i1 {is_all}, i32 {every}, i32 %threads")
+
+
+def _write_in_team(writer: FunctionWriter, plan: NetworkPlan, threads: str, chain: str) -> str:
+    """Write the call of the chain, between whatever keeps its threads together; its status."""
+    return writer.emit(chain)
+
+
+def _write_chain(module: ModuleWriter, plan: NetworkPlan, *, is_timed: bool) -> None:
+    """Write the calls; the first status that is not 0 ends them and is returned."""
+    writer = FunctionWriter(module)
+    limits = _thread_limits(writer, plan)
+    clock = f"call i64 @{plan.name}.clock()"
+    before = writer.emit(clock) if is_timed else ""
+    for number, call in enumerate(plan.calls):
+        status = _write_call(writer, plan, call, limits)
+        if is_timed:
+            after = writer.emit(clock)
+            taken = writer.emit(f"sub i64 {after}, {before}")
+            seconds = writer.emit(
+                f"fmul double {writer.emit(f'sitofp i64 {taken} to double')}, 1.0e-9"
+            )
+            place = writer.emit(f"getelementptr double, ptr %seconds, i64 {number}")
+            writer.line(f"store double {seconds}, ptr {place}")
+            before = after
+        return_if(writer, writer.emit(f"icmp ne i32 {status}, 0"), status)
+    writer.line("ret i32 0")
+    params = [*_arrays(plan), "ptr %arena", "i32 %threads", *_seconds(is_timed=is_timed)]
+    name = f"@{plan.name}.{'timed_chain' if is_timed else 'chain'}"
+    head = f"define internal i32 {name}({', '.join(params)}) {ONCE}"
+    module.functions.append(f"{head} {{\n{writer.text()}\n}}")
+
+
+def _thread_limits(writer: FunctionWriter, plan: NetworkPlan) -> dict[int, str]:
+    """Write the smaller one of the caller's threads and each number that a call may use."""
+    limits = {0: "%threads", 1: "1"}
+    for most in sorted({c.threads for c in plan.calls if plan.is_parallel(c)} - limits.keys()):
+        fewer = writer.emit(f"icmp slt i32 %threads, {most}")
+        limits[most] = writer.emit(f"select i1 {fewer}, i32 %threads, i32 {most}")
+    return limits
+
+
+def _write_call(
+    writer: FunctionWriter, plan: NetworkPlan, call: KernelCall, limits: dict[int, str]
+) -> str:
+    signature = plan.kernels[call.kernel].signature
+    operands = [f"ptr {_pointer(writer, plan, place)}" for place in call.arguments]
+    workspace = Place(PlaceKind.ARENA, plan.kernel_workspace)
+    own = _pointer(writer, plan, workspace) if signature.workspace_bytes else "null"
+    threads = limits[call.threads if plan.is_parallel(call) else 1]
+    listing = ", ".join([*operands, f"ptr {own}", f"i32 {threads}"])
+    symbol = f"@{kernel_prefix(plan, call.kernel)}{signature.name}"
+    return writer.emit(f"call i32 {symbol}({listing})")
+
+
+def _pointer(writer: FunctionWriter, plan: NetworkPlan, place: Place) -> str:
+    match place.kind:
+        case PlaceKind.INPUT:
+            return f"%p{place.offset}"
+        case PlaceKind.OUTPUT:
+            return f"%p{len(plan.inputs) + place.offset}"
+        case PlaceKind.ARENA:
+            return writer.emit(f"getelementptr inbounds i8, ptr %arena, i64 {place.offset}")
+        case PlaceKind.WEIGHTS:
+            base = f"@{weights_symbol(plan)}"
+            return writer.emit(f"getelementptr i8, ptr {base}, i64 {place.offset}")
+
+
+def _arrays(plan: NetworkPlan) -> list[str]:
+    return [f"ptr %p{number}" for number in range(len(plan.inputs) + len(plan.outputs))]
+
+
+def _seconds(*, is_timed: bool) -> Sequence[str]:
+    return ["ptr %seconds"] if is_timed else []
+
+
+def _names(plan: NetworkPlan) -> list[str]:
+    """The functions that tell the names of the calls, and the table that they look into."""
+    count, parts = len(plan.calls), list[str]()
+    for number, call in enumerate(plan.calls):
+        text = call.name.encode() + b"\0"
+        escaped = "".join(f"\\{byte:02X}" for byte in text)
+        head = f"@{plan.name}.name{number} = private constant"
+        parts.append(f'{head} [{len(text)} x i8] c"{escaped}"')
+    listing = ", ".join(f"ptr @{plan.name}.name{number}" for number in range(count))
+    table = f"@{plan.name}.names"
+    parts.append(f"{table} = internal constant [{count} x ptr] [{listing}]")
+    parts.append(f"define i32 @{plan.name}_calls() {ONCE} {{\n  ret i32 {count}\n}}")
+    parts.append(
+        f"define ptr @{plan.name}_call_name(i32 %call) {ONCE} {{\n"
+        f"  %known = icmp ult i32 %call, {count}\n"
+        "  br i1 %known, label %found, label %none\n"
+        "found:\n"
+        f"  %index = zext i32 %call to i64\n"
+        f"  %place = getelementptr ptr, ptr {table}, i64 %index\n"
+        "  %name = load ptr, ptr %place\n"
+        "  ret ptr %name\n"
+        "none:\n"
+        "  ret ptr null\n"
+        "}"
+    )
+    return parts

@@ -1,0 +1,112 @@
+"""What a network is to a back end: kernels, the order of their calls, a place for each array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from ansorc.codegen.compiled import Compiled
+from ansorc.codegen.package.signature import Param, Signature
+from ansorc.ir.aligned import ALIGNMENT, Array, aligned_empty
+
+
+class PlaceKind(Enum):
+    """What an argument of a kernel is a part of."""
+
+    INPUT = "input"
+    """An array that the caller passes; `offset` is its index."""
+    OUTPUT = "output"
+    """An array that the caller gets; `offset` is its index."""
+    ARENA = "arena"
+    """The memory of intermediate tensors; `offset` is in bytes, a multiple of 64."""
+    WEIGHTS = "weights"
+    """The constants of the network; `offset` is in bytes, a multiple of 64."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an argument of a kernel lies."""
+
+    kind: PlaceKind
+    offset: int
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One step of a network. Equal kernels are compiled once and called often."""
+
+    kernel: int
+    """Index into `NetworkPlan.kernels`."""
+    arguments: tuple[Place, ...]
+    """In the kernel's call order."""
+    name: str
+    """For people, and for the profile: "conv1 + relu"."""
+    threads: int = 0
+    """The most that may work on it; 0: all that the caller allows."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPlan:
+    """A network as kernel calls, one after the other; `require_valid` says what must hold."""
+
+    name: str
+    """Of the function in C."""
+    inputs: tuple[Param, ...]
+    outputs: tuple[Param, ...]
+    kernels: tuple[Compiled, ...]
+    """Their names may be any, also the same."""
+    calls: tuple[KernelCall, ...]
+    arena_bytes: int
+    """Of the intermediate tensors; what kernels need for themselves comes on top."""
+    weights: Array
+    """uint8, one after the other as the kernels read them (see `joined_weights`)."""
+
+    @property
+    def kernel_workspace(self) -> int:
+        """The offset of the workspace that kernels use in turn, after the intermediate tensors."""
+        return _rounded(self.arena_bytes)
+
+    @property
+    def signature(self) -> Signature:
+        """What the network is called with: inputs, then outputs, as of a single kernel."""
+        called = [self.kernels[call.kernel].signature for call in self.calls]
+        parallel = any(map(self.is_parallel, self.calls))
+        size = self.kernel_workspace + max((s.workspace_bytes for s in called), default=0)
+        flops = [signature.flops for signature in called if signature.flops is not None]
+        total = sum(flops) if len(flops) == len(called) else None
+        return Signature(self.name, (*self.inputs, *self.outputs), size, parallel, total)
+
+    @property
+    def needs_runtime(self) -> bool:
+        """Whether a kernel refers to the thread pool, though its calls may be limited to 1."""
+        return any(kernel.signature.parallel for kernel in self.kernels)
+
+    def is_parallel(self, call: KernelCall) -> bool:
+        """Whether several threads may work on `call`."""
+        return self.kernels[call.kernel].signature.parallel and call.threads != 1
+
+
+def joined_weights(arrays: list[Array]) -> tuple[Array, tuple[int, ...]]:
+    """Return the bytes of `arrays` one after the other, and the offset of each.
+
+    Each is as its kernel reads it, packed, and begins at a multiple of 64 bytes. One that is in the
+    list twice, the same object, has one place.
+    """
+    offsets: dict[int, int] = {}
+    end = 0
+    for array in arrays:
+        if id(array) not in offsets:
+            offsets[id(array)] = end
+            end += _rounded(array.nbytes)
+    memory = aligned_empty(end, np.uint8)
+    memory.fill(0)
+    for array in arrays:
+        place = memory[offsets[id(array)] :][: array.nbytes]
+        place.view(array.dtype)[:] = array.reshape(-1)
+    return memory, tuple(offsets[id(array)] for array in arrays)
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

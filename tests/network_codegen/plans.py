@@ -1,0 +1,136 @@
+"""Small networks, planned by hand: a perceptron of two layers, and others made of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ansorc as ac
+from ansorc.codegen.build import compile_function
+from ansorc.codegen.compiled import Compiled
+from ansorc.codegen.network.plan import (
+    KernelCall,
+    NetworkPlan,
+    Place,
+    PlaceKind,
+    joined_weights,
+)
+from ansorc.codegen.package.signature import Param
+from ansorc.ir.dtype import FLOAT32
+from ansorc.ir.parser import parse
+from ansorc.target import Target
+
+Floats = NDArray[np.float32]
+ROWS, WIDTH = 6, 40
+NATIVE = Target.parse("native")
+BYTES = ROWS * WIDTH * 4
+LAYER = f"""\
+kernel layer(
+    X: float32[{ROWS}, {WIDTH}],
+    W: float32[{WIDTH}, {WIDTH}] constant,
+    b: float32[{WIDTH}] constant,
+    Y: float32[{ROWS}, {WIDTH}],
+):
+    alloc sum: float32[{ROWS}, {WIDTH}]
+    parallel i in 0..{ROWS}:
+        vectorized j in 0..{WIDTH}:
+            sum[i, j] = b[j]
+        for k in 0..{WIDTH}:
+            vectorized j in 0..{WIDTH}:
+                sum[i, j] = sum[i, j] + X[i, k] * W[k, j]
+    parallel i in 0..{ROWS}:
+        vectorized j in 0..{WIDTH}:
+            Y[i, j] = max(sum[i, j], 0.0)
+"""
+
+
+def layer() -> Compiled:
+    """Y = max(X · W + b, 0), parallel, with a workspace."""
+    return compile_function(parse(LAYER), NATIVE)
+
+
+def softmax() -> Compiled:
+    a = ac.placeholder((ROWS, WIDTH), name="A")
+    return compile_function(ac.lower(ac.schedule(ac.ComputeDAG([a, ac.ops.softmax(a)]))), NATIVE)
+
+
+def array(name: str, *shape: int, is_output: bool = False) -> Param:
+    return Param(name, shape, FLOAT32, is_output)
+
+
+def source(index: int = 0) -> Place:
+    return Place(PlaceKind.INPUT, index)
+
+
+def result(index: int = 0) -> Place:
+    return Place(PlaceKind.OUTPUT, index)
+
+
+def arena(offset: int) -> Place:
+    return Place(PlaceKind.ARENA, offset)
+
+
+def constant(offset: int) -> Place:
+    return Place(PlaceKind.WEIGHTS, offset)
+
+
+def draw(*shape: int, seed: int = 0) -> Floats:
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+def weights(seed: int = 1) -> list[Floats]:
+    """Of two layers: W, b, W, b."""
+    shapes = ((WIDTH, WIDTH), (WIDTH,)) * 2
+    return [draw(*shape, seed=seed + n) for n, shape in enumerate(shapes)]
+
+
+def perceptron(name: str = "perceptron", seed: int = 1, threads: int = 0) -> NetworkPlan:
+    """x → layer → layer → softmax: the first kernel is called twice, on weights of its own."""
+    memory, (w1, b1, w2, b2) = joined_weights(weights(seed))
+    calls = (
+        KernelCall(0, (source(), constant(w1), constant(b1), arena(0)), "first + relu", threads),
+        KernelCall(0, (arena(0), constant(w2), constant(b2), arena(BYTES)), "second", threads),
+        KernelCall(1, (arena(BYTES), result()), "softmax"),
+    )
+    params = array("x", ROWS, WIDTH), array("y", ROWS, WIDTH, is_output=True)
+    return NetworkPlan(name, params[:1], params[1:], (layer(), softmax()), calls, 2 * BYTES, memory)
+
+
+def perceptron_reference(x: Floats, seed: int = 1) -> NDArray[np.float64]:
+    w1, b1, w2, b2 = (each.astype(np.float64) for each in weights(seed))
+    hidden = np.maximum(np.maximum(x @ w1 + b1, 0) @ w2 + b2, 0)
+    grown = np.exp(hidden - hidden.max(axis=1, keepdims=True))
+    return grown / grown.sum(axis=1, keepdims=True)
+
+
+def two_outputs() -> NetworkPlan:
+    """x, z → softmax(x), softmax(z), and softmax of the first again."""
+    names = ("x", "z"), ("a", "b", "c")
+    inputs = tuple(array(name, ROWS, WIDTH) for name in names[0])
+    outputs = tuple(array(name, ROWS, WIDTH, is_output=True) for name in names[1])
+    pairs: Sequence[tuple[Place, Place]] = (
+        (source(0), result(0)), (source(1), result(1)), (result(0), result(2)),
+    )  # fmt: skip
+    calls = tuple(KernelCall(0, pair, f"step {n}") for n, pair in enumerate(pairs))
+    return NetworkPlan("three", inputs, outputs, (softmax(),), calls, 0, np.zeros(0, np.uint8))
+
+
+def doubled() -> NetworkPlan:
+    """y = 2 · x, in one call that needs no memory."""
+    text = f"kernel f(A: float32[{ROWS}, {WIDTH}], B: float32[{ROWS}, {WIDTH}]):\n"
+    text += f"    for i in 0..{ROWS}:\n        for j in 0..{WIDTH}:\n"
+    kernel = compile_function(parse(f"{text}            B[i, j] = A[i, j] * 2.0\n"), NATIVE)
+    params = array("x", ROWS, WIDTH), array("y", ROWS, WIDTH, is_output=True)
+    call = KernelCall(0, (source(), result()), 'doubled "ü"')
+    none = np.zeros(0, np.uint8)
+    return NetworkPlan("doubled", params[:1], params[1:], (kernel,), (call,), 0, none)
+
+
+def with_call(plan: NetworkPlan, number: int, **changes: object) -> NetworkPlan:
+    """`plan` with one call changed."""
+    calls = list(plan.calls)
+    calls[number] = replace(calls[number], **changes)  # pyright: ignore[reportArgumentType]
+    return replace(plan, calls=tuple(calls))
