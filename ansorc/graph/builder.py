@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +27,7 @@ class GraphBuilder:
         self._constants: dict[str, Array] = {}
         self._types: dict[str, TensorType] = {}
         self._nodes: list[GraphNode] = []
+        self._reserved: set[str] = set()
 
     def input(self, name: str, kind: TensorType) -> str:
         """Add an input of the network and return its name; raise GraphError if it is taken."""
@@ -90,6 +92,22 @@ class GraphBuilder:
         """The types of all tensors so far."""
         return self._types
 
+    def reserve(self, names: Iterable[str]) -> None:
+        """Make up none of `names` for tensors that get no name."""
+        self._reserved.update(names)
+
+    def renamed(self, old: str, new: str) -> str:
+        """Give the result `old` of a node another name and return it; `new` must be free.
+
+        Inputs and constants, and results that are called `new` already for another purpose, keep
+        their names.
+        """
+        if new in self._types or not any(old in node.outputs for node in self._nodes):
+            return old
+        self._types = {new if name == old else name: kind for name, kind in self._types.items()}
+        self._nodes = [_renamed(node, old, new) for node in self._nodes]
+        return new
+
     def graph(self, outputs: Sequence[str]) -> Graph:
         """Return the graph that computes `outputs`; raise GraphError where one is unknown."""
         constants, nodes = dict(self._constants), tuple(self._nodes)
@@ -105,6 +123,11 @@ class GraphBuilder:
 
     def _fresh(self, stem: str) -> str:
         number = len(self._types)
-        while f"{stem}_{number}" in self._types:
+        while (name := f"{stem}_{number}") in self._types or name in self._reserved:
             number += 1
-        return f"{stem}_{number}"
+        return name
+
+
+def _renamed(node: GraphNode, old: str, new: str) -> GraphNode:
+    inputs = tuple(new if name == old else name for name in node.inputs)
+    return replace(node, inputs=inputs, outputs=tuple(new if n == old else n for n in node.outputs))

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ansorc.errors import GraphError, LanguageError
 from ansorc.graph.graph_operator import Attributes, GraphOperator
+from ansorc.graph.node_kind import NodeKind
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.lang.dag import ComputeDAG
@@ -42,6 +43,10 @@ class GraphNode:
     def dag(self, types: Mapping[str, TensorType]) -> ComputeDAG:
         """Return the node's computation, where `types` has the inputs."""
         return self.operator.dag(tuple(types[name] for name in self.inputs), self.attributes)
+
+    def kind(self, types: Mapping[str, TensorType]) -> NodeKind:
+        """Return how the outputs depend on the inputs, which `types` has."""
+        return self.operator.kind(tuple(types[name] for name in self.inputs), self.attributes)
 
 
 @dataclass(frozen=True, eq=False)

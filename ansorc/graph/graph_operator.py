@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 from ansorc.errors import GraphError
+from ansorc.graph.node_kind import NodeKind, dag_kind
 from ansorc.graph.tensor_type import TensorType
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.tensor import Tensor, placeholder
@@ -43,8 +44,11 @@ class GraphOperator:
 
     def dag(self, inputs: tuple[TensorType, ...], attributes: Attributes) -> ComputeDAG:
         """Return the computation of a node alone."""
-        given, results = _applied(self, inputs, attributes)
-        return ComputeDAG([*given, *results])
+        return _dag(self, inputs, attributes)
+
+    def kind(self, inputs: tuple[TensorType, ...], attributes: Attributes) -> NodeKind:
+        """Return how the outputs depend on the inputs."""
+        return _kind(self, inputs, attributes)
 
     def __str__(self) -> str:
         return self.name
@@ -57,6 +61,21 @@ def _applied(
     """The placeholders of the inputs, and the outputs."""
     given = tuple(placeholder(t.shape, f"in{n}", t.dtype) for n, t in enumerate(inputs))
     return given, operator.apply(given, attributes)
+
+
+@lru_cache(maxsize=4096)
+def _dag(
+    operator: GraphOperator, inputs: tuple[TensorType, ...], attributes: Attributes
+) -> ComputeDAG:
+    given, results = _applied(operator, inputs, attributes)
+    return ComputeDAG([*given, *results])
+
+
+@lru_cache(maxsize=4096)
+def _kind(
+    operator: GraphOperator, inputs: tuple[TensorType, ...], attributes: Attributes
+) -> NodeKind:
+    return dag_kind(_dag(operator, inputs, attributes))
 
 
 def attributes_of(values: Mapping[str, object]) -> Attributes:

@@ -1,0 +1,54 @@
+"""`Network`: a graph prepared for one target: optimised, cut into kernels, equal ones one task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ansorc.graph.fusion_group import FusionGroup
+from ansorc.graph.graph import Graph
+from ansorc.graph.partition import GraphPartition, partition
+from ansorc.graph.passes.pipeline import optimized
+from ansorc.search.task import Task
+from ansorc.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network as weighted tasks (paper §6) for `target`."""
+
+    source: Graph
+    """As it was imported: what the outputs are checked against."""
+    graph: Graph
+    """After the rewrites."""
+    partition: GraphPartition
+    target: Target
+
+    @staticmethod
+    def of(graph: Graph, target: Target | str = "native") -> Network:
+        """Prepare `graph` for `target`; nothing is measured or compiled."""
+        found = Target.parse(target) if isinstance(target, str) else target
+        rewritten = optimized(graph)
+        return Network(graph, rewritten, partition(rewritten), found)
+
+    @cached_property
+    def task_of(self) -> tuple[tuple[FusionGroup, Task], ...]:
+        """Each kernel with its task, in the order in which they run; equal ones share a task."""
+        known: dict[str, Task] = {}
+        found: list[tuple[FusionGroup, Task]] = []
+        for group in self.partition.groups:
+            task = Task(group.dag(self.graph), self.target, group.title)
+            found.append((group, known.setdefault(task.key, task)))
+        return tuple(found)
+
+    @cached_property
+    def tasks(self) -> Mapping[str, Task]:
+        """The different tasks by their keys, in the order in which they first run."""
+        return {task.key: task for _, task in self.task_of}
+
+    @cached_property
+    def weights(self) -> Mapping[str, int]:
+        """How often each task runs in one call of the network, by its key."""
+        return Counter(task.key for _, task in self.task_of)

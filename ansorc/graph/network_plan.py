@@ -1,0 +1,114 @@
+"""From a network and a program for each of its tasks to the plan that a back end builds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ansorc.codegen.build import compile_function
+from ansorc.codegen.compiled import Compiled
+from ansorc.codegen.network.plan import (
+    KernelCall,
+    NetworkPlan,
+    Place,
+    PlaceKind,
+    joined_weights,
+)
+from ansorc.codegen.package.signature import Param
+from ansorc.graph.arena import place_in_arena
+from ansorc.graph.fusion_group import FusionGroup
+from ansorc.graph.network import Network
+from ansorc.graph.partition import lifetimes
+from ansorc.ir.aligned import Array
+from ansorc.schedule import lower, packings, replay
+from ansorc.search.programs import Program
+from ansorc.search.task import Task
+
+
+def compiled_program(task: Task, program: Program, name: str) -> Compiled:
+    """Return the kernel of `program`, called `name`; raise BuildError."""
+    state = replay(task.dag, program.steps)
+    function = lower(state, name)
+    return compile_function(function, task.target, flops=task.dag.flops, packings=packings(state))
+
+
+def network_plan(network: Network, kernels: Mapping[str, Compiled], name: str) -> NetworkPlan:
+    """Return the plan of `network` as the C function `name`, its kernels given by task keys."""
+    return _Planning(network, kernels).plan(name)
+
+
+class _Planning:
+    """The plan of one network in the making."""
+
+    def __init__(self, network: Network, kernels: Mapping[str, Compiled]) -> None:
+        self._network, self._kernels = network, kernels
+        self._numbers = {key: number for number, key in enumerate(kernels)}
+        graph, partition = network.graph, network.partition
+        lives = lifetimes(graph, partition)
+        self._offsets, self._arena_bytes = place_in_arena(lives)
+        self._inputs = {name: place for place, name in enumerate(graph.inputs)}
+        roots = map(partition.root, graph.outputs)
+        self._outputs = {name: place for place, name in enumerate(roots)}
+        self._packed: dict[tuple[str, object], Array] = {}
+
+    def plan(self, name: str) -> NetworkPlan:
+        """Return the plan."""
+        graph, placed = self._network.graph, list[list[Place | Array]]()
+        for group, task in self._network.task_of:
+            placed.append(self._arguments(group, self._kernels[task.key]))
+        arrays = [one for places in placed for one in places if not isinstance(one, Place)]
+        weights, offsets = joined_weights(arrays)
+        rest = iter(offsets)
+        calls = [
+            KernelCall(
+                self._numbers[task.key],
+                tuple(one if isinstance(one, Place) else Place(PlaceKind.WEIGHTS, next(rest))
+                      for one in places),
+                group.title,
+            )
+            for (group, task), places in zip(self._network.task_of, placed, strict=True)
+        ]  # fmt: skip
+        return NetworkPlan(
+            name,
+            tuple(Param(n, kind.shape, kind.dtype, False) for n, kind in graph.inputs.items()),
+            tuple(self._output(n, s) for n, s in zip(graph.outputs, self._network.source.outputs,
+                                                     strict=True)),
+            tuple(self._kernels.values()),
+            tuple(calls),
+            self._arena_bytes,
+            weights,
+        )  # fmt: skip
+
+    def _output(self, name: str, title: str) -> Param:
+        kind = self._network.graph.types[name]
+        return Param(title, kind.shape, kind.dtype, is_output=True)
+
+    def _arguments(self, group: FusionGroup, kernel: Compiled) -> list[Place | Array]:
+        """Where the arguments of a kernel lie; a weight itself, packed, where it is one."""
+        names = (*group.inputs, *group.outputs)
+        pairs = zip(names, kernel.signature.params, strict=True)
+        return [self._argument(name, param) for name, param in pairs]
+
+    def _argument(self, name: str, param: Param) -> Place | Array:
+        root = self._network.partition.root(name)
+        if root in self._outputs:
+            return Place(PlaceKind.OUTPUT, self._outputs[root])
+        if root in self._inputs:
+            return Place(PlaceKind.INPUT, self._inputs[root])
+        if root in self._offsets:
+            return Place(PlaceKind.ARENA, self._offsets[root])
+        return self._weight(root, param)
+
+    def _weight(self, name: str, param: Param) -> Array:
+        """The constant `name` as a kernel reads it; one array for all that read it so."""
+        packing = None
+        if param.packing is not None:
+            packing = replace(param.packing, source=replace(param.packing.source, name=""))
+        key = name, packing
+        if key not in self._packed:
+            shaped = np.ascontiguousarray(self._network.graph.constants[name])
+            array = shaped.reshape(param.source_shape)
+            self._packed[key] = array if param.packing is None else param.packing.apply(array)
+        return self._packed[key]

@@ -1,0 +1,62 @@
+"""What kind of computation a node is, read off its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from ansorc.ir.expr import Const, Expr, Load, Var
+from ansorc.ir.node import Node, children
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.dag import ComputeDAG
+
+
+class NodeKind(Enum):
+    """How the elements of a result depend on those of the inputs."""
+
+    ELEMENTWISE = "elementwise"
+    """Each on the elements at its own place, as NumPy broadcasts."""
+    MOVEMENT = "movement"
+    """Each is one element of an input, wherever that lies: a transposition, a slice."""
+    INJECTIVE = "injective"
+    """Each on a few elements, at places that its own place says."""
+    REDUCTION = "reduction"
+    """On many."""
+
+
+def dag_kind(dag: ComputeDAG) -> NodeKind:
+    """Return the kind of a computation."""
+    if any(op.reduce_axes for op in dag.ops):
+        return NodeKind.REDUCTION
+    if all(_is_elementwise(op) for op in dag.ops):
+        return NodeKind.ELEMENTWISE
+    if all(_is_movement(body) for op in dag.ops for body in op.bodies):
+        return NodeKind.MOVEMENT
+    return NodeKind.INJECTIVE
+
+
+def _is_movement(body: Expr) -> bool:
+    """Whether `body` is one element as it is: no test, no arithmetic with it."""
+    return isinstance(body, Load) and not any(isinstance(i, Load) for i in body.indices)
+
+
+def _is_elementwise(op: ComputeOp) -> bool:
+    axes = [axis.name for axis in op.axes]
+    return all(_reads_own_place(body, axes) for body in op.bodies)
+
+
+def _reads_own_place(node: Node, axes: Sequence[str]) -> bool:
+    """Whether all loads are broadcast from the last axis, and the place itself is no operand."""
+    if isinstance(node, Load):
+        if len(node.indices) > len(axes):
+            return False
+        own = axes[len(axes) - len(node.indices) :]
+        pairs = zip(node.indices, own, node.buffer.shape, strict=True)
+        return all(_is_own(index, axis, extent) for index, axis, extent in pairs)
+    if isinstance(node, Var):
+        return False
+    return all(_reads_own_place(child, axes) for child in children(node))
+
+
+def _is_own(index: Expr, axis: str, extent: int) -> bool:
+    return index == Var(axis) or (extent == 1 and isinstance(index, Const))

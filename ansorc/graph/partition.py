@@ -1,0 +1,221 @@
+"""Which nodes become one kernel: a product or reduction with what is done to its result, …"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import TopologicalSorter
+
+from ansorc.graph.fusion_group import FusionGroup
+from ansorc.graph.graph import Graph, GraphNode
+from ansorc.graph.node_kind import NodeKind
+from ansorc.graph.passes.move_views import VIEWS
+
+_MOST_REUSED = 8.0
+"""Operations for each element read and written, from which on a reduction is a product: what
+comes before it would be computed again for each reader."""
+
+
+@dataclass(frozen=True)
+class GraphPartition:
+    """A graph as kernels, in an order in which they can run."""
+
+    groups: tuple[FusionGroup, ...]
+    aliases: Mapping[str, str]
+    """Tensors that are others in memory, under another shape."""
+
+    def root(self, name: str) -> str:
+        """Return the tensor whose memory `name` is."""
+        while name in self.aliases:
+            name = self.aliases[name]
+        return name
+
+
+def partition(graph: Graph) -> GraphPartition:
+    """Return `graph` as kernels (paper §7.4 takes the partition from Relay; this one is ours).
+
+    A product or reduction takes in the elementwise nodes behind it, up to the first node through
+    which all its readers' results go. Movements of elements before a group's nodes, and elementwise
+    nodes before a reduction, join it. Other nodes make groups of elementwise chains. Reshapes
+    between groups cost nothing: they are aliases.
+    """
+    return _Partitioning(graph).run()
+
+
+class _Partitioning:
+    """The partition of one graph in the making."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._places = {node.name: place for place, node in enumerate(graph.nodes)}
+        self._group: dict[str, int] = {}
+        self._members: list[list[GraphNode]] = []
+        self._is_product: list[bool] = []
+
+    def run(self) -> GraphPartition:
+        nodes = self._graph.nodes
+        for node in nodes:
+            if self._kind(node) == NodeKind.REDUCTION and node.name not in self._group:
+                self._begin(node)
+        for node in reversed(nodes):
+            if node.name not in self._group and not self._is_view(node):
+                self._join(node)
+        for node in nodes:
+            if node.name not in self._group and not self._is_view(node):
+                self._begin(node)
+        aliases = {n.name: n.inputs[0] for n in nodes if n.name not in self._group}
+        return GraphPartition(self._ordered(aliases), aliases)
+
+    def _kind(self, node: GraphNode) -> NodeKind:
+        return node.kind(self._graph.types)
+
+    def _is_view(self, node: GraphNode) -> bool:
+        return str(node.operator) in VIEWS
+
+    def _add(self, node: GraphNode, group: int) -> None:
+        self._group[node.name] = group
+        self._members[group].append(node)
+
+    def _begin(self, node: GraphNode) -> None:
+        """Make a group of `node` and the elementwise nodes behind it."""
+        group = len(self._members)
+        self._members.append([])
+        self._is_product.append(self._reuses(node))
+        self._add(node, group)
+        while len(node.outputs) == 1 and (path := self._behind(node)):
+            for one in path:
+                self._add(one, group)
+            node = path[-1]
+
+    def _behind(self, node: GraphNode) -> Sequence[GraphNode]:
+        """The nodes up to the one through which all goes that reads `node`, if they can join."""
+        end = self._post_dominators[node.name]
+        if end is None or node.name in self._graph.outputs:
+            return ()
+        limit, found = self._places[end.name], dict[str, GraphNode]()
+        stack = list(self._graph.readers[node.name])
+        while stack:
+            one = stack.pop()
+            if one.name in found:
+                continue
+            if self._places[one.name] > limit or not self._can_follow(one, node):
+                return ()
+            found[one.name] = one
+            if one is not end:
+                if one.name in self._graph.outputs:
+                    return ()
+                stack += self._graph.readers[one.name]
+        return sorted(found.values(), key=lambda one: self._places[one.name])
+
+    def _can_follow(self, node: GraphNode, first: GraphNode) -> bool:
+        """Whether `node` works element by element on results of the shape of `first`."""
+        types = self._graph.types
+        return (
+            node.name not in self._group
+            and len(node.outputs) == 1
+            and types[node.name].shape == types[first.name].shape
+            and self._kind(node) == NodeKind.ELEMENTWISE
+        )
+
+    def _join(self, node: GraphNode) -> None:
+        """Let a node join the one group that reads it, where that costs nothing."""
+        readers = [reader for name in node.outputs for reader in self._graph.readers[name]]
+        groups = {self._group.get(reader.name) for reader in readers}
+        if len(groups) != 1 or any(name in self._graph.outputs for name in node.outputs):
+            return
+        (group,) = groups
+        kind = self._kind(node)
+        if group is None or kind == NodeKind.REDUCTION:
+            return
+        if kind == NodeKind.MOVEMENT or not self._is_product[group]:
+            self._add(node, group)
+
+    def _reuses(self, node: GraphNode) -> bool:
+        types = self._graph.types
+        moved = sum(types[name].elements for name in (*node.inputs, *node.outputs))
+        return node.dag(types).flops > _MOST_REUSED * moved
+
+    def _ordered(self, aliases: Mapping[str, str]) -> tuple[FusionGroup, ...]:
+        """Return the groups, each after those that it reads."""
+        groups: list[FusionGroup] = []
+        for members in self._members:
+            members.sort(key=lambda node: self._places[node.name])
+            groups.append(FusionGroup.of(self._graph, members))
+        producers = {name: number for number, g in enumerate(groups) for name in g.outputs}
+        roots = GraphPartition((), aliases)
+        needs = {
+            number: {
+                producers[root]
+                for root in map(roots.root, group.inputs)
+                if root in producers and producers[root] != number
+            }
+            for number, group in enumerate(groups)
+        }
+        return tuple(groups[number] for number in TopologicalSorter(needs).static_order())
+
+    @cached_property
+    def _post_dominators(self) -> Mapping[str, GraphNode | None]:
+        """For each node the first one through which all its results go; None: the end."""
+        nodes, found = self._graph.nodes, dict[str, GraphNode | None]()
+        for node in reversed(nodes):
+            readers = [r for name in node.outputs for r in self._graph.readers[name]]
+            is_output = any(name in self._graph.outputs for name in node.outputs)
+            meeting: GraphNode | None = readers[0] if readers and not is_output else None
+            for reader in readers[1:]:
+                meeting = self._meeting(meeting, reader, found)
+            found[node.name] = meeting
+        return found
+
+    def _meeting(
+        self, one: GraphNode | None, other: GraphNode, known: Mapping[str, GraphNode | None]
+    ) -> GraphNode | None:
+        """The first node through which all goes that passes either node."""
+        two: GraphNode | None = other
+        while one is not two:
+            if one is None or two is None:
+                return None
+            if self._places[one.name] < self._places[two.name]:
+                one = known[one.name]
+            else:
+                two = known[two.name]
+        return one
+
+
+def least_bytes(graph: Graph, partition: GraphPartition) -> int:
+    """Return the most bytes of intermediate tensors that are needed at one time.
+
+    No arena can be smaller: it holds, at each kernel, what it reads and writes and what is read
+    later.
+    """
+    lives = lifetimes(graph, partition)
+    steps = range(len(partition.groups))
+    return max((sum(b.bytes for b in lives if b.first <= t <= b.last) for t in steps), default=0)
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """An intermediate tensor: its size, and the first and last kernel that has to do with it."""
+
+    name: str
+    bytes: int
+    first: int
+    last: int
+
+
+def lifetimes(graph: Graph, partition: GraphPartition) -> list[Lifetime]:
+    """Return the intermediate tensors that need memory of their own, in order of computation."""
+    outside = {partition.root(name) for name in graph.outputs}
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for step, group in enumerate(partition.groups):
+        for name in group.outputs:
+            first[name] = last[name] = step
+        for root in map(partition.root, group.inputs):
+            if root in first:
+                last[root] = step
+    return [
+        Lifetime(name, graph.types[name].bytes, first[name], last[name])
+        for name in first
+        if name not in outside
+    ]

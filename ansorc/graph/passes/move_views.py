@@ -1,0 +1,187 @@
+"""Transpositions move towards the outputs, where they meet and cancel; views join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, cast
+
+from ansorc.graph.graph import Graph, GraphNode
+from ansorc.graph.node_kind import NodeKind
+from ansorc.graph.rewriter import Rewriter
+
+Order: TypeAlias = tuple[int, ...]
+"""Dimension d of a transposed tensor is dimension order[d] of what it is a view of."""
+
+_AT_AXIS = ("bias_add", "batch_norm", "batch_norm_inference", "prelu", "softmax", "log_softmax")
+"""Operators on the first input along the dimension `axis`, whose other inputs are vectors."""
+_REDUCTIONS = ("sum", "mean", "max", "min", "prod")
+VIEWS = ("reshape", "flatten", "squeeze", "expand_dims")
+"""Operators that leave the order of the elements in memory as it is."""
+
+
+def sink_transposes(graph: Graph) -> Graph:
+    """Compute on the tensors before their transposition, and transpose the results instead.
+
+    Done for nodes that do not care: element by element, along one axis, joins, pads, reductions.
+    """
+    return _Sinking(graph).run()
+
+
+class _Sinking:
+    """The pass over one graph: which tensors are transpositions of which new ones."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._rewriter = Rewriter(graph)
+        self._views: dict[str, tuple[str, Order]] = {}
+
+    def run(self) -> Graph:
+        rules: Mapping[str, Callable[[GraphNode], bool]] = {
+            "transpose": self._transpose,
+            "concat": self._concat,
+            "pad": self._pad,
+            **dict.fromkeys(_AT_AXIS, self._at_axis),
+            **dict.fromkeys(_REDUCTIONS, self._reduction),
+        }
+        for node in self._graph.nodes:
+            self._rewriter.source(node)
+            rule = rules.get(str(node.operator), self._elementwise)
+            if not rule(node):
+                for name in node.inputs:
+                    self._materialize(name)
+                self._rewriter.copy(node)
+        for name in self._graph.outputs:
+            self._materialize(name)
+        return self._rewriter.graph()
+
+    def _materialize(self, name: str) -> None:
+        """Make the tensor `name` of the old graph itself, if there is only a view of it."""
+        if name not in self._views:
+            return
+        base, order = self._views.pop(name)
+        self._rewriter.replace(name, self._rewriter.add("transpose", [base], name, order=order))
+
+    def _view(self, name: str, base: str, order: Order) -> bool:
+        """Note that the old tensor `name` is `base` of the new graph, transposed; return True."""
+        if order == tuple(range(len(order))):
+            self._rewriter.replace(name, base)
+        else:
+            self._views[name] = base, order
+        return True
+
+    def _source(self, name: str) -> tuple[str, Order]:
+        """What the old tensor `name` is a view of."""
+        rank = len(self._graph.types[name].shape)
+        return self._views.get(name) or (self._rewriter.new(name), tuple(range(rank)))
+
+    def _transpose(self, node: GraphNode) -> bool:
+        base, order = self._source(node.inputs[0])
+        given = cast("Sequence[int]", dict(node.attributes)["order"])
+        return self._view(node.name, base, tuple(order[place] for place in given))
+
+    def _at_axis(self, node: GraphNode) -> bool:
+        if node.inputs[0] not in self._views or any(n in self._views for n in node.inputs[1:]):
+            return False
+        base, order = self._views[node.inputs[0]]
+        given = dict(node.attributes)
+        axis = cast(int, given.get("axis", -1)) % len(order)
+        inputs = [base, *map(self._rewriter.new, node.inputs[1:])]
+        result = self._rewriter.add(node.operator, inputs, "", **{**given, "axis": order[axis]})
+        return self._view(node.name, result, order)
+
+    def _concat(self, node: GraphNode) -> bool:
+        orders = {self._views[name][1] for name in node.inputs if name in self._views}
+        if len(orders) != 1 or any(name not in self._views for name in node.inputs):
+            return False
+        (order,) = orders
+        axis = cast(int, dict(node.attributes).get("axis", 0)) % len(order)
+        bases = [self._views[name][0] for name in node.inputs]
+        result = self._rewriter.add(node.operator, bases, axis=order[axis])
+        return self._view(node.name, result, order)
+
+    def _pad(self, node: GraphNode) -> bool:
+        if node.inputs[0] not in self._views:
+            return False
+        base, order = self._views[node.inputs[0]]
+        given = dict(node.attributes)
+        for name in ("before", "after"):
+            moved = dict(zip(order, cast("Sequence[int]", given[name]), strict=True))
+            given[name] = tuple(moved[place] for place in range(len(order)))
+        return self._view(node.name, self._rewriter.add(node.operator, [base], "", **given), order)
+
+    def _reduction(self, node: GraphNode) -> bool:
+        given = dict(node.attributes)
+        if node.inputs[0] not in self._views or given.get("axis") is None:
+            return False
+        base, order = self._views[node.inputs[0]]
+        axes = given["axis"]
+        named = cast("Sequence[int]", axes if isinstance(axes, tuple) else (axes,))
+        places = [place % len(order) for place in named]
+        given["axis"] = tuple(sorted(order[place] for place in places))
+        result = self._rewriter.add(node.operator, [base], "", **given)
+        if given.get("keepdims"):
+            return self._view(node.name, result, order)
+        kept = [order[d] for d in range(len(order)) if d not in places]
+        return self._view(node.name, result, tuple(sorted(kept).index(place) for place in kept))
+
+    def _elementwise(self, node: GraphNode) -> bool:
+        """Compute an elementwise node on what its inputs are views of, all in one order."""
+        types = self._graph.types
+        orders = {self._views[name][1] for name in node.inputs if name in self._views}
+        if len(orders) != 1 or len(node.outputs) != 1 or node.kind(types) != NodeKind.ELEMENTWISE:
+            return False
+        (order,) = orders
+        shape = types[node.name].shape
+        whole = [name for name in node.inputs if types[name].shape == shape]
+        viewed = [name for name in whole if name in self._views]
+        if len(order) != len(shape) or 2 * len(viewed) < len(whole):
+            return False
+        inputs = [self._reordered(name, order) for name in node.inputs]
+        result = self._rewriter.add(node.operator, inputs, "", **dict(node.attributes))
+        return self._view(node.name, result, order)
+
+    def _reordered(self, name: str, order: Order) -> str:
+        """Return a tensor of the new graph of which `name` is a view in `order`."""
+        if name in self._views:
+            return self._views[name][0]
+        found, kind = self._rewriter.new(name), self._graph.types[name]
+        if kind.elements == 1:
+            if len(kind.shape) <= 1:
+                return found
+            return self._rewriter.add("reshape", [found], shape=(1,))
+        shape = (1,) * (len(order) - len(kind.shape)) + kind.shape
+        if shape != kind.shape:
+            found = self._rewriter.add("reshape", [found], shape=shape)
+        back = tuple(order.index(place) for place in range(len(order)))
+        return self._rewriter.add("transpose", [found], order=back)
+
+
+def cancel_views(graph: Graph) -> Graph:
+    """Make transpositions that move only extents of 1 reshapes, and join reshapes in a row."""
+    rewriter, bases = Rewriter(graph), dict[str, str]()
+    for node in graph.nodes:
+        source, shape = node.inputs[0] if node.inputs else "", graph.types[node.name].shape
+        if not _is_view(graph, node):
+            rewriter.copy(node)
+            continue
+        rewriter.source(node)
+        base = bases.get(rewriter.new(source), rewriter.new(source))
+        if rewriter.type(base).shape == shape:
+            rewriter.replace(node.name, base)
+            continue
+        result = rewriter.add("reshape", [base], node.name, shape=shape)
+        bases[result] = base
+        rewriter.replace(node.name, result)
+    return rewriter.graph()
+
+
+def _is_view(graph: Graph, node: GraphNode) -> bool:
+    """Whether the elements of the result lie in memory in the order of those of the input."""
+    if str(node.operator) in VIEWS:
+        return True
+    if str(node.operator) != "transpose":
+        return False
+    shape = graph.types[node.inputs[0]].shape
+    order = cast("Sequence[int]", dict(node.attributes)["order"])
+    moved = [place for place in order if shape[place] > 1]
+    return moved == sorted(moved)

@@ -1,0 +1,41 @@
+"""The rewrites of a network, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from ansorc.graph.graph import Graph, GraphPass
+from ansorc.graph.passes.channels_last import channels_last
+from ansorc.graph.passes.cleanup import copy_outputs, merge_equal_nodes, remove_dead_nodes
+from ansorc.graph.passes.fold_affine import fold_affine
+from ansorc.graph.passes.fold_constants import fold_constants
+from ansorc.graph.passes.move_views import cancel_views, sink_transposes
+
+NamedPass: TypeAlias = "tuple[str, GraphPass]"
+
+NETWORK_PASSES: Sequence[NamedPass] = (
+    ("remove_dead_nodes", remove_dead_nodes),
+    ("fold_constants", fold_constants),
+    ("fold_affine", fold_affine),
+    ("channels_last", channels_last),
+    ("sink_transposes", sink_transposes),
+    ("cancel_views", cancel_views),
+    ("fold_constants", fold_constants),
+    ("merge_equal_nodes", merge_equal_nodes),
+    ("copy_outputs", copy_outputs),
+    ("remove_dead_nodes", remove_dead_nodes),
+)
+
+
+def optimized(
+    graph: Graph,
+    passes: Sequence[NamedPass] = NETWORK_PASSES,
+    trace: Callable[[str, Graph], None] | None = None,
+) -> Graph:
+    """Return `graph` after `passes`; `trace` gets each one's name and result."""
+    for name, rewrite in passes:
+        graph = rewrite(graph)
+        if trace is not None:
+            trace(name, graph)
+    return graph
