@@ -21,7 +21,8 @@ def titles(graph: Graph) -> list[str]:
 
 def test_what_is_done_to_a_product_is_done_in_its_kernel() -> None:
     assert titles(optimized(NETWORKS["residual"]())) == [
-        "transpose + conv2d + bias_add + relu",
+        "transpose",
+        "conv2d + bias_add + relu",
         "conv2d + bias_add + add + relu",
         "global_avg_pool",
         "matmul + add",
