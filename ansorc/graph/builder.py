@@ -65,17 +65,19 @@ class GraphBuilder:
     ) -> tuple[str, ...]:
         """Add a node with as many outputs as `names` and return their names; "" is made up."""
         found = operator_named(operator) if isinstance(operator, str) else operator
-        outputs = tuple(name or self._fresh(found.name) for name in names)
+        outputs: list[str] = []
+        for name in names:
+            outputs.append(name or self._fresh(found.name, outputs))
         for name in inputs:
             self.type(name)
-        node = GraphNode(found, tuple(inputs), outputs, attributes_of(given), self.source)
+        node = GraphNode(found, tuple(inputs), tuple(outputs), attributes_of(given), self.source)
         types = node.types(self._types)
         if len(types) != len(outputs):
             raise GraphError(f"{found} has {len(types)} outputs, not {len(outputs)}")
         for name, kind in zip(outputs, types, strict=True):
             self._declared(name, kind)
         self._nodes.append(node)
-        return outputs
+        return tuple(outputs)
 
     def type(self, name: str) -> TensorType:
         """Return the type of a tensor; raise GraphError if there is none of that name."""
@@ -121,9 +123,9 @@ class GraphBuilder:
         self._types[name] = kind
         return kind
 
-    def _fresh(self, stem: str) -> str:
-        number = len(self._types)
-        while (name := f"{stem}_{number}") in self._types or name in self._reserved:
+    def _fresh(self, stem: str, taken: Sequence[str] = ()) -> str:
+        number, known = len(self._types), {*taken, *self._reserved}
+        while (name := f"{stem}_{number}") in self._types or name in known:
             number += 1
         return name
 

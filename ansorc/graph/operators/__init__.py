@@ -6,16 +6,26 @@ from collections.abc import Mapping
 
 from ansorc.errors import GraphError
 from ansorc.graph.graph_operator import GraphOperator
+from ansorc.graph.operators.einsum import EINSUM
 from ansorc.graph.operators.elementwise import ELEMENTWISE
+from ansorc.graph.operators.normalization import NORMALIZATION
+from ansorc.graph.operators.pool import POOL
 from ansorc.lang import operators as ops
 
-_TAKE_LISTS = ("concat", "stack")
+_TAKE_LISTS = ("concat", "einsum", "stack")
+_DEFINITIONS = {
+    **{name: getattr(ops, name) for name in ops.__all__},
+    **ELEMENTWISE,
+    **EINSUM,
+    **NORMALIZATION,
+    **POOL,
+}
+"""A definition of a graph's own replaces the one of `ac.ops` that has its name."""
 
 OPERATORS: Mapping[str, GraphOperator] = {
-    name: GraphOperator(name, getattr(ops, name), takes_list=name in _TAKE_LISTS)
-    for name in ops.__all__
-} | {name: GraphOperator(name, define) for name, define in ELEMENTWISE.items()}
-"""A definition of `ELEMENTWISE` replaces the one of `ac.ops` that has its name."""
+    name: GraphOperator(name, define, takes_list=name in _TAKE_LISTS)
+    for name, define in _DEFINITIONS.items()
+}
 
 
 def operator_named(name: str) -> GraphOperator:

@@ -30,6 +30,8 @@ class TransposedOptions(WindowOptions, total=False):
 
     output_padding: int | Sequence[int]
     """Elements more at the end of each spatial dimension of the result."""
+    groups: int
+    """Input and output channels fall into so many groups that do not see each other."""
 
 
 def conv1d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedOptions]) -> Tensor:
@@ -43,9 +45,9 @@ def conv1d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedO
 def conv2d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedOptions]) -> Tensor:
     """Return the transposed convolution [n, (h - 1) stride + kh - 2 padding, …, co].
 
-    data [n, h, w, ci], weight [kh, kw, ci, co]; with layout "NCHW" data [n, ci, h, w] and weight
-    [ci, co, kh, kw]. The stages are `<name>.pad` (if elements beyond the input are read),
-    `<name>.phases` and their interleaving; with a stride of 1 the last two are one. Raise
+    data [n, h, w, ci], weight [kh, kw, ci, co / groups]; with layout "NCHW" data [n, ci, h, w] and
+    weight [ci, co / groups, kh, kw]. The stages are `<name>.pad` (if elements beyond the input are
+    read), `<name>.phases` and their interleaving; with a stride of 1 the last two are one. Raise
     LanguageError on other shapes and on dilation.
     """
     return _transposed("conv2d_transpose", 2, data, weight, options)
@@ -120,6 +122,7 @@ class _Layer:
     dimensions: tuple[_Phases, ...]
     batch: int
     channels: tuple[int, int]
+    groups: int
 
     def axes(self) -> tuple[str, ...]:
         """The names of the axes of the phases: n, h, ph, w, pw, c without those of stride 1."""
@@ -155,9 +158,9 @@ class _Layer:
 def _transposed(
     operator: str, rank: int, data: Tensor, weight: Tensor, options: TransposedOptions
 ) -> Tensor:
-    window = Window.of(operator, rank, options, "output_padding")
+    window = Window.of(operator, rank, options, "output_padding", "groups")
     extra = each(operator, "output_padding", options.get("output_padding", 0), rank)
-    layer = _layer(window, data, weight, extra)
+    layer = _layer(window, data, weight, extra, options.get("groups", 1))
     name = options.get("name", AutoName(operator))
     padded = _padded(layer, data, stage_name(name, "pad"))
     is_plain = all(phases.stride == 1 for phases in layer.dimensions)
@@ -174,7 +177,9 @@ def _transposed(
     return compute(shape, body, name, axes=window.axes)
 
 
-def _layer(window: Window, data: Tensor, weight: Tensor, extra: Sequence[int]) -> _Layer:
+def _layer(
+    window: Window, data: Tensor, weight: Tensor, extra: Sequence[int], groups: int
+) -> _Layer:
     operator, rank = window.operator, len(window.spatial)
     if set(window.dilation) != {1}:
         raise LanguageError(f"{operator} takes no dilation")
@@ -185,6 +190,8 @@ def _layer(window: Window, data: Tensor, weight: Tensor, extra: Sequence[int]) -
     depth, co = weight.shape[-2:] if is_last else weight.shape[:2]
     form = "[…kernel, ci, co]" if is_last else "[ci, co, …kernel]"
     require(channels == depth, operator, data, weight, need=f"weight must be {form}")
+    fits = groups >= 1 and channels % groups == 0
+    require(fits, operator, data, weight, need=f"{groups} groups must divide the input channels")
     is_small = all(0 <= e < s for e, s in zip(extra, window.stride, strict=True))
     require(is_small, operator, data, weight, need="output_padding must be less than the stride")
     dimensions = tuple(
@@ -200,7 +207,7 @@ def _layer(window: Window, data: Tensor, weight: Tensor, extra: Sequence[int]) -
     )  # fmt: skip
     is_left = all(phases.outputs > 0 for phases in dimensions)
     require(is_left, operator, data, weight, need="the padding leaves nothing")
-    return _Layer(window, dimensions, batch, (channels, co))
+    return _Layer(window, dimensions, batch, (channels, co * groups), groups)
 
 
 def _padded(layer: _Layer, data: Tensor, name: str) -> Tensor:
@@ -216,15 +223,19 @@ def _padded(layer: _Layer, data: Tensor, name: str) -> Tensor:
 def _phases(layer: _Layer, padded: Tensor, weight: Tensor, name: str) -> Tensor:
     window, dimensions = layer.window, layer.dimensions
     taps = [reduce_axis(p.taps, f"r{x}") for p, x in zip(dimensions, window.spatial, strict=True)]
-    rc = reduce_axis(layer.channels[0], "rc")
+    groups, (ci, co) = layer.groups, layer.channels
+    rc = reduce_axis(ci // groups, "rc")
 
     def body(*indices: Expr) -> Reduction:
         n, spatial, c = window.unpacked(indices)
         places = list(zip(dimensions, layer.blocks_and_phases(spatial), taps, strict=True))
         rows = [d.row(block, phase, tap) for d, (block, phase), tap in places]
         kernel = [d.element(phase, tap) for d, (_, phase), tap in places]
-        factor = weight[(*kernel, rc, c) if window.is_channels_last else (rc, c, *kernel)]
-        term = padded[window.packed(n, rows, rc)] * factor
+        first, own = (rc, c)
+        if groups > 1:
+            first, own = c // (co // groups) * (ci // groups) + rc, c % (co // groups)
+        factor = weight[(*kernel, first, own) if window.is_channels_last else (first, own, *kernel)]
+        term = padded[window.packed(n, rows, first)] * factor
         gaps = [k < d.kernel for d, k in zip(dimensions, kernel, strict=True) if d.has_gaps]
         if gaps:
             term = if_then_else(all_of(*gaps), term, const(0, padded.dtype))

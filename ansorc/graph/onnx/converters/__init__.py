@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from ansorc.graph.onnx.converters.convolution import CONVOLUTION
 from ansorc.graph.onnx.converters.elementwise import ELEMENTWISE
 from ansorc.graph.onnx.converters.matmul import MATMUL
+from ansorc.graph.onnx.converters.normalization import NORMALIZATION
+from ansorc.graph.onnx.converters.pool import POOL
 from ansorc.graph.onnx.converters.views import VIEWS
 from ansorc.graph.onnx.node_call import Converter
 
-CONVERTERS: Mapping[str, Converter] = {**ELEMENTWISE, **VIEWS, **MATMUL, **CONVOLUTION}
+CONVERTERS: Mapping[str, Converter] = {
+    **ELEMENTWISE,
+    **VIEWS,
+    **MATMUL,
+    **CONVOLUTION,
+    **POOL,
+    **NORMALIZATION,
+}

@@ -8,28 +8,30 @@ from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 
 def _matmul(call: NodeCall) -> str:
-    left, right = call.input(0), call.input(1)
-    a, b = call.type(0).shape, call.type(1).shape
-    if len(a) == 1:
-        left = call.add("reshape", [left], shape=[1, *a])
-    if len(b) == 1:
-        right = call.add("reshape", [right], shape=[*b, 1])
-    result = call.add("matmul", [left, right])
+    return product(call, call.input(0), call.input(1))
+
+
+def product(call: NodeCall, left: str, right: str, sum_dtype: str | None = None) -> str:
+    """Return numpy.matmul(left, right), factors cast to `sum_dtype` if that is given."""
+    a, b = call.builder.type(left).shape, call.builder.type(right).shape
+    if not a or not b:
+        call.refuse("it multiplies a single number; use Mul")
     if len(a) > 1 and len(b) > 1:
-        return result
-    shape = call.builder.type(result).shape
-    kept = shape if len(a) > 1 else (*shape[:-2], *shape[-1:])
-    return call.add("reshape", [result], shape=kept if len(b) > 1 else kept[:-1])
+        return call.add("matmul", [left, right], sum_dtype=sum_dtype)
+    first = "k" if len(a) == 1 else "...ik"
+    second = "k" if len(b) == 1 else "...kj"
+    result = ("..." if len(a) > 1 or len(b) > 1 else "") + "i" * (len(a) > 1) + "j" * (len(b) > 1)
+    equation = f"{first},{second}->{result}"
+    return call.add("einsum", [left, right], equation=equation, dtype=sum_dtype or "")
 
 
 def _gemm(call: NodeCall) -> str:
     left, right = call.input(0), call.input(1)
-    if call.attribute("transA", 0):
-        left = call.add("transpose", [left], order=[1, 0])
-    if call.attribute("transB", 0):
-        right = call.add("transpose", [right], order=[1, 0])
-    result = call.add("matmul", [left, right])
+    result = gemm(call, left, right)
+    kind = call.builder.type(result).dtype
     alpha, beta = call.attribute("alpha", 1.0), call.attribute("beta", 1.0)
+    if not kind.is_float and (alpha != int(alpha) or beta != int(beta)):
+        call.refuse(f"alpha {alpha} and beta {beta} are no integers, as its matrices are")
     if alpha != 1:
         result = call.add("multiply", [result, call.scalar(alpha, result)])
     if not call.has(2) or beta == 0:
@@ -40,4 +42,17 @@ def _gemm(call: NodeCall) -> str:
     return call.add("add", [result, bias])
 
 
-MATMUL: Mapping[str, Converter] = {"Gemm": _gemm, "MatMul": _matmul}
+def gemm(call: NodeCall, left: str, right: str) -> str:
+    """Return the product of two matrices, each transposed if an attribute of the node says so."""
+    is_left, is_right = bool(call.attribute("transA", 0)), bool(call.attribute("transB", 0))
+    if not is_left:
+        return call.add("dense" if is_right else "matmul", [left, right])
+    equation = "ki,jk->ij" if is_right else "ki,kj->ij"
+    return call.add("einsum", [left, right], equation=equation)
+
+
+def _einsum(call: NodeCall) -> str:
+    return call.add("einsum", call.inputs(), equation=call.attribute("equation"))
+
+
+MATMUL: Mapping[str, Converter] = {"Einsum": _einsum, "Gemm": _gemm, "MatMul": _matmul}

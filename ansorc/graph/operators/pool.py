@@ -1,0 +1,157 @@
+"""Pools with other results than the largest or the mean element, and what undoes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Unpack
+
+from ansorc.ir.expr import Expr
+from ansorc.lang import scalar
+from ansorc.lang.compute_op import Combiner
+from ansorc.lang.define import compute, compute_tuple
+from ansorc.lang.naming import AutoName
+from ansorc.lang.operators.shapes import require, require_rank
+from ansorc.lang.operators.window import Window, WindowOptions
+from ansorc.lang.reduction import Reduction, TupleReduction, argmax, reduce_axis, sum
+from ansorc.lang.tensor import Tensor
+
+
+def lp_pool(
+    data: Tensor, kernel: Sequence[int], p: int = 2, **options: Unpack[WindowOptions]
+) -> Tensor:
+    """Return (sum of |x|^p)^(1/p) over each window of data [n, c, …] or [n, …, c].
+
+    Raise LanguageError where no window fits.
+    """
+    window = Window.of("lp_pool", len(kernel), options)
+    require_rank("lp_pool", len(kernel) + 2, data)
+    batch, _, channels = window.unpacked(data.shape)
+    shape = window.packed(batch, window.output(data, kernel), channels)
+    padded = window.padded(data, 0.0, AutoName("lp_pool.pad"))
+    offsets = window.reduce_axes(kernel)
+
+    def body(*indices: Expr) -> Reduction:
+        n, spatial, c = window.unpacked(indices)
+        element = padded[window.packed(n, window.places(spatial, offsets), c)]
+        return sum(power_of_size(element, p), axis=offsets)
+
+    total = compute(shape, body, AutoName("lp_pool.sum"), axes=window.axes)
+    return compute(shape, lambda *i: root(total[i], p), AutoName("lp_pool"), axes=window.axes)
+
+
+def max_pool_places(
+    data: Tensor,
+    kernel: Sequence[int],
+    *,
+    columns_first: bool = False,
+    **options: Unpack[WindowOptions],
+) -> tuple[Tensor, Tensor]:
+    """Return the largest element of each window of data [n, c, …], and where it is, as int64.
+
+    The place counts through all of `data` in row-major order; with `columns_first` the spatial
+    dimensions are counted in column-major order. Raise LanguageError where no window fits.
+    """
+    window = Window.of("max_pool_places", len(kernel), options)
+    require(not window.is_channels_last, "max_pool_places", data, need="use channels first")
+    require_rank("max_pool_places", len(kernel) + 2, data)
+    shape = (*data.shape[:2], *window.output(data, kernel))
+    lowest = float(Combiner.MAX.identity(data.dtype).value)
+    padded = window.padded(data, lowest, AutoName("max_pool.pad"))
+    offsets = window.reduce_axes(kernel)
+
+    def body(*i: Expr) -> TupleReduction:
+        return argmax(padded[(*i[:2], *window.places(i[2:], offsets))], axis=offsets)
+
+    names = (AutoName("max_pool"), AutoName("max_pool.offset"))
+    values, offset = compute_tuple(shape, body, names, axes=window.axes)
+
+    def place(*i: Expr) -> Expr:
+        rest, places = offset[i], list[Expr]()
+        for d in reversed(range(len(kernel))):
+            step = rest % kernel[d] * window.dilation[d]
+            rest = rest // kernel[d]
+            places.insert(0, i[d + 2] * window.stride[d] + step - window.margins[d])
+        spatial = list(zip(places, data.shape[2:], strict=True))
+        found: Expr = i[0] * data.shape[1] + i[1]
+        for extent in data.shape[2:]:
+            found = found * extent
+        inner: Expr | None = None
+        for one, extent in reversed(spatial) if columns_first else spatial:
+            inner = one if inner is None else inner * extent + one
+        return found if inner is None else found + inner
+
+    return values, compute(shape, place, AutoName("max_pool.places"), axes=window.axes)
+
+
+def max_unpool(data: Tensor, places: Tensor, size: Sequence[int]) -> Tensor:
+    """Return a tensor [n, c, *size] with each element of data [n, c, …] at its place, 0 elsewhere.
+
+    `places` (int64) count through the whole result, in row-major order; each lies in the image of
+    its own element. Of several elements of one place the last one counts. Raise LanguageError on
+    other shapes.
+    """
+    fits = data.shape == places.shape and len(data.shape) == len(size) + 2
+    require(fits, "max_unpool", data, places, need=f"both must be [n, c, …], with {len(size)} more")
+    inner = [reduce_axis(extent, f"r{d}") for d, extent in enumerate(data.shape[2:])]
+
+    def row_major(indices: Sequence[Expr], extents: Sequence[int]) -> Expr:
+        found = indices[0]
+        for index, extent in zip(indices[1:], extents[1:], strict=True):
+            found = found * extent + index
+        return found
+
+    shape = (*data.shape[:2], *size)
+
+    def last(*i: Expr) -> TupleReduction:
+        is_here = scalar.equal(places[(*i[:2], *inner)], row_major(i, shape))
+        number = row_major(inner, data.shape[2:])
+        return argmax(scalar.if_then_else(is_here, number, -1), axis=inner)
+
+    found = compute_tuple(shape, last, AutoName("max_unpool.found"))[0]
+
+    def body(*i: Expr) -> Expr:
+        rest, own = scalar.maximum(found[i], 0), list[Expr]()
+        for extent in reversed(data.shape[2:]):
+            own.insert(0, rest % extent)
+            rest = rest // extent
+        element = data[(*i[:2], *own)]
+        return scalar.if_then_else(found[i] >= 0, element, scalar.const(0, data.dtype))
+
+    return compute(shape, body, AutoName("max_unpool"))
+
+
+def dilate(data: Tensor, steps: Sequence[int]) -> Tensor:
+    """Return `data` with steps[d] - 1 zeros between its elements along each dimension d."""
+    pairs = zip(data.shape, steps, strict=True)
+    shape = [(extent - 1) * step + 1 for extent, step in pairs]
+
+    def body(*i: Expr) -> Expr:
+        element = data[tuple(index // step for index, step in zip(i, steps, strict=True))]
+        gaps = [scalar.equal(j % s, 0) for j, s in zip(i, steps, strict=True) if s > 1]
+        zero = scalar.const(0, data.dtype)
+        return scalar.if_then_else(scalar.all_of(*gaps), element, zero) if gaps else element + zero
+
+    return compute(shape, body, AutoName("dilate"))
+
+
+def power_of_size(x: Expr, p: int) -> Expr:
+    """Return |x|^p of a float."""
+    if p == 1:
+        return scalar.abs(x)
+    return x * x if p == 2 else scalar.power(scalar.abs(x), float(p))
+
+
+def root(x: Expr, p: int) -> Expr:
+    """Return x^(1/p) of a float."""
+    if p == 1:
+        return x + 0.0
+    return scalar.sqrt(x) if p == 2 else scalar.power(x, 1.0 / p)
+
+
+POOL: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
+    "dilate": dilate,
+    "lp_pool": lp_pool,
+    "max_pool_places": max_pool_places,
+    "max_unpool": max_unpool,
+}
+"""Definitions by the name of their operator."""
