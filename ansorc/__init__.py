@@ -64,6 +64,9 @@ from ansorc.target import Target
 
 if TYPE_CHECKING:
     from ansorc.codegen.call.module import Module, load_library
+    from ansorc.graph.graph import Graph
+    from ansorc.graph.onnx.importer import from_onnx
+    from ansorc.graph.operators.registered import register_onnx_op, unregister_onnx_op
     from ansorc.search.programs import build
     from ansorc.search.record import Records
     from ansorc.search.sketch import register_sketch_rule, unregister_sketch_rule
@@ -79,6 +82,7 @@ __all__ = [
     "ComputeDAG",
     "ComputeOp",
     "Function",
+    "Graph",
     "Module",
     "Records",
     "Reduction",
@@ -110,6 +114,7 @@ __all__ = [
     "exp2",
     "expm1",
     "floor",
+    "from_onnx",
     "if_then_else",
     "load_library",
     "load_workload",
@@ -129,6 +134,7 @@ __all__ = [
     "prod",
     "reduce_axis",
     "reducer",
+    "register_onnx_op",
     "register_sketch_rule",
     "replay",
     "round",
@@ -141,20 +147,25 @@ __all__ = [
     "sum",
     "tanh",
     "tune",
+    "unregister_onnx_op",
     "unregister_sketch_rule",
     "workload",
 ]
 
 _LATER = {
+    "Graph": "ansorc.graph.graph",
     "Module": "ansorc.codegen.call.module",
     "Records": "ansorc.search.record",
     "Task": "ansorc.search.task",
     "TuneResult": "ansorc.search.tune_result",
     "build": "ansorc.search.programs",
+    "from_onnx": "ansorc.graph.onnx.importer",
     "load_library": "ansorc.codegen.call.module",
+    "register_onnx_op": "ansorc.graph.operators.registered",
     "register_sketch_rule": "ansorc.search.sketch",
     "sketch_rules": "ansorc.search.space",
     "tune": "ansorc.search.tune",
+    "unregister_onnx_op": "ansorc.graph.operators.registered",
     "unregister_sketch_rule": "ansorc.search.sketch",
 }
 """Imported when they are first asked for: every process that measures would wait for them."""

@@ -26,3 +26,12 @@ def test_the_search_is_imported_when_it_is_asked_for() -> None:
         [sys.executable, "-c", words], capture_output=True, text=True, check=True
     )
     assert found.stdout.split() == ["False", "True"]
+
+
+def test_networks_bring_onnx_when_they_are_asked_for() -> None:
+    words = "import sys, ansorc; ansorc.Graph; before = 'onnx' in sys.modules; ansorc.from_onnx; "
+    words += "print(before, 'onnx' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", words], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == ["False", "True"]

@@ -15,6 +15,10 @@ from ansorc.graph.operators import operator_named
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 
+MAX_EXTENT = 2**31 - 1
+MAX_ELEMENTS = 2**40
+"""More fit no machine, and products of them no index."""
+
 
 class GraphBuilder:
     """A graph in the making; what is added may be used at once, by name."""
@@ -36,7 +40,9 @@ class GraphBuilder:
 
     def constant(self, value: ArrayLike, name: str = "") -> str:
         """Add an array of known values and return its name, made up if none is given."""
-        array = np.ascontiguousarray(np.asarray(value)).reshape(np.shape(value))
+        array = np.asarray(value)
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array)
         chosen = name or self._fresh("constant")
         self._declared(chosen, TensorType.of_array(array))
         self._constants[chosen] = array
@@ -85,6 +91,10 @@ class GraphBuilder:
             raise GraphError(f"there is no tensor '{name}' yet in '{self.name}'")
         return self._types[name]
 
+    def is_free(self, name: str) -> bool:
+        """Whether no tensor has that name yet, and none is to have it."""
+        return name not in self._types and name not in self._reserved
+
     def value(self, name: str) -> Array | None:
         """Return the values of a constant; None for what is computed in a run."""
         return self._constants.get(name)
@@ -120,6 +130,8 @@ class GraphBuilder:
             raise GraphError(f"two tensors of '{self.name}' are called '{name}'")
         if min(kind.shape, default=1) < 1:
             raise GraphError(f"the tensor '{name}' is empty, {kind}; extents are 1 or more")
+        if max(kind.shape, default=1) > MAX_EXTENT or kind.elements > MAX_ELEMENTS:
+            raise GraphError(f"the tensor '{name}' is too large, {kind}")
         self._types[name] = kind
         return kind
 

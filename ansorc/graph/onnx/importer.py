@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import operator
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from ansorc.errors import AnsorcError, GraphError
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
+from ansorc.graph.onnx.control_flow import FLOW
 from ansorc.graph.onnx.converters import CONVERTERS
+from ansorc.graph.onnx.folding import Folding
 from ansorc.graph.onnx.model import (
+    MAX_DEPTH,
     OnnxGraph,
     OnnxInput,
+    OnnxModel,
     OnnxNode,
     OnnxSource,
-    compute_node,
+    is_onnx_operator,
     load_onnx,
 )
 from ansorc.graph.onnx.node_call import NodeCall, OnnxValue
+from ansorc.graph.onnx.ordering import needed_nodes
+from ansorc.graph.onnx.user_operator import user_outputs
+from ansorc.graph.operators.registered import registered_operator
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
-from ansorc.ir.dtype import dtype
+from ansorc.ir.dtype import DType, dtype
+
+MAX_NODES = 100_000
+"""Of a network, with all that its functions and loops are copied to."""
 
 _COMPUTED_IN_FLOAT32 = ("float16", "bfloat16")
+_KnownTensors: TypeAlias = "ChainMap[str, OnnxValue | None]"
+"""What the tensors of a graph are, and of the graphs around it; None: left out by a caller."""
+T = TypeVar("T")
 
 
 def from_onnx(
@@ -41,92 +56,191 @@ def from_onnx(
     shape that depends on data.
     """
     model = load_onnx(source)
-    return _Import(model, name or model.name or "network").run(inputs or {}, constants or {})
+    chosen = name or model.graph.name or "network"
+    return _Import(model, chosen).run(inputs or {}, constants or {})
 
 
 class _Import:
-    """The import of one graph: what each of its tensors is."""
+    """The import of one model: what each of its tensors is."""
 
-    def __init__(self, model: OnnxGraph, name: str) -> None:
-        self._model = model
+    def __init__(self, model: OnnxModel, name: str) -> None:
+        self._model, self._main = model, model.graph
         self._builder = GraphBuilder(name)
-        self._known: dict[str, OnnxValue] = {}
+        self._builder.reserve(self._main.outputs)
+        weights = self._main.initializers.values()
+        self._folding = Folding(sum(array.nbytes for array in weights))
+        self._nodes = 0
 
     def run(self, shapes: Mapping[str, Sequence[int]], constants: Mapping[str, object]) -> Graph:
         """Return the graph."""
         self._refuse_unknown([*shapes, *constants])
-        self._known.update({name: _computed(a) for name, a in self._model.initializers.items()})
-        for given in self._model.inputs:
+        known: _KnownTensors = ChainMap()
+        for given in self._main.inputs:
             if given.name in constants:
-                self._known[given.name] = np.asarray(constants[given.name])
+                known[given.name] = _constant(given, constants[given.name])
             else:
-                self._known[given.name] = self._input(given, shapes.get(given.name))
-        self._nodes(self._model.nodes)
-        return self._builder.graph([self._output(name) for name in self._model.outputs])
+                known[given.name] = self._input(given, shapes.get(given.name))
+        values = self._graph(self._main, known, 0)
+        return self._builder.graph(self._outputs(values))
 
     def _refuse_unknown(self, names: Sequence[str]) -> None:
-        known = [one.name for one in self._model.inputs]
+        known = [one.name for one in self._main.inputs]
         for name in names:
             if name not in known:
                 words = ", ".join(f"'{one}'" for one in known) or "none"
-                raise GraphError(f"'{self._model.name}' has no input '{name}'; it has {words}")
+                raise GraphError(f"'{self._main.name}' has no input '{name}'; it has {words}")
 
     def _input(self, given: OnnxInput, shape: Sequence[int] | None) -> str:
         """Add an input of the network."""
-        kind = TensorType(dtype(given.dtype or "float32"), _shape(given, shape))
+        kind = TensorType(_dtype(given), _shape(given, shape))
         name = self._builder.input(given.name, kind)
         if kind.dtype.name in _COMPUTED_IN_FLOAT32:
             return self._builder.add("cast", [name], dtype="float32")
         return name
 
-    def _output(self, name: str) -> str:
-        """Return the tensor of the graph that is the output `name`, under that name if possible."""
-        found = self._known.get(name)
-        if found is None:
-            raise GraphError(f"nothing computes the output '{name}' of '{self._model.name}'")
-        if not isinstance(found, str):
-            return self._builder.constant(found, name if name not in self._builder.types else "")
-        return found
+    def _outputs(self, values: Sequence[OnnxValue]) -> list[str]:
+        """Return the tensors of the outputs, each under the name that the file has for it."""
+        builder, renamed = self._builder, dict[str, str]()
+        for name, value in zip(self._main.outputs, values, strict=True):
+            if name in builder.types:  # an input
+                continue
+            if not isinstance(value, str):
+                builder.constant(_numbers(value, f"the output '{name}'"), name)
+            elif value in renamed or builder.renamed(value, name) != name:  # it has another name
+                place = renamed.get(value, value)
+                builder.add("reshape", [place], name, shape=builder.type(place).shape)
+            else:
+                renamed[value] = name
+        return list(self._main.outputs)
 
-    def _nodes(self, nodes: Sequence[OnnxNode]) -> None:
-        for node in nodes:
-            missing = [name for name in node.inputs if name and name not in self._known]
+    def _graph(self, graph: OnnxGraph, known: _KnownTensors, depth: int) -> list[OnnxValue]:
+        """Add the nodes of a graph, whose inputs are `known`; return its outputs."""
+        if depth > MAX_DEPTH:
+            raise GraphError(
+                f"its functions and graphs lie in one another, more than {MAX_DEPTH} deep"
+            )
+        known.update({name: _computed(one) for name, one in graph.initializers.items()})
+        for node in needed_nodes(graph):
+            missing = [name for name in node.inputs if name and name not in known]
             if missing:
-                raise GraphError(f"{node} reads '{missing[0]}', which nothing computes before it")
-            for name, value in zip(node.outputs, self._converted(node), strict=False):
-                if name:
-                    self._known[name] = value
+                raise GraphError(f"{node} reads '{missing[0]}', which nothing computes")
+            results = self._converted(node, known, depth)
+            if len(results) < len(node.outputs) and any(node.outputs[len(results) :]):
+                raise GraphError(f"{node} has {len(node.outputs)} outputs, not {len(results)}")
+            known.update(zip(filter(None, node.outputs), _named(node, results), strict=True))
+        missing = [name for name in graph.outputs if known.get(name) is None]
+        if missing:
+            raise GraphError(f"nothing computes the output '{missing[0]}' of '{graph.name}'")
+        values = [known[name] for name in graph.outputs]
+        return [one for one in values if one is not None]
 
-    def _converted(self, node: OnnxNode) -> Sequence[OnnxValue]:
+    def _converted(self, node: OnnxNode, known: _KnownTensors, depth: int) -> Sequence[OnnxValue]:
         """Return the outputs of a node: computed now if all inputs are known, else in the graph."""
-        inputs = [self._known[name] if name else None for name in node.inputs]
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise GraphError(f"with its functions and loops it has more than {MAX_NODES:,} nodes")
+        inputs = [known[name] if name else None for name in node.inputs]
+        call = NodeCall(node, inputs, self._builder)
+        self._builder.source = str(node)
+        if node.operator in FLOW:
+
+            def run(graph: OnnxGraph, values: Sequence[OnnxValue]) -> list[OnnxValue]:
+                return self._inner(node, graph, values, known, depth)
+
+            return _guarded(node, lambda: FLOW[node.operator](call, run))
+        user, called = registered_operator(node.operator), self._model.called(node)
+        if user is None and called is not None:
+            return self._inner(node, called, inputs, ChainMap(), depth)
         values = {
             name: value
             for name, value in zip(node.inputs, inputs, strict=True)
             if value is not None and not isinstance(value, str)
         }
-        if len(values) == len({name for name in node.inputs if name}):
-            return [_computed(value) for value in compute_node(node, values)]
+        is_known = not any(isinstance(value, str) for value in inputs)
+        if user is None and is_known and is_onnx_operator(node):
+            return [_computed(value) for value in self._folding.outputs(node, values)]
+        for name, value in values.items():
+            _numbers(value, f"{node}: '{name}'")
+        if user is not None:
+            return _guarded(node, lambda: user_outputs(call, user))
         converter = CONVERTERS.get(node.operator)
         if converter is None:
             raise GraphError(
                 f"{node}: ansorc does not know this operator; define it in the DSL with "
                 f"ac.register_onnx_op('{node.operator}', ...)"
             )
-        self._builder.source = str(node)
-        try:
-            found = converter(NodeCall(node, inputs, self._builder))
-        except GraphError:
-            raise
-        except AnsorcError as error:
-            raise GraphError(f"{node}: {error}") from error
+        found = _guarded(node, lambda: converter(call))
         return [found] if isinstance(found, (str, np.ndarray)) else list(found)
+
+    def _inner(
+        self,
+        node: OnnxNode,
+        graph: OnnxGraph,
+        values: Sequence[OnnxValue | None],
+        known: _KnownTensors,
+        depth: int,
+    ) -> list[OnnxValue]:
+        """Add a graph that `node` runs, for values of its inputs; return its outputs."""
+        names = [one.name for one in graph.inputs]
+        if len(values) > len(names):
+            raise GraphError(f"{node}: its graph '{graph.name}' has {len(names)} inputs")
+        left_out = [None] * (len(names) - len(values))
+        inside = known.new_child(dict(zip(names, [*values, *left_out], strict=True)))
+        return self._graph(graph, inside, depth + 1)
+
+
+def _named(node: OnnxNode, results: Sequence[OnnxValue]) -> list[OnnxValue]:
+    """The outputs of a node that have names."""
+    return [value for name, value in zip(node.outputs, results, strict=False) if name]
+
+
+def _guarded(node: OnnxNode, convert: Callable[[], T]) -> T:
+    """Return what `convert` does; raise GraphError, naming the node, for whatever it raises."""
+    try:
+        return convert()
+    except GraphError:
+        raise
+    except AnsorcError as error:
+        raise GraphError(f"{node}: {error}") from error
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        raise GraphError(f"{node}: the node is malformed: {words}") from error
+
+
+def _numbers(value: Array, what: str) -> Array:
+    """Return known values; raise GraphError if they are text."""
+    if value.dtype.kind in "OSU":
+        raise GraphError(f"{what} holds text; ansorc has numbers and bools alone")
+    return value
+
+
+def _dtype(given: OnnxInput) -> DType:
+    try:
+        return dtype(given.dtype or "float32")
+    except AnsorcError as error:
+        raise GraphError(f"the input '{given.name}': {error}") from error
+
+
+def _constant(given: OnnxInput, value: object) -> Array:
+    """The values of an input that is always the same."""
+    try:
+        array = np.asarray(value)
+        array = array.astype(_dtype(given).numpy) if given.dtype else array
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"the values of the input '{given.name}': {error}") from error
+    _shape(given, array.shape)
+    return _computed(array)
 
 
 def _shape(given: OnnxInput, shape: Sequence[int] | None) -> tuple[int, ...]:
     """The extents of an input: those that the caller gives, else those of the file."""
     if shape is not None:
-        extents = tuple(int(extent) for extent in shape)
+        try:
+            extents = tuple(operator.index(extent) for extent in shape)
+        except TypeError:
+            raise GraphError(
+                f"the shape of the input '{given.name}' is {shape!r}, not integers"
+            ) from None
         dims: Sequence[Any] = given.dims if given.dims is not None else extents
         fits = len(dims) == len(extents) and all(
             isinstance(dim, str) or not dim or dim == extent

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
 from ansorc.errors import GraphError
+from ansorc.graph.onnx.external_data import ExternalData
 from ansorc.ir.aligned import Array
+
+MIN_OPSET, MAX_OPSET = 9, 26
+"""The versions of ONNX's own operators that converters are written for."""
+MIN_IR_VERSION = 3
+"""The first with operator sets."""
+MAX_PROTOBUF_BYTES = 2**31 - 1
+MAX_DEPTH = 32
+"""How deep graphs lie in attributes of nodes of graphs."""
+MAX_SHAPE_ELEMENTS = 4096
+"""A known tensor with more elements is not what a shape is made of."""
 
 Attribute = Any
 """An int, a float, text, an array, an `OnnxGraph`, or a list of one kind of them."""
@@ -44,13 +57,21 @@ class OnnxNode:
     attributes: Mapping[str, Attribute]
     proto: onnx.NodeProto
 
+    def graphs(self) -> Iterator[OnnxGraph]:
+        """Yield the graphs among its attributes."""
+        for value in self.attributes.values():
+            for one in cast("list[object]", value) if isinstance(value, list) else [value]:
+                if isinstance(one, OnnxGraph):
+                    yield one
+
     def __str__(self) -> str:
-        return f"{self.operator} '{self.name or self.outputs[0]}' (opset {self.opset})"
+        name = self.name or next(filter(None, self.outputs), "")
+        return f"{self.operator} '{name}' (opset {self.opset})"
 
 
 @dataclass(frozen=True, eq=False)
 class OnnxGraph:
-    """A graph of a model, or of an attribute of a node."""
+    """A graph of a model, of an attribute of a node, or of a function."""
 
     name: str
     inputs: tuple[OnnxInput, ...]
@@ -60,74 +81,307 @@ class OnnxGraph:
     nodes: tuple[OnnxNode, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class OnnxModel:
+    """A model: its graph, and the functions that its nodes may call."""
+
+    graph: OnnxGraph
+    functions: Mapping[str, onnx.FunctionProto]
+    """By the operator of the nodes that call them."""
+
+    def called(self, node: OnnxNode) -> OnnxGraph | None:
+        """Return the graph of the function that `node` calls; None if it calls none."""
+        function = self.functions.get(node.operator)
+        return None if function is None else _function_graph(function, node)
+
+
 OnnxSource: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto"
 """A file, or a model in memory."""
 
 
-def load_onnx(source: OnnxSource) -> OnnxGraph:
-    """Return the graph of an ONNX file, or of a model; raise GraphError if it cannot be read."""
+def load_onnx(source: OnnxSource) -> OnnxModel:
+    """Return the model of an ONNX file, or of a ModelProto; raise GraphError if it has no meaning.
+
+    Weights that lie in other files are mapped into memory, not read.
+    """
     if isinstance(source, onnx.ModelProto):
-        return _graph(source.graph, _opsets(source))
+        return _model(source, ExternalData(None))
     path = Path(source)
     try:
-        model = onnx.load(str(path))  # pyright: ignore[reportUnknownMemberType]
+        if path.stat().st_size > MAX_PROTOBUF_BYTES:
+            raise GraphError(
+                f"'{path}' has more than 2 GiB, which no ONNX file can; "
+                "save the model with its weights as external data"
+            )
+        proto = onnx.ModelProto.FromString(path.read_bytes())
     except FileNotFoundError:
         raise GraphError(f"there is no file '{path}'; give the path of an ONNX file") from None
+    except GraphError:
+        raise
     except Exception as error:
         raise GraphError(f"'{path}' is no ONNX file that can be read: {error}") from error
-    return _graph(model.graph, _opsets(model))
+    return _model(proto, ExternalData(path.parent))
 
 
-def compute_node(node: OnnxNode, inputs: Mapping[str, Array]) -> Sequence[Array]:
+def compute_node(node: OnnxNode, inputs: Mapping[str, Array]) -> list[Array]:
     """Return the outputs of `node` for known inputs, as ONNX's reference implementation has them.
 
     Raise GraphError where it cannot.
     """
     given = [helper.make_value_info(name, onnx.TypeProto()) for name in inputs]
     wanted = [helper.make_value_info(name, onnx.TypeProto()) for name in node.outputs if name]
-    graph = helper.make_graph([node.proto], "fold", given, wanted)
-    domain = node.proto.domain
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, node.opset)])
     try:
         with np.errstate(all="ignore"):
-            evaluator: Any = ReferenceEvaluator(model)
+            evaluator: Any = ReferenceEvaluator(_alone(node, given, wanted))
             found = evaluator.run(None, dict(inputs))
     except Exception as error:
         raise GraphError(f"{node} cannot be computed at import: {error}") from error
     results = iter(found)
-    return [np.asarray(next(results)) if name else np.zeros(0) for name in node.outputs]
+    arrays = [next(results) if name else np.zeros(0) for name in node.outputs]
+    if not all(isinstance(one, (np.ndarray, np.generic)) for one in arrays):
+        raise GraphError(f"{node} makes no tensors, but sequences; ansorc has tensors alone")
+    return [np.asarray(one) for one in arrays]
+
+
+def is_onnx_operator(node: OnnxNode) -> bool:
+    """Whether the node's operator is one of ONNX's own."""
+    domain = _domain(node.proto.domain)
+    return onnx.defs.has(node.proto.op_type, max_inclusive_version=node.opset, domain=domain)
+
+
+def bytes_computed(node: OnnxNode, inputs: Mapping[str, Array]) -> int | None:
+    """Return the size of the outputs of `node` for known inputs, none of them computed.
+
+    None where ONNX's rules of shapes do not say it.
+    """
+    given, known = list[onnx.ValueInfoProto](), list[onnx.TensorProto]()
+    wanted = [helper.make_value_info(name, onnx.TypeProto()) for name in node.outputs if name]
+    try:
+        for name, array in inputs.items():
+            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+            given.append(helper.make_tensor_value_info(name, kind, array.shape))
+            if array.size <= MAX_SHAPE_ELEMENTS:
+                known.append(numpy_helper.from_array(np.asarray(array), name))
+        model = _alone(node, given, wanted)
+        model.graph.initializer.extend(known)
+        inferred = shape_inference.infer_shapes(model, data_prop=True)
+    except Exception:  # noqa: BLE001 - whatever it is, nothing is known
+        return None
+    return _sum_of_bytes(inferred.graph.output)
 
 
 def numpy_name(element_type: int) -> str:
     """Return NumPy's name of an ONNX element type; raise GraphError if ansorc has no such."""
+    return _numpy_dtype(element_type).name
+
+
+def _alone(
+    node: OnnxNode, given: Sequence[onnx.ValueInfoProto], wanted: Sequence[onnx.ValueInfoProto]
+) -> onnx.ModelProto:
+    """A model of one node."""
+    graph = helper.make_graph([node.proto], "fold", given, wanted)
+    opset = helper.make_opsetid(node.proto.domain, node.opset)
+    return helper.make_model(graph, opset_imports=[opset])
+
+
+def _sum_of_bytes(outputs: Sequence[onnx.ValueInfoProto]) -> int | None:
+    total = 0
+    for output in outputs:
+        kind = output.type.tensor_type
+        dims = [one.dim_value for one in kind.shape.dim if one.HasField("dim_value")]
+        is_known = kind.HasField("shape") and len(dims) == len(kind.shape.dim)
+        if not is_known or min(dims, default=0) < 0:
+            return None
+        total += math.prod(dims) * _numpy_dtype(kind.elem_type).itemsize
+    return total
+
+
+def _numpy_dtype(element_type: int) -> np.dtype[Any]:
+    if element_type == onnx.TensorProto.STRING:
+        raise GraphError("it holds text; ansorc has numbers and bools alone")
     try:
-        return str(helper.tensor_dtype_to_np_dtype(element_type).name)
-    except KeyError:
+        return helper.tensor_dtype_to_np_dtype(element_type)
+    except (KeyError, ValueError):
         raise GraphError(f"there is no element type {element_type} in ONNX") from None
 
 
-def _opsets(model: onnx.ModelProto) -> dict[str, int]:
-    return {
-        one.domain if one.domain != "ai.onnx" else "": one.version for one in model.opset_import
-    }
+def _model(proto: onnx.ModelProto, data: ExternalData) -> OnnxModel:
+    if not MIN_IR_VERSION <= proto.ir_version <= onnx.IR_VERSION:
+        raise GraphError(
+            f"the file has version {proto.ir_version} of ONNX's format; {MIN_IR_VERSION} to "
+            f"{onnx.IR_VERSION} can be read (a newer one by a newer package 'onnx')"
+        )
+    if not proto.graph.output:
+        raise GraphError("the file has no network: its graph has no outputs")
+    outputs = Counter(one.name for one in proto.graph.output)
+    if twice := [name for name, count in outputs.items() if count > 1]:
+        raise GraphError(f"two outputs of '{proto.graph.name}' are called '{twice[0]}'")
+    functions = {_operator(one.domain, one.name): one for one in proto.functions}
+    opsets = _opsets(proto.opset_import)
+    return OnnxModel(_ProtoReader(opsets, data).graph(proto.graph), functions)
 
 
-def _graph(proto: onnx.GraphProto, opsets: Mapping[str, int]) -> OnnxGraph:
-    initializers = {one.name: _array(one) for one in proto.initializer}
+def _opsets(given: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in given:
+        domain = _domain(one.domain)
+        if found.setdefault(domain, one.version) != one.version:
+            raise GraphError(f"the file gives two versions of the operators of '{domain}'")
+        if not domain and not MIN_OPSET <= one.version <= MAX_OPSET:
+            raise GraphError(
+                f"the file is made of the operators of opset {one.version}; {MIN_OPSET} to "
+                f"{MAX_OPSET} are known: convert it by onnx.version_converter"
+            )
+    return found
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _operator(domain: str, name: str) -> str:
+    return f"{domain}::{name}" if _domain(domain) else name
+
+
+def _function_graph(function: onnx.FunctionProto, node: OnnxNode) -> OnnxGraph:
+    """The body of a function with the attributes of a node that calls it."""
+    if len(node.inputs) > len(function.input) or len(node.outputs) > len(function.output):
+        raise GraphError(f"{node} has more inputs or outputs than the function that it calls")
+    given = {one.name: one for one in (*function.attribute_proto, *node.proto.attribute)}
+    nodes = [_with_attributes(one, given) for one in function.node]
+    reader = _ProtoReader(_opsets(function.opset_import), ExternalData(None))
     return OnnxGraph(
-        proto.name,
-        tuple(_input(one) for one in proto.input if one.name not in initializers),
-        tuple(one.name for one in proto.output),
-        initializers,
-        tuple(_node(one, opsets) for one in proto.node),
+        function.name,
+        tuple(OnnxInput(name, "", None) for name in function.input),
+        tuple(function.output),
+        {},
+        tuple(reader.node(one, 0) for one in nodes),
     )
 
 
-def _array(proto: onnx.TensorProto) -> Array:
-    try:
+def _with_attributes(
+    node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]
+) -> onnx.NodeProto:
+    """The node with the attributes that its function takes, those that are not given left out."""
+    found = onnx.NodeProto()
+    found.CopyFrom(node)
+    del found.attribute[:]
+    for one in node.attribute:
+        if one.ref_attr_name:
+            if one.ref_attr_name in given:
+                value = found.attribute.add()
+                value.CopyFrom(given[one.ref_attr_name])
+                value.name = one.name
+            continue
+        copy = found.attribute.add()
+        copy.CopyFrom(one)
+        for graph in (copy.g, *copy.graphs) if copy.HasField("g") else copy.graphs:
+            inner = [_with_attributes(each, given) for each in graph.node]
+            del graph.node[:]
+            graph.node.extend(inner)
+    return found
+
+
+class _ProtoReader:
+    """Reads graphs of operators of some versions, whose weights may lie in other files."""
+
+    def __init__(self, opsets: Mapping[str, int], data: ExternalData) -> None:
+        self._opsets = opsets
+        self._data = data
+
+    def graph(self, proto: onnx.GraphProto, depth: int = 0) -> OnnxGraph:
+        """Read a graph."""
+        if depth > MAX_DEPTH:
+            raise GraphError(f"its graphs lie in one another, more than {MAX_DEPTH} deep")
+        if proto.sparse_initializer:
+            name = proto.sparse_initializer[0].values.name
+            raise GraphError(f"the initializer '{name}' is sparse; store it as a dense one")
+        initializers: dict[str, Array] = {}
+        for one in proto.initializer:
+            if one.name in initializers:
+                raise GraphError(f"two initializers of '{proto.name}' are called '{one.name}'")
+            initializers[one.name] = self._array(one)
+        return OnnxGraph(
+            proto.name,
+            tuple(_input(one) for one in proto.input if one.name not in initializers),
+            tuple(one.name for one in proto.output),
+            initializers,
+            tuple(self.node(one, depth) for one in proto.node),
+        )
+
+    def node(self, proto: onnx.NodeProto, depth: int) -> OnnxNode:
+        """Read a node of a graph that lies `depth` deep in others."""
+        domain, operator = _domain(proto.domain), _operator(proto.domain, proto.op_type)
+        if domain not in self._opsets:
+            raise GraphError(
+                f"the file does not say of which version the operators of '{domain or 'ai.onnx'}' "
+                f"are, as of {operator} '{proto.name}'"
+            )
+        try:
+            attributes = {one.name: self._attribute(one, depth) for one in proto.attribute}
+        except GraphError as error:
+            raise GraphError(f"{operator} '{proto.name}': {error}") from error
+        inputs, outputs = tuple(proto.input), tuple(proto.output)
+        opset = self._opsets[domain]
+        return OnnxNode(operator, proto.name, opset, inputs, outputs, attributes, proto)
+
+    def _attribute(self, proto: onnx.AttributeProto, depth: int) -> Attribute:
+        try:
+            value: Any = helper.get_attribute_value(proto)
+        except ValueError as error:
+            raise GraphError(f"the attribute '{proto.name}' has no meaning: {error}") from None
+        is_many = not isinstance(value, (bytes, str)) and hasattr(value, "__iter__")
+        found = [self._value(proto.name, one, depth) for one in (value if is_many else [value])]
+        return found if is_many else found[0]
+
+    def _value(self, name: str, value: Any, depth: int) -> Attribute:
+        if isinstance(value, onnx.TensorProto):
+            return self._array(value)
+        if isinstance(value, onnx.GraphProto):
+            return self.graph(value, depth + 1)
+        if isinstance(value, bytes):
+            return value.decode(errors="replace")
+        if isinstance(value, (int, float, str)):
+            return value
+        raise GraphError(f"the attribute '{name}' is neither numbers, text, tensors nor graphs")
+
+    def _array(self, proto: onnx.TensorProto) -> Array:
+        """Read a tensor, whose number of elements is checked first."""
+        try:
+            if proto.data_type == onnx.TensorProto.STRING:  # what may be folded away
+                return numpy_helper.to_array(proto)
+            return self._numbers(proto, _numpy_dtype(proto.data_type))
+        except Exception as error:
+            raise GraphError(f"the tensor '{proto.name}' cannot be read: {error}") from error
+
+    def _numbers(self, proto: onnx.TensorProto, kind: np.dtype[Any]) -> Array:
+        shape = tuple(proto.dims)
+        if min(shape, default=1) < 0:
+            raise GraphError(f"its shape is {list(shape)}")
+        if proto.HasField("segment"):
+            raise GraphError("it is a segment of another tensor, which nobody uses")
+        bits = _PACKED_BITS.get(proto.data_type, 8 * kind.itemsize)
+        size = -(-math.prod(shape) * bits // 8)
+        if proto.data_location == onnx.TensorProto.EXTERNAL:
+            entries = {one.key: one.value for one in proto.external_data}
+            found = self._data.bytes_of(proto.name, entries, size)
+            if proto.data_type not in _PACKED_BITS:
+                array = found.view(np.ndarray).view(kind).reshape(shape)
+                return array if array.flags.aligned else array.copy()
+            packed = onnx.TensorProto(data_type=proto.data_type, dims=shape)
+            packed.raw_data = found.tobytes()
+            return numpy_helper.to_array(packed)
+        if proto.HasField("raw_data") and len(proto.raw_data) != size:
+            raise GraphError(f"its shape is {list(shape)}, but it has {len(proto.raw_data)} bytes")
         return numpy_helper.to_array(proto)
-    except Exception as error:
-        raise GraphError(f"the initializer '{proto.name}' cannot be read: {error}") from error
+
+
+_PACKED_BITS: Mapping[int, int] = {
+    getattr(onnx.TensorProto, name): bits
+    for name, bits in {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2}.items()
+    if hasattr(onnx.TensorProto, name)
+}
+"""Element types of which several share a byte."""
 
 
 def _input(proto: onnx.ValueInfoProto) -> OnnxInput:
@@ -139,32 +393,8 @@ def _input(proto: onnx.ValueInfoProto) -> OnnxInput:
         dims = tuple(
             one.dim_value if one.HasField("dim_value") else one.dim_param for one in kind.shape.dim
         )
-    return OnnxInput(proto.name, numpy_name(kind.elem_type) if kind.elem_type else "", dims)
-
-
-def _node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> OnnxNode:
-    domain = "" if proto.domain == "ai.onnx" else proto.domain
-    if domain not in opsets:
-        raise GraphError(f"node '{proto.name}' ({proto.op_type}): no opset of '{domain}' is given")
-    return OnnxNode(
-        f"{domain}::{proto.op_type}" if domain else proto.op_type,
-        proto.name,
-        opsets[domain],
-        tuple(proto.input),
-        tuple(proto.output),
-        {one.name: _attribute(one, opsets) for one in proto.attribute},
-        proto,
-    )
-
-
-def _attribute(proto: onnx.AttributeProto, opsets: Mapping[str, int]) -> Attribute:
-    value: Any = helper.get_attribute_value(proto)
-    if isinstance(value, onnx.TensorProto):
-        return _array(value)
-    if isinstance(value, onnx.GraphProto):
-        return _graph(value, opsets)
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    if isinstance(value, (int, float, str)) or value is None:
-        return value
-    return [one.decode(errors="replace") if isinstance(one, bytes) else one for one in value]
+    try:
+        name = numpy_name(kind.elem_type) if kind.elem_type else ""
+    except GraphError as error:
+        raise GraphError(f"the input '{proto.name}': {error}") from None
+    return OnnxInput(proto.name, name, dims)

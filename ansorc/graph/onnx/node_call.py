@@ -55,7 +55,12 @@ class NodeCall:
     def input(self, place: int) -> str:
         """Return an input as a tensor of the graph."""
         found = self._given(place)
-        return found if isinstance(found, str) else self.constant(found)
+        if isinstance(found, str):
+            return found
+        name = self.node.inputs[place]
+        if self.builder.value(name) is found:
+            return name
+        return self.builder.constant(found, name if self.builder.is_free(name) else "")
 
     def inputs(self) -> list[str]:
         """Return all inputs as tensors of the graph."""

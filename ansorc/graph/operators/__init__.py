@@ -10,6 +10,7 @@ from ansorc.graph.operators.einsum import EINSUM
 from ansorc.graph.operators.elementwise import ELEMENTWISE
 from ansorc.graph.operators.normalization import NORMALIZATION
 from ansorc.graph.operators.pool import POOL
+from ansorc.graph.operators.registered import registered_operator
 from ansorc.lang import operators as ops
 
 _TAKE_LISTS = ("concat", "einsum", "stack")
@@ -29,7 +30,8 @@ OPERATORS: Mapping[str, GraphOperator] = {
 
 
 def operator_named(name: str) -> GraphOperator:
-    """Return the operator `name`; raise GraphError if there is none."""
-    if name not in OPERATORS:
+    """Return the operator `name`, maybe a registered one; raise GraphError if there is none."""
+    found = OPERATORS.get(name) or registered_operator(name)
+    if found is None:
         raise GraphError(f"there is no operator '{name}' for graphs; see ac.ops")
-    return OPERATORS[name]
+    return found
