@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from ansorc.errors import GraphError
 from ansorc.graph.graph_operator import GraphOperator
+from ansorc.graph.operators.attention import ATTENTION
 from ansorc.graph.operators.einsum import EINSUM
 from ansorc.graph.operators.elementwise import ELEMENTWISE
 from ansorc.graph.operators.normalization import NORMALIZATION
 from ansorc.graph.operators.pool import POOL
+from ansorc.graph.operators.recurrent import RECURRENT
 from ansorc.graph.operators.registered import registered_operator
 from ansorc.lang import operators as ops
 
@@ -17,9 +19,11 @@ _TAKE_LISTS = ("concat", "einsum", "stack")
 _DEFINITIONS = {
     **{name: getattr(ops, name) for name in ops.__all__},
     **ELEMENTWISE,
+    **ATTENTION,
     **EINSUM,
     **NORMALIZATION,
     **POOL,
+    **RECURRENT,
 }
 """A definition of a graph's own replaces the one of `ac.ops` that has its name."""
 

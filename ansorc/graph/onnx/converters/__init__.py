@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ansorc.graph.onnx.converters.attention import ATTENTION
 from ansorc.graph.onnx.converters.convolution import CONVOLUTION
 from ansorc.graph.onnx.converters.elementwise import ELEMENTWISE
 from ansorc.graph.onnx.converters.matmul import MATMUL
 from ansorc.graph.onnx.converters.normalization import NORMALIZATION
 from ansorc.graph.onnx.converters.pool import POOL
+from ansorc.graph.onnx.converters.recurrent import RECURRENT
 from ansorc.graph.onnx.converters.views import VIEWS
 from ansorc.graph.onnx.node_call import Converter
 
@@ -19,4 +21,6 @@ CONVERTERS: Mapping[str, Converter] = {
     **CONVOLUTION,
     **POOL,
     **NORMALIZATION,
+    **ATTENTION,
+    **RECURRENT,
 }

@@ -1,0 +1,232 @@
+"""ONNX's recurrent layers, one node after another for the steps.
+
+The products of all steps' inputs with the weights are one node; so each step multiplies the hidden
+state alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ansorc.graph.onnx.node_call import Converter, NodeCall
+from ansorc.graph.operators.recurrent import ACTIVATIONS
+
+_DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+_NUMBERS = {
+    "affine": (1.0, 0.0), "elu": (1.0, 0.0), "hardsigmoid": (0.2, 0.5), "leakyrelu": (0.01, 0.0),
+    "scaledtanh": (1.0, 1.0), "thresholdedrelu": (1.0, 0.0),
+}  # fmt: skip
+"""The numbers alpha and beta of activations that have them."""
+_WITH_BETA = ("affine", "hardsigmoid", "scaledtanh")
+
+
+@dataclass(frozen=True)
+class _Direction:
+    """One direction of a layer: what its steps have in common."""
+
+    call: NodeCall
+    place: int
+    """Its number in the weights."""
+    units: int
+    lengths: str
+    """The number of steps of each sequence; "" where all are full."""
+    options: Mapping[str, object]
+    """Attributes of each step."""
+
+    def weight(self, place: int, first: int = 0, last: int | None = None) -> str:
+        """Return rows of an input's part for this direction: [rows, …] of [directions, rows, …]."""
+        call, shape = self.call, self.call.type(place).shape
+        end = shape[1] if last is None else last
+        if (value := call.value(place)) is not None:
+            return call.constant(np.ascontiguousarray(value[self.place, first:end]))
+        data = call.input(place)
+        if shape[0] > 1 or (first, end) != (0, shape[1]):
+            begins = [self.place, first, *[0] * (len(shape) - 2)]
+            ends = [self.place + 1, end, *shape[2:]]
+            data = call.add("slice", [data], begin=begins, end=ends)
+        return call.add("reshape", [data], shape=[end - first, *shape[2:]])
+
+    def start(self, place: int, batch: int) -> str:
+        """Return the first state [b, units], zeros where none is given."""
+        call = self.call
+        if not call.has(place):
+            kind = call.type(0).dtype.numpy
+            return call.constant(np.zeros((batch, self.units), kind))
+        if not call.attribute("layout", 0):
+            return self.weight(place)
+        data, directions = call.input(place), call.type(place).shape[1]
+        if directions > 1:
+            begins, ends = [0, self.place, 0], [batch, self.place + 1, self.units]
+            data = call.add("slice", [data], begin=begins, end=ends)
+        return call.add("reshape", [data], shape=[batch, self.units])
+
+    def projected(self, data: str, gates: int, *, apart: bool) -> Sequence[str]:
+        """Return what each step's inputs [b, …] add to its gates [b, gates * units]."""
+        call, rows = self.call, gates * self.units
+        product = call.add("dense", [data, self.weight(1)])
+        if call.has(3):
+            bias = self.weight(3, 0, rows)
+            if not apart:
+                bias = _sum(call, bias, self.weight(3, rows))
+            product = call.add("bias_add", [product, bias])
+        shape = call.builder.type(product).shape
+        if shape[0] == 1:
+            return [call.add("reshape", [product], shape=shape[1:])]
+        return call.builder.add_many("unstack", [product], [""] * shape[0])
+
+    def kept(self, step: int, new: str, *old: str) -> str:
+        """Return a state where the sequence goes on at `step`, else what it was, or 0."""
+        if not self.lengths:
+            return new
+        return self.call.add("within_length", [new, self.lengths, *old], step=step)
+
+
+def _sum(call: NodeCall, left: str, right: str) -> str:
+    a, b = call.builder.value(left), call.builder.value(right)
+    if a is not None and b is not None:
+        return call.constant(a + b)
+    return call.add("add", [left, right])
+
+
+def _layer(kind: str) -> Converter:
+    def convert(call: NodeCall) -> Sequence[str]:
+        is_batch_first = bool(call.attribute("layout", 0))
+        data, units = call.input(0), call.type(2).shape[2]
+        if is_batch_first:
+            data = call.add("transpose", [data], order=[1, 0, 2])
+        name = str(call.attribute("direction", "forward"))
+        if name not in ("forward", "reverse", "bidirectional"):
+            call.refuse(f"there is no direction '{name}'")
+        count = 2 if name == "bidirectional" else 1
+        if call.type(1).shape[0] != count:
+            call.refuse(f"its weights are of {call.type(1).shape[0]} directions, but it is {name}")
+        results: list[tuple[Sequence[str], Sequence[str]]] = []
+        for place in range(count):
+            options = _options(call, kind, place, count)
+            direction = _Direction(call, place, units, _lengths(call, data), options)
+            is_backward = name == "reverse" or place == 1
+            results.append(_STEPS[kind](direction, data, is_backward=is_backward))
+        return _joined(call, results)
+
+    return convert
+
+
+def _joined(call: NodeCall, results: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[str]:
+    """The outputs: all hidden states, and the last states, of one direction or two."""
+    is_batch_first = bool(call.attribute("layout", 0))
+    wanted = call.node.outputs
+    found: list[str] = []
+    if wanted[0]:
+        axis = 1 if is_batch_first else 0
+        whole = [call.add("stack", list(steps), axis=axis) for steps, _ in results]
+        found.append(_stacked(call, whole, 2 if is_batch_first else 1))
+    else:
+        found.append("")
+    for number, name in enumerate(wanted[1:]):
+        last = [states[number] for _, states in results]
+        found.append(_stacked(call, last, 1 if is_batch_first else 0) if name else "")
+    return found
+
+
+def _stacked(call: NodeCall, tensors: Sequence[str], axis: int) -> str:
+    if len(tensors) > 1:
+        return call.add("stack", tensors, axis=axis)
+    return call.add("expand_dims", tensors, axis=axis)
+
+
+def _rnn(direction: _Direction, data: str, *, is_backward: bool) -> tuple[list[str], list[str]]:
+    call, weight = direction.call, direction.weight(2)
+    inputs = direction.projected(data, 1, apart=False)
+    hidden = direction.start(5, call.builder.type(data).shape[1])
+    steps = [""] * len(inputs)
+    for step in _order(inputs, is_backward=is_backward):
+        product = call.add("dense", [hidden, weight])
+        new = call.add("rnn_cell", [inputs[step], product], **direction.options)
+        steps[step], hidden = direction.kept(step, new), direction.kept(step, new, hidden)
+    return steps, [hidden]
+
+
+def _lstm(direction: _Direction, data: str, *, is_backward: bool) -> tuple[list[str], list[str]]:
+    call, weight = direction.call, direction.weight(2)
+    inputs, batch = direction.projected(data, 4, apart=False), call.builder.type(data).shape[1]
+    hidden, cell = direction.start(5, batch), direction.start(6, batch)
+    peepholes = [direction.weight(7)] if call.has(7) else []
+    steps = [""] * len(inputs)
+    for step in _order(inputs, is_backward=is_backward):
+        product = call.add("dense", [hidden, weight])
+        tensors = [inputs[step], product, cell, *peepholes]
+        new, state = call.builder.add_many("lstm_cell", tensors, ("", ""), **direction.options)
+        steps[step], hidden = direction.kept(step, new), direction.kept(step, new, hidden)
+        cell = direction.kept(step, state, cell)
+    return steps, [hidden, cell]
+
+
+def _gru(direction: _Direction, data: str, *, is_backward: bool) -> tuple[list[str], list[str]]:
+    call, options, units = direction.call, direction.options, direction.units
+    is_linear = bool(call.attribute("linear_before_reset", 0))
+    inputs = direction.projected(data, 3, apart=is_linear)
+    weight = direction.weight(2, 0, (3 if is_linear else 2) * units)
+    candidate = "" if is_linear else direction.weight(2, 2 * units)
+    bias = direction.weight(3, 3 * units) if is_linear and call.has(3) else ""
+    hidden = direction.start(5, call.builder.type(data).shape[1])
+    steps = [""] * len(inputs)
+    for step in _order(inputs, is_backward=is_backward):
+        product = call.add("dense", [hidden, weight])
+        if bias:
+            product = call.add("bias_add", [product, bias])
+        tensors = [inputs[step], product, hidden]
+        if candidate:
+            reset = call.add("gru_reset", tensors, **options)
+            tensors.append(call.add("dense", [reset, candidate]))
+        new = call.add("gru_cell", tensors, **options)
+        steps[step], hidden = direction.kept(step, new), direction.kept(step, new, hidden)
+    return steps, [hidden]
+
+
+_STEPS = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}
+
+
+def _order(steps: Sequence[str], *, is_backward: bool) -> Sequence[int]:
+    return range(len(steps))[::-1] if is_backward else range(len(steps))
+
+
+def _lengths(call: NodeCall, data: str) -> str:
+    """The lengths of the sequences; "" where all have all steps."""
+    if not call.has(4):
+        return ""
+    value, steps = call.value(4), call.builder.type(data).shape[0]
+    if value is not None and (value >= steps).all():
+        return ""
+    return call.input(4)
+
+
+def _options(call: NodeCall, kind: str, place: int, count: int) -> dict[str, object]:
+    """The attributes of each step of direction `place`."""
+    names = [str(name) for name in call.attribute("activations") or _DEFAULTS[kind] * count]
+    each = len(_DEFAULTS[kind])
+    if len(names) != each * count:
+        call.refuse(f"it has {len(names)} activations; {each * count} are needed")
+    alphas = list(call.attribute("activation_alpha") or ())
+    betas = list(call.attribute("activation_beta") or ())
+    found: list[tuple[str, float, float]] = []
+    for name in names:  # numbers go to the functions that take some, in their order
+        lower = name.lower()
+        if lower not in ACTIVATIONS:
+            call.refuse(f"there is no activation '{name}'")
+        alpha, beta = _NUMBERS.get(lower, (0.0, 0.0))
+        if lower in _NUMBERS and alphas:
+            alpha = alphas.pop(0)
+        if lower in _WITH_BETA and betas:
+            beta = betas.pop(0)
+        found.append((lower, float(alpha), float(beta)))
+    own = found[place * each : (place + 1) * each]
+    options: dict[str, object] = {"activations": own, "clip": float(call.attribute("clip", 0.0))}
+    if kind == "LSTM":
+        options["coupled"] = bool(call.attribute("input_forget", 0))
+    return options
+
+
+RECURRENT: Mapping[str, Converter] = {kind: _layer(kind) for kind in _STEPS}
