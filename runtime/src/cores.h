@@ -1,10 +1,12 @@
-// How many threads a process should use: what its environment says, or the cores it may run on.
+// How many threads a process should use: what its environment says, or the cores it may use.
 #pragma once
 
 #include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "quota.h"
 
 namespace ansorc {
 
@@ -15,7 +17,7 @@ inline int32_t clamp_threads(long count) {
 }
 
 // The cores in the affinity mask of the calling thread, as `taskset` and cpusets leave them.
-inline int32_t allowed_cores() {
+inline int32_t cores_in_mask() {
 #ifdef __linux__
   unsigned long mask[8192 / (8 * sizeof(unsigned long))] = {};
   if (sched_getaffinity(0, sizeof mask, reinterpret_cast<cpu_set_t*>(mask)) == 0) {
@@ -27,6 +29,20 @@ inline int32_t allowed_cores() {
   }
 #endif
   return clamp_threads(sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+// The cores that this process may use: those in its mask, and no more than its CPU quota pays for.
+struct AllowedCores {
+  int32_t threads;  // a quota of 1.5 CPUs keeps 2 threads at work
+  int32_t whole;    // but lets only 1 spin all the time
+};
+
+inline AllowedCores allowed_cores() {
+  const int32_t in_mask = cores_in_mask();
+  const int64_t quota = cpu_quota("");
+  if (quota > INT64_C(1000) * in_mask) return {in_mask, in_mask};
+  const int32_t whole = clamp_threads(static_cast<long>(quota / 1000));
+  return {clamp_threads(static_cast<long>((quota + 999) / 1000)), whole};
 }
 
 // ANSORC_NUM_THREADS if it is a whole number above 0, else 0.

@@ -8,6 +8,11 @@
 //                             by a caller: claim    tell    by the worker
 //                                                    +--> IDLE, if the caller takes it back
 //
+// Members of a team (team.h) are workers that run the loops of one thread until it ends the team:
+//
+//   RUNNING --> NAPPING --> RUNNING         by the worker, and by the caller that needs it
+//                  +--> ASLEEP              by the caller: the team has ended
+//
 // Only libc is used: no exceptions, no allocation, no static constructors.
 #include "ansorc/runtime.h"
 
@@ -16,93 +21,20 @@
 #include <signal.h>
 
 #include "chunks.h"
-#include "cores.h"
-#include "park.h"
+#include "pool.h"
+#include "team.h"
 
 namespace ansorc {
 namespace {
 
-constexpr int64_t kSpinNs = 40000;
-// A worker that was woken too late spins longer: its caller, at work on the part that it took back,
-// will soon need it again, and asleep it would be late every time.
-constexpr int64_t kLateSpinNs = 200000;
 constexpr size_t kStackBytes = 3 << 19;  // 1.5 MiB: kernels keep at most 64 KiB on the stack
+constexpr int64_t kLeaveNs = 10000;
 constexpr uint32_t kWaiterSleeps = 1u << 31;
-
-// GO holds the ticket of its call above the lowest three bits, so that a caller takes back only
-// what it told itself.
-enum State : uint32_t { kIdle, kAsleep, kClaimed, kRunning, kGo };
-constexpr int kTicketShift = 3;
-
-}  // namespace
-
-// One call of ansorc_parallel_for, on the stack of its caller.
-struct Job {
-  ansorc_body body;
-  void* closure;
-  int64_t extent;
-  int64_t parts;
-  bool spins;
-  uint32_t go;
-  Word pending;  // parts that are not done, and whether the caller sleeps
-};
-
-struct alignas(64) Worker {  // a cache line of its own, for callers and workers poll `state`
-  Word state;
-  int32_t part;
-  std::atomic<bool> spins;  // whether there is a core for all in the last call that told it a part
-  Job* job;
-  pthread_t thread;
-  int32_t avoided;  // 1 + the CPU that its affinity leaves out, 0 before the first call
-};
-
-struct Pool {
-  std::atomic<int32_t> workers;
-  std::atomic<int32_t> default_threads;  // 0 until known
-  std::atomic<int32_t> cores;            // 0 until known
-  std::atomic<bool> growing;             // a lock
-  Word tickets;
-  bool handles_fork;
-  Worker worker[kMaxThreads];
-};
-
-}  // namespace ansorc
-
-// With GCC an inline variable is one object for the whole process, even among libraries that are
-// loaded with RTLD_LOCAL; so all kernels share one pool. A changed layout needs a new name.
-extern "C" {
-// glibc's pthread_atfork names the library by this address. Kernels are linked without the compiler's
-// start-up files, which define it; where those are linked in, theirs is taken.
-__attribute__((visibility("hidden"), weak)) void* __dso_handle = &__dso_handle;
-
-__attribute__((visibility("default"))) inline ansorc::Pool ansorc_pool_2 = {};
-__attribute__((visibility("default"))) inline __thread bool ansorc_in_part_1 = false;
-}
-
-namespace ansorc {
-namespace {
-
-Pool& pool() { return ansorc_pool_2; }
-
-int32_t cores() {
-  int32_t count = pool().cores.load(std::memory_order_relaxed);
-  if (count == 0) pool().cores.store(count = allowed_cores(), std::memory_order_relaxed);
-  return count;
-}
-
-void run_part(const Job& job, int64_t part) {
-  const int64_t length = job.extent / job.parts, longer = job.extent % job.parts;
-  const int64_t begin = part * length + (part < longer ? part : longer);
-  const int64_t end = begin + length + (part < longer ? 1 : 0);
-  ansorc_in_part_1 = true;
-  job.body(job.closure, begin, end);
-  ansorc_in_part_1 = false;
-}
 
 void wait_for_part(Worker& worker) {
   const auto has_begun = [&] {
     uint32_t state = worker.state.load(std::memory_order_relaxed);
-    return (state & kGo) != 0 && worker.state.compare_exchange_strong(state, kRunning);
+    return (state & kStateMask) == kGo && worker.state.compare_exchange_strong(state, kRunning);
   };
   if (spin_until(worker.spins.load(std::memory_order_relaxed) ? kSpinNs : 0, has_begun)) return;
   while (!has_begun()) {
@@ -121,6 +53,10 @@ void* work(void* argument) {
   Worker& worker = *static_cast<Worker*>(argument);
   for (;;) {
     wait_for_part(worker);
+    if (worker.team != nullptr) {
+      serve(*worker.team, worker);
+      continue;
+    }
     Job* const job = worker.job;
     run_part(*job, worker.part);
     // Idle first: the caller's next call must find this worker free.
@@ -129,11 +65,18 @@ void* work(void* argument) {
   }
 }
 
-// The child of a fork has none of its parent's workers.
+// The child of a fork has none of its parent's workers, so no teams either.
 void forget_workers() {
   pool().workers.store(0);
   pool().growing.store(false);
   pool().cores.store(0);
+  pool().awake.store(0);
+  for (Team& team : pool().team) {
+    team.inside.store(0);
+    team.nappers.store(0);
+    team.is_open.store(false);
+  }
+  ansorc_section_1 = {};
 }
 
 bool start_worker(Worker& worker) {
@@ -175,8 +118,10 @@ struct Claims {
   int32_t count = 0;
 };
 
-void claim(Claims& claims, int32_t wanted) {
-  const int32_t limit = wanted + 1 > cores() ? wanted : cores() - 1;
+// How many workers there may be when a call wants `wanted`.
+int32_t worker_limit(int32_t wanted) { return wanted + 1 > cores() ? wanted : cores() - 1; }
+
+void claim(Claims& claims, int32_t wanted, int32_t limit) {
   for (int32_t index = 0; claims.count < wanted; ++index) {
     if (index >= pool().workers.load(std::memory_order_acquire) && !grow(limit)) return;
     Worker& worker = pool().worker[index];
@@ -204,36 +149,13 @@ void for_each(const Claims& claims, Action action) {
   }
 }
 
-// Keep a claimed worker off the CPU that its caller runs on.
-//
-// A kernel may wake a thread on the CPU of the one that wakes it, where it waits until the load is
-// balanced, which takes milliseconds: seen on virtual machines of two CPUs. The worker stays within
-// the CPUs that its caller may use.
-void steer([[maybe_unused]] Worker& worker, [[maybe_unused]] int32_t cpu) {
-#ifdef __linux__
-  cpu_set_t allowed;
-  if (cpu < 0 || worker.avoided == cpu + 1) return;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || cpu >= CPU_SETSIZE) return;
-  CPU_CLR(cpu, &allowed);
-  pthread_setaffinity_np(worker.thread, sizeof allowed, &allowed);  // refused if no CPU is left
-  worker.avoided = cpu + 1;
-#endif
-}
-
-int32_t current_cpu() {
-#ifdef __linux__
-  return sched_getcpu();
-#else
-  return -1;
-#endif
-}
-
 void tell(const Claims& claims, Job& job) {
   int32_t part = 0;
   const int32_t cpu = claims.count != 0 ? current_cpu() : -1;
   for_each(claims, [&](Worker& worker, bool was_asleep) {
     steer(worker, cpu);
     worker.job = &job;
+    worker.team = nullptr;
     worker.part = ++part;
     worker.spins.store(job.spins, std::memory_order_relaxed);
     worker.state.store(job.go, std::memory_order_release);
@@ -263,6 +185,79 @@ void wait_for_others(Job& job) {
   }
 }
 
+// Claim the workers that a team still lacks, as far as there are idle ones.
+void recruit(Team& team) {
+  Claims claims;
+  claim(claims, team.wanted - team.size, worker_limit(team.wanted - 1));
+  if (claims.count == 0) return;
+  team.inside.fetch_add(claims.count);
+  pool().awake.fetch_add(claims.count);
+  const bool spins = team.size + claims.count <= cores();
+  const uint64_t done = team.ticket.load(std::memory_order_relaxed) | kDone;
+  const int32_t cpu = current_cpu();
+  for_each(claims, [&](Worker& worker, bool was_asleep) {
+    steer(worker, cpu);
+    worker.team = &team;
+    worker.part = team.size;
+    worker.spins.store(spins, std::memory_order_relaxed);
+    worker.progress.store(done, std::memory_order_relaxed);
+    team.member[team.size++ - 1] = static_cast<uint16_t>(&worker - pool().worker);
+    worker.state.store(team.go, std::memory_order_release);
+    if (was_asleep) wake(worker.state);
+  });
+}
+
+// A team that nobody uses, nullptr if there is none.
+Team* open_team(int32_t wanted) {
+  for (Team& team : pool().team) {
+    bool is_open = false;
+    if (!team.is_open.compare_exchange_strong(is_open, true)) continue;
+    if (team.inside.load(std::memory_order_acquire) != 0) {  // a member of the last one has no core
+      team.is_open.store(false);
+      continue;
+    }
+    const uint32_t number = pool().tickets.fetch_add(1, std::memory_order_relaxed);
+    team.go = number << kStateBits | kGo;
+    team.size = 1;
+    team.wanted = wanted;
+    pool().awake.fetch_add(1);
+    return &team;
+  }
+  return nullptr;
+}
+
+// Send the members back to the pool. Those that have no core go when they get one, as nobody waits.
+void close_team(Team& team) {
+  announce(team, kEnd);
+  for_members(team, team.size, [&](Worker& worker, int64_t) {
+    uint32_t told = team.go;
+    const bool is_out =
+        end_nap(team, worker, kAsleep) || worker.state.compare_exchange_strong(told, kIdle);
+    if (is_out) team.inside.fetch_sub(1);
+  });
+  pool().awake.fetch_sub(team.size);
+  // The next team, maybe this thread's, should find them idle.
+  spin_until(kLeaveNs, [&] { return team.inside.load(std::memory_order_acquire) == 0; });
+  team.is_open.store(false);
+}
+
+// What is left open when a thread exits.
+void close_section(void*) {
+  Team* const team = ansorc_section_1.team;
+  ansorc_section_1 = {};
+  if (team != nullptr) close_team(*team);
+}
+
+void handle_exit() {
+  pool().handles_exit.store(pthread_key_create(&pool().exit_key, close_section) == 0);
+}
+
+// Whether a team of this thread would be closed when the thread exits.
+bool watch_exit() {
+  pthread_once(&pool().exit_once, handle_exit);
+  return pool().handles_exit.load() && pthread_setspecific(pool().exit_key, &pool()) == 0;
+}
+
 }  // namespace
 }  // namespace ansorc
 
@@ -288,8 +283,22 @@ ANSORC_EXPORT int32_t ansorc_parallel_for(ansorc_body body, void* closure, int64
   if (extent <= 0) return 0;
   int64_t wanted = threads > 0 ? ansorc::clamp_threads(threads) : ansorc_num_threads();
   if (wanted > extent) wanted = extent;
+  ansorc::Team* const team = ansorc_section_1.team;
+  if (team != nullptr && wanted > 1 && !ansorc_in_part_1) {
+    if (team->size < wanted && team->size < team->wanted) ansorc::recruit(*team);
+    if (wanted > team->size) wanted = team->size;
+    if (wanted > 1) {
+      ansorc::run_in_team(*team, {body, closure, extent, wanted, false, 0, {0}});
+    } else {
+      body(closure, 0, extent);
+    }
+    return 0;
+  }
   ansorc::Claims claims;
-  if (wanted > 1 && !ansorc_in_part_1) ansorc::claim(claims, static_cast<int32_t>(wanted) - 1);
+  if (wanted > 1 && !ansorc_in_part_1) {
+    const int32_t others = static_cast<int32_t>(wanted) - 1;
+    ansorc::claim(claims, others, ansorc::worker_limit(others));
+  }
   if (claims.count == 0) {
     body(closure, 0, extent);
     return 0;
@@ -298,7 +307,7 @@ ANSORC_EXPORT int32_t ansorc_parallel_for(ansorc_body body, void* closure, int64
   // Spinning helps only if everybody who spins has a core.
   const bool spins = others < static_cast<uint32_t>(ansorc::cores());
   const uint32_t ticket = ansorc::pool().tickets.fetch_add(1, std::memory_order_relaxed);
-  const uint32_t go = ticket << ansorc::kTicketShift | ansorc::kGo;
+  const uint32_t go = ticket << ansorc::kStateBits | ansorc::kGo;
   ansorc::Job job = {body, closure, extent, others + 1, spins, go, {others}};
   ansorc::tell(claims, job);
   ansorc::run_part(job, 0);
@@ -320,6 +329,25 @@ ANSORC_EXPORT int32_t ansorc_parallel_for_dynamic(ansorc_body body, void* closur
   }
   ansorc::Chunks all = {body, closure, extent, chunk, chunks, {0}};
   return ansorc_parallel_for(ansorc::take_chunks, &all, takers, static_cast<int32_t>(takers));
+}
+
+ANSORC_EXPORT int32_t ansorc_team_begin(int32_t threads) {
+  ansorc::Section& section = ansorc_section_1;
+  const bool is_first = section.depth++ == 0;
+  if (ansorc_in_part_1) return 1;
+  if (!is_first) return section.team != nullptr ? section.team->size : 1;
+  const int32_t wanted = threads > 0 ? ansorc::clamp_threads(threads) : ansorc_num_threads();
+  if (wanted == 1 || !ansorc::watch_exit()) return 1;
+  section.team = ansorc::open_team(wanted);
+  if (section.team == nullptr) return 1;
+  ansorc::recruit(*section.team);
+  return section.team->size;
+}
+
+ANSORC_EXPORT void ansorc_team_end(void) {
+  ansorc::Section& section = ansorc_section_1;
+  if (section.depth == 0 || --section.depth > 0) return;
+  if (section.team != nullptr) ansorc::close_section(nullptr);
 }
 
 ANSORC_EXPORT const char* ansorc_runtime_version(void) { return ANSORC_RUNTIME_VERSION; }

@@ -18,7 +18,8 @@ from ansorc.target import detect
 RUNTIME = Path(__file__).parents[2] / "runtime"
 LIBC = re.compile(
     r"pthread_\w+|__errno_location|__tls_get_addr|__stack_chk_fail|clock_gettime|getenv|"
-    r"sched_\w+|sigfillset|(__isoc23_)?strtol|syscall|sysconf|_GLOBAL_OFFSET_TABLE_"
+    r"sched_\w+|sigfillset|(__isoc23_)?strtol|syscall|sysconf|_GLOBAL_OFFSET_TABLE_|"
+    r"open|close|read|mem\w+|str(n?cmp|len|chr|str|cspn)"
 )
 
 
@@ -42,6 +43,16 @@ def compiled(program: str, directory: Path, *more: str) -> Path:
     return directory / program
 
 
+def sanitized(program: str, directory: Path) -> Path:
+    """Compile `program` with the thread sanitizer; skip the test if there is none."""
+    empty = directory / "empty.cc"
+    empty.write_text("int main() { return 0; }")
+    tried = ["c++", "-fsanitize=thread", empty, "-o", directory / "empty"]
+    if subprocess.run(tried, capture_output=True, check=False).returncode != 0:
+        pytest.skip("the compiler has no thread sanitizer")
+    return compiled(program, directory, "-g", "-fsanitize=thread")
+
+
 def test_the_thread_pool_passes_its_checks(tmp_path: Path) -> None:
     lines = output(compiled("thread_pool_test", tmp_path)).splitlines()
     assert len(lines) == (20 if detect().cores > 1 else 19)  # one check needs a second CPU
@@ -49,13 +60,20 @@ def test_the_thread_pool_passes_its_checks(tmp_path: Path) -> None:
 
 
 def test_the_thread_pool_has_no_races(tmp_path: Path) -> None:
-    empty = tmp_path / "empty.cc"
-    empty.write_text("int main() { return 0; }")
-    tried = ["c++", "-fsanitize=thread", empty, "-o", tmp_path / "empty"]
-    if subprocess.run(tried, capture_output=True, check=False).returncode != 0:
-        pytest.skip("the compiler has no thread sanitizer")
-    lines = output(compiled("thread_pool_test", tmp_path, "-g", "-fsanitize=thread")).splitlines()
+    lines = output(sanitized("thread_pool_test", tmp_path)).splitlines()
     assert len(lines) >= 15
+    assert all(line.startswith("ok: ") for line in lines)
+
+
+def test_teams_pass_their_checks(tmp_path: Path) -> None:
+    lines = output(compiled("team_test", tmp_path)).splitlines()
+    assert len(lines) == 18
+    assert all(line.startswith("ok: ") for line in lines)
+
+
+def test_teams_have_no_races(tmp_path: Path) -> None:
+    lines = output(sanitized("team_test", tmp_path)).splitlines()
+    assert len(lines) == 15  # the sanitizer does not go with fork
     assert all(line.startswith("ok: ") for line in lines)
 
 
@@ -76,14 +94,14 @@ def test_the_functions_are_weak_and_the_pool_is_unique() -> None:
     found = output("nm", "-D", "--defined-only", library.runtime_library()).splitlines()
     kinds = {line.split()[-1]: line.split()[-2] for line in found}
     assert kinds["ansorc_parallel_for"] == "W"
-    assert kinds["ansorc_pool_2"] == "u"
+    assert kinds["ansorc_pool_3"] == "u"
 
 
 def test_the_addresses_of_the_functions_are_known() -> None:
     symbols = runtime_symbols()
     assert set(symbols) == {
         "ansorc_parallel_for", "ansorc_parallel_for_dynamic", "ansorc_num_threads",
-        "ansorc_set_num_threads",
+        "ansorc_set_num_threads", "ansorc_team_begin", "ansorc_team_end",
     }  # fmt: skip
     assert all(symbols.values())
 

@@ -19,7 +19,7 @@ from ansorc.target import Target, detect
 _LIBRARY, _OBJECT = "libansorc_runtime.so", "ansorc_thread_pool.o"
 _NAMES = (
     "ansorc_parallel_for", "ansorc_parallel_for_dynamic", "ansorc_num_threads",
-    "ansorc_set_num_threads",
+    "ansorc_set_num_threads", "ansorc_team_begin", "ansorc_team_end",
 )  # fmt: skip
 
 

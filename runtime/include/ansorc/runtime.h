@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define ANSORC_RUNTIME_VERSION "0.1.0"
+#define ANSORC_RUNTIME_VERSION "0.2.0"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,8 +27,26 @@ int32_t ansorc_parallel_for(ansorc_body body, void *closure, int64_t extent, int
 int32_t ansorc_parallel_for_dynamic(ansorc_body body, void *closure, int64_t extent, int64_t chunk,
                                     int32_t threads);
 
+/* Keep workers awake for the parallel loops that this thread runs until ansorc_team_end: many short
+ * ones, as the kernels of a network. They spin between two loops, for milliseconds if nothing else
+ * needs their core, so beginning and ending a loop costs less than a microsecond.
+ *
+ * `threads` is the most that take part, as above, this thread included; a loop that asks for fewer gets
+ * fewer, one that asks for more gets the team. Workers that are busy when the team begins join it at
+ * the first loop that finds them idle. Returns the threads that the team has so far, at least 1.
+ *
+ * What a loop computes does not depend on it, whatever is called: a second begin in the same thread is
+ * counted and does nothing else, nor does an end without begin; loops of other threads are as before.
+ * A thread that exits ends its team, and the child of a fork has none. Where `threads` is 1 or in the
+ * body of a loop there is no team. */
+int32_t ansorc_team_begin(int32_t threads);
+
+/* End what the matching ansorc_team_begin began; the workers go back to the pool. */
+void ansorc_team_end(void);
+
 /* What `threads == 0` means: the last ansorc_set_num_threads, else the environment variable
- * ANSORC_NUM_THREADS, else the cores that the process was allowed to use when this was first asked. */
+ * ANSORC_NUM_THREADS, else the cores that the process was allowed to use when this was first asked:
+ * those in its affinity mask, but no more than its control group's CPU quota pays for, rounded up. */
 int32_t ansorc_num_threads(void);
 
 /* Set what `threads == 0` means; 0 or less looks at the environment and the allowed cores again. */
