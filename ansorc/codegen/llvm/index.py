@@ -75,12 +75,19 @@ class IndexWriter:
         return self._at(known[1])
 
     def _at(self, form: LaneIndex[Atom] | None) -> LaneIndex[Symbol] | None:
-        return form and LaneIndex(form.first.at(self._term), form.lanes, form.step)
+        if form is None:
+            return None
+        total: Linear[Symbol] = Linear({}, form.first.constant)
+        for atom, coefficient in form.first.terms.items():
+            value = self._variables[atom] if isinstance(atom, str) else self._term(atom)
+            if value.terms:
+                total.add_scaled(value, coefficient)
+            else:  # of a loop that is unrolled
+                total.constant += coefficient * value.constant
+        return LaneIndex(total, form.lanes, form.step)
 
-    def _term(self, atom: Atom) -> Linear[Symbol]:
-        """Return what a scalar, no sum, stands for."""
-        if isinstance(atom, str):
-            return self._variables[atom]
+    def _term(self, atom: Expr) -> Linear[Symbol]:
+        """Return what a scalar, neither a sum nor a variable, stands for."""
         if not isinstance(atom, Binary):
             return self._opaque(self._value(atom))
         known = self._products.get(id(atom))

@@ -50,16 +50,23 @@ def bounds(total: Linear[Symbol], reach: int = 0) -> tuple[int, int] | None:
     low = high = total.constant
     size = abs(low)
     for symbol, coefficient in total.terms.items():
-        ends = (symbol.low * coefficient, symbol.high * coefficient)
-        low, high = low + min(ends), high + max(ends)
-        size += max(-min(ends), *ends)
-    low, high = low + min(0, reach), high + max(0, reach)
-    return (low, high) if size + abs(reach) < _LIMIT else None
+        least, most = symbol.low * coefficient, symbol.high * coefficient
+        if coefficient < 0:
+            least, most = most, least
+        low += least
+        high += most
+        size += most if most > -least else -least
+    if reach < 0:
+        return (low + reach, high) if size - reach < _LIMIT else None
+    return (low, high + reach) if size + reach < _LIMIT else None
 
 
 def depth_of(total: Linear[Symbol]) -> int:
     """Return the depth of the innermost scope that `total` needs."""
-    return max((symbol.depth for symbol in total.terms), default=0)
+    depth = 0
+    for symbol in total.terms:
+        depth = max(depth, symbol.depth)
+    return depth
 
 
 def by_depth(total: Linear[Symbol]) -> list[tuple[Symbol, int]]:

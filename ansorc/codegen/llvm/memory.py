@@ -64,7 +64,8 @@ class MemoryWriter:
         first = flat.first
         key = (*first.terms.items(), first.constant, flat.step, flat.lanes, wanted)
         for scope in reversed(self._writer.scopes):
-            if (found := scope.loads.get(buffer.name, {}).get(key)) is not None:
+            loads = scope.loads.get(buffer.name)
+            if loads and (found := loads.get(key)) is not None:
                 return found
         value = load(buffer, flat)
         self._writer.scopes[-1].loads.setdefault(buffer.name, {})[key] = value
@@ -244,7 +245,7 @@ class MemoryWriter:
         offset = place.constant * buffer.dtype.bytes
         pointer = memo.get((base, offset))
         if pointer is None:
-            is_inside = _inside(place, buffer) and _inside(Linear(place.terms), buffer)
+            is_inside = _inside(place, buffer, -place.constant)  # the base and what is between
             flag = " inbounds" if is_inside else ""
             text = f"getelementptr{flag} i8, ptr {base}, i64 {offset}"
             pointer = memo[base, offset] = self._writer.emit_at(depth, text)
