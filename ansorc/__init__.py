@@ -63,7 +63,9 @@ from ansorc.schedule import Schedule, State, lower, replay, schedule
 from ansorc.target import Target
 
 if TYPE_CHECKING:
-    from ansorc.codegen.call.module import Module, load_library
+    from ansorc.codegen.call.library import load_library
+    from ansorc.codegen.call.module import Module
+    from ansorc.codegen.call.network_module import NetworkModule
     from ansorc.graph.graph import Graph
     from ansorc.graph.onnx.importer import from_onnx
     from ansorc.graph.operators.registered import register_onnx_op, unregister_onnx_op
@@ -84,6 +86,7 @@ __all__ = [
     "Function",
     "Graph",
     "Module",
+    "NetworkModule",
     "Records",
     "Reduction",
     "Schedule",
@@ -155,12 +158,13 @@ __all__ = [
 _LATER = {
     "Graph": "ansorc.graph.graph",
     "Module": "ansorc.codegen.call.module",
+    "NetworkModule": "ansorc.codegen.call.network_module",
     "Records": "ansorc.search.record",
     "Task": "ansorc.search.task",
     "TuneResult": "ansorc.search.tune_result",
     "build": "ansorc.search.programs",
     "from_onnx": "ansorc.graph.onnx.importer",
-    "load_library": "ansorc.codegen.call.module",
+    "load_library": "ansorc.codegen.call.library",
     "register_onnx_op": "ansorc.graph.operators.registered",
     "register_sketch_rule": "ansorc.search.sketch",
     "sketch_rules": "ansorc.search.space",

@@ -9,7 +9,7 @@ import numpy as np
 
 from ansorc.cli.arguments import takes_choice, takes_task
 from ansorc.cli.checked_run import checked_time
-from ansorc.codegen.call.module import load_library
+from ansorc.codegen.call.library import load_kernel
 from ansorc.search.programs import (
     ProgramChoice,
     build_program,
@@ -31,7 +31,7 @@ def run(task: Task, choice: ProgramChoice, library: Path | None) -> None:
     """Run a program on fresh random inputs: check its numbers, then time it."""
     require_this_machine(task.target)
     if library is not None:
-        module, origin = load_library(library), f"built library {library}"
+        module, origin = load_kernel(library), f"built library {library}"
     else:
         program = chosen_program(task, choice)
         module, origin = build_program(task, program), program.origin

@@ -189,6 +189,24 @@ class NetworkBackend(Protocol):
         """Load the network of a valid plan; raise BuildError if it is not for this machine."""
         ...
 
+    def save_network(
+        self, path: Path, plan: NetworkPlan, target: Target, weights: Path | None
+    ) -> Artifact:
+        """Write the network of a valid plan for C and C++, with a header and a manifest.
+
+        `weights` is a file for the weights; None: they are in the library. Raise BuildError.
+        """
+        ...
+
+    def open_network(
+        self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target
+    ) -> LoadedNetwork:
+        """Load a library that `save_network` wrote, with `calls` calls and maybe a file of weights.
+
+        Raise BuildError if it is not for this machine, or if the weights are not those.
+        """
+        ...
+
 
 def network_backend_of(target: Target) -> NetworkBackend:
     """Return the back end that `target` names; raise TargetError if it makes no networks."""

@@ -28,7 +28,7 @@ needs_qemu = pytest.mark.skipif(
 )
 
 
-def linked(module: ac.Module, directory: Path, suffix: str = ".a") -> Path:
+def linked(module: ac.Module | ac.NetworkModule, directory: Path, suffix: str = ".a") -> Path:
     """The program that calls `module`, which is saved as a library with `suffix`."""
     signature = module.signature
     artifact = module.save(directory / f"{signature.name}{suffix}")

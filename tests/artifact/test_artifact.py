@@ -14,7 +14,7 @@ import pytest
 from kernels import arguments, build
 
 from ansorc.codegen.build import build_function
-from ansorc.codegen.call.module import load_library
+from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.runtime_library import runtime_sources
 from ansorc.errors import BuildError, CallError
@@ -96,7 +96,7 @@ def test_a_library_is_loaded_again(tmp_path: Path) -> None:
     a, b = arguments()
     module = build(kernels.WORKSPACE_SQUARE)
     module.save(tmp_path / "kernel.so")
-    loaded = load_library(tmp_path / "kernel.so")
+    loaded = load_kernel(tmp_path / "kernel.so")
     loaded(a, b)
     np.testing.assert_array_equal(b, a * a)
     assert loaded.signature == module.signature
@@ -108,9 +108,9 @@ def test_a_library_is_loaded_again(tmp_path: Path) -> None:
 def test_a_library_that_was_saved_anew_is_the_new_one(tmp_path: Path) -> None:
     a, b = arguments()
     build(kernels.TWICE).save(tmp_path / "kernel.so")
-    load_library(tmp_path / "kernel.so")(a, b)
+    load_kernel(tmp_path / "kernel.so")(a, b)
     build(kernels.TWICE.replace("2.0", "3.0")).save(tmp_path / "kernel.so")
-    load_library(tmp_path / "kernel.so")(a, b)
+    load_kernel(tmp_path / "kernel.so")(a, b)
     np.testing.assert_array_equal(b, a * np.float32(3))
 
 
@@ -118,7 +118,7 @@ def test_all_kernels_of_a_process_share_one_pool(tmp_path: Path) -> None:
     a, b = arguments()
     for name in ("first", "second", "third"):
         build(kernels.PARALLEL_TWICE, name).save(tmp_path / f"{name}.so")
-    modules = [load_library(tmp_path / f"{name}.so") for name in ("first", "second", "third")]
+    modules = [load_kernel(tmp_path / f"{name}.so") for name in ("first", "second", "third")]
     modules[0](a, b, threads=4)
     before = threads_of_process()
     for module in modules:
@@ -283,13 +283,13 @@ def test_refuses_a_damaged_library(tmp_path: Path, suffix: str, content: str, wo
     build(kernels.TWICE).save(tmp_path / "kernel.so")
     (tmp_path / f"kernel{suffix}").write_text(content)
     with pytest.raises(BuildError, match=words):
-        load_library(tmp_path / "kernel.so")
+        load_kernel(tmp_path / "kernel.so")
 
 
 def test_refuses_a_library_without_its_manifest(tmp_path: Path) -> None:
     build(kernels.TWICE).save(tmp_path / "kernel.so").manifest.unlink()
     with pytest.raises(BuildError, match="must lie side by side"):
-        load_library(tmp_path / "kernel.so")
+        load_kernel(tmp_path / "kernel.so")
 
 
 def test_a_kernel_for_another_machine_is_saved_as_an_object_file(
@@ -319,7 +319,7 @@ def test_a_library_for_a_newer_processor_of_this_architecture(tmp_path: Path) ->
     """This machine's tools link it; whether it may run here is asked when it is called."""
     target = Target.parse(f"{detect().triple} -mcpu={'znver5' if detect().is_x86 else 'apple-m1'}")
     artifact = build_function(parse(kernels.PARALLEL_TWICE), target).save(tmp_path / "kernel.so")
-    module = load_library(artifact.library)
+    module = load_kernel(artifact.library)
     x = np.arange(960, dtype=np.float32).reshape(24, 40)
     y = np.zeros_like(x)
     if set(target.features) <= set(detect().features):

@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import ansorc as ac
-from ansorc.codegen.call.module import Module, load_library
+from ansorc.codegen.call.library import load_kernel
+from ansorc.codegen.call.module import Module
 from ansorc.errors import CallError
 from ansorc.ir.packing import Packing
 from ansorc.lang.reference import evaluate
@@ -88,7 +89,7 @@ def test_refusals() -> None:
 def test_a_loaded_library_packs_too(tmp_path: Path) -> None:
     module = product()
     module.save(tmp_path / "product.so")
-    loaded = load_library(tmp_path / "product.so")
+    loaded = load_kernel(tmp_path / "product.so")
     assert loaded.signature == module.signature
     a, weight, bias, out = arrays()
     loaded(a, loaded.pack("B", weight), bias, out)
@@ -127,7 +128,7 @@ def test_transformed_weights_are_packed_by_c_too(tmp_path: Path) -> None:
     np.testing.assert_allclose(packed, by_python, 1e-6, 1e-6)
     data = rng.uniform(-1, 1, (1, 6, 6, 4)).astype(np.float32)
     out = np.full((1, 4, 4, 8), np.nan, np.float32)
-    load_library(tmp_path / "winograd.so")(data, weight, out)
+    load_kernel(tmp_path / "winograd.so")(data, weight, out)
     (wanted,) = evaluate(state.dag, [data, weight])
     np.testing.assert_allclose(out, wanted, 1e-5, 1e-5)
 

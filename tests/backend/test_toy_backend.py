@@ -15,6 +15,7 @@ import ansorc as ac
 from ansorc.cli.main import cli
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.build import CompileCache, compile_function
+from ansorc.codegen.call.library import load_kernel
 from ansorc.errors import BuildError, TargetError
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
@@ -72,7 +73,7 @@ def test_it_builds_what_is_right_and_saves_it(dag: ComputeDAG, tmp_path: Path) -
     assert toy_backend.MARKER.encode() in artifact.library.read_bytes()
     assert not module.signature.parallel
     assert "runs on the calling thread" in artifact.header.read_text()
-    assert_right(dag, ac.load_library(artifact.library))
+    assert_right(dag, load_kernel(artifact.library))
 
 
 @pytest.mark.parametrize("make", [product, normalised])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ from ansorc.codegen.network.plan import (
     PlaceKind,
     joined_weights,
 )
+from ansorc.codegen.package.runtime_library import runtime_object
 from ansorc.codegen.package.signature import Param
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.parser import parse
@@ -47,14 +50,20 @@ kernel layer(
 """
 
 
-def layer() -> Compiled:
+@cache
+def layer(target: Target = NATIVE) -> Compiled:
     """Y = max(X · W + b, 0), parallel, with a workspace."""
-    return compile_function(parse(LAYER), NATIVE)
+    return compile_function(parse(LAYER), target)
 
 
-def softmax() -> Compiled:
+@cache
+def softmax(target: Target = NATIVE) -> Compiled:
     a = ac.placeholder((ROWS, WIDTH), name="A")
-    return compile_function(ac.lower(ac.schedule(ac.ComputeDAG([a, ac.ops.softmax(a)]))), NATIVE)
+    return compile_function(ac.lower(ac.schedule(ac.ComputeDAG([a, ac.ops.softmax(a)]))), target)
+
+
+def runtime() -> Path:
+    return runtime_object(NATIVE)
 
 
 def array(name: str, *shape: int, is_output: bool = False) -> Param:
@@ -87,7 +96,9 @@ def weights(seed: int = 1) -> list[Floats]:
     return [draw(*shape, seed=seed + n) for n, shape in enumerate(shapes)]
 
 
-def perceptron(name: str = "perceptron", seed: int = 1, threads: int = 0) -> NetworkPlan:
+def perceptron(
+    name: str = "perceptron", seed: int = 1, threads: int = 0, target: Target = NATIVE
+) -> NetworkPlan:
     """x → layer → layer → softmax: the first kernel is called twice, on weights of its own."""
     memory, (w1, b1, w2, b2) = joined_weights(weights(seed))
     calls = (
@@ -96,7 +107,8 @@ def perceptron(name: str = "perceptron", seed: int = 1, threads: int = 0) -> Net
         KernelCall(1, (arena(BYTES), result()), "softmax"),
     )
     params = array("x", ROWS, WIDTH), array("y", ROWS, WIDTH, is_output=True)
-    return NetworkPlan(name, params[:1], params[1:], (layer(), softmax()), calls, 2 * BYTES, memory)
+    kernels = layer(target), softmax(target)
+    return NetworkPlan(name, params[:1], params[1:], kernels, calls, 2 * BYTES, memory)
 
 
 def perceptron_reference(x: Floats, seed: int = 1) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from ansorc.codegen.call.arguments import PackedWeight, checked_arrays, packed_w
 from ansorc.codegen.call.caller import Caller, LazyCode
 from ansorc.codegen.call.timing import Timing
 from ansorc.codegen.package.artifact import Artifact
-from ansorc.codegen.package.manifest import read_manifest
+from ansorc.codegen.package.manifest import Manifest
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import BuildError
 from ansorc.target import Target
@@ -86,13 +86,8 @@ def load_code(compiled: bytes, signature: Signature, target: Target) -> Module:
     return Module(signature, target, code, compiled)
 
 
-def load_library(path: str | os.PathLike[str]) -> Module:
-    """Return the kernel in a shared library that `Module.save` wrote, with its manifest beside it.
-
-    Raises BuildError if one of the files is missing, damaged, or of another build.
-    """
-    library = Path(path)
-    manifest = read_manifest(library)
+def open_kernel(library: Path, manifest: Manifest) -> Module:
+    """Return the kernel in a shared library; raise BuildError if it cannot be loaded."""
     signature, target = manifest.signature, manifest.target
     code = LazyCode(lambda: backend_of(target).open(library, signature, target))
     code.loaded()

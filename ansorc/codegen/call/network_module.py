@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansorc.codegen.base import LoadedNetwork, network_backend_of
@@ -12,8 +14,10 @@ from ansorc.codegen.call.caller import Caller, LazyCode
 from ansorc.codegen.call.timing import Timing
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.valid import require_valid
+from ansorc.codegen.package.artifact import Artifact
+from ansorc.codegen.package.manifest import NetworkManifest
 from ansorc.codegen.package.signature import Param, Signature
-from ansorc.errors import CallError
+from ansorc.errors import BuildError, CallError
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.target import Target
 
@@ -108,6 +112,23 @@ class NetworkModule:
         checked = self._with_outputs(arrays)
         return self._caller.time(checked, threads, min_time_s=min_time_s, max_repeats=max_repeats)
 
+    def save(
+        self, path: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None
+    ) -> Artifact:
+        """Write the network for C and C++: `path` (.so, .a or .o) with a .h and a .json beside it.
+
+        The weights are inside, or in the file `weights`, which all processes that use it share.
+        Raises BuildError if a tool is missing or the files cannot be written; none is left half.
+        """
+        if self._plan is None:
+            raise BuildError(
+                f"'{self.signature.name}' was loaded from a library, so there is no object code "
+                "to save; copy the library's files"
+            )
+        backend = network_backend_of(self.target)
+        file = None if weights is None else Path(weights)
+        return backend.save_network(Path(path), self._plan, self.target, file)
+
     def __repr__(self) -> str:
         inputs, outputs = map(_listed, (self.inputs, self.outputs))
         return f"<network {self.signature.name}({inputs}) -> ({outputs}) for {self.target.text}>"
@@ -138,6 +159,17 @@ def build_network(plan: NetworkPlan, target: Target) -> NetworkModule:
     code = LazyCode(lambda: backend.load_network(plan, target))
     names = tuple(call.name for call in plan.calls)
     return NetworkModule(plan.signature, names, target, code, plan)
+
+
+def open_network(library: Path, manifest: NetworkManifest) -> NetworkModule:
+    """Return the network in a shared library; raise BuildError if it cannot be loaded."""
+    signature, target, names = manifest.signature, manifest.target, manifest.call_names
+    file = manifest.weights_file
+    weights = None if file is None else library.absolute().parent / file
+    backend = network_backend_of(target)
+    code = LazyCode(lambda: backend.open_network(library, signature, len(names), weights, target))
+    code.loaded()
+    return NetworkModule(signature, names, target, code, None)
 
 
 def _listed(params: Sequence[Param]) -> str:

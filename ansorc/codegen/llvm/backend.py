@@ -20,10 +20,16 @@ from ansorc.codegen.llvm.cache_eviction import cache_eviction
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.codegen.llvm.limits import FmaProbe, machine_limits, steady_work
 from ansorc.codegen.llvm.native import NativeKernel
-from ansorc.codegen.llvm.network.native_network import NativeNetwork, load_plan
+from ansorc.codegen.llvm.network.native_network import (
+    NativeNetwork,
+    load_plan,
+    network_objects,
+    open_library,
+)
 from ansorc.codegen.llvm.storage import workspace_bytes
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.package.artifact import Artifact, write_artifact
+from ansorc.codegen.package.network_artifact import write_network
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import BuildError
@@ -90,6 +96,18 @@ class _LLVM:
     def load_network(self, plan: NetworkPlan, target: Target) -> NativeNetwork:
         _require_this_machine(plan.name, target)
         return load_plan(plan, target)
+
+    def save_network(
+        self, path: Path, plan: NetworkPlan, target: Target, weights: Path | None
+    ) -> Artifact:
+        objects = network_objects(plan, target, is_mapped=weights is not None)
+        return write_network(path, plan, objects, target, weights)
+
+    def open_network(
+        self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target
+    ) -> NativeNetwork:
+        _require_this_machine(signature.name, target)
+        return open_library(library, signature.name, calls, weights)
 
     def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
         return write_artifact(path, code, signature, target)

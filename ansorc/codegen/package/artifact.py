@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ansorc.codegen.package.files import replaced_together, write_synced
 from ansorc.codegen.package.header import header_text
 from ansorc.codegen.package.manifest import Manifest, kernel_version, manifest_text
 from ansorc.codegen.package.runtime_library import runtime_object
@@ -21,11 +19,13 @@ _SUFFIXES = (".so", ".a", ".o")
 
 @dataclass(frozen=True)
 class Artifact:
-    """The files of a saved kernel."""
+    """The files of a saved kernel or network."""
 
     library: Path
     header: Path
     manifest: Path
+    weights: Path | None = None
+    """Of a network whose weights are outside its library."""
 
 
 def write_artifact(
@@ -36,58 +36,40 @@ def write_artifact(
     A parallel kernel's .so and .a hold the runtime too, its .o does not. Raises BuildError if a
     tool is missing or fails, or if the files cannot be written; then the old ones are untouched.
     """
+    artifact = artifact_at(path)
+    manifest = Manifest(signature, target, kernel_version(object_code))
+    with replaced_together([artifact.header, artifact.manifest, path]) as (header, json, library):
+        kernel = library.with_name(f"{signature.name}.o")
+        write_synced(kernel, object_code)
+        if library.suffix != ".o":
+            objects = [kernel, runtime_object(target)] if signature.parallel else [kernel]
+            link_library(library, objects, signature.name, target, has_runtime=signature.parallel)
+        elif kernel != library:
+            kernel.rename(library)
+        write_synced(header, header_text(manifest).encode())
+        write_synced(json, manifest_text(manifest, library.read_bytes()).encode())
+    return artifact
+
+
+def artifact_at(path: Path, weights: Path | None = None) -> Artifact:
+    """Return the names of the files; raise BuildError if `path` does not say what to write."""
     if path.suffix not in _SUFFIXES:
         raise BuildError(
             f"'{path}' does not say what to write; end it in .so (shared library), "
             ".a (static library) or .o (object file)"
         )
-    artifact = Artifact(path, path.with_suffix(".h"), path.with_suffix(".json"))
-    manifest = Manifest(signature, target, kernel_version(object_code))
-    try:
-        made = Path(tempfile.mkdtemp(prefix=".ansorc-", dir=path.absolute().parent))
-        try:
-            _write(made, artifact, object_code, manifest)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
-    except OSError as error:
-        raise BuildError(
-            f"{path} cannot be written: {error.strerror or error}; nothing was changed there"
-        ) from error
-    return artifact
+    return Artifact(path, path.with_suffix(".h"), path.with_suffix(".json"), weights)
 
 
-def _write(made: Path, artifact: Artifact, object_code: bytes, manifest: Manifest) -> None:
-    """Make all files in the directory `made`, then rename them into place."""
-    _write_synced(made / f"{manifest.signature.name}.o", object_code)
-    library = made / artifact.library.name
-    _build(library, made / f"{manifest.signature.name}.o", manifest)
-    _write_synced(made / artifact.header.name, header_text(manifest).encode())
-    text = manifest_text(manifest, library.read_bytes())
-    _write_synced(made / artifact.manifest.name, text.encode())
-    for path in (artifact.header, artifact.manifest, artifact.library):
-        (made / path.name).replace(path)
-
-
-def _build(library: Path, kernel: Path, manifest: Manifest) -> None:
-    signature, target = manifest.signature, manifest.target
-    if library.suffix == ".o":
-        if kernel != library:
-            kernel.rename(library)
-        return
+def link_library(
+    library: Path, objects: list[Path], name: str, target: Target, *, has_runtime: bool
+) -> None:
+    """Make the .so or .a of `objects`, which shows `name` and what begins with it."""
     tools = find_toolchain(target)
-    objects = [kernel, runtime_object(target)] if signature.parallel else [kernel]
     if library.suffix == ".a":
         archive(tools, objects, library)
         return
-    exports = [signature.name, f"{signature.name}_*"]
-    if signature.parallel:
+    exports = [name, f"{name}_*"]
+    if has_runtime:
         exports.append("ansorc_*")
-    link_shared(tools, objects, library, exports, stays_loaded=signature.parallel)
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    """Write through to the disk, so that a full one is noticed before anything is renamed."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    link_shared(tools, objects, library, exports, stays_loaded=has_runtime)

@@ -26,22 +26,48 @@ def header_text(manifest: Manifest) -> str:
     """Return the header, clean under -Wall -Wextra -Wpedantic as C99 and as C++17."""
     signature = manifest.signature
     names = c_names([param.name for param in signature.params])
+    weights = _weight_lines(signature, names)
+    return header_of(manifest, names, weights, [], [], list(_packers(signature, names)))
+
+
+def header_of(
+    manifest: Manifest,
+    names: Sequence[str],
+    contract: Sequence[str],
+    statuses: Sequence[str],
+    macros: Sequence[str],
+    declarations: Sequence[str],
+) -> str:
+    """Return a header with what kernels and networks have in common, and what is given besides."""
+    signature = manifest.signature
     prefix = signature.name.upper()
     parts = [
-        _contract(manifest, names),
+        _contract(manifest, names, contract),
         f"#ifndef ANSORC_KERNEL_{signature.name}_H\n#define ANSORC_KERNEL_{signature.name}_H",
         "#include <stddef.h>\n#include <stdint.h>",
         _STATUS,
-        "\n".join(_macros(manifest, prefix, names)),
+        *statuses,
+        "\n".join([*_macros(manifest, prefix, names), *macros]),
         '#ifdef __cplusplus\nextern "C" {\n#endif',
-        _declaration(signature, names),
+        declaration(signature, names, signature.name),
         f"/* The same as {prefix}_WORKSPACE_BYTES. */\n"
         f"size_t {signature.name}_workspace_bytes(void);",
-        *_packers(signature, names),
+        *declarations,
         "#ifdef __cplusplus\n}\n#endif",
         "#endif",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def declaration(signature: Signature, names: Sequence[str], function: str, *more: str) -> str:
+    """Return the declaration of a function that takes the arrays, a workspace, threads and more."""
+    arguments = [
+        f"{'' if param.is_output else 'const '}{c_type(param.dtype)} *{name}"
+        for param, name in zip(signature.params, names, strict=True)
+    ]
+    indent = " " * (len(function) + len("int32_t ("))
+    listing = f",\n{indent}".join([*arguments, "void *workspace", "int32_t threads", *more])
+    return f"int32_t {function}({listing});"
 
 
 def c_type(dtype: DType) -> str:
@@ -53,7 +79,7 @@ def c_type(dtype: DType) -> str:
     return f"{dtype.name}_t"
 
 
-def _contract(manifest: Manifest, names: Sequence[str]) -> str:
+def _contract(manifest: Manifest, names: Sequence[str], more: Sequence[str]) -> str:
     signature = manifest.signature
     lines = [f"{signature.name}, version {manifest.version}, for {manifest.target.text}.", ""]
     for param, name in zip(signature.params, names, strict=True):
@@ -67,7 +93,7 @@ def _contract(manifest: Manifest, names: Sequence[str]) -> str:
         *_workspace_lines(signature),
         "",
         *_thread_lines(signature),
-        *_weight_lines(signature, names),
+        *more,
         "Calls from several threads at once are safe if their outputs and workspaces differ.",
         "",
         "Returns ANSORC_OK, ANSORC_OUT_OF_MEMORY or ANSORC_LACKS_FEATURES; if it is not ANSORC_OK,",
@@ -149,16 +175,6 @@ def _macros(manifest: Manifest, prefix: str, names: Sequence[str]) -> list[str]:
         if param.packing is not None:
             lines.append(f"#define {base}_PACKED_ELEMENTS {param.elements}")
     return lines
-
-
-def _declaration(signature: Signature, names: Sequence[str]) -> str:
-    arguments = [
-        f"{'' if param.is_output else 'const '}{c_type(param.dtype)} *{name}"
-        for param, name in zip(signature.params, names, strict=True)
-    ]
-    indent = " " * (len(signature.name) + len("int32_t ("))
-    listing = f",\n{indent}".join([*arguments, "void *workspace", "int32_t threads"])
-    return f"int32_t {signature.name}({listing});"
 
 
 def _safe(text: str) -> str:

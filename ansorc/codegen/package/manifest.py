@@ -29,6 +29,17 @@ class Manifest:
     """The release of ansorc and the first digits of the object code's hash."""
 
 
+@dataclass(frozen=True)
+class NetworkManifest(Manifest):
+    """What the manifest of a saved network says."""
+
+    call_names: tuple[str, ...]
+    """Of the kernels' calls, in their order."""
+    weights_bytes: int
+    weights_file: str | None
+    """Where the weights are, from the library's directory; None: inside it."""
+
+
 def kernel_version(object_code: bytes) -> str:
     """Return the release of ansorc and a hash of the code, such as `0.1.0+1f3a5c7e9b2d`."""
     return f"{metadata.version('ansorc')}+{hashlib.sha256(object_code).hexdigest()[:12]}"
@@ -44,11 +55,17 @@ def manifest_text(manifest: Manifest, library: bytes) -> str:
         "workspace_alignment": 64,
         "sha256": hashlib.sha256(library).hexdigest(),
     }
+    if isinstance(manifest, NetworkManifest):
+        weights = {"bytes": manifest.weights_bytes, "file": manifest.weights_file}
+        document |= {"network": {"calls": manifest.call_names, "weights": weights}}
     return json.dumps(document, indent=2) + "\n"
 
 
 def read_manifest(library: Path) -> Manifest:
-    """Return the manifest beside `library`; raise BuildError if the two do not fit together."""
+    """Return the manifest beside `library`, of a kernel or a network.
+
+    Raise BuildError if the two do not fit together.
+    """
     path = library.with_suffix(".json")
     try:
         text, content = path.read_text(encoding="utf-8"), library.read_bytes()
@@ -74,4 +91,10 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
     if document["format"] != FORMAT:
         raise ValueError(f"its format is {document['format']}, this release reads {FORMAT}")
     signature = Signature.from_json(document)
-    return Manifest(signature, Target.parse(document["target"]), str(document["version"]))
+    target, version = Target.parse(document["target"]), str(document["version"])
+    network = document.get("network")
+    if network is None:
+        return Manifest(signature, target, version)
+    names, weights = tuple(map(str, network["calls"])), network["weights"]
+    file = None if weights["file"] is None else str(weights["file"])
+    return NetworkManifest(signature, target, version, names, int(weights["bytes"]), file)

@@ -17,6 +17,7 @@ from ansorc.errors import BuildError
 from ansorc.target import Target, detect
 
 _LIBRARY, _OBJECT = "libansorc_runtime.so", "ansorc_thread_pool.o"
+_WEIGHTS_FILE = "ansorc_weights_file.o"
 _NAMES = (
     "ansorc_parallel_for", "ansorc_parallel_for_dynamic", "ansorc_num_threads",
     "ansorc_set_num_threads", "ansorc_team_begin", "ansorc_team_end",
@@ -39,6 +40,11 @@ def runtime_library() -> Path:
 def runtime_object(target: Target) -> Path:
     """Return the runtime as an object file for `target`."""
     return _compiled(target) / _OBJECT
+
+
+def weights_file_object(target: Target) -> Path:
+    """Return what opens the weights of a network for `target`, as an object file."""
+    return _compiled(target) / _WEIGHTS_FILE
 
 
 @lru_cache(maxsize=1)
@@ -96,7 +102,9 @@ def _key(sources: Path, tools: Toolchain) -> str:
 
 def _compile(sources: Path, tools: Toolchain, directory: Path) -> None:
     thread_pool = directory / _OBJECT
-    compile_cxx(tools, sources / "src/thread_pool.cc", sources / "include", thread_pool)
+    include = sources / "include"
+    compile_cxx(tools, sources / "src/thread_pool.cc", include, thread_pool)
+    compile_cxx(tools, sources / "src/weights_file.cc", include, directory / _WEIGHTS_FILE)
     link_shared(tools, [thread_pool], directory / _LIBRARY, ["ansorc_*"], stays_loaded=True)
 
 

@@ -15,6 +15,8 @@ from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, statements
 OUT_OF_MEMORY, LACKS_FEATURES = 1, 2
 """What a kernel returns instead of 0 where there is no memory for its buffers, and on a machine
 without the features that it was compiled for."""
+NOT_OPEN = 3
+"""What a network returns whose weights are in a file, before the file is opened."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,16 @@ def compile_cxx(tools: Toolchain, source: Path, include: Path, output: Path) -> 
     _run([*tools.cxx, *_CXX_FLAGS, f"-I{include}", "-c", str(source), "-o", str(output)])
 
 
+def assemble(tools: Toolchain, source: Path, output: Path) -> None:
+    """Assemble a file, which may include others of its directory, to an object file."""
+    _run([*tools.cc, "-c", source.name, "-o", str(output.absolute())], source.parent)
+
+
+def link_relocatable(tools: Toolchain, objects: Sequence[Path], output: Path) -> None:
+    """Put object files together into one."""
+    _run([*tools.cc, "-r", "-nostdlib", *map(str, objects), "-o", str(output)])
+
+
 def link_shared(
     tools: Toolchain,
     objects: Sequence[Path],
@@ -77,12 +87,18 @@ def _version(command: tuple[str, ...]) -> str:
     return _run([*command, "--version"])
 
 
-def _run(command: Sequence[str]) -> str:
+def _run(command: Sequence[str], directory: Path | None = None) -> str:
     """Run a tool and return what it printed; raise BuildError with that if it failed."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, env=environment
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env=environment,
+            cwd=directory,
         )
     except OSError as error:
         raise BuildError(f"'{command[0]}' cannot be run: {error}") from error

@@ -6,6 +6,7 @@ NAME.chain, NAME.timed_chain                       the calls, the latter with cl
 int32_t NAME_calls(void)                           how many there are, and their names:
 const char *NAME_call_name(int32_t call)
 uint64_t NAME_workspace_bytes(void)
+int32_t NAME_open(const char *path), void NAME_close(void)        where the weights are in a file
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ansorc.codegen.llvm.parallel import return_if
 from ansorc.codegen.llvm.workspace import return_with_workspace
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKind
+from ansorc.codegen.package.signature import NOT_OPEN
 from ansorc.target import Target
 
 _CLOCK_MONOTONIC = 1
@@ -40,24 +42,35 @@ def kernel_prefix(plan: NetworkPlan, kernel: int) -> str:
     return f"{plan.name}.{kernel}."
 
 
+def file_prefix(plan: NetworkPlan) -> str:
+    """Return what stands before the names of the functions that open the weights' file."""
+    return f"{plan.name}."
+
+
 def weights_symbol(plan: NetworkPlan) -> str:
     """Return the name of the constants' first byte, which the driver expects elsewhere."""
     return f"{plan.name}.weights"
 
 
-def emit_driver(plan: NetworkPlan, target: Target) -> str:
-    """Return the text of the LLVM module; it refers to kernels and weights by their symbols."""
+def emit_driver(plan: NetworkPlan, target: Target, file_digest: bytes | None = None) -> str:
+    """Return the text of the LLVM module; it refers to kernels and weights by their symbols.
+
+    With the SHA-256 of the weights, `file_digest`, they are in a file that is opened.
+    """
     module = ModuleWriter(target.real)
+    is_mapped = file_digest is not None
     module.functions.append(f'target triple = "{target.real.triple}"')
     for number, kernel in enumerate(plan.kernels):
         pointers = ", ".join(["ptr"] * (len(kernel.signature.params) + 1))
         symbol = f"@{kernel_prefix(plan, number)}{kernel.signature.name}"
         module.declare(f"declare i32 {symbol}({pointers}, i32)")
-    if plan.weights.nbytes:
+    if file_digest is not None:
+        module.functions += _file_functions(plan, file_digest)
+    elif plan.weights.nbytes:
         module.declare(f"@{weights_symbol(plan)} = external constant i8, align 64")
     for is_timed in (False, True):
         _write_chain(module, plan, is_timed=is_timed)
-        _write_entry(module, plan, is_timed=is_timed)
+        _write_entry(module, plan, is_timed=is_timed, is_mapped=is_mapped)
     module.declare("declare i32 @clock_gettime(i32, ptr) nounwind")
     module.functions.append(_CLOCK.replace("NAME", plan.name))
     size = f"define i64 @{plan.name}_workspace_bytes() {ONCE}"
@@ -66,14 +79,21 @@ def emit_driver(plan: NetworkPlan, target: Target) -> str:
     return module.text()
 
 
-def _write_entry(module: ModuleWriter, plan: NetworkPlan, *, is_timed: bool) -> None:
+def _write_entry(
+    module: ModuleWriter, plan: NetworkPlan, *, is_timed: bool, is_mapped: bool
+) -> None:
     writer = FunctionWriter(module)
     params = _arrays(plan)
+    weights = f"@{weights_symbol(plan)}" if plan.weights.nbytes else "null"
+    if is_mapped:
+        weights = writer.emit(f"load atomic ptr, ptr @{plan.name}.file acquire, align 8")
+        return_if(writer, writer.emit(f"icmp eq ptr {weights}, null"), str(NOT_OPEN))
     threads = _most_threads(writer, plan)
     chain = f"@{plan.name}.{'timed_chain' if is_timed else 'chain'}"
 
     def write_call(base: str) -> str:
-        passed = [*params, f"ptr {base}", f"i32 {threads}", *_seconds(is_timed=is_timed)]
+        passed = [*params, f"ptr {weights}", f"ptr {base}", f"i32 {threads}"]
+        passed += _seconds(is_timed=is_timed)
         return _write_in_team(writer, plan, threads, f"call i32 {chain}({', '.join(passed)})")
 
     size = plan.signature.workspace_bytes
@@ -120,7 +140,8 @@ def _write_chain(module: ModuleWriter, plan: NetworkPlan, *, is_timed: bool) -> 
             before = after
         return_if(writer, writer.emit(f"icmp ne i32 {status}, 0"), status)
     writer.line("ret i32 0")
-    params = [*_arrays(plan), "ptr %arena", "i32 %threads", *_seconds(is_timed=is_timed)]
+    params = [*_arrays(plan), "ptr %weights", "ptr %arena", "i32 %threads"]
+    params += _seconds(is_timed=is_timed)
     name = f"@{plan.name}.{'timed_chain' if is_timed else 'chain'}"
     head = f"define internal i32 {name}({', '.join(params)}) {ONCE}"
     module.functions.append(f"{head} {{\n{writer.text()}\n}}")
@@ -157,8 +178,7 @@ def _pointer(writer: FunctionWriter, plan: NetworkPlan, place: Place) -> str:
         case PlaceKind.ARENA:
             return writer.emit(f"getelementptr inbounds i8, ptr %arena, i64 {place.offset}")
         case PlaceKind.WEIGHTS:
-            base = f"@{weights_symbol(plan)}"
-            return writer.emit(f"getelementptr i8, ptr {base}, i64 {place.offset}")
+            return writer.emit(f"getelementptr inbounds i8, ptr %weights, i64 {place.offset}")
 
 
 def _arrays(plan: NetworkPlan) -> list[str]:
@@ -167,6 +187,24 @@ def _arrays(plan: NetworkPlan) -> list[str]:
 
 def _seconds(*, is_timed: bool) -> Sequence[str]:
     return ["ptr %seconds"] if is_timed else []
+
+
+def _file_functions(plan: NetworkPlan, digest: bytes) -> list[str]:
+    """Where the weights are, how many and which they must be; what opens and closes them."""
+    name, state = plan.name, f"@{plan.name}.file"
+    kind, key = "{ ptr, i64, [32 x i8] }", "".join(f"\\{byte:02X}" for byte in digest)
+    value = f'{{ ptr null, i64 {plan.weights.nbytes}, [32 x i8] c"{key}" }}'
+    opened = f"@{file_prefix(plan)}ansorc_weights_open"
+    closed = f"@{file_prefix(plan)}ansorc_weights_close"
+    return [
+        f"{state} = internal global {kind} {value}",
+        f"declare i32 {opened}(ptr, ptr)",
+        f"declare void {closed}(ptr)",
+        f"define i32 @{name}_open(ptr %path) {ONCE} {{\n"
+        f"  %status = call i32 {opened}(ptr {state}, ptr %path)\n"
+        "  ret i32 %status\n}",
+        f"define void @{name}_close() {ONCE} {{\n  call void {closed}(ptr {state})\n  ret void\n}}",
+    ]
 
 
 def _names(plan: NetworkPlan) -> list[str]:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ansorc.codegen.llvm.binding import compile_object, link_object_code
 from ansorc.codegen.llvm.native import NativeKernel
-from ansorc.codegen.llvm.network.driver import emit_driver, kernel_prefix, weights_symbol
-from ansorc.codegen.llvm.network.symbols import hidden_with_prefix
+from ansorc.codegen.llvm.network.driver import (
+    emit_driver,
+    file_prefix,
+    kernel_prefix,
+    weights_symbol,
+)
 from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.package.network_artifact import NetworkObjects, weights_digest
 from ansorc.codegen.package.runtime_library import runtime_symbols
+from ansorc.codegen.package.symbols import hidden_with_prefix
+from ansorc.errors import BuildError
 from ansorc.ir.aligned import ALIGNMENT, Array, aligned_empty
 from ansorc.target import Target
 
@@ -34,16 +44,18 @@ class NativeNetwork(NativeKernel):
         return status, list(seconds)[: self._calls]
 
 
-def network_objects(plan: NetworkPlan, target: Target) -> list[bytes]:
-    """Return the object files of the driver and of the kernels, which call nothing but the runtime.
+def network_objects(plan: NetworkPlan, target: Target, *, is_mapped: bool) -> NetworkObjects:
+    """Return the object files of the driver and of the kernels, without the weights.
 
-    They lack the weights. Raise BuildError with LLVM's words.
+    `is_mapped`: they are in a file. Raise BuildError with LLVM's words.
     """
     kernels = [
         hidden_with_prefix(kernel.code, kernel_prefix(plan, number))
         for number, kernel in enumerate(plan.kernels)
     ]
-    return [compile_object(emit_driver(plan, target), target), *kernels]
+    driver = emit_driver(plan, target, weights_digest(plan) if is_mapped else None)
+    files = [compile_object(driver, target), *kernels]
+    return NetworkObjects(files, weights_symbol(plan), file_prefix(plan))
 
 
 def load_plan(plan: NetworkPlan, target: Target) -> NativeNetwork:
@@ -55,7 +67,7 @@ def load_plan(plan: NetworkPlan, target: Target) -> NativeNetwork:
     symbols = {weights_symbol(plan): weights.ctypes.data} if weights.nbytes else {}
     if plan.needs_runtime:
         symbols |= runtime_symbols()
-    code = link_object_code(network_objects(plan, target), symbols)
+    code = link_object_code(network_objects(plan, target, is_mapped=False).files, symbols)
 
     def free() -> Array:
         code.close()
@@ -64,3 +76,34 @@ def load_plan(plan: NetworkPlan, target: Target) -> NativeNetwork:
     name = plan.name
     profile = code.address(f"{name}_profile")
     return NativeNetwork(code.address(name), profile, len(plan.calls), free)
+
+
+def open_library(library: Path, name: str, calls: int, weights: Path | None) -> NativeNetwork:
+    """Load the network in a shared library, under a name of its own, and open its weights.
+
+    A path that was open before would give what was loaded from it then; a link gives the file that
+    is there now, which is not copied, for it may be large.
+    """
+    with tempfile.TemporaryDirectory(prefix="ansorc-") as directory:
+        link = Path(directory) / library.name
+        try:
+            link.symlink_to(library.absolute())
+            loaded = ctypes.CDLL(str(link))
+        except OSError as error:
+            raise BuildError(f"{library} cannot be loaded: {error}") from error
+    if weights is not None:
+        status = loaded[f"{name}_open"](os.fsencode(weights))
+        if status:
+            what = _FILE_STATUS.get(status, f"could not be opened (status {status})")
+            raise BuildError(f"{weights}, the weights of {library}, {what}")
+
+    def address(symbol: str) -> int:
+        return ctypes.cast(loaded[symbol], ctypes.c_void_p).value or 0
+
+    return NativeNetwork(address(name), address(f"{name}_profile"), calls, lambda: loaded)
+
+
+_FILE_STATUS = {
+    4: "cannot be read; it must lie where it was saved, seen from the library",
+    5: "is no file of weights, or one of another build; save the network again",
+}
