@@ -158,7 +158,8 @@ class _Import:
         }
         is_known = not any(isinstance(value, str) for value in inputs)
         if user is None and is_known and is_onnx_operator(node):
-            return [_computed(value) for value in self._folding.outputs(node, values)]
+            found = _guarded(node, lambda: self._folding.outputs(node, values))
+            return [_computed(value) for value in found]
         for name, value in values.items():
             _numbers(value, f"{node}: '{name}'")
         if user is not None:
@@ -169,8 +170,8 @@ class _Import:
                 f"{node}: ansorc does not know this operator; define it in the DSL with "
                 f"ac.register_onnx_op('{node.operator}', ...)"
             )
-        found = _guarded(node, lambda: converter(call))
-        return [found] if isinstance(found, (str, np.ndarray)) else list(found)
+        made = _guarded(node, lambda: converter(call))
+        return [made] if isinstance(made, (str, np.ndarray)) else list(made)
 
     def _inner(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -164,7 +164,7 @@ def bytes_computed(node: OnnxNode, inputs: Mapping[str, Array]) -> int | None:
                 known.append(numpy_helper.from_array(np.asarray(array), name))
         model = _alone(node, given, wanted)
         model.graph.initializer.extend(known)
-        inferred = shape_inference.infer_shapes(model, data_prop=True)
+        inferred = shape_inference.infer_shapes(model)
     except Exception:  # noqa: BLE001 - whatever it is, nothing is known
         return None
     return _sum_of_bytes(inferred.graph.output)
@@ -235,12 +235,23 @@ def _opsets(given: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
     return found
 
 
+def _text(value: str) -> str:
+    """Return a name of a model; raise GraphError if it is bytes, as what is no UTF-8 is."""
+    if not isinstance(cast("object", value), str):
+        raise GraphError(f"the name {value!r} is no text")
+    return value
+
+
+def _texts(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(_text, values))
+
+
 def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
+    return "" if name == "ai.onnx" else _text(name)
 
 
 def _operator(domain: str, name: str) -> str:
-    return f"{domain}::{name}" if _domain(domain) else name
+    return f"{domain}::{_text(name)}" if _domain(domain) else _text(name)
 
 
 def _function_graph(function: onnx.FunctionProto, node: OnnxNode) -> OnnxGraph:
@@ -252,8 +263,8 @@ def _function_graph(function: onnx.FunctionProto, node: OnnxNode) -> OnnxGraph:
     reader = _ProtoReader(_opsets(function.opset_import), ExternalData(None))
     return OnnxGraph(
         function.name,
-        tuple(OnnxInput(name, "", None) for name in function.input),
-        tuple(function.output),
+        tuple(OnnxInput(name, "", None) for name in _texts(function.input)),
+        _texts(function.output),
         {},
         tuple(reader.node(one, 0) for one in nodes),
     )
@@ -298,13 +309,13 @@ class _ProtoReader:
             raise GraphError(f"the initializer '{name}' is sparse; store it as a dense one")
         initializers: dict[str, Array] = {}
         for one in proto.initializer:
-            if one.name in initializers:
+            if _text(one.name) in initializers:
                 raise GraphError(f"two initializers of '{proto.name}' are called '{one.name}'")
             initializers[one.name] = self._array(one)
         return OnnxGraph(
-            proto.name,
+            _text(proto.name),
             tuple(_input(one) for one in proto.input if one.name not in initializers),
-            tuple(one.name for one in proto.output),
+            _texts(one.name for one in proto.output),
             initializers,
             tuple(self.node(one, depth) for one in proto.node),
         )
@@ -318,12 +329,12 @@ class _ProtoReader:
                 f"are, as of {operator} '{proto.name}'"
             )
         try:
-            attributes = {one.name: self._attribute(one, depth) for one in proto.attribute}
+            attributes = {_text(one.name): self._attribute(one, depth) for one in proto.attribute}
         except GraphError as error:
             raise GraphError(f"{operator} '{proto.name}': {error}") from error
-        inputs, outputs = tuple(proto.input), tuple(proto.output)
+        inputs, outputs = _texts(proto.input), _texts(proto.output)
         opset = self._opsets[domain]
-        return OnnxNode(operator, proto.name, opset, inputs, outputs, attributes, proto)
+        return OnnxNode(operator, _text(proto.name), opset, inputs, outputs, attributes, proto)
 
     def _attribute(self, proto: onnx.AttributeProto, depth: int) -> Attribute:
         try:
@@ -363,7 +374,7 @@ class _ProtoReader:
         bits = _PACKED_BITS.get(proto.data_type, 8 * kind.itemsize)
         size = -(-math.prod(shape) * bits // 8)
         if proto.data_location == onnx.TensorProto.EXTERNAL:
-            entries = {one.key: one.value for one in proto.external_data}
+            entries = {one.key: _text(one.value) for one in proto.external_data}
             found = self._data.bytes_of(proto.name, entries, size)
             if proto.data_type not in _PACKED_BITS:
                 array = found.view(np.ndarray).view(kind).reshape(shape)
@@ -391,10 +402,11 @@ def _input(proto: onnx.ValueInfoProto) -> OnnxInput:
     dims = None
     if kind.HasField("shape"):
         dims = tuple(
-            one.dim_value if one.HasField("dim_value") else one.dim_param for one in kind.shape.dim
+            one.dim_value if one.HasField("dim_value") else _text(one.dim_param)
+            for one in kind.shape.dim
         )
     try:
         name = numpy_name(kind.elem_type) if kind.elem_type else ""
     except GraphError as error:
         raise GraphError(f"the input '{proto.name}': {error}") from None
-    return OnnxInput(proto.name, name, dims)
+    return OnnxInput(_text(proto.name), name, dims)
