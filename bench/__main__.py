@@ -16,6 +16,7 @@ from bench.compare.result import CaseResult, Results
 from bench.compare.side import Gap
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.compare.table import print_cases, print_gaps, print_means, print_tuning
+from bench.onnx_nodes import run as run_onnx_nodes
 
 _QUICK_CASES = "C2D-3-b1,GMM-3-b1,DEP-1-b1,T2D-2-b1,ConvLayer-2-b1,TBS-1-b1"
 _QUICK_TRIALS = 48
@@ -79,6 +80,14 @@ def show(*, results: Path) -> None:
     for threads in sorted({case.threads for case in held.cases.values()}):
         click.echo(f"{held.machine['cpu']}, {threads} of {held.machine['cores']} cores")
         _print(held.of_threads(threads))
+
+
+@main.command("onnx_nodes")
+@click.option("--tests", default="", help="Only tests whose names match this regular expression.")
+@click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1))
+def onnx_nodes(*, tests: str, processes: int) -> None:
+    """Import and run the node tests of the package `onnx`, in float64; print what is not right."""
+    run_onnx_nodes(tests, processes)
 
 
 def _compare(cases: str, peers: str, plan: Plan, *, again: bool) -> None:
