@@ -28,18 +28,18 @@ from ansorc.ir.dtype import SCALARS
 
 RIGHT, WRONG, REFUSED = "right", "wrong", "refused"
 MAX_OPSET = 26
-NETWORK_OPERATORS = frozenset(
-    """Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Clip Concat Constant
-    ConstantOfShape Conv ConvTranspose Cos CumSum Div Dropout Einsum Elu Equal Erf Exp Expand
-    Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool
-    Greater GreaterOrEqual GroupNormalization HardSigmoid HardSwish Identity InstanceNormalization
-    IsInf IsNaN LRN LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax MatMul Max
-    MaxPool Mean Min Mish Mod Mul Neg Not OneHot Or PRelu Pad Pow Range Reciprocal ReduceL2
-    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize Round ScatterElements
-    ScatterND Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus Softsign SpaceToDepth
-    DepthToSpace Split Sqrt Squeeze Sub Sum Tan Tanh Tile TopK Transpose Trilu Unsqueeze Where
-    Xor""".split()
-)
+_OF_NETWORKS = """
+Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Clip Concat Constant
+ConstantOfShape Conv ConvTranspose Cos CumSum DepthToSpace Div Dropout Einsum Elu Equal Erf Exp
+Expand Flatten Floor Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool
+Greater GreaterOrEqual GroupNormalization GRU HardSigmoid HardSwish Identity
+InstanceNormalization IsInf IsNaN LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax
+LRN LSTM MatMul Max MaxPool Mean Min Mish Mod Mul Neg Not OneHot Or Pad Pow PRelu Range
+Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize
+Round ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus Softsign
+SpaceToDepth Split Sqrt Squeeze Sub Sum Tan Tanh Tile TopK Transpose Trilu Unsqueeze Where Xor
+"""
+NETWORK_OPERATORS = frozenset(_OF_NETWORKS.split())
 """What the exporters of PyTorch make of the networks in torchvision and transformers."""
 
 _GIVE_CONSTANT = re.compile(r"constants=\{'([^']*)'")
@@ -90,7 +90,7 @@ def node_tests(modules: Sequence[str] = ()) -> list[Any]:
         node: Any = import_module("onnx.backend.test.case.node")
         for module in modules:
             import_module(f"onnx.backend.test.case.node.{module}")
-        return [test for test in node._NodeTestCases]  # noqa: SLF001
+        return list(node._NodeTestCases)
 
 
 def disqualified(test: Any) -> str:
@@ -107,7 +107,7 @@ def disqualified(test: Any) -> str:
             return f"operators of {opset.domain}"
         if opset.version > MAX_OPSET:
             return f"an opset after {MAX_OPSET}"
-    for node in model.graph.node:
+    for node in _all_nodes(model.graph):
         if node.op_type in ("Loop", "Scan", "SequenceMap"):
             return f"a subgraph ({node.op_type})"
     return ""
@@ -182,7 +182,8 @@ def counts_text(found: Sequence[Outcome]) -> str:
 
 def run(pattern: str, processes: int) -> list[Outcome]:
     """Run the tests whose names have `pattern` in them, print the report and return it."""
-    tests, left_out = [], Counter[str]()
+    tests: list[NodeTest] = []
+    left_out = Counter[str]()
     for test in node_tests():
         if re.search(pattern, test.name):
             reason = disqualified(test)
@@ -215,12 +216,27 @@ def _imported(test: NodeTest) -> tuple[Graph, Mapping[str, Array]]:
 
 def _sources(graph: onnx.GraphProto, name: str) -> set[str]:
     """Return the inputs that a tensor is computed from."""
-    if name in {one.name for one in graph.input}:
-        return {name}
-    producers = [node for node in graph.node if name in node.output]
-    return {
-        source for node in producers for one in node.input if one for source in _sources(graph, one)
-    }
+    inputs = {one.name for one in graph.input}
+    found, seen, left = set[str](), set[str](), [name]
+    nodes = list(_all_nodes(graph))
+    while left:
+        one = left.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        if one in inputs:
+            found.add(one)
+        left += [source for node in nodes if one in node.output for source in node.input]
+    return found
+
+
+def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph and of all branches in it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _all_nodes(attribute.g)
 
 
 def _difference(test: NodeTest, graph: Graph, found: Sequence[Array]) -> str:
@@ -247,7 +263,9 @@ def _difference(test: NodeTest, graph: Graph, found: Sequence[Array]) -> str:
 
 
 def _array(value: Any) -> Array:
-    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+    return (
+        numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+    )
 
 
 def _dtype_name(element: int) -> str:

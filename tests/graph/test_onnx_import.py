@@ -61,3 +61,64 @@ def test_a_convolution_means_what_onnx_says() -> None:
     evaluator: Any = ReferenceEvaluator(proto)
     (expected,) = evaluator.run(None, {"x": x})
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_float16_is_computed_in_float32_and_given_back() -> None:
+    half = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT16, [3]) for name in ("x", "y", "z")
+    ]
+    nodes = [helper.make_node("Add", ["x", "x"], ["y"]), helper.make_node("Exp", ["y"], ["z"])]
+    graph = from_onnx(helper.make_model(helper.make_graph(nodes, "net", half[:1], half[1:])))
+    assert [str(graph.types[name].dtype) for name in graph.outputs] == ["float16", "float16"]
+    x = np.array([0.1, 1.0, 2.0], np.float16)
+    assert str(graph.types[graph.nodes[1].name].dtype) == "float32"
+    (y, z) = run_reference(graph, {"x": x}).values()
+    np.testing.assert_allclose(y, 2 * x.astype(np.float64))
+    np.testing.assert_allclose(z, np.exp(2 * x.astype(np.float64)))
+
+
+def branching(condition: str) -> onnx.ModelProto:
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    branches = {
+        f"{name}_branch": helper.make_graph([helper.make_node(op, ["x"], ["y"])], name, [], [y])
+        for name, op in (("then", "Relu"), ("else", "Neg"))
+    }
+    node = helper.make_node("If", [condition], ["y"])
+    node.attribute.extend(helper.make_attribute(name, one) for name, one in branches.items())
+    return model([node], [2], no=np.array(False))
+
+
+def test_the_branch_that_is_always_taken_takes_the_place_of_an_if() -> None:
+    graph = from_onnx(branching("no"))
+    assert [str(node.operator) for node in graph.nodes] == ["negative"]
+
+
+def test_a_branch_that_depends_on_data_is_refused() -> None:
+    with pytest.raises(GraphError, match="its condition 'x' depends on the network's input"):
+        from_onnx(branching("x"))
+
+
+def test_an_input_without_elements_is_known() -> None:
+    axes = np.array([1])
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
+    graph = from_onnx(model([node], [2, "n"], axes=axes), {"x": (2, 0)})
+    assert not graph.inputs
+    np.testing.assert_array_equal(run_reference(graph, {})["y"], np.zeros(2))
+
+
+def test_a_gather_of_one_place_is_a_slice() -> None:
+    node = helper.make_node("Gather", ["x", "i"], ["y"], axis=1)
+    graph = from_onnx(model([node], [2, 5, 3], i=np.array(-1)))
+    assert [str(node.operator) for node in graph.nodes] == ["slice", "reshape"]
+    x = np.random.default_rng(0).random((2, 5, 3))
+    (found,) = run_reference(graph, {"x": x}).values()
+    np.testing.assert_array_equal(found, x[:, -1])
+
+
+def test_a_shape_that_depends_on_data_says_which_input_to_give() -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["s"], to=TensorProto.INT64),
+        helper.make_node("Expand", ["w", "s"], ["y"]),
+    ]
+    with pytest.raises(GraphError, match=r"the new shape \('s'\) .*constants=\{'s': ...\}"):
+        from_onnx(model(nodes, [2], w=np.zeros((1, 1), np.float32)))

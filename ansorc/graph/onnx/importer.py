@@ -90,9 +90,11 @@ class _Import:
                 words = ", ".join(f"'{one}'" for one in known) or "none"
                 raise GraphError(f"'{self._main.name}' has no input '{name}'; it has {words}")
 
-    def _input(self, given: OnnxInput, shape: Sequence[int] | None) -> str:
-        """Add an input of the network."""
+    def _input(self, given: OnnxInput, shape: Sequence[int] | None) -> OnnxValue:
+        """Add an input of the network; one without elements is known, and none of the graph's."""
         kind = TensorType(_dtype(given), _shape(given, shape))
+        if not kind.elements:
+            return _computed(np.zeros(kind.shape, kind.dtype.numpy))
         name = self._builder.input(given.name, kind)
         if kind.dtype.name in _COMPUTED_IN_FLOAT32:
             return self._builder.add("cast", [name], dtype="float32")
@@ -104,8 +106,15 @@ class _Import:
         for name, value in zip(self._main.outputs, values, strict=True):
             if name in builder.types:  # an input
                 continue
+            narrow = self._main.output_dtypes.get(name, "")
+            is_narrow = narrow in _COMPUTED_IN_FLOAT32
             if not isinstance(value, str):
-                builder.constant(_numbers(value, f"the output '{name}'"), name)
+                numbers = _numbers(value, f"the output '{name}'")
+                builder.constant(
+                    numbers.astype(dtype(narrow).numpy) if is_narrow else numbers, name
+                )
+            elif is_narrow:
+                builder.add("cast", [value], name, dtype=narrow)
             elif value in renamed or builder.renamed(value, name) != name:  # it has another name
                 place = renamed.get(value, value)
                 builder.add("reshape", [place], name, shape=builder.type(place).shape)

@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -79,6 +79,8 @@ class OnnxGraph:
     outputs: tuple[str, ...]
     initializers: Mapping[str, Array]
     nodes: tuple[OnnxNode, ...]
+    output_dtypes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """As NumPy calls them, of the outputs of which the file says it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,6 +320,11 @@ class _ProtoReader:
             _texts(one.name for one in proto.output),
             initializers,
             tuple(self.node(one, depth) for one in proto.node),
+            {
+                one.name: numpy_name(one.type.tensor_type.elem_type)
+                for one in proto.output
+                if one.type.tensor_type.elem_type
+            },
         )
 
     def node(self, proto: onnx.NodeProto, depth: int) -> OnnxNode:

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.errors import GraphError
 from ansorc.graph.graph_operator import GraphOperator
+from ansorc.graph.operators.activation import ACTIVATIONS
 from ansorc.graph.operators.attention import ATTENTION
 from ansorc.graph.operators.einsum import EINSUM
 from ansorc.graph.operators.elementwise import ELEMENTWISE
+from ansorc.graph.operators.indexing import INDEXING
+from ansorc.graph.operators.loss import LOSSES
 from ansorc.graph.operators.normalization import NORMALIZATION
 from ansorc.graph.operators.pool import POOL
 from ansorc.graph.operators.recurrent import RECURRENT
+from ansorc.graph.operators.reduce import REDUCTIONS
 from ansorc.graph.operators.registered import registered_operator
+from ansorc.graph.operators.view import VIEWS
 from ansorc.lang import operators as ops
+from ansorc.lang.tensor import Tensor
 
 _TAKE_LISTS = ("concat", "einsum", "stack")
-_DEFINITIONS = {
+_DEFINITIONS: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     **{name: getattr(ops, name) for name in ops.__all__},
     **ELEMENTWISE,
     **ATTENTION,
+    **ACTIVATIONS,
     **EINSUM,
+    **INDEXING,
+    **LOSSES,
     **NORMALIZATION,
     **POOL,
     **RECURRENT,
+    **REDUCTIONS,
+    **VIEWS,
 }
 """A definition of a graph's own replaces the one of `ac.ops` that has its name."""
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ansorc.ir.expr import Expr
+from ansorc.graph.operators.bits import BITS_OF_ONE, BITS_OF_TWO
+from ansorc.graph.operators.trigonometry import FUNCTIONS
+from ansorc.ir.dtype import Kind
+from ansorc.ir.expr import Expr, const, dtype_of
+from ansorc.ir.math_call import call
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
@@ -12,8 +16,39 @@ from ansorc.lang.operators.elementwise import element_at
 from ansorc.lang.operators.shapes import broadcast_shape
 from ansorc.lang.tensor import Tensor
 
+
+def _abs(x: Expr) -> Expr:
+    return x if dtype_of(x).kind is Kind.UINT else scalar.abs(x)
+
+
+def _sign(x: Expr) -> Expr:
+    below = x if dtype_of(x).kind is Kind.UINT else const(-1, dtype_of(x))
+    return scalar.if_then_else(x > 0, const(1, dtype_of(x)), scalar.if_then_else(x < 0, below, x))
+
+
+def _truncated_divide(a: Expr, b: Expr) -> Expr:
+    """The quotient of integers, rounded towards 0."""
+    floor = a // b
+    is_exact = scalar.equal(floor * b, a)
+    is_negative = scalar.not_equal(a < 0, b < 0)
+    return scalar.if_then_else(
+        scalar.all_of(is_negative, scalar.logical_not(is_exact)), floor + 1, floor
+    )
+
+
+def _truncated_mod(a: Expr, b: Expr) -> Expr:
+    """What the division leaves, with the sign of `a`; of floats below 2^24 * |b| exactly."""
+    if not dtype_of(a).is_float:
+        return a - _truncated_divide(a, b) * b
+    size, step = scalar.abs(a), scalar.abs(b)
+    quotient = scalar.floor(size / step)
+    rest = call("fma", 0 - quotient, step, size)
+    rest = scalar.if_then_else(rest < 0, rest + step, rest)  # the quotient was rounded up
+    return scalar.if_then_else(a < 0, 0 - rest, rest)
+
+
 _UNARY: Mapping[str, Callable[[Expr], Expr]] = {
-    "abs": scalar.abs,
+    "abs": _abs,
     "ceil": scalar.ceil,
     "copy": lambda x: x,
     "cos": scalar.cos,
@@ -22,26 +57,35 @@ _UNARY: Mapping[str, Callable[[Expr], Expr]] = {
     "exp2": scalar.exp2,
     "expm1": scalar.expm1,
     "floor": scalar.floor,
+    "isnan": lambda x: scalar.not_equal(x, x),
     "log": scalar.log,
     "log1p": scalar.log1p,
     "log2": scalar.log2,
     "logical_not": scalar.logical_not,
-    "negative": lambda x: 0 - x,
+    "negative": lambda x: -x,
     "reciprocal": lambda x: 1.0 / x,
     "round": scalar.round,
     "rsqrt": scalar.rsqrt,
+    "sign": _sign,
     "sin": scalar.sin,
     "sqrt": scalar.sqrt,
+    **FUNCTIONS,
+    **BITS_OF_ONE,
 }
 _BINARY: Mapping[str, Callable[[Expr, Expr], Expr]] = {
     "equal": scalar.equal,
+    "floor_mod": lambda a, b: a % b,
     "greater": lambda a, b: a > b,
     "greater_equal": lambda a, b: a >= b,
     "less": lambda a, b: a < b,
     "less_equal": lambda a, b: a <= b,
     "logical_and": scalar.all_of,
     "logical_or": scalar.any_of,
+    "logical_xor": scalar.not_equal,
     "not_equal": scalar.not_equal,
+    "truncated_divide": _truncated_divide,
+    "truncated_mod": _truncated_mod,
+    **BITS_OF_TWO,
 }
 
 

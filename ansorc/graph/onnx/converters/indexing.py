@@ -1,0 +1,130 @@
+"""ONNX operators that read or write at places that a tensor holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from ansorc.graph.onnx.converters.slices import sliced
+from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+from ansorc.ir.aligned import Array
+
+
+def _gather(call: NodeCall) -> OnnxValue:
+    shape = call.type(0).shape
+    axis = call.axis(call.attribute("axis", 0), len(shape))
+    known = call.value(1)
+    if known is None:
+        return call.add("take", [call.input(0), call.input(1)], axis=axis, mode="wrap")
+    return _taken(call, axis, known)
+
+
+def _taken(call: NodeCall, axis: int, known: Array) -> OnnxValue:
+    """Add the elements at places along `axis` that are known: a slice, where they are in a row."""
+    shape = call.type(0).shape
+    places = np.where(known < 0, known + shape[axis], known).astype(np.int64)
+    if places.min(initial=0) < 0 or places.max(initial=0) >= shape[axis]:
+        call.refuse(f"an index lies outside of axis {axis}, which has {shape[axis]} elements")
+    row = _range(places.ravel().tolist())
+    if row is None:
+        inputs = [call.input(0), call.constant(places)]
+        return call.add("take", inputs, axis=axis, mode="clip")
+    ranges = [range(extent) for extent in shape]
+    ranges[axis] = row
+    part = sliced(call, call.input(0), ranges)
+    new = [*shape[:axis], *places.shape, *shape[axis + 1 :]]
+    if not isinstance(part, str):
+        return part.reshape(new)
+    return part if places.ndim == 1 else call.add("reshape", [part], shape=new)
+
+
+def _range(places: Sequence[int]) -> range | None:
+    """`places` as a range, None if they are not equally far apart."""
+    if len(places) < 2:
+        return range(places[0], places[0] + 1) if places else range(0)
+    step = places[1] - places[0]
+    if not step or any(b - a != step for a, b in pairwise(places)):
+        return None
+    return range(places[0], places[-1] + (1 if step > 0 else -1), step)
+
+
+def _gather_elements(call: NodeCall) -> str:
+    axis = call.axis(call.attribute("axis", 0), call.rank(0))
+    return call.add("gather", [call.input(0), call.input(1)], axis=axis, mode="wrap")
+
+
+def _gather_nd(call: NodeCall) -> str:
+    inputs = [call.input(0), call.input(1)]
+    return call.add("gather_nd", inputs, batch_dims=call.attribute("batch_dims", 0))
+
+
+def _scatter_elements(call: NodeCall) -> str:
+    axis = call.axis(call.attribute("axis", 0), call.rank(0))
+    combine = call.attribute("reduction", "none")
+    return call.add("scatter_elements", call.inputs(), axis=axis, combine=combine)
+
+
+def _scatter_nd(call: NodeCall) -> str:
+    data, places = call.type(0).shape, call.type(1).shape
+    count = int(np.prod(places[:-1], dtype=np.int64))
+    indices = call.add("reshape", [call.input(1)], shape=[count, places[-1]])
+    updates = call.add("reshape", [call.input(2)], shape=[count, *data[places[-1] :]])
+    combine = call.attribute("reduction", "none")
+    return call.add("scatter_nd", [call.input(0), indices, updates], combine=combine)
+
+
+def _one_hot(call: NodeCall) -> str:
+    (depth,) = call.ints(1, "the depth")
+    axis = call.axis(call.attribute("axis", -1), call.rank(0) + 1)
+    return call.add("one_hot_values", [call.input(0), call.input(2)], depth=depth, axis=axis)
+
+
+def _top_k(call: NodeCall) -> Sequence[str]:
+    k = call.ints(1, "the number k")[0] if call.opset >= 10 else call.attribute("k")
+    axis = call.axis(call.attribute("axis", -1), call.rank(0))
+    largest = bool(call.attribute("largest", 1))
+    return call.builder.add_many(
+        "top_k", [call.input(0)], ("", ""), k=int(k), axis=axis, largest=largest
+    )
+
+
+def _compress(call: NodeCall) -> OnnxValue:
+    condition = np.flatnonzero(call.known(1, "the condition"))
+    axis = call.attribute("axis")
+    if axis is not None:
+        return _taken(call, call.axis(axis, call.rank(0)), condition)
+    flat = call.add("reshape", [call.input(0)], shape=[call.type(0).elements])
+    return call.add("take", [flat, call.constant(condition)], axis=0)
+
+
+def _reverse_sequence(call: NodeCall) -> str:
+    return call.add(
+        "reverse_sequence",
+        [call.input(0), call.input(1)],
+        batch_axis=call.attribute("batch_axis", 1),
+        time_axis=call.attribute("time_axis", 0),
+    )
+
+
+def _non_max_suppression(call: NodeCall) -> OnnxValue:
+    call.refuse(
+        "how many boxes are left depends on data, and ansorc's shapes do not; cut the network "
+        "before it, and choose the boxes in your program"
+    )
+
+
+INDEXING: Mapping[str, Converter] = {
+    "Compress": _compress,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "NonMaxSuppression": _non_max_suppression,
+    "OneHot": _one_hot,
+    "ReverseSequence": _reverse_sequence,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "TopK": _top_k,
+}

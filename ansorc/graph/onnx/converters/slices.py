@@ -1,0 +1,152 @@
+"""ONNX operators that cut, join, repeat and pad."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+
+_PAD_INPUTS_SINCE, _SLICE_INPUTS_SINCE, _SPLIT_INPUTS_SINCE = 11, 10, 13
+
+
+def sliced(call: NodeCall, data: str, ranges: Sequence[range]) -> OnnxValue:
+    """Add the part of `data` at the places `ranges` of each dimension; an empty one is known."""
+    kind = call.builder.type(data)
+    if all(one == range(extent) for one, extent in zip(ranges, kind.shape, strict=True)):
+        return data
+    if not all(len(one) for one in ranges):
+        return np.zeros([len(one) for one in ranges], kind.dtype.numpy)
+    ends = [one[-1] + (1 if one.step > 0 else -1) for one in ranges]
+    return call.add(
+        "slice",
+        [data],
+        begin=[one.start for one in ranges],
+        end=[None if end < 0 else end for end in ends],
+        stride=[one.step for one in ranges],
+    )
+
+
+def _slice(call: NodeCall) -> OnnxValue:
+    shape = call.type(0).shape
+    if call.opset < _SLICE_INPUTS_SINCE:
+        starts, ends = call.attribute("starts"), call.attribute("ends")
+        axes, steps = call.attribute("axes"), None
+    else:
+        starts, ends = call.ints(1, "the starts"), call.ints(2, "the ends")
+        axes = call.ints(3, "the axes") if call.has(3) else None
+        steps = call.ints(4, "the steps") if call.has(4) else None
+    ranges = [range(extent) for extent in shape]
+    places = range(len(starts)) if axes is None else axes
+    for axis, start, end, step in zip(
+        places, starts, ends, steps or [1] * len(starts), strict=True
+    ):
+        place = call.axis(axis, len(shape))
+        ranges[place] = range(*slice(start, end, step).indices(shape[place]))
+    return sliced(call, call.input(0), ranges)
+
+
+def _split(call: NodeCall) -> list[OnnxValue]:
+    shape = call.type(0).shape
+    axis = call.axis(call.attribute("axis", 0), len(shape))
+    lengths = call.attribute("split")
+    if call.opset >= _SPLIT_INPUTS_SINCE and call.has(1):
+        lengths = call.ints(1, "the lengths")
+    if lengths is None:
+        count = call.attribute("num_outputs", len(call.node.outputs))
+        each = -(-shape[axis] // count)
+        lengths = [each] * (count - 1) + [shape[axis] - each * (count - 1)]
+    found: list[OnnxValue] = []
+    start = 0
+    for length in lengths:
+        ranges = [range(extent) for extent in shape]
+        ranges[axis] = range(start, start + length)
+        found.append(sliced(call, call.input(0), ranges))
+        start += length
+    return found
+
+
+def _concat(call: NodeCall) -> OnnxValue:
+    axis = call.axis(call.attribute("axis", 1), call.rank(0))
+    parts = [call.input(d) for d in range(call.count) if call.type(d).elements]
+    return parts[0] if len(parts) == 1 else call.add("concat", parts, axis=axis)
+
+
+def _tile(call: NodeCall) -> OnnxValue:
+    repeats = call.ints(1, "the repeats")
+    if min(repeats, default=1) < 1:
+        shape = [e * n for e, n in zip(call.type(0).shape, repeats, strict=True)]
+        return np.zeros(shape, call.type(0).dtype.numpy)
+    return call.add("tile", [call.input(0)], repeats=repeats)
+
+
+def _pad(call: NodeCall) -> OnnxValue:
+    rank, value = call.rank(0), 0.0
+    if call.opset < _PAD_INPUTS_SINCE:
+        pads = list(call.attribute("pads") or call.attribute("paddings"))
+        value = call.attribute("value", 0.0)
+    else:
+        pads = call.ints(1, "the padding")
+        if call.has(2):
+            value = call.known(2, "the value of the padding").item()
+    axes = call.ints(3, "the axes") if call.has(3) else list(range(rank))
+    before, after = [0] * rank, [0] * rank
+    for number, axis in enumerate(axes):
+        place = call.axis(axis, rank)
+        before[place], after[place] = pads[number], pads[number + len(axes)]
+    return padded(call, before, after, call.attribute("mode", "constant"), value)
+
+
+def padded(
+    call: NodeCall, before: Sequence[int], after: Sequence[int], mode: str, value: float
+) -> OnnxValue:
+    """Add the first input with margins; negative ones cut."""
+    shape = call.type(0).shape
+    ranges = [
+        range(max(0, -low), extent - max(0, -high))
+        for low, high, extent in zip(before, after, shape, strict=True)
+    ]
+    data = sliced(call, call.input(0), ranges)
+    low, high = [max(0, one) for one in before], [max(0, one) for one in after]
+    if not any(low) and not any(high):
+        return data
+    margins: dict[str, object] = {"before": low, "after": high}
+    inner = [data] if isinstance(data, str) else [call.constant(data)]
+    if mode == "constant":
+        is_integer = call.type(0).dtype.is_integer
+        return call.add("pad", inner, value=int(value) if is_integer else value, **margins)
+    operators = {"edge": "edge_pad", "reflect": "reflect_pad", "wrap": "wrap_pad"}
+    if mode not in operators:
+        call.refuse(f"there is no mode '{mode}'")
+    return call.add(operators[mode], inner, **margins)
+
+
+def _center_crop_pad(call: NodeCall) -> OnnxValue:
+    shape, wanted = call.type(0).shape, call.ints(1, "the new shape")
+    axes = call.attribute("axes") or list(range(len(shape)))
+    before, after = [0] * len(shape), [0] * len(shape)
+    for axis, extent in zip(axes, wanted, strict=True):
+        place = call.axis(axis, len(shape))
+        more = extent - shape[place]
+        before[place] = more // 2 if more >= 0 else -(-more // 2)
+        after[place] = more - before[place]
+    return padded(call, before, after, "constant", 0.0)
+
+
+def _trilu(call: NodeCall) -> str:
+    diagonal = call.ints(1, "the diagonal")[0] if call.has(1) else 0
+    return call.add(
+        "triangle", [call.input(0)], diagonal=diagonal, upper=bool(call.attribute("upper", 1))
+    )
+
+
+SLICES: Mapping[str, Converter] = {
+    "CenterCropPad": _center_crop_pad,
+    "Concat": _concat,
+    "Pad": _pad,
+    "Slice": _slice,
+    "Split": _split,
+    "Tile": _tile,
+    "Trilu": _trilu,
+}

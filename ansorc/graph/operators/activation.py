@@ -1,0 +1,79 @@
+"""Activations with parameters that only frameworks have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from ansorc.ir.expr import Expr, const, dtype_of
+from ansorc.lang.define import compute
+from ansorc.lang.naming import AutoName
+from ansorc.lang.operators.activation import mapped
+from ansorc.lang.operators.elementwise import element_at
+from ansorc.lang.operators.shapes import broadcast_shape
+from ansorc.lang.scalar import any_of, equal, expm1, if_then_else, maximum, minimum, sigmoid
+from ansorc.lang.tensor import Tensor
+
+
+def celu(data: Tensor, alpha: float = 1.0) -> Tensor:
+    """Return data where it is positive, else alpha * (exp(data / alpha) - 1)."""
+
+    def function(x: Expr) -> Expr:
+        return maximum(x, 0) + expm1(minimum(x, 0) * (1.0 / alpha)) * alpha
+
+    return mapped(data, function, AutoName("celu"))
+
+
+def swish(data: Tensor, alpha: float = 1.0) -> Tensor:
+    """Return data * sigmoid(alpha * data)."""
+    return mapped(data, lambda x: x * sigmoid(x * alpha), AutoName("swish"))
+
+
+def thresholded_relu(data: Tensor, alpha: float = 1.0) -> Tensor:
+    """Return data where it is above alpha, else 0."""
+    return mapped(data, lambda x: if_then_else(x > alpha, x, 0.0), AutoName("thresholded_relu"))
+
+
+def shrink(data: Tensor, limit: float = 0.5, bias: float = 0.0) -> Tensor:
+    """Return data - bias above `limit`, data + bias below -limit, else 0."""
+
+    def function(x: Expr) -> Expr:
+        kind = dtype_of(x)
+        low, high, by = (const(value, kind) for value in (-limit, limit, bias))
+        below = if_then_else(x < low, x + by, const(0, kind))
+        return if_then_else(x > high, x - by, below)
+
+    return mapped(data, function, AutoName("shrink"))
+
+
+def broadcast_prelu(data: Tensor, slope: Tensor) -> Tensor:
+    """Return data where it is positive, else slope * data, broadcast as NumPy does."""
+
+    def body(*i: Expr) -> Expr:
+        x = element_at(data, i)
+        return if_then_else(x > 0, x, x * element_at(slope, i))
+
+    return compute(broadcast_shape("prelu", data, slope), body, AutoName("prelu"))
+
+
+def isinf(data: Tensor, *, positive: bool = True, negative: bool = True) -> Tensor:
+    """Return whether data is infinite, of a sign that is asked for."""
+
+    def function(x: Expr) -> Expr:
+        kind = dtype_of(x)
+        signs = [math.inf] * positive + [-math.inf] * negative
+        tests = [equal(x, const(value, kind)) for value in signs]
+        return any_of(*tests) if tests else x < const(-math.inf, kind)
+
+    return mapped(data, function, AutoName("isinf"))
+
+
+ACTIVATIONS: Mapping[str, Callable[..., Tensor]] = {
+    "broadcast_prelu": broadcast_prelu,
+    "celu": celu,
+    "isinf": isinf,
+    "shrink": shrink,
+    "swish": swish,
+    "thresholded_relu": thresholded_relu,
+}
+"""Definitions by the name of their operator."""

@@ -1,0 +1,95 @@
+"""Trigonometric and hyperbolic functions, of those that the IR has; within a few units in the last
+place of a float32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from ansorc.ir.dtype import FLOAT64
+from ansorc.ir.expr import Expr, const, dtype_of
+from ansorc.lang.scalar import abs, cos, exp, expm1, if_then_else, log, log1p, sin, sqrt
+
+_LARGE = 1e8
+"""From here on x^2 + 1 is x^2."""
+_TERMS, _TERMS_OF_FLOAT64 = 10, 20
+"""Of the series of atan up to tan(pi / 8): what is left out is below 1e-10, and below 1e-17."""
+
+
+def _tan(x: Expr) -> Expr:
+    return sin(x) / cos(x)
+
+
+def _atan(x: Expr) -> Expr:
+    size = abs(x)
+    is_large, is_middle = size > math.tan(3 * math.pi / 8), size > math.tan(math.pi / 8)
+    inverse = const(-1.0, dtype_of(x)) / size
+    part = if_then_else(is_middle, (size - 1.0) / (size + 1.0), size)
+    part = if_then_else(is_large, inverse, part)
+    begin = if_then_else(is_middle, const(math.pi / 4, dtype_of(x)), const(0.0, dtype_of(x)))
+    begin = if_then_else(is_large, const(math.pi / 2, dtype_of(x)), begin)
+    return _with_sign(begin + _atan_series(part), x)
+
+
+def _atan_series(x: Expr) -> Expr:
+    """x - x^3 / 3 + x^5 / 5 - …, for |x| up to tan(pi / 8)."""
+    terms = _TERMS_OF_FLOAT64 if dtype_of(x) == FLOAT64 else _TERMS
+    square = x * x
+    total: Expr = const((-1.0) ** terms / (2 * terms + 1), dtype_of(x))
+    for n in reversed(range(1, terms)):
+        total = total * square + (-1.0) ** n / (2 * n + 1)
+    return x + x * (square * total)
+
+
+def _asin(x: Expr) -> Expr:
+    return _atan(x / sqrt((1.0 - x) * (1.0 + x)))
+
+
+def _acos(x: Expr) -> Expr:
+    return _atan(sqrt((1.0 - x) / (1.0 + x))) * 2.0
+
+
+def _sinh(x: Expr) -> Expr:
+    size = abs(x)
+    power, half = expm1(size), exp(size * 0.5)  # whose square overflows after sinh only
+    near = (power + power / (power + 1.0)) * 0.5
+    return _with_sign(if_then_else(size > 20.0, half * 0.5 * half, near), x)
+
+
+def _cosh(x: Expr) -> Expr:
+    half = exp(abs(x) * 0.5)
+    return half * 0.5 * half + 0.5 / half / half
+
+
+def _asinh(x: Expr) -> Expr:
+    size = abs(x)
+    near = log1p(size + size * size / (sqrt(size * size + 1.0) + 1.0))
+    return _with_sign(if_then_else(size > _LARGE, log(size) + math.log(2.0), near), x)
+
+
+def _acosh(x: Expr) -> Expr:
+    beyond = x - 1.0
+    near = log1p(beyond + sqrt(beyond * 2.0 + beyond * beyond))
+    return if_then_else(x > _LARGE, log(x) + math.log(2.0), near)
+
+
+def _atanh(x: Expr) -> Expr:
+    size = abs(x)
+    return _with_sign(log1p(size * 2.0 / (1.0 - size)) * 0.5, x)
+
+
+def _with_sign(size: Expr, of: Expr) -> Expr:
+    return if_then_else(of < 0, 0 - size, size)
+
+
+FUNCTIONS: Mapping[str, Callable[[Expr], Expr]] = {
+    "acos": _acos,
+    "acosh": _acosh,
+    "asin": _asin,
+    "asinh": _asinh,
+    "atan": _atan,
+    "atanh": _atanh,
+    "cosh": _cosh,
+    "sinh": _sinh,
+    "tan": _tan,
+}
