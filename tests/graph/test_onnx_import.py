@@ -68,34 +68,14 @@ def test_float16_is_computed_in_float32_and_given_back() -> None:
         helper.make_tensor_value_info(name, TensorProto.FLOAT16, [3]) for name in ("x", "y", "z")
     ]
     nodes = [helper.make_node("Add", ["x", "x"], ["y"]), helper.make_node("Exp", ["y"], ["z"])]
-    graph = from_onnx(helper.make_model(helper.make_graph(nodes, "net", half[:1], half[1:])))
+    proto = helper.make_graph(nodes, "net", half[:1], half[1:])
+    graph = from_onnx(helper.make_model(proto, opset_imports=[helper.make_opsetid("", 17)]))
     assert [str(graph.types[name].dtype) for name in graph.outputs] == ["float16", "float16"]
     x = np.array([0.1, 1.0, 2.0], np.float16)
     assert str(graph.types[graph.nodes[1].name].dtype) == "float32"
     (y, z) = run_reference(graph, {"x": x}).values()
     np.testing.assert_allclose(y, 2 * x.astype(np.float64))
     np.testing.assert_allclose(z, np.exp(2 * x.astype(np.float64)))
-
-
-def branching(condition: str) -> onnx.ModelProto:
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    branches = {
-        f"{name}_branch": helper.make_graph([helper.make_node(op, ["x"], ["y"])], name, [], [y])
-        for name, op in (("then", "Relu"), ("else", "Neg"))
-    }
-    node = helper.make_node("If", [condition], ["y"])
-    node.attribute.extend(helper.make_attribute(name, one) for name, one in branches.items())
-    return model([node], [2], no=np.array(False))
-
-
-def test_the_branch_that_is_always_taken_takes_the_place_of_an_if() -> None:
-    graph = from_onnx(branching("no"))
-    assert [str(node.operator) for node in graph.nodes] == ["negative"]
-
-
-def test_a_branch_that_depends_on_data_is_refused() -> None:
-    with pytest.raises(GraphError, match="its condition 'x' depends on the network's input"):
-        from_onnx(branching("x"))
 
 
 def test_an_input_without_elements_is_known() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -48,6 +49,8 @@ class Folding:
         size = bytes_computed(node, inputs)
         if size is None and node.operator in _UP_TO_ALL:
             size = sum(8 * max(1, one.ndim) * one.size for one in inputs.values())
+        if size is None and node.operator == "Range":
+            size = _bytes_of_range([inputs[name] for name in node.inputs])
         if size is None:
             raise GraphError(
                 f"{node} cannot be computed at import: its inputs do not fit it, or nothing says "
@@ -59,6 +62,14 @@ class Folding:
                 f"{self._left:,} are left; store them as initializers, which may lie in a file"
             )
         self._left -= size
+
+
+def _bytes_of_range(given: Sequence[Array]) -> int | None:
+    if len(given) != 3 or any(one.size != 1 for one in given) or not given[2].item():
+        return None
+    start, limit, step = (float(one.item()) for one in given)
+    count = (limit - start) / step
+    return max(0, math.ceil(count)) * given[0].itemsize if math.isfinite(count) else None
 
 
 def _constant(node: OnnxNode) -> Array:

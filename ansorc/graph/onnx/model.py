@@ -19,7 +19,7 @@ from ansorc.errors import GraphError
 from ansorc.graph.onnx.external_data import ExternalData
 from ansorc.ir.aligned import Array
 
-MIN_OPSET, MAX_OPSET = 9, 26
+MIN_OPSET, MAX_OPSET = 7, 26
 """The versions of ONNX's own operators that converters are written for."""
 MIN_IR_VERSION = 3
 """The first with operator sets."""
