@@ -79,6 +79,15 @@ def test_what_a_library_shows_and_needs(tmp_path: Path) -> None:
     assert all(re.match(r"lib(c|m|pthread)\.so|ld-", name) for name in needed)
 
 
+def test_a_parallel_network_keeps_a_team(tmp_path: Path) -> None:
+    """Its driver refers to the team, and a serial one does not."""
+    module().save(tmp_path / "net.o")
+    build_network(perceptron(threads=1), plans.NATIVE).save(tmp_path / "alone.o")
+    for name, has_team in (("net", True), ("alone", False)):
+        undefined = run("nm", "-u", tmp_path / f"{name}.o").split()
+        assert ("ansorc_team_begin" in undefined) is ("ansorc_team_end" in undefined) is has_team
+
+
 def test_a_serial_network_does_not_have_the_pool(tmp_path: Path) -> None:
     build_network(plans.doubled(), plans.NATIVE).save(tmp_path / "net.so")
     assert "ansorc" not in run("nm", "-D", tmp_path / "net.so")

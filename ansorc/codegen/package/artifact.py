@@ -47,7 +47,7 @@ def write_artifact(
         elif kernel != library:
             kernel.rename(library)
         write_synced(header, header_text(manifest).encode())
-        write_synced(json, manifest_text(manifest, library.read_bytes()).encode())
+        write_synced(json, manifest_text(manifest, library).encode())
     return artifact
 
 

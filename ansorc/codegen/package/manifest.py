@@ -45,15 +45,15 @@ def kernel_version(object_code: bytes) -> str:
     return f"{metadata.version('ansorc')}+{hashlib.sha256(object_code).hexdigest()[:12]}"
 
 
-def manifest_text(manifest: Manifest, library: bytes) -> str:
-    """Return the JSON text for a library file with the content `library`."""
+def manifest_text(manifest: Manifest, library: Path) -> str:
+    """Return the JSON text for the library in the file `library`."""
     document = {
         "format": FORMAT,
         "version": manifest.version,
         "target": manifest.target.text,
         **manifest.signature.to_json(),
         "workspace_alignment": 64,
-        "sha256": hashlib.sha256(library).hexdigest(),
+        "sha256": _sha256(library),
     }
     if isinstance(manifest, NetworkManifest):
         weights = {"bytes": manifest.weights_bytes, "file": manifest.weights_file}
@@ -68,7 +68,7 @@ def read_manifest(library: Path) -> Manifest:
     """
     path = library.with_suffix(".json")
     try:
-        text, content = path.read_text(encoding="utf-8"), library.read_bytes()
+        text, digest = path.read_text(encoding="utf-8"), _sha256(library)
     except (OSError, UnicodeDecodeError) as error:
         raise BuildError(
             f"{library} cannot be loaded: {error}; it and its .json must lie side by side"
@@ -82,9 +82,15 @@ def read_manifest(library: Path) -> Manifest:
             f"{path} is not the manifest of a kernel ({type(error).__name__}: {error}); "
             "save the kernel again"
         ) from error
-    if found != hashlib.sha256(content).hexdigest():
+    if found != digest:
         raise BuildError(f"{path} describes another build of {library}; save the kernel again")
     return manifest
+
+
+def _sha256(library: Path) -> str:
+    """The hash of a file, which may be too large to be held in memory."""
+    with library.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _manifest(document: Mapping[str, Any]) -> Manifest:

@@ -68,7 +68,7 @@ def write_network(
             write_synced(apart[0], head, plan.weights.data)
         _build(made, plan, objects, target, is_embedded=weights is None)
         write_synced(header, network_header_text(manifest).encode())
-        write_synced(json, manifest_text(manifest, made.read_bytes()).encode())
+        write_synced(json, manifest_text(manifest, made).encode())
     return artifact
 
 

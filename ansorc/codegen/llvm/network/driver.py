@@ -117,8 +117,17 @@ def _most_threads(writer: FunctionWriter, plan: NetworkPlan) -> str:
 
 
 def _write_in_team(writer: FunctionWriter, plan: NetworkPlan, threads: str, chain: str) -> str:
-    """Write the call of the chain, between whatever keeps its threads together; its status."""
-    return writer.emit(chain)
+    """Write the call of the chain, whose threads stay awake between its kernels; its status."""
+    limits = {call.threads for call in plan.calls if plan.is_parallel(call)}
+    if not limits:
+        return writer.emit(chain)
+    writer.module.declare("declare i32 @ansorc_team_begin(i32) nounwind")
+    writer.module.declare("declare void @ansorc_team_end() nounwind")
+    most = threads if 0 in limits else _write_smaller(writer, threads, max(limits))
+    writer.emit(f"call i32 @ansorc_team_begin(i32 {most})")
+    status = writer.emit(chain)
+    writer.line("call void @ansorc_team_end()")
+    return status
 
 
 def _write_chain(module: ModuleWriter, plan: NetworkPlan, *, is_timed: bool) -> None:
@@ -151,9 +160,13 @@ def _thread_limits(writer: FunctionWriter, plan: NetworkPlan) -> dict[int, str]:
     """Write the smaller one of the caller's threads and each number that a call may use."""
     limits = {0: "%threads", 1: "1"}
     for most in sorted({c.threads for c in plan.calls if plan.is_parallel(c)} - limits.keys()):
-        fewer = writer.emit(f"icmp slt i32 %threads, {most}")
-        limits[most] = writer.emit(f"select i1 {fewer}, i32 %threads, i32 {most}")
+        limits[most] = _write_smaller(writer, "%threads", most)
     return limits
+
+
+def _write_smaller(writer: FunctionWriter, threads: str, most: int) -> str:
+    is_fewer = writer.emit(f"icmp slt i32 {threads}, {most}")
+    return writer.emit(f"select i1 {is_fewer}, i32 {threads}, i32 {most}")
 
 
 def _write_call(
