@@ -27,6 +27,7 @@ from ansorc.search.options import SearchOptions
 from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.search.space import design_space, steps
 from ansorc.search.tiles import tile_table
+from ansorc.target import Target
 
 DAGS = {
     "matmul": matmul(32, 48, 24),
@@ -64,6 +65,18 @@ def test_a_row_of_a_sketch_by_hand_equals_its_program(seed: int) -> None:
         one = filled(tiled_matmul(), {name: levels[row] for name, levels in tiles.items()})
         alone = extract_state(replay(dag, one), ZEN)
         np.testing.assert_allclose(alone[0], together[row], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("cpu", ["znver3", "znver5", "icelake-server", "x86-64-v2"])
+def test_what_is_left_of_vectors_is_masked_row_by_row(cpu: str) -> None:
+    """23 columns leave a part of a vector; panels of one column stand among panels of many."""
+    target = Target.parse(f"x86_64-linux-gnu -mcpu={cpu} -cores=2")
+    for sketch in design_space(matmul(13, 23, 5), target, SearchOptions()).sketches:
+        genes = sample(sketch, 20, np.random.default_rng(0), SearchOptions())
+        together = extract(sketch, genes, target)
+        for row in range(len(genes)):
+            alone = extract(sketch, genes[row : row + 1], target)
+            np.testing.assert_allclose(alone[0], together[row], rtol=1e-5, atol=1e-5)
 
 
 def test_blocks_of_rows_make_no_difference() -> None:

@@ -87,13 +87,13 @@ def is_ragged(extent: int, native: int) -> bool:
 
 
 def vector_pieces(
-    extents: npt.NDArray[np.int64], native: int, *, is_masked: bool
+    extents: npt.NDArray[np.int64], native: int, *, is_masked: bool | npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     """Return into how many vectors loops of `extents` are cut: whole ones, and for the remainder a
     masked one where `is_masked`, or one for each power of two.
     """
     rest = extents % native
-    return extents // native + (rest > 0 if is_masked else _POWERS[rest])
+    return extents // native + np.where(is_masked, rest > 0, _POWERS[rest])
 
 
 def may_mask(span: Span, vectors: VectorUnit) -> bool:

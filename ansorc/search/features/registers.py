@@ -20,7 +20,7 @@ from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS, calls_functi
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.search.features.access import Access, Places, reuse_of
 from ansorc.search.features.columns import LOG, BoolArray, FloatArray
-from ansorc.search.features.loop_nest import LoopNest, NestLoop, product
+from ansorc.search.features.loop_nest import LoopNest, NestLoop, Shift, product
 from ansorc.search.memo import memoized
 from ansorc.target import Target
 from ansorc.target.costs import CORE
@@ -88,26 +88,36 @@ def vectors_of(nest: LoopNest, accesses: Sequence[Access], target: Target) -> Ve
 
 def _is_masked(
     accesses: Sequence[Access], loops: Sequence[int], target: Target, *, in_registers: bool
-) -> bool:
-    """Whether a remainder is one masked vector (see `ansorc.ir.passes.lane_groups`)."""
-    return target.masks_remainders(in_registers=in_registers) and all(
-        _is_maskable(access, loop, target) for access in accesses for loop in loops
-    )
+) -> bool | BoolArray:
+    """Where a remainder is one masked vector (see `ansorc.ir.passes.lane_groups`): [rows], or for
+    all."""
+    if not target.masks_remainders(in_registers=in_registers):
+        return False
+    found: bool | BoolArray = True
+    for access in accesses:
+        for loop in loops:
+            found = found & _is_maskable(access, loop, target)
+    return found
 
 
-def _is_maskable(access: Access, loop: int, target: Target) -> bool:
-    """Whether the vectorised loop touches one element, or neighbours that may be masked.
+def _is_maskable(access: Access, loop: int, target: Target) -> BoolArray:
+    """Where the vectorised loop touches one element, or neighbours that may be masked: [rows].
 
-    A quotient, which moves by less than 1, is taken for one element.
+    A quotient, which moves by less than 1, is taken for one element. A loop of one iteration
+    touches one, however far it would move.
     """
-    steps = [movement.steps[loop] for movement in access.movements]
-    moves = [step is not None and bool(np.any(np.abs(step) >= 1)) for step in steps]
-    if not any(moves):
-        return True
+    is_one = access.nest.extents[loop] == 1
+    stays = others = np.ones(access.rows, dtype=np.bool_)
+    step: Shift = None
+    for movement in access.movements:
+        step, others = movement.steps[loop], stays
+        if step is not None:
+            stays = stays & (is_one | (np.abs(step) < 1))
     dtype = access.buffer.dtype
     is_narrow_float = dtype.is_float and dtype.bits < 32
-    is_unit = not any(moves[:-1]) and bool(np.all(steps[-1] == 1))
-    return is_unit and dtype.bytes in target.masked_bytes and not is_narrow_float
+    if step is None or dtype.bytes not in target.masked_bytes or is_narrow_float:
+        return stays
+    return stays | (others & (step == 1))
 
 
 def _wanted(nest: LoopNest, accesses: Sequence[Access], target: Target) -> int:
