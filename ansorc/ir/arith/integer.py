@@ -68,24 +68,69 @@ def remainder(total: Linear[Atom], divisor: int, ranges: Ranges) -> Linear[Atom]
 
 
 def rejoin(total: Linear[Atom]) -> None:
-    """Rewrite, in place, `(x // c)*c*a + (x % c)*a` to `x*a`; x may be some `y // d`."""
-    for atom in list(total.terms):
-        match atom:
-            case Binary(BinaryOp.MOD, inner, Const(divisor, _) as literal):
-                quotient = Binary(BinaryOp.FLOORDIV, inner, literal)
-                match inner:
-                    case Binary(BinaryOp.FLOORDIV, dividend, Const(first, _)):  # x // c, simplified
-                        literal = integer(int(first) * int(divisor))
-                        quotient = Binary(BinaryOp.FLOORDIV, dividend, literal)
-                    case _:
-                        pass
-                factor = total.terms.get(atom, 0)
-                whole = linear(inner)
-                if whole and factor and total.terms.get(quotient) == factor * divisor:
-                    del total.terms[atom], total.terms[quotient]
-                    total.add_scaled(whole, factor)
-            case _:
-                pass
+    """Rewrite, in place, where x may be some y // d:
+
+    (x // c)*c*a + (x % c)*a      ->  x*a
+    (x // c % e)*c*a + (x % c)*a  ->  (x % (c*e))*a
+    """
+    waiting = [atom for atom in total.terms if _is_remainder(atom)]
+    while waiting:
+        made = _rejoined(total, waiting.pop(0))
+        if made is not None:
+            waiting.append(made)
+
+
+def _is_remainder(atom: Atom) -> bool:
+    return isinstance(atom, Binary) and atom.op is BinaryOp.MOD
+
+
+def _rejoined(total: Linear[Atom], atom: Atom) -> Atom | None:
+    """Join the remainder `atom` with the digits above it; return the remainder that this makes."""
+    factor = total.coefficient(atom)
+    match atom:
+        case Binary(BinaryOp.MOD, inner, Const(divisor, _) as literal) if factor:
+            pass
+        case _:
+            return None
+    quotient = Binary(BinaryOp.FLOORDIV, inner, literal)
+    match inner:
+        case Binary(BinaryOp.FLOORDIV, dividend, Const(first, _)):  # x // c, simplified
+            quotient = Binary(BinaryOp.FLOORDIV, dividend, integer(int(first) * int(divisor)))
+        case _:
+            pass
+    whole = linear(inner)
+    if whole and total.coefficient(quotient) == factor * divisor:
+        del total.terms[atom], total.terms[quotient]
+        total.add_scaled(whole, factor)
+        return None
+    for above, coefficient in total.terms.items():
+        count = _count(above, quotient)
+        if count and divisor > 0 and coefficient == factor * divisor:
+            joined = Binary(BinaryOp.MOD, inner, integer(int(divisor) * count))
+            _replace(total, (atom, above), joined, factor)
+            return joined
+    return None
+
+
+def _count(atom: Atom, quotient: Expr) -> int:
+    """Return c where `atom` is `quotient % c` for a positive c, else 0."""
+    match atom:
+        case Binary(BinaryOp.MOD, left, Const(count, _)) if count > 0 and left == quotient:
+            return int(count)
+        case _:
+            return 0
+
+
+def _replace(total: Linear[Atom], old: tuple[Atom, Atom], new: Atom, coefficient: int) -> None:
+    """Put one term where the first of `old` is, in place."""
+    terms = list(total.terms.items())
+    total.terms.clear()
+    for atom, own in terms:
+        if atom not in old:
+            total.add(atom, own)
+        elif coefficient:
+            total.add(new, coefficient)
+            coefficient = 0
 
 
 def extreme(op: BinaryOp, left: Expr, right: Expr, ranges: Ranges) -> Expr | None:
