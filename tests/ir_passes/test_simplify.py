@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -34,6 +35,7 @@ from ansorc.ir.node import walk
 EXTENTS = {"a": 3, "b": 4, "c": 6, "d": 1}
 RANGES = {name: (0, extent - 1) for name, extent in EXTENTS.items()}
 a, b, c, d = (Var(name) for name in EXTENTS)
+n = Var("n")
 x = Load(Buffer("X", (8,), FLOAT32), (a,))
 y = Load(Buffer("Y", (8,), INT64), (a,))
 z = Load(Buffer("Z", (8,), INT32), (a,))
@@ -179,6 +181,9 @@ def test_affine_form_has_the_same_value(expr: Expr) -> None:
         ((a * 16 + b) // 64, a // 4),
         ((a * 16 + b) % 32, a % 2 * 16 + b),
         ((c // 4) * 4 + c % 4, c),
+        ((n // 4) % 3 * 4 + n % 4 + a, n % 12 + a),
+        (n % 2 + n // 2 % 3 * 2 + n // 6 * 6, n),
+        (n // 10 % 3 * 6 + n // 5 % 2 * 3 + n // 20, n // 5 % 6 * 3 + n // 20),
         ((c % 4 + a) % 2, (c + a) % 2),
         (d + b, b),
         (Binary(BinaryOp.MIN, a, const(7)), a),
@@ -199,6 +204,27 @@ def test_affine_form_has_the_same_value(expr: Expr) -> None:
 )
 def test_laws(before: Expr, after: Expr) -> None:
     assert simplify(before, {**RANGES, "a": (0, 7)}) == after
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=5),
+    st.integers(1, 3),
+    st.randoms(),
+)
+def test_digits_that_adjoin_are_one(
+    digits: list[tuple[int, bool]], unit: int, order: random.Random
+) -> None:
+    """Some digits of a number of any bounds, in any order, have the value that they had."""
+    stride, terms = 1, [const(0)]
+    for count, is_kept in digits:
+        if is_kept:
+            terms.append(n // stride % count * (stride * unit))
+        stride *= count
+    order.shuffle(terms)
+    total = sum(terms[1:], terms[0])
+    simpler = simplify(total)
+    for number in range(-9, 300):
+        assert value(simpler, {"n": number}) == value(total, {"n": number})
 
 
 def test_float_laws_keep_every_bit() -> None:

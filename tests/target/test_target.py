@@ -99,7 +99,7 @@ def test_another_machine_may_be_assumed(name: str) -> None:
         ("aarch64-linux-gnu -mcpu=skylake", "'skylake' is not a known -mcpu; known are generic"),
         ("cuda", "the target needs -arch=NAME; known are sm_70"),
         ("cuda -arch=sm_99", "'sm_99' is not a known -arch; .*sm_90"),
-        ("native -mattr=+avx3", r"'\+avx3' in -mattr .*did you mean 'avx"),
+        ("x86_64-linux-gnu -mattr=+avx3", r"'\+avx3' in -mattr .*did you mean 'avx"),
         ("aarch64-linux-gnu -mcpu=cortex-a53 -mattr=+dotproduct", "did you mean 'dotprod'"),
         ("native -mattr=fma", "'fma' in -mattr is not [+]name or -name"),
         ("native -cores=0", "'-cores=0' in 'native -cores=0' is not an option; known are -mcpu"),

@@ -100,14 +100,13 @@ def _rejoined(total: Linear[Atom], atom: Atom) -> Atom | None:
             pass
     whole = linear(inner)
     if whole and total.coefficient(quotient) == factor * divisor:
-        del total.terms[atom], total.terms[quotient]
-        total.add_scaled(whole, factor)
+        _replace(total, (atom, quotient), whole, factor)
         return None
     for above, coefficient in total.terms.items():
         count = _count(above, quotient)
         if count and divisor > 0 and coefficient == factor * divisor:
             joined = Binary(BinaryOp.MOD, inner, integer(int(divisor) * count))
-            _replace(total, (atom, above), joined, factor)
+            _replace(total, (atom, above), Linear({joined: 1}), factor)
             return joined
     return None
 
@@ -121,16 +120,16 @@ def _count(atom: Atom, quotient: Expr) -> int:
             return 0
 
 
-def _replace(total: Linear[Atom], old: tuple[Atom, Atom], new: Atom, coefficient: int) -> None:
-    """Put one term where the first of `old` is, in place."""
+def _replace(total: Linear[Atom], old: tuple[Atom, Atom], new: Linear[Atom], factor: int) -> None:
+    """Put `factor * new` where the first of `old` is, in place: the order of the terms stays."""
     terms = list(total.terms.items())
+    place = next(atom for atom in total.terms if atom in old)
     total.terms.clear()
     for atom, own in terms:
-        if atom not in old:
+        if atom == place:
+            total.add_scaled(new, factor)
+        elif atom not in old:
             total.add(atom, own)
-        elif coefficient:
-            total.add(new, coefficient)
-            coefficient = 0
 
 
 def extreme(op: BinaryOp, left: Expr, right: Expr, ranges: Ranges) -> Expr | None:
