@@ -55,16 +55,29 @@ def single(space: Space, number: int = 0) -> Space:
     return replace(space, sketches=space.sketches[number : number + 1])
 
 
-def test_evolution_finds_better_programs_than_sampling() -> None:
-    model = RooflineModel()
-    drawn = max(
-        float(model.predict(extract(sketch, sample(sketch, 200, rng(1), SMALL), ZEN)).max())
-        for sketch in MATMUL.sketches
+def best_drawn(space: Space, seed: int) -> float:
+    """The best score among 200 random programs of each sketch."""
+    return max(
+        float(
+            RooflineModel()
+            .predict(extract(sketch, sample(sketch, 200, rng(seed), SMALL), ZEN))
+            .max()
+        )
+        for sketch in space.sketches
     )
-    found = evolve(MATMUL, model, rng(), SMALL)
-    assert not found.exhausted
-    assert len(found.candidates) == 16
-    assert found.candidates[0].score > drawn
+
+
+def test_evolution_finds_better_programs_than_sampling() -> None:
+    """On average of three runs, of a product so large that random programs are far from the best.
+
+    Of MATMUL they come within 1 % of it where registers are many and vectors short.
+    """
+    space = design_space(matmul(480, 512, 640), ZEN, SMALL)
+    runs = [evolve(space, RooflineModel(), rng(seed), SMALL) for seed in range(3)]
+    assert not any(run.exhausted for run in runs)
+    assert [len(run.candidates) for run in runs] == [16] * 3
+    drawn = [best_drawn(space, seed) for seed in range(1, 4)]
+    assert np.mean([run.candidates[0].score for run in runs]) > np.mean(drawn)
 
 
 def test_the_same_seed_gives_the_same_candidates() -> None:

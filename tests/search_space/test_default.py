@@ -106,8 +106,11 @@ def test_default_is_the_same_each_time() -> None:
 
 
 def test_padding_of_a_cheap_reader_is_made_inside_it() -> None:
-    """A depthwise convolution reads each element nine times: a pass of its own costs too much."""
-    made = default_steps(case("DEP-1-b16").dag(constant=True), TARGET)
+    """A depthwise convolution reads each element nine times: a pass of its own costs too much.
+
+    It does not on vectors of 16 bytes, which have more to do for each element.
+    """
+    made = default_steps(case("DEP-1-b16").dag(constant=True), ZEN3)
     assert "conv.pad" in [step.stage for step in made if isinstance(step, ComputeAt)]
 
 

@@ -27,7 +27,8 @@ def kinds(space: Space) -> set[type[Step]]:
 
 def test_the_full_space_has_what_is_left_out() -> None:
     found = set[type[Step]]().union(*(kinds(design_space(dag, ZEN)) for dag in DAGS.values()))
-    assert {CacheWrite, CacheRead, RFactor} <= found
+    assert {CacheWrite, CacheRead} <= found
+    assert RFactor in found or ZEN.cores == 1, "shares of a sum are for several cores"
     assert len(design_space(DAGS["convolution"], ZEN).sketches) > 1
 
 
@@ -46,6 +47,8 @@ def test_its_tiles_have_two_levels_and_are_small(name: str) -> None:
     lengths = tiles(sketch, genes)
     assert lengths
     for variable in sketch.variables:
+        if variable.stage != sketch.dag.outputs[0].name:
+            continue  # a padding, whose rows many cores share in pieces
         chosen = lengths[variable.name]
         assert chosen.shape == (200, 2)
         assert (chosen.prod(axis=1) == variable.extent).all(), "no tails"
