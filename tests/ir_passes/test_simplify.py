@@ -206,6 +206,7 @@ def test_laws(before: Expr, after: Expr) -> None:
     assert simplify(before, {**RANGES, "a": (0, 7)}) == after
 
 
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=5),
     st.integers(1, 3),
