@@ -14,9 +14,11 @@ from ansorc.graph.operators.indexing import INDEXING
 from ansorc.graph.operators.loss import LOSSES
 from ansorc.graph.operators.normalization import NORMALIZATION
 from ansorc.graph.operators.pool import POOL
+from ansorc.graph.operators.quantized import QUANTIZED
 from ansorc.graph.operators.recurrent import RECURRENT
 from ansorc.graph.operators.reduce import REDUCTIONS
 from ansorc.graph.operators.registered import registered_operator
+from ansorc.graph.operators.resize import RESIZE
 from ansorc.graph.operators.view import VIEWS
 from ansorc.lang import operators as ops
 from ansorc.lang.tensor import Tensor
@@ -32,9 +34,11 @@ _DEFINITIONS: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     **LOSSES,
     **NORMALIZATION,
     **POOL,
+    **QUANTIZED,
     **RECURRENT,
     **REDUCTIONS,
     **VIEWS,
+    **RESIZE,
 }
 """A definition of a graph's own replaces the one of `ac.ops` that has its name."""
 

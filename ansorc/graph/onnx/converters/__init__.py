@@ -12,8 +12,10 @@ from ansorc.graph.onnx.converters.indexing import INDEXING
 from ansorc.graph.onnx.converters.matmul import MATMUL
 from ansorc.graph.onnx.converters.normalization import NORMALIZATION
 from ansorc.graph.onnx.converters.pool import POOL
+from ansorc.graph.onnx.converters.quantized import QUANTIZED
 from ansorc.graph.onnx.converters.recurrent import RECURRENT
 from ansorc.graph.onnx.converters.reduce import REDUCE
+from ansorc.graph.onnx.converters.resize import RESIZE
 from ansorc.graph.onnx.converters.slices import SLICES
 from ansorc.graph.onnx.converters.softmax import SOFTMAX
 from ansorc.graph.onnx.converters.views import VIEWS
@@ -32,5 +34,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **POOL,
     **NORMALIZATION,
     **ATTENTION,
+    **QUANTIZED,
     **RECURRENT,
+    **RESIZE,
 }

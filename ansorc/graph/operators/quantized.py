@@ -1,0 +1,149 @@
+"""Numbers as integers times a scale, from a zero point on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ansorc.ir.dtype import FLOAT32, INT32, UINT8, DType
+from ansorc.ir.dtype import dtype as parse
+from ansorc.ir.expr import Expr, as_expr
+from ansorc.lang import scalar
+from ansorc.lang.define import compute
+from ansorc.lang.naming import AutoName
+from ansorc.lang.operators.elementwise import element_at
+from ansorc.lang.operators.shapes import axis_number, broadcast_extents, require
+from ansorc.lang.reduction import Reduction, max, min, reduce_axis
+from ansorc.lang.tensor import Tensor
+
+
+def quantize(
+    data: Tensor,
+    scale: Tensor,
+    *zero: Tensor,
+    dtype: str = "uint8",
+    axis: int = 1,
+    block: int = 0,
+) -> Tensor:
+    """Return round(data / scale) + zero, in an integer `dtype`, at its ends where it is beyond.
+
+    Scale and zero are single numbers, one for each place along `axis`, or for each `block` of
+    places there. Raise LanguageError on other shapes.
+    """
+    at = _parameter("quantize", data, scale, axis, block)
+    kind = parse(dtype)
+    require(kind.is_integer and kind.bits <= 16, "quantize", data, need=f"{kind} is too wide")
+
+    def body(*i: Expr) -> Expr:
+        found = scalar.round(data[i] / at(scale, i))
+        return saturated(found + at(zero[0], i).astype(data.dtype) if zero else found, kind)
+
+    return compute(data.shape, body, AutoName("quantize"))
+
+
+def dequantize(data: Tensor, scale: Tensor, *zero: Tensor, axis: int = 1, block: int = 0) -> Tensor:
+    """Return (data - zero) * scale, in the dtype of scale; see `quantize`."""
+    at = _parameter("dequantize", data, scale, axis, block)
+
+    def body(*i: Expr) -> Expr:
+        value = data[i].astype(INT32)
+        value = value - at(zero[0], i).astype(INT32) if zero else value
+        return value.astype(scale.dtype) * at(scale, i)
+
+    return compute(data.shape, body, AutoName("dequantize"))
+
+
+def shift(data: Tensor, *zero: Tensor) -> Tensor:
+    """Return data - zero in int32, zero broadcast as NumPy does, but not beyond `data`."""
+    fits = all(broadcast_extents(data.shape, one.shape) == data.shape for one in zero)
+    require(fits, "shift", data, *zero, need="the zero points must be broadcast to it")
+
+    def body(*i: Expr) -> Expr:
+        value = data[i].astype(INT32)
+        return value - element_at(zero[0], i).astype(INT32) if zero else value
+
+    return compute(data.shape, body, AutoName("shift"))
+
+
+def requantize(
+    data: Tensor, left: Tensor, right: Tensor, scale: Tensor, *zero: Tensor, dtype: str = "uint8"
+) -> Tensor:
+    """Return int32 sums of products as integers: round(data * left * right / scale) + zero.
+
+    The scales are broadcast to `data` as NumPy does. Raise LanguageError on other shapes.
+    """
+    scales = (left, right, scale, *zero)
+    fits = all(broadcast_extents(data.shape, one.shape) == data.shape for one in scales)
+    require(fits, "requantize", data, *scales, need="scales and zero must be broadcast to the data")
+    kind = parse(dtype)
+
+    def body(*i: Expr) -> Expr:
+        factor = element_at(left, i) * element_at(right, i) / element_at(scale, i)
+        found = scalar.round(data[i].astype(FLOAT32) * factor)
+        return saturated(found + element_at(zero[0], i).astype(FLOAT32) if zero else found, kind)
+
+    return compute(data.shape, body, AutoName("requantize"))
+
+
+def quantize_by_range(data: Tensor) -> Sequence[Tensor]:
+    """Return `data` as uint8, with the scale and the zero point that its range asks for.
+
+    The range is that of all elements and 0. Both are single numbers, [].
+    """
+    inner = [reduce_axis(extent, f"k{d}") for d, extent in enumerate(data.shape)]
+    zero, ends = scalar.const(0, data.dtype), 255.0
+
+    def extreme(reduce: Callable[..., Reduction], name: str) -> Tensor:
+        return compute((), lambda: reduce(data[tuple(inner)], axis=inner), AutoName(name))
+
+    high, low = extreme(max, "quantize.max"), extreme(min, "quantize.min")
+
+    def width() -> Expr:
+        length = scalar.maximum(high[()], zero) - scalar.minimum(low[()], zero)
+        return scalar.if_then_else(scalar.equal(length, zero), 1.0, length) / ends
+
+    def start() -> Expr:
+        place = 0.0 - scalar.minimum(low[()], zero) / scale[()]
+        return scalar.round(scalar.minimum(scalar.maximum(place, 0.0), ends))
+
+    scale = compute((), width, AutoName("quantize.scale"))
+    point = compute((), start, AutoName("quantize.start"))
+    values = compute(
+        data.shape,
+        lambda *i: saturated(scalar.round(data[i] / scale[()]) + point[()], UINT8),
+        AutoName("quantize"),
+    )
+    return values, scale, compute((), lambda: point[()].astype(UINT8), AutoName("quantize.zero"))
+
+
+def saturated(value: Expr, kind: DType) -> Expr:
+    """Return a float as an integer of `kind`, of those that it is beyond the nearest."""
+    low = 0 if kind.name.startswith("u") else -(1 << (kind.bits - 1))
+    high = (1 << kind.bits) - 1 + low
+    return scalar.minimum(scalar.maximum(value, float(low)), float(high)).astype(kind)
+
+
+def _parameter(
+    operator: str, data: Tensor, scale: Tensor, axis: int, block: int
+) -> Callable[[Tensor, Sequence[Expr]], Expr]:
+    """What reads a scale or zero point for an element; raise LanguageError where it cannot."""
+    if scale.shape in ((), (1,)):
+        return lambda tensor, _: as_expr(tensor[(0,) * len(tensor.shape)])
+    place = axis_number(operator, data, axis)
+    if block:
+        shape = list(data.shape)
+        shape[place] = -(-shape[place] // block)
+        require(scale.shape == tuple(shape), operator, data, scale, need=f"scale must be {shape}")
+        return lambda tensor, i: as_expr(tensor[(*i[:place], i[place] // block, *i[place + 1 :])])
+    need = f"scale must be one number, or [{data.shape[place]}]"
+    require(scale.shape == (data.shape[place],), operator, data, scale, need=need)
+    return lambda tensor, i: as_expr(tensor[i[place]])
+
+
+QUANTIZED: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
+    "dequantize": dequantize,
+    "quantize": quantize,
+    "quantize_by_range": quantize_by_range,
+    "requantize": requantize,
+    "shift": shift,
+}
+"""Definitions by the name of their operator."""

@@ -1,0 +1,77 @@
+"""Resizing along any axes: elements at the nearest places, or weighted sums of neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ansorc.ir.expr import Expr, as_expr
+from ansorc.lang import scalar
+from ansorc.lang.define import compute
+from ansorc.lang.naming import AutoName
+from ansorc.lang.operators.shapes import axis_number, require
+from ansorc.lang.reduction import Reduction, reduce_axis, sum
+from ansorc.lang.tensor import Tensor
+
+
+def resize_nearest(
+    data: Tensor,
+    size: Sequence[int],
+    factors: Sequence[int],
+    offsets: Sequence[int],
+    divisors: Sequence[int],
+) -> Tensor:
+    """Return a tensor of the extents `size` whose element i is that at (i f + o) // d of `data`.
+
+    Places beyond the ends are moved to them. All lists have a number for each dimension. Raise
+    LanguageError on others.
+    """
+    rank = len(data.shape)
+    is_each = all(len(given) == rank for given in (size, factors, offsets, divisors))
+    require(is_each, "resize_nearest", data, need=f"give {rank} numbers for each dimension")
+
+    def place(d: int, index: Expr) -> Expr:
+        f, o, n, last = factors[d], offsets[d], divisors[d], data.shape[d] - 1
+        found = index if f == 1 else index * f
+        found = found + o if o else found
+        found = found // n if n > 1 else found
+        if o < 0:
+            found = scalar.maximum(found, 0)
+        return scalar.minimum(found, last) if ((size[d] - 1) * f + o) // n > last else found
+
+    return compute(
+        size,
+        lambda *i: as_expr(data[tuple(place(d, index) for d, index in enumerate(i))]),
+        AutoName("resize_nearest"),
+    )
+
+
+def resample(data: Tensor, first: Tensor, weights: Tensor, *more: Tensor, axis: int) -> Tensor:
+    """Return sums of neighbours of `data` along `axis`, weighted: o has those from first[o] on.
+
+    first [n] (int64), weights [n, taps]; `more` may be what is added, [n]. Places beyond the ends
+    are moved to them. Raise LanguageError on other shapes.
+    """
+    place = axis_number("resample", data, axis)
+    count = first.shape[0] if first.shape else 0
+    fits = len(weights.shape) == 2 and weights.shape[0] == count
+    fits = fits and all(one.shape == (count,) for one in more)
+    require(fits, "resample", data, first, weights, *more, need="they must be [n], [n, taps], [n]")
+    tap, last = reduce_axis(weights.shape[1], "tap"), data.shape[place] - 1
+    shape = (*data.shape[:place], count, *data.shape[place + 1 :])
+
+    def body(*i: Expr) -> Reduction:
+        where = scalar.minimum(scalar.maximum(first[i[place]] + tap, 0), last)
+        element = data[(*i[:place], where, *i[place + 1 :])]
+        return sum(element * weights[i[place], tap], axis=tap)
+
+    if not more:
+        return compute(shape, body, AutoName("resample"))
+    total = compute(shape, body, AutoName("resample.sum"))
+    return compute(shape, lambda *i: total[i] + more[0][i[place]], AutoName("resample"))
+
+
+RESIZE: Mapping[str, Callable[..., Tensor]] = {
+    "resample": resample,
+    "resize_nearest": resize_nearest,
+}
+"""Definitions by the name of their operator."""

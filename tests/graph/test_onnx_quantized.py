@@ -1,0 +1,101 @@
+"""Quantised operators of ONNX mean what ONNX says."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_oracle import assert_as_onnx, node_model, random, run_node
+
+from ansorc.errors import GraphError
+from ansorc.ir.aligned import Array
+
+RNG = np.random.default_rng(0)
+SCALE, SCALES = np.float32(0.03125), (RNG.random(4) * 0.05 + 0.01).astype(np.float32)
+
+
+def integers(kind: Any, *shape: int) -> Array:
+    info = np.iinfo(kind)
+    return RNG.integers(info.min, info.max + 1, shape).astype(kind)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int16])
+def test_one_scale_or_one_for_each_channel(kind: Any) -> None:
+    data, zero = random(2, 4, 3) * 4, integers(kind, 4)
+    for scale, start in ((np.array(SCALE), zero[0].reshape(())), (SCALES, zero)):
+        assert_as_onnx("QuantizeLinear", [data, scale, start], opset=21)
+        assert_as_onnx("DequantizeLinear", [integers(kind, 2, 4, 3), scale, start], opset=21)
+
+
+def test_blocks_have_their_scales() -> None:
+    scale = (RNG.random((2, 2, 3)) + 0.1).astype(np.float32)
+    options: dict[str, Any] = {"axis": 1, "block_size": 2, "opset": 21}
+    assert_as_onnx(
+        "QuantizeLinear", [random(2, 4, 3), scale, integers(np.int8, 2, 2, 3)], **options
+    )
+    assert_as_onnx("DequantizeLinear", [integers(np.int8, 2, 4, 3), scale], **options)
+
+
+def test_a_range_makes_scale_and_zero_point() -> None:
+    assert len(assert_as_onnx("DynamicQuantizeLinear", [random(3, 5)], outputs=3).nodes) == 1
+
+
+@pytest.mark.parametrize("known", [(), (1, 3)])
+def test_products_of_integers(known: tuple[int, ...]) -> None:
+    a, b = integers(np.uint8, 3, 4), integers(np.int8, 4, 5)
+    zeros = [np.array(7, np.uint8), integers(np.int8, 5)]
+    assert_as_onnx("MatMulInteger", [a, b, *zeros], known=known)
+
+
+def test_convolutions_of_integers_are_padded_by_the_zero_point() -> None:
+    data, weight = integers(np.uint8, 1, 2, 5, 5), integers(np.uint8, 4, 2, 3, 3)
+    zeros = [np.array(7, np.uint8), np.array(3, np.uint8)]
+    assert_as_onnx("ConvInteger", [data, weight, *zeros], pads=[1, 1, 1, 1])
+
+
+def quantised(total: Array, factor: Any, zero: int, kind: Any) -> Array:
+    info = np.iinfo(kind)
+    return np.clip(np.rint(total * np.asarray(factor, np.float64)) + zero, info.min, info.max)
+
+
+def test_a_quantised_convolution() -> None:
+    data, weight = integers(np.uint8, 1, 2, 5, 5), integers(np.int8, 4, 2, 3, 3)
+    zero, target = np.array(9, np.uint8), np.array(100, np.uint8)
+    output, bias = np.array(5.3, np.float32), RNG.integers(-999, 999, 4).astype(np.int32)
+    first = [data, np.array(SCALE), zero, weight, SCALES, np.zeros(4, np.int8)]
+    model = node_model("QLinearConv", [*first, output, target, bias], known=(3, 4, 5))
+    total = run_node(*node_model("ConvInteger", [data, weight, zero]))[1][0] + bias[:, None, None]
+    factor = (SCALE.astype(np.float64) * SCALES / 5.3)[:, None, None]
+    np.testing.assert_allclose(
+        run_node(*model)[1][0], quantised(total, factor, 100, np.uint8), atol=1
+    )
+
+
+def test_a_quantised_product() -> None:
+    a, b = integers(np.int8, 3, 4), integers(np.int8, 4, 5)
+    zeros = [np.array(n, np.int8) for n in (3, -5, 11)]
+    scales = [np.array(n, np.float32) for n in (0.1, 0.2, 7.3)]
+    rest = [scales[0], zeros[0], b, scales[1], zeros[1], scales[2], zeros[2]]
+    assert_as_onnx("QLinearMatMul", [a, *rest])
+    layer = [a, scales[0], zeros[0], b.T, scales[1], zeros[1], np.full(5, 40, np.int32)]
+    total = (a.astype(np.int64) - 3) @ (b.astype(np.int64) + 5) + 40
+    options: dict[str, Any] = {"domain": "com.microsoft", "transB": 1}
+    _, (found,) = run_node(*node_model("QGemm", layer, **options))
+    np.testing.assert_allclose(found, total * (0.1 * 0.2), rtol=1e-6)
+    _, (found,) = run_node(*node_model("QGemm", [*layer, scales[2], zeros[2]], **options))
+    np.testing.assert_array_equal(found, quantised(total, 0.1 * 0.2 / 7.3, 11, np.int8))
+
+
+def test_a_quantised_sum() -> None:
+    a, b = integers(np.uint8, 2, 3), integers(np.uint8, 3)
+    scales = [np.array(n, np.float32) for n in (0.1, 0.2, 0.3)]
+    zeros = [np.array(n, np.uint8) for n in (3, 5, 11)]
+    given = [a, scales[0], zeros[0], b, scales[1], zeros[1], scales[2], zeros[2]]
+    _, (found,) = run_node(*node_model("QLinearAdd", given, domain="com.microsoft"))
+    total = (a.astype(np.int64) - 3) * 0.1 + (b.astype(np.int64) - 5) * 0.2
+    np.testing.assert_allclose(found, quantised(total, 1 / 0.3, 11, np.uint8), atol=1)
+
+
+def test_wide_integers_are_refused() -> None:
+    model = node_model("QuantizeLinear", [random(2), np.array(SCALE)], output_dtype=6, opset=21)
+    with pytest.raises(GraphError, match="it quantises to int32"):
+        run_node(*model)
