@@ -17,7 +17,7 @@ _MOST_TRIALS = 1 << 24
 
 
 @dataclass(frozen=True)
-class _Line:
+class _ResizedAxis:
     """One axis: how long it is and becomes, and by which scale."""
 
     inputs: int
@@ -49,7 +49,7 @@ class _Manner:
     antialias: bool = False
     extrapolation: float = 0.0
 
-    def places(self, line: _Line) -> Array:
+    def places(self, line: _ResizedAxis) -> Array:
         """Return where the elements of the result lie over the input, in float64."""
         y, inputs, length = np.arange(line.outputs, dtype=np.float64), line.inputs, line.scale
         resized = length * inputs
@@ -72,7 +72,7 @@ class _Manner:
             case _:
                 return (y + 0.5) / length - 0.5
 
-    def nearest(self, line: _Line) -> Array:
+    def nearest(self, line: _ResizedAxis) -> Array:
         """Return which element of the input each of the result is."""
         places = self.places(line)
         found = {
@@ -83,7 +83,7 @@ class _Manner:
         }[self.rounding]
         return np.clip(found, 0, line.inputs - 1).astype(np.int64)
 
-    def weights(self, line: _Line) -> Array:
+    def weights(self, line: _ResizedAxis) -> Array:
         """Return the matrix [outputs, inputs] of a resizing by weighted sums."""
         is_cubic = self.mode == "cubic"
         shrink = min(line.scale, 1.0) if self.antialias else 1.0
@@ -100,7 +100,7 @@ class _Manner:
             np.add.at(matrix[number], np.clip(taps, 0, line.inputs - 1), shares / total)
         return matrix
 
-    def beyond(self, line: _Line) -> Array:
+    def beyond(self, line: _ResizedAxis) -> Array:
         """Return which elements of the result have the value of what lies outside."""
         places = self.places(line)
         if self.coordinates != "tf_crop_and_resize":
@@ -153,27 +153,27 @@ def _upsample(call: NodeCall) -> str:
 
 def _scaled(
     call: NodeCall, scales: Sequence[float], axes: Sequence[int], roi: Sequence[float] | None
-) -> list[_Line]:
+) -> list[_ResizedAxis]:
     """The axes, by their scales."""
     _check_count(call, scales, axes, roi)
-    lines = [_Line(extent, extent, 1.0) for extent in call.type(0).shape]
+    lines = [_ResizedAxis(extent, extent, 1.0) for extent in call.type(0).shape]
     for number, (axis, scale) in enumerate(zip(axes, scales, strict=True)):
         extent = lines[axis].inputs
         outputs = math.floor(scale * extent)
         if math.floor(np.float32(scale) * np.float32(extent)) != outputs:
             call.refuse(f"the scale {scale:.8g} of {extent} elements may be read in two ways; "
                         "give sizes")  # fmt: skip
-        lines[axis] = _Line(extent, outputs, scale, _region(roi, number))
+        lines[axis] = _ResizedAxis(extent, outputs, scale, _region(roi, number))
     return lines
 
 
 def _sized(
     call: NodeCall, sizes: Sequence[int], axes: Sequence[int], roi: Sequence[float] | None
-) -> list[_Line]:
+) -> list[_ResizedAxis]:
     """The axes, by their sizes."""
     _check_count(call, sizes, axes, roi)
     shape = call.type(0).shape
-    lines = [_Line(extent, extent, 1.0) for extent in shape]
+    lines = [_ResizedAxis(extent, extent, 1.0) for extent in shape]
     policy = call.attribute("keep_aspect_ratio_policy", "stretch")
     scales = [size / shape[axis] for axis, size in zip(axes, sizes, strict=True)]
     if policy != "stretch":
@@ -181,7 +181,7 @@ def _sized(
         scales = [chosen] * len(scales)
         sizes = [int(chosen * shape[axis] + 0.5) for axis in axes]
     for number, (axis, size, scale) in enumerate(zip(axes, sizes, scales, strict=True)):
-        lines[axis] = _Line(shape[axis], size, scale, _region(roi, number))
+        lines[axis] = _ResizedAxis(shape[axis], size, scale, _region(roi, number))
     return lines
 
 
@@ -196,7 +196,7 @@ def _region(roi: Sequence[float] | None, number: int) -> tuple[float, float] | N
     return None if roi is None else (roi[number], roi[len(roi) // 2 + number])
 
 
-def _resized(call: NodeCall, manner: _Manner, lines: Sequence[_Line]) -> str:
+def _resized(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> str:
     """The input, resized along each axis."""
     _check(call, manner, lines)
     data = call.input(0)
@@ -212,7 +212,7 @@ def _resized(call: NodeCall, manner: _Manner, lines: Sequence[_Line]) -> str:
     return data
 
 
-def _check(call: NodeCall, manner: _Manner, lines: Sequence[_Line]) -> None:
+def _check(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> None:
     known = (*_ARITHMETIC, "half_pixel_symmetric", "tf_crop_and_resize")
     if manner.mode not in ("nearest", "linear", "cubic") or manner.coordinates not in known:
         call.refuse(f"there is no mode '{manner.mode}' with coordinates '{manner.coordinates}'")
@@ -226,7 +226,7 @@ def _check(call: NodeCall, manner: _Manner, lines: Sequence[_Line]) -> None:
         call.refuse("ONNX does not say where a single element lies; use half_pixel")
 
 
-def _is_bilinear(call: NodeCall, manner: _Manner, lines: Sequence[_Line]) -> bool:
+def _is_bilinear(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> bool:
     """Whether it is a plain resizing of images by linear interpolation."""
     is_plain = manner.mode == "linear" and not (manner.antialias or manner.exclude_outside)
     is_image = len(lines) == 4 and all(line.is_kept for line in lines[:2])
@@ -236,7 +236,7 @@ def _is_bilinear(call: NodeCall, manner: _Manner, lines: Sequence[_Line]) -> boo
     return is_plain and is_image and is_known and is_exact and not is_single
 
 
-def _resampled(call: NodeCall, data: str, axis: int, manner: _Manner, line: _Line) -> str:
+def _resampled(call: NodeCall, data: str, axis: int, manner: _Manner, line: _ResizedAxis) -> str:
     """The data, resized along one axis by weighted sums."""
     matrix, beyond = manner.weights(line), manner.beyond(line)
     matrix[beyond] = 0
@@ -253,7 +253,7 @@ def _resampled(call: NodeCall, data: str, axis: int, manner: _Manner, line: _Lin
     return call.add("resample", tensors, axis=axis)
 
 
-def _nearest(call: NodeCall, manner: _Manner, lines: Sequence[_Line]) -> str:
+def _nearest(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> str:
     """The input at the nearest places: by arithmetic, or by a table where there is none."""
     data, rank = call.input(0), len(lines)
     numbers: list[tuple[int, int, int]] = []
@@ -278,7 +278,7 @@ def _nearest(call: NodeCall, manner: _Manner, lines: Sequence[_Line]) -> str:
     return call.add("where", [call.constant(outside), value, data])
 
 
-def _fraction(table: Array, line: _Line) -> tuple[int, int, int] | None:
+def _fraction(table: Array, line: _ResizedAxis) -> tuple[int, int, int] | None:
     """Numbers f, o and d for which the table has (i f + o) // d, within the ends; None if none."""
     if len(table) == line.inputs and (table == np.arange(line.inputs)).all():
         return 1, 0, 1
