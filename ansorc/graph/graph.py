@@ -6,9 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from ansorc.errors import GraphError, LanguageError
 from ansorc.graph.graph_operator import Attributes, GraphOperator
+from ansorc.graph.graph_text import GraphText, NodeText, digest_of, parse_graph_text
 from ansorc.graph.node_kind import NodeKind
+from ansorc.graph.operators import operator_named
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.lang.dag import ComputeDAG
@@ -112,6 +116,51 @@ class Graph:
     def flops(self) -> float:
         """The operations of one run (reference: `lang.flops`)."""
         return sum(node.dag(self.types).flops for node in self.nodes)
+
+    def to_text(self) -> str:
+        """Return the graph as text, one line a node, which `from_text` reads back."""
+        constants = {
+            name: (TensorType.of_array(array), digest_of(array))
+            for name, array in self.constants.items()
+        }
+        nodes = tuple(
+            NodeText(node.operator.name, node.inputs, node.outputs, node.attributes, node.source)
+            for node in self.nodes
+        )
+        return str(GraphText(self.name, self.inputs, constants, nodes, self.outputs))
+
+    @staticmethod
+    def from_text(
+        text: str,
+        constants: Mapping[str, Array],
+        operators: Mapping[str, GraphOperator] | None = None,
+    ) -> Graph:
+        """Return the graph that `to_text` wrote, with the values of its constants.
+
+        `operators` are others than those of networks, by name. Raise ParseError for other text,
+        and GraphError for other constants, operators that are not known, and what does not fit.
+        """
+        found = parse_graph_text(text)
+        values: dict[str, Array] = {}
+        for name, (kind, digest) in found.constants.items():
+            if name not in constants:
+                raise GraphError(f"the values of the constant '{name}' are missing")
+            values[name] = np.ascontiguousarray(constants[name]).reshape(np.shape(constants[name]))
+            given = TensorType.of_array(values[name])
+            if given != kind or digest_of(values[name]) != digest:
+                raise GraphError(f"the constant '{name}' has other values, {given}, not {kind}")
+        known = operators or {}
+        nodes = tuple(
+            GraphNode(
+                known.get(node.operator) or operator_named(node.operator),
+                node.inputs, node.outputs, node.attributes, node.source,
+            )
+            for node in found.nodes
+        )  # fmt: skip
+        return Graph(found.name, found.inputs, found.outputs, values, nodes)
+
+    def __str__(self) -> str:
+        return self.to_text()
 
     def is_used_once(self, name: str) -> bool:
         """Whether one node alone reads the tensor `name`, which is no output."""

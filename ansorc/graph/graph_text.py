@@ -1,0 +1,243 @@
+"""A graph as text: one line for each input, constant and node, and one for the outputs.
+
+    graph "my network"
+    input x: float32[1, 3, 8, 8]
+    constant w: float32[4, 3, 3, 3] sha256 2c26b46b68ffc68f
+    y = conv2d(x, w) {"padding": [1, 1, 1, 1]}  # Conv 'first' (opset 17)
+    return y
+
+A name that is no identifier is a JSON string. The values of constants are not in the text, but what
+they hash to. A line that starts with # is a comment; what follows a node is where it comes from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from ansorc.errors import AnsorcError, ParseError
+from ansorc.graph.graph_operator import Attributes, attributes_of, attributes_text
+from ansorc.graph.tensor_type import TensorType
+from ansorc.ir.aligned import Array
+from ansorc.ir.dtype import dtype
+
+_WORDS = ("constant", "graph", "input", "return")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TYPE = re.compile(r"(\w+)\[([0-9, ]*)\]")
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class NodeText:
+    """What the line of a node says."""
+
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Attributes
+    source: str
+
+
+@dataclass(frozen=True)
+class GraphText:
+    """What the text of a graph says."""
+
+    name: str
+    inputs: Mapping[str, TensorType]
+    constants: Mapping[str, tuple[TensorType, str]]
+    """Their types, and their digests."""
+    nodes: tuple[NodeText, ...]
+    outputs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"graph {_quoted(self.name)}"]
+        lines += [f"input {_quoted(name)}: {kind}" for name, kind in self.inputs.items()]
+        lines += [
+            f"constant {_quoted(name)}: {kind} sha256 {digest}"
+            for name, (kind, digest) in self.constants.items()
+        ]
+        lines += map(_node_line, self.nodes)
+        return "\n".join([*lines, f"return {_list(self.outputs)}"]) + "\n"
+
+
+def digest_of(array: Array) -> str:
+    """Return what stands for the values of a constant."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return hashlib.sha256(flat.data).hexdigest()[:16]
+
+
+def parse_graph_text(text: str) -> GraphText:
+    """Return what `str` wrote of a GraphText; raise ParseError, with line and column, if none."""
+    lines = [_GraphLine(number, one) for number, one in enumerate(text.split("\n"))]
+    lines = [line for line in lines if not line.is_empty]
+    name, outputs = "", None
+    inputs: dict[str, TensorType] = {}
+    constants: dict[str, tuple[TensorType, str]] = {}
+    nodes: list[NodeText] = []
+    if not lines or not lines[0].accept("graph"):
+        raise (lines or [_GraphLine(0, "")])[0].error("a graph begins with 'graph' and its name")
+    name = lines[0].name()
+    lines[0].end()
+    for line in lines[1:]:
+        if outputs is not None:
+            raise line.error("nothing may follow the line 'return …'")
+        if line.accept("input"):
+            key, inputs[key] = line.declared({*inputs, *constants})
+        elif line.accept("constant"):
+            key, kind = line.declared({*inputs, *constants})
+            line.require("sha256")
+            constants[key] = (kind, line.digest())
+        elif line.accept("return"):
+            outputs = line.names()
+        else:
+            nodes.append(line.node())
+        line.end()
+    if outputs is None:
+        raise lines[-1].error("the graph has no line 'return …' that names its outputs")
+    return GraphText(name, inputs, constants, tuple(nodes), outputs)
+
+
+class _GraphLine:
+    """One line, read from left to right."""
+
+    def __init__(self, number: int, text: str) -> None:
+        self._number, self._text = number, text
+        self._at = len(text) - len(text.lstrip(" "))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return self._text[self._at :].strip(" ") == "" or self._text[self._at] == "#"
+
+    def error(self, reason: str) -> ParseError:
+        """Return the error that shows the line, with a caret below the place that is read."""
+        caret = f"{' ' * self._at}^"
+        return ParseError(f"line {self._number + 1}: {reason}\n    {self._text}\n    {caret}")
+
+    def accept(self, word: str) -> bool:
+        """Read `word` if it is next; say whether it was."""
+        end = self._at + len(word)
+        found = self._text.startswith(word, self._at)
+        if found and word[-1].isalnum():
+            found = _NAME.match(self._text[end : end + 1]) is None
+        if found:
+            self._advance(end)
+        return found
+
+    def require(self, word: str) -> None:
+        """Read `word`, which must be next."""
+        if not self.accept(word):
+            raise self.error(f"expected '{word}'")
+
+    def end(self) -> None:
+        """Refuse what is left of the line."""
+        if self._at < len(self._text):
+            raise self.error("expected the end of the line")
+
+    def name(self) -> str:
+        """Read a name."""
+        found = _NAME.match(self._text, self._at)
+        if found and found[0] not in _WORDS:
+            self._advance(found.end())
+            return found[0]
+        value = self._json('"', "a name, or a JSON string")
+        return cast("str", value)
+
+    def names(self) -> tuple[str, ...]:
+        """Read names between commas, one or more."""
+        found = [self.name()]
+        while self.accept(","):
+            found.append(self.name())
+        return tuple(found)
+
+    def declared(self, taken: set[str]) -> tuple[str, TensorType]:
+        """Read a name that is not `taken`, and its type."""
+        start = self._at
+        name = self.name()
+        if name in taken:
+            self._at = start
+            raise self.error(f"there are two tensors '{name}'")
+        self.require(":")
+        found = _TYPE.match(self._text, self._at)
+        try:
+            if found is None:
+                raise self.error("expected a type, like float32[2, 3]")
+            extents = [int(one) for one in found[2].split(",")] if found[2].strip() else []
+            kind = TensorType(dtype(found[1]), tuple(extents))
+        except (AnsorcError, ValueError) as error:
+            raise error if isinstance(error, ParseError) else self.error(str(error)) from None
+        self._advance(found.end())
+        return name, kind
+
+    def digest(self) -> str:
+        """Read a digest."""
+        found = _DIGEST.match(self._text, self._at)
+        if found is None:
+            raise self.error("expected 16 hexadecimal digits")
+        self._advance(found.end())
+        return found[0]
+
+    def node(self) -> NodeText:
+        """Read a node, and where it comes from."""
+        outputs = self.names()
+        self.require("=")
+        operator = self.name()
+        self.require("(")
+        inputs: tuple[str, ...] = ()
+        if not self.accept(")"):
+            inputs = self.names()
+            self.require(")")
+        attributes: Attributes = ()
+        if self._text.startswith("{", self._at):
+            attributes = attributes_of(self._json("{", "attributes"))
+        return NodeText(operator, inputs, outputs, attributes, self._source())
+
+    def _source(self) -> str:
+        if not self.accept("#"):
+            return ""
+        if self._text.startswith('"', self._at):
+            return cast("str", self._json('"', "text"))
+        found = self._text[self._at :]
+        self._at = len(self._text)
+        return found
+
+    def _json(self, begin: str, what: str) -> Any:
+        if not self._text.startswith(begin, self._at):
+            raise self.error(f"expected {what}")
+        try:
+            value, end = json.JSONDecoder().raw_decode(self._text, self._at)
+        except json.JSONDecodeError as error:
+            self._at = error.pos
+            raise self.error(f"expected {what}: {error.msg}") from None
+        self._advance(end)
+        return value
+
+    def _advance(self, end: int) -> None:
+        """Go on behind `end`, and behind the blanks that follow it."""
+        self._at = len(self._text) - len(self._text[end:].lstrip(" "))
+
+
+def _node_line(node: NodeText) -> str:
+    line = f"{_list(node.outputs)} = {_quoted(node.operator)}({_list(node.inputs)})"
+    if node.attributes:
+        line += f" {attributes_text(node.attributes)}"
+    if not node.source:
+        return line
+    is_plain = node.source.isprintable() and node.source.strip(" ") == node.source
+    plain = is_plain and not node.source.startswith('"')
+    return f"{line}  # {node.source if plain else json.dumps(node.source)}"
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(_quoted, names))
+
+
+def _quoted(name: str) -> str:
+    is_plain = _NAME.fullmatch(name) is not None and name not in _WORDS
+    return name if is_plain else json.dumps(name)
