@@ -85,9 +85,10 @@ def show(*, results: Path) -> None:
 @main.command("onnx_nodes")
 @click.option("--tests", default="", help="Only tests whose names match this regular expression.")
 @click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1))
-def onnx_nodes(*, tests: str, processes: int) -> None:
-    """Import and run the node tests of the package `onnx`, in float64; print what is not right."""
-    run_onnx_nodes(tests, processes)
+@click.option("--build", is_flag=True, help="Run machine code, not the reference in float64.")
+def onnx_nodes(*, tests: str, processes: int, build: bool) -> None:
+    """Import and run the node tests of the package `onnx`; print what is not right."""
+    run_onnx_nodes(tests, processes, is_built=build)
 
 
 def _compare(cases: str, peers: str, plan: Plan, *, again: bool) -> None:

@@ -11,6 +11,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
 from typing import Any
@@ -19,15 +20,22 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from ansorc.codegen.call.network_module import build_network
 from ansorc.errors import AnsorcError
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
+from ansorc.graph.network import Network
+from ansorc.graph.network_plan import compiled_program, network_plan
 from ansorc.graph.onnx.importer import from_onnx
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import SCALARS
+from ansorc.search.programs import default_program
 
 RIGHT, WRONG, REFUSED = "right", "wrong", "refused"
 MAX_OPSET = 26
+BUILT_UNITS = 8
+"""Of the last place of the largest number, by which machine code may differ; else 1, for what is
+expected is rounded, too."""
 _OF_NETWORKS = """
 Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Clip Concat Constant
 ConstantOfShape Conv ConvTranspose Cos CumSum DepthToSpace Div Dropout Einsum Elu Equal Erf Exp
@@ -127,27 +135,36 @@ def node_test(test: Any) -> NodeTest:
     )
 
 
-def outcome(test: NodeTest) -> Outcome:
-    """Import, run and compare one test."""
+def outcome(test: NodeTest, *, is_built: bool = False) -> Outcome:
+    """Import, run and compare one test, in float64 or as machine code without any tuning."""
     try:
         graph, constants = _imported(test)
-        found = run_reference(graph, {name: test.inputs[name] for name in graph.inputs})
     except AnsorcError as error:
         return Outcome(test.name, test.operator, REFUSED, str(error))
     except Exception as error:  # noqa: BLE001 - a crash is what the report is for
         return Outcome(test.name, test.operator, WRONG, f"{type(error).__name__}: {error}")
+    is_compiled = is_built and bool(graph.nodes)
+    try:
+        inputs = {name: test.inputs[name] for name in graph.inputs}
+        found = _run_built(graph, inputs) if is_compiled else run_reference(graph, inputs)
+    except Exception as error:  # noqa: BLE001 - what is imported must run
+        return Outcome(test.name, test.operator, WRONG, f"{type(error).__name__}: {error}")
     is_folded = bool(constants) and not graph.inputs
-    words = _difference(test, graph, [found[name] for name in graph.outputs])
+    units = BUILT_UNITS if is_compiled else 1
+    words = _difference(test, graph, [found[name] for name in graph.outputs], units)
     return Outcome(test.name, test.operator, WRONG if words else RIGHT, words, is_folded)
 
 
-def outcomes(tests: Iterable[NodeTest], processes: int) -> Iterator[Outcome]:
+def outcomes(
+    tests: Iterable[NodeTest], processes: int, *, is_built: bool = False
+) -> Iterator[Outcome]:
     """Return the outcome of each test, in any order."""
+    run_one = partial(outcome, is_built=is_built)
     if processes < 2:
-        yield from map(outcome, tests)
+        yield from map(run_one, tests)
         return
     with get_context("fork").Pool(processes) as pool:
-        yield from pool.imap_unordered(outcome, tests, chunksize=16)
+        yield from pool.imap_unordered(run_one, tests, chunksize=16)
 
 
 def print_report(found: Sequence[Outcome], left_out: Mapping[str, int]) -> None:
@@ -180,7 +197,7 @@ def counts_text(found: Sequence[Outcome]) -> str:
     return ", ".join(f"{counts[word]} {word}" for word in (RIGHT, WRONG, REFUSED))
 
 
-def run(pattern: str, processes: int) -> list[Outcome]:
+def run(pattern: str, processes: int, *, is_built: bool = False) -> list[Outcome]:
     """Run the tests whose names have `pattern` in them, print the report and return it."""
     tests: list[NodeTest] = []
     left_out = Counter[str]()
@@ -191,7 +208,7 @@ def run(pattern: str, processes: int) -> list[Outcome]:
             if not reason:
                 tests.append(node_test(test))
     del left_out[""]
-    found = sorted(outcomes(tests, processes), key=lambda one: one.name)
+    found = sorted(outcomes(tests, processes, is_built=is_built), key=lambda one: one.name)
     print_report(found, left_out)
     sys.stdout.flush()
     return found
@@ -239,8 +256,22 @@ def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
                 yield from _all_nodes(attribute.g)
 
 
-def _difference(test: NodeTest, graph: Graph, found: Sequence[Array]) -> str:
-    """Return how results differ from what is expected, "" if they do not."""
+def _run_built(graph: Graph, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Return the outputs that machine code gives, each kernel by the untuned default."""
+    network = Network.of(graph)
+    kernels = {
+        key: compiled_program(task, default_program(task), f"kernel{number}")
+        for number, (key, task) in enumerate(network.tasks.items())
+    }
+    module = build_network(network_plan(network, kernels, "net"), network.target)
+    return module.run({name: np.ascontiguousarray(array) for name, array in inputs.items()})
+
+
+def _difference(test: NodeTest, graph: Graph, found: Sequence[Array], units: int) -> str:
+    """Return how results differ from what is expected, "" if they do not.
+
+    They may by some `units` of the last place of the largest number, too.
+    """
     if len(found) != len(test.outputs):
         return f"{len(found)} outputs, not {len(test.outputs)}"
     for name, mine, theirs in zip(graph.outputs, found, test.outputs, strict=True):
@@ -253,9 +284,12 @@ def _difference(test: NodeTest, graph: Graph, found: Sequence[Array]) -> str:
         with np.errstate(all="ignore"):
             rounded = mine.astype(theirs.dtype)
         wide = np.float64 if kind.is_float else theirs.dtype
+        sizes = np.abs(theirs.astype(np.float64))
+        scale = float(sizes[np.isfinite(sizes)].max(initial=0.0))
+        atol = max(test.atol, units * kind.epsilon * scale) if kind.is_float else 0.0
         try:
             np.testing.assert_allclose(
-                rounded.astype(wide), theirs.astype(wide), rtol=rtol, atol=test.atol
+                rounded.astype(wide), theirs.astype(wide), rtol=rtol, atol=atol
             )
         except AssertionError as error:
             return f"'{name}': {' '.join(str(error).split())[:400]}"

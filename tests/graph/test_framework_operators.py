@@ -175,3 +175,36 @@ def test_determinants() -> None:
     x = np.random.default_rng(0).standard_normal((2, 4, 4))
     for (found,) in both("determinant", x):
         np.testing.assert_allclose(found, np.linalg.det(x), rtol=1e-9)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_images_are_sampled(mode: str, padding: str) -> None:
+    rng = np.random.default_rng(0)
+    x, grid = rng.standard_normal((2, 3, 5, 4)), rng.uniform(-1.6, 1.6, (2, 3, 3, 2))
+    (reference,), (compiled,) = both("grid_sample", x, grid, mode=mode, padding=padding)
+    np.testing.assert_allclose(compiled, reference, rtol=1e-9, atol=1e-12)
+
+
+def test_an_image_sampled_at_its_elements_is_itself() -> None:
+    x = np.random.default_rng(0).standard_normal((1, 2, 3, 4))
+    places = np.meshgrid(np.linspace(-1, 1, 3), np.linspace(-1, 1, 4), indexing="ij")
+    grid = np.stack(places[::-1], axis=-1)[None]
+    for mode in ("linear", "nearest", "cubic"):
+        for (found,) in both("grid_sample", x, grid, mode=mode, align_corners=True):
+            np.testing.assert_allclose(found, x, rtol=1e-9, atol=1e-12)
+
+
+def test_a_part_is_overwritten() -> None:
+    rng = np.random.default_rng(0)
+    data, update, starts = rng.random((2, 5, 3)), rng.random((2, 3, 3)), np.array([1, 4])
+    expected = data.copy()
+    for b, start in enumerate(starts):
+        for n in range(3):
+            expected[b, (start + n) % 5] = update[b, n]
+    for (found,) in both("overwrite", data, update, starts, axis=1, is_circular=True):
+        np.testing.assert_array_equal(found, expected)
+    expected = data.copy()
+    expected[0, 1:4], expected[1, 4] = update[0], update[1, 0]
+    for (found,) in both("overwrite", data, update, starts, axis=1):
+        np.testing.assert_array_equal(found, expected)

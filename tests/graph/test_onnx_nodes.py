@@ -23,12 +23,12 @@ from bench.onnx_nodes import (
 
 LEAST_RIGHT = 1100
 MODULES = (
-    "argmax", "bitwiseand", "bitshift", "clip", "compress", "concat", "cumsum", "depthtospace",
-    "div", "dropout", "expand", "gather", "gathernd", "gelu", "hardmax", "isinf", "max", "mod",
-    "negativeloglikelihoodloss", "nonmaxsuppression", "onehot", "pad", "pow", "prelu",
-    "reduce_log_sum_exp", "reducel2", "reducemax", "reversesequence", "scatterelements",
-    "scatternd", "slice", "softmax", "split", "squeeze", "tile", "topk", "trilu", "unsqueeze",
-    "where", "xor",
+    "affinegrid", "argmax", "bitwiseand", "bitshift", "clip", "compress", "concat", "cumsum",
+    "depthtospace", "dft", "div", "dropout", "expand", "gather", "gathernd", "gelu",
+    "gridsample", "hardmax", "isinf", "max", "mod", "negativeloglikelihoodloss",
+    "nonmaxsuppression", "onehot", "pad", "pow", "prelu", "reduce_log_sum_exp", "reducel2",
+    "reducemax", "reversesequence", "scatterelements", "scatternd", "slice", "softmax", "split",
+    "squeeze", "tensorscatter", "tile", "topk", "trilu", "unsqueeze", "where", "xor",
 )  # fmt: skip
 REFUSED_TESTS = (
     "dropout_random", "nonmaxsuppression", "training_dropout", "triu_zero", "tril_zero",

@@ -185,6 +185,35 @@ def reverse_sequence(
     return compute(data.shape, body, AutoName("reverse_sequence"))
 
 
+def overwrite(
+    data: Tensor,
+    update: Tensor,
+    starts: Tensor | None = None,
+    axis: int = -2,
+    *,
+    is_circular: bool = False,
+) -> Tensor:
+    """Return `data` with `update` in its place from starts[b] on along `axis`, b the first index.
+
+    Without `starts` from 0 on. What goes beyond the end is left out, or begins anew if
+    `is_circular`. Raise LanguageError on other shapes.
+    """
+    place = axis_number("overwrite", data, axis)
+    count, extent = update.shape[place], data.shape[place]
+    fits = count <= extent and len(update.shape) == len(data.shape)
+    require(fits, "overwrite", data, update, need="they may differ along one axis alone")
+
+    def body(*i: Expr) -> Expr:
+        start = const(0) if starts is None else cast(starts[i[0]], INT64)
+        offset = i[place] - start
+        offset = offset % extent if is_circular else offset
+        inside = minimum(maximum(offset, 0), count - 1)
+        is_new = all_of(offset >= 0, offset < count)
+        return if_then_else(is_new, update[(*i[:place], inside, *i[place + 1 :])], data[i])
+
+    return compute(data.shape, body, AutoName("overwrite"))
+
+
 def _scattered(
     data: Tensor,
     updates: Tensor,
@@ -225,6 +254,7 @@ def _place(index: Expr, extent: int) -> Expr:
 
 INDEXING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     "gather_nd": gather_nd,
+    "overwrite": overwrite,
     "one_hot_values": one_hot_values,
     "reverse_sequence": reverse_sequence,
     "scatter_elements": scatter_elements,

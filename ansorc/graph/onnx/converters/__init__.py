@@ -8,6 +8,7 @@ from ansorc.graph.onnx.converters.activation import ACTIVATION
 from ansorc.graph.onnx.converters.attention import ATTENTION
 from ansorc.graph.onnx.converters.convolution import CONVOLUTION
 from ansorc.graph.onnx.converters.elementwise import ELEMENTWISE
+from ansorc.graph.onnx.converters.fourier import FOURIER
 from ansorc.graph.onnx.converters.indexing import INDEXING
 from ansorc.graph.onnx.converters.matmul import MATMUL
 from ansorc.graph.onnx.converters.normalization import NORMALIZATION
@@ -15,7 +16,9 @@ from ansorc.graph.onnx.converters.pool import POOL
 from ansorc.graph.onnx.converters.quantized import QUANTIZED
 from ansorc.graph.onnx.converters.recurrent import RECURRENT
 from ansorc.graph.onnx.converters.reduce import REDUCE
+from ansorc.graph.onnx.converters.refused import REFUSED
 from ansorc.graph.onnx.converters.resize import RESIZE
+from ansorc.graph.onnx.converters.sampling import SAMPLING
 from ansorc.graph.onnx.converters.slices import SLICES
 from ansorc.graph.onnx.converters.softmax import SOFTMAX
 from ansorc.graph.onnx.converters.views import VIEWS
@@ -29,6 +32,9 @@ CONVERTERS: Mapping[str, Converter] = {
     **VIEWS,
     **SLICES,
     **INDEXING,
+    **SAMPLING,
+    **FOURIER,
+    **REFUSED,
     **MATMUL,
     **CONVOLUTION,
     **POOL,

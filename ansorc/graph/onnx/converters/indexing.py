@@ -108,10 +108,12 @@ def _reverse_sequence(call: NodeCall) -> str:
     )
 
 
-def _non_max_suppression(call: NodeCall) -> OnnxValue:
-    call.refuse(
-        "how many boxes are left depends on data, and ansorc's shapes do not; cut the network "
-        "before it, and choose the boxes in your program"
+def _tensor_scatter(call: NodeCall) -> str:
+    return call.add(
+        "overwrite",
+        call.inputs(),
+        axis=call.axis(call.attribute("axis", -2), call.rank(0)),
+        is_circular=call.attribute("mode", "linear") == "circular",
     )
 
 
@@ -120,11 +122,11 @@ INDEXING: Mapping[str, Converter] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
-    "NonMaxSuppression": _non_max_suppression,
     "OneHot": _one_hot,
     "ReverseSequence": _reverse_sequence,
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
+    "TensorScatter": _tensor_scatter,
     "TopK": _top_k,
 }

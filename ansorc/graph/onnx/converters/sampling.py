@@ -1,0 +1,44 @@
+"""ONNX operators that sample images at places that a tensor holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from ansorc.graph.onnx.node_call import Converter, NodeCall
+
+_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+"""What opset 16 called them."""
+
+
+def _grid_sample(call: NodeCall) -> str:
+    mode = str(call.attribute("mode", "linear"))
+    return call.add(
+        "grid_sample",
+        [call.input(0), call.input(1)],
+        mode=_MODES.get(mode, mode),
+        padding=call.attribute("padding_mode", "zeros"),
+        align_corners=bool(call.attribute("align_corners", 0)),
+    )
+
+
+def _affine_grid(call: NodeCall) -> str:
+    """A product with the grid of the places that are moved, which is known."""
+    batch, _, *extents = call.ints(1, "the size")
+    is_aligned = bool(call.attribute("align_corners", 0))
+    lines = [
+        np.linspace(-1, 1, extent) if is_aligned else (2 * np.arange(extent) + 1) / extent - 1
+        for extent in extents
+    ]
+    grid = np.meshgrid(*lines, indexing="ij")
+    places = np.stack([*reversed(grid), np.ones(extents)], axis=-1)
+    kind, rank = call.type(0).dtype.numpy, len(extents)
+    known = call.constant(places.reshape(math.prod(extents), rank + 1).astype(kind))
+    theta = call.add("transpose", [call.input(0)], order=[0, 2, 1])
+    moved = call.add("matmul", [known, theta])
+    return call.add("reshape", [moved], shape=[batch, *extents, rank])
+
+
+SAMPLING: Mapping[str, Converter] = {"AffineGrid": _affine_grid, "GridSample": _grid_sample}

@@ -1,0 +1,130 @@
+"""Images sampled at places that a tensor holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+
+from ansorc.errors import LanguageError
+from ansorc.ir.dtype import INT64, DType
+from ansorc.ir.expr import Expr, const
+from ansorc.lang.define import compute
+from ansorc.lang.naming import AutoName, stage_name
+from ansorc.lang.operators.shapes import require
+from ansorc.lang.scalar import abs, all_of, cast, floor, if_then_else, maximum, minimum, round
+from ansorc.lang.tensor import Tensor
+
+_CUBIC = -0.75
+"""The parameter of the cubic convolution (Keys, 1981)."""
+_TAPS = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
+_PADDINGS = ("zeros", "border", "reflection")
+
+
+def grid_sample(
+    data: Tensor,
+    grid: Tensor,
+    mode: str = "linear",
+    padding: str = "zeros",
+    *,
+    align_corners: bool = False,
+) -> Tensor:
+    """Return images data [n, c, …] at the places grid [n, …, d] of their d dimensions.
+
+    Places go from -1 to 1, the last dimension first. Stages: the places along each dimension in
+    elements, padded, and the result. Raise LanguageError on other shapes, modes and paddings.
+    """
+    name, rank = AutoName("grid_sample"), len(data.shape) - 2
+    fits = grid.shape[-1] == rank and grid.shape[0] == data.shape[0]
+    require(fits, "grid_sample", data, grid, need="they must be [n, c, …] and [n, …, dimensions]")
+    if mode not in _TAPS or padding not in _PADDINGS:
+        raise LanguageError(f"grid_sample has no mode '{mode}' with padding '{padding}'")
+
+    def place(d: int) -> Tensor:
+        extent = data.shape[d + 2]
+
+        def body(*i: Expr) -> Expr:
+            along = grid[(*i, rank - 1 - d)]
+            return _place(along, extent, mode, padding, is_aligned=align_corners)
+
+        return compute(grid.shape[:-1], body, stage_name(name, f"place{d}"))
+
+    places = [place(d) for d in range(rank)]
+
+    def body(*i: Expr) -> Expr:
+        outer = (i[0], *i[2:])
+        taps: list[list[tuple[Expr, Expr, Expr | None]]] = []
+        for d, along in enumerate(places):
+            axis = SampledAxis(data.shape[d + 2], padding, align_corners, data.dtype)
+            taps.append([axis.tap(along[outer], mode, offset) for offset in _TAPS[mode]])
+        total: Expr | None = None
+        for corner in product(*taps):
+            term = data[(i[0], i[1], *(index for _, index, _ in corner))]
+            for weight, _, _ in corner if mode != "nearest" else ():
+                term = term * weight
+            tests = [inside for _, _, inside in corner if inside is not None]
+            term = if_then_else(all_of(*tests), term, const(0, data.dtype)) if tests else term
+            total = term if total is None else total + term
+        return const(0, data.dtype) if total is None else total
+
+    return compute((*data.shape[:2], *grid.shape[1:-1]), body, name)
+
+
+class SampledAxis:
+    """A dimension of an image that is sampled, and what lies beyond its ends."""
+
+    def __init__(self, extent: int, padding: str, is_aligned: bool, dtype: DType):  # noqa: FBT001
+        self._extent, self._padding = extent, padding
+        self._is_aligned, self._dtype = is_aligned, dtype
+
+    def tap(self, place: Expr, mode: str, offset: int) -> tuple[Expr, Expr, Expr | None]:
+        """Return the weight of the element `offset` from a place, where it is, if it is inside."""
+        first = floor(place)
+        index = cast(first, INT64) + offset
+        weight = _weight(place - first, mode, offset, self._dtype)
+        if self._padding == "reflection":
+            index = self._reflected(index)
+        inside = None
+        if self._padding == "zeros":
+            inside = all_of(index >= 0, index < self._extent)
+        return weight, minimum(maximum(index, 0), self._extent - 1), inside
+
+    def _reflected(self, index: Expr) -> Expr:
+        last = self._extent - 1
+        if self._is_aligned:
+            return const(0) if not last else last - abs(last - index % (2 * last))
+        around = index % (2 * self._extent)
+        return minimum(around, 2 * self._extent - 1 - around)
+
+
+def _weight(fraction: Expr, mode: str, offset: int, dtype: DType) -> Expr:
+    if mode == "nearest":
+        return const(1, dtype)
+    if mode == "linear":
+        return fraction if offset else 1.0 - fraction
+    x = abs(fraction - float(offset))
+    if offset in (0, 1):
+        return (x * (_CUBIC + 2) - (_CUBIC + 3)) * x * x + 1.0
+    return ((x - 5.0) * x + 8.0) * x * _CUBIC - 4 * _CUBIC
+
+
+def _place(along: Expr, extent: int, mode: str, padding: str, *, is_aligned: bool) -> Expr:
+    """Where -1 … 1 is in elements, moved inside as the padding says."""
+    if is_aligned:
+        low, high = 0.0, extent - 1.0
+        place = (along + 1.0) * (0.5 * (extent - 1))
+    else:
+        low, high = -0.5, extent - 0.5
+        place = ((along + 1.0) * float(extent) - 1.0) * 0.5
+    place = round(place) if mode == "nearest" else place
+    if padding == "border":
+        return minimum(maximum(place, 0.0), extent - 1.0)
+    if padding == "reflection" and high > low:
+        span = high - low
+        around = place - low
+        around = around - floor(around * (0.5 / span)) * (2 * span)
+        return low + minimum(around, 2 * span - around)
+    return place
+
+
+SAMPLING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {"grid_sample": grid_sample}
+"""Definitions by the name of their operator."""
