@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from ansorc.errors import GraphError
 from ansorc.graph.graph import Graph
@@ -11,8 +14,10 @@ from ansorc.ir.aligned import Array
 from ansorc.lang.reference import evaluate
 
 
-def run_reference(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the outputs of `graph` in float64 (integers and bools in their own dtype).
+def run_reference(
+    graph: Graph, inputs: Mapping[str, Array], dtype: type[np.floating[Any]] = np.float64
+) -> dict[str, Array]:
+    """Return the outputs of `graph`, floats in `dtype` (integers and bools in their own).
 
     Raise GraphError where inputs are missing, LanguageError where their shapes do not fit.
     """
@@ -22,7 +27,7 @@ def run_reference(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]
     left = Counter(name for node in graph.nodes for name in node.inputs)
     values: dict[str, Array] = {**graph.constants, **{name: inputs[name] for name in graph.inputs}}
     for node in graph.nodes:
-        results = evaluate(node.dag(graph.types), [values[name] for name in node.inputs])
+        results = evaluate(node.dag(graph.types), [values[name] for name in node.inputs], dtype)
         values.update(zip(node.outputs, results, strict=True))
         for name in node.inputs:  # what is not read again is freed
             left[name] -= 1
