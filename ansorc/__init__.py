@@ -69,7 +69,8 @@ if TYPE_CHECKING:
     from ansorc.graph.graph import Graph
     from ansorc.graph.onnx.importer import from_onnx
     from ansorc.graph.operators.registered import register_onnx_op, unregister_onnx_op
-    from ansorc.search.programs import build
+    from ansorc.codegen.call.network_module import NetworkModule
+    from ansorc.graph.verbs import build
     from ansorc.search.record import Records
     from ansorc.search.sketch import register_sketch_rule, unregister_sketch_rule
     from ansorc.search.space import sketch_rules
@@ -162,7 +163,9 @@ _LATER = {
     "Records": "ansorc.search.record",
     "Task": "ansorc.search.task",
     "TuneResult": "ansorc.search.tune_result",
-    "build": "ansorc.search.programs",
+    "build": "ansorc.graph.verbs",
+    "Graph": "ansorc.graph.graph",
+    "NetworkModule": "ansorc.codegen.call.network_module",
     "from_onnx": "ansorc.graph.onnx.importer",
     "load_library": "ansorc.codegen.call.library",
     "register_onnx_op": "ansorc.graph.operators.registered",

@@ -17,6 +17,7 @@ from bench.compare.side import Gap
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.compare.table import print_cases, print_gaps, print_means, print_tuning
 from bench.onnx_nodes import run as run_onnx_nodes
+from bench.networks.compare import networks
 
 _QUICK_CASES = "C2D-3-b1,GMM-3-b1,DEP-1-b1,T2D-2-b1,ConvLayer-2-b1,TBS-1-b1"
 _QUICK_TRIALS = 48
@@ -89,6 +90,9 @@ def show(*, results: Path) -> None:
 def onnx_nodes(*, tests: str, processes: int, build: bool) -> None:
     """Import and run the node tests of the package `onnx`; print what is not right."""
     run_onnx_nodes(tests, processes, is_built=build)
+
+
+main.add_command(networks)
 
 
 def _compare(cases: str, peers: str, plan: Plan, *, again: bool) -> None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, get_args
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, get_args
 
 import click
+import numpy as np
 
+import ansorc as ac
+from ansorc.graph.graph import Graph
+from ansorc.graph.network import Network
+from ansorc.ir.aligned import Array
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.workload import load_workload, load_workloads
 from ansorc.search.measure import CachePolicy
@@ -17,27 +23,98 @@ from ansorc.search.programs import ProgramChoice
 from ansorc.search.task import Task
 from ansorc.target import Target
 
+Workload: TypeAlias = Task | Network
+"""What a command works on: an operator, or a network that is prepared for its target."""
 P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def takes_task(command: Callable[Concatenate[Task, P], None]) -> Callable[..., None]:
-    """Add FILE:WORKLOAD, --set and --target to a command, which gets the task they name."""
+def takes_workload(command: Callable[Concatenate[Workload, P], None]) -> Callable[..., None]:
+    """Add FILE:WORKLOAD or NETWORK.onnx and what describes it to a command, which gets it."""
 
-    @click.argument("workload", metavar="FILE:WORKLOAD")
-    @click.option("--set", "settings", multiple=True, metavar="NAME=INTEGER",
-                  help="Set an integer parameter of the workload; may be repeated.")  # fmt: skip
-    @click.option("--target", default="native", show_default=True,
-                  help="The machine, e.g. 'x86_64-linux-gnu -mcpu=znver4'.")  # fmt: skip
+    @click.argument("workload", metavar="FILE:WORKLOAD|NETWORK.onnx")
+    @_describes_workload
     @wraps(command)
-    def with_task(
-        workload: str, settings: tuple[str, ...], target: str, *args: P.args, **rest: P.kwargs
-    ) -> None:
-        found = Target.parse(target)
-        dag, name = dag_of(workload, settings)
-        command(Task(dag, found, name), *args, **rest)
+    def with_workload(
+        workload: str, settings: tuple[str, ...], target: str, shapes: tuple[str, ...],
+        constants: tuple[str, ...], *args: P.args, **rest: P.kwargs,
+    ) -> None:  # fmt: skip
+        description = WorkloadArguments(settings, target, shapes, constants)
+        command(description.workload(workload), *args, **rest)
 
-    return with_task
+    return with_workload
+
+
+def _describes_workload(command: F) -> F:
+    """Add --set, --target, --input and --constant to a command."""
+    command = click.option(
+        "--constant", "constants", multiple=True, metavar="NAME=FILE.npy",
+        help="An input of the network that always has these values; may be repeated.",
+    )(command)  # fmt: skip
+    command = click.option(
+        "--input", "shapes", multiple=True, metavar="NAME=1x3x224x224",
+        help="The shape of an input that the network's file leaves open; may be repeated.",
+    )(command)  # fmt: skip
+    command = click.option(
+        "--target", default="native", show_default=True,
+        help="The machine, e.g. 'x86_64-linux-gnu -mcpu=znver4'.",
+    )(command)  # fmt: skip
+    return click.option(
+        "--set", "settings", multiple=True, metavar="NAME=INTEGER",
+        help="Set an integer parameter of the workload; may be repeated.",
+    )(command)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WorkloadArguments:
+    """What a command line says of its workload besides the name."""
+
+    settings: tuple[str, ...] = ()
+    target: str = "native"
+    shapes: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
+
+    def workload(self, name: str) -> Workload:
+        """Return the operator or network called `name`; raise UsageError or AnsorcError."""
+        target = Target.parse(self.target)
+        if is_network(name):
+            if self.settings:
+                raise click.UsageError(f"--set is for workloads in Python; '{name}' has none")
+            return Network.of(self._graph(name), target)
+        if self.shapes or self.constants:
+            raise click.UsageError(f"--input and --constant are for networks; '{name}' is none")
+        dag, title = dag_of(name, self.settings)
+        return Task(dag, target, title)
+
+    def _graph(self, path: str) -> Graph:
+        shapes = dict(_shape(text) for text in self.shapes)
+        constants = dict(_array(text) for text in self.constants)
+        return ac.from_onnx(path, inputs=shapes, constants=constants, name=Path(path).stem)
+
+
+def is_network(name: str) -> bool:
+    """Whether a workload on the command line is a network's file."""
+    return Path(name).suffix == ".onnx"
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, equals, value = text.rpartition("=")
+    try:
+        if equals:
+            return name, tuple(int(extent) for extent in value.split("x") if value)
+    except ValueError:
+        pass
+    raise click.UsageError(f"--input {text}: write NAME=SHAPE, e.g. --input x=1x3x224x224")
+
+
+def _array(text: str) -> tuple[str, Array]:
+    name, equals, path = text.rpartition("=")
+    if not equals:
+        raise click.UsageError(f"--constant {text}: write NAME=FILE.npy")
+    try:
+        return name, np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--constant {text}: {path} is no .npy file: {error}") from error
 
 
 def takes_records(command: F) -> F:
@@ -58,7 +135,7 @@ def takes_records(command: F) -> F:
 
 
 def takes_choice(
-    command: Callable[Concatenate[Task, ProgramChoice, P], None],
+    command: Callable[Concatenate[Workload, ProgramChoice, P], None],
 ) -> Callable[..., None]:
     """Add --default and the options of `takes_records` to a command: its ProgramChoice."""
 
@@ -67,10 +144,10 @@ def takes_choice(
                   help="The untuned default schedule, not the best recorded program.")  # fmt: skip
     @wraps(command)
     def with_choice(
-        task: Task, records: Path, threads: int, cache: CachePolicy, use_default: bool,  # noqa: FBT001
+        workload: Workload, records: Path, threads: int, cache: CachePolicy, use_default: bool,  # noqa: FBT001
         *args: P.args, **rest: P.kwargs,
     ) -> None:  # fmt: skip
-        command(task, ProgramChoice(records, threads, cache, use_default), *args, **rest)
+        command(workload, ProgramChoice(records, threads, cache, use_default), *args, **rest)
 
     return with_choice
 
@@ -90,6 +167,8 @@ def same_workload() -> str:
     """Return the workload, settings, target and records of this command line, for another one."""
     given = click.get_current_context().params
     words = [str(given["workload"])]
+    for option, values in (("--input", given["shapes"]), ("--constant", given["constants"])):
+        words += [word for value in values for word in (option, value)]
     words += [word for setting in given["settings"] for word in ("--set", setting)]
     words += ["--target", given["target"]] if given["target"] != "native" else []
     words += ["--threads", str(given["threads"])] if given["threads"] else []

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress import Progress as RichProgress
 from rich.text import Text
 
+from ansorc.search.task import Task
 from ansorc.search.tune_result import Trial
 
 _PLAIN_EVERY_S = 5.0
@@ -86,3 +90,17 @@ class Progress:
 def minutes(seconds: float) -> str:
     """Return `seconds` as minutes and seconds, such as 1:05."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+@contextmanager
+def task_progress(total: int) -> Generator[Callable[[Task], None]]:
+    """Show how many of the tasks of a network are compiled; nothing where nobody looks."""
+    console = Console(stderr=True)
+    bar = RichProgress(console=console, transient=True, disable=not console.is_terminal)
+    with bar:
+        number = bar.add_task("compiling", total=total)
+
+        def tell(task: Task) -> None:
+            bar.update(number, advance=1, description=f"compiling {task.name}")
+
+        yield tell

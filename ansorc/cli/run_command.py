@@ -7,29 +7,34 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ansorc.cli.arguments import takes_choice, takes_task
+from ansorc.cli.arguments import Workload, takes_choice, takes_workload
 from ansorc.cli.checked_run import checked_time
 from ansorc.codegen.call.library import load_kernel
+from ansorc.cli.network_run import run_network
+from ansorc.graph.network import Network
 from ansorc.search.programs import (
     ProgramChoice,
     build_program,
     chosen_program,
     require_this_machine,
 )
-from ansorc.search.task import Task
 
 _SEED = 1
 """Other inputs than those of the tuning."""
 
 
 @click.command(short_help="Check a program's numbers, then time it.")
-@takes_task
+@takes_workload
 @takes_choice
 @click.option("--library", "-l", type=click.Path(path_type=Path),
               help="Run this .so of `ansorc build`, not a recorded program.")  # fmt: skip
-def run(task: Task, choice: ProgramChoice, library: Path | None) -> None:
+def run(workload: Workload, choice: ProgramChoice, library: Path | None) -> None:
     """Run a program on fresh random inputs: check its numbers, then time it."""
-    require_this_machine(task.target)
+    require_this_machine(workload.target)
+    if isinstance(workload, Network):
+        run_network(workload, choice, library)
+        return
+    task = workload
     if library is not None:
         module, origin = load_kernel(library), f"built library {library}"
     else:

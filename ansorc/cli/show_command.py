@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
-from ansorc.cli.arguments import takes_choice, takes_task
+from ansorc.cli.arguments import Workload, takes_choice, takes_workload
+from ansorc.cli.network_views import NETWORK_VIEWS, show_network
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.build import prepare
 from ansorc.errors import BuildError
+from ansorc.graph.network import Network
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.schedule import lower, replay
@@ -33,15 +35,25 @@ _VIEWS = {
     short_help="Print loops, IR, LLVM IR, assembly.",
     epilog="Views: "
     + "; ".join(f"{view}, {what}" for view, what in _VIEWS.items())
-    + "; and those of the target's back end",
+    + "; and those of the target's back end. Of networks: "
+    + "; ".join(f"{view}, {what}" for view, what in NETWORK_VIEWS.items()),
 )
-@takes_task
+@takes_workload
 @takes_choice
 @click.option("--view", "views", multiple=True, metavar="VIEW",
               help="What to print; may be repeated. Default: schedule and ir.")  # fmt: skip
 @click.option("--asm", "with_assembly", is_flag=True, help="The same as --view asm.")
-def show(task: Task, choice: ProgramChoice, views: tuple[str, ...], *, with_assembly: bool) -> None:
-    """Print the best recorded program of a workload: loops, IR, LLVM IR, assembly."""
+def show(
+    workload: Workload, choice: ProgramChoice, views: tuple[str, ...], *, with_assembly: bool
+) -> None:
+    """Print the best recorded program of a workload: loops, IR, LLVM IR, assembly.
+
+    Of a network: its nodes, its tasks, its memory.
+    """
+    if isinstance(workload, Network):
+        show_network(workload, views)
+        return
+    task = workload
     known = dict.fromkeys((*_VIEWS, *backend_of(task.target).listings))
     for view in set(views) - set(known):
         words = f"'{view}' is not one of {', '.join(map(repr, known))}."

@@ -10,14 +10,13 @@ from typing import Any, cast
 
 import click
 
-from ansorc.cli.arguments import takes_records
+from ansorc.cli.arguments import Workload, takes_records
 from ansorc.search.model import NAMES, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS
-from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
 
 
-def takes_tune_options(command: Callable[[Task, TuneOptions], None]) -> Callable[..., None]:
+def takes_tune_options(command: Callable[[Workload, TuneOptions], None]) -> Callable[..., None]:
     """Add the options of a tuning run to a command, which gets them as one value."""
 
     @takes_records
@@ -33,12 +32,12 @@ def takes_tune_options(command: Callable[[Task, TuneOptions], None]) -> Callable
     @click.option("--ablation", type=click.Choice(list(ABLATIONS)),
                   help="Search without one of its parts, for comparison.")  # fmt: skip
     @wraps(command)
-    def with_options(task: Task, ablation: str | None, **given: Any) -> None:
+    def with_options(workload: Workload, ablation: str | None, **given: Any) -> None:
         path: Path | None = given.pop("model")
         if path is not None:
             given["cost_model"] = _pretrained(path, given["cost_model"], given["seed"])
         options = TuneOptions.of(cast(TuneSettings, given))
-        command(task, options if ablation is None else _without(ablation, options))
+        command(workload, options if ablation is None else _without(ablation, options))
 
     return with_options
 

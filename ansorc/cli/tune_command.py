@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ansorc.cli.arguments import same_workload, takes_task
+from ansorc.cli.arguments import Workload, same_workload, takes_workload
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.progress import Progress, minutes
 from ansorc.cli.result_table import print_table
@@ -14,22 +14,25 @@ from ansorc.cli.spent_line import contest_line, spent_line
 from ansorc.cli.tune_arguments import takes_tune_options
 from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
+from ansorc.graph.network import Network
 from ansorc.search.programs import require_this_machine
-from ansorc.search.task import Task
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
 
 
 @click.command(short_help="Find a fast program and record every measuring.")
-@takes_task
+@takes_workload
 @takes_tune_options
-def tune(task: Task, options: TuneOptions) -> None:
+def tune(workload: Workload, options: TuneOptions) -> None:
     """Find a fast program for a workload, and record every measuring.
 
     A second run with the same record file goes on where the first one stopped. Ctrl-C ends the run
     with the best program saved.
     """
-    require_this_machine(task.target, options.cache)
+    require_this_machine(workload.target, options.cache)
+    if isinstance(workload, Network):
+        raise click.UsageError("networks cannot be tuned yet")
+    task = workload
     threads = options.threads or task.target.cores
     probe = backend_of(task.target).probes.peak(task.target, threads)
     peak = probe.best()

@@ -27,6 +27,8 @@ class Program:
     steps: tuple[Step, ...]
     origin: str
     """For people: "untuned default schedule", or the record's time."""
+    is_tuned: bool = False
+    """Whether it is the best of a record file."""
 
     @property
     def packed_before(self) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ def recorded_program(task: Task, record: Record) -> Program:
     """Return the program of `record`, in the names of `task`."""
     assert record.median_s is not None
     steps = Names(task.dag).own(steps_from_json(json.loads(record.steps)))
-    program = Program(steps, f"tuned, {record.median_s * 1e3:.4g} ms when measured")
+    program = Program(steps, f"tuned, {record.median_s * 1e3:.4g} ms when measured", is_tuned=True)
     if not program.packed_before:
         return program
     words = f"without the packing of {', '.join(program.packed_before)}, done once before"

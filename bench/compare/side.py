@@ -40,8 +40,14 @@ class Gap(Exception):  # noqa: N818 - it is a result, not an error
 class Side:
     """The process of one side. Whatever befalls it is a Gap."""
 
-    def __init__(self, info: PeerInfo, threads: int, log: Path) -> None:
-        """Begin; what the process prints goes to the end of the file `log`."""
+    def __init__(
+        self, info: PeerInfo, threads: int, log: Path, server: str = "bench.peers.serve"
+    ) -> None:
+        """Begin; what the process prints goes to the end of the file `log`.
+
+        `server` is the module that is run, with the side's own as argument.
+        """
+        self._server = server
         self.info = info
         self.versions: dict[str, str] = {}
         self.dispatch_s = 0.0
@@ -67,7 +73,7 @@ class Side:
             raise Gap(*self._closed)
         if self._process is None:
             self._start()
-            if message["do"] != "hello":
+            if message["do"] != "hello" and self._greeting:
                 self.ask(self._greeting, timeout_s)
         assert self._process is not None
         assert self._process.stdin is not None
@@ -110,7 +116,7 @@ class Side:
         environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(self._threads))}
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bench.peers.serve", self.info.module],
+                [sys.executable, "-m", self._server, self.info.module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -142,7 +142,7 @@ def _first_line(error: Exception) -> str:
     return lines[0][:300] if lines else "without words"
 
 
-def _private_pipes() -> tuple[TextIO, TextIO]:
+def private_pipes() -> tuple[TextIO, TextIO]:
     """Move the pipes away from descriptors 0 and 1, where a library might read or print."""
     requests, answers = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -155,7 +155,7 @@ def main() -> None:
     """Serve until the input ends; die with the process that started this one."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    requests, answers = _private_pipes()
+    requests, answers = private_pipes()
     server = Server(sys.argv[1])
     for line in requests:
         answers.write(json.dumps(server.answer(json.loads(line))) + "\n")

@@ -1,0 +1,124 @@
+"""`ansorc run` of a network: every output held against float64, then times, layer by layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+
+from ansorc.cli.progress import task_progress
+from ansorc.cli.tables import new_table
+from ansorc.codegen.base import backend_of
+from ansorc.codegen.call.module import load_library
+from ansorc.codegen.call.network_module import CallTime, NetworkModule
+from ansorc.errors import MeasureError
+from ansorc.graph.graph import Graph
+from ansorc.graph.graph_reference import run_reference
+from ansorc.graph.network import Network
+from ansorc.graph.network_build import built_network, chosen_programs, tuned_share
+from ansorc.ir.aligned import Array
+from ansorc.search.programs import ProgramChoice
+
+_SEED, _LARGEST_INTEGER = 1, 100
+"""Other inputs than those of the tuning; integers are mostly indices, and small ones exist."""
+_TOLERANCE = 1e-4
+"""Of the largest element of an output: what float32 rounding makes of a deep network."""
+
+
+def run_network(network: Network, choice: ProgramChoice, library: Path | None) -> None:
+    """Check the network on random inputs, then print its time and that of each kernel."""
+    if library is not None:
+        loaded = load_library(library)
+        if not isinstance(loaded, NetworkModule):
+            raise click.UsageError(f"{library} is a kernel, no network")
+        module, origin = loaded, f"built library {library}"
+    else:
+        programs = chosen_programs(network, choice)
+        origin = tuned_share(programs)
+        with task_progress(len(programs)) as tell:
+            module = built_network(network, programs, on_task=tell)
+    inputs = random_inputs(network.source)
+    click.echo(f"{network.source.name}: {origin}")
+    for name, error in checked_outputs(network, module, inputs, choice.threads).items():
+        click.echo(f"  '{name}' is right: largest error {error:.2g} of its largest element "
+                   "(float64 reference)")  # fmt: skip
+    arrays = list(inputs.values())
+    timing = module.time(*arrays, threads=choice.threads, min_time_s=1.0)
+    flops = sum(task.dag.flops for _, task in network.task_of)
+    peak = backend_of(network.target).probes.peak(
+        network.target, choice.threads or network.target.real.cores
+    ).best()  # fmt: skip
+    click.echo(f"  {timing}, {flops / timing.median_s / 1e9:.1f} GFLOP/s, "
+               f"{flops / timing.median_s / peak:.0%} of the FMA peak")  # fmt: skip
+    _print_layers(network, module.profile(*arrays, threads=choice.threads), peak)
+
+
+def checked_outputs(
+    network: Network, module: NetworkModule, inputs: dict[str, Array], threads: int = 0
+) -> dict[str, float]:
+    """Return the error of each output, as a share of its largest element.
+
+    Raise MeasureError if one is wrong: by more than float32 rounding explains, or an integer or a
+    truth value at all.
+    """
+    expected = run_reference(network.source, inputs)
+    found = module.run(inputs, threads)
+    errors: dict[str, float] = {}
+    for name, reference in expected.items():
+        result = found[name]
+        if not np.issubdtype(reference.dtype, np.floating):
+            wrong = int(np.count_nonzero(result != reference))
+            if wrong:
+                raise MeasureError(f"'{name}' is wrong in {wrong} of {reference.size} elements")
+            errors[name] = 0.0
+            continue
+        largest = float(np.max(np.abs(reference[np.isfinite(reference)]), initial=1e-30))
+        same = (result == reference) | (np.isnan(result) & np.isnan(reference))
+        with np.errstate(invalid="ignore"):
+            difference = np.where(same, 0.0, np.abs(result - reference))
+        errors[name] = float(np.max(difference)) / largest
+        if not errors[name] <= _TOLERANCE:
+            raise MeasureError(
+                f"'{name}' is wrong: its largest error is {errors[name]:.2g} of its largest "
+                f"element, {_TOLERANCE:g} is allowed"
+            )
+    return errors
+
+
+def random_inputs(graph: Graph) -> dict[str, Array]:
+    """Return random inputs: normal floats, small integers, truth values."""
+    rng, found = np.random.default_rng(_SEED), dict[str, Array]()
+    for name, kind in graph.inputs.items():
+        if kind.dtype.is_float:
+            found[name] = rng.standard_normal(kind.shape).astype(kind.dtype.numpy)
+        else:
+            most = 2 if kind.dtype.is_bool else _LARGEST_INTEGER
+            found[name] = rng.integers(0, most, kind.shape).astype(kind.dtype.numpy)
+    return found
+
+
+def _print_layers(network: Network, times: list[CallTime], peak: float) -> None:
+    """Print the time of each kernel, the slowest first, with its share of the machine's limit."""
+    console = Console()
+    table = new_table(
+        console,
+        "kernels, the slowest first",
+        "kernel",
+        "ms",
+        "share",
+        "GFLOP/s",
+        "of peak",
+        "result",
+    )
+    total = sum(time.seconds for time in times)
+    pairs = zip(network.task_of, times, strict=True)
+    for (group, task), time in sorted(pairs, key=lambda pair: -pair[1].seconds):
+        rate = task.dag.flops / time.seconds if time.seconds else 0.0
+        kinds = ", ".join(str(network.graph.types[name]) for name in group.outputs)
+        table.add_row(
+            time.name, f"{time.seconds * 1e3:.3f}", f"{time.seconds / total:.1%}",
+            f"{rate / 1e9:.1f}", f"{rate / peak:.0%}", kinds,
+        )  # fmt: skip
+    console.print(table)

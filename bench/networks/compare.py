@@ -1,0 +1,140 @@
+"""`python -m bench networks`: time the paper's networks side by side, in turns."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ansorc.target import detect
+from bench.compare.figures import geometric_mean, paired_ratio
+from bench.compare.side import Gap, Side
+from bench.networks.sides import SIDES
+from bench.peers import PeerInfo
+
+NETWORKS = ("resnet50", "mobilenet_v2", "resnet3d_18", "dcgan", "bert")
+_BATCHES = (1, 16)
+_PREPARE_S = 3600.0
+_TOLERANCE = 1e-4
+
+
+@dataclass
+class NetworkResult:
+    """The times of one network at one batch."""
+
+    network: str
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    """A median a turn, by side."""
+    errors: dict[str, float] = field(default_factory=dict)
+    made_s: dict[str, float] = field(default_factory=dict)
+    """From the file to the first result."""
+    gaps: dict[str, str] = field(default_factory=dict)
+
+    def ratio(self, side: str) -> float:
+        """Return how many times as long `side` takes as ansorc."""
+        return paired_ratio(self.seconds["ansorc"], self.seconds[side])
+
+
+@click.command()
+@click.option("--networks", default=",".join(NETWORKS), show_default=True)
+@click.option("--batches", default="1,16", show_default=True)
+@click.option("--peers", default=",".join(SIDES), show_default=True, help="Sides, ansorc too.")
+@click.option("--records", type=click.Path(path_type=Path, exists=True),
+              help="What ansorc was tuned to; default: untuned.")  # fmt: skip
+@click.option("--threads", default=0, type=click.IntRange(min=0), help="0: all cores.")
+@click.option("--turns", default=7, show_default=True, type=click.IntRange(min=1))
+@click.option("--directory", default="out/networks", show_default=True,
+              type=click.Path(path_type=Path), help="ONNX files and results.")  # fmt: skip
+def networks(
+    networks: str, batches: str, peers: str, records: Path | None, threads: int, turns: int,
+    directory: Path,
+) -> None:  # fmt: skip
+    """Time whole networks, ansorc beside other libraries, each in a process of its own."""
+    directory.mkdir(parents=True, exist_ok=True)
+    results: list[NetworkResult] = []
+    for batch in map(int, batches.split(",")):
+        for name in networks.split(","):
+            stem = _prepared(name, batch, directory)
+            message = {
+                "do": "prepare", "name": name, "stem": str(stem),
+                "threads": threads or detect().cores, "records": str(records or ""),
+            }  # fmt: skip
+            results.append(_compared(stem.name, peers.split(","), message, turns, directory))
+            _print_one(results[-1])
+            text = json.dumps([asdict(result) for result in results], indent=1)
+            (directory / "results.json").write_text(text)
+    _print(results)
+
+
+def _prepared(name: str, batch: int, directory: Path) -> Path:
+    """Return the path, without its suffix, of a network's files, which are made if missing."""
+    stem = directory.absolute() / f"{name}-b{batch}"
+    if not stem.with_suffix(".onnx").exists():
+        click.echo(f"writing {stem}.onnx", err=True)
+        command = [sys.executable, "-m", "bench.networks.prepare", name, str(batch), stem.parent]
+        if subprocess.run(command, check=False).returncode:
+            raise click.ClickException(f"{name} could not be made; pip install -e '.[bench]'")
+    return stem
+
+
+def _compared(
+    title: str, names: Sequence[str], message: dict[str, object], turns: int, directory: Path
+) -> NetworkResult:
+    """Time one network on all sides."""
+    result, sides = NetworkResult(title), dict[str, Side]()
+    threads = int(str(message["threads"]))
+    for name in names:
+        side = Side(PeerInfo(name, name, name), threads, directory / f"{name}.log",
+                    server="bench.networks.serve")  # fmt: skip
+        try:
+            answer = side.ask(message, _PREPARE_S)
+            result.errors[name], result.made_s[name] = answer["error"], answer["made_s"]
+            if not answer["error"] <= _TOLERANCE:
+                raise Gap("wrong", f"its largest error is {answer['error']:.2g}")
+            sides[name] = side
+        except Gap as gap:
+            result.gaps[name] = str(gap)
+            side.end()
+    for _ in range(turns):
+        for name, side in sides.items():
+            times = side.ask({"do": "time", "seconds": 0.5}, _PREPARE_S)["seconds"]
+            result.seconds.setdefault(name, []).append(statistics.median(times))
+    for side in sides.values():
+        side.end()
+    return result
+
+
+def _print_one(result: NetworkResult) -> None:
+    words = [f"{side} {statistics.median(times) * 1e3:.2f} ms"
+             for side, times in result.seconds.items()]  # fmt: skip
+    words += [f"{side}: {gap}" for side, gap in result.gaps.items()]
+    click.echo(f"{result.network}: {', '.join(words)}", err=True)
+
+
+def _print(results: Sequence[NetworkResult]) -> None:
+    """Print how many times as long as ansorc's each side's calls take."""
+    sides = list(dict.fromkeys(side for one in results for side in one.seconds))
+    others = [side for side in sides if side != "ansorc"]
+    table = Table("network", "ansorc", *others, "best of them")
+    best: list[float] = []
+    for one in results:
+        if "ansorc" not in one.seconds:
+            continue
+        ratios = {side: one.ratio(side) for side in others if side in one.seconds}
+        best += [min(ratios.values())] if ratios else []
+        cells = [f"{ratios[side]:.2f}" if side in ratios else "-" for side in others]
+        own = statistics.median(one.seconds["ansorc"]) * 1e3
+        table.add_row(one.network, f"{own:.2f} ms", *cells, f"{best[-1]:.2f}" if ratios else "-")
+    console = Console(width=120)
+    console.print(table)
+    if best:
+        click.echo(f"geometric mean of the best of them: {geometric_mean(best):.3f} "
+                   "times ansorc's time")  # fmt: skip

@@ -1,0 +1,117 @@
+"""The sides of the comparison of networks: each makes a function of the inputs, run by `serve`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Run = Callable[[], Array]
+
+
+@dataclass(frozen=True)
+class NetworkRequest:
+    """What a side is to make ready."""
+
+    name: str
+    path: Path
+    """The ONNX file."""
+    inputs: Mapping[str, Array]
+    threads: int
+    records: Path | None
+    """What ansorc was tuned to; None: the untuned default."""
+
+
+def ansorc(request: NetworkRequest) -> Run:
+    """Call ansorc's module from Python; its output is new at each call."""
+    ac = importlib.import_module("ansorc")
+    shapes = {name: array.shape for name, array in request.inputs.items()}
+    graph = ac.from_onnx(request.path, inputs=shapes)
+    module = ac.build(graph, records=request.records)
+    arrays = [request.inputs[name] for name in graph.inputs]
+    return lambda: module(*arrays, threads=request.threads)
+
+
+def onnxruntime(request: NetworkRequest) -> Run:
+    """Call a session of ONNX Runtime, all optimisations on."""
+    ort = importlib.import_module("onnxruntime")
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = request.threads, 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    session = ort.InferenceSession(str(request.path), options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, dict(request.inputs))[0]
+
+
+def openvino(request: NetworkRequest) -> Run:
+    """Call OpenVINO's CPU plugin: one stream for latency, float32."""
+    ov = importlib.import_module("openvino")
+    options = {
+        "INFERENCE_NUM_THREADS": request.threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+        "EXECUTION_MODE_HINT": "ACCURACY",
+    }
+    core = ov.Core()
+    compiled = core.compile_model(core.read_model(str(request.path)), "CPU", options)
+    call = compiled.create_infer_request()
+    tensors = {name: ov.Tensor(array, shared_memory=True) for name, array in request.inputs.items()}
+    for name, tensor in tensors.items():
+        call.set_tensor(name, tensor)
+
+    def run() -> Array:
+        call.infer()
+        return call.get_output_tensor().data
+
+    return run
+
+
+def torch(request: NetworkRequest) -> Run:
+    """Call the PyTorch module, images with channels last, as is usual for speed on CPUs."""
+    return _pytorch(request, lambda module: module)
+
+
+def torch_compile(request: NetworkRequest) -> Run:
+    """Call what Inductor makes of the module: autotuned, weights frozen."""
+    found = importlib.import_module("torch")
+    importlib.import_module("torch._inductor.config").freezing = True
+
+    def compiled(module: Any) -> Any:
+        return found.compile(module, mode="max-autotune", fullgraph=True)
+
+    return _pytorch(request, compiled)
+
+
+def _pytorch(request: NetworkRequest, change: Callable[[Any], Any]) -> Run:
+    found = importlib.import_module("torch")
+    definitions = importlib.import_module("bench.networks.definitions")
+    found.set_num_threads(request.threads)
+    module = definitions.network(request.name)
+    tensors = [found.from_numpy(array) for array in request.inputs.values()]
+    formats = {4: found.channels_last, 5: found.channels_last_3d}
+    if (kind := formats.get(tensors[0].dim())) is not None:
+        module, tensors = (
+            module.to(memory_format=kind),
+            [one.contiguous(memory_format=kind) for one in tensors],
+        )
+    call = change(module)
+
+    def run() -> Array:
+        with found.inference_mode():
+            return call(*tensors).numpy()
+
+    return run
+
+
+SIDES: Mapping[str, Callable[[NetworkRequest], Run]] = {
+    "ansorc": ansorc,
+    "torch": torch,
+    "torch-compile": torch_compile,
+    "onnxruntime": onnxruntime,
+    "openvino": openvino,
+}
+"""Of `python -m bench networks --peers`, ansorc first."""
