@@ -16,8 +16,8 @@ from bench.compare.result import CaseResult, Results
 from bench.compare.side import Gap
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.compare.table import print_cases, print_gaps, print_means, print_tuning
-from bench.onnx_nodes import run as run_onnx_nodes
 from bench.networks.compare import networks
+from bench.onnx_nodes import run as run_onnx_nodes
 
 _QUICK_CASES = "C2D-3-b1,GMM-3-b1,DEP-1-b1,T2D-2-b1,ConvLayer-2-b1,TBS-1-b1"
 _QUICK_TRIALS = 48

@@ -23,13 +23,13 @@ from ansorc.search.programs import ProgramChoice
 from ansorc.search.task import Task
 from ansorc.target import Target
 
-Workload: TypeAlias = Task | Network
+TaskOrNetwork: TypeAlias = Task | Network
 """What a command works on: an operator, or a network that is prepared for its target."""
 P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def takes_workload(command: Callable[Concatenate[Workload, P], None]) -> Callable[..., None]:
+def takes_workload(command: Callable[Concatenate[TaskOrNetwork, P], None]) -> Callable[..., None]:
     """Add FILE:WORKLOAD or NETWORK.onnx and what describes it to a command, which gets it."""
 
     @click.argument("workload", metavar="FILE:WORKLOAD|NETWORK.onnx")
@@ -43,6 +43,24 @@ def takes_workload(command: Callable[Concatenate[Workload, P], None]) -> Callabl
         command(description.workload(workload), *args, **rest)
 
     return with_workload
+
+
+def takes_workloads(
+    command: Callable[Concatenate[list[TaskOrNetwork], P], None],
+) -> Callable[..., None]:
+    """The same for one workload or several."""
+
+    @click.argument("workloads", metavar="FILE:WORKLOAD|NETWORK.onnx...", nargs=-1, required=True)
+    @_describes_workload
+    @wraps(command)
+    def with_workloads(
+        workloads: tuple[str, ...], settings: tuple[str, ...], target: str,
+        shapes: tuple[str, ...], constants: tuple[str, ...], *args: P.args, **rest: P.kwargs,
+    ) -> None:  # fmt: skip
+        description = WorkloadArguments(settings, target, shapes, constants)
+        command([description.workload(name) for name in workloads], *args, **rest)
+
+    return with_workloads
 
 
 def _describes_workload(command: F) -> F:
@@ -74,7 +92,7 @@ class WorkloadArguments:
     shapes: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
 
-    def workload(self, name: str) -> Workload:
+    def workload(self, name: str) -> TaskOrNetwork:
         """Return the operator or network called `name`; raise UsageError or AnsorcError."""
         target = Target.parse(self.target)
         if is_network(name):
@@ -135,7 +153,7 @@ def takes_records(command: F) -> F:
 
 
 def takes_choice(
-    command: Callable[Concatenate[Workload, ProgramChoice, P], None],
+    command: Callable[Concatenate[TaskOrNetwork, ProgramChoice, P], None],
 ) -> Callable[..., None]:
     """Add --default and the options of `takes_records` to a command: its ProgramChoice."""
 
@@ -144,7 +162,7 @@ def takes_choice(
                   help="The untuned default schedule, not the best recorded program.")  # fmt: skip
     @wraps(command)
     def with_choice(
-        workload: Workload, records: Path, threads: int, cache: CachePolicy, use_default: bool,  # noqa: FBT001
+        workload: TaskOrNetwork, records: Path, threads: int, cache: CachePolicy, use_default: bool,  # noqa: FBT001
         *args: P.args, **rest: P.kwargs,
     ) -> None:  # fmt: skip
         command(workload, ProgramChoice(records, threads, cache, use_default), *args, **rest)
@@ -166,7 +184,7 @@ def dag_of(workload: str, settings: tuple[str, ...]) -> tuple[ComputeDAG, str]:
 def same_workload() -> str:
     """Return the workload, settings, target and records of this command line, for another one."""
     given = click.get_current_context().params
-    words = [str(given["workload"])]
+    words = [str(given["workload"])] if "workload" in given else list(given["workloads"])
     for option, values in (("--input", given["shapes"]), ("--constant", given["constants"])):
         words += [word for value in values for word in (option, value)]
     words += [word for setting in given["settings"] for word in ("--set", setting)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ansorc.cli.arguments import Workload, takes_choice, takes_workload
+from ansorc.cli.arguments import TaskOrNetwork, takes_choice, takes_workload
 from ansorc.cli.progress import task_progress
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import built_network, c_name, chosen_programs, tuned_share
@@ -19,7 +19,7 @@ from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 @click.option("--name", default="", help="The C name of the kernel; default: the workload's.")
 @click.option("--output", "-o", type=click.Path(path_type=Path),
               help="The library: .so, .a or .o; default: NAME.so.")  # fmt: skip
-def build(workload: Workload, choice: ProgramChoice, name: str, output: Path | None) -> None:
+def build(workload: TaskOrNetwork, choice: ProgramChoice, name: str, output: Path | None) -> None:
     """Build the best recorded program: a library, a C header and a manifest.
 
     Of a network, tasks that have no record get the untuned default.

@@ -11,7 +11,7 @@ from rich.console import Console
 from ansorc.cli.progress import task_progress
 from ansorc.cli.tables import new_table
 from ansorc.codegen.base import backend_of
-from ansorc.codegen.call.module import load_library
+from ansorc.codegen.call.library import load_library
 from ansorc.codegen.call.network_module import CallTime, NetworkModule
 from ansorc.errors import MeasureError
 from ansorc.graph.graph import Graph

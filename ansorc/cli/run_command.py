@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ansorc.cli.arguments import Workload, takes_choice, takes_workload
+from ansorc.cli.arguments import TaskOrNetwork, takes_choice, takes_workload
 from ansorc.cli.checked_run import checked_time
-from ansorc.codegen.call.library import load_kernel
 from ansorc.cli.network_run import run_network
+from ansorc.codegen.call.library import load_kernel
 from ansorc.graph.network import Network
 from ansorc.search.programs import (
     ProgramChoice,
@@ -28,7 +28,7 @@ _SEED = 1
 @takes_choice
 @click.option("--library", "-l", type=click.Path(path_type=Path),
               help="Run this .so of `ansorc build`, not a recorded program.")  # fmt: skip
-def run(workload: Workload, choice: ProgramChoice, library: Path | None) -> None:
+def run(workload: TaskOrNetwork, choice: ProgramChoice, library: Path | None) -> None:
     """Run a program on fresh random inputs: check its numbers, then time it."""
     require_this_machine(workload.target)
     if isinstance(workload, Network):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ansorc.cli.arguments import Workload, takes_choice, takes_workload
+from ansorc.cli.arguments import TaskOrNetwork, takes_choice, takes_workload
 from ansorc.cli.network_views import NETWORK_VIEWS, show_network
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.build import prepare
@@ -44,7 +44,7 @@ _VIEWS = {
               help="What to print; may be repeated. Default: schedule and ir.")  # fmt: skip
 @click.option("--asm", "with_assembly", is_flag=True, help="The same as --view asm.")
 def show(
-    workload: Workload, choice: ProgramChoice, views: tuple[str, ...], *, with_assembly: bool
+    workload: TaskOrNetwork, choice: ProgramChoice, views: tuple[str, ...], *, with_assembly: bool
 ) -> None:
     """Print the best recorded program of a workload: loops, IR, LLVM IR, assembly.
 

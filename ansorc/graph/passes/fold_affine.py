@@ -10,7 +10,8 @@ from ansorc.graph.graph import Graph, GraphNode
 from ansorc.graph.rewriter import Rewriter
 from ansorc.ir.aligned import Array
 
-_WEIGHT_CHANNELS = {"conv1d": 0, "conv2d": 0, "conv3d": 0, "matmul": -1}
+_TRANSPOSED = {f"conv{rank}d_transpose": 1 for rank in (1, 2, 3)}
+_WEIGHT_CHANNELS = {"conv1d": 0, "conv2d": 0, "conv3d": 0, **_TRANSPOSED, "matmul": -1}
 """Which dimension of the weight of a product (channels first) is that of the result's channels."""
 _AFFINE = ("batch_norm", "bias_add")
 
@@ -40,10 +41,13 @@ def _chain(graph: Graph, node: GraphNode) -> list[GraphNode]:
     if place is None or node.inputs[1] not in graph.constants:
         return found
     attributes = dict(node.attributes)
-    if place == 0 and str(attributes.get("layout", "")).endswith("C"):
+    is_product = str(node.operator) == "matmul"
+    if not is_product and not str(attributes.get("layout", "")).startswith("NC"):
+        return found
+    if place == 1 and attributes.get("groups", 1) != 1:
         return found
     current, rank = node.name, len(graph.types[node.name].shape)
-    channels = 1 if place == 0 else rank - 1
+    channels = rank - 1 if is_product else 1
     while graph.is_used_once(current):
         (reader,) = graph.readers[current]
         axis = cast(int, dict(reader.attributes).get("axis", -1)) % rank
