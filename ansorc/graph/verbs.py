@@ -20,7 +20,12 @@ from ansorc.schedule import State
 from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 from ansorc.search.programs import build as build_operator
 from ansorc.search.task import Task
-from ansorc.search.task_scheduler import Allocation, Objective, ObjectiveName, SchedulerOptions
+from ansorc.search.task_scheduler import (
+    Allocation,
+    NetworkObjective,
+    ObjectiveName,
+    SchedulerOptions,
+)
 from ansorc.search.tune import tune as tune_operators
 from ansorc.search.tune_options import TuneOptions, TuneSettings
 from ansorc.search.tune_result import TuneResult
@@ -75,7 +80,7 @@ def build(
 class NetworkSettings(TuneSettings, total=False):
     """What the arguments of `tune` may be for networks."""
 
-    objective: ObjectiveName | Objective
+    objective: ObjectiveName | NetworkObjective
     requirements: Sequence[float]
     references: Sequence[float]
     allocation: Allocation

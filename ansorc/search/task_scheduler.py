@@ -15,7 +15,7 @@ from ansorc.errors import OptionError
 Allocation: TypeAlias = Literal["gradient", "round-robin", "one-by-one"]
 """By the gradient; one round each in turns; all trials of a task, then the next task's."""
 ObjectiveName: TypeAlias = Literal["f1", "f2", "f3", "f4"]
-Objective: TypeAlias = Callable[[Sequence[float]], float]
+NetworkObjective: TypeAlias = Callable[[Sequence[float]], float]
 """A cost of the networks' latencies in seconds; less is better."""
 
 
@@ -24,9 +24,9 @@ class SchedulerOptions:
     """How trials are shared among tasks; letters are those of the paper's section 6."""
 
     allocation: Allocation = "gradient"
-    objective: ObjectiveName | Objective = "f1"
+    objective: ObjectiveName | NetworkObjective = "f1"
     """f1: the sum of the latencies. f2: of those beyond a network's `requirements`. f3: the
-    geometric mean of speed-ups over `references`, negated. f4: f1, but a task whose last `patience`
+    geometric mean of speed-ups over `references`, negated. f4: f1, but a task whose last `stall_rounds`
     rounds gained nothing counts as constant."""
     requirements: tuple[float, ...] = ()
     """Seconds that are fast enough, for each network (L in f2)."""
@@ -42,7 +42,7 @@ class SchedulerOptions:
     """The share of the rounds that a task drawn at random gets."""
     step: float = 1e-3
     """What the objective is derived by, as a share of a latency."""
-    patience: int = 6
+    stall_rounds: int = 6
     """After so many rounds with less than `least_gain` a task is expected to gain nothing more."""
     least_gain: float = 2e-3
     """As a share of the task's latency."""
@@ -169,21 +169,21 @@ class TaskScheduler:
         recent = 0.0
         if task.rounds > options.window and math.isfinite(history[-1 - options.window]):
             recent = (history[-1 - options.window] - history[-1]) / options.window
-        hoped = task.best / task.rounds
+        reachable = task.best / task.rounds
         speeds = [
             other.flops / other.best
             for place, other in enumerate(tasks)
             if place != number and other.similar == task.similar and math.isfinite(other.best)
         ]
         if speeds and task.flops:
-            within_reach = options.beta * task.flops / max(speeds)
-            hoped = max(hoped, task.best - within_reach)
-        return options.alpha * recent + (1 - options.alpha) * hoped
+            at_best = options.beta * task.flops / max(speeds)
+            reachable = max(reachable, task.best - at_best)
+        return options.alpha * recent + (1 - options.alpha) * reachable
 
     def _is_settled(self, task: TaskProgress) -> bool:
         """Whether its last rounds gained too little to expect more."""
         options = self._options
-        if task.rounds <= options.patience:
+        if task.rounds <= options.stall_rounds:
             return False
-        before = task.history[-1 - options.patience]
+        before = task.history[-1 - options.stall_rounds]
         return math.isfinite(before) and before - task.best < options.least_gain * before
