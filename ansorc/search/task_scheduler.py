@@ -26,8 +26,8 @@ class SchedulerOptions:
     allocation: Allocation = "gradient"
     objective: ObjectiveName | NetworkObjective = "f1"
     """f1: the sum of the latencies. f2: of those beyond a network's `requirements`. f3: the
-    geometric mean of speed-ups over `references`, negated. f4: f1, but a task whose last `stall_rounds`
-    rounds gained nothing counts as constant."""
+    geometric mean of speed-ups over `references`, negated. f4: f1, but a task whose last
+    `stall_rounds` rounds gained nothing counts as constant."""
     requirements: tuple[float, ...] = ()
     """Seconds that are fast enough, for each network (L in f2)."""
     references: tuple[float, ...] = ()
