@@ -117,7 +117,9 @@ def _place(along: Expr, extent: int, mode: str, padding: str, *, is_aligned: boo
         place = ((along + 1.0) * float(extent) - 1.0) * 0.5
     place = round(place) if mode == "nearest" else place
     if padding == "border":
-        return minimum(maximum(place, 0.0), extent - 1.0)
+        moved = minimum(maximum(place, 0.0), extent - 1.0)
+        # what is within half an element of the image stays: a cubic sum weighs it as it lies
+        return if_then_else(all_of(place >= low, place <= high), place, moved)
     if padding == "reflection" and high > low:
         span = high - low
         around = place - low

@@ -11,6 +11,7 @@ from ansorc.graph.onnx.converters.elementwise import ELEMENTWISE
 from ansorc.graph.onnx.converters.fourier import FOURIER
 from ansorc.graph.onnx.converters.indexing import INDEXING
 from ansorc.graph.onnx.converters.matmul import MATMUL
+from ansorc.graph.onnx.converters.microsoft import MICROSOFT
 from ansorc.graph.onnx.converters.normalization import NORMALIZATION
 from ansorc.graph.onnx.converters.pool import POOL
 from ansorc.graph.onnx.converters.quantized import QUANTIZED
@@ -43,4 +44,5 @@ CONVERTERS: Mapping[str, Converter] = {
     **QUANTIZED,
     **RECURRENT,
     **RESIZE,
+    **MICROSOFT,
 }

@@ -122,4 +122,5 @@ NORMALIZATION: Mapping[str, Converter] = {
     "LpNormalization": _lp_norm,
     "MeanVarianceNormalization": _mean_variance,
     "RMSNormalization": _rms_norm,
+    "SimplifiedLayerNormalization": _rms_norm,
 }
