@@ -69,11 +69,12 @@ if TYPE_CHECKING:
     from ansorc.graph.graph import Graph
     from ansorc.graph.onnx.importer import from_onnx
     from ansorc.graph.operators.registered import register_onnx_op, unregister_onnx_op
-    from ansorc.graph.verbs import build, tune
+    from ansorc.graph.verbs import build
     from ansorc.search.record import Records
     from ansorc.search.sketch import register_sketch_rule, unregister_sketch_rule
     from ansorc.search.space import sketch_rules
     from ansorc.search.task import Task
+    from ansorc.search.tune import tune
     from ansorc.search.tune_result import TuneResult
 
 __all__ = [
@@ -162,12 +163,14 @@ _LATER = {
     "Task": "ansorc.search.task",
     "TuneResult": "ansorc.search.tune_result",
     "build": "ansorc.graph.verbs",
+    "Graph": "ansorc.graph.graph",
+    "NetworkModule": "ansorc.codegen.call.network_module",
     "from_onnx": "ansorc.graph.onnx.importer",
     "load_library": "ansorc.codegen.call.library",
     "register_onnx_op": "ansorc.graph.operators.registered",
     "register_sketch_rule": "ansorc.search.sketch",
     "sketch_rules": "ansorc.search.space",
-    "tune": "ansorc.graph.verbs",
+    "tune": "ansorc.search.tune",
     "unregister_onnx_op": "ansorc.graph.operators.registered",
     "unregister_sketch_rule": "ansorc.search.sketch",
 }

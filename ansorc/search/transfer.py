@@ -66,11 +66,6 @@ def _related(records: Records, task: Task) -> Iterator[Task]:
     return (other for _, _, other in sorted(near, key=lambda entry: entry[:2]))
 
 
-def definition_without_numbers(dag: ComputeDAG) -> str:
-    """Return a text that is equal for computations which differ in whole numbers alone."""
-    return _words(dag.canonical)[0]
-
-
 def _words(dag: ComputeDAG) -> tuple[str, list[int]]:
     """The definition without its whole numbers, and these."""
     text = dag.to_text()
