@@ -163,8 +163,6 @@ _LATER = {
     "Task": "ansorc.search.task",
     "TuneResult": "ansorc.search.tune_result",
     "build": "ansorc.graph.verbs",
-    "Graph": "ansorc.graph.graph",
-    "NetworkModule": "ansorc.codegen.call.network_module",
     "from_onnx": "ansorc.graph.onnx.importer",
     "load_library": "ansorc.codegen.call.library",
     "register_onnx_op": "ansorc.graph.operators.registered",
