@@ -266,7 +266,7 @@ def _run_built(graph: Graph, inputs: Mapping[str, Array]) -> Mapping[str, Array]
         for number, (key, task) in enumerate(network.tasks.items())
     }
     module = build_network(network_plan(network, kernels, "net"), network.target)
-    return module.run({name: np.ascontiguousarray(array) for name, array in inputs.items()})
+    return module.run({name: array.copy(order="C") for name, array in inputs.items()})
 
 
 def _difference(test: NodeTest, graph: Graph, found: Mapping[str, Array], units: int) -> str:

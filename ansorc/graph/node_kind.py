@@ -7,7 +7,7 @@ from enum import Enum
 
 from ansorc.ir.expr import Const, Expr, Load, Var
 from ansorc.ir.node import Node, children
-from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.dag import ComputeDAG
 
 
@@ -41,11 +41,10 @@ def _is_movement(body: Expr) -> bool:
 
 
 def _is_elementwise(op: ComputeOp) -> bool:
-    axes = [axis.name for axis in op.axes]
-    return all(_reads_own_place(body, axes) for body in op.bodies)
+    return all(_reads_own_place(body, op.axes) for body in op.bodies)
 
 
-def _reads_own_place(node: Node, axes: Sequence[str]) -> bool:
+def _reads_own_place(node: Node, axes: Sequence[Axis]) -> bool:
     """Whether all loads are broadcast from the last axis, and the place itself is no operand."""
     if isinstance(node, Load):
         if len(node.indices) > len(axes):
@@ -58,5 +57,7 @@ def _reads_own_place(node: Node, axes: Sequence[str]) -> bool:
     return all(_reads_own_place(child, axes) for child in children(node))
 
 
-def _is_own(index: Expr, axis: str, extent: int) -> bool:
-    return index == Var(axis) or (extent == 1 and isinstance(index, Const))
+def _is_own(index: Expr, axis: Axis, extent: int) -> bool:
+    """Whether a dimension is read as a whole, or broadcast; a slice from 0 on is neither."""
+    is_whole = index == Var(axis.name) and extent == axis.extent
+    return is_whole or (extent == 1 and isinstance(index, Const))

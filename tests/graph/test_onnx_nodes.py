@@ -64,9 +64,11 @@ def test_a_shape_that_depends_on_data_is_refused_in_words() -> None:
 
 
 @pytest.mark.nightly
-def test_all_node_tests() -> None:
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("is_built", [False, True], ids=["float64", "built"])
+def test_all_node_tests(is_built: bool) -> None:  # noqa: FBT001
     tests = [node_test(test) for test in node_tests() if not disqualified(test)]
-    found = list(outcomes(tests, 2))
+    found = list(outcomes(tests, 2, is_built=is_built))
     assert [one for one in found if one.verdict == WRONG] == []
     assert sum(one.verdict == RIGHT for one in found) >= LEAST_RIGHT
 

@@ -127,3 +127,16 @@ def test_outputs_have_memory_of_their_own() -> None:
     view = builder.add("reshape", [y], shape=[2, 2])
     graph = copy_outputs(builder.graph([x, y, view]))
     assert operators(graph) == ["exp", "reshape", "copy", "copy"]
+
+
+def test_what_has_a_number_for_each_dimension_stays_behind_a_transposition() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType(FLOAT32, (2, 4, 1)))
+    y = builder.add("transpose", [x], order=[1, 2, 0])
+    ends = builder.add("slice", [y], begin=[0, 0, 0], end=[3, 1, 2])
+    wide = builder.add("broadcast_to", [y], shape=[4, 5, 2])
+    graph = builder.graph([builder.add("exp", [ends]), builder.add("exp", [wide])])
+    data = {"x": np.random.default_rng(0).random((2, 4, 1))}
+    found = run_reference(sink_transposes(graph), data)
+    for name, values in run_reference(graph, data).items():
+        np.testing.assert_array_equal(found[name], values)

@@ -130,6 +130,8 @@ class _Sinking:
         orders = {self._views[name][1] for name in node.inputs if name in self._views}
         if len(orders) != 1 or len(node.outputs) != 1 or node.kind(types) != NodeKind.ELEMENTWISE:
             return False
+        if any(isinstance(value, tuple) for _, value in node.attributes):  # one a dimension
+            return False
         (order,) = orders
         shape = types[node.name].shape
         whole = [name for name in node.inputs if types[name].shape == shape]
