@@ -56,6 +56,22 @@ def test_a_transposed_convolution_in_groups_is_one_of_each_group() -> None:
     np.testing.assert_allclose(whole, np.concatenate(halves, axis=1))
 
 
+def test_deformable_convolutions() -> None:
+    offset, mask = random(2, 24, 5, 5, seed=2), abs(random(2, 12, 5, 5, seed=3))
+    tensors = [IMAGE, random(6, 2, 3, 2, seed=1), offset, random(6, seed=4), mask]
+    assert_as_onnx("DeformConv", tensors, group=2, offset_group=2)
+
+
+@pytest.mark.parametrize(
+    "options", [{"strides": [2, 2]}, {"pads": [0, 1, 1, 0]}, {"dilations": [1, 2]}]
+)
+def test_patches_add_up(options: dict[str, Any]) -> None:
+    counts = {"strides": 4, "pads": 20, "dilations": 4}
+    data = random(2, 3 * 6, counts[next(iter(options))])
+    tensors = [data, np.array([5, 5]), np.array([2, 3])]
+    assert_as_onnx("Col2Im", tensors, known=(1, 2), **options)
+
+
 @pytest.mark.parametrize(
     ("operator", "options"),
     [

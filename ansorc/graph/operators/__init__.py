@@ -13,6 +13,7 @@ from ansorc.graph.operators.elementwise import ELEMENTWISE
 from ansorc.graph.operators.indexing import INDEXING
 from ansorc.graph.operators.loss import LOSSES
 from ansorc.graph.operators.normalization import NORMALIZATION
+from ansorc.graph.operators.patches import PATCHES
 from ansorc.graph.operators.pool import POOL
 from ansorc.graph.operators.quantized import QUANTIZED
 from ansorc.graph.operators.recurrent import RECURRENT
@@ -34,6 +35,7 @@ _DEFINITIONS: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     **INDEXING,
     **LOSSES,
     **NORMALIZATION,
+    **PATCHES,
     **POOL,
     **QUANTIZED,
     **RECURRENT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Unpack
 
+from ansorc.graph.operators.patches import row_major
 from ansorc.ir.expr import Expr
 from ansorc.lang import scalar
 from ansorc.lang.compute_op import Combiner
@@ -93,12 +94,6 @@ def max_unpool(data: Tensor, places: Tensor, size: Sequence[int]) -> Tensor:
     fits = data.shape == places.shape and len(data.shape) == len(size) + 2
     require(fits, "max_unpool", data, places, need=f"both must be [n, c, …], with {len(size)} more")
     inner = [reduce_axis(extent, f"r{d}") for d, extent in enumerate(data.shape[2:])]
-
-    def row_major(indices: Sequence[Expr], extents: Sequence[int]) -> Expr:
-        found = indices[0]
-        for index, extent in zip(indices[1:], extents[1:], strict=True):
-            found = found * extent + index
-        return found
 
     shape = (*data.shape[:2], *size)
 

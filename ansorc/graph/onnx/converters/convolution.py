@@ -57,10 +57,47 @@ def _transposed_margins(
     return shared(totals, larger_last=automatic == "SAME_UPPER")
 
 
+def _deformable(call: NodeCall) -> str:
+    if spatial_rank(call) != 2:
+        call.refuse("it is defined here over 2 dimensions alone")
+    shape, (kernel, size) = call.type(0).shape[2:], (call.type(p).shape[2:] for p in (1, 2))
+    stride, dilation = each(call, "strides", 2), each(call, "dilations", 2)
+    margins = padding(call, kernel, stride, dilation)
+    wanted = tuple(
+        (shape[d] + margins[d] + margins[d + 2] - (kernel[d] - 1) * dilation[d] - 1) // stride[d]
+        + 1
+        for d in range(2)
+    )
+    parts = call.attribute("offset_group", 1)
+    if size != wanted or call.type(2).shape[1] != 2 * parts * kernel[0] * kernel[1]:
+        call.refuse(f"its offsets are {list(call.type(2).shape)} for an output of {list(wanted)}")
+    tensors = [call.input(place) for place in (0, 1, 2, 4) if call.has(place)]
+    result = call.add(
+        "deformable_conv2d", tensors, stride=stride, padding=margins, dilation=dilation,
+        groups=call.attribute("group", 1),
+    )  # fmt: skip
+    return _with_bias(call, result, 3)
+
+
+def _col2im(call: NodeCall) -> str:
+    size, kernel = call.ints(1, "the size of the image"), call.ints(2, "the size of the blocks")
+    rank = len(size)
+    stride, dilation = each(call, "strides", rank), each(call, "dilations", rank)
+    return call.add(
+        "sum_of_patches", [call.input(0)], size=size, kernel=kernel, stride=stride,
+        padding=padding(call, kernel, stride, dilation), dilation=dilation,
+    )  # fmt: skip
+
+
 def _with_bias(call: NodeCall, result: str, place: int) -> str:
     if not call.has(place):
         return result
     return call.add("bias_add", [result, call.input(place)], axis=1)
 
 
-CONVOLUTION: Mapping[str, Converter] = {"Conv": _conv, "ConvTranspose": _conv_transpose}
+CONVOLUTION: Mapping[str, Converter] = {
+    "Col2Im": _col2im,
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "DeformConv": _deformable,
+}
