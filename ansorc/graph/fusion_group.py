@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from ansorc.graph.graph import Graph, GraphNode
@@ -24,8 +24,8 @@ class FusionGroup:
     """Behind the inputs, in the kernel's call order."""
 
     @staticmethod
-    def of(graph: Graph, nodes: Sequence[GraphNode]) -> FusionGroup:
-        """Return the group of `nodes` of `graph`."""
+    def of(graph: Graph, nodes: Sequence[GraphNode], copied: Container[str] = ()) -> FusionGroup:
+        """Return the group of `nodes` of `graph`; nobody else needs the results of `copied`."""
         computed = {name for node in nodes for name in node.outputs}
         names = {node.name for node in nodes}
         read = dict.fromkeys(name for node in nodes for name in node.inputs)
@@ -33,6 +33,7 @@ class FusionGroup:
         outputs = [
             name
             for node in nodes
+            if node.name not in copied
             for name in node.outputs
             if name in graph.outputs or any(r.name not in names for r in graph.readers[name])
         ]

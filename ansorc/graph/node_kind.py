@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from ansorc.ir.expr import Const, Expr, Load, Var
-from ansorc.ir.node import Node, children
+from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var
+from ansorc.ir.node import Node, children, walk
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.dag import ComputeDAG
 
@@ -33,6 +33,25 @@ def dag_kind(dag: ComputeDAG) -> NodeKind:
     if all(_is_movement(body) for op in dag.ops for body in op.bodies):
         return NodeKind.MOVEMENT
     return NodeKind.INJECTIVE
+
+
+def is_affine(dag: ComputeDAG) -> bool:
+    """Whether all elements are read at places that are linear in those of the result."""
+    indices = (index for op in dag.ops for load in op.loads for index in load.indices)
+    divisions = (BinaryOp.FLOORDIV, BinaryOp.MOD)
+    return not any(
+        isinstance(node, Binary) and node.op in divisions
+        for index in indices
+        for node in walk(index)
+    )
+
+
+def is_permutation(dag: ComputeDAG) -> bool:
+    """Whether the result is the one input with its dimensions in another order."""
+    (op, *more) = dag.ops
+    if more or op.reduce_axes or not isinstance(op.body, Load):
+        return False
+    return sorted(map(str, op.body.indices)) == sorted(str(Var(axis.name)) for axis in op.axes)
 
 
 def _is_movement(body: Expr) -> bool:

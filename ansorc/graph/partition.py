@@ -9,7 +9,7 @@ from graphlib import TopologicalSorter
 
 from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.graph import Graph, GraphNode
-from ansorc.graph.node_kind import NodeKind
+from ansorc.graph.node_kind import NodeKind, is_affine, is_permutation
 from ansorc.graph.passes.move_views import VIEWS
 
 _MOST_REUSED = 8.0
@@ -52,6 +52,8 @@ class _Partitioning:
         self._group: dict[str, int] = {}
         self._members: list[list[GraphNode]] = []
         self._is_product: list[bool] = []
+        self._copied: set[str] = set()
+        """Nodes that each of their readers' groups computes for itself."""
 
     def run(self) -> GraphPartition:
         nodes = self._graph.nodes
@@ -59,7 +61,7 @@ class _Partitioning:
             if self._kind(node) == NodeKind.REDUCTION and node.name not in self._group:
                 self._begin(node)
         for node in reversed(nodes):
-            if node.name not in self._group and not self._is_view(node):
+            if node.name not in self._group and self._can_join(node):
                 self._join(node)
         for node in nodes:
             if node.name not in self._group and not self._is_view(node):
@@ -87,6 +89,16 @@ class _Partitioning:
             for one in path:
                 self._add(one, group)
             node = path[-1]
+        if (last := self._permutation_behind(node)) is not None:
+            self._add(last, group)
+
+    def _permutation_behind(self, node: GraphNode) -> GraphNode | None:
+        """The transposition that alone reads the last result: the kernel can write it so."""
+        if len(node.outputs) != 1 or not self._graph.is_used_once(node.name):
+            return None
+        (reader,) = self._graph.readers[node.name]
+        is_free = reader.name not in self._group and not self._is_view(reader)
+        return reader if is_free and is_permutation(reader.dag(self._graph.types)) else None
 
     def _behind(self, node: GraphNode) -> Sequence[GraphNode]:
         """The nodes up to the one through which all goes that reads `node`, if they can join."""
@@ -119,17 +131,38 @@ class _Partitioning:
         )
 
     def _join(self, node: GraphNode) -> None:
-        """Let a node join the one group that reads it, where that costs nothing."""
+        """Let a node join the groups that read it, where that costs nothing.
+
+        A movement of elements is done by each reader for itself.
+        """
         readers = [reader for name in node.outputs for reader in self._graph.readers[name]]
         groups = {self._group.get(reader.name) for reader in readers}
-        if len(groups) != 1 or any(name in self._graph.outputs for name in node.outputs):
+        if not groups or None in groups or any(n in self._graph.outputs for n in node.outputs):
             return
-        (group,) = groups
+        found = sorted(group for group in groups if group is not None)
         kind = self._kind(node)
-        if group is None or kind == NodeKind.REDUCTION:
-            return
-        if kind == NodeKind.MOVEMENT or not self._is_product[group]:
-            self._add(node, group)
+        if kind == NodeKind.MOVEMENT or self._is_view(node):
+            self._add(node, found[0])
+            for group in found[1:]:
+                self._members[group].append(node)
+            self._copied.add(node.name)
+        elif kind != NodeKind.REDUCTION and len(found) == 1 and not self._is_product[found[0]]:
+            self._add(node, found[0])
+
+    def _can_join(self, node: GraphNode) -> bool:
+        """Whether a node is asked to join its readers; a view only between movements."""
+        return not self._is_view(node) or self._is_between_movements(node)
+
+    def _is_between_movements(self, view: GraphNode) -> bool:
+        """Whether a view stands behind a movement of elements, and is linear itself."""
+        if not is_affine(view.dag(self._graph.types)):
+            return False
+        source = self._graph.producers.get(view.inputs[0])
+        if source is None or source.name in self._group:
+            return False
+        if self._is_view(source):
+            return self._is_between_movements(source)
+        return self._kind(source) == NodeKind.MOVEMENT
 
     def _reuses(self, node: GraphNode) -> bool:
         types = self._graph.types
@@ -141,7 +174,7 @@ class _Partitioning:
         groups: list[FusionGroup] = []
         for members in self._members:
             members.sort(key=lambda node: self._places[node.name])
-            groups.append(FusionGroup.of(self._graph, members))
+            groups.append(FusionGroup.of(self._graph, members, self._copied))
         producers = {name: number for number, g in enumerate(groups) for name in g.outputs}
         roots = GraphPartition((), aliases)
         needs = {

@@ -52,6 +52,10 @@ class Rewriter:
         """Add a constant of the new graph."""
         return self._builder.constant(value)
 
+    def number(self, value: float, like: str) -> str:
+        """Add one number of the dtype of a tensor of the new graph."""
+        return self._builder.scalar(value, like)
+
     def type(self, name: str) -> TensorType:
         """Return the type of a tensor of the new graph."""
         return self._builder.type(name)

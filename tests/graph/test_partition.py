@@ -21,9 +21,8 @@ def titles(graph: Graph) -> list[str]:
 
 def test_what_is_done_to_a_product_is_done_in_its_kernel() -> None:
     assert titles(optimized(NETWORKS["residual"]())) == [
-        "transpose",
-        "conv2d + bias_add + relu",
-        "conv2d + bias_add + add + relu",
+        "transpose + conv2d + bias_add + relu",
+        "transpose + conv2d + bias_add + add + relu",
         "global_avg_pool",
         "matmul + add",
     ]
@@ -53,6 +52,12 @@ def test_elementwise_nodes_join_the_reduction_behind_them() -> None:
     x = b.input("x", TensorType(FLOAT32, (32, 64)))
     y = b.add("softmax", [b.add("multiply", [x, b.scalar(2.0, x)])], axis=-1)
     assert titles(b.graph([y])) == ["multiply + softmax"]
+
+
+def test_a_movement_of_elements_is_done_by_each_reader() -> None:
+    graph = optimized(NETWORKS["attention"]())
+    assert "transpose + transpose + matmul + multiply + add" in titles(graph)
+    assert "transpose + matmul + transpose" in titles(graph)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

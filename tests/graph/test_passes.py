@@ -15,6 +15,7 @@ from ansorc.graph.passes.fold_affine import fold_affine
 from ansorc.graph.passes.fold_constants import fold_constants
 from ansorc.graph.passes.move_views import cancel_views, sink_transposes
 from ansorc.graph.passes.pipeline import optimized
+from ansorc.graph.passes.sink_scales import sink_scales
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.dtype import FLOAT32
 
@@ -140,3 +141,26 @@ def test_what_has_a_number_for_each_dimension_stays_behind_a_transposition() -> 
     found = run_reference(sink_transposes(graph), data)
     for name, values in run_reference(graph, data).items():
         np.testing.assert_array_equal(found[name], values)
+
+
+def test_a_scale_moves_behind_the_product() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType(FLOAT32, (2, 3, 4)))
+    w = builder.input("w", TensorType(FLOAT32, (2, 3, 4)))
+    scaled = builder.add("divide", [x, builder.scalar(8.0, x)])
+    turned = builder.add("transpose", [scaled], order=[0, 2, 1])
+    graph = builder.graph([builder.add("matmul", [turned, w], "y")])
+    sunk = sink_scales(graph)
+    assert operators(sunk) == ["transpose", "matmul", "multiply"]
+    inputs = inputs_of(graph)
+    expected = run_reference(graph, inputs)["y"]
+    np.testing.assert_allclose(run_reference(sunk, inputs)["y"], expected, rtol=1e-12)
+
+
+def test_a_scale_that_others_read_stays() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType(FLOAT32, (3, 3)))
+    scaled = builder.add("multiply", [x, builder.scalar(2.0, x)])
+    product = builder.add("matmul", [scaled, x])
+    graph = sink_scales(builder.graph([builder.add("add", [product, scaled])]))
+    assert operators(graph) == ["multiply", "matmul", "add"]

@@ -11,6 +11,7 @@ from ansorc.graph.passes.cleanup import copy_outputs, merge_equal_nodes, remove_
 from ansorc.graph.passes.fold_affine import fold_affine
 from ansorc.graph.passes.fold_constants import fold_constants
 from ansorc.graph.passes.move_views import cancel_views, sink_transposes
+from ansorc.graph.passes.sink_scales import sink_scales
 
 NamedPass: TypeAlias = "tuple[str, GraphPass]"
 
@@ -18,6 +19,7 @@ NETWORK_PASSES: Sequence[NamedPass] = (
     ("remove_dead_nodes", remove_dead_nodes),
     ("fold_constants", fold_constants),
     ("fold_affine", fold_affine),
+    ("sink_scales", sink_scales),
     ("channels_last", channels_last),
     ("sink_transposes", sink_transposes),
     ("cancel_views", cancel_views),

@@ -1,0 +1,107 @@
+"""Products with a constant number move behind what is linear, to the results of products."""
+
+from __future__ import annotations
+
+from ansorc.graph.graph import Graph, GraphNode
+from ansorc.graph.node_kind import NodeKind
+from ansorc.graph.passes.move_views import VIEWS
+from ansorc.graph.rewriter import Rewriter
+
+_PRODUCTS = ("matmul", "dense", "batch_matmul")
+
+
+def sink_scales(graph: Graph) -> Graph:
+    """Scale the results of matrix products instead of their factors.
+
+    matmul(a * s, b) becomes matmul(a, b) * s, where it is an epilogue; views and movements of
+    elements between the two do not matter. Exact but for rounding.
+    """
+    return _ScaleSinking(graph).run()
+
+
+class _ScaleSinking:
+    """The pass over one graph: which tensors are others times a number."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._rewriter = Rewriter(graph)
+        self._scaled: dict[str, tuple[str, float]] = {}
+        """For tensors of the old graph, the new one that they are a multiple of."""
+
+    def run(self) -> Graph:
+        for node in self._graph.nodes:
+            self._rewriter.source(node)
+            if not (self._scale(node) or self._movement(node) or self._product(node)):
+                for name in node.inputs:
+                    self._materialize(name)
+                self._rewriter.copy(node)
+        for name in self._graph.outputs:
+            self._materialize(name)
+        return self._rewriter.graph()
+
+    def _materialize(self, name: str) -> None:
+        if name not in self._scaled:
+            return
+        base, factor = self._scaled.pop(name)
+        number = self._rewriter.number(factor, base)
+        self._rewriter.replace(name, self._rewriter.add("multiply", [base, number], name))
+
+    def _base(self, name: str) -> tuple[str, float]:
+        return self._scaled.get(name) or (self._rewriter.new(name), 1.0)
+
+    def _scale(self, node: GraphNode) -> bool:
+        """A product or quotient with a number, on its way to a matrix product."""
+        name, constants, types = str(node.operator), self._graph.constants, self._graph.types
+        if name not in ("multiply", "divide") or not self._leads_to_product(node):
+            return False
+        for place in (1, 0) if name == "multiply" else (1,):
+            number, data = node.inputs[place], node.inputs[1 - place]
+            kind = types[data]
+            if number in constants and types[number].elements == 1 and kind.dtype.is_float:
+                if kind.shape != types[node.name].shape:
+                    return False
+                value = float(constants[number].reshape(-1)[0])
+                base, factor = self._base(data)
+                self._scaled[node.name] = (
+                    base,
+                    factor * (value if name == "multiply" else 1 / value),
+                )
+                return True
+        return False
+
+    def _leads_to_product(self, node: GraphNode) -> bool:
+        """Whether one node alone reads the result, and so on up to a matrix product."""
+        while self._graph.is_used_once(node.name):
+            (node,) = self._graph.readers[node.name]
+            if str(node.operator) in _PRODUCTS:
+                return True
+            if not self._moves(node) and str(node.operator) not in ("multiply", "divide"):
+                return False
+        return False
+
+    def _moves(self, node: GraphNode) -> bool:
+        is_view = str(node.operator) in VIEWS
+        return is_view or node.kind(self._graph.types) == NodeKind.MOVEMENT
+
+    def _movement(self, node: GraphNode) -> bool:
+        if not any(name in self._scaled for name in node.inputs) or len(node.inputs) != 1:
+            return False
+        if len(node.outputs) != 1 or not self._moves(node):
+            return False
+        base, factor = self._scaled.pop(node.inputs[0])
+        given = dict(node.attributes)
+        self._scaled[node.name] = self._rewriter.add(node.operator, [base], "", **given), factor
+        return True
+
+    def _product(self, node: GraphNode) -> bool:
+        """Scale the result of a matrix product by what its factors are scaled by."""
+        if str(node.operator) not in _PRODUCTS:
+            return False
+        if not any(name in self._scaled for name in node.inputs):
+            return False
+        (a, first), (b, second) = map(self._base, node.inputs)
+        given = dict(node.attributes)
+        result = self._rewriter.add(node.operator, [a, b], "", **given)
+        self._scaled[node.name] = result, first * second
+        self._materialize(node.name)
+        return True
