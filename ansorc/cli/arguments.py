@@ -121,8 +121,8 @@ def takes_records(command: F) -> F:
     """Add --records, --threads and --cache to a command."""
     command = click.option(
         "--cache", default="warm", show_default=True, type=click.Choice(get_args(CachePolicy)),
-        help="What the caches held when programs were timed: what the call before left, or "
-        "nothing.",
+        help="What the caches held when programs were timed: what the call before left, nothing, "
+        "or all but the weights (with threads that are awake, as in a large network).",
     )(command)  # fmt: skip
     command = click.option(
         "--threads", default=0, show_default=True, type=click.IntRange(0, 1024),

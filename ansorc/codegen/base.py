@@ -6,6 +6,7 @@ Builds, measuring, records and the command line know this protocol alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -127,6 +128,18 @@ class Probes(Protocol):
         ...
 
 
+@runtime_checkable
+class TeamProbes(Probes, Protocol):
+    """What those have besides whose kernels share threads that sleep between calls. None has to."""
+
+    def team(self, target: Target, threads: int) -> AbstractContextManager[None]:
+        """Return what can be entered again and again: inside, the kernels' threads are awake.
+
+        `threads` is the most that a kernel is called with; 0: all cores.
+        """
+        ...
+
+
 class Backend(Protocol):
     """A module with a `BACKEND` of this kind can be named by a target: `-backend=MODULE`."""
 
@@ -217,6 +230,12 @@ def network_backend_of(target: Target) -> NetworkBackend:
         f"the back end of '{target.text}' makes single kernels only, no networks; "
         "use one that does, e.g. 'native'"
     )
+
+
+def team_of(target: Target, threads: int) -> AbstractContextManager[None]:
+    """Return the team of `target`'s back end (see `TeamProbes`), or nothing if it has none."""
+    probes = backend_of(target).probes
+    return probes.team(target, threads) if isinstance(probes, TeamProbes) else nullcontext()
 
 
 def backend_of(target: Target) -> Backend:

@@ -127,9 +127,10 @@ def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:
             f"'{target.text}' cannot be measured {can.obstacle}; tune and run on such a machine, "
             "or build here with --default for the untuned schedule"
         )
-    if cache == "cold" and not can.cold_caches:
+    if cache != "warm" and not can.cold_caches:
+        what = "caches" if cache == "cold" else "weights"
         raise TargetError(
-            f"'{target.text}' cannot be measured with cold caches: its back end evicts nothing "
+            f"'{target.text}' cannot be measured with cold {what}: its back end evicts nothing "
             'from the caches of this machine; tune with cache="warm"'
         )
 

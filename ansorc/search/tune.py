@@ -37,10 +37,10 @@ def tune(
 
     trials=200: programs to measure for each task. records="tune.db": the file that keeps them.
     seed=0: of all random choices. threads=0: of the kernels, 0 means all cores. time_budget=None:
-    seconds for all tasks together. cache="warm": what the caches hold when a call is timed, or
-    "cold". cost_model="trees": what scores programs, also "roofline",
-    "random" or an object like `ansorc.search.cost_model.CostModel`. After Ctrl-C the results are
-    those of the tasks that were begun.
+    seconds for all tasks together. cache="warm": what the caches hold when a call is timed, also
+    "cold" and "cold-weights". cost_model="trees": what scores programs, also "roofline", "random"
+    or an object like `ansorc.search.cost_model.CostModel`. After Ctrl-C the results are those of
+    the tasks that were begun.
     """
     options = TuneOptions.of(settings)
     return tune_task(task, options) if isinstance(task, Task) else tune_tasks(task, options)

@@ -38,15 +38,17 @@ class TuneOptions:
     time_budget: float | None = None
     """Seconds after which no further round begins; None for no limit."""
     cache: CachePolicy = "warm"
-    """What the caches hold when a timed call begins: what the call before left there ("warm"), or
-    nothing of the kernel's arrays ("cold"). Times of the one do not compare with the other's."""
+    """What the caches hold when a timed call begins: what the call before left there ("warm"),
+    nothing of the kernel's arrays ("cold"), or all but its constants ("cold-weights"). Times of the
+    one do not compare with the others'."""
     search: SearchOptions = field(default_factory=SearchOptions)
     measuring: MeasureOptions = field(default_factory=MeasureOptions)
 
     def __post_init__(self) -> None:
         """Raise MeasureError for a cache policy that there is not."""
         if self.cache not in get_args(CachePolicy):
-            raise MeasureError(f'cache={self.cache!r}: there are "warm" and "cold"')
+            known = ", ".join(f'"{policy}"' for policy in get_args(CachePolicy))
+            raise MeasureError(f"cache={self.cache!r}: there are {known}")
 
     @staticmethod
     def of(settings: TuneSettings) -> TuneOptions:

@@ -24,7 +24,7 @@ from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay
 from ansorc.search.measure import MeasureOptions, Measurer, RunOptions, Source
 from ansorc.search.measure.check import Expectation, tolerance
-from ansorc.search.programs import default_program, recorded_program
+from ansorc.search.programs import default_program, recorded_program, require_this_machine
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 
@@ -118,6 +118,8 @@ def test_its_text_is_shown(tmp_path: Path) -> None:
 def test_it_refuses_to_be_measured_with_cold_caches(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match="cannot be measured with cold caches: its back end evic"):
         tune_task(ac.Task(product(), TOY), TuneOptions(2, tmp_path / "tune.db", cache="cold"))
+    with pytest.raises(TargetError, match="cannot be measured with cold weights: its back end evi"):
+        require_this_machine(TOY, "cold-weights")
 
 
 def test_it_refuses_what_it_lacks() -> None:

@@ -84,10 +84,11 @@ def test_tune_then_build_run_and_show(cli: CommandLine) -> None:
     assert "measured on another machine, thread count or cache policy (4)" in elsewhere
 
 
-def test_cold_caches(cli: CommandLine) -> None:
-    tuned = cli.run("tune", "ops.py:product", "--trials", "2", "--cache", "cold")
+@pytest.mark.parametrize("cache", ["cold", "cold-weights"])
+def test_cold_caches(cli: CommandLine, cache: str) -> None:
+    tuned = cli.run("tune", "ops.py:product", "--trials", "2", "--cache", cache)
     assert tuned.code == 0, tuned
-    again = "ops.py:product --cache cold --records tune.db"
+    again = f"ops.py:product --cache {cache} --records tune.db"
     assert f"build it with: ansorc build {again}\n" in tuned.out
     assert cli.run("show", *again.split()).out.startswith("# product: tuned, ")
     warm = cli.run("show", "ops.py:product").refused()

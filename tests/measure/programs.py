@@ -30,9 +30,9 @@ def task() -> Task:
 
 
 @cache
-def long_task() -> Task:
+def long_task(*, constant: bool = False) -> Task:
     """B[0] = the sum of A, 64 KiB: it fits into the first or second cache."""
-    source = placeholder((LONG,), name="A")
+    source = placeholder((LONG,), name="A", constant=constant)
     place = reduce_axis(LONG, name="k")
     result = compute((1,), lambda _: lang.sum(source[place], axis=place), name="B")
     return Task(ComputeDAG([source, result]), "native", "long")

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import statistics
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import ansorc as ac
+from ansorc.codegen.base import team_of
 from ansorc.codegen.llvm.binding import optimized_llvm
 from ansorc.codegen.llvm.cache_eviction import cache_eviction
+from ansorc.codegen.llvm.limits import FmaProbe
 from ansorc.errors import TargetError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.packing import PackedPart, Packing
-from ansorc.search.measure.kernel import PackedConstants, guarded_copy
+from ansorc.lang import ComputeDAG
+from ansorc.search.measure.data import TaskData
+from ansorc.search.measure.kernel import PackedConstants, evict_each, guarded_copy, load_bench
+from ansorc.search.task import Task
 from ansorc.target import Target, detect
 
 WORDS = 1 << 16
@@ -39,6 +46,45 @@ def test_evicted_memory_is_slower_to_read_and_still_holds_what_it_held() -> None
     assert statistics.median(cold) > 1.2 * statistics.median(warm)
     assert (memory.array == np.arange(WORDS)).all()
     assert memory.is_intact()
+
+
+def test_the_constants_of_a_kernel_are_those_that_it_reads_packed_or_not() -> None:
+    x, w = ac.placeholder((4, 64), name="X"), ac.placeholder((64, 8), name="W", constant=True)
+    bias = ac.placeholder((8,), name="bias", constant=True)
+    task = Task(ComputeDAG([x, w, bias, ac.ops.add(ac.ops.matmul(x, w), bias)]))
+    data = TaskData.create(task, np.random.default_rng(0))
+    bench = load_bench(data.directory)
+    data.remove()
+    (source,) = [buffer for buffer in task.dag.inputs if buffer.name == "W"]
+    layout = Packing(source, (PackedPart(1, 1, 8), PackedPart(0, 1, 64)), (0, 0))
+    arrays = bench.arrays([layout])
+    packed, unpacked = bench.weights(arrays)
+    assert packed is bench.packed.get(layout, bench.params[1].array)
+    assert unpacked is bench.params[2]
+    evicted: list[tuple[int, int]] = []
+    evict_each((packed, unpacked), lambda address, size: evicted.append((address, size)))
+    assert evicted == [(packed.address, 4 * 64 * 8), (unpacked.address, 4 * 8)]
+
+
+def test_a_team_is_entered_again_and_again_and_kernels_run_in_it() -> None:
+    target = detect()
+    team, work = team_of(target, 0), FmaProbe(target, target.cores, 10)
+    for _ in range(3):
+        with team:
+            work.run(0)
+    work.run(0)
+
+
+def test_a_back_end_without_teams_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = detect()
+    backend = SimpleNamespace(probes=SimpleNamespace())
+
+    def without(_: Target) -> SimpleNamespace:
+        return backend
+
+    monkeypatch.setattr("ansorc.codegen.base.backend_of", without)
+    with team_of(target, 0) as found:
+        assert found is None
 
 
 def test_nothing_is_evicted_of_no_bytes() -> None:

@@ -166,6 +166,20 @@ def test_cold_caches_make_a_kernel_of_loads_slower() -> None:
         assert cold > 1.3 * warm, "measured, and ranked"
 
 
+def test_with_cold_weights_constants_alone_are_read_from_memory() -> None:
+    medians: dict[bool, tuple[float, float]] = {}
+    options = replace(OPTIONS, run=replace(RUN, cache="cold-weights"))
+    for constant in (False, True):
+        with Measurer(programs.long_task(constant=constant), options) as measurer:
+            (result,) = measurer.measure([programs.summing()])
+            (ranked,) = measurer.rank([programs.summing()])
+        assert result.measurement is not None, result.failure
+        assert ranked.measurement is not None
+        medians[constant] = (result.measurement.median_s, ranked.measurement.median_s)
+    for weights, activations in zip(medians[True], medians[False], strict=True):
+        assert weights > 1.3 * activations, "measured, and ranked"
+
+
 def test_something_else_is_done_while_the_last_are_built_and_before_they_run(
     measurer: Measurer,
 ) -> None:

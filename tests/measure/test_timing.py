@@ -139,6 +139,39 @@ def test_cold_caches_before_each_timed_call_and_nothing_else_in_the_time() -> No
     assert seconds == pytest.approx([3e-3] * OPTIONS.rank_rounds)
 
 
+class Team:
+    """What happened, in a list that others write to as well."""
+
+    def __init__(self, events: list[str]) -> None:
+        self.events = events
+
+    def __enter__(self) -> None:
+        self.events.append("awake")
+
+    def __exit__(self, *_: object) -> None:
+        self.events.append("asleep")
+
+
+def test_threads_are_awake_when_a_call_is_timed_and_the_rest_of_the_caches_is_warm() -> None:
+    machine, events = Machine(1e-3), list[str]()
+
+    def call(count: int) -> None:
+        events.append("call")
+        machine.call(count)
+
+    def evict() -> None:
+        events.append("evict")
+        machine.evict()
+
+    subject = Subject(call, evict, evicts_all=False, team=Team(events))
+    timed = ["evict", "awake", "call", "asleep"]
+    sample(subject, machine.clock, OPTIONS, 1e-3)
+    assert events == timed * (len(events) // 4)
+    events.clear()
+    (seconds,) = interleave([subject], machine.clock, OPTIONS)
+    assert events == ["call", *timed] * len(seconds)
+
+
 @given(st.lists(st.floats(0.9, 1.1), min_size=3, max_size=40))
 def test_the_error_of_a_median_has_no_unit_and_shrinks_with_more_repeats(
     seconds: list[float],

@@ -98,5 +98,5 @@ def test_cold_caches_are_asked_for_recorded_and_not_mixed(tmp_path: Path) -> Non
     assert found.best.environment == current_environment(1, "cold")
     assert any("cache policy; their times were not used" in note for note in found.notes)
     assert tune_task(product(), warm).measured_now == 0
-    with pytest.raises(MeasureError, match='cache=\'hot\': there are "warm" and "cold"'):
+    with pytest.raises(MeasureError, match='cache=\'hot\': there are "warm", "cold", "c'):
         replace(warm, cache=cast("CachePolicy", "hot"))

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ansorc.codegen.base import Backend, Capabilities, MachineLimits, Probe, Probes
@@ -27,6 +28,7 @@ from ansorc.codegen.llvm.network.native_network import (
     open_library,
 )
 from ansorc.codegen.llvm.storage import workspace_bytes
+from ansorc.codegen.llvm.worker_team import WorkerTeam
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.package.artifact import Artifact, write_artifact
 from ansorc.codegen.package.network_artifact import write_network
@@ -52,6 +54,9 @@ class _CpuProbes:
 
     def eviction(self, target: Target) -> Callable[[int, int], None]:
         return cache_eviction(target)
+
+    def team(self, target: Target, threads: int) -> AbstractContextManager[None]:
+        return WorkerTeam(target, threads)
 
 
 class _LLVM:

@@ -140,6 +140,12 @@ class PackedConstants:
         return sum(copy.nbytes for copy in self._known.values())
 
 
+def evict_each(memory: Sequence[GuardedArray], evict: Callable[[int, int], None]) -> None:
+    """Call `evict` with the address and the size of each array."""
+    for array in memory:
+        evict(array.address, array.nbytes)
+
+
 class KernelError(Exception):
     """A kernel that returned something other than 0."""
 
@@ -185,11 +191,10 @@ class GuardedKernel:
         """Have the results in the arrays."""
         self._call.fetch()
 
-    def evict(self, evict: Callable[[int, int], None]) -> None:
-        """Call `evict` with the address and the size of all that the kernel reads and writes."""
-        for memory in (*self._arrays, self._workspace):
-            if memory is not None:
-                evict(memory.address, memory.nbytes)
+    @property
+    def memory(self) -> tuple[GuardedArray, ...]:
+        """All that the kernel reads and writes."""
+        return (*self._arrays, self._workspace) if self._workspace else tuple(self._arrays)
 
     def is_intact(self) -> bool:
         """Whether the kernel has stayed inside its workspace."""
@@ -212,6 +217,8 @@ class Bench:
     target: Target
     names: tuple[str, ...]
     """Those of `params`."""
+    constants: frozenset[str]
+    """Those whose values never change, such as weights."""
     params: tuple[GuardedArray, ...]
     outputs: tuple[CheckedOutput, ...]
     packed: PackedConstants = field(default_factory=PackedConstants)
@@ -223,6 +230,11 @@ class Bench:
             self.packed.get(layouts[name], guarded.array) if name in layouts else guarded
             for name, guarded in zip(self.names, self.params, strict=True)
         )
+
+    def weights(self, arrays: Sequence[GuardedArray]) -> tuple[GuardedArray, ...]:
+        """Return those of `arrays`, which are in call order, that are constants."""
+        pairs = zip(self.names, arrays, strict=True)
+        return tuple(array for name, array in pairs if name in self.constants)
 
     @property
     def nbytes(self) -> int:
@@ -288,4 +300,6 @@ def load_bench(directory: Path) -> Bench:
         expectation = Expectation(reference, allowed)
         outputs.append(CheckedOutput(memory, reference, expectation))
     names = tuple(buffer.name for buffer in task.dag.params)
-    return Bench(task.target, names, tuple(arrays[name] for name in names), tuple(outputs))
+    constants = frozenset(buffer.name for buffer in task.dag.inputs if buffer.constant)
+    params = tuple(arrays[name] for name in names)
+    return Bench(task.target, names, constants, params, tuple(outputs))

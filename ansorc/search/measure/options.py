@@ -19,8 +19,9 @@ _BUILD_FACTOR = 20.0
 _LEAST_BUILD_S = 2.0
 _COMPARED_BYTES_PER_S = 2e8
 _EVICTED_BYTES_PER_S = 4e8
-CachePolicy = Literal["warm", "cold"]
-"""What the caches hold when a timed call begins: what the call before left there, or nothing."""
+CachePolicy = Literal["warm", "cold", "cold-weights"]
+"""What the caches hold when a timed call begins: what the call before left there, nothing, or that
+without the constant inputs, as in a network larger than the caches, whose workers are awake."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class RunOptions:
     threads: int = 0
     """Threads of the kernel; 0 means all cores that the process may use."""
     cache: CachePolicy = "warm"
-    """Cold: all arrays and the workspace are evicted from the caches before each timed call."""
+    """Cold: all arrays and the workspace are evicted from the caches before each timed call.
+    Cold weights: the constants, as the kernel reads them; and its workers are awake."""
     min_total_s: float = 0.01
     """Timed calls add up to this before their median is taken for the first time."""
     max_total_s: float = 0.06
@@ -132,4 +134,4 @@ def run_limit_s(options: RunOptions, best_s: float, flops: float, array_bytes: i
 
 def eviction_limit_s(options: RunOptions, array_bytes: int, times: int) -> float:
     """Return how many seconds it may take to empty the caches `times` times; 0 for warm ones."""
-    return times * array_bytes / _EVICTED_BYTES_PER_S if options.cache == "cold" else 0.0
+    return times * array_bytes / _EVICTED_BYTES_PER_S if options.cache != "warm" else 0.0

@@ -19,6 +19,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from ansorc.codegen.base import backend_of
@@ -37,11 +38,15 @@ _MEDIAN_ERROR = 0.93
 
 @dataclass(frozen=True)
 class Subject:
-    """What is timed: `call(n)` runs a kernel n times, `evict` empties the caches before a call."""
+    """What is timed: `call(n)` runs a kernel n times, in the caches and threads of the others."""
 
     call: Callable[[int], None]
     evict: Callable[[], None] | None = None
-    """None: calls follow each other, in the caches that they leave."""
+    """Empties the caches before a call; None: calls follow each other, in the caches they leave."""
+    evicts_all: bool = True
+    """Else what it leaves must be there, where another kernel was called before."""
+    team: AbstractContextManager[None] = field(default_factory=nullcontext[None])
+    """Entered around the calls that are timed, after the eviction."""
 
 
 def sample(
@@ -110,7 +115,7 @@ def interleave(subjects: Sequence[Subject], clock: Clock, options: RunOptions) -
     order = list(range(len(subjects)))
     for _ in range(options.rank_rounds):
         for index in order:
-            if subjects[index].evict is None:
+            if subjects[index].evict is None or not subjects[index].evicts_all:
                 subjects[index].call(1)  # the caches now hold what this kernel leaves there
             taken = _timed(subjects[index], clock, numbers[index])
             found[index].append(taken / numbers[index])
@@ -132,9 +137,10 @@ def _calls_a_repeat(subject: Subject, clock: Clock, repeat_s: float) -> int:
 def _timed(subject: Subject, clock: Clock, number: int) -> float:
     if subject.evict is not None:
         subject.evict()
-    begin = clock()
-    subject.call(number)
-    return clock() - begin
+    with subject.team:
+        begin = clock()
+        subject.call(number)
+        return clock() - begin
 
 
 _DISTURBED = 1.1

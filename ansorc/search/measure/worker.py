@@ -11,12 +11,12 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from ansorc.codegen.base import backend_of
+from ansorc.codegen.base import backend_of, team_of
 from ansorc.codegen.build import CompileCache, compile_function
 from ansorc.codegen.package.signature import LACKS_FEATURES, OUT_OF_MEMORY
 from ansorc.errors import BuildError, IRError, LanguageError, ParseError, ScheduleError
@@ -25,7 +25,14 @@ from ansorc.ir.parser import parse
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
 from ansorc.schedule import Names, lower, packings, replay, steps_from_json
-from ansorc.search.measure.kernel import Bench, Benches, GuardedKernel, KernelError
+from ansorc.search.measure.kernel import (
+    Bench,
+    Benches,
+    GuardedArray,
+    GuardedKernel,
+    KernelError,
+    evict_each,
+)
 from ansorc.search.measure.messages import (
     CompiledKernel,
     Decoder,
@@ -188,6 +195,9 @@ class _Checked:
     """A kernel whose outputs agreed with the reference."""
 
     kernel: GuardedKernel
+    weights: tuple[GuardedArray, ...]
+    """The constants as it reads them."""
+    is_parallel: bool
     max_error: float
 
 
@@ -228,11 +238,7 @@ class Runner:
         self, checked: Sequence[_Checked], target: Target, options: RunOptions, message: Message
     ) -> list[Measurement]:
         """Time kernels, several in turns if the message asks for a ranking."""
-        evict = _eviction(target) if options.cache == "cold" else None
-        subjects = [
-            Subject(one.kernel.call, partial(one.kernel.evict, evict) if evict else None)
-            for one in checked
-        ]
+        subjects = [_subject(one, target, options) for one in checked]
         if message.number("rank"):
             rounds = interleave(subjects, time.perf_counter, options)
             return [
@@ -306,12 +312,31 @@ def _checked(
             complaint = "candidate rejected: it wrote outside its workspace"
     if complaint:
         return Failure.of(FailureKind.WRONG_RESULT, complaint)
-    return _Checked(kernel, max_error)
+    weights, is_parallel = bench.weights(arrays), compiled.signature.parallel
+    return _Checked(kernel, weights, is_parallel, max_error)
+
+
+def _subject(one: _Checked, target: Target, options: RunOptions) -> Subject:
+    """The kernel as it is timed: in the caches that the options name, and with its workers."""
+    call = one.kernel.call
+    if options.cache == "warm":
+        return Subject(call)
+    if options.cache == "cold":
+        return Subject(call, partial(evict_each, one.kernel.memory, _eviction(target)))
+    is_alone = options.threads == 1 or not one.is_parallel
+    team = nullcontext() if is_alone else _team(target, options.threads)
+    evict = partial(evict_each, one.weights, _eviction(target)) if one.weights else None
+    return Subject(call, evict, evicts_all=False, team=team)
 
 
 @lru_cache(maxsize=1)
 def _eviction(target: Target) -> Callable[[int, int], None]:
     return backend_of(target).probes.eviction(target)
+
+
+@lru_cache(maxsize=1)
+def _team(target: Target, threads: int) -> AbstractContextManager[None]:
+    return team_of(target, threads)
 
 
 def _kernel_failure(error: KernelError) -> Failure:
