@@ -19,22 +19,32 @@ from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 @click.option("--name", default="", help="The C name of the kernel; default: the workload's.")
 @click.option("--output", "-o", type=click.Path(path_type=Path),
               help="The library: .so, .a or .o; default: NAME.so.")  # fmt: skip
-def build(workload: TaskOrNetwork, choice: ProgramChoice, name: str, output: Path | None) -> None:
+@click.option("--weights", type=click.Path(path_type=Path), metavar="FILE",
+              help="A network's weights go to this file, not into the library.")  # fmt: skip
+def build(
+    workload: TaskOrNetwork,
+    choice: ProgramChoice,
+    name: str,
+    output: Path | None,
+    weights: Path | None,
+) -> None:
     """Build the best recorded program: a library, a C header and a manifest.
 
     Of a network, tasks that have no record get the untuned default.
     """
     if isinstance(workload, Network):
         programs = chosen_programs(workload, choice)
-        title, origin = c_name(workload.source.name), tuned_share(programs)
+        title, origin = name or c_name(workload.source.name), tuned_share(programs)
         with task_progress(len(programs)) as tell:
-            module = built_network(workload, programs, name, tell)
+            module = built_network(workload, programs, title, tell)
+        artifact = module.save(output or Path(f"{title}.so"), weights)
     else:
+        if weights is not None:
+            raise click.UsageError(f"--weights is for networks; '{workload.name}' is none")
         program = chosen_program(workload, choice)
-        title, origin = workload.name, program.origin
-        module = build_program(workload, program, name or title)
-    path = output or Path(f"{name or title}.so")
-    artifact = module.save(path)
-    click.echo(f"{name or title}: {origin}, for {workload.target.text}")
-    for made in (artifact.library, artifact.header, artifact.manifest):
-        click.echo(f"  {made} ({made.stat().st_size} bytes)")
+        title, origin = name or workload.name, program.origin
+        artifact = build_program(workload, program, title).save(output or Path(f"{title}.so"))
+    click.echo(f"{title}: {origin}, for {workload.target.text}")
+    made = [artifact.library, artifact.header, artifact.manifest, artifact.weights]
+    for path in filter(None, made):
+        click.echo(f"  {path} ({path.stat().st_size} bytes)")

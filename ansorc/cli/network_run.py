@@ -40,8 +40,9 @@ def run_network(network: Network, choice: ProgramChoice, library: Path | None) -
         with task_progress(len(programs)) as tell:
             module = built_network(network, programs, on_task=tell)
     inputs = random_inputs(network.source)
+    errors = checked_outputs(network, module, inputs, choice.threads)
     click.echo(f"{network.source.name}: {origin}")
-    for name, error in checked_outputs(network, module, inputs, choice.threads).items():
+    for name, error in errors.items():
         click.echo(f"  '{name}' is right: largest error {error:.2g} of its largest element "
                    "(float64 reference)")  # fmt: skip
     arrays = list(inputs.values())

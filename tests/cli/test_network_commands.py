@@ -1,0 +1,167 @@
+"""The commands with an ONNX file: what they print and write, and each mistake in one sentence."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import CommandLine
+from small_onnx import CLASSES, WIDTH, write_model
+
+import ansorc as ac
+from ansorc.codegen.call.network_module import NetworkModule
+from ansorc.graph.graph_reference import run_reference
+
+NET = ("net.onnx", "--input", f"x=2x{WIDTH}", "--default")
+RIGHT = r"  'y' is right: largest error [\d.e-]+ of its largest element \(float64 reference\)\n"
+
+
+@pytest.fixture(autouse=True)
+def model(cli: CommandLine) -> None:
+    write_model(cli.directory / "net.onnx")
+
+
+def test_build_writes_a_library_that_python_loads(cli: CommandLine) -> None:
+    built = cli.run("build", *NET)
+    assert built.code == 0, built
+    assert re.match(r"net: 0 of \d tasks tuned, for ", built.out)
+    for name in ("net.so", "net.h", "net.json"):
+        assert f"  {name} ({Path(name).stat().st_size} bytes)" in built.out
+    module = ac.load_library("net.so")
+    assert isinstance(module, NetworkModule)
+    x, positions = np.ones((2, WIDTH), np.float32), np.zeros(WIDTH, np.float32)
+    graph = ac.from_onnx("net.onnx", {"x": (2, WIDTH)})
+    inputs = {"x": x, "positions": positions}
+    np.testing.assert_allclose(module(x, positions), run_reference(graph, inputs)["y"], 1e-5)
+
+
+def test_run_builds_or_loads_and_checks(cli: CommandLine) -> None:
+    assert cli.run("build", *NET, "-o", "lib.so", "--name", "classify").code == 0
+    for choice, origin in (
+        ((), r"0 of \d tasks tuned"),
+        (("-l", "lib.so"), "built library lib.so"),
+    ):
+        ran = cli.run("run", *NET, *choice, "--threads", "1")
+        assert ran.code == 0, ran
+        assert re.match(rf"net: {origin}\n{RIGHT}  [\d.]+ .s ± .* GFLOP/s, \d+% of", ran.out), (
+            ran.out
+        )
+        _, _, table = ran.out.partition("kernels, the slowest first")
+        assert re.search(r"kernel +ms +share +GFLOP/s +of peak +result", table)
+        assert re.search(rf"softmax +[\d.]+ +[\d.]+% .* float32\[2, {CLASSES}\]", table)
+
+
+PROGRAM = r"""
+#include <cstdio>
+#include "net.h"
+int main() {
+  float x[NET_X_ELEMENTS], y[NET_Y_ELEMENTS];
+  for (int i = 0; i < NET_X_ELEMENTS; ++i) x[i] = 0.25F * static_cast<float>(i % 7 - 3);
+#ifdef ANSORC_NOT_OPEN
+  if (net_open("net.weights") != ANSORC_OK) return 1;
+#endif
+  if (net(x, y, nullptr, 0) != ANSORC_OK) return 2;
+  for (float value : y) std::printf("%.6f ", static_cast<double>(value));
+}
+"""
+
+
+@pytest.mark.parametrize("weights", [(), ("--weights", "net.weights")])
+def test_a_built_library_in_a_cpp_program(cli: CommandLine, weights: tuple[str, ...]) -> None:
+    np.save("positions.npy", np.linspace(0, 1, WIDTH, dtype=np.float32))
+    more = (*weights, "--constant", "positions=positions.npy")
+    built = cli.run("build", *NET, *more)
+    assert built.code == 0, built
+    for name in weights[1:]:
+        assert f"  {name} ({Path(name).stat().st_size} bytes)" in built.out
+    assert "positions" not in Path("net.h").read_text()
+    Path("main.cpp").write_text(PROGRAM)
+    command = "c++ -std=c++17 -Wall -Wextra -Werror main.cpp -L. -l:net.so -pthread -o main"
+    subprocess.run([*command.split(), "-Wl,-rpath,$ORIGIN"], check=True)
+    out = subprocess.run("./main", check=True, capture_output=True, text=True).stdout
+    x = 0.25 * (np.arange(2 * WIDTH) % 7 - 3).astype(np.float32).reshape(2, WIDTH)
+    graph = ac.from_onnx("net.onnx", {"x": (2, WIDTH)}, {"positions": np.load("positions.npy")})
+    expected = run_reference(graph, {"x": x})["y"]
+    np.testing.assert_allclose([float(word) for word in out.split()], expected.ravel(), atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        ("graph", "softmax"),
+        ("optimized-graph", "softmax"),
+        ("tasks", " tasks, "),
+        ("memory", "weights 0.00 MB, arena 0.00 MB (no less than "),
+    ],
+)
+def test_every_view(cli: CommandLine, view: str, words: str) -> None:
+    shown = cli.run("show", *NET, "--view", view)
+    assert shown.code == 0, shown
+    assert shown.out.startswith("# ")
+    assert shown.out.count("\n# ") == 0
+    assert words in shown.out
+    if view == "tasks":
+        assert cli.run("show", *NET).out == shown.out
+    both = cli.run("show", *NET, "--view", "tasks", "--view", view).out
+    assert both.endswith(shown.out)
+
+
+def test_the_help_names_the_views(cli: CommandLine) -> None:
+    shown = " ".join(cli.run("show", "--help").out.split())
+    for view in ("graph", "optimized-graph", "tasks", "memory"):
+        assert f" {view}, " in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("build net.onnx --default", r"extents 'batch' of the input 'x' are not fixed in the file"),
+        ("build nothing.onnx --default", r"nothing\.onnx"),
+        ("show net.onnx --input z=2", r"'net' has no input 'z'; it has 'x', 'positions'"),
+        ("show net.onnx --input x=2x3", r"the input 'x' is \['batch', 12\], not \[2, 3\]"),
+        (f"build net.onnx --input x=2x{WIDTH}", r"there is no record file tune\.db; run `ansorc"),
+        (f"run net.onnx --input x=2x{WIDTH}", r"there is no record file tune\.db; run `ansorc"),
+        (f"build net.onnx --input x=2x{WIDTH} --default -o a.txt", r"end it in \.so"),
+        (f"build net.onnx --input x=2x{WIDTH} --default --name 9x", "cannot be called '9x'"),
+        (f"build net.onnx --input x=2x{WIDTH} --default --weights net.json",
+         r"the weights cannot be in 'net\.json' too"),
+        (f"run net.onnx --input x=2x{WIDTH} -l missing.so", r"missing\.so cannot be loaded"),
+        ("show odd.onnx --input x=2x12", r"does not know this operator; define it in the DSL"),
+    ],
+)  # fmt: skip
+def test_bad_input(cli: CommandLine, arguments: str, words: str) -> None:
+    write_model(cli.directory / "odd.onnx", operator="NoSuchOperator")
+    error = cli.run(*arguments.split()).refused()
+    assert re.search(words, error), error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("show net.onnx --set n=3", "--set is for workloads in Python; 'net.onnx' has none"),
+        ("show net.onnx --input x", "--input x: write NAME=SHAPE, e.g. --input x=1x3x224x224"),
+        ("show net.onnx --input x=axb", "--input x=axb: write NAME=SHAPE"),
+        ("show net.onnx --constant x", "--constant x: write NAME=FILE.npy"),
+        ("show net.onnx --constant x=no.npy", "--constant x=no.npy: no.npy is no .npy file: "),
+        ("show net.onnx --input x=2x12 --view ir", "'ir' is not one of 'graph', 'optimized-graph'"),
+        ("run net.onnx --input x=2x12 -l kernel.so", "kernel.so is a kernel, no network"),
+        ("show ops.py:product --input x=2", "--input and --constant are for networks; 'ops.py:pro"),
+        ("build ops.py:product --default --weights w", "--weights is for networks; 'product' i"),
+    ],
+)  # fmt: skip
+def test_a_wrong_command_line(cli: CommandLine, arguments: str, words: str) -> None:
+    if "kernel.so" in arguments:
+        assert cli.run("build", "ops.py:single", "--default", "-o", "kernel.so").code == 0
+    error = cli.run(*arguments.split()).refused(2)
+    assert words in error
+    assert "--help)" in error
+
+
+def test_a_library_of_another_shape_is_refused(cli: CommandLine) -> None:
+    assert cli.run("build", *NET).code == 0
+    other = ("net.onnx", "--input", f"x=3x{WIDTH}")
+    error = cli.run("run", *other, "-l", "net.so").refused()
+    assert f"(2, {WIDTH})" in error
