@@ -85,8 +85,8 @@ class TuningRun:
 
     Runs share nothing else, unless their options hold one cost model, so that each proposes what it
     would alone. What a run knows follows from its options and the records: it may be dropped after
-    any round, and one made later goes on where it was. `close` frees what measuring needs, which
-    the next round makes again.
+    any round, and one made later goes on where it was. `close` frees what proposing and measuring
+    need, which the next round makes again.
 
     A run belongs to one thread, but `propose` may be called in another one during `measure`.
     `options.trials` and `options.time_budget` are what `round_size` and the local search go by; a
@@ -107,11 +107,12 @@ class TuningRun:
         self._environment = current_environment(options.threads, options.cache)
         self._shared = task.with_threads(self._environment.running)
         records.add_task(task)
-        self._earlier = records.all(task.key, self._environment)
+        self._known = records.all(task.key, self._environment)
+        self._earlier = len(self._known)
         self._best = records.best(task.key, self._environment)
         self._keys = records.measured(task.key, self._environment)
         self._related: list[Steps] = []
-        if not self._earlier:  # read here: the records serve one thread
+        if not self._known:  # read here: the records serve one thread
             most = options.search.transferred
             self._related = related_programs(records, task, self._environment, most)
         self._measurer: Measurer | None = None
@@ -121,7 +122,6 @@ class TuningRun:
         self._watch = Stopwatch()
         self._builds: list[BuildCost] = []
         self._runs: list[RunCost] = []
-        self._measured = 0
         self._proposed = 0
         self._ranking: Ranking | None = None
         self._notes = list(records.notes)
@@ -142,12 +142,12 @@ class TuningRun:
     @property
     def curve(self) -> tuple[tuple[int, float], ...]:
         """(trial, best seconds so far) at each improvement, as `TuneResult.curve`."""
-        return _curve(self._records.all(self._task.key, self._environment))
+        return curve_of(self._records.all(self._task.key, self._environment))
 
     @property
     def trials(self) -> int:
         """Programs of the task that are recorded, those of earlier runs included."""
-        return len(self._earlier) + self._measured
+        return len(self._known)
 
     @property
     def is_over(self) -> bool:
@@ -238,7 +238,11 @@ class TuningRun:
         self._best = self._records.best(self._task.key, self._environment)
 
     def close(self) -> None:
-        """Free what measuring needs; the workers are the driver's. May be called twice."""
+        """Free what proposing and measuring need; the workers are the driver's.
+
+        May be called twice. What was proposed must have been measured.
+        """
+        vars(self).pop("_proposals", None)
         if self._measurer is not None:
             self._measurer.close()
             self._measurer = None
@@ -255,7 +259,7 @@ class TuningRun:
             task=self._task,
             best=self._records.best(self._task.key, self._environment),
             default=next((record for record in known if record.program_key == key), None),
-            curve=_curve(known),
+            curve=curve_of(known),
             trials=len(known),
             measured_now=self._measured,
             elapsed_s=(elapsed_s := time.monotonic() - self._begin),
@@ -287,14 +291,14 @@ class TuningRun:
 
     @cached_property
     def _proposals(self) -> Proposals:
-        """The search, which knows what earlier runs measured, as they learned it."""
+        """The search, which knows what was measured before, as that was learned."""
         rng = np.random.default_rng(self._options.seed)
         proposals = Proposals(self._shared, self._options.search, rng)
-        proposals.notes[:0] = self._notes
+        proposals.notes[:] = dict.fromkeys((*self._notes, *proposals.notes))
         self._notes = proposals.notes  # which grow while the search goes on
-        steps = [self._steps(record.steps) for record in self._earlier]
-        learned_at = {record.known for record in self._earlier}
-        found = zip(self._earlier, proposals.encoded(steps), strict=True)
+        steps = [self._steps(record.steps) for record in self._known]
+        learned_at = {record.known for record in self._known}
+        found = zip(self._known, proposals.encoded(steps), strict=True)
         for number, (record, candidate) in enumerate(found):
             if number in learned_at:
                 proposals.update()
@@ -330,7 +334,7 @@ class TuningRun:
         self._builds.append(result.build)
         self._runs.append(result.run)
         self._keys.add(record.program_key)
-        self._measured += 1
+        self._known.append(record)
         if (failure := result.failure) is not None:
             self._failures[failure.kind.value] += 1
             self._first_failure = self._first_failure or failure
@@ -367,8 +371,12 @@ class TuningRun:
                 f"{self._first_failure.kind.value}, {self._first_failure.message}"
             )
 
+    @property
+    def _measured(self) -> int:
+        return len(self._known) - self._earlier
+
     def _planned(self) -> int:
-        return len(self._earlier) + self._proposed
+        return self._earlier + self._proposed
 
     def _left(self) -> int:
         return self._options.trials - self._planned()
@@ -387,8 +395,8 @@ def _is_better(record: Record, best: Record | None) -> bool:
     return best is None or best.median_s is None or record.median_s < best.median_s
 
 
-def _curve(records: Sequence[Record]) -> tuple[tuple[int, float], ...]:
-    """(trial, seconds) at each improvement among `records`, oldest first."""
+def curve_of(records: Sequence[Record]) -> tuple[tuple[int, float], ...]:
+    """Return (trial, best seconds so far) at each improvement among `records`, oldest first."""
     curve: list[tuple[int, float]] = []
     for trial, record in enumerate(records, 1):
         if record.median_s is None or not record.checked:
