@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from ansorc.errors import AnsorcError
+from ansorc.search.options import Scheduling
 from ansorc.target import detect
 from bench.compare.case_run import Plan
 from bench.compare.result import CaseResult, Results
@@ -18,6 +19,7 @@ from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.compare.table import print_cases, print_gaps, print_means, print_tuning
 from bench.networks.compare import networks
 from bench.onnx_nodes import run as run_onnx_nodes
+from bench.search.scheduling import allocation_table, compared, recorded_tasks, schedule_table
 
 _QUICK_CASES = "C2D-3-b1,GMM-3-b1,DEP-1-b1,T2D-2-b1,ConvLayer-2-b1,TBS-1-b1"
 _QUICK_TRIALS = 48
@@ -93,6 +95,28 @@ def onnx_nodes(*, tests: str, processes: int, build: bool) -> None:
 
 
 main.add_command(networks)
+
+
+@main.command()
+@click.option("--records", required=True, type=click.Path(path_type=Path, exists=True),
+              help="A record file of an earlier tuning of several tasks.")  # fmt: skip
+@click.option("--trials", default=0, show_default=True, help="Of all tasks; 0: half of all.")
+@click.option("--weights", default="", metavar="TASK=N[,…]", help="Others appear once.")
+@click.option("--seed", default=0, show_default=True)
+def schedule(*, records: Path, trials: int, weights: str, seed: int) -> None:
+    """Share out trials of recorded tasks by each strategy, without measuring anything."""
+    pairs = [each.rpartition("=") for each in weights.split(",") if each]
+    try:
+        tasks = recorded_tasks(records, {name: float(number) for name, _, number in pairs})
+    except (ValueError, AnsorcError) as error:
+        raise click.ClickException(str(error)) from error
+    if not tasks:
+        raise click.ClickException(f"{records} has no task with a program that works")
+    wanted = trials or sum(task.trials for task in tasks) // 2
+    found = compared(tasks, Scheduling(), wanted, seed)
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+    console.print(allocation_table(tasks, found))
+    console.print(schedule_table(found, wanted))
 
 
 def _compare(cases: str, peers: str, plan: Plan, *, again: bool) -> None:

@@ -10,5 +10,6 @@
 * `paper`: the paper's space, strategies and features, for comparison
 
 A run (`tuning_run`) asks its `proposals` for programs, has them measured, and lets the model learn.
+`task_scheduler` chooses which task of a network gets the next round, and `tune_weighted` does it.
 `options` has every number of the search; `default` chooses a program without measuring any.
 """

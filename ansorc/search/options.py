@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -12,6 +12,8 @@ from ansorc.search.cost_model import CostModel
 
 StrategyName = Literal["evolution", "random", "beam"]
 SpaceName = Literal["full", "paper", "limited"]
+SchedulerName = Literal["gradient", "round-robin", "equal"]
+ObjectiveName = Literal["f1", "f2", "f3", "f4"]
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,73 @@ class SearchOptions:
                     f"SearchOptions.{field} is {getattr(self, field)!r}; "
                     f"it can be {', '.join(get_args(known))}"
                 )
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """How trials are shared out among the tasks of networks (paper §6).
+
+    A round is the unit of the paper's formula: `t` of a task is its trials / `trials_per_round`.
+    """
+
+    strategy: SchedulerName = "gradient"
+    """Who gets the next round: the task that is expected to gain most; the one with the fewest
+    trials ("round-robin"); or one after the other, each with its share of the trials ("equal")."""
+    objective: ObjectiveName | Callable[[Sequence[float]], float] = "f1"
+    """What becomes small, by the names of the paper's Table 2: the sum of the networks' latencies
+    (f1); the same, but what is below a requirement counts as that (f2); minus the geometric mean of
+    the speed-up against references (f3); the sum, without tasks that have stopped gaining (f4). Or
+    a function of the networks' latencies in seconds; it may be asked often."""
+    requirements: tuple[float, ...] = ()
+    """Of f2: seconds that suffice for each network."""
+    references: tuple[float, ...] = ()
+    """Of f3: seconds that each network takes otherwise."""
+    early_stop: int = 5
+    """Of f4: rounds without any gain after which a task has stopped."""
+    trials: int | None = None
+    """Programs to measure in all, those in the record file counted in; None: `TuneOptions.trials`
+    for each task on average."""
+    trials_per_round: int = 16
+    """Programs of a task that are measured before it is asked again who gains most. The paper's
+    implementation has 64: here the untuned default and the estimate make the first ones count."""
+    alpha: float = 0.2
+    """The weight of what was gained in the last rounds, against what is expected of the next; that
+    of the paper's implementation, as are the next two."""
+    beta: float = 2.0
+    """A task is expected to come within this factor of the speed of similar ones."""
+    backward_window: int = 3
+    """Rounds over which the last gain is taken."""
+    similarity_lead: int = 5
+    """Rounds that a task may be ahead of all similar ones, still slower by `beta`, before they say
+    nothing about it; so the paper's implementation."""
+    epsilon: float = 0.05
+    """Share of the rounds that go to any of the tasks (paper §6.2, which gives no number)."""
+    least_gain: float = 0.0002
+    """A task rests while the second half of its trials made the objective smaller by less than this
+    share, or all of its time is less; 0: no task rests. Tuning ends where all of them rest."""
+    rest_after: int = 6
+    """Rounds over which the gain is taken at least."""
+    most_failures: int = 32
+    """A task of which so many programs failed and none succeeded is given up."""
+    local_search_every: int = 5
+    """Every so many rounds of a task are a local search around its best programs, besides the last
+    `SearchOptions.polish_share` of all trials; 0: none are."""
+
+    def __post_init__(self) -> None:
+        """Raise OptionError for a name that is not known, and numbers that make no sense."""
+        if self.strategy not in get_args(SchedulerName):
+            known = ", ".join(get_args(SchedulerName))
+            raise OptionError(f"Scheduling.strategy is {self.strategy!r}; it can be {known}")
+        if not callable(self.objective) and self.objective not in get_args(ObjectiveName):
+            known = ", ".join(get_args(ObjectiveName))
+            raise OptionError(
+                f"Scheduling.objective is {self.objective!r}; it can be {known} or a function"
+            )
+        for name in ("trials_per_round", "backward_window", "rest_after", "early_stop"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"Scheduling.{name} is {getattr(self, name)}; it is 1 or more")
+        if any(seconds <= 0 for seconds in (*self.requirements, *self.references)):
+            raise OptionError("requirements and references are seconds, more than 0")
 
 
 DEFAULTS = SearchOptions()

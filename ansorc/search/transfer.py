@@ -66,6 +66,11 @@ def _related(records: Records, task: Task) -> Iterator[Task]:
     return (other for _, _, other in sorted(near, key=lambda entry: entry[:2]))
 
 
+def structure_of(dag: ComputeDAG) -> str:
+    """Return the definition without names and whole numbers: equal for similar computations."""
+    return _words(dag.canonical)[0]
+
+
 def _words(dag: ComputeDAG) -> tuple[str, list[int]]:
     """The definition without its whole numbers, and these."""
     text = dag.to_text()

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import ansorc as ac
-from ansorc.search.measure import MeasureOptions, RunOptions, Source
+from ansorc.search.measure import (
+    Failure,
+    FailureKind,
+    Measurement,
+    MeasureOptions,
+    Measurer,
+    MeasureResult,
+    RunOptions,
+    Source,
+    nothing,
+)
 from ansorc.search.tune_options import TuneOptions
 
 EXTENT = 32
@@ -17,6 +29,11 @@ def product() -> ac.Task:
     a = ac.placeholder((EXTENT, EXTENT), name="A")
     b = ac.placeholder((EXTENT, EXTENT), name="B")
     return ac.Task(ac.ComputeDAG([a, b, ac.ops.matmul(a, b, name="C")]), name="product")
+
+
+def matmul(n: int, m: int, k: int) -> ac.Task:
+    a, b = ac.placeholder((n, k), name="A"), ac.placeholder((k, m), name="B")
+    return ac.Task(ac.ComputeDAG([a, b, ac.ops.matmul(a, b, name="C")]), name=f"product {n}")
 
 
 def layer() -> ac.Task:
@@ -45,3 +62,24 @@ GREEDY = loop_program("""alloc hoard: float32[1099511627776]
     for i in 0..1099511627776:
         hoard[i] = 0.0""")
 """Wants a buffer of 4 TiB."""
+
+
+class Inventing(Measurer):
+    """Runs nothing: the time of a program follows from its text, and some fail."""
+
+    def __init__(self, task: ac.Task, *_: object) -> None:
+        self.task = task
+
+    def measure(
+        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+    ) -> Iterator[MeasureResult]:
+        meanwhile()
+        for source in candidates:
+            number = zlib.crc32(source.key.encode())
+            seconds = 1e-3 * (1 + number % 100)
+            outcome = Measurement((seconds,) * 3, checked=True)
+            failure = Failure.of(FailureKind.WRONG_RESULT, "element 3")
+            yield MeasureResult(source, failure if number % 7 == 3 else outcome)
+
+    def close(self) -> None:
+        pass

@@ -5,28 +5,18 @@ from __future__ import annotations
 import gc
 import resource
 import weakref
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_tasks import MEASURING, product
+from small_tasks import MEASURING, Inventing, matmul, product
 
 import ansorc as ac
 from ansorc.search import tuning_run
 from ansorc.search.candidate import Candidate
-from ansorc.search.measure import (
-    Failure,
-    FailureKind,
-    Measurement,
-    Measurer,
-    MeasureResult,
-    Source,
-    Workers,
-    nothing,
-)
+from ansorc.search.measure import Workers
 from ansorc.search.options import LIMITED_SPACE, SearchOptions
 from ansorc.search.record import Records
 from ansorc.search.tune import tune_task
@@ -42,32 +32,6 @@ RUN_BYTES = 40 << 20
 
 def tasks(count: int = 20) -> list[ac.Task]:
     return [matmul(16 + 4 * number, 24, 32) for number in range(count)]
-
-
-def matmul(n: int, m: int, k: int) -> ac.Task:
-    a, b = ac.placeholder((n, k), name="A"), ac.placeholder((k, m), name="B")
-    return ac.Task(ac.ComputeDAG([a, b, ac.ops.matmul(a, b, name="C")]), name=f"product {n}")
-
-
-class Inventing(Measurer):
-    """Runs nothing: the time of a program follows from its text, and some fail."""
-
-    def __init__(self, task: ac.Task, *_: object) -> None:
-        self.task = task
-
-    def measure(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
-    ) -> Iterator[MeasureResult]:
-        meanwhile()
-        for source in candidates:
-            number = zlib.crc32(source.key.encode())
-            seconds = 1e-3 * (1 + number % 100)
-            outcome = Measurement((seconds,) * 3, checked=True)
-            failure = Failure.of(FailureKind.WRONG_RESULT, "element 3")
-            yield MeasureResult(source, failure if number % 7 == 3 else outcome)
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture

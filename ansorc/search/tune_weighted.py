@@ -1,0 +1,349 @@
+"""Tune the tasks of several networks together: the task scheduler drives many tuning runs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansorc.errors import AnsorcError, OptionError, RecordError
+from ansorc.search.measure import Workers, nothing
+from ansorc.search.model import import_ahead, require_model
+from ansorc.search.options import Scheduling
+from ansorc.search.programs import require_this_machine
+from ansorc.search.record import Records, current_environment
+from ansorc.search.task import Task
+from ansorc.search.task_scheduler import Round, TaskProgress, TaskScheduler, TaskStatus
+from ansorc.search.transfer import structure_of
+from ansorc.search.tune_options import TuneOptions
+from ansorc.search.tune_result import Trial, TuneResult
+from ansorc.search.tuning_run import Batch, TuningRun, curve_of
+
+
+@dataclass(frozen=True)
+class WeightedTasks:
+    """What a network is to the tuner: tasks, and how often each is run for one inference."""
+
+    name: str
+    tasks: tuple[tuple[Task, float], ...]
+    """Tasks of equal keys, here or in another network, are tuned once."""
+
+    def __post_init__(self) -> None:
+        """Raise OptionError for a network without tasks, or weights that are not positive."""
+        if not self.tasks or any(weight <= 0 for _, weight in self.tasks):
+            raise OptionError(f"'{self.name}' needs tasks, with weights of more than 0")
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """How far one task is."""
+
+    task: Task
+    trials: int
+    """Those of earlier runs included."""
+    best_s: float | None
+    share: float
+    """Of the time of all networks together, 0 to 1."""
+    expected_gain: float
+    """The share of the objective that its next round should save, by the scheduler's estimate."""
+    status: TaskStatus
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """The state of tuning after one round."""
+
+    tasks: tuple[TaskReport, ...]
+    """In the order in which the networks name them first."""
+    measured: int
+    """The number of the task whose round it was."""
+    latencies: tuple[float, ...]
+    """Seconds of each network; inf while one of its tasks has no program."""
+    objective: float
+    trials: int
+    """Of all tasks, those of earlier runs included."""
+    total: int
+    elapsed_s: float
+    eta_s: float
+    """Seconds until `total` is reached or the time is up; tuning may end before."""
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """Latencies of the networks after so many trials of all tasks."""
+
+    trials: int
+    elapsed_s: float
+    latencies: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ScheduledResult:
+    """The best programs of the tasks of some networks."""
+
+    networks: tuple[WeightedTasks, ...]
+    results: tuple[TuneResult, ...]
+    """Of each task, in the order in which the networks name them first."""
+    curve: tuple[CurvePoint, ...]
+    """After each round of this process in which all tasks had a program."""
+    elapsed_s: float
+    interrupted: bool = False
+
+    def result_of(self, task: Task) -> TuneResult:
+        """Return the result of `task`; raise KeyError if it is in none of the networks."""
+        return {result.task.key: result for result in self.results}[task.key]
+
+    @property
+    def latencies(self) -> tuple[float, ...]:
+        """Seconds of each network: of its best programs, as often as it runs them."""
+        found = {result.task.key: _seconds(result) for result in self.results}
+        return tuple(
+            sum(weight * found[task.key] for task, weight in network.tasks)
+            for network in self.networks
+        )
+
+
+def _seconds(result: TuneResult) -> float:
+    return (result.best and result.best.median_s) or math.inf
+
+
+def ignore_round(report: RoundReport) -> None:
+    """Show nothing of `report`."""
+
+
+def ignore_trial(task: Task, trial: Trial) -> None:
+    """Show nothing of `trial`."""
+
+
+def tune_weighted(
+    networks: Sequence[WeightedTasks],
+    options: TuneOptions,
+    scheduling: Scheduling | None = None,
+    on_round: Callable[[RoundReport], None] = ignore_round,
+    on_trial: Callable[[Task, Trial], None] = ignore_trial,
+) -> ScheduledResult:
+    """Tune the tasks of `networks` with one budget of trials, those first that make them faster.
+
+    `scheduling.trials` programs are measured in all, or until `options.time_budget` is up or no
+    task has anything to gain. Then each task has its contest. What is decided follows from the
+    records and the seed: a run that was killed goes on as it would have, at most one trial of each
+    worker is lost. Ctrl-C ends it with what is recorded. A task that cannot be tuned is given up,
+    with a note in its result.
+
+    Raise TargetError for a target that is not this machine, RecordError for a record file that
+    cannot be used, OptionError for options that make no sense; what a task failed by, usually
+    MeasureError, if all of them did.
+    """
+    tasks = _distinct(networks)
+    if not tasks:
+        raise OptionError("there are no networks to tune")
+    for task in tasks:
+        require_this_machine(task.target, options.cache)
+    require_model(options.search.cost_model)
+    scheduler = _scheduler(networks, tasks, options, scheduling or Scheduling())
+    with Records.open(options.records) as records, Workers(options.for_workers()) as workers:
+        driver = _Driver(tasks, scheduler, options, records, workers, on_round, on_trial)
+        try:
+            driver.tune()
+            driver.finish()
+        except KeyboardInterrupt:
+            driver.is_interrupted = True
+        finally:
+            driver.close()
+        return ScheduledResult(
+            tuple(networks), driver.results(), tuple(driver.curve), driver.elapsed_s,
+            driver.is_interrupted,
+        )  # fmt: skip
+
+
+def _distinct(networks: Sequence[WeightedTasks]) -> list[Task]:
+    found: dict[str, Task] = {}
+    for network in networks:
+        for task, _ in network.tasks:
+            found.setdefault(task.key, task)
+    return list(found.values())
+
+
+def _scheduler(
+    networks: Sequence[WeightedTasks],
+    tasks: Sequence[Task],
+    options: TuneOptions,
+    scheduling: Scheduling,
+) -> TaskScheduler:
+    numbers = {task.key: number for number, task in enumerate(tasks)}
+    weights = [[0.0] * len(tasks) for _ in networks]
+    for row, network in zip(weights, networks, strict=True):
+        for task, weight in network.tasks:
+            row[numbers[task.key]] += weight
+    trials = options.trials * len(tasks) if scheduling.trials is None else scheduling.trials
+    scheduler = TaskScheduler(
+        scheduling, tuple(map(tuple, weights)), trials, options.seed, options.search.polish_share
+    )
+    scheduler.value([TaskProgress()] * len(tasks))  # raises what the options should not be
+    return scheduler
+
+
+@dataclass(eq=False)
+class _Driver:
+    """Does the rounds that a scheduler chooses, by a run for each task that is begun."""
+
+    tasks: list[Task]
+    scheduler: TaskScheduler
+    options: TuneOptions
+    records: Records
+    workers: Workers
+    on_round: Callable[[RoundReport], None]
+    on_trial: Callable[[Task, Trial], None]
+    curve: list[CurvePoint] = field(default_factory=list[CurvePoint])
+    is_interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        self._begin = time.monotonic()
+        self._environment = current_environment(self.options.threads, self.options.cache)
+        self._runs: dict[int, TuningRun] = {}
+        self._errors: dict[int, AnsorcError] = {}
+        self._groups = [structure_of(task.dag) for task in self.tasks]
+        self._progress = [self._recorded(number) for number in range(len(self.tasks))]
+        self._trials_before = self._trials
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since tuning began."""
+        return time.monotonic() - self._begin
+
+    @property
+    def _trials(self) -> int:
+        return sum(task.trials for task in self._progress)
+
+    def tune(self) -> None:
+        """Do rounds until the scheduler wants no more, or the time is up."""
+        while (left := self._left_s()) is None or left > 0:
+            chosen = self.scheduler.next(self._progress)
+            if chosen is None:
+                break
+            is_over = False
+            try:
+                is_over = not self._measure(chosen)
+            except RecordError:
+                raise
+            except AnsorcError as error:
+                self._errors[chosen.task] = error
+                is_over = True
+            self._progress[chosen.task] = self._recorded(chosen.task, is_over=is_over)
+            self._rest()
+            self._report(chosen.task)
+        if len(self._errors) == len(self.tasks) and not any(task.curve for task in self._progress):
+            raise next(iter(self._errors.values()))
+
+    def finish(self) -> None:
+        """Let the best programs of each task compete."""
+        for number, progress in enumerate(self._progress):
+            if not progress.curve:
+                continue
+            run = self._run(number)
+            try:
+                run.finish()
+            except RecordError:
+                raise
+            except AnsorcError as error:
+                run.tell(f"the best programs were not compared: {error}")
+            run.close()
+
+    def close(self) -> None:
+        """Free what the runs hold."""
+        for run in self._runs.values():
+            run.close()
+
+    def results(self) -> tuple[TuneResult, ...]:
+        """Return the result of each task, begun or not."""
+        status = self.scheduler.status(self._progress)
+        found: list[TuneResult] = []
+        for number in range(len(self.tasks)):
+            run = self._run(number)
+            run.is_interrupted = self.is_interrupted
+            if number in self._errors:
+                run.tell(f"given up: {self._errors[number]}")
+            elif status[number] == "failed":
+                run.tell(f"given up: none of its {run.trials} programs worked")
+            found.append(run.result())
+        return tuple(found)
+
+    def _measure(self, chosen: Round) -> bool:
+        """Do one round; return whether there was anything to measure."""
+        run, proposed = self._run(chosen.task), list[Batch]()
+
+        def choose() -> None:
+            proposed.append(run.propose(chosen.trials, is_local_search=chosen.is_local_search))
+
+        run.start(choose)
+        (batch,) = proposed
+        if not batch:
+            return False
+        learns = self.options.search.cost_model == "trees"
+        run.measure(batch, import_ahead if learns else nothing)
+        return True
+
+    def _run(self, number: int) -> TuningRun:
+        """The run of a task, made when it is first wanted: it profits from what others found."""
+        if (run := self._runs.get(number)) is None:
+            task = self.tasks[number]
+            options = replace(
+                self.options, trials=self.scheduler.trials, time_budget=self._left_s()
+            )
+
+            def tell(trial: Trial) -> None:
+                self.on_trial(task, trial)
+
+            run = TuningRun(task, options, self.records, self.workers, tell)
+            self._runs[number] = run
+        return run
+
+    def _left_s(self) -> float | None:
+        budget = self.options.time_budget
+        return None if budget is None else max(0.0, budget - self.elapsed_s)
+
+    def _recorded(self, number: int, *, is_over: bool = False) -> TaskProgress:
+        task = self.tasks[number]
+        known = self.records.all(task.key, self._environment)
+        return TaskProgress(
+            len(known), curve_of(known), task.dag.flops, self._groups[number], is_over
+        )
+
+    def _rest(self) -> None:
+        """Free the memory of tasks that get no rounds for now."""
+        for number, status in enumerate(self.scheduler.status(self._progress)):
+            if status != "active" and number in self._runs:
+                self._runs[number].close()
+
+    def _report(self, measured: int) -> None:
+        scheduler, progress = self.scheduler, self._progress
+        latencies, value = scheduler.latencies(progress), scheduler.value(progress)
+        if all(math.isfinite(latency) for latency in latencies):
+            self.curve.append(CurvePoint(self._trials, self.elapsed_s, latencies))
+        report = RoundReport(
+            self._task_reports(value), measured, latencies, value, self._trials, scheduler.trials,
+            self.elapsed_s, self._eta_s(),
+        )  # fmt: skip
+        self.on_round(report)
+
+    def _task_reports(self, value: float) -> tuple[TaskReport, ...]:
+        seconds = self.scheduler.task_seconds(self._progress)
+        gradients = self.scheduler.gradients(self._progress)
+        status = self.scheduler.status(self._progress)
+        whole, reports = sum(seconds) or 1.0, list[TaskReport]()
+        for number, known in enumerate(self._progress):
+            best_s = known.best_s if known.curve else None
+            gain = abs(gradients[number] / value) if status[number] == "active" else 0.0
+            share = seconds[number] / whole
+            reports.append(
+                TaskReport(self.tasks[number], known.trials, best_s, share, gain, status[number])
+            )
+        return tuple(reports)
+
+    def _eta_s(self) -> float:
+        """Seconds that the rest takes at the rate so far, or until the time is up."""
+        rate = (self._trials - self._trials_before) / max(self.elapsed_s, 1e-9)
+        rest = (self.scheduler.trials - self._trials) / rate if rate else 0.0
+        left = self._left_s()
+        return rest if left is None else min(rest, left)
