@@ -66,7 +66,9 @@ if TYPE_CHECKING:
     from ansorc.codegen.call.library import load_library
     from ansorc.codegen.call.module import Module
     from ansorc.codegen.call.network_module import NetworkModule
+    from ansorc.codegen.call.network_variants import NetworkVariants
     from ansorc.graph.graph import Graph
+    from ansorc.graph.graph_variants import GraphVariants
     from ansorc.graph.onnx.importer import from_onnx
     from ansorc.graph.operators.registered import register_onnx_op, unregister_onnx_op
     from ansorc.graph.verbs import build
@@ -85,8 +87,10 @@ __all__ = [
     "ComputeOp",
     "Function",
     "Graph",
+    "GraphVariants",
     "Module",
     "NetworkModule",
+    "NetworkVariants",
     "Records",
     "Reduction",
     "Schedule",
@@ -157,8 +161,10 @@ __all__ = [
 
 _LATER = {
     "Graph": "ansorc.graph.graph",
+    "GraphVariants": "ansorc.graph.graph_variants",
     "Module": "ansorc.codegen.call.module",
     "NetworkModule": "ansorc.codegen.call.network_module",
+    "NetworkVariants": "ansorc.codegen.call.network_variants",
     "Records": "ansorc.search.record",
     "Task": "ansorc.search.task",
     "TuneResult": "ansorc.search.tune_result",

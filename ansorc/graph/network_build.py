@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.call.network_variants import NetworkVariants
 from ansorc.codegen.compiled import Compiled
 from ansorc.errors import RecordError
+from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
-from ansorc.graph.network_plan import compiled_program, network_plan
+from ansorc.graph.network_plan import compiled_program, network_plan, network_plans
 from ansorc.search.programs import Program, ProgramChoice, default_program, recorded_program
 from ansorc.search.record import Records, current_environment
 from ansorc.search.task import Task
+from ansorc.target import Target
 
 
 def chosen_programs(network: Network, choice: ProgramChoice) -> Mapping[str, Program]:
@@ -44,12 +47,43 @@ def built_network(
 
     `on_task` is told of each task before it is compiled. Raise BuildError.
     """
-    kernels: dict[str, Compiled] = {}
-    for number, (key, task) in enumerate(network.tasks.items()):
-        on_task(task)
-        kernels[key] = compiled_program(task, programs[key], f"kernel{number}")
+    kernels = _compiled([network], programs, on_task)
     plan = network_plan(network, kernels, name or c_name(network.source.name))
     return build_network(plan, network.target)
+
+
+def built_variants(
+    variants: GraphVariants,
+    target: Target | str,
+    choose: Callable[[Network], Mapping[str, Program]],
+    name: str = "",
+) -> NetworkVariants:
+    """Return all graphs of `variants` compiled, with weights and kernels that are equal held once.
+
+    `choose` returns the programs of the tasks of a network. Raise BuildError.
+    """
+    title = name or c_name(variants.name)
+    networks = {
+        f"{title}_{suffix}": Network.of(graph, target)
+        for suffix, graph in zip(variants.suffixes(), variants, strict=True)
+    }
+    programs = {key: one for net in networks.values() for key, one in choose(net).items()}
+    kernels = _compiled(list(networks.values()), programs, lambda _: None)
+    pairs = zip(networks.values(), network_plans(networks, kernels), strict=True)
+    return NetworkVariants(title, [build_network(plan, net.target) for net, plan in pairs])
+
+
+def _compiled(
+    networks: Sequence[Network],
+    programs: Mapping[str, Program],
+    on_task: Callable[[Task], None],
+) -> dict[str, Compiled]:
+    """The kernels of all tasks, by their keys."""
+    kernels: dict[str, Compiled] = {}
+    for key, task in {key: task for net in networks for key, task in net.tasks.items()}.items():
+        on_task(task)
+        kernels[key] = compiled_program(task, programs[key], f"kernel{len(kernels)}")
+    return kernels
 
 
 def c_name(name: str) -> str:

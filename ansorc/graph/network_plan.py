@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -36,7 +37,43 @@ def compiled_program(task: Task, program: Program, name: str) -> Compiled:
 
 def network_plan(network: Network, kernels: Mapping[str, Compiled], name: str) -> NetworkPlan:
     """Return the plan of `network` as the C function `name`, its kernels given by task keys."""
-    return _Planning(network, kernels).plan(name)
+    return network_plans({name: network}, kernels)[0]
+
+
+def network_plans(
+    networks: Mapping[str, Network], kernels: Mapping[str, Compiled]
+) -> list[NetworkPlan]:
+    """Return the plans of networks by their names in C, their kernels given by task keys.
+
+    They have their weights in one block, in which those that are equal and packed alike lie once.
+    """
+    plannings = {
+        name: _Planning(network, {key: kernels[key] for key in network.tasks})
+        for name, network in networks.items()
+    }
+    placed = [planning.placed() for planning in plannings.values()]
+    arrays = [one for places in placed for one in places if not isinstance(one, Place)]
+    weights, offsets = joined_weights(arrays if len(networks) == 1 else _merged_equal(arrays))
+    rest = iter(offsets)
+    plans: list[NetworkPlan] = []
+    for (name, planning), places in zip(plannings.items(), placed, strict=True):
+        known = [
+            p if isinstance(p, Place) else Place(PlaceKind.WEIGHTS, next(rest)) for p in places
+        ]
+        plans.append(planning.plan(name, known, weights))
+    return plans
+
+
+def _merged_equal(arrays: Sequence[Array]) -> list[Array]:
+    """Return `arrays`, each replaced by the first one that has the same elements and shape."""
+    digests: dict[int, object] = {}
+    first: dict[object, Array] = {}
+    for array in arrays:
+        if id(array) not in digests:
+            content = hashlib.sha256(np.ascontiguousarray(array).view(np.uint8).data).digest()
+            digests[id(array)] = (array.dtype.name, array.shape, content)
+            first.setdefault(digests[id(array)], array)
+    return [first[digests[id(array)]] for array in arrays]
 
 
 class _Planning:
@@ -53,40 +90,37 @@ class _Planning:
         self._outputs = {name: place for place, name in enumerate(roots)}
         self._packed: dict[tuple[str, object], Array] = {}
 
-    def plan(self, name: str) -> NetworkPlan:
-        """Return the plan."""
-        graph, placed = self._network.graph, list[list[Place | Array]]()
+    def placed(self) -> list[Place | Array]:
+        """Return where the arguments of all calls lie; a weight itself, packed, where it is one."""
+        return [
+            place
+            for group, task in self._network.task_of
+            for place in self._arguments(group, self._kernels[task.key])
+        ]
+
+    def plan(self, name: str, places: Sequence[Place], weights: Array) -> NetworkPlan:
+        """Return the plan, where `places` has those of all arguments of all calls."""
+        graph, rest, calls = self._network.graph, iter(places), list[KernelCall]()
         for group, task in self._network.task_of:
-            placed.append(self._arguments(group, self._kernels[task.key]))
-        arrays = [one for places in placed for one in places if not isinstance(one, Place)]
-        weights, offsets = joined_weights(arrays)
-        rest = iter(offsets)
-        calls = [
-            KernelCall(
-                self._numbers[task.key],
-                tuple(one if isinstance(one, Place) else Place(PlaceKind.WEIGHTS, next(rest))
-                      for one in places),
-                group.title,
-            )
-            for (group, task), places in zip(self._network.task_of, placed, strict=True)
-        ]  # fmt: skip
+            count = len(group.inputs) + len(group.outputs)
+            arguments = tuple(next(rest) for _ in range(count))
+            calls.append(KernelCall(self._numbers[task.key], arguments, group.title))
+        titles = zip(graph.outputs, self._network.source.outputs, strict=True)
         return NetworkPlan(
             name,
             tuple(Param(n, kind.shape, kind.dtype, False) for n, kind in graph.inputs.items()),
-            tuple(self._output(n, s) for n, s in zip(graph.outputs, self._network.source.outputs,
-                                                     strict=True)),
+            tuple(self._output(name, title) for name, title in titles),
             tuple(self._kernels.values()),
             tuple(calls),
             self._arena_bytes,
             weights,
-        )  # fmt: skip
+        )
 
     def _output(self, name: str, title: str) -> Param:
         kind = self._network.graph.types[name]
         return Param(title, kind.shape, kind.dtype, is_output=True)
 
     def _arguments(self, group: FusionGroup, kernel: Compiled) -> list[Place | Array]:
-        """Where the arguments of a kernel lie; a weight itself, packed, where it is one."""
         names = (*group.inputs, *group.outputs)
         pairs = zip(names, kernel.signature.params, strict=True)
         return [self._argument(name, param) for name, param in pairs]

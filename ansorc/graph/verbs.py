@@ -8,9 +8,11 @@ from typing import overload
 
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.call.network_module import NetworkModule
+from ansorc.codegen.call.network_variants import NetworkVariants
 from ansorc.graph.graph import Graph
+from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import built_network, chosen_programs
+from ansorc.graph.network_build import built_network, built_variants, chosen_programs
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State
 from ansorc.search.programs import ProgramChoice, build_program, chosen_program
@@ -37,14 +39,24 @@ def build(
     *,
     records: RecordFile | None = None,
 ) -> NetworkModule: ...
+@overload
 def build(
-    program: State | ComputeDAG | Task | Graph,
+    program: GraphVariants,
     target: Target | str | None = None,
     name: str = "",
     *,
     records: RecordFile | None = None,
-) -> Module | NetworkModule:
+) -> NetworkVariants: ...
+def build(
+    program: State | ComputeDAG | Task | Graph | GraphVariants,
+    target: Target | str | None = None,
+    name: str = "",
+    *,
+    records: RecordFile | None = None,
+) -> Module | NetworkModule | NetworkVariants:
     """Return `program` compiled as the C function `name`, an operator or a whole network.
+
+    Variants of a network become one module that picks the program of a call by its shapes.
 
     Without `records` a ComputeDAG, a Task and the tasks of a network get the untuned default
     schedule, else the best program in that file; tasks of a network that have none there keep the
@@ -52,6 +64,9 @@ def build(
     for what cannot be built, RecordError where the file has nothing for it.
     """
     choice = ProgramChoice(Path(records or "tune.db"), use_default=records is None)
+    if isinstance(program, GraphVariants):
+        machine = "native" if target is None else target
+        return built_variants(program, machine, lambda net: chosen_programs(net, choice), name)
     if isinstance(program, Graph):
         network = Network.of(program, "native" if target is None else target)
         return built_network(network, chosen_programs(network, choice), name)

@@ -12,7 +12,7 @@ from ansorc.codegen.base import LoadedNetwork, network_backend_of
 from ansorc.codegen.call.arguments import checked_arrays
 from ansorc.codegen.call.caller import Caller, LazyCode
 from ansorc.codegen.call.timing import Timing
-from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.network.plan import NetworkPlan, with_own_weights
 from ansorc.codegen.network.valid import require_valid
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.manifest import NetworkManifest
@@ -127,7 +127,7 @@ class NetworkModule:
             )
         backend = network_backend_of(self.target)
         file = None if weights is None else Path(weights)
-        return backend.save_network(Path(path), self._plan, self.target, file)
+        return backend.save_network(Path(path), with_own_weights(self._plan), self.target, file)
 
     def __repr__(self) -> str:
         inputs, outputs = map(_listed, (self.inputs, self.outputs))

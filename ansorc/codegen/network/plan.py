@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -106,6 +106,26 @@ def joined_weights(arrays: list[Array]) -> tuple[Array, tuple[int, ...]]:
         place = memory[offsets[id(array)] :][: array.nbytes]
         place.view(array.dtype)[:] = array.reshape(-1)
     return memory, tuple(offsets[id(array)] for array in arrays)
+
+
+def with_own_weights(plan: NetworkPlan) -> NetworkPlan:
+    """Return `plan` without the weights that only other networks read, if there are any."""
+    sizes: dict[int, int] = {}
+    for call in plan.calls:
+        params = plan.kernels[call.kernel].signature.params
+        for param, place in zip(params, call.arguments, strict=True):
+            if place.kind is PlaceKind.WEIGHTS:
+                sizes[place.offset] = max(sizes.get(place.offset, 0), param.bytes)
+    if sum(map(_rounded, sizes.values())) == plan.weights.nbytes:
+        return plan
+    used = [plan.weights[offset : offset + size] for offset, size in sizes.items()]
+    weights, places = joined_weights(used)
+    moved = dict(zip(sizes, places, strict=True))
+    calls = tuple(replace(call, arguments=tuple(
+        replace(place, offset=moved[place.offset]) if place.kind is PlaceKind.WEIGHTS else place
+        for place in call.arguments
+    )) for call in plan.calls)  # fmt: skip
+    return replace(plan, calls=calls, weights=weights)
 
 
 def _rounded(size: int) -> int:

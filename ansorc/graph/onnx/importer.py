@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 
 from ansorc.errors import AnsorcError, GraphError
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
+from ansorc.graph.graph_variants import GraphVariants, Shape, ShapeChoice, shape_combinations
 from ansorc.graph.onnx.control_flow import FLOW
 from ansorc.graph.onnx.converters import CONVERTERS
 from ansorc.graph.onnx.folding import Folding
@@ -42,22 +43,49 @@ _KnownTensors: TypeAlias = "ChainMap[str, OnnxValue | None]"
 T = TypeVar("T")
 
 
+@overload
 def from_onnx(
     source: OnnxSource,
-    inputs: Mapping[str, Sequence[int]] | None = None,
+    inputs: Mapping[str, Shape] | None = None,
     constants: Mapping[str, object] | None = None,
     name: str = "",
-) -> Graph:
+) -> Graph: ...
+@overload
+def from_onnx(
+    source: OnnxSource,
+    inputs: Mapping[str, Sequence[Shape]],
+    constants: Mapping[str, object] | None = None,
+    name: str = "",
+) -> GraphVariants: ...
+@overload
+def from_onnx(
+    source: OnnxSource,
+    inputs: Mapping[str, ShapeChoice],
+    constants: Mapping[str, object] | None = None,
+    name: str = "",
+) -> Graph | GraphVariants: ...
+def from_onnx(
+    source: OnnxSource,
+    inputs: Mapping[str, ShapeChoice] | None = None,
+    constants: Mapping[str, object] | None = None,
+    name: str = "",
+) -> Graph | GraphVariants:
     """Return the network in an ONNX file (or ModelProto), for one shape of each input.
 
-    `inputs` gives shapes, by name; those that the file fixes may be left out. `constants` gives
-    inputs that always have the same values. Floats of 16 bits are computed in float32. Raise
-    GraphError for a file that cannot be read, an operator that is not known, and whatever has a
-    shape that depends on data.
+    `inputs` gives shapes, by name; those that the file fixes may be left out. A list of shapes asks
+    for as many graphs, and lists of several inputs go together. `constants` gives inputs that
+    always have the same values. Floats of 16 bits are computed in float32. Raise GraphError for a
+    file that cannot be read, an operator that is not known, and whatever has a shape that depends
+    on data.
     """
     model = load_onnx(source)
-    chosen = name or model.graph.name or "network"
-    return _Import(model, chosen).run(inputs or {}, constants or {})
+    chosen, always = name or model.graph.name or "network", constants or {}
+    combinations = shape_combinations(inputs or {})
+    if combinations is None:
+        return _Import(model, chosen).run(cast("Mapping[str, Shape]", inputs or {}), always)
+    return GraphVariants(
+        tuple(_Import(model, chosen).run(shapes, always) for shapes in combinations)
+    )
 
 
 class _Import:

@@ -1,0 +1,113 @@
+"""One network for several shapes of its inputs: `NetworkVariants` picks the program of a call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias, cast
+
+import numpy as np
+
+from ansorc.codegen.call.arguments import SupportsDLPack
+from ansorc.codegen.call.network_module import CallTime, NetworkModule
+from ansorc.codegen.call.timing import Timing
+from ansorc.errors import BuildError, CallError
+from ansorc.ir.aligned import Array
+
+_Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+class NetworkVariants:
+    """Networks with the same inputs and outputs by name, each for shapes of its own.
+
+    Calls are those of a `NetworkModule`, on arrays of any of the known shapes.
+    """
+
+    def __init__(self, name: str, modules: Sequence[NetworkModule]) -> None:
+        self.name = name
+        self.modules = tuple(modules)
+        """One for each choice of shapes, in their order."""
+        self._by_shapes = {_shapes_of(module): module for module in self.modules}
+
+    def __call__(self, *arrays: object, threads: int = 0) -> Any:
+        """Run the network as `NetworkModule` does, by the program for the shapes of `arrays`.
+
+        Raise CallError, with the known shapes, where there is none.
+        """
+        return self.module_for(*arrays)(*arrays, threads=threads)
+
+    def run(self, feeds: Mapping[str, object], threads: int = 0) -> dict[str, Array]:
+        """Run the network on inputs by name, and return its outputs by name, as new arrays."""
+        names = [param.name for param in self.modules[0].inputs]
+        if set(names) != set(feeds):
+            return self.modules[0].run(feeds, threads)  # which says what is missing
+        return self.module_for(*(feeds[name] for name in names)).run(feeds, threads)
+
+    def profile(self, *arrays: object, threads: int = 0, repeats: int = 10) -> list[CallTime]:
+        """Return the name and the time of each kernel call for the shapes of `arrays`."""
+        return self.module_for(*arrays).profile(*arrays, threads=threads, repeats=repeats)
+
+    def time(
+        self, *arrays: object, threads: int = 0, min_time_s: float = 0.1, max_repeats: int = 100
+    ) -> Timing:
+        """Return the time of one call for the shapes of `arrays`."""
+        module, limits = self.module_for(*arrays), (min_time_s, max_repeats)
+        return module.time(*arrays, threads=threads, min_time_s=limits[0], max_repeats=limits[1])
+
+    def module_for(self, *arrays: object) -> NetworkModule:
+        """Return the program for the shapes of `arrays`, inputs and maybe outputs after them.
+
+        Raise CallError where there is none.
+        """
+        inputs = self.modules[0].inputs
+        if len(arrays) not in (len(inputs), len(self.modules[0].signature.params)):
+            return self.modules[0]  # which says how many it takes
+        shapes = [_shape(array) for array in arrays[: len(inputs)]]
+        if None in shapes:
+            return self.modules[0]  # which says what is no array
+        found = self._by_shapes.get(cast(_Shapes, tuple(shapes)))
+        if found is None:
+            given = ", ".join(
+                f"{param.name}: {_text(shape or ())}"
+                for param, shape in zip(inputs, shapes, strict=True)
+            )
+            raise CallError(f"{self.name} has no program for {given}; it has {self._known()}")
+        return found
+
+    def save(self, path: str | os.PathLike[str]) -> NoReturn:
+        """Raise BuildError: a library has one network. Save each of `modules` by itself."""
+        names = ", ".join(module.signature.name for module in self.modules)
+        raise BuildError(
+            f"'{self.name}' has programs for {len(self.modules)} shapes, and a library has one; "
+            f"save each of its modules to a path of its own ({names}), not all of them to {path}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<network {self.name} for {self._known()}>"
+
+    def _known(self) -> str:
+        listed = [
+            ", ".join(f"{param.name}: {_text(param.shape)}" for param in module.inputs)
+            for module in self.modules
+        ]
+        return " | ".join(listed)
+
+
+def _shapes_of(module: NetworkModule) -> _Shapes:
+    return tuple(param.shape for param in module.inputs)
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "one element"
+
+
+def _shape(value: object) -> tuple[int, ...] | None:
+    """The shape of an array; None for what is none."""
+    if isinstance(value, np.ndarray):
+        return cast(Array, value).shape
+    if not isinstance(value, SupportsDLPack):
+        return None
+    try:
+        return np.from_dlpack(value).shape
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        return None
