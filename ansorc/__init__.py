@@ -71,12 +71,11 @@ if TYPE_CHECKING:
     from ansorc.graph.graph_variants import GraphVariants
     from ansorc.graph.onnx.importer import from_onnx
     from ansorc.graph.operators.registered import register_onnx_op, unregister_onnx_op
-    from ansorc.graph.verbs import build
+    from ansorc.graph.verbs import build, tune
     from ansorc.search.record import Records
     from ansorc.search.sketch import register_sketch_rule, unregister_sketch_rule
     from ansorc.search.space import sketch_rules
     from ansorc.search.task import Task
-    from ansorc.search.tune import tune
     from ansorc.search.tune_result import TuneResult
 
 __all__ = [
@@ -174,7 +173,7 @@ _LATER = {
     "register_onnx_op": "ansorc.graph.operators.registered",
     "register_sketch_rule": "ansorc.search.sketch",
     "sketch_rules": "ansorc.search.space",
-    "tune": "ansorc.search.tune",
+    "tune": "ansorc.graph.verbs",
     "unregister_onnx_op": "ansorc.graph.operators.registered",
     "unregister_sketch_rule": "ansorc.search.sketch",
 }

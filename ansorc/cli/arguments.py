@@ -45,6 +45,24 @@ def takes_workload(command: Callable[Concatenate[TaskOrNetwork, P], None]) -> Ca
     return with_workload
 
 
+def takes_workloads(
+    command: Callable[Concatenate[list[TaskOrNetwork], P], None],
+) -> Callable[..., None]:
+    """The same for one workload or several."""
+
+    @click.argument("workloads", metavar="FILE:WORKLOAD|NETWORK.onnx...", nargs=-1, required=True)
+    @_describes_workload
+    @wraps(command)
+    def with_workloads(
+        workloads: tuple[str, ...], settings: tuple[str, ...], target: str,
+        shapes: tuple[str, ...], constants: tuple[str, ...], *args: P.args, **rest: P.kwargs,
+    ) -> None:  # fmt: skip
+        description = WorkloadArguments(settings, target, shapes, constants)
+        command([description.workload(name) for name in workloads], *args, **rest)
+
+    return with_workloads
+
+
 def _describes_workload(command: F) -> F:
     """Add --set, --target, --input and --constant to a command."""
     command = click.option(

@@ -6,24 +6,29 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import click
 
 from ansorc.cli.arguments import TaskOrNetwork, takes_records
+from ansorc.graph.network_tune import TRIALS_PER_TASK
 from ansorc.search.model import NAMES, TreeModel
-from ansorc.search.options import ABLATIONS, DEFAULTS
+from ansorc.search.options import ABLATIONS, DEFAULTS, ObjectiveName, SchedulerName, Scheduling
 from ansorc.search.tune_options import TuneOptions, TuneSettings
+
+TRIALS = 200
+"""Of an operator, unless told otherwise."""
 
 
 def takes_tune_options(
-    command: Callable[[TaskOrNetwork, TuneOptions], None],
+    command: Callable[[list[TaskOrNetwork], TuneOptions, Scheduling], None],
 ) -> Callable[..., None]:
-    """Add the options of a tuning run to a command, which gets them as one value."""
+    """Add the options of a tuning run to a command, which gets them as two values."""
 
     @takes_records
-    @click.option("--trials", default=200, show_default=True, type=click.IntRange(min=1),
-                  help="Programs to measure in all; those in the record file count.")  # fmt: skip
+    @click.option("--trials", type=click.IntRange(min=1),
+                  help="Programs to measure in all; those in the record file count. Default: "
+                  f"{TRIALS} an operator, {TRIALS_PER_TASK} a kernel of networks.")  # fmt: skip
     @click.option("--time-budget", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
                   help="Stop after so long.")  # fmt: skip
     @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
@@ -33,15 +38,48 @@ def takes_tune_options(
                   help="Begin with this cost model, made by `ansorc train`.")  # fmt: skip
     @click.option("--ablation", type=click.Choice(list(ABLATIONS)),
                   help="Search without one of its parts, for comparison.")  # fmt: skip
+    @_takes_scheduling
     @wraps(command)
-    def with_options(workload: TaskOrNetwork, ablation: str | None, **given: Any) -> None:
+    def with_options(
+        workloads: list[TaskOrNetwork], scheduling: Scheduling, ablation: str | None,
+        **given: Any,
+    ) -> None:  # fmt: skip
         path: Path | None = given.pop("model")
         if path is not None:
             given["cost_model"] = _pretrained(path, given["cost_model"], given["seed"])
+        scheduling = replace(scheduling, trials=given["trials"])
+        given["trials"] = given["trials"] or TRIALS
         options = TuneOptions.of(cast(TuneSettings, given))
-        command(workload, options if ablation is None else _without(ablation, options))
+        options = options if ablation is None else _without(ablation, options)
+        command(workloads, options, scheduling)
 
     return with_options
+
+
+def _takes_scheduling(command: Callable[..., Any]) -> Callable[..., None]:
+    """Add the options of the task scheduler to a command, which gets them as one value."""
+
+    @click.option("--objective", default="f1", show_default=True,
+                  type=click.Choice(get_args(ObjectiveName)),
+                  help="Of networks: f1, the sum of their times; f2, of those beyond a "
+                  "requirement; f3, the mean speed-up over references; f4, f1 without tasks "
+                  "that gain nothing.")  # fmt: skip
+    @click.option("--requirement", "requirements", multiple=True, type=float, metavar="SECONDS",
+                  help="Fast enough for f2, for each network in turn.")  # fmt: skip
+    @click.option("--reference", "references", multiple=True, type=float, metavar="SECONDS",
+                  help="What f3 compares with, for each network in turn.")  # fmt: skip
+    @click.option("--scheduler", default="gradient", show_default=True,
+                  type=click.Choice(get_args(SchedulerName)),
+                  help="How the trials are shared among the kernels of networks.")  # fmt: skip
+    @wraps(command)
+    def with_scheduling(
+        workloads: list[TaskOrNetwork], objective: ObjectiveName, requirements: tuple[float, ...],
+        references: tuple[float, ...], scheduler: SchedulerName, **rest: Any,
+    ) -> None:  # fmt: skip
+        scheduling = Scheduling(scheduler, objective, requirements, references)
+        command(workloads, scheduling=scheduling, **rest)
+
+    return with_scheduling
 
 
 def _without(ablation: str, options: TuneOptions) -> TuneOptions:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from ansorc.cli.arguments import TaskOrNetwork, same_workload, takes_workload
+from ansorc.cli.arguments import TaskOrNetwork, same_workload, takes_workloads
 from ansorc.cli.exit_codes import INTERRUPTED
+from ansorc.cli.network_tuning import tune_networks_showing
 from ansorc.cli.progress import Progress, minutes
 from ansorc.cli.result_table import print_table
 from ansorc.cli.spent_line import contest_line, spent_line
@@ -15,24 +16,36 @@ from ansorc.cli.tune_arguments import takes_tune_options
 from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
 from ansorc.graph.network import Network
+from ansorc.search.options import Scheduling
 from ansorc.search.programs import require_this_machine
+from ansorc.search.task import Task
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
 
 
 @click.command(short_help="Find a fast program and record every measuring.")
-@takes_workload
+@takes_workloads
 @takes_tune_options
-def tune(workload: TaskOrNetwork, options: TuneOptions) -> None:
-    """Find a fast program for a workload, and record every measuring.
+def tune(workloads: list[TaskOrNetwork], options: TuneOptions, scheduling: Scheduling) -> None:
+    """Find a fast program for each workload, and record every measuring.
 
     A second run with the same record file goes on where the first one stopped. Ctrl-C ends the run
-    with the best program saved.
+    with the best programs saved. Networks are tuned together: the trials go to those of their
+    kernels where they are expected to pay.
     """
-    require_this_machine(workload.target, options.cache)
-    if isinstance(workload, Network):
-        raise click.UsageError("networks cannot be tuned yet")
-    task = workload
+    for workload in workloads:
+        require_this_machine(workload.target, options.cache)
+    networks = [one for one in workloads if isinstance(one, Network)]
+    if networks and len(networks) < len(workloads):
+        raise click.UsageError("tune networks together, or operators, but not both")
+    if networks:
+        tune_networks_showing(networks, options, scheduling)
+    for task in (one for one in workloads if isinstance(one, Task)):
+        _tune_operator(task, options)
+
+
+def _tune_operator(task: Task, options: TuneOptions) -> None:
+    """Tune one operator, and show how it goes and what was found."""
     threads = options.threads or task.target.cores
     probe = backend_of(task.target).probes.peak(task.target, threads)
     peak = probe.best()

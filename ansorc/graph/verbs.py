@@ -1,23 +1,30 @@
-"""`ac.build`: the same verb for operators and networks."""
+"""`ac.build` and `ac.tune`: the same verbs for operators and networks."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import overload
+from typing import Unpack, cast, overload
 
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.codegen.call.network_variants import NetworkVariants
+from ansorc.errors import OptionError
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import built_network, built_variants, chosen_programs
+from ansorc.graph.network_tune import NetworkTuneResult, tune_networks
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State
+from ansorc.search.options import ObjectiveName, SchedulerName, Scheduling
 from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 from ansorc.search.programs import build as build_operator
 from ansorc.search.task import Task
+from ansorc.search.tune import tune as tune_operators
+from ansorc.search.tune_options import TuneOptions, TuneSettings
+from ansorc.search.tune_result import TuneResult
 from ansorc.target import Target
 
 RecordFile = str | os.PathLike[str]
@@ -77,3 +84,72 @@ def build(
     dag = program.dag if isinstance(program, Task) else program
     task = Task(dag, own if target is None else target, name or title)
     return build_program(task, chosen_program(task, choice))
+
+
+class NetworkSettings(TuneSettings, total=False):
+    """What the arguments of `tune` may be for networks."""
+
+    objective: ObjectiveName | Callable[[Sequence[float]], float]
+    requirements: Sequence[float]
+    references: Sequence[float]
+    scheduler: SchedulerName
+
+
+@overload
+def tune(program: Task, **settings: Unpack[TuneSettings]) -> TuneResult: ...
+@overload
+def tune(program: Sequence[Task], **settings: Unpack[TuneSettings]) -> list[TuneResult]: ...
+@overload
+def tune(program: Graph, **settings: Unpack[NetworkSettings]) -> NetworkTuneResult: ...
+@overload
+def tune(
+    program: Sequence[Graph], **settings: Unpack[NetworkSettings]
+) -> list[NetworkTuneResult]: ...
+def tune(
+    program: Task | Graph | Sequence[Task] | Sequence[Graph], **settings: Unpack[NetworkSettings]
+) -> TuneResult | list[TuneResult] | NetworkTuneResult | list[NetworkTuneResult]:
+    """Find fast programs for a task, a network, or several of one kind, on this machine.
+
+    trials: programs to measure, for each task (200), or for all tasks of all networks together (64
+    for each). records="tune.db": the file that keeps them; a later run goes on with it. seed=0: of
+    all random choices. threads=0: of the kernels, 0 means all cores. time_budget=None: seconds for
+    all together. cache="warm": what the caches hold when a call is timed, or "cold".
+    cost_model="trees": what scores programs, also "roofline", "random" or an object like
+    `ansorc.search.cost_model.CostModel`.
+
+    For networks alone: objective="f1", "f2" (with `requirements` in seconds, one a network), "f3"
+    (with `references` in seconds), "f4", or a function of the list of latencies; and
+    scheduler="gradient", "round-robin" or "equal" (paper, section 6).
+
+    After Ctrl-C the results are those of what was begun. Raise TargetError, RecordError,
+    OptionError, MeasureError as `tune_task` does.
+    """
+    programs = [program] if isinstance(program, (Task, Graph)) else list(program)
+    graphs = [one for one in programs if isinstance(one, Graph)]
+    if not graphs:
+        tasks = [one for one in programs if isinstance(one, Task)]
+        return tune_operators(tasks[0] if isinstance(program, Task) else tasks, **_plain(settings))
+    if len(graphs) < len(programs):
+        raise OptionError(
+            "tune tasks together, or networks, but not both: trials mean other things"
+        )
+    options = TuneOptions.of(_plain(settings))
+    found = tune_networks([Network.of(graph) for graph in graphs], options, _scheduling(settings))
+    return found[0] if isinstance(program, Graph) else found
+
+
+def _plain(settings: NetworkSettings) -> TuneSettings:
+    """The settings that single tasks have, too; raise OptionError for others of a task."""
+    known = TuneSettings.__optional_keys__
+    return cast(TuneSettings, {name: v for name, v in settings.items() if name in known})
+
+
+def _scheduling(settings: NetworkSettings) -> Scheduling:
+    default = Scheduling()
+    return Scheduling(
+        strategy=settings.get("scheduler", default.strategy),
+        objective=settings.get("objective", default.objective),
+        requirements=tuple(settings.get("requirements", ())),
+        references=tuple(settings.get("references", ())),
+        trials=settings.get("trials"),
+    )

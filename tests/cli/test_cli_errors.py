@@ -47,7 +47,7 @@ def test_bad_input(cli: CommandLine, arguments: str, words: str) -> None:
         ("tune ops.py:product --set n=a", "--set n=a: write NAME=INTEGER, e.g. --set n=1024"),
         ("tune ops.py:product --set n", "there is no '='"),
         ("tune ops.py:product --trials 0", "0 is not in the range"),
-        ("tune", "Missing argument 'FILE:WORKLOAD|NETWORK.onnx'"),
+        ("tune", "Missing argument 'FILE:WORKLOAD|NETWORK.onnx...'"),
         ("show ops.py:product --view foo", "'foo' is not one of 'dag', 'schedule'"),
         ("tuna", "No such command 'tuna'"),
     ],

@@ -1,0 +1,120 @@
+"""`ansorc tune` of networks: how it goes, kernel by kernel, and what was found."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from ansorc.cli.arguments import same_workload
+from ansorc.cli.exit_codes import INTERRUPTED
+from ansorc.cli.progress import minutes
+from ansorc.cli.tables import new_table
+from ansorc.graph.network import Network
+from ansorc.graph.network_tune import NetworkTuneResult, tune_networks
+from ansorc.search.options import Scheduling
+from ansorc.search.tune_options import TuneOptions
+from ansorc.search.tune_weighted import RoundReport
+
+_MOST_ROWS = 12
+
+
+def tune_networks_showing(
+    networks: Sequence[Network], options: TuneOptions, scheduling: Scheduling
+) -> None:
+    """Tune `networks` together, and print rounds as they come and what was found."""
+    for network in networks:
+        flops = sum(task.dag.flops for _, task in network.task_of)
+        click.echo(
+            f"{network.source.name}: {flops / 1e9:.4g} GFLOP a call, {len(network.task_of)} kernels"
+            f", {len(network.tasks)} different, target {network.target.text}, seed {options.seed}",
+            err=True,
+        )
+    with RoundProgress() as progress:
+        results = tune_networks(networks, options, scheduling, progress)
+    _show(results)
+    tuning = results[0].tuning
+    for note in dict.fromkeys(note for one in tuning.results for note in one.notes):
+        click.echo(f"note: {note}", err=True)
+    if tuning.interrupted:
+        click.echo(f"interrupted; go on with: ansorc tune {same_workload()}")
+        click.get_current_context().exit(INTERRUPTED)
+    click.echo(f"records: {options.records}")
+    click.echo(f"build with: ansorc build {same_workload()}")
+
+
+class RoundProgress:
+    """Prints rounds on the error output as they come; use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+        if sys.stderr.isatty():
+            console = Console(stderr=True)
+            self._live = Live(console=console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> RoundProgress:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, done: RoundReport) -> None:
+        """Show a round: a table of the kernels on a terminal, else a line."""
+        if self._live is None:
+            click.echo(self.line(done), err=True)
+        else:
+            self._live.update(self._table(done))
+
+    def line(self, done: RoundReport) -> str:
+        """Return a round as one line."""
+        measured = done.tasks[done.measured]
+        words = [f"{done.trials}/{done.total}", ", ".join(map(_milliseconds, done.latencies))]
+        words.append(f"ETA {minutes(done.eta_s)}")
+        words.append(f"{measured.task.name} {_milliseconds(measured.best_s)}")
+        return " | ".join(words)
+
+    def _table(self, done: RoundReport) -> Table:
+        """The kernels that take the most of the networks' time."""
+        console = Console(stderr=True)
+        headings = ("kernel", "best", "share", "trials", "may gain", "")
+        table = new_table(console, self.line(done), *headings)
+        for number in sorted(range(len(done.tasks)), key=lambda n: -done.tasks[n].share)[
+            :_MOST_ROWS
+        ]:
+            task = done.tasks[number]
+            table.add_row(
+                f"{'> ' if number == done.measured else ''}{task.task.name}",
+                _milliseconds(task.best_s), f"{task.share:.1%}", str(task.trials),
+                f"{task.expected_gain:.2%}", "" if task.status == "active" else task.status,
+            )  # fmt: skip
+        return table
+
+
+def _show(results: Sequence[NetworkTuneResult]) -> None:
+    """Print each network's time before and after."""
+    tuning = results[0].tuning
+    measured = sum(result.measured_now for result in tuning.results)
+    click.echo(f"measured {measured} programs in {minutes(tuning.elapsed_s)}", err=True)
+    untuned = {r.task.key: r.default.median_s for r in tuning.results if r.default is not None}
+    for result in results:
+        network = result.network
+        words = f"{network.source.name}: {_milliseconds(result.latency_s)} in its kernels"
+        before = [(untuned.get(key), weight) for key, weight in network.weights.items()]
+        if all(seconds is not None for seconds, _ in before) and result.latency_s:
+            total = sum(weight * (seconds or 0.0) for seconds, weight in before)
+            words += f", {total / result.latency_s:.2f} times as fast as untuned"
+        click.echo(words)
+
+
+def _milliseconds(seconds: float | None) -> str:
+    if seconds is None or not math.isfinite(seconds):
+        return "no result yet"
+    return f"{seconds * 1e3:.4g} ms"

@@ -1,0 +1,63 @@
+"""Tune whole networks: the trials of all their tasks are shared by the task scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ansorc.codegen.call.network_module import NetworkModule
+from ansorc.graph.network import Network
+from ansorc.graph.network_build import built_network, chosen_programs
+from ansorc.search.options import Scheduling
+from ansorc.search.programs import ProgramChoice
+from ansorc.search.tune_options import TuneOptions
+from ansorc.search.tune_weighted import (
+    RoundReport,
+    ScheduledResult,
+    WeightedTasks,
+    ignore_round,
+    tune_weighted,
+)
+
+TRIALS_PER_TASK = 64
+"""Of a tuning that does not say how many trials it may spend."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkTuneResult:
+    """What the tuning of a network found, and the tuning of others beside it."""
+
+    network: Network
+    latency_s: float
+    """The sum of weight x best time over its tasks; infinite while one has no program."""
+    tuning: ScheduledResult
+    """Of all networks that were tuned together."""
+    options: TuneOptions
+
+    def build(self, name: str = "") -> NetworkModule:
+        """Return the network compiled with the best programs, as the C function `name`."""
+        choice = ProgramChoice(self.options.records, self.options.threads, self.options.cache)
+        return built_network(self.network, chosen_programs(self.network, choice), name)
+
+
+def tune_networks(
+    networks: Sequence[Network],
+    options: TuneOptions,
+    scheduling: Scheduling | None = None,
+    on_round: Callable[[RoundReport], None] = ignore_round,
+) -> list[NetworkTuneResult]:
+    """Tune `networks` together, `scheduling.trials` for all of their tasks (None: 64 for each).
+
+    Tasks that networks share are tuned once. Raise what `tune_weighted` does.
+    """
+    weighted = [
+        WeightedTasks(
+            network.source.name,
+            tuple((task, float(network.weights[key])) for key, task in network.tasks.items()),
+        )
+        for network in networks
+    ]
+    tuned = replace(options, trials=TRIALS_PER_TASK)
+    result = tune_weighted(weighted, tuned, scheduling, on_round)
+    pairs = zip(networks, result.latencies, strict=True)
+    return [NetworkTuneResult(network, latency, result, options) for network, latency in pairs]
