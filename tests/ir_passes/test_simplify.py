@@ -216,7 +216,8 @@ def test_digits_that_adjoin_are_one(
     digits: list[tuple[int, bool]], unit: int, order: random.Random
 ) -> None:
     """Some digits of a number of any bounds, in any order, have the value that they had."""
-    stride, terms = 1, [const(0)]
+    stride = 1
+    terms: list[Expr] = [const(0)]
     for count, is_kept in digits:
         if is_kept:
             terms.append(n // stride % count * (stride * unit))
