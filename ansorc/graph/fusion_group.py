@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
@@ -43,6 +44,11 @@ class FusionGroup:
     def title(self) -> str:
         """The operators, for people: "conv2d + bias_add + relu"."""
         return " + ".join(str(node.operator) for node in self.nodes)
+
+    @property
+    def name(self) -> str:
+        """The operators as a name in C: "conv2d_bias_add_relu"."""
+        return "_".join(re.sub(r"\W", "_", str(node.operator)) for node in self.nodes)
 
     def dag(self, graph: Graph) -> ComputeDAG:
         """Return what the kernel computes; weights are constant inputs, names do not matter."""

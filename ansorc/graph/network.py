@@ -39,7 +39,7 @@ class Network:
         known: dict[str, Task] = {}
         found: list[tuple[FusionGroup, Task]] = []
         for group in self.partition.groups:
-            task = Task(group.dag(self.graph), self.target, group.title)
+            task = Task(group.dag(self.graph), self.target, group.name)
             found.append((group, known.setdefault(task.key, task)))
         return tuple(found)
 
