@@ -103,10 +103,11 @@ def tune(program: Sequence[Task], **settings: Unpack[TuneSettings]) -> list[Tune
 def tune(program: Graph, **settings: Unpack[NetworkSettings]) -> NetworkTuneResult: ...
 @overload
 def tune(
-    program: Sequence[Graph], **settings: Unpack[NetworkSettings]
+    program: Sequence[Graph] | GraphVariants, **settings: Unpack[NetworkSettings]
 ) -> list[NetworkTuneResult]: ...
 def tune(
-    program: Task | Graph | Sequence[Task] | Sequence[Graph], **settings: Unpack[NetworkSettings]
+    program: Task | Graph | Sequence[Task] | Sequence[Graph] | GraphVariants,
+    **settings: Unpack[NetworkSettings],
 ) -> TuneResult | list[TuneResult] | NetworkTuneResult | list[NetworkTuneResult]:
     """Find fast programs for a task, a network, or several of one kind, on this machine.
 
