@@ -7,7 +7,7 @@ TRIALS ?= 128
 .PHONY: help demo test test-as-if nightly check lint types clean
 
 help:
-	@echo "make demo    set up, tune two operators, build them and a network, run all from C++"
+	@echo "make demo    set up, tune two operators and a network, build them, run them from C++"
 	@echo "make test    set up and run the tests"
 	@echo "make test-as-if  run the tests of what is decided as if on other machines"
 	@echo "make nightly run the long checks: all operators of the paper, thousands of schedules"
@@ -34,7 +34,8 @@ demo: .venv/core
 	    -L$(OUT) -l:matmul_relu.so -l:conv2d_bn_relu.so -pthread -Wl,-rpath,'$$ORIGIN' -o $(OUT)/embed
 	$(OUT)/embed
 	$(BIN)/python runtime/examples/network/digits.py $(OUT)
-	$(BIN)/ansorc build $(OUT)/digits.onnx --input image=1x1x8x8 --default --output $(OUT)/digits.so
+	$(BIN)/ansorc tune $(OUT)/digits.onnx --input image=1x1x8x8 --trials 32 --records $(OUT)/tune.db
+	$(BIN)/ansorc build $(OUT)/digits.onnx --input image=1x1x8x8 --records $(OUT)/tune.db --output $(OUT)/digits.so
 	$${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Iruntime/include -I$(OUT) runtime/examples/network/classify.cpp \
 	    -L$(OUT) -l:digits.so -pthread -Wl,-rpath,'$$ORIGIN' -o $(OUT)/classify
 	$(OUT)/classify $(OUT)/digits.bin

@@ -54,6 +54,15 @@ def test_run_builds_or_loads_and_checks(cli: CommandLine) -> None:
         assert re.search(rf"softmax +[\d.]+ +[\d.]+% .* float32\[2, {CLASSES}\]", table)
 
 
+def test_tune_then_build(cli: CommandLine) -> None:
+    tuned = cli.run("tune", *NET[:-1], "--trials", "4")
+    assert tuned.code == 0, tuned
+    again = f"net.onnx --input x=2x{WIDTH} --records tune.db"
+    assert f"build with: ansorc build {again}\n" in tuned.out
+    built = cli.run("build", *again.split())
+    assert re.match(r"net: [1-9] of \d tasks tuned, for ", built.out), built
+
+
 PROGRAM = r"""
 #include <cstdio>
 #include "net.h"
