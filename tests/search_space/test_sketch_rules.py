@@ -271,3 +271,16 @@ def test_every_operator_has_sketches_without_failures(name: str) -> None:
     assert found
     assert not failures
     assert len({sketch.name for sketch in found}) == len(found)
+
+
+def test_a_first_axis_of_extent_1_does_not_keep_a_consumer_out() -> None:
+    """Broadcasting reads it at 0: networks of batch 1 have such epilogues everywhere."""
+    a = ac.placeholder((1, 64, 64), name="A")
+    b = ac.placeholder((64, 64), name="B")
+    c = ac.placeholder((64,), name="c")
+    dag = ac.ComputeDAG([a, b, c, ops.add(ops.matmul(a, b), c)])
+    first = generate(dag, ZEN3, RULES)[0]
+    assert [f"{one.rule} on {one.stage}" for one in first.derivation] == [
+        "Skip on add",
+        "MultiLevelTilingWithFusion on matmul",
+    ]

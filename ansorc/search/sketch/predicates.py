@@ -99,6 +99,11 @@ def is_cache_write(partial: PartialSketch, name: str) -> bool:
 
 
 def _is_elementwise(reader: Stage, source: Stage) -> bool:
-    order = tuple(range(len(reader.op.axes)))
+    """Whether the reader's axes index the source in order; those of extent 1 do not matter."""
+    extents = [axis.extent for axis in reader.op.axes]
+    order = [place for place, extent in enumerate(extents) if extent > 1]
     accesses = [simple_access(reader.op, access) for access in reads_of(reader.op, source.op)]
-    return all(access is not None and access.axes == order for access in accesses)
+    return all(
+        access is not None and [place for place in access.axes if extents[place] > 1] == order
+        for access in accesses
+    )
