@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, get_args
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
 import click
 import numpy as np
 
 import ansorc as ac
+from ansorc.graph.cache_policy import recorded_choice
 from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
 from ansorc.ir.aligned import Array
@@ -138,9 +139,11 @@ def _array(text: str) -> tuple[str, Array]:
 def takes_records(command: F) -> F:
     """Add --records, --threads and --cache to a command."""
     command = click.option(
-        "--cache", default="warm", show_default=True, type=click.Choice(get_args(CachePolicy)),
+        "--cache", default="auto", show_default=True,
+        type=click.Choice(["auto", *get_args(CachePolicy)]),
         help="What the caches held when programs were timed: what the call before left, nothing, "
-        "or all but the weights (with threads that are awake, as in a large network).",
+        "or all but the weights (with threads that are awake, as in a large network); auto: warm, "
+        "for a network by its size.",
     )(command)  # fmt: skip
     command = click.option(
         "--threads", default=0, show_default=True, type=click.IntRange(0, 1024),
@@ -162,12 +165,23 @@ def takes_choice(
                   help="The untuned default schedule, not the best recorded program.")  # fmt: skip
     @wraps(command)
     def with_choice(
-        workload: TaskOrNetwork, records: Path, threads: int, cache: CachePolicy, use_default: bool,  # noqa: FBT001
+        workload: TaskOrNetwork, records: Path, threads: int, cache: str, use_default: bool,  # noqa: FBT001
         *args: P.args, **rest: P.kwargs,
     ) -> None:  # fmt: skip
-        command(workload, ProgramChoice(records, threads, cache, use_default), *args, **rest)
+        choice = _choice(workload, records, threads, cache, use_default=use_default)
+        command(workload, choice, *args, **rest)
 
     return with_choice
+
+
+def _choice(
+    workload: TaskOrNetwork, records: Path, threads: int, cache: str, *, use_default: bool
+) -> ProgramChoice:
+    """The choice that the options mean for a workload, `cache` maybe "auto"."""
+    if cache != "auto":
+        return ProgramChoice(records, threads, cast(CachePolicy, cache), use_default)
+    choice = ProgramChoice(records, threads, use_default=use_default)
+    return recorded_choice(workload, choice) if isinstance(workload, Network) else choice
 
 
 def dag_of(workload: str, settings: tuple[str, ...]) -> tuple[ComputeDAG, str]:
@@ -190,7 +204,7 @@ def same_workload() -> str:
     words += [word for setting in given["settings"] for word in ("--set", setting)]
     words += ["--target", given["target"]] if given["target"] != "native" else []
     words += ["--threads", str(given["threads"])] if given["threads"] else []
-    words += ["--cache", given["cache"]] if given["cache"] != "warm" else []
+    words += ["--cache", given["cache"]] if given["cache"] != "auto" else []
     return shlex.join([*words, "--records", str(given["records"])])
 
 

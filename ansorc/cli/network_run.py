@@ -14,15 +14,13 @@ from ansorc.codegen.base import backend_of
 from ansorc.codegen.call.library import load_library
 from ansorc.codegen.call.network_module import CallTime, NetworkModule
 from ansorc.errors import MeasureError
-from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import built_network, chosen_programs, tuned_share
+from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
 
-_SEED, _LARGEST_INTEGER = 1, 100
-"""Other inputs than those of the tuning; integers are mostly indices, and small ones exist."""
 _TOLERANCE = 1e-4
 """Of the largest element of an output: what float32 rounding makes of a deep network."""
 
@@ -86,18 +84,6 @@ def checked_outputs(
                 f"element, {_TOLERANCE:g} is allowed"
             )
     return errors
-
-
-def random_inputs(graph: Graph) -> dict[str, Array]:
-    """Return random inputs: normal floats, small integers, truth values."""
-    rng, found = np.random.default_rng(_SEED), dict[str, Array]()
-    for name, kind in graph.inputs.items():
-        if kind.dtype.is_float:
-            found[name] = rng.standard_normal(kind.shape).astype(kind.dtype.numpy)
-        else:
-            most = 2 if kind.dtype.is_bool else _LARGEST_INTEGER
-            found[name] = rng.integers(0, most, kind.shape).astype(kind.dtype.numpy)
-    return found
 
 
 def _print_layers(network: Network, times: list[CallTime], peak: float) -> None:

@@ -11,6 +11,8 @@ from typing import Any, cast, get_args
 import click
 
 from ansorc.cli.arguments import TaskOrNetwork, takes_records
+from ansorc.graph.cache_policy import common_cache_policy
+from ansorc.graph.network import Network
 from ansorc.graph.network_tune import TRIALS_PER_TASK
 from ansorc.search.model import NAMES, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS, ObjectiveName, SchedulerName, Scheduling
@@ -49,6 +51,9 @@ def takes_tune_options(
             given["cost_model"] = _pretrained(path, given["cost_model"], given["seed"])
         scheduling = replace(scheduling, trials=given["trials"])
         given["trials"] = given["trials"] or TRIALS
+        if given["cache"] == "auto":
+            networks = [one for one in workloads if isinstance(one, Network)]
+            given["cache"] = common_cache_policy(networks)
         options = TuneOptions.of(cast(TuneSettings, given))
         options = options if ablation is None else _without(ablation, options)
         command(workloads, options, scheduling)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 
 from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.codegen.call.network_variants import NetworkVariants
 from ansorc.codegen.compiled import Compiled
+from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.errors import RecordError
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
 from ansorc.graph.network_plan import compiled_program, network_plan, network_plans
-from ansorc.search.programs import Program, ProgramChoice, default_program, recorded_program
-from ansorc.search.record import Records, current_environment
+from ansorc.search.programs import (
+    Program,
+    ProgramChoice,
+    default_program,
+    program_key,
+    recorded_program,
+)
+from ansorc.search.record import KernelThreads, Records, current_environment
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -24,11 +32,7 @@ def chosen_programs(network: Network, choice: ProgramChoice) -> Mapping[str, Pro
     Raise RecordError if the file is missing, or holds no checked program of any of the tasks for
     this machine, threads and caches: a network is never wholly untuned unasked.
     """
-    found: Mapping[str, Program] = {} if choice.use_default else _recorded(network, choice)
-    return {
-        key: found.get(key) or default_program(task.with_threads(choice.threads))
-        for key, task in network.tasks.items()
-    }
+    return _default(network, choice) if choice.use_default else _recorded(network, choice)
 
 
 def tuned_share(programs: Mapping[str, Program]) -> str:
@@ -47,9 +51,19 @@ def built_network(
 
     `on_task` is told of each task before it is compiled. Raise BuildError.
     """
+    return build_network(planned_network(network, programs, name, on_task), network.target)
+
+
+def planned_network(
+    network: Network,
+    programs: Mapping[str, Program],
+    name: str = "",
+    on_task: Callable[[Task], None] = lambda _: None,
+) -> NetworkPlan:
+    """Return the plan that `built_network` loads, its kernels in the order of the tasks."""
     kernels = _compiled([network], programs, on_task)
     plan = network_plan(network, kernels, name or c_name(network.source.name))
-    return build_network(plan, network.target)
+    return _with_threads(plan, network, programs)
 
 
 def built_variants(
@@ -70,7 +84,17 @@ def built_variants(
     programs = {key: one for net in networks.values() for key, one in choose(net).items()}
     kernels = _compiled(list(networks.values()), programs, lambda _: None)
     pairs = zip(networks.values(), network_plans(networks, kernels), strict=True)
-    return NetworkVariants(title, [build_network(plan, net.target) for net, plan in pairs])
+    plans = [(_with_threads(plan, net, programs), net.target) for net, plan in pairs]
+    return NetworkVariants(title, [build_network(plan, machine) for plan, machine in plans])
+
+
+def _with_threads(
+    plan: NetworkPlan, network: Network, programs: Mapping[str, Program]
+) -> NetworkPlan:
+    """The plan whose kernels have the threads of their programs."""
+    pairs = zip(plan.calls, network.task_of, strict=True)
+    calls = [replace(call, threads=programs[task.key].threads) for call, (_, task) in pairs]
+    return replace(plan, calls=tuple(calls))
 
 
 def _compiled(
@@ -93,13 +117,14 @@ def c_name(name: str) -> str:
 
 
 def _recorded(network: Network, choice: ProgramChoice) -> Mapping[str, Program]:
-    """The best recorded programs of those tasks that have any."""
+    """The best recorded programs of those tasks that have any, the default of the others."""
     advice = "run `ansorc tune` first, or use --default for untuned schedules"
     if not choice.records.exists():
         raise RecordError(f"there is no record file {choice.records}; {advice}")
     environment = current_environment(choice.threads, choice.cache)
     found: dict[str, Program] = {}
     with Records.open(choice.records, create=False) as records:
+        threads = records.threads(environment)
         for key, task in network.tasks.items():
             best = records.best(key, environment)
             if best is not None:
@@ -109,4 +134,24 @@ def _recorded(network: Network, choice: ProgramChoice) -> Mapping[str, Program]:
             f"{choice.records} holds no measured program of '{network.source.name}' for "
             f"{network.target.text} on this machine; {advice}"
         )
-    return found
+    every = {**_default(network, choice, found), **found}
+    return {key: _limited(network.tasks[key], one, threads) for key, one in every.items()}
+
+
+def _default(
+    network: Network, choice: ProgramChoice, found: Container[str] = ()
+) -> dict[str, Program]:
+    """The untuned programs of those tasks that are not in `found`."""
+    return {
+        key: default_program(task.with_threads(choice.threads))
+        for key, task in network.tasks.items()
+        if key not in found
+    }
+
+
+def _limited(task: Task, program: Program, known: Mapping[str, KernelThreads]) -> Program:
+    """The program with the threads that were measured for it, all if none were."""
+    found = known.get(task.key)
+    if found is None or found.program_key != program_key(task, program):
+        return program
+    return replace(program, threads=found.threads)

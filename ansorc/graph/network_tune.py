@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.codegen.call.network_module import NetworkModule
+from ansorc.graph.kernel_threads import tune_threads
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import built_network, chosen_programs
 from ansorc.search.options import Scheduling
@@ -48,7 +50,8 @@ def tune_networks(
 ) -> list[NetworkTuneResult]:
     """Tune `networks` together, `scheduling.trials` for all of their tasks (None: 64 for each).
 
-    Tasks that networks share are tuned once. Raise what `tune_weighted` does.
+    Tasks that networks share are tuned once. At last each network is run with the best programs, to
+    see how many threads each kernel should get. Raise what `tune_weighted` does.
     """
     weighted = [
         WeightedTasks(
@@ -60,4 +63,10 @@ def tune_networks(
     tuned = replace(options, trials=TRIALS_PER_TASK)
     result = tune_weighted(weighted, tuned, scheduling, on_round)
     pairs = zip(networks, result.latencies, strict=True)
-    return [NetworkTuneResult(network, latency, result, options) for network, latency in pairs]
+    found = [NetworkTuneResult(network, latency, result, options) for network, latency in pairs]
+    if not result.interrupted and any(one.measured_now for one in result.results):
+        choice = ProgramChoice(options.records, options.threads, options.cache)
+        for one in found:
+            if math.isfinite(one.latency_s):
+                tune_threads(one.network, choice)
+    return found

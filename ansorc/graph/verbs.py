@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack, cast, overload
 
@@ -11,6 +12,7 @@ from ansorc.codegen.call.module import Module
 from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.codegen.call.network_variants import NetworkVariants
 from ansorc.errors import OptionError
+from ansorc.graph.cache_policy import common_cache_policy, recorded_choice
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
@@ -19,7 +21,7 @@ from ansorc.graph.network_tune import NetworkTuneResult, tune_networks
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State
 from ansorc.search.options import ObjectiveName, SchedulerName, Scheduling
-from ansorc.search.programs import ProgramChoice, build_program, chosen_program
+from ansorc.search.programs import Program, ProgramChoice, build_program, chosen_program
 from ansorc.search.programs import build as build_operator
 from ansorc.search.task import Task
 from ansorc.search.tune import tune as tune_operators
@@ -67,16 +69,22 @@ def build(
 
     Without `records` a ComputeDAG, a Task and the tasks of a network get the untuned default
     schedule, else the best program in that file; tasks of a network that have none there keep the
-    default. `target` is the task's, else "native", unless given. Raise TargetError or BuildError
-    for what cannot be built, RecordError where the file has nothing for it.
+    default. Of a network they were measured in the caches that `recorded_choice` names. `target` is
+    the task's, else "native", unless given. Raise TargetError or BuildError for what cannot be
+    built, RecordError where the file has nothing for it.
     """
     choice = ProgramChoice(Path(records or "tune.db"), use_default=records is None)
     if isinstance(program, GraphVariants):
         machine = "native" if target is None else target
-        return built_variants(program, machine, lambda net: chosen_programs(net, choice), name)
+
+        def choose(net: Network) -> Mapping[str, Program]:
+            return chosen_programs(net, recorded_choice(net, choice))
+
+        return built_variants(program, machine, choose, name)
     if isinstance(program, Graph):
         network = Network.of(program, "native" if target is None else target)
-        return built_network(network, chosen_programs(network, choice), name)
+        programs = chosen_programs(network, recorded_choice(network, choice))
+        return built_network(network, programs, name)
     if records is None or isinstance(program, State):
         return build_operator(program, target, name)
     own = program.target if isinstance(program, Task) else "native"
@@ -114,7 +122,8 @@ def tune(
     trials: programs to measure, for each task (200), or for all tasks of all networks together (64
     for each). records="tune.db": the file that keeps them; a later run goes on with it. seed=0: of
     all random choices. threads=0: of the kernels, 0 means all cores. time_budget=None: seconds for
-    all together. cache="warm": what the caches hold when a call is timed, or "cold".
+    all together. cache="warm": what the caches hold when a call is timed, also "cold" and
+    "cold-weights", which is the default for networks that the last cache does not hold.
     cost_model="trees": what scores programs, also "roofline", "random" or an object like
     `ansorc.search.cost_model.CostModel`.
 
@@ -134,8 +143,11 @@ def tune(
         raise OptionError(
             "tune tasks together, or networks, but not both: trials mean other things"
         )
+    networks = [Network.of(graph) for graph in graphs]
     options = TuneOptions.of(_plain(settings))
-    found = tune_networks([Network.of(graph) for graph in graphs], options, _scheduling(settings))
+    if "cache" not in settings:
+        options = replace(options, cache=common_cache_policy(networks))
+    found = tune_networks(networks, options, _scheduling(settings))
     return found[0] if isinstance(program, Graph) else found
 
 

@@ -11,10 +11,19 @@ from ansorc.codegen.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.errors import RecordError, TargetError
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule import Names, State, Step, lower, packings, replay, steps_from_json
+from ansorc.schedule import (
+    Names,
+    State,
+    Step,
+    lower,
+    packings,
+    replay,
+    steps_from_json,
+    steps_to_json,
+)
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.default import default_steps
-from ansorc.search.measure import CachePolicy
+from ansorc.search.measure import CachePolicy, Source
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
 from ansorc.target import Target
@@ -29,6 +38,8 @@ class Program:
     """For people: "untuned default schedule", or the record's time."""
     is_tuned: bool = False
     """Whether it is the best of a record file."""
+    threads: int = 0
+    """The most that work on it within a network; 0: all."""
 
     @property
     def packed_before(self) -> tuple[str, ...]:
@@ -69,6 +80,11 @@ def default_program(task: Task, *, rewrite_layout: bool = True, redefine: bool =
     backend_of(task.target)
     chosen = default_steps(task.dag, task.target, rewrite_layout=rewrite_layout, redefine=redefine)
     return Program(chosen, "untuned default schedule")
+
+
+def program_key(task: Task, program: Program) -> str:
+    """Return the key that a record of `program`, which is of `task`, has or would have."""
+    return Source.of_steps(steps_to_json(Names(task.dag).canonical(program.steps))).key
 
 
 def recorded_program(task: Task, record: Record) -> Program:

@@ -34,6 +34,9 @@ _AS = " as "
 _ARCHITECTURES = {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}
 _SYSTEMS = {"Linux": "linux-gnu", "Darwin": "apple-darwin"}
 
+_SHARED_BYTES = 4 << 20
+"""Of a third level for each core: 32 MiB for 8 cores of Zen 3 to 5 (stated); others have less."""
+
 CPU_BACKEND, CUDA_BACKEND = "ansorc.codegen.llvm.backend", "ansorc.codegen.cuda.backend"
 
 
@@ -101,6 +104,17 @@ class Target:
     def real(self) -> Target:
         """The machine that code is made for: this one, unless it is only assumed."""
         return self.runs_on or self
+
+    @property
+    def last_cache_bytes(self) -> int:
+        """What the process may expect to find in the last cache that it used once.
+
+        A third level is shared with whatever runs on the cores that the process has not: it counts
+        as `_SHARED_BYTES` for each core of ours. Without one it is the second level of all cores.
+        """
+        third = self.cache_bytes[-1]
+        ours = self.cores * _SHARED_BYTES
+        return min(third, ours) if third else self.cores * self.cache_bytes[1]
 
     @property
     def text(self) -> str:

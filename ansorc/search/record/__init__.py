@@ -3,13 +3,14 @@
 In: one `Record` for each trial. Out: what need not be measured again, and the best program.
 """
 
-from ansorc.search.record.database import Records
+from ansorc.search.record.database import KernelThreads, Records
 from ansorc.search.record.lines import ImportSummary, export_lines, import_lines
 from ansorc.search.record.record import Environment, Record, current_environment
 
 __all__ = [
     "Environment",
     "ImportSummary",
+    "KernelThreads",
     "Record",
     "Records",
     "current_environment",

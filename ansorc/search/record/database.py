@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,10 @@ _DECIDE = """
 INSERT OR REPLACE INTO winners (task_key, environment_key, program_key, last_id)
 VALUES (?, ?, ?, (SELECT max(id) FROM records))
 """
+_THREADS = """
+INSERT OR REPLACE INTO kernel_threads (task_key, environment_key, program_key, threads)
+VALUES (?, ?, ?, ?)
+"""
 _UNDEFEATED = """AND NOT EXISTS (
     SELECT 1 FROM winners WHERE winners.task_key = records.task_key
     AND winners.environment_key = records.environment_key
@@ -48,6 +52,17 @@ class OtherEnvironments:
 
     count: int
     environments: tuple[Environment, ...]
+
+
+@dataclass(frozen=True)
+class KernelThreads:
+    """How many threads work on a kernel in a network, chosen by measured times."""
+
+    task_key: str
+    program_key: str
+    """The program that it was measured with; it says nothing of another."""
+    threads: int
+    """0: all."""
 
 
 class Records:
@@ -94,11 +109,24 @@ class Records:
 
     def add(self, record: Record) -> None:
         """Write `record` to disk."""
-        environment = record.environment
-        row = (environment.key, environment.to_json(), environment.cpu)
         with translated(self.path), transaction(self._connection):
-            self._connection.execute("INSERT OR IGNORE INTO environments VALUES (?, ?, ?)", row)
+            self._add_environment(record.environment)
             self._connection.execute(_UPSERT, _row(record))
+
+    def keep_threads(self, environment: Environment, found: Sequence[KernelThreads]) -> None:
+        """Note how many threads each program of `found` gets in a network; earlier ones go."""
+        rows = [(one.task_key, environment.key, one.program_key, one.threads) for one in found]
+        with translated(self.path), transaction(self._connection):
+            self._add_environment(environment)
+            self._connection.executemany(_THREADS, rows)
+
+    def threads(self, environment: Environment) -> dict[str, KernelThreads]:
+        """Return what `keep_threads` noted last of each task, by its key."""
+        query = (
+            "SELECT task_key, program_key, threads FROM kernel_threads WHERE environment_key = ?"
+        )
+        rows = self._rows(query, (environment.key,))
+        return {str(row[0]): KernelThreads(*row) for row in rows}
 
     def decide(self, winner: Record) -> None:
         """Note that `winner` was the fastest when the best programs so far were compared."""
@@ -180,6 +208,10 @@ class Records:
         rows = list(self._rows(query, (task_key, environment.key)))
         found = tuple(Environment.from_json(row[0]) for row in rows)
         return OtherEnvironments(sum(int(row[1]) for row in rows), found)
+
+    def _add_environment(self, environment: Environment) -> None:
+        row = (environment.key, environment.to_json(), environment.cpu)
+        self._connection.execute("INSERT OR IGNORE INTO environments VALUES (?, ?, ?)", row)
 
     def _rows(self, query: str, parameters: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
         with translated(self.path):

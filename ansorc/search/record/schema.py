@@ -130,6 +130,13 @@ CREATE TABLE winners (
 """
 """Who won when the fastest programs were timed against each other, and the last record that there
 was then."""
+_KERNEL_THREADS = """
+CREATE TABLE kernel_threads (
+    task_key TEXT NOT NULL, environment_key TEXT NOT NULL, program_key TEXT NOT NULL,
+    threads INTEGER NOT NULL, PRIMARY KEY (task_key, environment_key)
+);
+"""
+"""How many threads were the fastest for a program within a network; 0 are all."""
 _RUN_SECONDS = "ALTER TABLE records ADD COLUMN run_s REAL NOT NULL DEFAULT 0.0"
 _KNOWN = "ALTER TABLE records ADD COLUMN known INTEGER NOT NULL DEFAULT 0"
 
@@ -176,6 +183,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _rename_environments,
     _made_by(_KNOWN),
     name_canonically,
+    _made_by(_KERNEL_THREADS),
 )
 """What makes a file of version N + 1 of one of version N, in the place N; an empty file has 0."""
 SCHEMA_VERSION = len(MIGRATIONS)

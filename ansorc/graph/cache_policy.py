@@ -1,0 +1,59 @@
+"""In which caches the tasks of a network are measured: as its kernels find them when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import get_args
+
+from ansorc.codegen.base import backend_of
+from ansorc.graph.arena import place_in_arena
+from ansorc.graph.network import Network
+from ansorc.graph.partition import lifetimes
+from ansorc.search.measure import CachePolicy
+from ansorc.search.programs import ProgramChoice
+from ansorc.search.record import Records, current_environment
+
+
+def cache_policy_of(network: Network) -> CachePolicy:
+    """Return "cold-weights" for a network that the last cache does not hold, else "warm".
+
+    It is held if its weights and the arena of its intermediate tensors, unpacked, fit into
+    `Target.last_cache_bytes` of the machine that it runs on. Otherwise a weight has left the caches
+    when the network reads it again, while a kernel's other arrays have just been written. "warm"
+    also where the back end cannot evict.
+    """
+    machine = network.target.real
+    can_evict = backend_of(machine).capabilities(machine).cold_caches
+    fits = used_bytes(network) <= machine.last_cache_bytes
+    return "cold-weights" if can_evict and not fits else "warm"
+
+
+def common_cache_policy(networks: Iterable[Network]) -> CachePolicy:
+    """Return the policy of networks that are tuned together: that of the largest."""
+    policies = [cache_policy_of(network) for network in networks]
+    return "cold-weights" if "cold-weights" in policies else "warm"
+
+
+def recorded_choice(network: Network, choice: ProgramChoice) -> ProgramChoice:
+    """Return `choice` with the policy of those of its records that `network` should be built of.
+
+    It is `cache_policy_of(network)`, or another one if only that has programs of the network.
+    """
+    own = cache_policy_of(network)
+    if not choice.use_default and choice.records.exists():
+        with Records.open(choice.records, create=False) as records:
+            for policy in (own, *get_args(CachePolicy)):
+                environment = current_environment(choice.threads, policy)
+                if any(records.best(key, environment) for key in network.tasks):
+                    return replace(choice, cache=policy)
+    return replace(choice, cache=own)
+
+
+def used_bytes(network: Network) -> int:
+    """Return the bytes of the weights that kernels read and of the arena."""
+    graph, partition = network.graph, network.partition
+    roots = {partition.root(name) for group in partition.groups for name in group.inputs}
+    weights = sum(graph.constants[name].nbytes for name in roots if name in graph.constants)
+    _, arena_bytes = place_in_arena(lifetimes(graph, partition))
+    return weights + arena_bytes

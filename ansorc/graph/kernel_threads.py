@@ -1,0 +1,136 @@
+"""How many threads work on each kernel of a network: as many as make it the fastest there.
+
+A kernel of a few microseconds loses more by waiting for a second thread than that one does for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.graph.network import Network
+from ansorc.graph.network_build import chosen_programs, planned_network
+from ansorc.graph.random_inputs import random_inputs
+from ansorc.ir.aligned import Array
+from ansorc.search.programs import ProgramChoice, program_key
+from ansorc.search.record import KernelThreads, Records, current_environment
+from ansorc.search.task import Task
+from ansorc.target import Target
+
+_ROUNDS = 31
+_TIE = 0.02
+"""So much faster than all threads fewer must be: times are not known better."""
+_QUANTILE = 0.1
+"""Of the rounds: whatever else runs on the machine only adds to a time."""
+
+
+@dataclass(frozen=True)
+class ThreadChoice:
+    """How many threads each kernel of a plan gets, and what that gains."""
+
+    threads: tuple[int, ...]
+    """For each of the plan's kernels; 0: all that the network is called with."""
+    all_s: float
+    """Seconds of the network where all get all, the sum of its kernels'."""
+    chosen_s: float
+    """Seconds with this choice, measured in turns with the former."""
+
+    def applied(self, plan: NetworkPlan) -> NetworkPlan:
+        """Return `plan` with this choice."""
+        calls = [replace(call, threads=self.threads[call.kernel]) for call in plan.calls]
+        return replace(plan, calls=tuple(calls))
+
+
+def tune_threads(
+    network: Network, choice: ProgramChoice, on_task: Callable[[Task], None] = lambda _: None
+) -> ThreadChoice:
+    """Measure how many threads each kernel gets, and keep that in the record file.
+
+    The programs are those that a build with `choice` uses, and its later builds use what was found
+    here. `on_task` is told of each task before it is compiled. Raise RecordError, BuildError.
+    """
+    programs = chosen_programs(network, choice)
+    plan = planned_network(network, programs, on_task=on_task)
+    arrays = list(random_inputs(network.source).values())
+    found = measured_threads(plan, network.target, arrays, choice.threads)
+    kept = [
+        KernelThreads(key, program_key(task, programs[key]), threads)
+        for (key, task), threads in zip(network.tasks.items(), found.threads, strict=True)
+    ]
+    with Records.open(choice.records) as records:
+        records.keep_threads(current_environment(choice.threads, choice.cache), kept)
+    return found
+
+
+def measured_threads(
+    plan: NetworkPlan, target: Target, arrays: Sequence[Array], threads: int = 0,
+    rounds: int = _ROUNDS,
+) -> ThreadChoice:  # fmt: skip
+    """Return the fastest number of threads of each kernel when the network runs on `arrays`.
+
+    `arrays` are its inputs, `threads` the most that may work on a kernel (0: all cores). The whole
+    network is run with all threads and with fewer, in turns; then so that each kernel has those
+    with which it was the fastest, and those that are not faster there get all after all.
+    """
+    whole = ThreadChoice((0,) * len(plan.kernels), 0.0, 0.0).applied(plan)
+    module = build_network(whole, target)
+    counts = thread_counts(threads or target.real.cores)
+    limited = [_Run(module, count) for count in (threads, *counts)]
+    first = _fastest(whole, (0, *counts), _seconds(whole, limited, arrays, rounds))
+    chosen = ThreadChoice(first, 0.0, 0.0).applied(whole)
+    pair = [_Run(module, threads), _Run(build_network(chosen, target), threads)]
+    seconds = _seconds(whole, pair, arrays, rounds)
+    kept, total_s = list[int](), 0.0
+    for count, all_s, chosen_s in zip(first, *seconds, strict=True):
+        is_faster = chosen_s < (1.0 - _TIE) * all_s
+        kept.append(count if is_faster else 0)
+        total_s += chosen_s if is_faster and count else all_s
+    return ThreadChoice(tuple(kept), sum(seconds[0]), total_s)
+
+
+def thread_counts(most: int) -> tuple[int, ...]:
+    """Return the powers of two below `most`."""
+    return tuple(1 << power for power in range(most.bit_length()) if 1 << power < most)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A network, and how many threads it is called with."""
+
+    module: NetworkModule
+    threads: int
+
+
+def _seconds(
+    plan: NetworkPlan, runs: Sequence[_Run], arrays: Sequence[Array], rounds: int
+) -> list[list[float]]:
+    """Return for each run the seconds of each kernel, of all of its calls together."""
+    found = np.empty((len(runs), rounds, len(plan.calls)))
+    order = list(range(len(runs)))
+    for turn in range(rounds):
+        for number in order:
+            run = runs[number]
+            times = run.module.profile(*arrays, threads=run.threads, repeats=1)
+            found[number, turn] = [time.seconds for time in times]
+        order.reverse()
+    by_kernel = [[0.0] * len(plan.kernels) for _ in runs]
+    for row, quick in zip(by_kernel, np.quantile(found, _QUANTILE, axis=1), strict=True):
+        for call, seconds in zip(plan.calls, quick, strict=True):
+            row[call.kernel] += float(seconds)
+    return by_kernel
+
+
+def _fastest(
+    plan: NetworkPlan, counts: Sequence[int], seconds: Sequence[Sequence[float]]
+) -> tuple[int, ...]:
+    """The number of threads of each kernel, from its seconds with each of `counts`, first all."""
+    found: list[int] = []
+    for kernel, column in zip(plan.kernels, zip(*seconds, strict=True), strict=True):
+        least_s, count = min(zip(column, counts, strict=True))
+        is_faster = kernel.signature.parallel and least_s < (1.0 - _TIE) * column[0]
+        found.append(count if is_faster else 0)
+    return tuple(found)
