@@ -13,6 +13,7 @@ from ansorc.cli.tables import new_table
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.call.library import load_library
 from ansorc.codegen.call.network_module import CallTime, NetworkModule
+from ansorc.codegen.call.network_variants import NetworkVariants
 from ansorc.errors import MeasureError
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
@@ -29,6 +30,8 @@ def run_network(network: Network, choice: ProgramChoice, library: Path | None) -
     """Check the network on random inputs, then print its time and that of each kernel."""
     if library is not None:
         loaded = load_library(library)
+        if isinstance(loaded, NetworkVariants):
+            loaded = loaded.module_for(*random_inputs(network.source).values())
         if not isinstance(loaded, NetworkModule):
             raise click.UsageError(f"{library} is a kernel, no network")
         module, origin = loaded, f"built library {library}"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import TargetError
@@ -209,6 +210,10 @@ class NetworkBackend(Protocol):
 
         `weights` is a file for the weights; None: they are in the library. Raise BuildError.
         """
+        ...
+
+    def save_variants(self, path: Path, plan: VariantsPlan, target: Target) -> Artifact:
+        """Write valid plans for several shapes as one library; raise BuildError."""
         ...
 
     def open_network(

@@ -7,9 +7,10 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
 from ansorc.codegen.call.network_module import NetworkModule, build_network
-from ansorc.codegen.call.network_variants import NetworkVariants
+from ansorc.codegen.call.network_variants import NetworkVariants, build_variants
 from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.errors import RecordError
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
@@ -84,8 +85,8 @@ def built_variants(
     programs = {key: one for net in networks.values() for key, one in choose(net).items()}
     kernels = _compiled(list(networks.values()), programs, lambda _: None)
     pairs = zip(networks.values(), network_plans(networks, kernels), strict=True)
-    plans = [(_with_threads(plan, net, programs), net.target) for net, plan in pairs]
-    return NetworkVariants(title, [build_network(plan, machine) for plan, machine in plans])
+    plans = tuple(_with_threads(plan, net, programs) for net, plan in pairs)
+    return build_variants(VariantsPlan(title, plans), next(iter(networks.values())).target)
 
 
 def _with_threads(

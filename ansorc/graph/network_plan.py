@@ -61,6 +61,8 @@ def network_plans(
             p if isinstance(p, Place) else Place(PlaceKind.WEIGHTS, next(rest)) for p in places
         ]
         plans.append(planning.plan(name, known, weights))
+    if len(plans) > 1:
+        return [replace(plan, weights_owner=plans[0].name) for plan in plans]
     return plans
 
 

@@ -23,7 +23,7 @@ def tensor_info(name: str, shape: Sequence[int | str] | None) -> onnx.ValueInfoP
 
 def graph_of(
     nodes: Sequence[onnx.NodeProto],
-    inputs: Mapping[str, Sequence[int | str]],
+    inputs: Mapping[str, Sequence[int | str] | None],
     outputs: Sequence[str],
     weights: Mapping[str, Array] | None = None,
 ) -> onnx.GraphProto:
@@ -38,7 +38,7 @@ def graph_of(
 
 def model_of(
     nodes: Sequence[onnx.NodeProto],
-    inputs: Mapping[str, Sequence[int | str]],
+    inputs: Mapping[str, Sequence[int | str] | None],
     outputs: Sequence[str],
     weights: Mapping[str, Array] | None = None,
     opset: int = 17,

@@ -7,17 +7,20 @@ from pathlib import Path
 
 from ansorc.codegen.call.module import Module, open_kernel
 from ansorc.codegen.call.network_module import NetworkModule, open_network
-from ansorc.codegen.package.manifest import NetworkManifest, read_manifest
+from ansorc.codegen.call.network_variants import NetworkVariants, open_variants
+from ansorc.codegen.package.manifest import NetworkManifest, VariantsManifest, read_manifest
 from ansorc.errors import BuildError
 
 
-def load_library(path: str | os.PathLike[str]) -> Module | NetworkModule:
-    """Return the kernel or network in a shared library that `save` wrote, with its manifest.
+def load_library(path: str | os.PathLike[str]) -> Module | NetworkModule | NetworkVariants:
+    """Return what is in a shared library that `save` wrote, with its manifest.
 
     Raises BuildError if one of the files is missing, damaged, or of another build.
     """
     library = Path(path)
     manifest = read_manifest(library)
+    if isinstance(manifest, VariantsManifest):
+        return open_variants(library, manifest)
     if isinstance(manifest, NetworkManifest):
         return open_network(library, manifest)
     return open_kernel(library, manifest)
@@ -26,6 +29,6 @@ def load_library(path: str | os.PathLike[str]) -> Module | NetworkModule:
 def load_kernel(path: str | os.PathLike[str]) -> Module:
     """Return the kernel in a shared library; raise BuildError also if it is a network."""
     found = load_library(path)
-    if isinstance(found, NetworkModule):
+    if not isinstance(found, Module):
         raise BuildError(f"{path} is a network, not a kernel; load it by ansorc.load_library")
     return found

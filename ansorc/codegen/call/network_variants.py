@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias, cast
+from pathlib import Path
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from ansorc.codegen.base import network_backend_of
 from ansorc.codegen.call.arguments import SupportsDLPack
-from ansorc.codegen.call.network_module import CallTime, NetworkModule
+from ansorc.codegen.call.network_module import (
+    CallTime,
+    NetworkModule,
+    build_network,
+    open_network,
+)
 from ansorc.codegen.call.timing import Timing
+from ansorc.codegen.network.variants import VariantsPlan, shapes_text
+from ansorc.codegen.package.artifact import Artifact
+from ansorc.codegen.package.c_names import require_c_name
+from ansorc.codegen.package.manifest import VariantsManifest
 from ansorc.errors import BuildError, CallError
 from ansorc.ir.aligned import Array
+from ansorc.target import Target
 
 _Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -23,8 +35,11 @@ class NetworkVariants:
     Calls are those of a `NetworkModule`, on arrays of any of the known shapes.
     """
 
-    def __init__(self, name: str, modules: Sequence[NetworkModule]) -> None:
+    def __init__(
+        self, name: str, modules: Sequence[NetworkModule], plan: VariantsPlan | None
+    ) -> None:
         self.name = name
+        self._plan = plan
         self.modules = tuple(modules)
         """One for each choice of shapes, in their order."""
         self._by_shapes = {_shapes_of(module): module for module in self.modules}
@@ -74,23 +89,38 @@ class NetworkVariants:
             raise CallError(f"{self.name} has no program for {given}; it has {self._known()}")
         return found
 
-    def save(self, path: str | os.PathLike[str]) -> NoReturn:
-        """Raise BuildError: a library has one network. Save each of `modules` by itself."""
-        names = ", ".join(module.signature.name for module in self.modules)
-        raise BuildError(
-            f"'{self.name}' has programs for {len(self.modules)} shapes, and a library has one; "
-            f"save each of its modules to a path of its own ({names}), not all of them to {path}"
-        )
+    def save(self, path: str | os.PathLike[str]) -> Artifact:
+        """Write all for C and C++: `path` (.so, .a or .o) with a .h and a .json beside it.
+
+        The weights are inside, once. One function picks a network by extents of its inputs.
+        Raises BuildError as a `NetworkModule` does, and where no function can pick.
+        """
+        if self._plan is None:
+            raise BuildError(
+                f"'{self.name}' was loaded from a library, so there is no object code to save; "
+                "copy the library's files"
+            )
+        target = self.modules[0].target
+        return network_backend_of(target).save_variants(Path(path), self._plan, target)
 
     def __repr__(self) -> str:
         return f"<network {self.name} for {self._known()}>"
 
     def _known(self) -> str:
-        listed = [
-            ", ".join(f"{param.name}: {_text(param.shape)}" for param in module.inputs)
-            for module in self.modules
-        ]
-        return " | ".join(listed)
+        return " | ".join(shapes_text(module.signature) for module in self.modules)
+
+
+def build_variants(plan: VariantsPlan, target: Target) -> NetworkVariants:
+    """Return the networks of `plan`, compiled for `target`; raise as `build_network` does."""
+    require_c_name(plan.name)
+    modules = [build_network(each, target) for each in plan.plans]
+    return NetworkVariants(plan.name, modules, plan)
+
+
+def open_variants(library: Path, manifest: VariantsManifest) -> NetworkVariants:
+    """Return the networks in a shared library; raise BuildError if they cannot be loaded."""
+    modules = [open_network(library, each) for each in manifest.networks]
+    return NetworkVariants(manifest.name, modules, None)
 
 
 def _shapes_of(module: NetworkModule) -> _Shapes:

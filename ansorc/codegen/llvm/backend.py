@@ -26,14 +26,17 @@ from ansorc.codegen.llvm.network.native_network import (
     load_plan,
     network_objects,
     open_library,
+    variants_objects,
 )
 from ansorc.codegen.llvm.storage import workspace_bytes
 from ansorc.codegen.llvm.worker_team import WorkerTeam
 from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.artifact import Artifact, write_artifact
 from ansorc.codegen.package.network_artifact import write_network
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.signature import Signature
+from ansorc.codegen.package.variants_artifact import write_variants
 from ansorc.errors import BuildError
 from ansorc.ir.passes.pipeline import CPU_PASSES, Passes
 from ansorc.ir.stmt import Function
@@ -107,6 +110,9 @@ class _LLVM:
     ) -> Artifact:
         objects = network_objects(plan, target, is_mapped=weights is not None)
         return write_network(path, plan, objects, target, weights)
+
+    def save_variants(self, path: Path, plan: VariantsPlan, target: Target) -> Artifact:
+        return write_variants(path, plan, variants_objects(plan, target), target)
 
     def open_network(
         self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target

@@ -62,6 +62,8 @@ class NetworkPlan:
     """Of the intermediate tensors; what kernels need for themselves comes on top."""
     weights: Array
     """uint8, one after the other as the kernels read them (see `joined_weights`)."""
+    weights_owner: str = ""
+    """What the weights are called after in a library: networks that share them; "": `name`."""
 
     @property
     def kernel_workspace(self) -> int:
@@ -117,7 +119,7 @@ def with_own_weights(plan: NetworkPlan) -> NetworkPlan:
             if place.kind is PlaceKind.WEIGHTS:
                 sizes[place.offset] = max(sizes.get(place.offset, 0), param.bytes)
     if sum(map(_rounded, sizes.values())) == plan.weights.nbytes:
-        return plan
+        return replace(plan, weights_owner="")
     used = [plan.weights[offset : offset + size] for offset, size in sizes.items()]
     weights, places = joined_weights(used)
     moved = dict(zip(sizes, places, strict=True))
@@ -125,7 +127,7 @@ def with_own_weights(plan: NetworkPlan) -> NetworkPlan:
         replace(place, offset=moved[place.offset]) if place.kind is PlaceKind.WEIGHTS else place
         for place in call.arguments
     )) for call in plan.calls)  # fmt: skip
-    return replace(plan, calls=calls, weights=weights)
+    return replace(plan, calls=calls, weights=weights, weights_owner="")
 
 
 def _rounded(size: int) -> int:

@@ -40,6 +40,16 @@ class NetworkManifest(Manifest):
     """Where the weights are, from the library's directory; None: inside it."""
 
 
+@dataclass(frozen=True)
+class VariantsManifest:
+    """What the manifest of networks for several shapes says, which are in one library."""
+
+    name: str
+    target: Target
+    version: str
+    networks: tuple[NetworkManifest, ...]
+
+
 def kernel_version(object_code: bytes) -> str:
     """Return the release of ansorc and a hash of the code, such as `0.1.0+1f3a5c7e9b2d`."""
     return f"{metadata.version('ansorc')}+{hashlib.sha256(object_code).hexdigest()[:12]}"
@@ -61,8 +71,24 @@ def manifest_text(manifest: Manifest, library: Path) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def read_manifest(library: Path) -> Manifest:
-    """Return the manifest beside `library`, of a kernel or a network.
+def variants_manifest_text(manifest: VariantsManifest, library: Path) -> str:
+    """Return the JSON text for the library of several networks in the file `library`."""
+    networks = [{**n.signature.to_json(), "calls": n.call_names} for n in manifest.networks]
+    document = {
+        "format": FORMAT,
+        "version": manifest.version,
+        "target": manifest.target.text,
+        "name": manifest.name,
+        "variants": networks,
+        "weights": {"bytes": manifest.networks[0].weights_bytes, "file": None},
+        "workspace_alignment": 64,
+        "sha256": _sha256(library),
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def read_manifest(library: Path) -> Manifest | VariantsManifest:
+    """Return the manifest beside `library`, of a kernel, a network or several.
 
     Raise BuildError if the two do not fit together.
     """
@@ -93,11 +119,17 @@ def _sha256(library: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _manifest(document: Mapping[str, Any]) -> Manifest:
+def _manifest(document: Mapping[str, Any]) -> Manifest | VariantsManifest:
     if document["format"] != FORMAT:
         raise ValueError(f"its format is {document['format']}, this release reads {FORMAT}")
-    signature = Signature.from_json(document)
     target, version = Target.parse(document["target"]), str(document["version"])
+    if "variants" in document:
+        size, networks = int(document["weights"]["bytes"]), list[NetworkManifest]()
+        for each in document["variants"]:
+            called = Signature.from_json(each), target, version, tuple(map(str, each["calls"]))
+            networks.append(NetworkManifest(*called, size, None))
+        return VariantsManifest(str(document["name"]), target, version, tuple(networks))
+    signature = Signature.from_json(document)
     network = document.get("network")
     if network is None:
         return Manifest(signature, target, version)

@@ -17,6 +17,7 @@ from ansorc.codegen.package.runtime_library import runtime_object, weights_file_
 from ansorc.codegen.package.symbols import hidden_with_prefix
 from ansorc.codegen.package.toolchain import assemble, find_toolchain, link_relocatable
 from ansorc.errors import BuildError
+from ansorc.ir.aligned import Array
 from ansorc.target import Target
 
 _MOST_EMBEDDED_BYTES = (1 << 31) - (1 << 27)
@@ -50,11 +51,8 @@ def write_network(
     cannot be written; then the old ones are untouched.
     """
     artifact = artifact_at(path, weights)
-    if weights is None and plan.weights.nbytes > _MOST_EMBEDDED_BYTES:
-        raise BuildError(
-            f"the {plan.weights.nbytes} bytes of weights are more than fit into a library "
-            f"({_MOST_EMBEDDED_BYTES}); save them apart: save(path, weights=FILE)"
-        )
+    if weights is None:
+        require_embeddable(plan.weights)
     if weights in (artifact.library, artifact.header, artifact.manifest):
         raise BuildError(f"the weights cannot be in '{weights}' too; give them a file of their own")
     digest = weights_digest(plan)
@@ -66,10 +64,22 @@ def write_network(
             size = plan.weights.nbytes.to_bytes(8, "little")
             head = _MAGIC + size + digest + bytes(16)
             write_synced(apart[0], head, plan.weights.data)
-        _build(made, plan, objects, target, is_embedded=weights is None)
+        build_network_library(
+            made, plan.name, objects, target, weights=None if weights else plan.weights,
+            needs_runtime=plan.needs_runtime,
+        )  # fmt: skip
         write_synced(header, network_header_text(manifest).encode())
         write_synced(json, manifest_text(manifest, made).encode())
     return artifact
+
+
+def require_embeddable(weights: Array) -> None:
+    """Raise BuildError where weights are too large for a library."""
+    if weights.nbytes > _MOST_EMBEDDED_BYTES:
+        raise BuildError(
+            f"the {weights.nbytes} bytes of weights are more than fit into a library "
+            f"({_MOST_EMBEDDED_BYTES}); save them apart: save(path, weights=FILE)"
+        )
 
 
 def _manifest(
@@ -80,30 +90,36 @@ def _manifest(
     return NetworkManifest(plan.signature, target, version, names, plan.weights.nbytes, file)
 
 
-def _build(
-    library: Path, plan: NetworkPlan, objects: NetworkObjects, target: Target, *, is_embedded: bool
+def build_network_library(
+    library: Path,
+    name: str,
+    objects: NetworkObjects,
+    target: Target,
+    *,
+    weights: Array | None,
+    needs_runtime: bool,
 ) -> None:
-    """Make the library, and what it consists of beside it."""
+    """Make the library, and what it consists of beside it; `weights` None: they are in a file."""
     tools, directory, made = find_toolchain(target), library.parent / "objects", list[Path]()
     directory.mkdir()
     for number, code in enumerate(objects.files):
-        made.append(directory / f"{plan.name}_{number}.o")
+        made.append(directory / f"{name}_{number}.o")
         made[-1].write_bytes(code)
-    if is_embedded and plan.weights.nbytes:
-        (directory / "weights.bin").write_bytes(plan.weights.data)
+    if weights is not None and weights.nbytes:
+        (directory / "weights.bin").write_bytes(weights.data)
         source = directory / "weights.s"
         source.write_text(_weights_assembly(objects.weights_symbol))
-        made.append(directory / f"{plan.name}_weights.o")
+        made.append(directory / f"{name}_weights.o")
         assemble(tools, source, made[-1])
-    elif not is_embedded:
-        made.append(directory / f"{plan.name}_weights_file.o")
+    elif weights is None:
+        made.append(directory / f"{name}_weights_file.o")
         code = weights_file_object(target).read_bytes()
         made[-1].write_bytes(hidden_with_prefix(code, objects.prefix))
     if library.suffix == ".o":
         link_relocatable(tools, made, library)
         return
-    runtime = [runtime_object(target)] if plan.needs_runtime else []
-    link_library(library, [*made, *runtime], plan.name, target, has_runtime=bool(runtime))
+    runtime = [runtime_object(target)] if needs_runtime else []
+    link_library(library, [*made, *runtime], name, target, has_runtime=bool(runtime))
 
 
 def _weights_assembly(symbol: str) -> str:

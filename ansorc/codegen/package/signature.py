@@ -17,6 +17,8 @@ OUT_OF_MEMORY, LACKS_FEATURES = 1, 2
 without the features that it was compiled for."""
 NOT_OPEN = 3
 """What a network returns whose weights are in a file, before the file is opened."""
+NO_SUCH_SHAPE = 6
+"""What networks for several shapes return where there is none for the extents of a call."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def file_prefix(plan: NetworkPlan) -> str:
 
 def weights_symbol(plan: NetworkPlan) -> str:
     """Return the name of the constants' first byte, which the driver expects elsewhere."""
-    return f"{plan.name}.weights"
+    return f"{plan.weights_owner or plan.name}.weights"
 
 
 def emit_driver(plan: NetworkPlan, target: Target, file_digest: bytes | None = None) -> str:

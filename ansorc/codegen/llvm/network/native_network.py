@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ansorc.codegen.llvm.binding import compile_object, link_object_code
 from ansorc.codegen.llvm.native import NativeKernel
+from ansorc.codegen.llvm.network.dispatch import emit_dispatch
 from ansorc.codegen.llvm.network.driver import (
     emit_driver,
     file_prefix,
@@ -17,6 +18,7 @@ from ansorc.codegen.llvm.network.driver import (
     weights_symbol,
 )
 from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.network_artifact import NetworkObjects, weights_digest
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.symbols import hidden_with_prefix
@@ -56,6 +58,14 @@ def network_objects(plan: NetworkPlan, target: Target, *, is_mapped: bool) -> Ne
     driver = emit_driver(plan, target, weights_digest(plan) if is_mapped else None)
     files = [compile_object(driver, target), *kernels]
     return NetworkObjects(files, weights_symbol(plan), file_prefix(plan))
+
+
+def variants_objects(plan: VariantsPlan, target: Target) -> NetworkObjects:
+    """Return the object files of all networks of `plan`, and of the function that picks one."""
+    files = [compile_object(emit_dispatch(plan, target), target)]
+    for each in plan.plans:
+        files += network_objects(each, target, is_mapped=False).files
+    return NetworkObjects(files, weights_symbol(plan.plans[0]), file_prefix(plan.plans[0]))
 
 
 def load_plan(plan: NetworkPlan, target: Target) -> NativeNetwork:
