@@ -142,9 +142,10 @@ def test_one_library_in_a_cpp_program(
     *numbers, rest = out.split(" ", 3)
     ones = np.full((1, WIDTH), 0.5, np.float32), np.full((1, WIDTH), 0.25, np.float32)
     np.testing.assert_allclose([float(n) for n in numbers], module(*ones)[0, -1], rtol=1e-4)
-    assert rest.startswith(
-        "there is no network for these extents; there are x: 1x24, scale: 1x24 |"
-    )
+    assert rest.startswith("there is no network for these extents; there are x: 1x24, scale: 1x24")
+    (tmp_path / "twice.c").write_text('#include "net.h"\n' * 2)
+    strict = "cc -std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only twice.c"
+    subprocess.run(strict.split(), cwd=tmp_path, check=True)
 
 
 def test_one_library_is_loaded_again(module: ac.NetworkVariants, tmp_path: Path) -> None:
