@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from ansorc.graph.graph_variants import GraphVariants
     from ansorc.graph.onnx.importer import from_onnx
     from ansorc.graph.operators.registered import register_onnx_op, unregister_onnx_op
+    from ansorc.graph.torch.importer import from_torch
     from ansorc.graph.verbs import build, tune
     from ansorc.search.record import Records
     from ansorc.search.sketch import register_sketch_rule, unregister_sketch_rule
@@ -121,6 +122,7 @@ __all__ = [
     "expm1",
     "floor",
     "from_onnx",
+    "from_torch",
     "if_then_else",
     "load_library",
     "load_workload",
@@ -169,6 +171,7 @@ _LATER = {
     "TuneResult": "ansorc.search.tune_result",
     "build": "ansorc.graph.verbs",
     "from_onnx": "ansorc.graph.onnx.importer",
+    "from_torch": "ansorc.graph.torch.importer",
     "load_library": "ansorc.codegen.call.library",
     "register_onnx_op": "ansorc.graph.operators.registered",
     "register_sketch_rule": "ansorc.search.sketch",

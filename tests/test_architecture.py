@@ -21,6 +21,7 @@ SINGLE_IMPORTERS = {
     "lightgbm": "ansorc.search.model.boosting",
     "onnx": "ansorc.graph.onnx.model",
     "pycuda": "ansorc.codegen.cuda.binding",
+    "torch": "ansorc.graph.torch.model",
 }
 PAPER = "ansorc.search.paper"
 PAPER_LOOKUPS = {"ansorc.search.evolution.strategies", "ansorc.search.space.design"}

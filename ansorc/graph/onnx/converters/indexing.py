@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from ansorc.graph.onnx.converters.slices import sliced
 from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+from ansorc.graph.slices import sliced
 from ansorc.ir.aligned import Array
 
 
@@ -33,7 +33,7 @@ def _taken(call: NodeCall, axis: int, known: Array) -> OnnxValue:
         return call.add("take", inputs, axis=axis, mode="clip")
     ranges = [range(extent) for extent in shape]
     ranges[axis] = row
-    part = sliced(call, call.input(0), ranges)
+    part = sliced(call.builder, call.input(0), ranges)
     new = [*shape[:axis], *places.shape, *shape[axis + 1 :]]
     if not isinstance(part, str):
         return part.reshape(new)

@@ -7,25 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+from ansorc.graph.slices import sliced
 
 _PAD_INPUTS_SINCE, _SLICE_INPUTS_SINCE, _SPLIT_INPUTS_SINCE = 11, 10, 13
-
-
-def sliced(call: NodeCall, data: str, ranges: Sequence[range]) -> OnnxValue:
-    """Add the part of `data` at the places `ranges` of each dimension; an empty one is known."""
-    kind = call.builder.type(data)
-    if all(one == range(extent) for one, extent in zip(ranges, kind.shape, strict=True)):
-        return data
-    if not all(len(one) for one in ranges):
-        return np.zeros([len(one) for one in ranges], kind.dtype.numpy)
-    ends = [one[-1] + (1 if one.step > 0 else -1) for one in ranges]
-    return call.add(
-        "slice",
-        [data],
-        begin=[one.start for one in ranges],
-        end=[None if end < 0 else end for end in ends],
-        stride=[one.step for one in ranges],
-    )
 
 
 def _slice(call: NodeCall) -> OnnxValue:
@@ -44,7 +28,7 @@ def _slice(call: NodeCall) -> OnnxValue:
     ):
         place = call.axis(axis, len(shape))
         ranges[place] = range(*slice(start, end, step).indices(shape[place]))
-    return sliced(call, call.input(0), ranges)
+    return sliced(call.builder, call.input(0), ranges)
 
 
 def _split(call: NodeCall) -> list[OnnxValue]:
@@ -62,7 +46,7 @@ def _split(call: NodeCall) -> list[OnnxValue]:
     for length in lengths:
         ranges = [range(extent) for extent in shape]
         ranges[axis] = range(start, start + length)
-        found.append(sliced(call, call.input(0), ranges))
+        found.append(sliced(call.builder, call.input(0), ranges))
         start += length
     return found
 
@@ -107,7 +91,7 @@ def padded(
         range(max(0, -low), extent - max(0, -high))
         for low, high, extent in zip(before, after, shape, strict=True)
     ]
-    data = sliced(call, call.input(0), ranges)
+    data = sliced(call.builder, call.input(0), ranges)
     low, high = [max(0, one) for one in before], [max(0, one) for one in after]
     if not any(low) and not any(high):
         return data

@@ -1,0 +1,1 @@
+"""PyTorch modules as graphs, and ansorc as a back end of `torch.compile`."""

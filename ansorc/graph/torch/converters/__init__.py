@@ -1,0 +1,29 @@
+"""What the operators of ATen mean, by name: one module a family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansorc.graph.torch.converters.activation import TORCH_ACTIVATION
+from ansorc.graph.torch.converters.attention import TORCH_ATTENTION
+from ansorc.graph.torch.converters.convolution import TORCH_CONVOLUTION
+from ansorc.graph.torch.converters.elementwise import TORCH_ELEMENTWISE
+from ansorc.graph.torch.converters.indexing import TORCH_INDEXING
+from ansorc.graph.torch.converters.matmul import TORCH_MATMUL
+from ansorc.graph.torch.converters.normalization import TORCH_NORMALIZATION
+from ansorc.graph.torch.converters.pool import TORCH_POOL
+from ansorc.graph.torch.converters.reduce import TORCH_REDUCE
+from ansorc.graph.torch.converters.resize import TORCH_RESIZE
+from ansorc.graph.torch.converters.slices import TORCH_SLICES
+from ansorc.graph.torch.converters.views import TORCH_VIEWS
+from ansorc.graph.torch.torch_call import TorchConverter
+
+TORCH_CONVERTERS: Mapping[str, TorchConverter] = {
+    f"aten.{name}": converter
+    for family in (
+        TORCH_ACTIVATION, TORCH_ATTENTION, TORCH_CONVOLUTION, TORCH_ELEMENTWISE, TORCH_INDEXING,
+        TORCH_MATMUL, TORCH_NORMALIZATION, TORCH_POOL, TORCH_REDUCE, TORCH_RESIZE, TORCH_SLICES,
+        TORCH_VIEWS,
+    )
+    for name, converter in family.items()
+}  # fmt: skip

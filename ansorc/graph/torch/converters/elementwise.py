@@ -1,0 +1,285 @@
+"""ATen's operators on single elements, and on pairs of broadcast ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ansorc.graph.torch.model import TorchRef
+from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
+from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, DType, dtype
+
+
+def _plain(operator: str) -> TorchConverter:
+    """An operator on one tensor, in the dtype of the result."""
+    return lambda call: call.add(operator, [call.input("self", call.result.dtype)])
+
+
+def _rounding(operator: str) -> TorchConverter:
+    """An operator that integers stay as they are under."""
+
+    def convert(call: TorchCall) -> str:
+        data = call.input("self", call.result.dtype)
+        return call.add(operator, [data]) if call.result.dtype.is_float else data
+
+    return convert
+
+
+def _pair(call: TorchCall, kind: DType) -> list[str]:
+    """Both factors of a pair, the second times alpha, in the dtype `kind`."""
+    left, right = call.input("self", kind), call.input("other", kind)
+    alpha = call.get("alpha", 1)
+    if alpha != 1:
+        right = call.add("multiply", [right, call.scalar(alpha, right)])
+    return [left, right]
+
+
+def _binary(operator: str, of_bools: str = "") -> TorchConverter:
+    """An operator on two tensors, or on one and a number, in the dtype of the result."""
+
+    def convert(call: TorchCall) -> str:
+        kind = call.result.dtype
+        return call.add(of_bools if kind.is_bool and of_bools else operator, _pair(call, kind))
+
+    return convert
+
+
+def _reversed_subtract(call: TorchCall) -> str:
+    left, right = _pair(call, call.result.dtype)
+    kind, alpha = call.result.dtype, call.get("alpha", 1)
+    if alpha != 1:
+        left = call.add("multiply", [call.input("self", kind), call.scalar(alpha, left)])
+        right = call.input("other", kind)
+    return call.add("subtract", [right, left])
+
+
+def _common(call: TorchCall) -> DType:
+    """The dtype in which two tensors, or one and a number, are compared."""
+    kinds = [call.type(name).dtype for name in ("self", "other")]
+    ranks = [2 if kind.is_float else 0 if kind.is_bool else 1 for kind in kinds]
+    weak = [
+        not isinstance(call.get(name), TorchRef) or not call.type(name).shape
+        for name in ("self", "other")
+    ]
+    if ranks[0] != ranks[1]:
+        place = ranks.index(max(ranks))
+        is_number = not isinstance(call.get(("self", "other")[place]), TorchRef)
+        return FLOAT32 if is_number and ranks[place] == 2 else kinds[place]
+    if weak[0] != weak[1]:
+        return kinds[weak.index(False)]
+    return dtype(np.promote_types(kinds[0].numpy, kinds[1].numpy).name)
+
+
+def _compared(operator: str) -> TorchConverter:
+    return lambda call: call.add(operator, _pair(call, _common(call)))
+
+
+def _logical(operator: str) -> TorchConverter:
+    return lambda call: call.add(operator, _pair(call, BOOL))
+
+
+def _bitwise(operator: str, of_bools: str) -> TorchConverter:
+    def convert(call: TorchCall) -> str:
+        kind = call.result.dtype
+        return call.add(of_bools if kind.is_bool else operator, _pair(call, kind))
+
+    return convert
+
+
+def _not(call: TorchCall) -> str:
+    return call.add("logical_not", [call.input("self", BOOL)])
+
+
+def _bitwise_not(call: TorchCall) -> str:
+    is_bool = call.result.dtype.is_bool
+    return call.add("logical_not" if is_bool else "bitwise_not", [call.input("self")])
+
+
+def _divide(call: TorchCall) -> str:
+    mode, kind = call.get("rounding_mode"), call.result.dtype
+    if mode not in (None, "floor", "trunc"):
+        call.refuse(f"there is no rounding mode '{mode}'")
+    left, right = _pair(call, kind)
+    if mode is None:
+        return call.add("divide", [left, right])
+    return _floor_quotient(call, left, right) if mode == "floor" else _cut(call, left, right)
+
+
+def _floor_divide(call: TorchCall) -> str:
+    left, right = _pair(call, call.result.dtype)
+    return _floor_quotient(call, left, right)
+
+
+def _floor_quotient(call: TorchCall, left: str, right: str) -> str:
+    """left / right, rounded down."""
+    if call.builder.type(left).dtype.is_float:
+        return call.add("floor", [call.add("divide", [left, right])])
+    rest = call.add("floor_mod", [left, right])
+    return call.add("truncated_divide", [call.add("subtract", [left, rest]), right])
+
+
+def _cut(call: TorchCall, left: str, right: str) -> str:
+    """left / right, rounded towards 0."""
+    if not call.builder.type(left).dtype.is_float:
+        return call.add("truncated_divide", [left, right])
+    return _towards_zero(call, call.add("divide", [left, right]))
+
+
+def _towards_zero(call: TorchCall, data: str) -> str:
+    size = call.add("floor", [call.add("abs", [data])])
+    return call.add("multiply", [call.add("sign", [data]), size])
+
+
+def _trunc(call: TorchCall) -> str:
+    data = call.input("self", call.result.dtype)
+    return _towards_zero(call, data) if call.result.dtype.is_float else data
+
+
+def _remainder(call: TorchCall) -> str:
+    left, right = _pair(call, call.result.dtype)
+    if not call.result.dtype.is_float:
+        return call.add("floor_mod", [left, right])
+    whole = call.add("multiply", [_floor_quotient(call, left, right), right])
+    return call.add("subtract", [left, whole])
+
+
+def _power(call: TorchCall) -> str:
+    kind, known = call.result.dtype, call.value("exponent")
+    if known is not None and known.size == 1 and known.ndim == 0 and call.has("self"):
+        short = _short_power(call, float(known.item()))
+        if short:
+            return short
+    if kind.is_float:
+        return call.add("power", [call.input("self", kind), call.input("exponent", kind)])
+    wide = [call.input(name, FLOAT64) for name in ("self", "exponent")]
+    return call.converted(call.add("power", wide), kind)
+
+
+def _short_power(call: TorchCall, exponent: float) -> str:
+    """The node for an exponent that needs no logarithm, "" for others."""
+    base, kind = call.input("self", call.result.dtype), call.result.dtype
+    if exponent == 1:
+        return base
+    square = call.add("multiply", [base, base]) if exponent in (2, 3, 4) else ""
+    if exponent == 2:
+        return square
+    if exponent in (3, 4):
+        return call.add("multiply", [square, base if exponent == 3 else square])
+    roots = {0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
+    return call.add(roots[exponent], [base]) if exponent in roots and kind.is_float else ""
+
+
+def _clamp(call: TorchCall) -> str:
+    kind, data = call.result.dtype, call.input("self", call.result.dtype)
+    low, high = call.get("min"), call.get("max")
+    numbers = isinstance(low, (int, float)) and isinstance(high, (int, float))
+    if numbers and kind.is_float and low <= high:
+        return call.add("clip", [data], low=float(low), high=float(high))
+    for operator, bound in (("maximum", low), ("minimum", high)):
+        if bound is not None:
+            data = call.add(operator, [data, call.tensor(bound, kind)])
+    return data
+
+
+def _where(call: TorchCall) -> str:
+    kind = call.result.dtype
+    return call.add("where", [call.input("condition", BOOL), *_pair(call, kind)])
+
+
+def _masked_fill(call: TorchCall) -> str:
+    kind = call.result.dtype
+    inputs = [call.input("mask", BOOL), call.input("value", kind), call.input("self", kind)]
+    return call.add("where", inputs)
+
+
+def _to_copy(call: TorchCall) -> str:
+    return call.input("self", call.result.dtype)
+
+
+def _isfinite(call: TorchCall) -> str:
+    data = call.input("self")
+    if not call.type("self").dtype.is_float:
+        return call.add("equal", [data, data])
+    infinite, nan = call.add("isinf", [data]), call.add("isnan", [data])
+    return call.add("logical_not", [call.add("logical_or", [infinite, nan])])
+
+
+def _addcmul(operator: str) -> TorchConverter:
+    def convert(call: TorchCall) -> str:
+        kind = call.result.dtype
+        term = call.add(operator, [call.input("tensor1", kind), call.input("tensor2", kind)])
+        if call.get("value", 1) != 1:
+            term = call.add("multiply", [term, call.scalar(call.get("value"), term)])
+        return call.add("add", [call.input("self", kind), term])
+
+    return convert
+
+
+def _overloads(
+    converters: Mapping[str, TorchConverter], *overloads: str
+) -> dict[str, TorchConverter]:
+    return {f"{name}.{one}": found for name, found in converters.items() for one in overloads}
+
+
+_UNARY = (
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "exp2",
+    "expm1", "log", "log1p", "log2", "reciprocal", "rsqrt", "sigmoid", "sin", "sinh", "sqrt",
+    "tan", "tanh",
+)  # fmt: skip
+_COMPARISONS = {
+    "eq": "equal", "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less",
+    "ne": "not_equal",
+}  # fmt: skip
+_KEPT_AS_THEY_ARE = ("alias", "clone", "contiguous", "detach", "lift_fresh_copy", "positive")
+
+TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
+    **_overloads({name: _plain(name) for name in _UNARY}, "default"),
+    **_overloads({"neg": _plain("negative"), "sign": _plain("sign")}, "default"),
+    **_overloads({name: _rounding(name) for name in ("ceil", "floor", "round")}, "default"),
+    **_overloads({k: _compared(v) for k, v in _COMPARISONS.items()}, "Scalar", "Tensor"),
+    **_overloads(
+        {
+            "add": _binary("add", "logical_or"),
+            "bitwise_and": _bitwise("bitwise_and", "logical_and"),
+            "bitwise_or": _bitwise("bitwise_or", "logical_or"),
+            "bitwise_xor": _bitwise("bitwise_xor", "logical_xor"),
+            "div": _divide,
+            "fmod": _binary("truncated_mod"),
+            "mul": _binary("multiply", "logical_and"),
+            "remainder": _remainder,
+            "rsub": _reversed_subtract,
+            "sub": _binary("subtract"),
+        },
+        "Scalar",
+        "Tensor",
+    ),
+    **_overloads(dict.fromkeys(_KEPT_AS_THEY_ARE, _to_copy), "default"),
+    **_overloads({"logical_and": _logical("logical_and")}, "default"),
+    **_overloads({"logical_or": _logical("logical_or")}, "default"),
+    **_overloads({"logical_xor": _logical("logical_xor")}, "default"),
+    "_to_copy.default": _to_copy,
+    "addcdiv.default": _addcmul("divide"),
+    "addcmul.default": _addcmul("multiply"),
+    "bitwise_not.default": _bitwise_not,
+    "clamp.Tensor": _clamp,
+    "clamp.default": _clamp,
+    "clamp_max.default": _clamp,
+    "clamp_min.default": _clamp,
+    "div.Scalar_mode": _divide,
+    "div.Tensor_mode": _divide,
+    "floor_divide.default": _floor_divide,
+    "isfinite.default": _isfinite,
+    "isinf.default": lambda call: call.add("isinf", [call.input("self", FLOAT32)]),
+    "isnan.default": lambda call: call.add("isnan", [call.input("self")]),
+    "logical_not.default": _not,
+    "masked_fill.Scalar": _masked_fill,
+    "masked_fill.Tensor": _masked_fill,
+    "maximum.default": _binary("maximum", "logical_or"),
+    "minimum.default": _binary("minimum", "logical_and"),
+    "pow.Scalar": _power,
+    "pow.Tensor_Scalar": _power,
+    "pow.Tensor_Tensor": _power,
+    "trunc.default": _trunc,
+    "where.self": _where,
+}

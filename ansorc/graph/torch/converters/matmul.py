@@ -1,0 +1,73 @@
+"""ATen's operators that multiply matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
+
+
+def _product(call: TorchCall, left: str, right: str) -> str:
+    a, b = call.builder.type(left).shape, call.builder.type(right).shape
+    if len(a) > 1 and len(b) > 1:
+        return call.add("matmul", [left, right])
+    first = "k" if len(a) == 1 else "...ik"
+    second = "k" if len(b) == 1 else "...kj"
+    result = ("..." if len(a) > 1 or len(b) > 1 else "") + "i" * (len(a) > 1) + "j" * (len(b) > 1)
+    return call.add("einsum", [left, right], equation=f"{first},{second}->{result}")
+
+
+def _of(left: str, right: str) -> TorchConverter:
+    """The product of two arguments."""
+    return lambda call: _product(call, call.input(left), call.input(right))
+
+
+def _linear(call: TorchCall) -> str:
+    data, weight = call.input("input"), call.input("weight")
+    if len(call.type("weight").shape) == 1:
+        result = _product(call, data, weight)
+    else:
+        result = call.add("dense", [data, weight])
+    if not call.has("bias"):
+        return result
+    if not call.type("bias").shape:
+        return call.add("add", [result, call.input("bias")])
+    return call.add("bias_add", [result, call.input("bias")], axis=-1)
+
+
+def _added(left: str, right: str) -> TorchConverter:
+    """beta times the first input plus alpha times a product."""
+
+    def convert(call: TorchCall) -> str:
+        result, kind = _product(call, call.input(left), call.input(right)), call.result.dtype
+        alpha, beta = call.get("alpha", 1), call.get("beta", 1)
+        if alpha != 1:
+            result = call.add("multiply", [result, call.scalar(alpha, result)])
+        if beta == 0:
+            return result
+        term = call.input("self", kind)
+        if beta != 1:
+            term = call.add("multiply", [term, call.scalar(beta, result)])
+        if call.builder.type(term).shape == call.result.shape[-1:]:
+            return call.add("bias_add", [result, term], axis=-1)
+        return call.add("add", [result, term])
+
+    return convert
+
+
+def _einsum(call: TorchCall) -> str:
+    return call.add("einsum", call.inputs("tensors"), equation=call.get("equation"))
+
+
+TORCH_MATMUL: Mapping[str, TorchConverter] = {
+    "addmm.default": _added("mat1", "mat2"),
+    "addmv.default": _added("mat", "vec"),
+    "baddbmm.default": _added("batch1", "batch2"),
+    "bmm.default": _of("self", "mat2"),
+    "dot.default": _of("self", "tensor"),
+    "einsum.default": _einsum,
+    "linear.default": _linear,
+    "matmul.default": _of("self", "other"),
+    "mm.default": _of("self", "mat2"),
+    "mv.default": _of("self", "vec"),
+}

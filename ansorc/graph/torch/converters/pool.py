@@ -1,0 +1,121 @@
+"""ATen's operators that pool images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ansorc.graph.torch.converters.convolution import LAYOUTS
+from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
+
+
+def _batched(call: TorchCall, rank: int) -> str:
+    """The input with a batch, of one image if it has none."""
+    shape = call.type("self").shape
+    return call.reshape(call.input("self"), shape if len(shape) == rank + 2 else [1, *shape])
+
+
+def _window(call: TorchCall, rank: int) -> dict[str, object]:
+    """How the window moves."""
+    kernel = call.each("kernel_size", rank)
+    return {
+        "kernel": kernel, "stride": call.each("stride", rank, kernel), "layout": LAYOUTS[rank],
+        "padding": call.each("padding", rank, [0]),
+    }  # fmt: skip
+
+
+def _average_pool(rank: int) -> TorchConverter:
+    def convert(call: TorchCall) -> str:
+        if call.has("divisor_override"):
+            call.refuse("divisor_override is not supported; multiply the result instead")
+        result = call.add(
+            f"avg_pool{rank}d", [_batched(call, rank)], **_window(call, rank),
+            ceil_mode=bool(call.get("ceil_mode", False)),
+            count_include_pad=bool(call.get("count_include_pad", True)),
+        )  # fmt: skip
+        return call.reshape(result, call.result.shape)
+
+    return convert
+
+
+def _max_pool(rank: int) -> TorchConverter:
+    """Largest elements; where they are, counted in each image, only if that is read."""
+
+    def convert(call: TorchCall) -> str | Sequence[str]:
+        data, options = _batched(call, rank), _window(call, rank)
+        options["dilation"] = call.each("dilation", rank, [1])
+        is_ceil = bool(call.get("ceil_mode", False))
+        if 1 not in call.node.used:
+            result = call.add(f"max_pool{rank}d", [data], ceil_mode=is_ceil, **options)
+            found = call.reshape(result, call.result.shape)
+            return found if len(call.node.results) == 1 else [found]
+        if is_ceil:
+            call.refuse("the places of maxima with ceil_mode are not supported")
+        names = call.builder.add_many("max_pool_places", [data], ("", ""), **options)
+        image = int(np.prod(call.type("self").shape[-rank:]))
+        places = call.add("floor_mod", [names[1], call.scalar(image, names[1])])
+        return [call.reshape(one, call.result.shape) for one in (names[0], places)]
+
+    return convert
+
+
+def _adaptive(rank: int) -> TorchConverter:
+    """Means of parts of nearly equal size; where all are equal, an average pool."""
+
+    def convert(call: TorchCall) -> str:
+        shape, data = call.type("self").shape, _batched(call, rank)
+        inputs, outputs = shape[-rank:], call.each("output_size", rank)
+        if all(one == 1 for one in outputs):
+            data = call.add("global_avg_pool", [data], layout=LAYOUTS[rank])
+        elif all(n % one == 0 for n, one in zip(inputs, outputs, strict=True)):
+            kernel = [n // one for n, one in zip(inputs, outputs, strict=True)]
+            options: dict[str, object] = {"stride": kernel, "layout": LAYOUTS[rank]}
+            data = call.add(f"avg_pool{rank}d", [data], kernel=kernel, **options)
+        else:
+            for d, (n, one) in enumerate(zip(inputs, outputs, strict=True)):
+                data = _means(call, data, 2 + d, n, one)
+        return call.reshape(data, call.result.shape)
+
+    return convert
+
+
+def _means(call: TorchCall, data: str, axis: int, inputs: int, outputs: int) -> str:
+    """The means of parts along one axis, part i from i n // m to the end of (i + 1) n / m."""
+    i = np.arange(outputs)
+    first, behind = i * inputs // outputs, -(-(i + 1) * inputs // outputs)
+    taps = int((behind - first).max())
+    start = np.minimum(first, inputs - taps)
+    place = start[:, None] + np.arange(taps)
+    inside = (place >= first[:, None]) & (place < behind[:, None])
+    weights = inside / (behind - first)[:, None]
+    tensors = [
+        data,
+        call.constant(start.astype(np.int64)),
+        call.constant(weights.astype(call.type("self").dtype.numpy)),
+    ]
+    return call.add("resample", tensors, axis=axis)
+
+
+def _adaptive_max(rank: int) -> TorchConverter:
+    def convert(call: TorchCall) -> Sequence[str]:
+        inputs, outputs = call.type("self").shape[-rank:], call.each("output_size", rank)
+        if 1 in call.node.used or any(n % one for n, one in zip(inputs, outputs, strict=True)):
+            call.refuse(f"it pools {list(inputs)} to {outputs}; ansorc needs parts of equal size")
+        kernel = [n // one for n, one in zip(inputs, outputs, strict=True)]
+        options: dict[str, object] = {"kernel": kernel, "stride": kernel, "layout": LAYOUTS[rank]}
+        result = call.add(f"max_pool{rank}d", [_batched(call, rank)], **options)
+        return [call.reshape(result, call.result.shape)]
+
+    return convert
+
+
+_RANKS = (1, 2, 3)
+TORCH_POOL: Mapping[str, TorchConverter] = {
+    **{f"adaptive_avg_pool{d}d.default": _adaptive(d) for d in _RANKS},
+    **{f"_adaptive_avg_pool{d}d.default": _adaptive(d) for d in _RANKS},
+    **{f"adaptive_max_pool{d}d.default": _adaptive_max(d) for d in _RANKS},
+    **{f"avg_pool{d}d.default": _average_pool(d) for d in _RANKS},
+    **{f"max_pool{d}d.default": _max_pool(d) for d in _RANKS},
+    **{f"max_pool{d}d_with_indices.default": _max_pool(d) for d in _RANKS},
+}

@@ -1,0 +1,186 @@
+"""ATen's operators that cut, join, repeat and pad."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ansorc.graph.slices import sliced
+from ansorc.graph.torch.torch_call import TorchCall, TorchConverter, TorchValue
+
+
+def part_along(call: TorchCall, data: str, axis: int, places: range) -> TorchValue:
+    """Return the elements of `data` at some places of an axis; an empty part is known."""
+    ranges = [range(extent) for extent in call.builder.type(data).shape]
+    ranges[axis] = places
+    return sliced(call.builder, data, ranges)
+
+
+def _range(call: TorchCall, extent: int) -> range:
+    """The places that `start`, `end` and `step` mean."""
+    step = int(call.get("step", 1))
+    return range(*slice(call.get("start"), call.get("end"), step).indices(extent))
+
+
+def _slice(call: TorchCall) -> TorchValue:
+    shape = call.type("self").shape
+    axis = call.axis(call.get("dim", 0), len(shape))
+    return part_along(call, call.input("self"), axis, _range(call, shape[axis]))
+
+
+def _select(call: TorchCall) -> TorchValue:
+    shape = call.type("self").shape
+    axis = call.axis(call.get("dim"), len(shape))
+    index = int(call.get("index"))
+    place = index + shape[axis] if index < 0 else index
+    found = part_along(call, call.input("self"), axis, range(place, place + 1))
+    new = [*shape[:axis], *shape[axis + 1 :]]
+    return call.reshape(found, new) if isinstance(found, str) else found.reshape(new)
+
+
+def _split(call: TorchCall) -> Sequence[TorchValue]:
+    shape = call.type("self").shape
+    axis = call.axis(call.get("dim", 0), len(shape))
+    given = call.get("split_sizes", call.get("split_size"))
+    if isinstance(given, int):
+        starts = range(0, shape[axis], given)
+        given = [min(given, shape[axis] - start) for start in starts]
+    found: list[TorchValue] = []
+    start = 0
+    for place, length in enumerate(given):
+        where = range(start, start + length) if place in call.node.used else range(start, start + 1)
+        found.append(part_along(call, call.input("self"), axis, where))
+        start += length
+    return found
+
+
+def _unbind(call: TorchCall) -> Sequence[TorchValue]:
+    shape = call.type("self").shape
+    axis = call.axis(call.get("dim", 0), len(shape))
+    new, found = [*shape[:axis], *shape[axis + 1 :]], list[TorchValue]()
+    for place in range(shape[axis]):
+        part = part_along(call, call.input("self"), axis, range(place, place + 1))
+        found.append(call.reshape(part, new) if isinstance(part, str) else part.reshape(new))
+    return found
+
+
+def _cat(call: TorchCall) -> str:
+    rank = len(call.result.shape)
+    axis = call.axis(call.get("dim", 0), rank)
+    parts = call.inputs("tensors", call.result.dtype)
+    return parts[0] if len(parts) == 1 else call.add("concat", parts, axis=axis)
+
+
+def _stack(call: TorchCall) -> str:
+    axis = call.axis(call.get("dim", 0), len(call.result.shape))
+    return call.add("stack", call.inputs("tensors", call.result.dtype), axis=axis)
+
+
+def _repeat(call: TorchCall) -> str:
+    repeats, shape = list(call.get("repeats")), call.type("self").shape
+    data = call.reshape(call.input("self"), [*[1] * (len(repeats) - len(shape)), *shape])
+    return call.add("tile", [data], repeats=repeats)
+
+
+def _flip(call: TorchCall) -> str:
+    axes = call.axes("dims", len(call.type("self").shape))
+    return call.add("flip", [call.input("self")], axis=axes) if axes else call.input("self")
+
+
+def _roll(call: TorchCall) -> str:
+    shape, data = call.type("self").shape, call.input("self")
+    axes = call.axes("dims", len(shape))
+    shifts = call.each("shifts", len(axes or [0]))
+    if axes is None:
+        data, axes = call.reshape(data, [call.type("self").elements]), [0]
+    for axis, shift in zip(axes, shifts, strict=True):
+        extent = call.builder.type(data).shape[axis]
+        cut = -shift % extent
+        if not cut:
+            continue
+        halves = [range(cut, extent), range(cut)]
+        parts = [part_along(call, data, axis, one) for one in halves]
+        data = call.add("concat", [one for one in parts if isinstance(one, str)], axis=axis)
+    return call.reshape(data, shape)
+
+
+def _slice_scatter(call: TorchCall) -> str:
+    """`src` in the place of a part of `self`, which has elements in a row."""
+    shape, kind = call.type("self").shape, call.result.dtype
+    axis = call.axis(call.get("dim", 0), len(shape))
+    places = _range(call, shape[axis])
+    if places.step != 1:
+        call.refuse(f"it writes every {places.step}th element; use torch.where")
+    if not places:
+        return call.input("self", kind)
+    data, inner = call.input("self", kind), call.input("src", kind)
+    outer = (range(places.start), range(places.stop, shape[axis]))
+    before, after = (part_along(call, data, axis, one) for one in outer)
+    parts = [one for one in (before, inner, after) if isinstance(one, str)]
+    return parts[0] if len(parts) == 1 else call.add("concat", parts, axis=axis)
+
+
+def _select_scatter(call: TorchCall) -> str:
+    shape, kind = call.type("self").shape, call.result.dtype
+    axis, index = call.axis(call.get("dim"), len(shape)), int(call.get("index"))
+    place = index + shape[axis] if index < 0 else index
+    new = [1 if d == axis else extent for d, extent in enumerate(shape)]
+    inner, data = call.reshape(call.input("src", kind), new), call.input("self", kind)
+    outer = (range(place), range(place + 1, shape[axis]))
+    before, after = (part_along(call, data, axis, one) for one in outer)
+    parts = [one for one in (before, inner, after) if isinstance(one, str)]
+    return parts[0] if len(parts) == 1 else call.add("concat", parts, axis=axis)
+
+
+def _copy(call: TorchCall) -> str:
+    source, shape = call.input("src", call.result.dtype), call.result.shape
+    if call.type("src").shape == shape:
+        return source
+    return call.add("broadcast_to", [source], shape=list(shape))
+
+
+def _pad(operator: str) -> TorchConverter:
+    """Margins, given for the last dimension first; negative ones cut."""
+
+    def convert(call: TorchCall) -> TorchValue:
+        shape, pads = call.type("self").shape, call.get("pad", call.get("padding"))
+        before, after = [0] * len(shape), [0] * len(shape)
+        for d in range(len(pads) // 2):
+            before[-1 - d], after[-1 - d] = pads[2 * d], pads[2 * d + 1]
+        ranges = [
+            range(max(0, -low), extent - max(0, -high))
+            for low, high, extent in zip(before, after, shape, strict=True)
+        ]
+        data = sliced(call.builder, call.input("self"), ranges)
+        low, high = [max(0, one) for one in before], [max(0, one) for one in after]
+        if not any(low) and not any(high):
+            return data
+        inner = [data] if isinstance(data, str) else [call.constant(data)]
+        margins: dict[str, object] = {"before": low, "after": high}
+        if operator == "pad":
+            value = call.get("value", 0)
+            is_integer = call.result.dtype.is_integer
+            margins["value"] = int(value) if is_integer else float(value)
+        return call.add(operator, inner, **margins)
+
+    return convert
+
+
+_RANKS = (1, 2, 3)
+TORCH_SLICES: Mapping[str, TorchConverter] = {
+    **{f"reflection_pad{d}d.default": _pad("reflect_pad") for d in _RANKS},
+    **{f"replication_pad{d}d.default": _pad("edge_pad") for d in _RANKS},
+    "cat.default": _cat,
+    "constant_pad_nd.default": _pad("pad"),
+    "copy.default": _copy,
+    "flip.default": _flip,
+    "repeat.default": _repeat,
+    "roll.default": _roll,
+    "select.int": _select,
+    "select_scatter.default": _select_scatter,
+    "slice.Tensor": _slice,
+    "slice_scatter.default": _slice_scatter,
+    "split.Tensor": _split,
+    "split_with_sizes.default": _split,
+    "stack.default": _stack,
+    "unbind.int": _unbind,
+}

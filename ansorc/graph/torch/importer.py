@@ -1,0 +1,191 @@
+"""Import a PyTorch module: what is known is computed, every other node is converted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from ansorc.errors import AnsorcError, GraphError
+from ansorc.graph.builder import GraphBuilder
+from ansorc.graph.graph import Graph
+from ansorc.graph.tensor_type import TensorType
+from ansorc.graph.torch.converters import TORCH_CONVERTERS
+from ansorc.graph.torch.model import (
+    TorchNode,
+    TorchProgram,
+    TorchRef,
+    TorchTensor,
+    compute_torch_node,
+    load_torch,
+)
+from ansorc.graph.torch.torch_call import TorchCall, TorchValue, computed_dtype, located
+from ansorc.ir.aligned import Array
+from ansorc.ir.dtype import DType, dtype
+
+_RANDOM = ("bernoulli", "dropout", "multinomial", "native_dropout", "normal", "rand")
+T = TypeVar("T")
+
+
+def from_torch(
+    module: object,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    name: str = "",
+) -> Graph:
+    """Return the network in a PyTorch module, for the shapes of example inputs.
+
+    `module` is exported by `torch.export` for `args` and `kwargs`; or it is an ExportedProgram, and
+    these are left out. Inputs have the names of the parameters of `forward`, outputs the keys that
+    it returns them by: "output", "output0" and so on for a tuple. Weights are constants. Floats of
+    16 bits are computed in float32. Raise GraphError if PyTorch is not installed or cannot export
+    the module, for an operator that is not known, and whatever has a shape that depends on data.
+    """
+    program = load_torch(module, args, kwargs or {})
+    other = next((one for one in program.others.values() if one is not None), None)
+    if other is not None or not program.outputs:
+        what = "no tensors" if other is None else f"{other!r} among its outputs"
+        raise GraphError(f"the module returns {what}; ansorc's networks return tensors")
+    return graph_of(program, name or type(module).__name__)
+
+
+def graph_of(program: TorchProgram, name: str, frozen: Mapping[str, Array] | None = None) -> Graph:
+    """Return the graph of an exported program, some of its inputs with values that never change."""
+    return _TorchImport(program, name).run(frozen or {})
+
+
+class _TorchImport:
+    """The import of one program: what each of its tensors is."""
+
+    def __init__(self, program: TorchProgram, name: str) -> None:
+        self._program = program
+        self._builder = GraphBuilder(name)
+        self._builder.reserve(program.outputs)
+        self._values: dict[TorchRef, TorchValue] = {
+            TorchRef(name): array for name, array in program.constants.items()
+        }
+
+    def run(self, frozen: Mapping[str, Array]) -> Graph:
+        """Return the graph."""
+        for name, kind in self._program.inputs.items():
+            given = frozen.get(name)
+            self._values[TorchRef(name)] = self._input(name, kind) if given is None else given
+        for node in _needed(self._program):
+            results = self._converted(node)
+            self._values.update({TorchRef(node.name, n): one for n, one in enumerate(results)})
+        return self._builder.graph(self._outputs())
+
+    def _input(self, name: str, given: TorchTensor) -> TorchValue:
+        kind = TensorType(_known_dtype(name, given.dtype), _fixed_shape(name, given))
+        if not kind.elements:
+            return np.zeros(kind.shape, computed_dtype(given.dtype).numpy)
+        tensor, wide = self._builder.input(name, kind), computed_dtype(given.dtype)
+        return (
+            tensor if wide == kind.dtype else self._builder.add("cast", [tensor], dtype=str(wide))
+        )
+
+    def _converted(self, node: TorchNode) -> Sequence[TorchValue]:
+        """Return the results of a node: computed now if all that it reads is known."""
+        values = [self._values[ref] for ref in node.refs()]
+        call = TorchCall(node, self._values, self._builder)
+        self._builder.source = str(node)
+        operator = node.operator.split(".")[1] if "." in node.operator else node.operator
+        if operator.startswith(_RANDOM):
+            call.refuse(
+                "it is random; ansorc computes the same in every run: call module.eval() before"
+            )
+        if node.operator.startswith("aten.") and not any(isinstance(one, str) for one in values):
+            found = _guarded(node, lambda: compute_torch_node(node, self._known))
+            return [_computed(one) for one in found]
+        converter = TORCH_CONVERTERS.get(node.operator)
+        if converter is None:
+            call.refuse(
+                "ansorc does not know this operator; write the line with operators that it knows "
+                "(docs/networks.md), or cut the module before it"
+            )
+        made = _guarded(node, lambda: converter(call))
+        results = [made] if isinstance(made, (str, np.ndarray)) else list(made)
+        self._check(node, results)
+        return results
+
+    def _known(self, ref: TorchRef) -> Array:
+        found = self._values[ref]
+        assert not isinstance(found, str)
+        return found
+
+    def _check(self, node: TorchNode, results: Sequence[TorchValue]) -> None:
+        """Raise GraphError if a result is not what PyTorch says that it is."""
+        for place, (result, wanted) in enumerate(zip(results, node.results, strict=False)):
+            if wanted is None or place not in node.used:
+                continue
+            kind = (
+                self._builder.type(result)
+                if isinstance(result, str)
+                else TensorType.of_array(result)
+            )
+            if kind.shape != wanted.shape or kind.dtype != computed_dtype(wanted.dtype):
+                raise GraphError(
+                    f"{located(node)}: ansorc makes {kind} of it, PyTorch {wanted.dtype}"
+                    f"{list(wanted.shape)}; this is a mistake of ansorc, please report it"
+                )
+
+    def _outputs(self) -> list[str]:
+        """Return the tensors of the outputs, each under the name that the module has for it."""
+        builder, renamed = self._builder, dict[str, str]()
+        for name, ref in self._program.outputs.items():
+            value = self._values[ref]
+            kind = self._program.kind(ref)
+            narrow = kind.dtype if kind and str(computed_dtype(kind.dtype)) != kind.dtype else ""
+            if not isinstance(value, str):
+                builder.constant(value.astype(dtype(narrow).numpy) if narrow else value, name)
+            elif narrow:
+                builder.add("cast", [value], name, dtype=narrow)
+            elif value in renamed or builder.renamed(value, name) != name:
+                place = renamed.get(value, value)
+                builder.add("reshape", [place], name, shape=builder.type(place).shape)
+            else:
+                renamed[value] = name
+        return list(self._program.outputs)
+
+
+def _needed(program: TorchProgram) -> list[TorchNode]:
+    """The nodes on which an output depends, in their order."""
+    wanted = {ref.name for ref in program.outputs.values()}
+    found: list[TorchNode] = []
+    for node in reversed(program.nodes):
+        if node.name in wanted:
+            found.append(node)
+            wanted.update(ref.name for ref in node.refs())
+    return found[::-1]
+
+
+def _guarded(node: TorchNode, convert: Callable[[], T]) -> T:
+    """Return what `convert` does; raise GraphError, naming the node, for what it raises."""
+    try:
+        return convert()
+    except GraphError:
+        raise
+    except AnsorcError as error:
+        raise GraphError(f"{located(node)}: {error}") from error
+
+
+def _known_dtype(name: str, given: str) -> DType:
+    try:
+        return dtype(given)
+    except AnsorcError as error:
+        raise GraphError(f"the input '{name}': {error}") from error
+
+
+def _fixed_shape(name: str, given: TorchTensor) -> tuple[int, ...]:
+    shape = tuple(one for one in given.shape if isinstance(one, int))
+    if len(shape) != len(given.shape):
+        raise GraphError(
+            f"the input '{name}' is {list(given.shape)}; export the module without dynamic shapes"
+        )
+    return shape
+
+
+def _computed(array: Array) -> Array:
+    """Return known values as the graph computes with them."""
+    return array.astype(np.float32) if array.dtype.name in ("float16", "bfloat16") else array

@@ -1,0 +1,166 @@
+"""`TorchCall`: one call of an ATen operator as a converter sees it, and what it adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ansorc.errors import GraphError
+from ansorc.graph.builder import GraphBuilder
+from ansorc.graph.tensor_type import TensorType
+from ansorc.graph.torch.model import TorchNode, TorchRef
+from ansorc.ir.aligned import Array
+from ansorc.ir.dtype import DType, dtype
+
+TorchValue: TypeAlias = "str | Array"
+"""A tensor of the graph by name, or values that are known at import."""
+TorchConverter: TypeAlias = "Callable[[TorchCall], TorchValue | Sequence[TorchValue]]"
+"""Adds what a node means to the graph, and returns the node's results."""
+
+_COMPUTED_IN_FLOAT32 = ("float16", "bfloat16")
+
+
+def computed_dtype(name: str) -> DType:
+    """Return what the graph computes a dtype in: 16-bit floats in float32."""
+    return dtype("float32" if name in _COMPUTED_IN_FLOAT32 else name)
+
+
+class TorchCall:
+    """One node, the tensors that it reads resolved; arguments by the names of ATen's schema.
+
+    All methods raise GraphError, with the node's name and the user's line, where the node asks for
+    something that there is not.
+    """
+
+    def __init__(
+        self, node: TorchNode, values: Mapping[TorchRef, TorchValue], builder: GraphBuilder
+    ) -> None:
+        self.node = node
+        self.builder = builder
+        self._values = values
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an argument as it is given; `default` where it is None, or not in the schema."""
+        found = self.node.arguments.get(name)
+        return default if found is None else found
+
+    def has(self, name: str) -> bool:
+        """Whether an optional argument is given."""
+        return self.node.arguments.get(name) is not None
+
+    def input(self, name: str, kind: DType | None = None) -> str:
+        """Return an argument as a tensor of the graph, converted to `kind` if that is given.
+
+        A number becomes a tensor of shape ().
+        """
+        return self.tensor(self.get(name), kind)
+
+    def inputs(self, name: str, kind: DType | None = None) -> list[str]:
+        """Return a list of tensors, those without elements left out."""
+        given = cast("list[object]", self.get(name, []))
+        return [self.tensor(one, kind) for one in given if self.type_of(one).elements]
+
+    def tensor(self, given: object, kind: DType | None = None) -> str:
+        """Return a reference or a number as a tensor of the graph, of the dtype `kind`."""
+        if not isinstance(given, TorchRef):
+            if not isinstance(given, (bool, int, float)):
+                self.refuse(f"it reads {given!r}, which is no tensor")
+            value = np.asarray(given) if kind is None else np.asarray(given).astype(kind.numpy)
+            return self.builder.constant(value)
+        found = self._values[given]
+        if isinstance(found, str):
+            return found if kind is None else self.converted(found, kind)
+        if kind is not None and found.dtype != kind.numpy:
+            return self.builder.constant(found.astype(kind.numpy))
+        if self.builder.value(given.name) is found:
+            return given.name
+        return self.builder.constant(found, given.name if self.builder.is_free(given.name) else "")
+
+    def value(self, name: str) -> Array | None:
+        """Return the values of an argument; None if they are not known at import, or not given."""
+        found = self.get(name)
+        if not isinstance(found, TorchRef):
+            return None if found is None else np.asarray(found)
+        value = self._values[found]
+        return self.builder.value(value) if isinstance(value, str) else value
+
+    def type(self, name: str) -> TensorType:
+        """Return the type of a tensor that it reads; 16-bit floats are float32 within a graph."""
+        return self.type_of(self.get(name))
+
+    def type_of(self, given: object) -> TensorType:
+        """Return the type of a reference, or of a number."""
+        if not isinstance(given, TorchRef):
+            return TensorType.of_array(np.asarray(given))
+        found = self._values[given]
+        return self.builder.type(found) if isinstance(found, str) else TensorType.of_array(found)
+
+    @property
+    def result(self) -> TensorType:
+        """The type of the first result."""
+        found = self.node.results[0]
+        if found is None:
+            self.refuse("its first result is no tensor")
+        shape = [one for one in found.shape if isinstance(one, int)]
+        if len(shape) != len(found.shape):
+            self.refuse(
+                f"its result is {list(found.shape)}, a shape that depends on the values of a "
+                "tensor; ansorc's shapes are fixed: use a mask and torch.where instead"
+            )
+        return TensorType(computed_dtype(found.dtype), tuple(shape))
+
+    def axis(self, given: int, rank: int) -> int:
+        """Return `given` counted from the front; 0 for a single number."""
+        if not -max(rank, 1) <= given < max(rank, 1):
+            self.refuse(f"there is no axis {given} in {rank} dimensions")
+        return given % rank if rank else 0
+
+    def axes(self, name: str, rank: int) -> list[int] | None:
+        """Return axes counted from the front; None for all."""
+        given = self.get(name)
+        listed = [given] if isinstance(given, int) else cast("list[int]", given or [])
+        return [self.axis(one, rank) for one in listed] or None
+
+    def each(self, name: str, rank: int, default: Sequence[int] = ()) -> list[int]:
+        """Return an argument that has a number for each of `rank` dimensions, or one for all."""
+        given = self.get(name)
+        listed = [given] if isinstance(given, int) else list(given or default)
+        if len(listed) not in (1, rank):
+            self.refuse(f"{name} is {listed}; its input needs {rank} numbers")
+        return listed * rank if len(listed) == 1 else listed
+
+    def add(self, operator: str, inputs: Sequence[str], **given: object) -> str:
+        """Add a node with one output and return its name."""
+        return self.builder.add(operator, inputs, "", **given)
+
+    def reshape(self, name: str, shape: Sequence[int]) -> str:
+        """Return a tensor in another shape."""
+        if tuple(shape) == self.builder.type(name).shape:
+            return name
+        return self.add("reshape", [name], shape=list(shape))
+
+    def converted(self, name: str, kind: DType) -> str:
+        """Return a tensor, converted to `kind` if it is not of it."""
+        if self.builder.type(name).dtype == kind:
+            return name
+        return self.add("cast", [name], dtype=str(kind))
+
+    def constant(self, value: ArrayLike) -> str:
+        """Add known values to the graph."""
+        return self.builder.constant(value)
+
+    def scalar(self, value: float, like: str) -> str:
+        """Add one number of the dtype of the tensor `like`."""
+        return self.builder.scalar(value, like)
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise GraphError: this node cannot be imported."""
+        raise GraphError(f"{located(self.node)}: {why}")
+
+
+def located(node: TorchNode) -> str:
+    """Return the node's name, and where in the user's program it comes from."""
+    return f"{node} ({node.where})" if node.where else str(node)
