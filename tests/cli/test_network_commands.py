@@ -63,6 +63,16 @@ def test_tune_then_build(cli: CommandLine) -> None:
     assert re.match(r"net: [1-9] of \d tasks tuned, for ", built.out), built
 
 
+def test_run_picks_from_a_library_for_several_shapes(cli: CommandLine) -> None:
+    shapes = {"x": [(2, WIDTH), (3, WIDTH)]}
+    ac.build(ac.from_onnx("net.onnx", {**shapes, "positions": (WIDTH,)})).save("both.so")
+    ran = cli.run("run", *NET, "-l", "both.so")
+    assert ran.code == 0, ran
+    assert re.match(rf"net: built library both.so\n{RIGHT}", ran.out), ran.out
+    error = cli.run("run", "net.onnx", "--input", f"x=5x{WIDTH}", "-l", "both.so").refused()
+    assert "net has no program for x: 5x12, positions: 12; it has x: 2x12, positions: 12 |" in error
+
+
 PROGRAM = r"""
 #include <cstdio>
 #include "net.h"
