@@ -52,7 +52,7 @@ class _Partitioning:
         self._group: dict[str, int] = {}
         self._members: list[list[GraphNode]] = []
         self._is_product: list[bool] = []
-        self._copied: set[str] = set()
+        self._copied: dict[str, list[int]] = {}
         """Nodes that each of their readers' groups computes for itself."""
 
     def run(self) -> GraphPartition:
@@ -136,18 +136,22 @@ class _Partitioning:
         A movement of elements is done by each reader for itself.
         """
         readers = [reader for name in node.outputs for reader in self._graph.readers[name]]
-        groups = {self._group.get(reader.name) for reader in readers}
-        if not groups or None in groups or any(n in self._graph.outputs for n in node.outputs):
+        is_output = any(name in self._graph.outputs for name in node.outputs)
+        if is_output or not readers or any(r.name not in self._group for r in readers):
             return
-        found = sorted(group for group in groups if group is not None)
+        found = sorted({g for reader in readers for g in self._groups_of(reader)})
         kind = self._kind(node)
         if kind == NodeKind.MOVEMENT or self._is_view(node):
             self._add(node, found[0])
             for group in found[1:]:
                 self._members[group].append(node)
-            self._copied.add(node.name)
+            self._copied[node.name] = found
         elif kind != NodeKind.REDUCTION and len(found) == 1 and not self._is_product[found[0]]:
             self._add(node, found[0])
+
+    def _groups_of(self, node: GraphNode) -> Sequence[int]:
+        """The groups that compute a node."""
+        return self._copied.get(node.name) or (self._group[node.name],)
 
     def _can_join(self, node: GraphNode) -> bool:
         """Whether a node is asked to join its readers; a view only between movements."""

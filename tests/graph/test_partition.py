@@ -60,6 +60,19 @@ def test_a_movement_of_elements_is_done_by_each_reader() -> None:
     assert "transpose + matmul + transpose" in titles(graph)
 
 
+def test_movements_in_a_row_are_done_by_all_readers() -> None:
+    b = GraphBuilder()
+    x = b.input("x", TensorType(FLOAT32, (64, 32)))
+    turned = b.add("transpose", [x], order=[1, 0])
+    turned = b.add("flip", [turned], axis=[0])
+    w = b.constant(np.ones((64, 64), np.float32))
+    one = b.add("exp", [b.add("matmul", [turned, w])])
+    other = b.add("matmul", [turned, b.add("exp", [w])])
+    graph = b.graph([one, other])
+    parts = partition(graph)
+    assert [group.inputs[0] for group in parts.groups if "matmul" in group.title] == ["x", "x"]
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_kernels_compute_the_network(name: str) -> None:
     graph = optimized(NETWORKS[name]())

@@ -281,7 +281,7 @@ def _shape(given: OnnxInput, shape: Sequence[int] | None) -> tuple[int, ...]:
             ) from None
         dims: Sequence[Any] = given.dims if given.dims is not None else extents
         fits = len(dims) == len(extents) and all(
-            isinstance(dim, str) or not dim or dim == extent
+            isinstance(dim, str) or dim < 1 or dim == extent
             for dim, extent in zip(dims, extents, strict=True)
         )
         if not fits:
