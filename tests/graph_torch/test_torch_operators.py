@@ -262,7 +262,15 @@ IMAGES: dict[str, Callable[[Any], Any]] = {
         F.interpolate(x, size=(16, 3), mode="bilinear", align_corners=True),
         F.interpolate(x, scale_factor=1.3, mode="bilinear"),
     ),
-    "shuffled": lambda x: F.pixel_shuffle(x, 2),
+    "other mixtures": lambda x: (
+        F.interpolate(x, scale_factor=2, mode="bicubic"),
+        F.interpolate(x, size=(7, 3), mode="nearest-exact"),
+        F.interpolate(x[None], scale_factor=2, mode="trilinear"),
+    ),
+    "masked wholly": lambda x: torch.ops.aten._safe_softmax(
+        x.masked_fill(x.mean(-1, True) > 0, float("-inf")), -1
+    ),
+    "shuffled": lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x, 2), F.unfold(x, 3)),
     "padded": lambda x: (F.pad(x, (1, 2, 3, 1), "reflect"), F.pad(x, (1, 2, 3, 1), "replicate")),
     "channel norms": lambda x: (
         F.group_norm(x, 2),

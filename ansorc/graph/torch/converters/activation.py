@@ -90,10 +90,19 @@ def _softmax(operator: str) -> TorchConverter:
     return convert
 
 
+def _safe_softmax(call: TorchCall) -> str:
+    """Softmax of which -inf alone is 0."""
+    shape, data = call.type("self").shape, call.input("self", call.result.dtype)
+    if call.axis(call.get("dim"), len(shape)) != len(shape) - 1:
+        call.refuse("it is along another dimension than the last; transpose it before")
+    rows = [1, 1, math.prod(shape[:-1]), shape[-1]]
+    return call.reshape(call.add("attention_softmax", [call.reshape(data, rows)]), shape)
+
+
 TORCH_ACTIVATION: Mapping[str, TorchConverter] = {
     "_log_softmax.default": _softmax("log_softmax"),
     "_prelu_kernel.default": _prelu,
-    "_safe_softmax.default": _softmax("softmax"),
+    "_safe_softmax.default": _safe_softmax,
     "_softmax.default": _softmax("softmax"),
     "elu.default": _elu,
     "gelu.default": _gelu,
