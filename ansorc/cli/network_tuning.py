@@ -106,6 +106,14 @@ def _show(results: Sequence[NetworkTuneResult]) -> None:
     untuned = {r.task.key: r.default.median_s for r in tuning.results if r.default is not None}
     for result in results:
         network = result.network
+        if not math.isfinite(result.latency_s):
+            found = {one.task.key for one in tuning.results if one.best is not None}
+            tuned = sum(key in found for key in network.tasks)
+            click.echo(
+                f"{network.source.name}: {tuned} of {len(network.tasks)} kernels have a program so "
+                "far; the same command goes on"
+            )
+            continue
         words = f"{network.source.name}: {_milliseconds(result.latency_s)} in its kernels"
         before = [(untuned.get(key), weight) for key, weight in network.weights.items()]
         if all(seconds is not None for seconds, _ in before) and result.latency_s:

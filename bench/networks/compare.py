@@ -105,8 +105,12 @@ def _compared(
             side.end()
     for _ in range(turns):
         for name, side in sides.items():
-            times = side.ask({"do": "time", "seconds": 0.5}, _PREPARE_S)["seconds"]
-            result.seconds.setdefault(name, []).append(statistics.median(times))
+            try:
+                times = side.ask({"do": "time", "seconds": 0.5}, _PREPARE_S)["seconds"]
+                result.seconds.setdefault(name, []).append(statistics.median(times))
+            except Gap as gap:
+                result.gaps[name] = str(gap)
+        sides = {name: side for name, side in sides.items() if name not in result.gaps}
     for side in sides.values():
         side.end()
     return result
