@@ -64,11 +64,13 @@ def compile_function(
     flops: float | None = None,
     packings: Sequence[Packing] = (),
     cache: CompileCache | None = None,
+    packs: bool = True,
 ) -> Compiled:
     """Compile `function`, a kernel whose constants are packed as `packings` say.
 
-    With a `cache` the code is for measuring here: nothing that packs constants is in it, and no
-    test of the processor if this one will do. Raise BuildError for what the target or C cannot do.
+    With `packs` the code has functions that pack them, too. With a `cache` it is for measuring
+    here: it has none, and no test of the processor if this one will do. Raise BuildError for what
+    the target or C cannot do.
     """
     backend, clock = backend_of(target), time.perf_counter
     can = backend.capabilities(target)
@@ -77,7 +79,7 @@ def compile_function(
     size = backend.workspace_bytes(prepared)
     signature = signature_of(prepared, size, flops, packings, has_threads=can.threads)
     packers: list[Function] = []
-    if cache is None:
+    if packs and cache is None:
         packers = [prepare(packer, target) for packer in packing_functions(signature)]
     passed = clock()
     is_guarded = cache is None or bool(can.obstacle)

@@ -29,10 +29,11 @@ from ansorc.search.task import Task
 
 
 def compiled_program(task: Task, program: Program, name: str) -> Compiled:
-    """Return the kernel of `program`, called `name`; raise BuildError."""
+    """Return the kernel of `program`, called `name`, without packers; raise BuildError."""
     state = replay(task.dag, program.steps)
-    function = lower(state, name)
-    return compile_function(function, task.target, flops=task.dag.flops, packings=packings(state))
+    return compile_function(
+        lower(state, name), task.target, flops=task.dag.flops, packings=packings(state), packs=False
+    )
 
 
 def network_plan(network: Network, kernels: Mapping[str, Compiled], name: str) -> NetworkPlan:

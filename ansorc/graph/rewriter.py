@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
@@ -10,7 +11,6 @@ from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph, GraphNode
 from ansorc.graph.graph_operator import GraphOperator
 from ansorc.graph.tensor_type import TensorType
-from ansorc.ir.aligned import Array
 
 
 class Rewriter:
@@ -60,10 +60,6 @@ class Rewriter:
         """Return the type of a tensor of the new graph."""
         return self._builder.type(name)
 
-    def value(self, name: str) -> Array | None:
-        """Return the values of a constant of the new graph."""
-        return self._builder.value(name)
-
     def source(self, node: GraphNode) -> None:
         """Say that the nodes added from now on stand for `node`."""
         self._builder.source = node.source
@@ -77,3 +73,31 @@ class Rewriter:
         """The output `name`: the tensor that stands for it, renamed if that can be."""
         found = self._new[name]
         return found if found == name else self._builder.renamed(found, name)
+
+
+class LazyRewriting(ABC):
+    """A pass that only notes what some tensors are, and makes those that another node reads."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.rewriter = Rewriter(graph)
+
+    def run(self) -> Graph:
+        """Return the rewritten graph."""
+        for node in self.graph.nodes:
+            self.rewriter.source(node)
+            if not self.rewrite(node):
+                for name in node.inputs:
+                    self.materialize(name)
+                self.rewriter.copy(node)
+        for name in self.graph.outputs:
+            self.materialize(name)
+        return self.rewriter.graph()
+
+    @abstractmethod
+    def rewrite(self, node: GraphNode) -> bool:
+        """Add what a node means to the new graph, or note it; False: it is to be copied."""
+
+    @abstractmethod
+    def materialize(self, name: str) -> None:
+        """Make the tensor `name` of the old graph, if there is only a note of it."""

@@ -134,9 +134,11 @@ def tune(
     After Ctrl-C the results are those of what was begun. Raise TargetError, RecordError,
     OptionError, MeasureError as `tune_task` does.
     """
+    _refuse_unknown(settings, NetworkSettings)
     programs = [program] if isinstance(program, (Task, Graph)) else list(program)
     graphs = [one for one in programs if isinstance(one, Graph)]
     if not graphs:
+        _refuse_unknown(settings, TuneSettings)
         tasks = [one for one in programs if isinstance(one, Task)]
         return tune_operators(tasks[0] if isinstance(program, Task) else tasks, **_plain(settings))
     if len(graphs) < len(programs):
@@ -151,8 +153,18 @@ def tune(
     return found[0] if isinstance(program, Graph) else found
 
 
+def _refuse_unknown(given: NetworkSettings, known: type[TuneSettings]) -> None:
+    """Raise OptionError for settings that mean nothing here."""
+    names = known.__optional_keys__
+    for name in given:
+        if name not in names:
+            is_of_networks = name in NetworkSettings.__optional_keys__
+            words = "is for networks alone" if is_of_networks else "is no setting of tune"
+            raise OptionError(f"'{name}' {words}; use {', '.join(sorted(names))}")
+
+
 def _plain(settings: NetworkSettings) -> TuneSettings:
-    """The settings that single tasks have, too; raise OptionError for others of a task."""
+    """The settings that single tasks have, too."""
     known = TuneSettings.__optional_keys__
     return cast(TuneSettings, {name: v for name, v in settings.items() if name in known})
 

@@ -21,7 +21,6 @@ from bench.networks.sides import SIDES
 from bench.peers import PeerInfo
 
 NETWORKS = ("resnet50", "mobilenet_v2", "resnet3d_18", "dcgan", "bert")
-_BATCHES = (1, 16)
 _PREPARE_S = 3600.0
 _TOLERANCE = 1e-4
 

@@ -11,22 +11,9 @@
 #include <vector>
 
 #include "ansorc/runtime.h"
+#include "checks.h"
 
 namespace {
-
-#ifdef __SANITIZE_THREAD__
-constexpr bool kIsSanitized = true;
-#else
-constexpr bool kIsSanitized = false;
-#endif
-
-int failures = 0;
-
-void check(bool holds, const char* what) {
-  printf("%s: %s\n", holds ? "ok" : "FAILED", what);
-  fflush(stdout);  // else a child of fork prints it again
-  if (!holds) ++failures;
-}
 
 struct Random {
   uint64_t state;

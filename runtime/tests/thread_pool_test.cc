@@ -12,22 +12,9 @@
 #include <vector>
 
 #include "ansorc/runtime.h"
+#include "checks.h"
 
 namespace {
-
-// The thread sanitizer has a thread of its own, and takes much stack.
-#ifdef __SANITIZE_THREAD__
-constexpr bool kIsSanitized = true;
-#else
-constexpr bool kIsSanitized = false;
-#endif
-
-int failures = 0;
-
-void check(bool holds, const char* what) {
-  printf("%s: %s\n", holds ? "ok" : "FAILED", what);
-  if (!holds) ++failures;
-}
 
 int64_t threads_of_process() {
   FILE* file = fopen("/proc/self/status", "r");

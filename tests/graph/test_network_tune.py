@@ -44,3 +44,12 @@ def test_tasks_and_networks_are_not_mixed() -> None:
     task = next(iter(Network.of(graph).tasks.values()))
     with pytest.raises(OptionError, match="not both"):
         ac.tune([task, graph])  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def test_settings_that_mean_nothing_are_refused() -> None:
+    graph = NETWORKS["residual"]()
+    task = next(iter(Network.of(graph).tasks.values()))
+    with pytest.raises(OptionError, match="'objective' is for networks alone; use cache, "):
+        ac.tune(task, objective="f2")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    with pytest.raises(OptionError, match="'trails' is no setting of tune; use cache, "):
+        ac.tune(graph, trails=5)  # pyright: ignore[reportArgumentType, reportCallIssue]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
 from ansorc.graph.graph import Graph, GraphNode
+from ansorc.graph.passes.move_views import VIEWS
 from ansorc.ir.aligned import Array
 from ansorc.lang.reference import evaluate
 
@@ -30,10 +36,11 @@ def _grows(graph: Graph, node: GraphNode) -> bool:
 
 def _computed(graph: Graph, node: GraphNode, values: list[Array]) -> list[Array]:
     """Return the outputs, in the dtypes that the graph has them in."""
-    if str(node.operator) == "transpose":  # moves elements only: large weights are not widened
-        order = dict(node.attributes)["order"]
-        assert isinstance(order, tuple)
-        return [values[0].transpose([int(str(place)) for place in order]).copy()]
+    if str(node.operator) in VIEWS:  # what moves elements only is not widened: weights are large
+        return [values[0].reshape(graph.types[node.name].shape)]
+    if str(node.operator) == "transpose":
+        order = cast("Sequence[int]", dict(node.attributes)["order"])
+        return [np.ascontiguousarray(values[0].transpose(order))]
     results = evaluate(node.dag(graph.types), values)
     kinds = [graph.types[name].dtype.numpy for name in node.outputs]
     return [result.astype(kind) for result, kind in zip(results, kinds, strict=True)]

@@ -7,7 +7,7 @@ from typing import TypeAlias, cast
 
 from ansorc.graph.graph import Graph, GraphNode
 from ansorc.graph.node_kind import NodeKind
-from ansorc.graph.rewriter import Rewriter
+from ansorc.graph.rewriter import LazyRewriting, Rewriter
 
 Order: TypeAlias = tuple[int, ...]
 """Dimension d of a transposed tensor is dimension order[d] of what it is a view of."""
@@ -27,52 +27,41 @@ def sink_transposes(graph: Graph) -> Graph:
     return _Sinking(graph).run()
 
 
-class _Sinking:
+class _Sinking(LazyRewriting):
     """The pass over one graph: which tensors are transpositions of which new ones."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._rewriter = Rewriter(graph)
+        super().__init__(graph)
         self._views: dict[str, tuple[str, Order]] = {}
-
-    def run(self) -> Graph:
-        rules: Mapping[str, Callable[[GraphNode], bool]] = {
+        self._rules: Mapping[str, Callable[[GraphNode], bool]] = {
             "transpose": self._transpose,
             "concat": self._concat,
             "pad": self._pad,
             **dict.fromkeys(_AT_AXIS, self._at_axis),
             **dict.fromkeys(_REDUCTIONS, self._reduction),
         }
-        for node in self._graph.nodes:
-            self._rewriter.source(node)
-            rule = rules.get(str(node.operator), self._elementwise)
-            if not rule(node):
-                for name in node.inputs:
-                    self._materialize(name)
-                self._rewriter.copy(node)
-        for name in self._graph.outputs:
-            self._materialize(name)
-        return self._rewriter.graph()
 
-    def _materialize(self, name: str) -> None:
-        """Make the tensor `name` of the old graph itself, if there is only a view of it."""
+    def rewrite(self, node: GraphNode) -> bool:
+        return self._rules.get(str(node.operator), self._elementwise)(node)
+
+    def materialize(self, name: str) -> None:
         if name not in self._views:
             return
         base, order = self._views.pop(name)
-        self._rewriter.replace(name, self._rewriter.add("transpose", [base], name, order=order))
+        self.rewriter.replace(name, self.rewriter.add("transpose", [base], name, order=order))
 
     def _view(self, name: str, base: str, order: Order) -> bool:
         """Note that the old tensor `name` is `base` of the new graph, transposed; return True."""
         if order == tuple(range(len(order))):
-            self._rewriter.replace(name, base)
+            self.rewriter.replace(name, base)
         else:
             self._views[name] = base, order
         return True
 
     def _source(self, name: str) -> tuple[str, Order]:
         """What the old tensor `name` is a view of."""
-        rank = len(self._graph.types[name].shape)
-        return self._views.get(name) or (self._rewriter.new(name), tuple(range(rank)))
+        rank = len(self.graph.types[name].shape)
+        return self._views.get(name) or (self.rewriter.new(name), tuple(range(rank)))
 
     def _transpose(self, node: GraphNode) -> bool:
         base, order = self._source(node.inputs[0])
@@ -85,8 +74,8 @@ class _Sinking:
         base, order = self._views[node.inputs[0]]
         given = dict(node.attributes)
         axis = cast(int, given.get("axis", -1)) % len(order)
-        inputs = [base, *map(self._rewriter.new, node.inputs[1:])]
-        result = self._rewriter.add(node.operator, inputs, "", **{**given, "axis": order[axis]})
+        inputs = [base, *map(self.rewriter.new, node.inputs[1:])]
+        result = self.rewriter.add(node.operator, inputs, "", **{**given, "axis": order[axis]})
         return self._view(node.name, result, order)
 
     def _concat(self, node: GraphNode) -> bool:
@@ -96,7 +85,7 @@ class _Sinking:
         (order,) = orders
         axis = cast(int, dict(node.attributes).get("axis", 0)) % len(order)
         bases = [self._views[name][0] for name in node.inputs]
-        result = self._rewriter.add(node.operator, bases, axis=order[axis])
+        result = self.rewriter.add(node.operator, bases, axis=order[axis])
         return self._view(node.name, result, order)
 
     def _pad(self, node: GraphNode) -> bool:
@@ -107,7 +96,7 @@ class _Sinking:
         for name in ("before", "after"):
             moved = dict(zip(order, cast("Sequence[int]", given[name]), strict=True))
             given[name] = tuple(moved[place] for place in range(len(order)))
-        return self._view(node.name, self._rewriter.add(node.operator, [base], "", **given), order)
+        return self._view(node.name, self.rewriter.add(node.operator, [base], "", **given), order)
 
     def _reduction(self, node: GraphNode) -> bool:
         given = dict(node.attributes)
@@ -118,7 +107,7 @@ class _Sinking:
         named = cast("Sequence[int]", axes if isinstance(axes, tuple) else (axes,))
         places = [place % len(order) for place in named]
         given["axis"] = tuple(sorted(order[place] for place in places))
-        result = self._rewriter.add(node.operator, [base], "", **given)
+        result = self.rewriter.add(node.operator, [base], "", **given)
         if given.get("keepdims"):
             return self._view(node.name, result, order)
         kept = [order[d] for d in range(len(order)) if d not in places]
@@ -126,7 +115,7 @@ class _Sinking:
 
     def _elementwise(self, node: GraphNode) -> bool:
         """Compute an elementwise node on what its inputs are views of, all in one order."""
-        types = self._graph.types
+        types = self.graph.types
         orders = {self._views[name][1] for name in node.inputs if name in self._views}
         if len(orders) != 1 or len(node.outputs) != 1 or node.kind(types) != NodeKind.ELEMENTWISE:
             return False
@@ -139,23 +128,23 @@ class _Sinking:
         if len(order) != len(shape) or 2 * len(viewed) < len(whole):
             return False
         inputs = [self._reordered(name, order) for name in node.inputs]
-        result = self._rewriter.add(node.operator, inputs, "", **dict(node.attributes))
+        result = self.rewriter.add(node.operator, inputs, "", **dict(node.attributes))
         return self._view(node.name, result, order)
 
     def _reordered(self, name: str, order: Order) -> str:
         """Return a tensor of the new graph of which `name` is a view in `order`."""
         if name in self._views:
             return self._views[name][0]
-        found, kind = self._rewriter.new(name), self._graph.types[name]
+        found, kind = self.rewriter.new(name), self.graph.types[name]
         if kind.elements == 1:
             if len(kind.shape) <= 1:
                 return found
-            return self._rewriter.add("reshape", [found], shape=(1,))
+            return self.rewriter.add("reshape", [found], shape=(1,))
         shape = (1,) * (len(order) - len(kind.shape)) + kind.shape
         if shape != kind.shape:
-            found = self._rewriter.add("reshape", [found], shape=shape)
+            found = self.rewriter.add("reshape", [found], shape=shape)
         back = tuple(order.index(place) for place in range(len(order)))
-        return self._rewriter.add("transpose", [found], order=back)
+        return self.rewriter.add("transpose", [found], order=back)
 
 
 def cancel_views(graph: Graph) -> Graph:

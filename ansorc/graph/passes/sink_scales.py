@@ -5,7 +5,7 @@ from __future__ import annotations
 from ansorc.graph.graph import Graph, GraphNode
 from ansorc.graph.node_kind import NodeKind
 from ansorc.graph.passes.move_views import VIEWS
-from ansorc.graph.rewriter import Rewriter
+from ansorc.graph.rewriter import LazyRewriting
 
 _PRODUCTS = ("matmul", "dense", "batch_matmul")
 
@@ -19,39 +19,30 @@ def sink_scales(graph: Graph) -> Graph:
     return _ScaleSinking(graph).run()
 
 
-class _ScaleSinking:
+class _ScaleSinking(LazyRewriting):
     """The pass over one graph: which tensors are others times a number."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._rewriter = Rewriter(graph)
+        super().__init__(graph)
         self._scaled: dict[str, tuple[str, float]] = {}
         """For tensors of the old graph, the new one that they are a multiple of."""
 
-    def run(self) -> Graph:
-        for node in self._graph.nodes:
-            self._rewriter.source(node)
-            if not (self._scale(node) or self._movement(node) or self._product(node)):
-                for name in node.inputs:
-                    self._materialize(name)
-                self._rewriter.copy(node)
-        for name in self._graph.outputs:
-            self._materialize(name)
-        return self._rewriter.graph()
+    def rewrite(self, node: GraphNode) -> bool:
+        return self._scale(node) or self._movement(node) or self._product(node)
 
-    def _materialize(self, name: str) -> None:
+    def materialize(self, name: str) -> None:
         if name not in self._scaled:
             return
         base, factor = self._scaled.pop(name)
-        number = self._rewriter.number(factor, base)
-        self._rewriter.replace(name, self._rewriter.add("multiply", [base, number], name))
+        number = self.rewriter.number(factor, base)
+        self.rewriter.replace(name, self.rewriter.add("multiply", [base, number], name))
 
     def _base(self, name: str) -> tuple[str, float]:
-        return self._scaled.get(name) or (self._rewriter.new(name), 1.0)
+        return self._scaled.get(name) or (self.rewriter.new(name), 1.0)
 
     def _scale(self, node: GraphNode) -> bool:
         """A product or quotient with a number, on its way to a matrix product."""
-        name, constants, types = str(node.operator), self._graph.constants, self._graph.types
+        name, constants, types = str(node.operator), self.graph.constants, self.graph.types
         if name not in ("multiply", "divide") or not self._leads_to_product(node):
             return False
         for place in (1, 0) if name == "multiply" else (1,):
@@ -71,8 +62,8 @@ class _ScaleSinking:
 
     def _leads_to_product(self, node: GraphNode) -> bool:
         """Whether one node alone reads the result, and so on up to a matrix product."""
-        while self._graph.is_used_once(node.name):
-            (node,) = self._graph.readers[node.name]
+        while self.graph.is_used_once(node.name):
+            (node,) = self.graph.readers[node.name]
             if str(node.operator) in _PRODUCTS:
                 return True
             if not self._moves(node) and str(node.operator) not in ("multiply", "divide"):
@@ -81,7 +72,7 @@ class _ScaleSinking:
 
     def _moves(self, node: GraphNode) -> bool:
         is_view = str(node.operator) in VIEWS
-        return is_view or node.kind(self._graph.types) == NodeKind.MOVEMENT
+        return is_view or node.kind(self.graph.types) == NodeKind.MOVEMENT
 
     def _movement(self, node: GraphNode) -> bool:
         if not any(name in self._scaled for name in node.inputs) or len(node.inputs) != 1:
@@ -90,7 +81,7 @@ class _ScaleSinking:
             return False
         base, factor = self._scaled.pop(node.inputs[0])
         given = dict(node.attributes)
-        self._scaled[node.name] = self._rewriter.add(node.operator, [base], "", **given), factor
+        self._scaled[node.name] = self.rewriter.add(node.operator, [base], "", **given), factor
         return True
 
     def _product(self, node: GraphNode) -> bool:
@@ -101,7 +92,7 @@ class _ScaleSinking:
             return False
         (a, first), (b, second) = map(self._base, node.inputs)
         given = dict(node.attributes)
-        result = self._rewriter.add(node.operator, [a, b], "", **given)
+        result = self.rewriter.add(node.operator, [a, b], "", **given)
         self._scaled[node.name] = result, first * second
-        self._materialize(node.name)
+        self.materialize(node.name)
         return True
