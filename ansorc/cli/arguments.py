@@ -195,10 +195,13 @@ def dag_of(workload: str, settings: tuple[str, ...]) -> tuple[ComputeDAG, str]:
     return dag, name or next(iter(load_workloads(path)))
 
 
-def same_workload() -> str:
-    """Return the workload, settings, target and records of this command line, for another one."""
+def same_workloads(name: str = "") -> str:
+    """Return the workloads, settings, target and records of this command line, for another one.
+
+    `name`: of the workloads this one alone.
+    """
     given = click.get_current_context().params
-    words = [str(given["workload"])] if "workload" in given else list(given["workloads"])
+    words = [name] if name else list(given["workloads"])
     for option, values in (("--input", given["shapes"]), ("--constant", given["constants"])):
         words += [word for value in values for word in (option, value)]
     words += [word for setting in given["settings"] for word in ("--set", setting)]

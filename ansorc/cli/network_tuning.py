@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ansorc.cli.arguments import same_workload
+from ansorc.cli.arguments import same_workloads
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.progress import minutes
 from ansorc.cli.tables import new_table
@@ -42,10 +42,12 @@ def tune_networks_showing(
     for note in dict.fromkeys(note for one in tuning.results for note in one.notes):
         click.echo(f"note: {note}", err=True)
     if tuning.interrupted:
-        click.echo(f"interrupted; go on with: ansorc tune {same_workload()}")
+        trials = f" --trials {scheduling.trials}" if scheduling.trials else ""
+        click.echo(f"interrupted; go on with: ansorc tune {same_workloads()}{trials}")
         click.get_current_context().exit(INTERRUPTED)
     click.echo(f"records: {options.records}")
-    click.echo(f"build with: ansorc build {same_workload()}")
+    for name in click.get_current_context().params["workloads"]:
+        click.echo(f"build with: ansorc build {same_workloads(name)}")
 
 
 class RoundProgress:

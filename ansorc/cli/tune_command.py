@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ansorc.cli.arguments import TaskOrNetwork, same_workload, takes_workloads
+from ansorc.cli.arguments import TaskOrNetwork, same_workloads, takes_workloads
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.network_tuning import tune_networks_showing
 from ansorc.cli.progress import Progress, minutes
@@ -40,12 +40,14 @@ def tune(workloads: list[TaskOrNetwork], options: TuneOptions, scheduling: Sched
         raise click.UsageError("tune networks together, or operators, but not both")
     if networks:
         tune_networks_showing(networks, options, scheduling)
-    for task in (one for one in workloads if isinstance(one, Task)):
-        _tune_operator(task, options)
+    names = click.get_current_context().params["workloads"]
+    for name, task in zip(names, workloads, strict=True):
+        if isinstance(task, Task):
+            _tune_operator(name, task, options)
 
 
-def _tune_operator(task: Task, options: TuneOptions) -> None:
-    """Tune one operator, and show how it goes and what was found."""
+def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
+    """Tune the operator `name` of the command line; show how it goes and what was found."""
     threads = options.threads or task.target.cores
     probe = backend_of(task.target).probes.peak(task.target, threads)
     peak = probe.best()
@@ -55,22 +57,22 @@ def _tune_operator(task: Task, options: TuneOptions) -> None:
         result = tune_task(task, options, progress)
     _tell(result, options)
     if result.interrupted:
-        _show(result, options.records, peak)
+        _show(name, result, options.records, peak)
         click.echo(f"interrupted; go on with: ansorc tune {_same_run(options)}")
         click.get_current_context().exit(INTERRUPTED)
     if result.best is None:
         raise MeasureError(f"no program of '{task.name}' could be measured: {result.hint}")
-    _show(result, options.records, max(peak, probe.best()))
+    _show(name, result, options.records, max(peak, probe.best()))
 
 
 def _same_run(options: TuneOptions) -> str:
     """The arguments that go on with this run."""
     ablation = click.get_current_context().params["ablation"]
-    words = f"{same_workload()} --trials {options.trials}"
+    words = f"{same_workloads()} --trials {options.trials}"
     return f"{words} --ablation {ablation}" if ablation else words
 
 
-def _show(result: TuneResult, records: Path, peak: float) -> None:
+def _show(name: str, result: TuneResult, records: Path, peak: float) -> None:
     """Print the final table, if there is something to show, and how to build what is best."""
     if result.best is None:
         return
@@ -80,7 +82,7 @@ def _show(result: TuneResult, records: Path, peak: float) -> None:
     if line := contest_line(result):
         click.echo(line)
     click.echo(f"records: {records} ({result.trials} programs)")
-    click.echo(f"build it with: ansorc build {same_workload()}")
+    click.echo(f"build it with: ansorc build {same_workloads(name)}")
 
 
 def _tell(result: TuneResult, options: TuneOptions) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -184,3 +185,13 @@ def test_a_library_of_another_shape_is_refused(cli: CommandLine) -> None:
     other = ("net.onnx", "--input", f"x=3x{WIDTH}")
     error = cli.run("run", *other, "-l", "net.so").refused()
     assert f"(2, {WIDTH})" in error
+
+
+def test_the_builds_that_a_tuning_names_work(cli: CommandLine) -> None:
+    shutil.copy("net.onnx", "other.onnx")
+    tuned = cli.run("tune", "net.onnx", "other.onnx", *NET[1:-1], "--trials", "4")
+    assert tuned.code == 0, tuned
+    named = re.findall(r"^build with: ansorc (build .*)$", tuned.out, re.MULTILINE)
+    assert [line.split()[1] for line in named] == ["net.onnx", "other.onnx"]
+    for line in named:
+        assert cli.run(*line.split()).code == 0

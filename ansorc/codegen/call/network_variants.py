@@ -66,8 +66,9 @@ class NetworkVariants:
         self, *arrays: object, threads: int = 0, min_time_s: float = 0.1, max_repeats: int = 100
     ) -> Timing:
         """Return the time of one call for the shapes of `arrays`."""
-        module, limits = self.module_for(*arrays), (min_time_s, max_repeats)
-        return module.time(*arrays, threads=threads, min_time_s=limits[0], max_repeats=limits[1])
+        return self.module_for(*arrays).time(
+            *arrays, threads=threads, min_time_s=min_time_s, max_repeats=max_repeats
+        )
 
     def module_for(self, *arrays: object) -> NetworkModule:
         """Return the program for the shapes of `arrays`, inputs and maybe outputs after them.
