@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ansorc.errors import TargetError
+from ansorc.target.gpu import DEFAULT_GPUS, Gpu, gpu_for, with_arch
 from ansorc.target.presets import (
     ARM_FEATURES,
     ARM_PARTS,
@@ -20,12 +21,13 @@ from ansorc.target.presets import (
     GUARDED_FEATURES,
     PRESETS,
     Preset,
+    gpu_preset,
     x86_model_name,
 )
 
 _OPTIONS = (
-    "-mcpu=NAME, -mattr=+x,-y, -cores=N, -cache=L1,L2,L3 (bytes), -arch=sm_NN (cuda) "
-    "and -backend=MODULE"
+    "-mcpu=NAME, -mattr=+x,-y, -cores=N, -cache=L1,L2,L3 (bytes), -arch=sm_NN (cuda), "
+    "-gpu=NAME (cuda) and -backend=MODULE"
 )
 _FORMS = (
     "'native', 'x86_64-linux-gnu -mcpu=NAME', 'aarch64-linux-gnu -mcpu=NAME' or 'cuda -arch=sm_NN'"
@@ -63,6 +65,8 @@ class Target:
     cache_line_bytes: int
     arch: str = ""
     """The GPU architecture, such as `sm_90`."""
+    gpu_name: str = ""
+    """The GPU, by its name in `gpu.GPUS`, where it is not the one that stands for `arch`."""
     backend: str = CPU_BACKEND
     """The module that holds the back end, which makes its code; see `codegen.base`."""
     runs_on: Target | None = None
@@ -82,6 +86,8 @@ class Target:
         architecture = "cuda" if head == "cuda" else _ARCHITECTURES.get(head.split("-")[0])
         if architecture is None or ("-" not in head and head != "cuda"):
             raise TargetError(f"'{text}' is not a target; use {_FORMS}{_nearest(head, _HEADS)}")
+        if head == "cuda":
+            options = with_arch(options)
         option = "-arch=" if head == "cuda" else "-mcpu="
         name = next((o.removeprefix(option) for o in options if o.startswith(option)), "")
         preset = _preset(name or _BASELINES[architecture], architecture)
@@ -121,8 +127,10 @@ class Target:
         """The canonical text form: what differs from the preset is spelled out."""
         if self.runs_on:
             return f"{self.runs_on.text}{_AS}{replace(self, runs_on=None).text}"
-        preset = PRESETS[self.arch or self.cpu]
+        preset = gpu_preset(gpu_for(self.arch, self.gpu_name)) if self.arch else PRESETS[self.cpu]
         words = ["cuda", f"-arch={self.arch}"] if self.arch else [self.triple, f"-mcpu={self.cpu}"]
+        if self.gpu_name:
+            words.append(f"-gpu={self.gpu_name}")
         added = [f"+{name}" for name in self.features if name not in preset.features]
         removed = [f"-{name}" for name in preset.features if name not in self.features]
         if added or removed:
@@ -134,6 +142,13 @@ class Target:
         if self.backend != (CUDA_BACKEND if self.arch else CPU_BACKEND):
             words.append(f"-backend={self.backend}")
         return " ".join(words)
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU that it is, with `cores` multiprocessors; raise TargetError of a CPU."""
+        if self.kind != "cuda":
+            raise TargetError(f"'{self.text}' is a CPU, not a GPU")
+        return replace(gpu_for(self.arch, self.gpu_name), multiprocessors=self.cores)
 
     @property
     def is_x86(self) -> bool:
@@ -220,8 +235,7 @@ def _from_preset(head: str, preset: Preset) -> Target:
     return Target(
         "cuda" if arch else "cpu", "nvptx64-nvidia-cuda" if arch else head, cpu, preset.features,
         preset.cores, preset.vector_bytes, preset.vector_registers, preset.cache_bytes,
-        preset.cache_line_bytes, arch,
-        CUDA_BACKEND if arch else CPU_BACKEND,
+        preset.cache_line_bytes, arch, backend=CUDA_BACKEND if arch else CPU_BACKEND,
     )  # fmt: skip
 
 
@@ -235,6 +249,13 @@ def _preset(name: str, architecture: str) -> Preset:
     raise TargetError(f"{missing}; known are {listing}{_nearest(name, known)}")
 
 
+def _with_gpu(target: Target, name: str) -> Target:
+    gpu = gpu_for(target.arch, name)
+    preset = gpu_preset(gpu)
+    known = "" if gpu.name == DEFAULT_GPUS[target.arch] else gpu.name
+    return replace(target, gpu_name=known, cores=preset.cores, cache_bytes=preset.cache_bytes)
+
+
 def _with_options(target: Target, options: list[str], text: str) -> Target:
     for option in options:
         name, _, value = option.partition("=")
@@ -242,6 +263,8 @@ def _with_options(target: Target, options: list[str], text: str) -> Target:
             target = _with_features(target, _changed(target, value))
         elif name == "-cores" and value.isdigit() and int(value) > 0:
             target = replace(target, cores=int(value))
+        elif name == "-gpu" and target.kind == "cuda":
+            target = _with_gpu(target, value)
         elif name == "-cache" and re.fullmatch(r"\d+,\d+,\d+", value):
             first, second, third = map(int, value.split(","))
             target = replace(target, cache_bytes=(first, second, third))

@@ -6,7 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-_KIB, _MIB = 1024, 1024 * 1024
+from ansorc.target.gpu import DEFAULT_GPUS, GPUS, Gpu
+
+_KIB = 1024
 
 _V2 = ("cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
@@ -69,9 +71,10 @@ def _arm(
     return Preset(name, "arm", tuple(sorted(("neon", *features))), 16, 32, caches, line)
 
 
-def _gpu(arch: str, multiprocessors: int, shared_kib: int, l2_mib: int) -> Preset:
-    caches = (shared_kib * _KIB, l2_mib * _MIB, 0)
-    return Preset(arch, "cuda", (), 16, 255, caches, 128, multiprocessors)
+def gpu_preset(gpu: Gpu) -> Preset:
+    """Return `gpu` as a processor: caches are shared memory, second level, and none."""
+    caches = (gpu.architecture.shared_bytes, gpu.l2_bytes, 0)
+    return Preset(gpu.arch, "cuda", (), 16, 255, caches, 128, gpu.multiprocessors)
 
 
 PRESETS = {
@@ -103,12 +106,7 @@ PRESETS = {
         _arm("neoverse-n2", (64, 1024, 32768), (*_DOT, "bf16", "fp16fml", "i8mm")),
         _arm("apple-m1", (128, 12288, 8192), (*_DOT, "fp16fml"), line=128),
         _arm("apple-m2", (128, 16384, 8192), (*_DOT, "bf16", "fp16fml", "i8mm"), line=128),
-        _gpu("sm_70", 80, 96, 6),
-        _gpu("sm_75", 40, 64, 4),
-        _gpu("sm_80", 108, 164, 40),
-        _gpu("sm_86", 84, 100, 6),
-        _gpu("sm_89", 128, 100, 72),
-        _gpu("sm_90", 132, 228, 50),
+        *(gpu_preset(GPUS[name]) for name in DEFAULT_GPUS.values()),
     )
 }
 

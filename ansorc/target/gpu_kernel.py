@@ -1,0 +1,88 @@
+"""What a kernel does, in numbers that its loops and indices tell: `KernelDescription`.
+
+`gpu_model` makes a time of it. All arrays have one element for each kernel (row) of a population,
+or are scalars, so many programs of one structure are described at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64] | NDArray[np.int64] | float
+"""One number for each kernel, or one for all."""
+
+
+@dataclass(frozen=True)
+class GlobalAccess:
+    """A statement that loads from or stores to global memory."""
+
+    requests: Numbers
+    """Instructions of it that a warp issues in the whole kernel."""
+    sectors: Numbers
+    """Sectors of 32 bytes that one request touches."""
+    lines: Numbers
+    """Lines of 128 bytes that one request touches; the first-level cache takes one a cycle."""
+    block_bytes: Numbers
+    """Distinct bytes (of whole sectors) that a block touches in the whole kernel."""
+    depends_on: tuple[Numbers, ...]
+    """For each dimension of the grid, x first: 1 if other bytes are touched where it differs."""
+    held_bytes: Numbers = 0.0
+    """Of a block, what it touches between two uses of the same byte: reuse is from the first-level
+    cache where that fits. 0 where no byte is used again, or where L1 is not asked."""
+    is_store: bool = False
+    is_asynchronous: bool = False
+    """Copied to shared memory without passing registers (`cp.async`)."""
+
+
+@dataclass(frozen=True)
+class SharedAccess:
+    """A statement that loads from or stores to shared memory."""
+
+    requests: Numbers
+    """Instructions of it that a warp issues in the whole kernel."""
+    wavefronts: Numbers
+    """Cycles of the banks that one request takes: 1 without conflicts for 4 bytes a thread."""
+    is_store: bool = False
+
+
+@dataclass(frozen=True)
+class KernelDescription:
+    """One launch. Counts are those of the whole kernel, of one thread, where not said otherwise."""
+
+    grid: tuple[Numbers, ...]
+    """Blocks along x, y, z."""
+    threads: Numbers
+    """Of a block."""
+    registers: Numbers
+    """Of a thread, as predicted or as compiled."""
+    shared_bytes: Numbers
+    """Of a block."""
+    multiply_adds: Numbers
+    """Instructions of the floating-point lanes: FFMA, FADD, FMUL."""
+    integer_operations: Numbers
+    """Instructions for indices, predicates, loops and moves."""
+    global_accesses: tuple[GlobalAccess, ...]
+    shared_accesses: tuple[SharedAccess, ...] = ()
+    independent: Numbers = 1.0
+    """Multiply-adds in a row of which none needs another's result."""
+    steps: Numbers = 1.0
+    """How many times a block loads, waits for what it loaded, and computes."""
+    barriers: Numbers = 0.0
+    """`__syncthreads()` in the whole kernel."""
+    stages: Numbers = 1.0
+    """Steps whose loads are under way at a time: 1 without double buffering."""
+    loads_in_flight: Numbers = 1.0
+    """Global loads that a thread issues before it first needs one of them."""
+    special_operations: Numbers = 0.0
+    """Instructions of the special function units."""
+    matrix_multiply_adds: Numbers = 0.0
+    """Of the matrix units, multiply-adds (not instructions) of a whole warp."""
+    matrix_dtype: Literal["float16", "bfloat16", "tfloat32", "int8"] = "float16"
+    spilled_bytes: Numbers = 0.0
+    """Stored and loaded again by a thread, in local memory."""
+    code_bytes: Numbers = field(default=0.0)
+    """Of the loop that is repeated most; beyond the instruction cache fetching it takes time."""

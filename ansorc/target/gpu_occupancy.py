@@ -1,0 +1,69 @@
+"""How many blocks of a kernel an SM holds at a time, by the rules of NVIDIA's calculator."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ansorc.target.gpu import WARP_THREADS, GpuArchitecture
+
+REGISTER_UNIT = 256
+"""Registers are given to a warp in multiples of this."""
+MAX_REGISTERS = 255
+"""Of a thread; the rest is spilled."""
+MAX_THREADS = 1024
+"""Of a block."""
+
+
+def warps_of(threads: ArrayLike) -> NDArray[np.int64]:
+    """Return the warps of a block of `threads`; the last one may be filled in part."""
+    return -(-np.asarray(threads, np.int64) // WARP_THREADS)
+
+
+def resident_blocks(
+    architecture: GpuArchitecture,
+    threads: ArrayLike,
+    registers: ArrayLike,
+    shared_bytes: ArrayLike,
+) -> NDArray[np.int64]:
+    """Return the blocks that an SM holds at a time; 0 where a block cannot be launched.
+
+    Args:
+        threads: Of a block.
+        registers: Of a thread.
+        shared_bytes: Of a block.
+
+    All may be arrays, which are broadcast against one another.
+    """
+    threads, registers, shared = (
+        np.asarray(each, np.int64) for each in (threads, registers, shared_bytes)
+    )
+    warps = np.maximum(1, warps_of(threads))
+    of_a_warp = _rounded(np.maximum(1, registers) * WARP_THREADS, REGISTER_UNIT)
+    quarter = architecture.registers // architecture.schedulers
+    by_registers = quarter // of_a_warp * architecture.schedulers // warps
+    unit = 128 if architecture.reserved_shared_bytes else 256
+    taken = _rounded(shared, unit) + architecture.reserved_shared_bytes
+    by_shared = architecture.shared_bytes // np.maximum(1, taken)
+    found = np.minimum.reduce(
+        np.broadcast_arrays(
+            architecture.blocks, architecture.warps // warps, by_registers, by_shared
+        )
+    )
+    fits = (threads <= MAX_THREADS) & (registers <= MAX_REGISTERS)
+    return np.where(fits & (shared <= architecture.block_shared_bytes), found, 0)
+
+
+def occupancy(
+    architecture: GpuArchitecture,
+    threads: ArrayLike,
+    registers: ArrayLike,
+    shared_bytes: ArrayLike,
+) -> NDArray[np.float64]:
+    """Return the share of an SM's resident warps that a kernel fills; see `resident_blocks`."""
+    blocks = resident_blocks(architecture, threads, registers, shared_bytes)
+    return blocks * warps_of(threads) / architecture.warps
+
+
+def _rounded(value: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
+    return -(-value // unit) * unit
