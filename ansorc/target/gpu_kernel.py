@@ -6,7 +6,7 @@ or are scalars, so many programs of one structure are described at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -24,8 +24,8 @@ class GlobalAccess:
     """Instructions of it that a warp issues in the whole kernel."""
     sectors: Numbers
     """Sectors of 32 bytes that one request touches."""
-    lines: Numbers
-    """Lines of 128 bytes that one request touches; the first-level cache takes one a cycle."""
+    wavefronts: Numbers
+    """Cycles of the banks of the first-level cache that one request takes (`gpu_requests`)."""
     block_bytes: Numbers
     """Distinct bytes (of whole sectors) that a block touches in the whole kernel."""
     depends_on: tuple[Numbers, ...]
@@ -45,7 +45,7 @@ class SharedAccess:
     requests: Numbers
     """Instructions of it that a warp issues in the whole kernel."""
     wavefronts: Numbers
-    """Cycles of the banks that one request takes: 1 without conflicts for 4 bytes a thread."""
+    """Cycles of the banks that one request takes (`gpu_requests`)."""
     is_store: bool = False
 
 
@@ -84,5 +84,5 @@ class KernelDescription:
     matrix_dtype: Literal["float16", "bfloat16", "tfloat32", "int8"] = "float16"
     spilled_bytes: Numbers = 0.0
     """Stored and loaded again by a thread, in local memory."""
-    code_bytes: Numbers = field(default=0.0)
+    code_bytes: Numbers = 0.0
     """Of the loop that is repeated most; beyond the instruction cache fetching it takes time."""
