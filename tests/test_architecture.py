@@ -18,6 +18,7 @@ BACK_ENDS = ("ansorc.codegen.llvm", "ansorc.codegen.cuda")
 """Reached through the protocol in `ansorc.codegen.base` alone, which finds them by name."""
 SINGLE_IMPORTERS = {
     "llvmlite": "ansorc.codegen.llvm.binding",
+    "cuda": "ansorc.codegen.cuda.toolkit",
     "lightgbm": "ansorc.search.model.boosting",
     "onnx": "ansorc.graph.onnx.model",
     "pycuda": "ansorc.codegen.cuda.binding",
