@@ -1,57 +1,74 @@
-"""What a kernel may take of a GPU, told before anything is compiled."""
+"""What CUDA refuses to launch, for one kernel or for a population of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import numpy.typing as npt
 
-from ansorc.target.gpu import GpuArchitecture
-from ansorc.target.gpu_occupancy import MAX_REGISTERS, MAX_THREADS
+from ansorc.target.machine import Target
 
-MAX_GRID = (2**31 - 1, 65535, 65535)
-"""Blocks along x, y, z."""
+Count: TypeAlias = int | npt.NDArray[np.int64]
+"""One number, or one for each row of a population."""
+Shape: TypeAlias = tuple[Count, Count, Count]
+"""Along x, y and z."""
+
+STATIC_SHARED_BYTES = 48 << 10
+"""More shared memory than this must be asked for at the launch."""
 
 
 @dataclass(frozen=True)
-class KernelDemands:
-    """What a kernel asks for; arrays have one element for each program of a population."""
+class LaunchLimits:
+    """The largest launch that a GPU takes."""
 
-    threads: ArrayLike
-    """Of a block."""
-    shared_bytes: ArrayLike = 0
-    """Of a block."""
-    registers: ArrayLike = 0
-    """Of a thread; 0 where nothing is known of them."""
-    grid: tuple[ArrayLike, ...] = (1,)
-    """Blocks along x, y, z."""
-
-
-def fits(demands: KernelDemands, architecture: GpuArchitecture) -> NDArray[np.bool_]:
-    """Return which of the kernels a GPU of `architecture` can launch."""
-    good = np.asarray(np.asarray(demands.threads) <= MAX_THREADS)
-    good = good & (np.asarray(demands.shared_bytes) <= architecture.block_shared_bytes)
-    good = good & (np.asarray(demands.registers) <= MAX_REGISTERS)
-    for blocks, most in zip(demands.grid, MAX_GRID, strict=False):
-        good = good & (np.asarray(blocks) <= most)
-    return good
+    threads: int = 1024
+    """Threads of a block."""
+    block: tuple[int, int, int] = (1024, 1024, 64)
+    grid: tuple[int, int, int] = ((1 << 31) - 1, 65535, 65535)
+    shared_bytes: int = STATIC_SHARED_BYTES
+    """Shared memory of a block."""
+    registers: int = 255
+    """Registers of 4 bytes that a thread can address."""
 
 
-def complaint(demands: KernelDemands, architecture: GpuArchitecture) -> str:
-    """Return why one kernel cannot be launched, in words; "" if it can.
+def launch_limits(target: Target) -> LaunchLimits:
+    """Return the limits of `target`, a GPU."""
+    return LaunchLimits(shared_bytes=target.gpu.architecture.block_shared_bytes)
 
-    The numbers of `demands` are those of one kernel.
-    """
-    threads, shared = int(np.asarray(demands.threads)), int(np.asarray(demands.shared_bytes))
-    if threads > MAX_THREADS:
-        return f"its blocks have {threads} threads, and {MAX_THREADS} are the most"
-    if shared > architecture.block_shared_bytes:
+
+def exceeds(
+    limits: LaunchLimits, grid: Shape, block: Shape, shared_bytes: Count
+) -> bool | npt.NDArray[np.bool_]:
+    """Return whether a launch is refused, for each row where there are several."""
+    threads = block[0] * block[1] * block[2]
+    found = (threads > limits.threads) | (np.asarray(shared_bytes) > limits.shared_bytes)
+    for extents, most in ((grid, limits.grid), (block, limits.block)):
+        for extent, limit in zip(extents, most, strict=True):
+            found = found | (np.asarray(extent) > limit)
+    return bool(found) if np.ndim(found) == 0 else found
+
+
+def complaint(
+    limits: LaunchLimits,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared_bytes: int,
+) -> str:
+    """Return why one launch is refused, in words; "" if it is not."""
+    threads = block[0] * block[1] * block[2]
+    if threads > limits.threads:
+        return f"its blocks have {threads} threads; the most is {limits.threads}"
+    for name, extents, most in (
+        ("threadIdx", block, limits.block),
+        ("blockIdx", grid, limits.grid),
+    ):
+        for axis, extent, limit in zip("xyz", extents, most, strict=True):
+            if extent > limit:
+                return f"{name}.{axis} runs over {extent}; the most is {limit}"
+    if shared_bytes > limits.shared_bytes:
         return (
-            f"its blocks share {shared} bytes, and {architecture.block_shared_bytes} are the most "
-            f"of {architecture.name}"
+            f"a block shares {shared_bytes} bytes of memory; the most here is {limits.shared_bytes}"
         )
-    for axis, blocks, most in zip("xyz", demands.grid, MAX_GRID, strict=False):
-        if int(np.asarray(blocks)) > most:
-            return f"its grid has {int(np.asarray(blocks))} blocks along {axis}, the most is {most}"
     return ""
