@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from ansorc.ir.arith.affine import Linear, affine
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.constant_reads import unfit_read
 from ansorc.schedule.extent import Extent, add, common, divide_up, same, scaled_span, smaller
-from ansorc.schedule.stage import At, Root, Stage, fresh_iterators
+from ansorc.schedule.stage import At, Iterator, Mark, Root, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
 
 Quotient: TypeAlias = tuple[str, int]
@@ -37,13 +39,15 @@ class IndexBounds:
     start: Extent = 0
 
 
-def axis_boxes(stage: Stage, place: int) -> dict[str, IndexBounds]:
+def axis_boxes(stage: Stage, place: int, *, is_shared: bool = False) -> dict[str, IndexBounds]:
     """Return the values that the axes of `stage` take below its loop number `place` - 1.
 
-    The first `place` loops are fixed, the others run over their whole extent.
+    The first `place` loops are fixed, the others run over their whole extent; so do, for what the
+    threads of a GPU block share (`is_shared`), the loops over these threads.
     """
     parts = stage.parts
-    outer = {iterator.name for iterator in stage.iterators[:place]}
+    fixed = stage.iterators[:place]
+    outer = {each.name for each in fixed if not (is_shared and runs_over_threads(each))}
     widths: dict[str, Extent] = {}
     begin = 0 if isinstance(stage.attach, Root) else 1  # another stage's tile may begin anywhere
     steps: dict[str, Extent] = {}
@@ -68,16 +72,27 @@ def axis_boxes(stage: Stage, place: int) -> dict[str, IndexBounds]:
     }
 
 
-def region(state: State, name: str, target: Stage, place: int) -> tuple[IndexBounds, ...]:
+def runs_over_threads(iterator: Iterator) -> bool:
+    """Whether the iterations are threads, or virtual threads, of one GPU block."""
+    return iterator.mark is Mark.BIND and not iterator.thread.startswith("blockIdx")
+
+
+def region(
+    state: State, name: str, target: Stage, place: int, *, is_shared: bool | None = None
+) -> tuple[IndexBounds, ...]:
     """Return the box of stage `name` that is read inside the first `place` loops of `target`.
 
-    Raise LookupError with the reader's name where one lies outside that place.
+    It is what all threads of a block read there, with `is_shared`; by default where the stage is
+    held in memory that they share. Raise LookupError with the reader's name where one lies outside
+    that place.
     """
+    if is_shared is None:
+        is_shared = state.stage(name).scope == "shared"
     source = state.stage(name).op
     shape = source.buffer.shape
     boxes: list[list[IndexBounds]] = [[] for _ in shape]
     for reader in state.readers(name):
-        axes = _reader_boxes(state, reader, target, place)
+        axes = _reader_boxes(state, reader, (target, place), is_shared=is_shared)
         found = reader.op.indices
         for columns in (found[b.name] for b in source.buffers if b.name in found):
             for own, column in zip(boxes, columns, strict=True):
@@ -167,15 +182,42 @@ def _axis_extents(stage: Stage) -> list[tuple[str, Extent]]:
     return space + [(axis.name, axis.extent) for axis in stage.op.reduce_axes]
 
 
-def _reader_boxes(state: State, reader: Stage, target: Stage, place: int) -> dict[str, IndexBounds]:
+def _reader_boxes(
+    state: State, reader: Stage, spot: tuple[Stage, int], *, is_shared: bool
+) -> dict[str, IndexBounds]:
+    target, place = spot
     if reader.name == target.name:
-        return axis_boxes(target, place)
+        boxes = axis_boxes(target, place, is_shared=is_shared)
+        return _over_threads(state, target, boxes) if is_shared else boxes
     chain = state.chain(reader)
     if not any(stage.name == target.name and count >= place for stage, count in chain):
         raise LookupError(reader.name)
-    space = region(state, reader.name, target, place)
+    space = region(state, reader.name, target, place, is_shared=is_shared)
     boxes = {axis.name: box for axis, box in zip(reader.op.axes, space, strict=True)}
     return boxes | {a.name: IndexBounds(Linear(), a.extent) for a in reader.op.reduce_axes}
+
+
+def _over_threads(
+    state: State, stage: Stage, boxes: dict[str, IndexBounds]
+) -> dict[str, IndexBounds]:
+    """Widen the boxes of the axes of `stage` by how far the threads around it move them."""
+    if not isinstance(stage.attach, At):
+        return boxes
+    target = state.stage(stage.attach.stage)
+    place = target.position(stage.attach.iterator)
+    assert place is not None
+    whole = region(state, stage.name, target, place + 1, is_shared=True)
+    wider = dict(boxes)
+    for axis, own, all_threads in zip(stage.op.axes, stage.region, whole, strict=True):
+        box, width = boxes[axis.name], all_threads.width
+        moved = add(add(width, _times(own, -1)), box.width)
+        if isinstance(width, np.ndarray) and moved is not None:
+            moved = np.where(width == axis.extent, width, moved)  # cut off there, moved or not
+        if all_threads.low is not None and not all_threads.low.terms:
+            wider[axis.name] = replace(box, low=Linear(), width=axis.extent)
+        else:
+            wider[axis.name] = replace(box, width=moved)
+    return wider
 
 
 def _index_box(index: Expr, axes: dict[str, IndexBounds]) -> IndexBounds:

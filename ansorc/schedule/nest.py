@@ -12,7 +12,7 @@ from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
 from ansorc.ir.substitute import substitute
-from ansorc.schedule.bounds import region
+from ansorc.schedule.bounds import region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.initial import first_pass, initial_place
 from ansorc.schedule.layout import layout_of
@@ -53,6 +53,8 @@ class Nests:
     names: dict[str, int] = field(default_factory=dict[str, int])
     is_threaded: bool = False
     """Whether the nest being built lies inside a parallel or bound loop."""
+    is_in_block: bool = False
+    """Whether it lies inside a loop over GPU blocks, and none over threads."""
 
     def nest(self, stage: Stage) -> Stmt:
         """Return the loops that compute `stage`, in the place where they are being built."""
@@ -84,7 +86,9 @@ class Nests:
             else:
                 leaves[iterator.name] = self._fresh(iterator)
         zeros = tuple(const(0) for _ in stage.op.axes)
-        lows = self._lows(stage) if isinstance(stage.attach, At) else zeros
+        is_shared = stage.scope == "shared"
+        is_attached = isinstance(stage.attach, At)
+        lows = self._lows(stage, is_shared=is_shared) if is_attached else zeros
         placed = _Placed(stage, self._buffers(stage), lows, leaves)
         self.placed |= {buffer.name: placed for buffer in stage.op.buffers}
         return placed
@@ -101,7 +105,7 @@ class Nests:
         if isinstance(stage.attach, Root):
             return tuple(replace(buffer, shape=shape) for buffer in stage.op.buffers)
         scope = Scope.LOCAL
-        if stage.scope == "shared":
+        if stage.scope == "shared" or self.is_in_block:
             scope = Scope.SHARED
         elif not self.is_threaded and self._has_threads(stage):
             scope = Scope.GLOBAL
@@ -113,14 +117,15 @@ class Nests:
             _starts_threads(iterator) for other in self.state.stages for iterator in other.iterators
         )
 
-    def _lows(self, stage: Stage) -> tuple[Expr, ...]:
+    def _lows(self, stage: Stage, *, is_shared: bool) -> tuple[Expr, ...]:
+        """Return where the region of the attached `stage` begins, for one thread or for all."""
         assert isinstance(stage.attach, At)
         target = self.placed[stage.attach.stage]
         place = target.stage.position(stage.attach.iterator)
         assert place is not None
-        anchors = self._anchors(target, place + 1)
+        anchors = self._anchors(target, place + 1, is_shared=is_shared)
         lows: list[Expr] = []
-        for box in region(self.state, stage.name, target.stage, place + 1):
+        for box in region(self.state, stage.name, target.stage, place + 1, is_shared=is_shared):
             low: Expr = const(0)
             if box.low is not None:
                 for (anchor, divisor), factor in box.low.terms.items():
@@ -129,8 +134,12 @@ class Nests:
             lows.append(low)
         return tuple(lows)
 
-    def _anchors(self, target: _Placed, place: int) -> dict[str, Expr]:
+    def _anchors(self, target: _Placed, place: int, *, is_shared: bool) -> dict[str, Expr]:
         inner = {iterator.name for iterator in target.stage.iterators[place:]}
+        if is_shared:
+            inner |= {it.name for it in target.stage.iterators if runs_over_threads(it)}
+            if isinstance(target.stage.attach, At):
+                target = replace(target, lows=self._lows(target.stage, is_shared=True))
         leaves = {n: const(0) if n in inner else v for n, v in target.leaves.items()}
         return _axis_values(target, leaves)[0]
 
@@ -147,8 +156,10 @@ class Nests:
             return body()
         first = iterators[0]
         var = placed.leaves[first.name]
-        was_threaded = self.is_threaded
+        was_threaded, was_in_block = self.is_threaded, self.is_in_block
         self.is_threaded = was_threaded or (_starts_threads(first) and isinstance(var, Var))
+        if first.mark is Mark.BIND:
+            self.is_in_block = not runs_over_threads(first) and (was_in_block or not was_threaded)
         inside = self.state.attached(placed.stage.name, first.name)
         nests = [(inner, self.nest(inner)) for inner in inside]
         stmt = self._loops(placed, start + 1, unrolled, body, end)
@@ -156,7 +167,7 @@ class Nests:
         for inner, _ in reversed(nests):
             for buffer in reversed(self.placed[inner.name].buffers):
                 stmt = Allocate(buffer, stmt)
-        self.is_threaded = was_threaded
+        self.is_threaded, self.is_in_block = was_threaded, was_in_block
         return _loop(first, var, stmt, is_unrolled=first.name in unrolled)
 
     def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:

@@ -12,7 +12,7 @@ from ansorc.target.machine import Target
 
 Count: TypeAlias = int | npt.NDArray[np.int64]
 """One number, or one for each row of a population."""
-Shape: TypeAlias = tuple[Count, Count, Count]
+LaunchExtents: TypeAlias = tuple[Count, Count, Count]
 """Along x, y and z."""
 
 STATIC_SHARED_BYTES = 48 << 10
@@ -39,7 +39,7 @@ def launch_limits(target: Target) -> LaunchLimits:
 
 
 def exceeds(
-    limits: LaunchLimits, grid: Shape, block: Shape, shared_bytes: Count
+    limits: LaunchLimits, grid: LaunchExtents, block: LaunchExtents, shared_bytes: Count
 ) -> bool | npt.NDArray[np.bool_]:
     """Return whether a launch is refused, for each row where there are several."""
     threads = block[0] * block[1] * block[2]

@@ -87,7 +87,7 @@ class Accesses:
         """Whether `buffer` is memory, outlives the loop, and no barrier orders its accesses."""
         return (
             buffer.name not in span.private
-            and buffer.scope in (Scope.GLOBAL, Scope.LOCAL)
+            and buffer.scope is not Scope.REGISTER
             and not self.has_barrier
         )
 

@@ -1,0 +1,197 @@
+"""Write a prepared function as CUDA C: its kernels, and the plan of their launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ansorc.codegen.cuda.launch import KernelArgument, Launch, LaunchPlan
+from ansorc.codegen.cuda.prelude import prelude
+from ansorc.codegen.cuda.stmt import CudaStatements
+from ansorc.codegen.cuda.types import c_type
+from ansorc.errors import BuildError
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Load
+from ansorc.ir.node import walk
+from ansorc.ir.passes.gpu.thread_nests import INDICES
+from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store, statements
+from ansorc.target import Target
+from ansorc.target.gpu_limits import STATIC_SHARED_BYTES, complaint, launch_limits
+
+WORKSPACE_ALIGNMENT = 256
+"""What `cuMemAlloc` aligns to; see `KernelArgument`."""
+SHARED_ALIGNMENT = 16
+"""The widest vector."""
+
+
+def emit_cuda(function: Function, target: Target, packers: Sequence[Function] = ()) -> str:
+    """Return the CUDA C of `function`, prepared by CUDA_PASSES; its first line is the launch plan.
+
+    Raise BuildError for what no GPU of the target launches, and for packers, of which there are
+    none on a GPU.
+    """
+    if packers:
+        raise BuildError(
+            f"kernel '{function.name}' packs its constants anew, which is not done on a GPU; "
+            "use a schedule that leaves their layout as it is"
+        )
+    nests, workspace = kernels(function), workspace_of(function)
+    parts: set[str] = set()
+    launches: list[Launch] = []
+    texts: list[str] = []
+    for number, nest in enumerate(nests):
+        kernel = _KernelText(f"{function.name}_{number}", nest, function, workspace)
+        texts.append(kernel.text())
+        parts |= kernel.writer.exprs.parts
+        launches.append(kernel.launch())
+        refused = complaint(launch_limits(target), *kernel.shape, kernel.shared.size)
+        if refused:
+            raise BuildError(f"kernel '{function.name}' cannot be launched: {refused}")
+    plan = LaunchPlan(function.name, tuple(launches), workspace_bytes(function))
+    head = prelude(parts)
+    return "\n\n".join([plan.comment(), *([head] if head else []), *texts]) + "\n"
+
+
+def kernels(function: Function) -> list[Stmt]:
+    """Return the nests of a prepared function that are launched one after another."""
+    found: list[Stmt] = []
+
+    def visit(stmt: Stmt) -> None:
+        match stmt:
+            case Seq(stmts):
+                for part in stmts:
+                    visit(part)
+            case Allocate(buffer, body) if buffer.scope is Scope.GLOBAL:
+                visit(body)
+            case _:
+                found.append(stmt)
+
+    visit(function.body)
+    return found
+
+
+def workspace_of(function: Function) -> dict[Buffer, int]:
+    """Return where in the workspace each global buffer lies that `function` allocates."""
+    return _laid_out(_allocated(function.body, Scope.GLOBAL), WORKSPACE_ALIGNMENT)[0]
+
+
+def workspace_bytes(function: Function) -> int:
+    """Return the bytes of workspace that a prepared function needs."""
+    return _laid_out(_allocated(function.body, Scope.GLOBAL), WORKSPACE_ALIGNMENT)[1]
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """Where the shared arrays of a block lie."""
+
+    offsets: dict[Buffer, int]
+    size: int
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether there is more than a kernel may declare."""
+        return self.size > STATIC_SHARED_BYTES
+
+
+def shared_memory(nest: Stmt) -> SharedMemory:
+    """Return the layout of the shared memory of one kernel."""
+    return SharedMemory(*_laid_out(_allocated(nest, Scope.SHARED), SHARED_ALIGNMENT))
+
+
+def _allocated(root: Stmt, scope: Scope) -> Iterator[Buffer]:
+    for part in statements(root):
+        if isinstance(part, Allocate) and part.buffer.scope is scope:
+            yield part.buffer
+
+
+def _laid_out(buffers: Iterable[Buffer], alignment: int) -> tuple[dict[Buffer, int], int]:
+    """Return an offset for each buffer, and the end of the last."""
+    offsets: dict[Buffer, int] = {}
+    end = 0
+    for buffer in buffers:
+        if buffer not in offsets:
+            offsets[buffer] = end
+            end += -(-buffer.bytes // alignment) * alignment
+    return offsets, end
+
+
+class _KernelText:
+    def __init__(
+        self, name: str, nest: Stmt, function: Function, workspace: dict[Buffer, int]
+    ) -> None:
+        self.name, self._nest = name, nest
+        self.writer = CudaStatements()
+        self.shared = shared_memory(nest)
+        stored, used = _accessed(nest)
+        self._stored = stored
+        self._arguments: list[tuple[Buffer, KernelArgument]] = [
+            (buffer, KernelArgument("parameter", place))
+            for place, buffer in enumerate(function.params)
+            if buffer.name in used
+        ]
+        self._arguments += [
+            (buffer, KernelArgument("workspace", offset))
+            for buffer, offset in workspace.items()
+            if buffer.name in used
+        ]
+        self._bound = {loop.thread: loop for loop in _bound_loops(nest)}
+
+    @property
+    def shape(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """The grid, and the block."""
+        extents = [self._bound[t].extent if t in self._bound else 1 for t in INDICES]
+        return (extents[0], extents[1], extents[2]), (extents[3], extents[4], extents[5])
+
+    def launch(self) -> Launch:
+        grid, block = self.shape
+        dynamic = self.shared.size if self.shared.is_dynamic else 0
+        arguments = tuple(argument for _, argument in self._arguments)
+        return Launch(self.name, grid, block, dynamic, arguments)
+
+    def text(self) -> str:
+        writer = self.writer
+        params = ", ".join(self._parameter(buffer) for buffer, _ in self._arguments)
+        self._declare_shared()
+        for thread, loop in self._bound.items():
+            writer.line(f"const int {writer.bind(loop)} = {thread};")
+        writer.statement(self._nest)
+        _, block = self.shape
+        threads = block[0] * block[1] * block[2]
+        head = f'extern "C" __global__ void __launch_bounds__({threads}) {self.name}({params}) {{'
+        return "\n".join([head, *writer.lines, "}"])
+
+    def _parameter(self, buffer: Buffer) -> str:
+        name = self.writer.exprs.buffers[buffer.name] = self.writer.name(buffer.name)
+        self.writer.exprs.parts.update({c_type(buffer.dtype)} & {"half", "bfloat16"})
+        constant = "" if buffer.name in self._stored else "const "
+        return f"{constant}{c_type(buffer.dtype)} *__restrict__ {name}"
+
+    def _declare_shared(self) -> None:
+        writer = self.writer
+        memory = writer.name("shared_memory") if self.shared.is_dynamic else ""
+        if memory:
+            writer.line(f"extern __shared__ __align__({SHARED_ALIGNMENT}) char {memory}[];")
+        for buffer, offset in self.shared.offsets.items():
+            name = writer.exprs.buffers[buffer.name] = writer.name(buffer.name)
+            kind = c_type(buffer.dtype)
+            writer.exprs.parts.update({kind} & {"half", "bfloat16"})
+            if memory:
+                place = f"{memory} + {offset}" if offset else memory
+                writer.line(f"{kind} *const {name} = reinterpret_cast<{kind} *>({place});")
+            else:
+                align = f"__align__({SHARED_ALIGNMENT})"
+                writer.line(f"__shared__ {align} {kind} {name}[{buffer.elements}];")
+
+
+def _accessed(nest: Stmt) -> tuple[set[str], set[str]]:
+    """Return the names of the buffers that `nest` stores to, and of all that it accesses."""
+    stored = {part.buffer.name for part in walk(nest) if isinstance(part, Store)}
+    loaded = {part.buffer.name for part in walk(nest) if isinstance(part, Load)}
+    return stored, stored | loaded
+
+
+def _bound_loops(stmt: Stmt) -> Iterator[For]:
+    """The loops over blocks and threads, the outermost of a nest in normal form."""
+    while isinstance(stmt, For) and stmt.kind is LoopKind.BOUND:
+        yield stmt
+        stmt = stmt.body

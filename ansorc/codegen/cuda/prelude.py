@@ -1,0 +1,136 @@
+"""The functions that a CUDA text defines before its kernels: only those that it uses.
+
+What is plain C++ serves the GPU and the emulation on a CPU alike. What is an instruction of the GPU
+stands inside `#ifdef __CUDACC__`; the header of the emulation defines the same names:
+`half`, `to_float(half)`, `to_half(float)`, `to_half(double)`, `rsqrtf`, `rsqrt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_DEVICE = "__device__ __forceinline__"
+
+_PORTABLE = {
+    "specials": """
+union float_bits { unsigned bits; float value; };
+union double_bits { unsigned long long bits; double value; };
+DEVICE float float_of(unsigned bits) {
+  float_bits whole;
+  whole.bits = bits;
+  return whole.value;
+}
+DEVICE double double_of(unsigned long long bits) {
+  double_bits whole;
+  whole.bits = bits;
+  return whole.value;
+}
+DEVICE float infinity_f() { return float_of(0x7f800000u); }
+DEVICE float nan_f() { return float_of(0x7fc00000u); }
+DEVICE double infinity_d() { return double_of(0x7ff0000000000000ull); }
+DEVICE double nan_d() { return double_of(0x7ff8000000000000ull); }""",
+    "lanes": """
+// N neighbours in memory, which one instruction loads or stores.
+template <typename T, int N> struct alignas(sizeof(T) * N) lanes { T at[N]; };
+template <int N, typename T> DEVICE lanes<T, N> load(const T *from) {
+  return *reinterpret_cast<const lanes<T, N> *>(from);
+}
+template <int N, typename T> DEVICE void store(T *to, lanes<T, N> value) {
+  *reinterpret_cast<lanes<T, N> *>(to) = value;
+}""",
+    "wrap": """
+// Integers wrap around.
+template <typename T> DEVICE T wrap_add(T a, T b) {
+  return (T)((unsigned long long)a + (unsigned long long)b);
+}
+template <typename T> DEVICE T wrap_sub(T a, T b) {
+  return (T)((unsigned long long)a - (unsigned long long)b);
+}
+template <typename T> DEVICE T wrap_mul(T a, T b) {
+  return (T)((unsigned long long)a * (unsigned long long)b);
+}""",
+    "floor_div": """
+// The quotient rounded down and its remainder; 0 for a divisor of 0.
+template <typename T> DEVICE T floor_div(T a, T b) {
+  if (b == 0) return 0;
+  if (b == (T)-1 && (T)-1 < 0) return (T)(0 - (unsigned long long)a);
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+template <typename T> DEVICE T floor_mod(T a, T b) {
+  if (b == 0 || (b == (T)-1 && (T)-1 < 0)) return 0;
+  T rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}""",
+    "extremes": """
+// The smaller and the larger number; a NaN stays.
+template <typename T> DEVICE T min_of(T a, T b) { return a < b || a != a ? a : b; }
+template <typename T> DEVICE T max_of(T a, T b) { return a > b || a != a ? a : b; }
+#if __CUDA_ARCH__ >= 800
+DEVICE float min_of(float a, float b) {
+  float least;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(a), "f"(b));
+  return least;
+}
+DEVICE float max_of(float a, float b) {
+  float most;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+  return most;
+}
+#endif""",
+    "saturate": """
+// A float as an integer, towards zero; the nearest integer where there is none, 0 for NaN.
+template <typename T, typename F> DEVICE T saturate(F x, F low, F end, T least, T most) {
+  return x != x ? 0 : x <= low ? least : x >= end ? most : (T)x;
+}""",
+    "sigmoid": """
+DEVICE float sigmoid(float x) {
+  float power = expf(-fabsf(x));
+  return (x < 0 ? power : 1.0f) / (1.0f + power);
+}
+DEVICE double sigmoid(double x) {
+  double power = exp(-fabs(x));
+  return (x < 0 ? power : 1.0) / (1.0 + power);
+}""",
+    "half": """
+#ifdef __CUDACC__
+struct half { unsigned short bits; };
+DEVICE float to_float(half x) {
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+  return wide;
+}
+DEVICE half to_half(float x) {
+  half narrow;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(x));
+  return narrow;
+}
+DEVICE half to_half(double x) {
+  half narrow;
+  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(narrow.bits) : "d"(x));
+  return narrow;
+}
+#endif""",
+    "bfloat16": """
+// The upper half of a float, rounded to nearest even.
+struct bfloat16 { unsigned short bits; };
+DEVICE float to_float(bfloat16 x) { return float_of((unsigned)x.bits << 16); }
+DEVICE bfloat16 to_bfloat16(float x) {
+  float_bits whole;
+  whole.value = x;
+  unsigned bits = whole.bits;
+  unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+  bfloat16 narrow;
+  narrow.bits = (unsigned short)((x != x ? bits | 0x400000u : rounded) >> 16);
+  return narrow;
+}""",
+}
+"""The text of each part, in the order in which they stand."""
+
+
+def prelude(parts: Iterable[str]) -> str:
+    """Return the text of the named parts: `lanes`, `wrap`, `floor_div`, `extremes` …"""
+    wanted = set(parts)
+    if "bfloat16" in wanted:
+        wanted.add("specials")
+    chosen = [text for name, text in _PORTABLE.items() if name in wanted]
+    return "\n".join(chosen).replace("DEVICE", _DEVICE).lstrip("\n")

@@ -1,0 +1,255 @@
+"""Write statements as CUDA C: one loop of the program is one `for` of the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import assert_never
+
+from ansorc.codegen.cuda.expr import LANE, PRIVATE, CudaExpressions
+from ansorc.codegen.cuda.types import CExpr, c_type
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import INT64
+from ansorc.ir.expr import Expr, Load, Reduce, Select, dtype_of
+from ansorc.ir.node import children
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
+
+_INDENT = "  "
+_RESERVED = frozenset(
+    """auto bool break case catch char class const constexpr continue default delete do double else
+    enum explicit export extern false float for friend goto if inline int lanes load long namespace
+    new operator private protected public register return short signed sizeof static store struct
+    switch template this throw true try typedef typename union unsigned using virtual void volatile
+    while half bfloat16 asm main""".split()  # noqa: SIM905
+)
+"""What a C++ compiler, or the prelude, means something else by."""
+
+
+class CudaStatements:
+    """The statements of one kernel."""
+
+    def __init__(self) -> None:
+        self.exprs = CudaExpressions()
+        self.lines: list[str] = []
+        self._depth = 1
+        self._taken: set[str] = set()
+        self._declared: list[set[str]] = [set()]
+        """The arrays of each block of the text that is open."""
+
+    def name(self, wanted: str) -> str:
+        """Return a C name that nothing else has and that reminds of `wanted`."""
+        plain = re.sub(r"\W+", "_", wanted)
+        if plain in _RESERVED or not plain[0].isalpha():
+            plain = f"{plain}_"
+        name, count = plain, 1
+        while name in self._taken:
+            count += 1
+            name = f"{plain}_{count}"
+        self._taken.add(name)
+        return name
+
+    def bind(self, loop: For) -> str:
+        """Return the name of the variable of `loop`, which is known from now on."""
+        known = self.exprs.variables.get(loop.var.name)
+        name = self.name(loop.var.name) if known is None else known.text
+        self.exprs.variables[loop.var.name] = CExpr(name, INT64, low=0, high=loop.extent - 1)
+        return name
+
+    def line(self, text: str) -> None:
+        """Write one line."""
+        self.lines.append(_INDENT * self._depth + text)
+
+    def statement(self, stmt: Stmt) -> None:
+        """Write `stmt`."""
+        match stmt:
+            case Store():
+                self._store(stmt, None)
+            case For():
+                self._for(stmt)
+            case Seq(stmts):
+                for part in stmts:
+                    self.statement(part)
+            case If(condition, Store() as store, None) if dtype_of(condition).lanes > 1:
+                self._store(store, condition)
+            case If():
+                self._if(stmt)
+            case Allocate(buffer, body):
+                self._allocate(buffer, body)
+            case Barrier():
+                self.line("__syncthreads();")
+            case Prefetch():
+                pass
+            case _:
+                assert_never(stmt)
+
+    @contextmanager
+    def _block(self, head: str) -> Generator[None]:
+        self.line(f"{head} {{" if head else "{")
+        self._depth += 1
+        self._declared.append(set())
+        yield
+        self._declared.pop()
+        self._depth -= 1
+        self.line("}")
+
+    def _for(self, loop: For) -> None:
+        if loop.kind is LoopKind.BOUND:
+            self.statement(loop.body)  # `emit` has written what its variable is
+            return
+        name = self.bind(loop)
+        if loop.kind is LoopKind.UNROLLED:
+            self.line("#pragma unroll")
+        with self._block(f"for (int {name} = 0; {name} < {loop.extent}; ++{name})"):
+            self.statement(loop.body)
+
+    def _if(self, stmt: If) -> None:
+        with self._block(f"if ({self.exprs.value(stmt.condition).text})"):
+            self.statement(stmt.then)
+        if stmt.otherwise is not None:
+            self.lines[-1] += " else {"
+            with self._reopened():
+                self.statement(stmt.otherwise)
+
+    @contextmanager
+    def _reopened(self) -> Generator[None]:
+        self._depth += 1
+        self._declared.append(set())
+        yield
+        self._declared.pop()
+        self._depth -= 1
+        self.line("}")
+
+    def _allocate(self, buffer: Buffer, body: Stmt) -> None:
+        if buffer.scope not in PRIVATE:
+            self.statement(body)  # `emit` has declared it
+            return
+        name = self.exprs.buffers.get(buffer.name) or self.name(buffer.name)
+        self.exprs.buffers[buffer.name] = name
+        if name in self._declared[-1]:
+            with self._block(""):
+                self._declare(buffer, name, body)
+        else:
+            self._declare(buffer, name, body)
+
+    def _declare(self, buffer: Buffer, name: str, body: Stmt) -> None:
+        self._declared[-1].add(name)
+        sizes = "".join(f"[{extent}]" for extent in buffer.shape) if buffer.elements > 1 else ""
+        self.exprs.parts.update({c_type(buffer.dtype)} & {"half", "bfloat16"})
+        self.line(f"{c_type(buffer.dtype)} {name}{sizes};")
+        self.statement(body)
+
+    def _store(self, store: Store, condition: Expr | None) -> None:
+        lanes = max((dtype_of(index).lanes for index in store.indices), default=1)
+        if lanes == 1:
+            value = self.exprs.stored(self.exprs.value(store.value), store.buffer.dtype)
+            self.line(f"{self.exprs.place(store.buffer, store.indices)} = {value};")
+            return
+        target = None if condition is not None else self.exprs.vector(store.buffer, store.indices)
+        if target is not None and isinstance(store.value, Load):
+            source = self.exprs.vector(store.value.buffer, store.value.indices)
+            if source is not None:
+                loaded = f"load<{lanes}>({source.address})"
+                self.line(f"store<{lanes}>({target.address}, {loaded});")
+                return
+        needs_block = target is not None or self._has_vectors(store.value)
+        if needs_block:
+            with self._block(""):
+                self._lanes(store, lanes, condition)
+        else:
+            self._lanes(store, lanes, condition)
+
+    def _has_vectors(self, value: Expr) -> bool:
+        return any(self.exprs.vector(one.buffer, one.indices) for one in _always_loaded(value))
+
+    def _lanes(self, store: Store, lanes: int, condition: Expr | None) -> None:
+        """Write a store lane by lane, between loads and a store of whole vectors."""
+        exprs, dtype = self.exprs, store.buffer.dtype
+        if condition is None:
+            self._load_vectors(store.value)
+        target = None if condition is not None else exprs.vector(store.buffer, store.indices)
+        kept = target is not None or self._kept_apart(store)
+        result = self.name("result") if kept else ""
+        if kept:
+            exprs.parts.add("lanes")
+            self.line(f"lanes<{c_type(dtype)}, {lanes}> {result};")
+        with self._each_lane(lanes, condition) as lane:
+            value = exprs.stored(exprs.value(store.value), dtype)
+            place = f"{result}.at[{lane}]" if kept else exprs.place(store.buffer, store.indices)
+            self.line(f"{place} = {value};")
+        if target is not None:
+            self.line(f"store<{lanes}>({target.address}, {result});")
+        elif kept:
+            with self._each_lane(lanes, condition) as lane:
+                self.line(f"{exprs.place(store.buffer, store.indices)} = {result}.at[{lane}];")
+        exprs.loaded.clear()
+        self._taken.discard(result)
+
+    @contextmanager
+    def _each_lane(self, lanes: int, condition: Expr | None) -> Generator[str]:
+        name = self.name("lane")
+        self.exprs.variables[LANE.name] = CExpr(name, INT64, low=0, high=lanes - 1)
+        self.line("#pragma unroll")
+        with self._block(f"for (int {name} = 0; {name} < {lanes}; ++{name})"):
+            if condition is None:
+                yield name
+            else:
+                with self._block(f"if ({self.exprs.value(condition).text})"):
+                    yield name
+        del self.exprs.variables[LANE.name]
+        self._taken.discard(name)
+
+    def _load_vectors(self, value: Expr) -> None:
+        for load in _always_loaded(value):
+            if load in self.exprs.loaded:
+                continue
+            vector = self.exprs.vector(load.buffer, load.indices)
+            if vector is not None:
+                name = self.name(f"{load.buffer.name}_lanes")
+                kind = f"lanes<{c_type(load.buffer.dtype)}, {vector.dtype.lanes}>"
+                self.line(f"const {kind} {name} = load<{vector.dtype.lanes}>({vector.address});")
+                self.exprs.loaded[load] = name
+
+    def _kept_apart(self, store: Store) -> bool:
+        """Whether a lane may load what another one stores: all are loaded before."""
+        return any(
+            load.buffer.name == store.buffer.name and load.indices != store.indices
+            for load in _loads(store.value)
+        )
+
+
+def _loads(root: Expr) -> Iterator[Load]:
+    if isinstance(root, Load):
+        yield root
+    for child in children(root):
+        yield from _loads(child)  # pyright: ignore[reportArgumentType]
+
+
+def _always_loaded(value: Expr) -> Sequence[Load]:
+    """Return the loads of vectors that happen whatever the values are, one for each lane."""
+    found: list[Load] = []
+
+    def visit(expr: Expr) -> None:
+        if isinstance(expr, Load):
+            found.append(expr)
+            return
+        if isinstance(expr, Reduce):
+            return
+        if isinstance(expr, Select):
+            visit(expr.condition)
+            return
+        for child in children(expr):
+            visit(child)  # pyright: ignore[reportArgumentType]
+
+    visit(value)
+    return found

@@ -1,0 +1,1 @@
+"""The passes that only GPUs need."""

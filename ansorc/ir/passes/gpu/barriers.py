@@ -1,0 +1,197 @@
+"""Let the threads of a block wait for each other where they would race otherwise.
+
+for k in 0..8:                      for k in 0..8:
+    S[t] = A[k, t]                      barrier shared
+    C[0] = C[0] + S[63 - t]   ->        S[t] = A[k, t]
+                                        barrier shared
+                                        C[0] = C[0] + S[63 - t]
+
+The walk goes through the statements in order, each loop twice because what an iteration leaves may
+race with the next one, and remembers which elements were loaded and stored since the last barrier.
+One is put before a statement that may touch an element that another thread has left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ansorc.errors import BuildError
+from ansorc.ir.arith.scalar import conjuncts
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dtype import BOOL
+from ansorc.ir.expr import Expr, Load, Not, Var
+from ansorc.ir.node import walk
+from ansorc.ir.passes.gpu.elements import Touch, may_meet
+from ansorc.ir.passes.gpu.thread_nests import map_kernels
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    map_substatements,
+    statements,
+    substatements,
+)
+
+_SEEN = (Scope.SHARED, Scope.GLOBAL)
+"""The memory that several threads of a block reach."""
+_NOWHERE = Buffer("", (), BOOL)
+
+
+def insert_barriers(function: Function) -> Function:
+    """Return `function`, whose kernels are in normal form, with the barriers that it needs.
+
+    Raise BuildError where one would stand under a condition that not all threads share.
+    """
+    body = map_kernels(function.body, lambda nest: _in_kernel(function.name, nest))
+    return function if body is function.body else replace(function, body=body)
+
+
+def _in_kernel(name: str, nest: Stmt) -> Stmt:
+    threads = {
+        part.var.name: part.extent
+        for part in statements(nest)
+        if isinstance(part, For) and part.thread.startswith("threadIdx")
+    }
+    if not any(extent > 1 for extent in threads.values()):
+        return nest
+    return _Waiting(name, threads).stmt(nest)
+
+
+class _Waiting:
+    """Walks through one kernel; `_open` is what was touched since the last barrier."""
+
+    def __init__(self, name: str, threads: dict[str, int]) -> None:
+        self._name, self._threads = name, threads
+        self._open: tuple[Touch, ...] = ()
+        self._loops: dict[str, int] = {}
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        """Return `stmt` with barriers inside it and before its parts."""
+        match stmt:
+            case Barrier():
+                self._open = ()
+                return stmt
+            case For(var, extent, kind, body):
+                if kind is LoopKind.BOUND:
+                    if var.name not in self._threads:
+                        self._loops[var.name] = extent
+                    return map_substatements(stmt, self.stmt)
+                return self._loop(stmt, body)
+            case Seq() | Allocate():
+                return map_substatements(stmt, self.stmt)
+            case If(condition, then, otherwise) if not self._divides(condition):
+                return self._uniform(stmt, then, otherwise)
+            case _:
+                return self._leaf(stmt)
+
+    def _loop(self, loop: For, body: Stmt) -> Stmt:
+        """Walk through the body twice, to see what one iteration leaves to the next."""
+        if not self._needs_waiting(loop):
+            return self._leaf(loop)
+        name = loop.var.name
+        self._loops[name] = loop.extent
+        first = self.stmt(body)
+        self._open = tuple(touch.leaving(name) for touch in self._open)
+        second = self.stmt(first)
+        self._open = tuple(touch.leaving(name) for touch in self._open)
+        del self._loops[name]
+        return loop if second is body else replace(loop, body=second)
+
+    def _uniform(self, stmt: If, then: Stmt, otherwise: Stmt | None) -> Stmt:
+        test = _touches(stmt.condition, self._loops)
+        waits = self._races(test)
+        before = test if waits else (*self._open, *test)
+        self._open = before
+        new = self.stmt(then)
+        after, self._open = self._open, before
+        other = None if otherwise is None else self.stmt(otherwise)
+        self._open = tuple(dict.fromkeys((*after, *self._open)))
+        unchanged = new is then and other is otherwise
+        result = stmt if unchanged else If(stmt.condition, new, other)
+        return Seq((Barrier(Scope.SHARED), result)) if waits else result
+
+    def _leaf(self, stmt: Stmt) -> Stmt:
+        """Wait before `stmt`, inside of which nobody does, if that is needed."""
+        if self._needs_waiting(stmt):
+            raise BuildError(
+                f"kernel '{self._name}' needs a barrier under a condition that not all threads of "
+                "a block share; move the condition inwards, or share less memory there"
+            )
+        touches = _touches(stmt, self._loops)
+        if self._races(touches):
+            self._open = touches
+            return Seq((Barrier(Scope.SHARED), stmt))
+        self._open = (*self._open, *touches)
+        return stmt
+
+    def _races(self, touches: tuple[Touch, ...]) -> bool:
+        return any(self._is_race(old, new) for old in self._open for new in touches)
+
+    def _is_race(self, old: Touch, new: Touch) -> bool:
+        if old.buffer.name != new.buffer.name or not (old.is_store or new.is_store):
+            return False
+        return may_meet(old, new, self._threads)
+
+    def _needs_waiting(self, stmt: Stmt) -> bool:
+        """Whether threads race inside of `stmt`, with several statements or iterations.
+
+        What one statement loads and stores at once no barrier can divide.
+        """
+        if isinstance(stmt, Store):
+            return False
+        if any(isinstance(part, Barrier) for part in statements(stmt)):
+            return True
+        touches = _touches(stmt, self._loops)
+        return any(
+            self._is_race(a, b)
+            for place, a in enumerate(touches)
+            for b in touches[place:]
+            if a.statement != b.statement or a.free
+        )
+
+    def _divides(self, condition: Expr) -> bool:
+        """Whether the threads of a block may disagree about `condition`."""
+        return any(
+            isinstance(part, Load) or (isinstance(part, Var) and part.name in self._threads)
+            for part in walk(condition)
+        )
+
+
+def _touches(root: Stmt | Expr, loops: dict[str, int]) -> tuple[Touch, ...]:
+    """Return what is loaded and stored in memory of several threads, inside of `root`."""
+    found: list[Touch] = []
+    _collect(root, Touch(_NOWHERE, (), False, 0, fixed=dict(loops)), found)
+    return tuple(found)
+
+
+def _collect(root: Stmt | Expr, place: Touch, found: list[Touch]) -> None:
+    match root:
+        case For(var, extent, _, body):
+            _collect(body, replace(place, free={**place.free, var.name: extent}), found)
+        case If(condition, then, otherwise):
+            _collect(condition, place, found)
+            _collect(then, replace(place, guards=(*place.guards, *conjuncts(condition))), found)
+            if otherwise is not None:
+                no = replace(place, guards=(*place.guards, Not(condition)))
+                _collect(otherwise, no, found)
+        case Seq() | Allocate():
+            for part in substatements(root):
+                _collect(part, place, found)
+        case Barrier() | Prefetch():
+            pass
+        case _:
+            for part in walk(root):
+                if isinstance(part, Load | Store) and part.buffer.scope in _SEEN:
+                    found.append(
+                        replace(
+                            place, buffer=part.buffer, indices=part.indices,
+                            is_store=isinstance(part, Store), statement=id(root),
+                        )
+                    )  # fmt: skip

@@ -1,0 +1,183 @@
+"""Which elements of a buffer the threads of a block touch: index expressions for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorc.ir.arith.affine import Atom, Linear, atom_expr
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Select,
+    Var,
+)
+from ansorc.ir.node import walk
+from ansorc.ir.passes.places import flat_place
+from ansorc.ir.substitute import free_vars
+
+Values: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.bool_]
+Extents: TypeAlias = Mapping[str, int]
+
+_MAX_ELEMENTS = 1 << 21
+"""More touches of one statement than this are not written down; they are taken for all."""
+
+_ARITHMETIC = {
+    BinaryOp.ADD: np.add, BinaryOp.SUB: np.subtract, BinaryOp.MUL: np.multiply,
+    BinaryOp.FLOORDIV: np.floor_divide, BinaryOp.MOD: np.mod, BinaryOp.MIN: np.minimum,
+    BinaryOp.MAX: np.maximum, BinaryOp.AND: np.logical_and, BinaryOp.OR: np.logical_or,
+}  # fmt: skip
+_COMPARISONS = {
+    CompareOp.EQ: np.equal, CompareOp.NE: np.not_equal, CompareOp.LT: np.less,
+    CompareOp.LE: np.less_equal, CompareOp.GT: np.greater, CompareOp.GE: np.greater_equal,
+}  # fmt: skip
+
+
+def evaluate(expr: Expr, values: Mapping[str, npt.NDArray[np.int64]]) -> Values | None:
+    """Return the scalar integer or bool `expr` for arrays of values; None if it is of others."""
+    match expr:
+        case Const(value, _):
+            return np.asarray(value)
+        case Var(name):
+            return values.get(name)
+        case Not(operand):
+            found = evaluate(operand, values)
+            return None if found is None else np.logical_not(found)
+        case Binary(op, left, right) if op in _ARITHMETIC:
+            return _both(_ARITHMETIC[op], left, right, values)
+        case Compare(op, left, right):
+            return _both(_COMPARISONS[op], left, right, values)
+        case Select(condition, then, otherwise):
+            test, a, b = (evaluate(part, values) for part in (condition, then, otherwise))
+            return None if test is None or a is None or b is None else np.where(test, a, b)
+        case _:
+            return None
+
+
+def _both(
+    function: np.ufunc, left: Expr, right: Expr, values: Mapping[str, npt.NDArray[np.int64]]
+) -> Values | None:
+    a, b = evaluate(left, values), evaluate(right, values)
+    return None if a is None or b is None else function(a, b)
+
+
+@dataclass(frozen=True, eq=False)
+class Touch:
+    """The elements of `buffer` that one load or store reaches, in all threads of a block."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    is_store: bool
+    statement: int
+    """Tells statements apart."""
+    guards: tuple[Expr, ...] = ()
+    fixed: Extents = field(default_factory=dict[str, int])
+    """The loops around it that are in the iteration that the walk is in."""
+    free: Extents = field(default_factory=dict[str, int])
+    """Those that may be in any iteration."""
+
+    def leaving(self, name: str) -> Touch:
+        """Return the touch when the loop over `name` goes on, or ends."""
+        if name not in self.fixed:
+            return self
+        fixed = {key: value for key, value in self.fixed.items() if key != name}
+        return replace(self, fixed=fixed, free={**self.free, name: self.fixed[name]})
+
+
+def may_meet(old: Touch, new: Touch, threads: Extents) -> bool:
+    """Whether different threads may touch one element, one in `old` and the other in `new`."""
+    places = [flat_place(touch.buffer, touch.indices) for touch in (old, new)]
+    if places[0] is None or places[1] is None:
+        return True
+    common = {name for name in old.fixed if name in new.fixed}
+    own = [_own_part(place, common) for place in places if place is not None]
+    if own[0][1] != own[1][1]:
+        return True  # they are apart by something that is not known here
+    found = [
+        _elements(part, touch, threads) for (part, _), touch in zip(own, (old, new), strict=True)
+    ]
+    if found[0] is None or found[1] is None:
+        return True
+    return _meet(found[0], found[1])
+
+
+def _own_part(place: Linear[Atom], common: set[str]) -> tuple[Linear[Atom], dict[Atom, int]]:
+    """Return the part of a place that is each thread's own, and what is the same for all."""
+    own: Linear[Atom] = Linear({}, place.constant)
+    same: dict[Atom, int] = {}
+    for atom, coefficient in place.terms.items():
+        names = {atom} if isinstance(atom, str) else free_vars(atom)
+        if names and names <= common:
+            same[atom] = coefficient
+        else:
+            own.add(atom, coefficient)
+    return own, same
+
+
+def _elements(
+    place: Linear[Atom], touch: Touch, threads: Extents
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """Return the elements touched and the number of the thread for each; None if unknown."""
+    used = set[str]().union(*(_names(atom) for atom in place.terms))
+    tests = [g for g in touch.guards if free_vars(g) <= threads.keys() | touch.free.keys()]
+    used |= set[str]().union(*(free_vars(test) for test in tests))
+    loops = {**threads, **{n: e for n, e in touch.free.items() if n in used}}
+    if used - loops.keys() or np.prod([float(e) for e in loops.values()]) > _MAX_ELEMENTS:
+        return None
+    grid = np.meshgrid(*(np.arange(extent) for extent in loops.values()), indexing="ij")
+    values = dict(zip(loops, grid, strict=True))
+    total: npt.NDArray[np.int64] = np.full(grid[0].shape, place.constant)
+    for atom, coefficient in place.terms.items():
+        found = evaluate(atom_expr(atom), values)
+        if found is None:
+            return None
+        total = total + coefficient * found
+    wanted = np.ones(total.shape, dtype=bool)
+    for test in tests:
+        holds = evaluate(test, values)
+        if holds is not None:
+            wanted &= holds.astype(bool)
+    thread: npt.NDArray[np.int64] = np.zeros(total.shape, dtype=np.int64)
+    for name, extent in threads.items():
+        thread = thread * extent + values[name]
+    return total[wanted], thread[wanted]
+
+
+def _names(atom: Atom) -> set[str]:
+    if isinstance(atom, str):
+        return {atom}
+    return {"?"} if any(isinstance(part, Load) for part in walk(atom)) else free_vars(atom)
+
+
+def _meet(
+    first: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    second: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+) -> bool:
+    if not first[0].size or not second[0].size:
+        return False
+    low = min(int(first[0].min()), int(second[0].min()))
+    size = max(int(first[0].max()), int(second[0].max())) - low + 1
+    if size > _MAX_ELEMENTS:
+        return True
+    most = np.iinfo(np.int64).max
+    ends: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+    for element, thread in (first, second):
+        least, greatest = np.full(size, most), np.full(size, -1)
+        np.minimum.at(least, element - low, thread)
+        np.maximum.at(greatest, element - low, thread)
+        ends.append((least, greatest))
+    (a_low, a_high), (b_low, b_high) = ends
+    both = (a_high >= 0) & (b_high >= 0)
+    alone = (a_low == a_high) & (b_low == b_high) & (a_low == b_low)
+    return bool((both & ~alone).any())

@@ -1,0 +1,36 @@
+"""The passes between lowering and code generation for a GPU, in their order."""
+
+from __future__ import annotations
+
+from ansorc.ir.arith.simplify import simplify_stmt
+from ansorc.ir.passes.gpu.barriers import insert_barriers
+from ansorc.ir.passes.gpu.private_arrays import MAX_REGISTERS, unroll_private
+from ansorc.ir.passes.gpu.thread_nests import gather_threads
+from ansorc.ir.passes.gpu.virtual_threads import inject_virtual_threads
+from ansorc.ir.passes.hoist_conditions import hoist_conditions
+from ansorc.ir.passes.lane_groups import VectorUnit
+from ansorc.ir.passes.partition_loops import partition_loops
+from ansorc.ir.passes.pipeline import Passes
+from ansorc.ir.passes.promote_accumulators import promote_accumulators
+from ansorc.ir.passes.vectorize_loops import vectorize_loops
+
+VECTOR_BYTES = 16
+"""The most that one instruction of a thread loads or stores."""
+_PARTITION_STATEMENTS = 256
+"""The statements that splitting loops at their tests may add to a kernel."""
+_TILE_BYTES = 4 * MAX_REGISTERS * 3 // 4
+
+CUDA_PASSES: Passes = (
+    ("simplify", lambda f, _: simplify_stmt(f)),
+    ("inject_virtual_threads", lambda f, _: inject_virtual_threads(f)),
+    ("gather_threads", lambda f, _: gather_threads(f)),
+    ("simplify", lambda f, _: simplify_stmt(f)),
+    ("promote_accumulators", lambda f, _: promote_accumulators(f, _TILE_BYTES)),
+    ("insert_barriers", lambda f, _: insert_barriers(f)),
+    ("hoist_conditions", lambda f, _: hoist_conditions(f)),
+    ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS)),
+    ("unroll_private", lambda f, _: unroll_private(f)),
+    ("vectorize_loops", lambda f, _: vectorize_loops(f, VectorUnit(VECTOR_BYTES))),
+    ("simplify", lambda f, _: simplify_stmt(f)),
+)
+"""What makes a loop program ready for CUDA C."""

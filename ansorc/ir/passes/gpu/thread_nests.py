@@ -1,0 +1,142 @@
+"""Give each kernel one loop for each block and thread index, around all that it does.
+
+bound blockIdx.x b in 0..8:                    bound blockIdx.x b in 0..8:
+    alloc S: float32[64] shared                    bound threadIdx.x t in 0..64:
+    bound threadIdx.x t in 0..64:                      alloc S: float32[64] shared
+        S[t] = A[b, t]                     ->          S[t] = A[b, t]
+    bound threadIdx.x u in 0..32:                      if t < 32:
+        S[u] = S[u] + S[u + 32]                            S[t] = S[t] + S[t + 32]
+    B[b] = S[0]                                        if t == 0:
+                                                           B[b] = S[0]
+
+What stands outside the loops of an index is done by the first thread, or block, of that index. What
+the threads of a block must wait for is seen afterwards, by `insert_barriers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ansorc.errors import BuildError
+from ansorc.ir.arith.affine import integer
+from ansorc.ir.arith.scalar import conjunction
+from ansorc.ir.buffer import Scope
+from ansorc.ir.expr import CompareOp, Expr, Var, compare
+from ansorc.ir.stmt import (
+    THREADS,
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    map_substatements,
+    statements,
+)
+from ansorc.ir.substitute import substitute
+
+INDICES = tuple(thread for thread in THREADS if thread != "vthread")
+
+
+def gather_threads(function: Function) -> Function:
+    """Return `function` with kernels in normal form; it has no virtual threads.
+
+    Raise BuildError where blocks would be started inside a loop.
+    """
+    body = map_kernels(function.body, _gathered)
+    return function if body is function.body else replace(function, body=body)
+
+
+def map_kernels(body: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+    """Return the body of a function with each kernel changed: its outermost nests."""
+    match body:
+        case Seq() | Allocate():
+            if isinstance(body, Allocate) and body.buffer.scope is not Scope.GLOBAL:
+                return change(body)
+            return map_substatements(body, lambda part: map_kernels(part, change))
+        case _:
+            return change(body)
+
+
+def _gathered(nest: Stmt) -> Stmt:
+    loops: dict[str, For] = {}
+    for part in statements(nest):
+        if isinstance(part, For) and part.kind is LoopKind.BOUND:
+            known = loops.get(part.thread)
+            extent = part.extent if known is None else max(known.extent, part.extent)
+            loops[part.thread] = replace(known or part, extent=extent)
+    if not loops:
+        return nest
+    _require_blocks_outside(nest)
+    body = _Gathering(loops).stmt(nest, frozenset())
+    for thread in reversed(INDICES):
+        if thread in loops:
+            body = replace(loops[thread], body=body)
+    return body
+
+
+def _require_blocks_outside(stmt: Stmt) -> None:
+    match stmt:
+        case For(_, _, LoopKind.BOUND, body):
+            _require_blocks_outside(body)
+        case For(var, _, _, body):
+            for part in statements(body):
+                if isinstance(part, For) and part.thread.startswith("blockIdx"):
+                    raise BuildError(
+                        f"the loop over '{var.name}' is around one bound to {part.thread}: a GPU "
+                        "would start the blocks again and again; bind it, or move it inside"
+                    )
+        case _:
+            map_substatements(stmt, lambda part: (_require_blocks_outside(part), part)[1])
+
+
+class _Gathering:
+    def __init__(self, loops: dict[str, For]) -> None:
+        self._loops = loops
+
+    def stmt(self, stmt: Stmt, inside: frozenset[str]) -> Stmt:
+        """Return `stmt`, which runs in the loops of the indices `inside`, for all threads."""
+        if isinstance(stmt, For) and stmt.kind is LoopKind.BOUND:
+            return self._bound(stmt, inside)
+        below = {p.thread for p in statements(stmt) if isinstance(p, For) and p.thread}
+        if isinstance(stmt, Barrier):
+            return stmt
+        if below <= inside and not any(isinstance(part, Barrier) for part in statements(stmt)):
+            return self._by_first(stmt, inside)
+        return map_substatements(stmt, lambda part: self.stmt(part, inside))
+
+    def _bound(self, loop: For, inside: frozenset[str]) -> Stmt:
+        own = self._loops[loop.thread]
+        body = loop.body
+        if own.var != loop.var:
+            body = substitute(body, {loop.var.name: own.var})
+        body = self.stmt(body, inside | {loop.thread})
+        return body if loop.extent == own.extent else If(_below(own.var, loop.extent), body)
+
+    def _by_first(self, stmt: Stmt, inside: frozenset[str]) -> Stmt:
+        tests: list[Expr] = [
+            compare(CompareOp.EQ, self._loops[thread].var, integer(0))
+            for thread in INDICES
+            if thread in self._loops and thread not in inside
+        ]
+        stmt = map_bound(stmt, self._loops)
+        return If(conjunction(tests), stmt) if tests else stmt
+
+
+def map_bound(stmt: Stmt, loops: dict[str, For]) -> Stmt:
+    """Return `stmt` without bound loops, whose variables are those of `loops`."""
+    if isinstance(stmt, For) and stmt.kind is LoopKind.BOUND:
+        own = loops[stmt.thread]
+        body = stmt.body
+        if own.var != stmt.var:
+            body = substitute(body, {stmt.var.name: own.var})
+        body = map_bound(body, loops)
+        return body if stmt.extent == own.extent else If(_below(own.var, stmt.extent), body)
+    return map_substatements(stmt, lambda part: map_bound(part, loops))
+
+
+def _below(var: Var, extent: int) -> Expr:
+    return compare(CompareOp.LT, var, integer(extent))

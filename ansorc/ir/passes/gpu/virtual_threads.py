@@ -1,0 +1,176 @@
+"""Give each thread the work of its virtual threads, what they share done once.
+
+bound vthread v in 0..2:                       bound threadIdx.x t in 0..64:
+    bound threadIdx.x t in 0..64:                  alloc C.local: float32[2, 4] local
+        alloc C.local: float32[4] local            for k in 0..8:
+        for k in 0..8:                     ->          S[t] = A[k, t]
+            S[t] = A[k, t]                             unrolled v in 0..2:
+            C.local[…] += S[v * 64 + …]                    C.local[v, …] += S[v * 64 + …]
+
+Virtual threads are like threads: between two barriers they run in any order. So the loop over them
+goes inwards to what depends on it, and past the loops around that, which run once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Load, Var
+from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    map_substatements,
+    statements,
+    substatements,
+)
+from ansorc.ir.substitute import free_vars
+
+_PRIVATE = (Scope.LOCAL, Scope.REGISTER)
+_COPIED = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
+
+
+def inject_virtual_threads(function: Function) -> Function:
+    """Return `function` without loops bound to vthread."""
+    body = _without(function.body)
+    return function if body is function.body else replace(function, body=body)
+
+
+def _without(stmt: Stmt) -> Stmt:
+    new = map_substatements(stmt, _without)
+    if isinstance(new, For) and new.thread == "vthread":
+        return _Distribution(new).result()
+    return new
+
+
+class _Distribution:
+    """One loop over virtual threads, whose body has no others."""
+
+    def __init__(self, loop: For) -> None:
+        self._loop = loop
+        self._copies = _varying(loop)
+
+    def result(self) -> Stmt:
+        return self._stmt(self._loop.body)
+
+    def _stmt(self, stmt: Stmt) -> Stmt:
+        if not self._depends(stmt):
+            return stmt
+        match stmt:
+            case Store() | Prefetch():
+                return self._over_threads(stmt)
+            case For() if stmt.kind in _COPIED and self._is_tile(stmt):
+                return self._over_threads(stmt)
+            case If(condition) if self._depends(condition):
+                return self._over_threads(stmt)
+            case Allocate(buffer, body) if buffer.name in self._copies:
+                return Allocate(self._copies[buffer.name], self._stmt(body))
+            case For() | If() | Seq() | Allocate():
+                return map_substatements(stmt, self._stmt)
+            case Barrier():
+                return stmt
+            case _:
+                assert_never(stmt)
+
+    def _over_threads(self, stmt: Stmt) -> Stmt:
+        copied = _with_copies(stmt, self._copies, self._loop.var)
+        return For(self._loop.var, self._loop.extent, LoopKind.UNROLLED, copied)
+
+    def _is_tile(self, loop: For) -> bool:
+        """Whether the loop is over a tile of each virtual thread, all of it straight code.
+
+        Other unrolled loops, over the terms of a reduction, stay outside: what one iteration loads
+        serves all virtual threads.
+        """
+        if any(
+            isinstance(part, Barrier | Allocate)
+            or (isinstance(part, For) and part.kind not in _COPIED)
+            or (isinstance(part, Store) and not self._depends(part))
+            for part in statements(loop)
+        ):
+            return False
+        if loop.kind is LoopKind.VECTORIZED:
+            return True
+        return any(
+            isinstance(part, Load | Store)
+            and part.buffer.name in self._copies
+            and any(loop.var.name in free_vars(index) for index in part.indices)
+            for part in walk(loop.body)
+        )
+
+    def _depends(self, root: Node) -> bool:
+        return any(self._is_varying(part) for part in walk(root))
+
+    def _is_varying(self, part: Node) -> bool:
+        match part:
+            case Var(name):
+                return name == self._loop.var.name
+            case Load(buffer) | Store(buffer) | Allocate(buffer) | Prefetch(buffer):
+                return buffer.name in self._copies
+            case _:
+                return False
+
+
+def _varying(loop: For) -> dict[str, Buffer]:
+    """Return the memory of a thread that differs between virtual threads, with a dimension more."""
+    private = {
+        part.buffer.name: part.buffer
+        for part in statements(loop.body)
+        if isinstance(part, Allocate) and part.buffer.scope in _PRIVATE
+    }
+    found = {loop.var.name}
+    while True:
+        new = set(_changed(loop.body, found, is_under=False)) & private.keys() - found
+        if not new:
+            break
+        found |= new
+    return {
+        name: replace(buffer, shape=(loop.extent, *buffer.shape))
+        for name, buffer in private.items()
+        if name in found
+    }
+
+
+def _changed(stmt: Stmt, names: set[str], *, is_under: bool) -> Iterator[str]:
+    """The buffers whose elements depend on the variable, or on the buffers, of these names."""
+    match stmt:
+        case Store(buffer):
+            if is_under or _mentions(stmt, names):
+                yield buffer.name
+        case If(condition):
+            inner = is_under or _mentions(condition, names)
+            for part in substatements(stmt):
+                yield from _changed(part, names, is_under=inner)
+        case _:
+            for part in substatements(stmt):
+                yield from _changed(part, names, is_under=is_under)
+
+
+def _mentions(root: Node, names: set[str]) -> bool:
+    return any(
+        (isinstance(part, Var) and part.name in names)
+        or (isinstance(part, Load) and part.buffer.name in names)
+        for part in walk(root)
+    )
+
+
+def _with_copies(stmt: Stmt, copies: Mapping[str, Buffer], thread: Var) -> Stmt:
+    def rule(old: Node) -> Node | None:
+        match old:
+            case Load(buffer, indices) | Store(buffer, indices) if buffer.name in copies:
+                return replace(old, buffer=copies[buffer.name], indices=(thread, *indices))
+            case _:
+                return None
+
+    return rewrite(stmt, rule)

@@ -1,0 +1,99 @@
+"""Programs for a GPU, scheduled by hand: what a search should find, on small extents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ansorc as ac
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule import Schedule
+
+
+def matmul_dag(m: int, n: int, k: int, dtype: str = "float32") -> ComputeDAG:
+    a = ac.placeholder((m, k), name="A", dtype=dtype)
+    b = ac.placeholder((k, n), name="B", dtype=dtype)
+    r = ac.reduce_axis(k, name="k")
+    c = ac.compute((m, n), lambda i, j: ac.sum(a[i, r] * b[r, j], axis=r), name="C")
+    return ComputeDAG([a, b, c])
+
+
+def tiled_matmul(
+    dag: ComputeDAG, rows: Sequence[int], columns: Sequence[int], depth: int, lanes: int
+) -> Schedule:
+    """Tiles as (virtual threads, threads, elements) of rows and columns, A and B in shared memory.
+
+    `depth` terms are shared at a time; `lanes` elements are loaded and stored at once.
+    """
+    s = ac.schedule(dag).cache_write("C", "local").split("C", "i", rows).split("C", "j", columns)
+    s = s.reorder("C", ["i.0", "j.0", "i.1", "j.1", "i.2", "j.2", "i.3", "j.3"])
+    s = s.fuse("C", ["i.0", "j.0"]).fuse("C", ["i.1", "j.1"]).fuse("C", ["i.2", "j.2"])
+    s = s.bind("C", "i.0@j.0", "blockIdx.x").bind("C", "i.1@j.1", "vthread")
+    s = s.bind("C", "i.2@j.2", "threadIdx.x").vectorize("C", "j.3")
+    s = s.compute_at("C.local", "C", "i.2@j.2").split("C.local", "k", [depth])
+    s = s.reorder("C.local", ["k.0", "k.1", "i", "j"]).unroll("C.local", "k.1")
+    s = s.unroll("C.local", "i").vectorize("C.local", "j")
+    for tensor in "AB":
+        s = fetch_together(s, tensor, ("C.local", "k.0"), rows[1] * columns[1], lanes)
+    return s
+
+
+def fetch_together(
+    s: Schedule, tensor: str, place: tuple[str, str], threads: int, lanes: int = 1
+) -> Schedule:
+    """Copy what the reader `place[0]` needs of a tensor to shared memory in its loop `place[1]`."""
+    shared = f"{tensor}.shared"
+    s = s.cache_read(tensor, "shared", [place[0]]).compute_at(shared, *place)
+    names = [iterator.name for iterator in s.stage(shared).iterators]
+    s = s.fuse(shared, names) if len(names) > 1 else s
+    whole = "@".join(names)
+    s = s.split(shared, whole, [threads, lanes]).bind(shared, f"{whole}.1", "threadIdx.x")
+    return s.vectorize(shared, f"{whole}.2") if lanes > 1 else s
+
+
+def transpose(n: int, m: int, tile: int = 8) -> Schedule:
+    """Tiles through shared memory, padded against bank conflicts."""
+    a = ac.placeholder((n, m), name="A")
+    s = ac.schedule(ComputeDAG([a, ac.compute((m, n), lambda i, j: a[j, i], name="T")]))
+    s = s.split("T", "i", [tile]).split("T", "j", [tile])
+    s = s.reorder("T", ["i.0", "j.0", "i.1", "j.1"])
+    s = s.bind("T", "i.0", "blockIdx.y").bind("T", "j.0", "blockIdx.x")
+    s = s.bind("T", "j.1", "threadIdx.x")
+    s = s.cache_read("A", "shared", ["T"]).compute_at("A.shared", "T", "j.0")
+    s = s.storage_align("A.shared", "ax0", 2, 1)
+    return s.bind("A.shared", "ax1", "threadIdx.x")
+
+
+def elementwise(n: int, threads: int, dtype: str = "float32", lanes: int = 1) -> Schedule:
+    a, b = (ac.placeholder((n,), name=name, dtype=dtype) for name in "AB")
+    s = ac.schedule(ComputeDAG([a, b, ac.compute((n,), lambda i: a[i] + b[i], name="C")]))
+    s = s.split("C", "i", [threads, lanes])
+    s = s.bind("C", "i.0", "blockIdx.x").bind("C", "i.1", "threadIdx.x")
+    return s.vectorize("C", "i.2")
+
+
+def softmax(rows: int, columns: int, threads: int) -> Schedule:
+    """A block for each row; each thread has a share of the columns, the sums are shared."""
+    a = ac.placeholder((rows, columns), name="A")
+    k, m = ac.reduce_axis(columns, name="k"), ac.reduce_axis(columns, name="m")
+    top = ac.compute((rows,), lambda i: ac.max(a[i, k], axis=k), name="M")
+    power = ac.compute((rows, columns), lambda i, j: ac.exp(a[i, j] - top[i]), name="E")
+    total = ac.compute((rows,), lambda i: ac.sum(power[i, m], axis=m), name="S")
+    out = ac.compute((rows, columns), lambda i, j: power[i, j] / total[i], name="P")
+    s = ac.schedule(ComputeDAG([a, out])).compute_inline("E")
+    s = s.split("M", "k", [threads]).split("S", "m", [threads])
+    s = s.rfactor("M", "k.1").rfactor("S", "m.1")
+    s = s.split("P", "j", [threads]).bind("P", "i", "blockIdx.x").bind("P", "j.1", "threadIdx.x")
+    for stage in ("S", "S.rf", "M", "M.rf"):
+        s = s.compute_at(stage, "P", "i")
+    return s.bind("M.rf", "k.1", "threadIdx.x").bind("S.rf", "m.1", "threadIdx.x")
+
+
+def row_sums(rows: int, columns: int) -> Schedule:
+    """A thread for each row, unrolled in part, with a tail."""
+    a = ac.placeholder((rows, columns), name="A")
+    k = ac.reduce_axis(columns, name="k")
+    s = ac.schedule(
+        ComputeDAG([a, ac.compute((rows,), lambda i: ac.sum(a[i, k], axis=k), name="S")])
+    )
+    s = s.split("S", "i", [32]).bind("S", "i.0", "blockIdx.x").bind("S", "i.1", "threadIdx.x")
+    return s.split("S", "k", [4]).unroll("S", "k.1")

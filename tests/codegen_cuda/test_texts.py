@@ -1,0 +1,142 @@
+"""Programs scheduled by hand for a GPU: what they compute after all passes, and their text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hand_schedules import (
+    elementwise,
+    matmul_dag,
+    row_sums,
+    softmax,
+    tiled_matmul,
+    transpose,
+)
+
+import ansorc as ac
+from ansorc.codegen.cuda.emit import emit_cuda
+from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
+from ansorc.errors import BuildError
+from ansorc.ir.interpret import interpret
+from ansorc.ir.parser import parse
+from ansorc.ir.passes.gpu.pipeline import CUDA_PASSES
+from ansorc.ir.passes.pipeline import run_passes
+from ansorc.ir.stmt import Barrier, Function, statements
+from ansorc.lang.reference import evaluate
+from ansorc.schedule import Schedule
+from ansorc.target import Target
+
+GOLDEN = Path(__file__).parent / "golden"
+TARGET = Target.parse("cuda -arch=sm_90")
+SCHEDULES = {
+    "matmul": tiled_matmul(matmul_dag(32, 32, 16), (2, 2, 2), (2, 2, 4), 8, 4),
+    "matmul with tails": tiled_matmul(matmul_dag(30, 29, 13), (2, 2, 2), (2, 2, 4), 8, 1),
+    "matmul of halves": tiled_matmul(matmul_dag(16, 16, 8, "float16"), (1, 2, 2), (1, 2, 8), 4, 2),
+    "matmul of int8": tiled_matmul(matmul_dag(16, 16, 8, "int8"), (1, 2, 2), (1, 2, 4), 4, 4),
+    "transpose": transpose(24, 16),
+    "transpose with tails": transpose(23, 13),
+    "vectors": elementwise(256, 32, lanes=4),
+    "vectors of halves with tails": elementwise(250, 32, "float16", lanes=8),
+    "softmax": softmax(3, 70, 32),
+    "row sums": row_sums(40, 10),
+}
+
+
+def prepared(state: Schedule, name: str = "kernel") -> Function:
+    return run_passes(CUDA_PASSES, ac.lower(state, name), TARGET)
+
+
+def ready(text: str) -> Function:
+    return run_passes(CUDA_PASSES, parse(text), TARGET)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_passes_keep_the_meaning(name: str) -> None:
+    state = SCHEDULES[name]
+    rng = np.random.default_rng(0)
+    kinds = {buffer.name: buffer.dtype.numpy for buffer in state.dag.inputs}
+    inputs = [rng.uniform(-2, 2, b.shape).astype(kinds[b.name]) for b in state.dag.inputs]
+    expected = evaluate(state.dag, inputs)
+    given = dict(zip(kinds, inputs, strict=True))
+    arrays = [given.get(b.name, np.zeros(b.shape, b.dtype.numpy)) for b in state.dag.params]
+    interpret(prepared(state), arrays)
+    tolerance = 4e-2 if "halves" in name else 1e-5
+    found, wanted = (array.astype(np.float64) for array in (arrays[-1], expected[0]))
+    np.testing.assert_allclose(found, wanted, tolerance, tolerance)
+
+
+@pytest.mark.parametrize("name", ["transpose", "matmul"])
+def test_the_text_is_readable(name: str) -> None:
+    text = emit_cuda(prepared(SCHEDULES[name], name), TARGET)
+    kernel = text[text.index('extern "C"') :]
+    assert kernel == (GOLDEN / f"{name}.cu").read_text()
+
+
+def test_every_schedule_has_a_text_with_its_plan() -> None:
+    for state in SCHEDULES.values():
+        plan = LaunchPlan.of_text(emit_cuda(prepared(state), TARGET))
+        assert [launch.name for launch in plan.launches] == ["kernel_0"]
+        assert plan.workspace_bytes == 0
+
+
+def test_what_is_kept_between_kernels_lies_in_the_workspace() -> None:
+    a = ac.placeholder((100,), name="A")
+    b = ac.compute((100,), lambda i: a[i] + 1.0, name="B")
+    s = ac.schedule(ac.ComputeDAG([a, ac.compute((100,), lambda i: b[99 - i], name="C")]))
+    plan = LaunchPlan.of_text(emit_cuda(prepared(s.bind("B", "i", "threadIdx.x")), TARGET))
+    first, second = plan.launches
+    assert first.arguments == (KernelArgument("parameter", 0), KernelArgument("workspace", 0))
+    assert second.arguments == (KernelArgument("parameter", 1), KernelArgument("workspace", 0))
+    assert (first.block, second.block, plan.workspace_bytes) == ((100, 1, 1), (1, 1, 1), 512)
+
+
+def barriers(function: Function) -> int:
+    return sum(isinstance(part, Barrier) for part in statements(function.body))
+
+
+SHARED = """
+kernel f(A: float32[64], B: float32[64]):
+    bound blockIdx.x b in 0..2:
+        alloc S: float32[32] shared
+        bound threadIdx.x t in 0..32:
+            for k in 0..3:
+                S[t] = A[b * 32 + t]
+                B[b * 32 + t] = B[b * 32 + t] + S[{place}]
+"""
+
+
+@pytest.mark.parametrize(("place", "expected"), [("t", 0), ("31 - t", 2), ("t % 2", 2)])
+def test_threads_wait_only_for_what_others_have_stored(place: str, expected: int) -> None:
+    assert barriers(ready(SHARED.format(place=place))) == expected
+
+
+def test_a_barrier_that_not_all_threads_reach_is_refused() -> None:
+    text = SHARED.replace("for k in 0..3:", "if A[t] > 0.0:").format(place="31 - t")
+    with pytest.raises(BuildError, match="a barrier under a condition that not all threads"):
+        ready(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("    bound threadIdx.x i in 0..2048:\n        A[i] = 0.0\n", "have 2048 threads"),
+        (
+            "    bound threadIdx.z i in 0..128:\n        A[i] = 0.0\n",
+            "threadIdx.z runs over 128; the most is 64",
+        ),
+        (
+            "    bound blockIdx.x b in 0..2:\n        alloc S: float32[80000] shared\n"
+            "        bound threadIdx.x i in 0..8:\n            S[i] = 0.0\n",
+            "a block shares 320000 bytes of memory; the most here is 232448",
+        ),
+        (
+            "    for k in 0..2:\n        bound blockIdx.x i in 0..8:\n            A[i] = 0.0\n",
+            "start the blocks again and again",
+        ),
+    ],
+)  # fmt: skip
+def test_what_no_gpu_launches_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(BuildError, match=reason):
+        emit_cuda(ready(f"kernel f(A: float32[4096]):\n{text}"), TARGET)
