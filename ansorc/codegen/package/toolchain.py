@@ -34,7 +34,7 @@ class Toolchain:
     @property
     def identity(self) -> str:
         """What the output depends on besides the sources: the compiler, its version, the flags."""
-        return "\n".join([*self.cxx, _version(self.cxx), *_CXX_FLAGS, *_LINK_FLAGS])
+        return "\n".join([*self.cxx, compiler_version(self.cxx), *_CXX_FLAGS, *_LINK_FLAGS])
 
 
 def find_toolchain(target: Target) -> Toolchain:
@@ -44,17 +44,17 @@ def find_toolchain(target: Target) -> Toolchain:
 
 def compile_cxx(tools: Toolchain, source: Path, include: Path, output: Path) -> None:
     """Compile one C++ file of the runtime to an object file."""
-    _run([*tools.cxx, *_CXX_FLAGS, f"-I{include}", "-c", str(source), "-o", str(output)])
+    run_tool([*tools.cxx, *_CXX_FLAGS, f"-I{include}", "-c", str(source), "-o", str(output)])
 
 
 def assemble(tools: Toolchain, source: Path, output: Path) -> None:
     """Assemble a file, which may include others of its directory, to an object file."""
-    _run([*tools.cc, "-c", source.name, "-o", str(output.absolute())], source.parent)
+    run_tool([*tools.cc, "-c", source.name, "-o", str(output.absolute())], source.parent)
 
 
 def link_relocatable(tools: Toolchain, objects: Sequence[Path], output: Path) -> None:
     """Put object files together into one."""
-    _run([*tools.cc, "-r", "-nostdlib", *map(str, objects), "-o", str(output)])
+    run_tool([*tools.cc, "-r", "-nostdlib", *map(str, objects), "-o", str(output)])
 
 
 def link_shared(
@@ -74,20 +74,21 @@ def link_shared(
     keep = ["-Wl,-z,nodelete"] if stays_loaded else []
     names = [f"-Wl,--version-script={script}", f"-Wl,-soname,{output.name}"]
     files = [str(path) for path in objects]
-    _run([*tools.cc, *_LINK_FLAGS, *keep, *names, *files, "-o", str(output), "-lm", "-pthread"])
+    run_tool([*tools.cc, *_LINK_FLAGS, *keep, *names, *files, "-o", str(output), "-lm", "-pthread"])
 
 
 def archive(tools: Toolchain, objects: Sequence[Path], output: Path) -> None:
     """Put `objects` into a static library, each a member under its file name."""
-    _run([*tools.ar, "rcsD", str(output), *map(str, objects)])
+    run_tool([*tools.ar, "rcsD", str(output), *map(str, objects)])
 
 
 @lru_cache(maxsize=8)
-def _version(command: tuple[str, ...]) -> str:
-    return _run([*command, "--version"])
+def compiler_version(command: tuple[str, ...]) -> str:
+    """Return what a compiler says of itself."""
+    return run_tool([*command, "--version"])
 
 
-def _run(command: Sequence[str], directory: Path | None = None) -> str:
+def run_tool(command: Sequence[str], directory: Path | None = None) -> str:
     """Run a tool and return what it printed; raise BuildError with that if it failed."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:

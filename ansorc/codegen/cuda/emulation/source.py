@@ -1,0 +1,140 @@
+"""A CUDA text as C++: the headers that say what a GPU does, the text as it is, and who calls it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
+
+HEADERS = Path(__file__).parent
+"""The directory of the headers."""
+_WAITS = re.compile(r"\b(__syncthreads|__syncwarp|__shfl\w*|__(?:any|all|ballot)_sync)\s*\(")
+_KERNEL = re.compile(
+    r"\b__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(?P<name>\w+)\s*\("
+)
+_DYNAMIC = re.compile(r"\bextern\s+__shared__\b(?P<rest>[^;]*?\b(?P<name>\w+)\s*\[\s*\]\s*;)")
+
+
+def emulation_source(text: str) -> str:
+    """Return C++ with the function
+
+    `int ansorc_emulate(void *const *parameters, char *workspace, int64_t calls, uint64_t seed)`,
+
+    which runs all launches of `text` and returns 0, or why not (`ansorc_emulation_failure` has the
+    words). Raise BuildError if it is no text of ansorc.
+    """
+    plan = LaunchPlan.of_text(text)
+    poison = f"__builtin_memset(workspace, 0xff, {plan.workspace_bytes});"
+    return "\n".join([
+        '#include "fibers.h"',
+        *_body(text, plan),
+        'extern "C" __attribute__((visibility("default"))) int ansorc_emulate(',
+        "    void *const *parameters, char *workspace, int64_t calls, uint64_t seed) {",
+        "  emulation::is_failed = false;",
+        "  emulation::random_state = seed * 0x9e3779b97f4a7c15ull | 1;",
+        "  for (; calls > 0; --calls) {",
+        *([poison] if plan.workspace_bytes else []),
+        *_launches(text, plan),
+        "  }",
+        "  return 0;",
+        "}",
+        "",
+    ])  # fmt: skip
+
+
+def checked_source(text: str, parameter_bytes: Sequence[int]) -> str:
+    """Return C++ of a program that runs all launches once, with threads, for a sanitizer.
+
+    Its arguments are a file with the parameters one after another, a file for what becomes of
+    them, the seed, and the most blocks of a launch that are run.
+    """
+    plan = LaunchPlan.of_text(text)
+    sizes = ", ".join(map(str, parameter_bytes))
+    count = len(parameter_bytes)
+    memory = [
+        f"  buffers[{place}] = malloc({size});\n  __builtin_memset(buffers[{place}], 0xff, {size});"
+        for place, size in _workspace(plan).items()
+    ]
+    buffers = max(_workspace(plan), default=0) + 1
+    return "\n".join([
+        "#define EMULATION_CHECKS",
+        '#include "threads.h"',
+        *_body(text, plan),
+        f"static void *parameters[{count}];",
+        "static int emulation::run(uint64_t) {",
+        f"  static void *buffers[{buffers}];",
+        *memory,
+        *_launches(text, plan, is_split=True),
+        "  return 0;",
+        "}",
+        "int main(int, char **words) {",
+        f"  static const size_t sizes[] = {{{sizes}}};",
+        f"  return emulation::run_on_files(words, sizes, parameters, {count});",
+        "}",
+        "",
+    ])  # fmt: skip
+
+
+def _body(text: str, plan: LaunchPlan) -> Iterator[str]:
+    """The text, and the memory that its launches give to kernels."""
+    dynamic = max((launch.dynamic_shared_bytes for launch in plan.launches), default=0)
+    names = sorted({found["name"] for found in _DYNAMIC.finditer(text)})
+    for name in names:
+        yield f"__shared__ __align__(16) char {name}_memory[{max(1, dynamic)}];"
+    yield '#line 1 "kernel.cu"'
+    yield _DYNAMIC.sub(lambda found: f"char *const {found['name']} = {found['name']}_memory;", text)
+    yield '#line 1 "launches"'
+
+
+def _launches(text: str, plan: LaunchPlan, *, is_split: bool = False) -> Iterator[str]:
+    waiting = _waiting_kernels(text)
+    for launch in plan.launches:
+        places = ", ".join(
+            _argument(argument, plan, is_split=is_split) for argument in launch.arguments
+        )
+        waits = "true" if launch.name in waiting else "false"
+        shape = f"{_triple(launch.grid)}, {_triple(launch.block)}, {waits}"
+        yield f"  if (emulation::Status status = emulation::launch({shape},"
+        yield f"          [&] {{ {launch.name}({places}); }})) return status;"
+
+
+def _argument(argument: KernelArgument, plan: LaunchPlan, *, is_split: bool) -> str:
+    if argument.kind == "parameter":
+        return f"emulation::Argument{{parameters[{argument.place}]}}"
+    if is_split:
+        place = list(_places(plan)).index(argument.place)
+        return f"emulation::Argument{{buffers[{place}]}}"
+    return f"emulation::Argument{{workspace + {argument.place}}}"
+
+
+def _places(plan: LaunchPlan) -> list[int]:
+    """The offsets of the arrays in the workspace, in their order."""
+    arguments = (argument for launch in plan.launches for argument in launch.arguments)
+    return sorted({one.place for one in arguments if one.kind == "workspace"})
+
+
+def _workspace(plan: LaunchPlan) -> dict[int, int]:
+    """The bytes of each array in the workspace, by its number, up to where the next one begins."""
+    edges = [*_places(plan), plan.workspace_bytes]
+    return {number: end - start for number, (start, end) in enumerate(pairwise(edges))}
+
+
+def _triple(extents: tuple[int, int, int]) -> str:
+    return "{{{}, {}, {}}}".format(*extents)
+
+
+def _waiting_kernels(text: str) -> set[str]:
+    """The kernels whose threads may wait for each other; all if a function before them may."""
+    found = list(_KERNEL.finditer(text))
+    names = {kernel["name"] for kernel in found}
+    if not found or _WAITS.search(text, 0, found[0].start()):
+        return names
+    ends = [*(kernel.start() for kernel in found[1:]), len(text)]
+    return {
+        kernel["name"]
+        for kernel, end in zip(found, ends, strict=True)
+        if _WAITS.search(text, kernel.start(), end)
+    }

@@ -1,0 +1,174 @@
+// Runs the blocks of a launch one after another in random order, the threads of each as threads of
+// the system, for the sanitizers: they see what runs side by side between two barriers.
+#pragma once
+
+#include "device.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static thread_local uint3 threadIdx;
+EMULATION_HIDDEN uint3 blockIdx;
+EMULATION_HIDDEN dim3 blockDim, gridDim;
+
+namespace emulation {
+constexpr unsigned most_threads = 1024, most_warps = most_threads / warp_size;
+enum Status { succeeded = 0, wrong = 1, no_memory = 2 };
+static uint64_t random_state;
+inline uint64_t random_number() {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return random_state;
+}
+
+// Those that wait for each other: a block, or the lanes of a warp that a mask names.
+struct Meeting {
+  unsigned arrived = 0, round = 0;
+  int line = 0;
+  unsigned mask = 0;
+};
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static Meeting block_meeting, warp_meetings[most_warps];
+static unsigned threads, alive, alive_of_warp[most_warps];
+static thread_local unsigned current, shuffles;
+alignas(16) static char slots[most_warps][3][warp_size * slot_bytes];
+static void (*body_function)(void *);
+static void *body;
+static uint64_t blocks_left;
+
+EMULATION_HIDDEN unsigned thread_of_block() { return current; }
+EMULATION_HIDDEN unsigned threads_of_block() { return threads; }
+EMULATION_HIDDEN char *warp_slots(unsigned mask) {
+  return slots[current / warp_size][mask == whole_warp ? shuffles++ & 1 : 2];
+}
+
+EMULATION_HIDDEN void fail(int line, const char *words) {
+  fprintf(stderr, "EMULATION: line %d: %s (thread %u, %u, %u of block %u, %u, %u)\n", line, words,
+          threadIdx.x, threadIdx.y, threadIdx.z, blockIdx.x, blockIdx.y, blockIdx.z);
+  fflush(stderr);
+  _Exit(70);
+}
+
+static void meet(Meeting &meeting, unsigned expected, unsigned mask, int line) {
+  pthread_mutex_lock(&mutex);
+  if (meeting.arrived == 0) meeting.line = line, meeting.mask = mask;
+  if (meeting.line != line || meeting.mask != mask)
+    fail(line, "a barrier while other threads wait at another one");
+  unsigned round = meeting.round;
+  if (++meeting.arrived == expected) {
+    meeting.arrived = 0;
+    ++meeting.round;
+    pthread_cond_broadcast(&changed);
+  }
+  while (meeting.round == round) pthread_cond_wait(&changed, &mutex);
+  pthread_mutex_unlock(&mutex);
+}
+
+EMULATION_HIDDEN void wait_for_block(int line) {
+  if (alive != threads) fail(line, "a barrier that not all threads of the block reach");
+  meet(block_meeting, threads, 0, line);
+}
+
+EMULATION_HIDDEN void wait_for_warp(unsigned mask, int line) {
+  unsigned first = current - lane(), last = threads - first;
+  unsigned there = last >= warp_size ? mask : mask & ((1u << last) - 1);
+  if (mask == whole_warp && alive_of_warp[current / warp_size] != (last < warp_size ? last : warp_size))
+    fail(line, "a warp waits for a lane that has ended");
+  meet(warp_meetings[current / warp_size], __builtin_popcount(there), mask, line);
+}
+
+// The end of a thread: whoever still waits for it would wait for ever.
+static void end_thread() {
+  pthread_mutex_lock(&mutex);
+  --alive;
+  --alive_of_warp[current / warp_size];
+  if (block_meeting.arrived) fail(block_meeting.line, "a barrier that not all threads of the block reach");
+  if (warp_meetings[current / warp_size].arrived && warp_meetings[current / warp_size].mask == whole_warp)
+    fail(warp_meetings[current / warp_size].line, "a warp waits for lanes that do not come");
+  pthread_mutex_unlock(&mutex);
+}
+
+static void *run_thread(void *number) {
+  current = (unsigned)(uintptr_t)number;
+  shuffles = 0;
+  threadIdx.x = current % blockDim.x;
+  threadIdx.y = current / blockDim.x % blockDim.y;
+  threadIdx.z = current / blockDim.x / blockDim.y;
+  body_function(body);
+  end_thread();
+  return nullptr;
+}
+
+static bool run_block() {
+  static pthread_t handles[most_threads];
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 512 << 10);
+  alive = threads;
+  for (unsigned warp = 0; warp < most_warps; ++warp) {
+    unsigned first = warp * warp_size, left = first < threads ? threads - first : 0;
+    alive_of_warp[warp] = left < warp_size ? left : warp_size;
+  }
+  block_meeting = Meeting();
+  for (Meeting &meeting : warp_meetings) meeting = Meeting();
+  unsigned made = 0;
+  for (; made < threads; ++made)
+    if (pthread_create(&handles[made], &attributes, run_thread, (void *)(uintptr_t)made)) break;
+  if (made < threads) return false;
+  for (unsigned thread = 0; thread < threads; ++thread) pthread_join(handles[thread], nullptr);
+  return true;
+}
+
+static unsigned greatest_divisor(unsigned a, unsigned b) {
+  return b == 0 ? a : greatest_divisor(b, a % b);
+}
+
+template <typename Kernel> Status launch(dim3 grid, dim3 block, bool, Kernel kernel) {
+  gridDim = grid, blockDim = block;
+  threads = block.x * block.y * block.z;
+  body = &kernel;
+  body_function = [](void *held) { (*(Kernel *)held)(); };
+  uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+  uint64_t start = random_number() % blocks, stride = random_number() % blocks | 1;
+  while (greatest_divisor(blocks, stride) != 1) stride = (stride + 2) % blocks | 1;
+  for (uint64_t number = 0, place = start; number < blocks && number < blocks_left; ++number) {
+    blockIdx.x = place % grid.x;
+    blockIdx.y = place / grid.x % grid.y;
+    blockIdx.z = place / grid.x / grid.y;
+    if (!run_block()) return no_memory;
+    place = (place + stride) % blocks;
+  }
+  return succeeded;
+}
+
+struct Argument {
+  void *place;
+  template <typename T> operator T *() const { return (T *)place; }
+};
+
+static int run(uint64_t seed);
+
+// Reads the parameters of `sizes` bytes from a file, runs the program, writes them to another.
+static int run_on_files(char **words, const size_t *sizes, void **places, size_t count) {
+  FILE *file = fopen(words[1], "rb");
+  for (size_t number = 0; number < count; ++number) {
+    places[number] = malloc(sizes[number]);
+    if (!file || !places[number] || fread(places[number], 1, sizes[number], file) != sizes[number])
+      return no_memory;
+  }
+  fclose(file);
+  random_state = strtoull(words[3], nullptr, 10) * 0x9e3779b97f4a7c15ull | 1;
+  blocks_left = strtoull(words[4], nullptr, 10);
+  int status = run(0);
+  file = fopen(words[2], "wb");
+  for (size_t number = 0; number < count; ++number) {
+    if (!file || fwrite(places[number], 1, sizes[number], file) != sizes[number]) return no_memory;
+    free(places[number]);
+  }
+  fclose(file);
+  return status;
+}
+}  // namespace emulation
