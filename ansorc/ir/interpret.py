@@ -1,8 +1,8 @@
 """Run a loop program on NumPy arrays: the oracle of every test.
 
 The function becomes Python source of the same loops, compiled once. What the IR leaves undefined
-is an error here (an index outside its buffer, division by zero, a barrier that not all threads
-reach) or poison (memory that nobody wrote).
+is an error here (an index outside its buffer, division by zero, a race between GPU threads, a
+barrier that not all of them reach) or poison (memory that nobody wrote).
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from ansorc.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    statements,
 )
+from ansorc.ir.thread_races import ThreadClock, WatchedMemory
 from ansorc.ir.verify import verify
 
 _MAX_NESTED_LOOPS = 16
@@ -51,8 +53,12 @@ def interpret(function: Function, arrays: Sequence[np.ndarray[Any, Any]]) -> Non
     _check_arrays(function, arrays)
     stored = {node.buffer.name for node in walk(function) if isinstance(node, Store)}
     with np.errstate(all="ignore"):
-        run = _Compiler(function).compiled()
+        compiler = _Compiler(function)
+        run = compiler.compiled()
         memory = [_elements(*pair) for pair in zip(function.params, arrays, strict=True)]
+        for place, buffer in enumerate(function.params):
+            if compiler.has_threads and buffer.name in stored:
+                memory[place] = WatchedMemory(memory[place], buffer, compiler.clock)
         run(*memory)
     for buffer, array, elements in zip(function.params, arrays, memory, strict=True):
         if buffer.name in stored:
@@ -90,6 +96,13 @@ class _Compiler:
         """The loop variable of each GPU thread or block index that encloses the statement."""
         self.group: tuple[int, int] | None = None
         """Line and indentation of the outermost thread loop, inside of one."""
+        self.has_threads = any(
+            isinstance(part, For) and part.kind is LoopKind.BOUND
+            for part in statements(function.body)
+        )
+        self.clock = ThreadClock(function.name)
+        self.shared: list[Buffer] = []
+        """The allocated buffers that several threads reach."""
 
     def compiled(self) -> Callable[..., None]:
         """Return a Python function of one flat list for each parameter."""
@@ -97,7 +110,7 @@ class _Compiler:
         self._open(f"def run({', '.join(params)}):")
         self._stmt(self.function.body)
         names = self.exprs.globals
-        names["together"] = self._together
+        names |= {"together": self._together, "clock": self.clock, "watched": self._watched}
         code = compile("\n".join(self.lines), f"<kernel {self.function.name}>", "exec")
         exec(code, names)
         return cast("Callable[..., None]", names["run"])
@@ -143,6 +156,10 @@ class _Compiler:
 
     def _plain_loop(self, var: Var, extent: int, body: Stmt) -> None:
         self._open(f"for {self._bind(var, extent)} in range({extent}):")
+        if var.name in self.threads.values():
+            blocks = [v for thread, v in self.threads.items() if thread.startswith("blockIdx")]
+            numbers = ", ".join(self.exprs.variables[name].text for name in blocks)
+            self._line(f"clock.enter_block({numbers})")
         self._close(body)
 
     def _in_part(self, write: Callable[[], None]) -> None:
@@ -163,6 +180,8 @@ class _Compiler:
             self._stmt(loop.body)
             return
         saved = self.threads
+        if not saved:
+            self._line("clock.launch()")
         if loop.thread != "vthread":
             self.threads = {**saved, loop.thread: loop.var.name}
         if loop.thread.startswith("threadIdx"):
@@ -170,6 +189,8 @@ class _Compiler:
         else:
             self._loop(loop.var, loop.extent, loop.body)
         self.threads = saved
+        if not saved:
+            self._line("clock.launch()")
 
     def _thread_loop(self, loop: For) -> None:
         is_outermost = self.group is None
@@ -179,15 +200,24 @@ class _Compiler:
         self._open(f"def {name}({self._bind(loop.var, loop.extent)}):")
         self._line("yield from ()")
         self._close(loop.body)
-        threads = f"together([{name}(index) for index in range({loop.extent})])"
+        depth = sum(thread.startswith("threadIdx") for thread in self.threads) - 1
+        threads = (
+            f"together([{name}(index) for index in range({loop.extent})], {depth}, {loop.thread!r})"
+        )
         self._line(f"for _ in {threads}: pass" if is_outermost else f"yield from {threads}")
         if is_outermost:
             self.group = None
 
-    def _together(self, threads: list[_Thread]) -> _Thread:
-        """Run the threads from barrier to barrier."""
+    def _together(self, threads: list[_Thread], depth: int, name: str) -> _Thread:
+        """Run the threads, inside `depth` loops over others, from barrier to barrier."""
         while True:
-            places = [next(thread, None) for thread in threads]
+            places: list[int | None] = []
+            for index, thread in enumerate(threads):
+                self.clock.run(depth, name, index)
+                places.append(next(thread, None))
+            self.clock.rest(depth)
+            if depth == 0:
+                self.clock.wait()
             if all(place is None for place in places):
                 return
             if len(set(places)) > 1 or places[0] is None:
@@ -215,11 +245,18 @@ class _Compiler:
         """Write an allocation; what a block shares is made before its threads start."""
         filler = self.exprs.constant(f"poison_{buffer.dtype}", poison(buffer.dtype))
         text = f"{self._bind_buffer(buffer)} = [{filler}] * {buffer.elements}"
+        if self.has_threads and buffer.scope in (Scope.SHARED, Scope.GLOBAL):
+            self.shared.append(buffer)
+            head, _, elements = text.partition(" = ")
+            text = f"{head} = watched({elements}, {len(self.shared) - 1})"
         if buffer.scope is Scope.SHARED and self.group:
             line, indent = self.group
             self.lines.insert(line, " " * indent + text)
         else:
             self._line(text)
+
+    def _watched(self, elements: list[Any], number: int) -> WatchedMemory:
+        return WatchedMemory(elements, self.shared[number], self.clock)
 
     def _bind(self, var: Var, extent: int) -> str:
         name = self.exprs.fresh(var.name)

@@ -42,16 +42,57 @@ def test_threads_meet_at_a_barrier() -> None:
     assert_same(found, a[:, ::-1])
 
 
-def test_a_missing_barrier_shows_as_poison() -> None:
+def test_a_missing_barrier_is_a_race() -> None:
     a = np.arange(8, dtype="f4").reshape(2, 4)
-    assert np.isnan(run(REVERSE.format(barrier="pass"), a, np.zeros_like(a))).any()
+    reason = r"threads threadIdx.x=1 and threadIdx.x=2 of a block both go to S\[2\] of S: float32"
+    with pytest.raises(IRError, match=reason):
+        run(REVERSE.format(barrier="pass"), a, np.zeros_like(a))
+
+
+RACES = {
+    "blocks store one element": ("        B[0] = 1.0", r"blocks \(0\) and \(1\) both go to B\[0\]"),
+    "a block reads what another stores": (
+        "        B[b] = B[(b + 1) % 2]", "stores it, the second loads it, and blocks cannot",
+    ),
+    "a load before the store of another thread": (
+        "        bound threadIdx.x t in 0..4:\n"
+        "            B[b * 4 + t] = B[b * 4 + (t + 1) % 4]", "threadIdx.x=0 and threadIdx.x=1",
+    ),
+    "the next iteration comes too early": (
+        "        alloc S: float32[4] shared\n"
+        "        bound threadIdx.x t in 0..4:\n"
+        "            for k in 0..2:\n"
+        "                S[t] = B[b * 4 + t]\n"
+        "                barrier shared\n"
+        "                B[b * 4 + t] = S[3 - t]", r"go to S\[1\].*stores it, the second loads",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_races_are_refused(name: str) -> None:
+    body, reason = RACES[name]
+    text = f"kernel f(B: float32[8]):\n    bound blockIdx.x b in 0..2:\n{body}\n"
+    with pytest.raises(IRError, match=reason):
+        run(text, np.zeros(8, "f4"))
+
+
+def test_kernels_follow_each_other() -> None:
+    text = """
+kernel f(A: float32[4], B: float32[4]):
+    bound blockIdx.x b in 0..4:
+        A[b] = B[b] + 1.0
+    bound blockIdx.x c in 0..4:
+        B[c] = A[3 - c]
+"""
+    assert_same(run(text, np.zeros(4, "f4"), np.arange(4, dtype="f4")), [4, 3, 2, 1])
 
 
 def test_a_barrier_that_some_threads_miss_is_refused() -> None:
     barrier = "if t < 2:\n                barrier shared"
     a = np.zeros((2, 4), "f4")
     with pytest.raises(IRError, match="a barrier that only some threads of a block reach"):
-        run(REVERSE.format(barrier=barrier), a, a.copy())
+        run(REVERSE.format(barrier=barrier).replace("3 - t", "t"), a, a.copy())
 
 
 def test_a_nested_loop_over_the_same_thread_index_is_that_thread() -> None:

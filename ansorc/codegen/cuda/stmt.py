@@ -11,7 +11,7 @@ from ansorc.codegen.cuda.expr import LANE, PRIVATE, CudaExpressions
 from ansorc.codegen.cuda.types import CExpr, c_type
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Expr, Load, Reduce, Select, dtype_of
+from ansorc.ir.expr import Const, Expr, Load, Ramp, Reduce, Select, dtype_of
 from ansorc.ir.node import children
 from ansorc.ir.stmt import (
     Allocate,
@@ -222,10 +222,16 @@ class CudaStatements:
 
     def _kept_apart(self, store: Store) -> bool:
         """Whether a lane may load what another one stores: all are loaded before."""
+        apart = any(map(_tells_lanes, store.indices))
         return any(
-            load.buffer.name == store.buffer.name and load.indices != store.indices
+            load.buffer.name == store.buffer.name and not (apart and load.indices == store.indices)
             for load in _loads(store.value)
         )
+
+
+def _tells_lanes(index: Expr) -> bool:
+    """Whether each lane has another index."""
+    return isinstance(index, Ramp) and isinstance(index.stride, Const) and index.stride.value != 0
 
 
 def _loads(root: Expr) -> Iterator[Load]:

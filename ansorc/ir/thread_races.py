@@ -1,0 +1,154 @@
+"""Races between the threads of a GPU, decided while the interpreter runs a program.
+
+Threads of a block race where two of them touch one element, at least one stores it, and no barrier
+is between; threads of different blocks wherever that happens within one kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn, SupportsIndex
+
+import numpy as np
+
+from ansorc.errors import IRError
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.printer import buffer_text
+
+
+class Toucher(NamedTuple):
+    """Who touched an element, and when."""
+
+    kernel: int
+    block: tuple[int, ...]
+    phase: int
+    """The number of barriers before it."""
+    thread: tuple[tuple[str, int], ...]
+
+
+class ThreadClock:
+    """Which thread of which block is running, as the interpreter goes through them."""
+
+    def __init__(self, kernel: str) -> None:
+        self.name = kernel
+        self._kernel = 0
+        self._block: tuple[int, ...] = ()
+        self._phase = 0
+        self._thread: list[tuple[str, int]] = []
+        self.now = Toucher(0, (), 0, ())
+
+    def launch(self) -> None:
+        """A kernel begins, or ends."""
+        self._kernel += 1
+        self._update()
+
+    def enter_block(self, *block: int) -> None:
+        """The block of these numbers begins."""
+        self._block = block
+        self._update()
+
+    def wait(self) -> None:
+        """All threads of the block have reached a barrier, or the end of what they do together."""
+        self._phase += 1
+        self._update()
+
+    def run(self, depth: int, name: str, index: int) -> None:
+        """Thread `index` along `name` goes on; `depth` loops over threads are around that one."""
+        self._thread[depth:] = [(name, index)]
+        self._update()
+
+    def rest(self, depth: int) -> None:
+        """No thread runs that is inside of more than `depth` loops over threads."""
+        del self._thread[depth:]
+        self._update()
+
+    def _update(self) -> None:
+        self.now = Toucher(self._kernel, self._block, self._phase, tuple(self._thread))
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Who touched one element within the current kernel: enough to find whoever races next."""
+
+    store: Toucher | None = None
+    loads: tuple[Toucher, ...] = ()
+
+
+class WatchedMemory(list[Any]):
+    """The elements of a buffer, in order; reading and writing them finds races."""
+
+    def __init__(self, elements: list[Any], buffer: Buffer, clock: ThreadClock) -> None:
+        super().__init__(elements)
+        self._buffer, self._clock = buffer, clock
+        self._seen: dict[int, _Seen] = {}
+
+    def __getitem__(self, place: SupportsIndex | slice) -> Any:
+        assert isinstance(place, int)
+        now = self._clock.now
+        seen = self._seen.get(place)
+        if seen is None:
+            seen = self._seen[place] = _Seen()
+        if seen.store is not None and _is_race(seen.store, now):
+            self._refuse(place, seen.store, "stores", "loads")
+        if now not in seen.loads:
+            seen.loads = _with_load(seen.loads, now)
+        return super().__getitem__(place)
+
+    def __setitem__(self, place: SupportsIndex | slice, value: Any) -> None:
+        assert isinstance(place, int)
+        now = self._clock.now
+        seen = self._seen.get(place)
+        if seen is None:
+            seen = self._seen[place] = _Seen()
+        if seen.store is not None and _is_race(seen.store, now):
+            self._refuse(place, seen.store, "stores", "stores")
+        for old in seen.loads:
+            if _is_race(old, now):
+                self._refuse(place, old, "loads", "stores")
+        seen.store = now
+        super().__setitem__(place, value)
+
+    def _refuse(self, place: int, old: Toucher, first: str, second: str) -> NoReturn:
+        now = self._clock.now
+        index = ", ".join(str(int(n)) for n in np.unravel_index(place, self._buffer.shape))
+        if old.block != now.block:
+            who = (f"blocks {_listed(old.block)} and {_listed(now.block)}", "blocks cannot wait")
+        else:
+            who = (f"threads {_named(old)} and {_named(now)} of a block", "no barrier is between")
+        raise IRError(
+            f"kernel '{self._clock.name}' has a race: {who[0]} both go to "
+            f"{self._buffer.name}[{index}] of {buffer_text(self._buffer)}; the first {first} it, "
+            f"the second {second} it, and {who[1]}"
+        )
+
+
+def _is_race(old: Toucher, new: Toucher) -> bool:
+    if old.kernel != new.kernel:
+        return False
+    if old.block != new.block:
+        return True
+    return old.phase == new.phase and old.thread != new.thread
+
+
+def _with_load(loads: tuple[Toucher, ...], now: Toucher) -> tuple[Toucher, ...]:
+    """Return the loads that a later store may race with, of which two kinds are enough.
+
+    Two of different blocks, and two of different threads since the last barrier of this block.
+    """
+    kept: dict[tuple[int, ...], Toucher] = {}
+    together: list[Toucher] = []
+    for load in loads:
+        if load.kernel == now.kernel:
+            if len(kept) < 2:
+                kept.setdefault(load.block, load)
+            if (load.block, load.phase) == (now.block, now.phase):
+                together.append(load)
+    return tuple(dict.fromkeys((*kept.values(), *together[:1], now)))
+
+
+def _named(who: Toucher) -> str:
+    return " ".join(f"{name}={index}" for name, index in who.thread) or "outside the loops"
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, numbers))})"
