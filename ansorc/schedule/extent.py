@@ -32,7 +32,14 @@ class Hole:
     levels: tuple[int, ...]
 
 
-TileLength: TypeAlias = int | Hole
+@dataclass(frozen=True)
+class HoleProduct:
+    """A length that follows from others: the product of holes of several tile variables."""
+
+    holes: tuple[Hole, ...]
+
+
+TileLength: TypeAlias = int | Hole | HoleProduct
 Tiles: TypeAlias = Mapping[str, npt.NDArray[np.int64]]
 """For each tile variable the chosen levels: an array `[..., levels]`."""
 
@@ -41,6 +48,8 @@ def resolve(length: TileLength, tiles: Tiles) -> Extent:
     """Return the value of `length` under `tiles`; None if its variable is not chosen there."""
     if isinstance(length, int):
         return length
+    if isinstance(length, HoleProduct):
+        return multiply(resolve(hole, tiles) for hole in length.holes)
     chosen = tiles.get(length.variable)
     if chosen is None:
         return None

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, replace
 from typing import TypeAlias, cast
 
 from ansorc.errors import RecordError
-from ansorc.schedule.extent import Hole, Tiles, resolve
+from ansorc.schedule.extent import TileLength, Tiles, resolve
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import STEPS, Split
 
@@ -34,14 +34,14 @@ def filled(steps: Iterable[Step], tiles: Tiles) -> tuple[Step, ...]:
 def _filled(step: Step, tiles: Tiles) -> Step:
     if not isinstance(step, Split):
         return step
-    lengths = tuple(_number(n, tiles) if isinstance(n, Hole) else n for n in step.lengths)
+    lengths = tuple(_number(length, tiles) for length in step.lengths)
     return replace(step, lengths=lengths)
 
 
-def _number(hole: Hole, tiles: Tiles) -> int:
-    value = resolve(hole, tiles)
+def _number(length: TileLength, tiles: Tiles) -> int:
+    value = resolve(length, tiles)
     if not isinstance(value, int):
-        raise ValueError(f"no single length is chosen for '{hole.variable}'")
+        raise ValueError(f"no single length is chosen for {length}")
     return value
 
 

@@ -23,6 +23,7 @@ from ansorc.schedule import (
 )
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.default import default_steps
+from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.measure import CachePolicy, Source
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
@@ -78,7 +79,10 @@ def default_program(task: Task, *, rewrite_layout: bool = True, redefine: bool =
     whether stages may be computed by other definitions.
     """
     backend_of(task.target)
-    chosen = default_steps(task.dag, task.target, rewrite_layout=rewrite_layout, redefine=redefine)
+    dag, target = task.dag, task.target
+    if target.kind == "cuda":
+        return Program(default_gpu_steps(dag, target), "untuned default schedule")
+    chosen = default_steps(dag, target, rewrite_layout=rewrite_layout, redefine=redefine)
     return Program(chosen, "untuned default schedule")
 
 

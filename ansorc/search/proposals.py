@@ -191,7 +191,7 @@ def checked_space(task: Task, options: SearchOptions) -> Space:
             failures.append(RuleFailure(*own, fault))
         else:
             sound.append(sketch)
-    rules = sketch_rules(options)
+    rules = sketch_rules(options, task.target)
     guilty = {failure.rule for failure in failures}.difference(BUILT_IN)
     others = tuple(rule for rule in rules if rule_name(rule) not in guilty)
     if len(others) < len(rules):

@@ -10,6 +10,7 @@ import numpy as np
 from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.schedule.extent import IntArray
 from ansorc.search.cost_model import Float64Array
+from ansorc.search.gpu.sampling import sample_on_gpu
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import ParallelLoops, RegisterTile, Sketch, TileVariable
 from ansorc.search.space.genes import (
@@ -40,6 +41,8 @@ def sample(
     Each tile variable is drawn from its table, then the innermost tiles that do not fit the
     registers are drawn again, then the loops to run in parallel are chosen for the tiles.
     """
+    if sketch.target.kind == "cuda":
+        return sample_on_gpu(sketch, rows, rng)
     genes = np.zeros((rows, len(sketch.columns)), dtype=np.int64)
     in_registers = {name for tile in sketch.register_tiles for name in tile.variables}
     for column, variable in enumerate(sketch.variables):

@@ -16,6 +16,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.schedule import replay, schedule
 from ansorc.schedule.steps import Split
+from ansorc.search.gpu.rules import gpu_rules
 from ansorc.search.sketch.dot_product import TensorizeDotProduct
 from ansorc.search.sketch.redefined import Redefined
 from ansorc.search.sketch.rfactor import AddOpenRfactor, AddRfactor
@@ -167,7 +168,9 @@ def _check(new: object, partial: PartialSketch) -> None:
         raise ValueError(f"it asks for a visit to '{unknown[0]}', which is no stage")
 
 
-BUILT_IN = tuple(dict.fromkeys(rule_name(rule) for rule in (*cpu_rules(), AddOpenRfactor())))
+BUILT_IN = tuple(
+    dict.fromkeys(rule_name(rule) for rule in (*cpu_rules(), AddOpenRfactor(), *gpu_rules()))
+)
 """The names of the rules that are always there."""
 
 

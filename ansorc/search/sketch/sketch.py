@@ -38,6 +38,10 @@ class TileVariable:
     """The stage whose axis it is; "" is the first one that it divides."""
     axis: str = ""
     """The axis of that stage."""
+    limits: tuple[int, ...] = ()
+    """For GPUs: the largest length of each inner level, none of which has to divide the extent."""
+    is_exact: bool = False
+    """Whether they are to divide it, though, where it has divisors."""
 
 
 @dataclass(frozen=True)

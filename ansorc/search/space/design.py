@@ -9,6 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from ansorc.lang.dag import ComputeDAG
+from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
 from ansorc.search.paper.space import PAPER_PLACEMENT, limited_rules, paper_rules
 from ansorc.search.sketch.complete import BEST_PLACES, Placement, completed
@@ -76,7 +77,8 @@ def design_space(
     The limited space has none of these but the layout.
     """
     failures: list[RuleFailure] = []
-    derived = generate(dag, target, sketch_rules(options) if rules is None else rules, failures)
+    rules = sketch_rules(options, target) if rules is None else rules
+    derived = generate(dag, target, rules, failures)
     if options.space == "paper":
         limit, most = options.max_innermost_reduce, options.max_locations // max(1, len(derived))
         derived = tuple(s for d in derived for s in with_lengths(d, limit, max(1, most)))
@@ -104,6 +106,9 @@ def _is_usual(sketch: Sketch) -> bool:
 
 def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sketch]:
     """Yield the whole sketches that `sketch` is the structure of."""
+    if sketch.target.kind == "cuda":
+        yield completed_on_gpu(sketch)
+        return
     _, placement = _SPACES[options.space]
     first = laid_out(sketch) if options.rewrite_layout and not is_tensorized(sketch) else sketch
     is_packed = options.space != "full" or is_tensorized(sketch)
@@ -111,8 +116,15 @@ def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sk
         yield from completed(variant, share, options.unroll_limits, placement)
 
 
-def sketch_rules(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
-    """Return the rules that a search with `options` asks, in their order, registered ones too."""
+def sketch_rules(
+    options: SearchOptions = DEFAULTS, target: Target | None = None
+) -> tuple[SketchRule, ...]:
+    """Return the rules that a search with `options` asks, in their order, registered ones too.
+
+    Those of GPUs are the same for all options.
+    """
+    if target is not None and target.kind == "cuda":
+        return with_user_rules(gpu_rules())
     rules_of, _ = _SPACES[options.space]
     rules = rules_of(tiling_of(options))
     if not options.redefine:

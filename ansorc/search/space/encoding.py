@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ansorc.schedule.extent import Hole, IntArray
+from ansorc.schedule.extent import Hole, HoleProduct, IntArray
+from ansorc.schedule.genes import filled
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import Split
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import Sketch, TileVariable
-from ansorc.search.space.genes import Genes, table_of, within_registers
+from ansorc.search.space.genes import Genes, table_of, tiles, within_registers
 
 WEIGHT = 2.0
 """A level counts so many times as much as the one around it: the register tile counts most."""
@@ -35,7 +36,8 @@ def encode(sketch: Sketch, steps: Sequence[Step]) -> Genes | None:
             row.append(table_of(variable).find(levels))
         except KeyError:
             return None
-    return np.array([*row, *choices], dtype=np.int64)
+    genes = np.array([*row, *choices], dtype=np.int64)
+    return genes if filled(sketch.steps, tiles(sketch, genes)) == tuple(steps[:count]) else None
 
 
 def adapted(
@@ -90,7 +92,7 @@ def _lengths_of(
         for hole, length in zip(open_step.lengths, step.lengths, strict=True):
             if isinstance(hole, Hole) and isinstance(length, int):
                 found.setdefault(hole.variable, {})[hole.levels] = length
-            elif hole != length:
+            elif not isinstance(hole, HoleProduct) and hole != length:
                 return None
     return found
 

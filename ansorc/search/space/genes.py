@@ -15,6 +15,8 @@ from ansorc.schedule.extent import IntArray
 from ansorc.schedule.genes import filled
 from ansorc.schedule.schedule import Schedule, replay
 from ansorc.schedule.state import Step
+from ansorc.search.gpu.limits import are_legal
+from ansorc.search.gpu.thread_tiles import bounded_tiles
 from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
 from ansorc.search.space.skeleton import skeleton_of
 from ansorc.search.tiles import TileTable, single_row, tile_table
@@ -29,6 +31,8 @@ def table_of(variable: TileVariable) -> TileTable:
     """Return the table whose row numbers are the genes of `variable`."""
     if variable.whole is not None:
         return single_row(variable.extent, variable.levels, variable.whole)
+    if variable.limits:
+        return bounded_tiles(variable.extent, variable.limits, is_exact=variable.is_exact)
     return tile_table(variable.extent, variable.levels, variable.innermost_limit, variable.ragged)
 
 
@@ -115,7 +119,12 @@ def is_micro_kernel(sketch: Sketch, tile: RegisterTile, genes: Genes) -> np.ndar
 
 
 def within_registers(sketch: Sketch, genes: Genes, max_ratio: float) -> np.ndarray:
-    """Return [rows] booleans: no tile has more than `max_ratio` × the machine's registers."""
+    """Return [rows] booleans: no tile has more than `max_ratio` × the machine's registers.
+
+    On a GPU: the kernels keep the limits of the machine.
+    """
+    if sketch.target.kind == "cuda":
+        return are_legal(population_state(sketch, genes), sketch.target, len(genes))
     limit = max_ratio * sketch.target.vector_registers
     good = np.ones(len(genes), dtype=bool)
     for tile in sketch.register_tiles:

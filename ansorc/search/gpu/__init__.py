@@ -1,0 +1,13 @@
+"""The programs of GPUs: sketch rules, static limits, analysis and features, all over arrays.
+
+A kernel is a root stage whose outer loops are bound to blockIdx.x, vthread and threadIdx.x, with
+what is computed inside.
+
+* `rules`: which rule is asked of which stage, in their order
+* `tiling`: tiles of blocks, virtual threads and threads; copies in shared memory
+* `binding`: stages that are not tiled
+* `thread_tiles`: the lengths that may be chosen
+* `kernels`: what each kernel takes of the machine
+* `limits`: what no GPU runs, told before anything is compiled
+* `sampling`: random programs within the limits
+"""

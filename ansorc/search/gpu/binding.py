@@ -1,0 +1,66 @@
+"""Stages that are not tiled: their loops are fused, split and bound to blocks and threads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.schedule.extent import Hole
+from ansorc.schedule.stage import Root, Stage
+from ansorc.schedule.steps import BindThread, Fuse, Split, Vectorize
+from ansorc.search.sketch.rule import PartialSketch, vector_axis
+from ansorc.search.sketch.sketch import TileVariable
+
+MAX_THREADS = 1024
+
+
+def bound_rest(partial: PartialSketch) -> PartialSketch:
+    """Return the sketch with each stage bound that no rule has divided among threads yet."""
+    for stage in partial.state.stages:
+        if isinstance(stage.attach, Root) and not _is_bound(partial, stage) and stage.op.axes:
+            partial = _bound(partial, stage)
+    return partial
+
+
+def _is_bound(partial: PartialSketch, stage: Stage) -> bool:
+    own = any(iterator.thread for iterator in stage.iterators)
+    return own or bool(partial.state.attached(stage.name))
+
+
+def _bound(partial: PartialSketch, stage: Stage) -> PartialSketch:
+    """All space loops, but for short vectors: blocks, then the threads of a block."""
+    name = stage.name
+    loops = [axis.name for axis in stage.op.axes]
+    vector = ""
+    lanes = _lanes(partial, stage.op)
+    if lanes > 1:
+        contiguous = vector_axis(stage.op)
+        assert contiguous is not None
+        variable = TileVariable(f"{name}.vector", lanes, 2, lanes, stage=name)
+        partial = replace(partial, variables=(*partial.variables, variable))
+        split = Split(name, loops[contiguous], (Hole(variable.name, (1,)),))
+        partial = partial.then(split)
+        loops = [*loops[:contiguous], split.made[0]]
+        vector = split.made[1]
+    fused = loops[0]
+    if len(loops) > 1:
+        fuse = Fuse(name, tuple(loops))
+        partial, fused = partial.then(fuse), fuse.made
+    threads = TileVariable(f"{name}.threads", MAX_THREADS, 2, MAX_THREADS, stage=name)
+    partial = replace(partial, variables=(*partial.variables, threads))
+    share = Split(name, fused, (Hole(threads.name, (1,)),))
+    partial = partial.then(
+        share,
+        BindThread(name, share.made[0], "blockIdx.x"),
+        BindThread(name, share.made[1], "threadIdx.x"),
+    )
+    return partial.then(Vectorize(name, vector)) if vector else partial
+
+
+def _lanes(partial: PartialSketch, op: ComputeOp) -> int:
+    """The most elements of a vector: 1 of reductions, and where no vectors divide the rows."""
+    contiguous = vector_axis(op)
+    if op.reduce_axes or contiguous is None or contiguous + 1 < len(op.axes):
+        return 1
+    lanes = partial.lanes(op)
+    return lanes if op.axes[contiguous].extent % 2 == 0 else 1

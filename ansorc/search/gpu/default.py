@@ -1,0 +1,76 @@
+"""The untuned default for a GPU: the best of thousands of programs by the model of the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule.state import Step
+from ansorc.search.cost_model import Float64Array
+from ansorc.search.evolution.mutation import mutate
+from ansorc.search.gpu.description import estimated_seconds
+from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
+from ansorc.search.gpu.sampling import sample_on_gpu
+from ansorc.search.sketch.generate import generate
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.space.genes import Genes, choice_values, population_state, steps
+from ansorc.target import Target
+
+ROWS, SURVIVORS, CHILDREN, ROUNDS = 2048, 64, 1024, 6
+EVOLVED, NEAR = 3, 1.5
+"""Sketches that are tried further, and the time of their best random programs at most, in those of
+the best one."""
+
+
+@dataclass(frozen=True, eq=False)
+class _ThreadPrograms:
+    """Programs of one sketch [rows, columns], and their estimated seconds [rows]."""
+
+    sketch: Sketch
+    genes: Genes
+    seconds: Float64Array
+
+    @property
+    def best(self) -> float:
+        return float(self.seconds.min())
+
+    def next(self, rng: np.random.Generator) -> _ThreadPrograms:
+        """The best programs of the pool and mutations of them."""
+        best = np.argsort(self.seconds, kind="stable")[:SURVIVORS]
+        parents = np.repeat(self.genes[best], -(-CHILDREN // len(best)), axis=0)
+        children = mutate(self.sketch, parents, rng)
+        return _ThreadPrograms(
+            self.sketch,
+            np.concatenate([self.genes[best], children]),
+            np.concatenate([self.seconds[best], seconds_of(self.sketch, children)]),
+        )
+
+
+def default_gpu_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
+    """Return the program that should be the fastest one on `target`; always the same one."""
+    sketches = [completed_on_gpu(sketch) for sketch in generate(dag, target, gpu_rules())]
+    pools = sorted((_drawn(sketch) for sketch in sketches), key=lambda pool: pool.best)
+    near = [pool for pool in pools[:EVOLVED] if pool.best <= NEAR * pools[0].best]
+    pool = min(map(_evolved, near), key=lambda pool: pool.best)
+    return steps(pool.sketch, pool.genes[np.argmin(pool.seconds)])
+
+
+def seconds_of(sketch: Sketch, genes: Genes) -> Float64Array:
+    """Return the estimated seconds of the programs `genes` [rows, columns]: [rows]."""
+    state = population_state(sketch, genes)
+    found = estimated_seconds(state, sketch.target, len(genes), choice_values(sketch, genes))
+    return found.sum(axis=1)
+
+
+def _drawn(sketch: Sketch) -> _ThreadPrograms:
+    genes = sample_on_gpu(sketch, ROWS, np.random.default_rng(0))
+    return _ThreadPrograms(sketch, genes, seconds_of(sketch, genes))
+
+
+def _evolved(pool: _ThreadPrograms) -> _ThreadPrograms:
+    rng = np.random.default_rng(0)
+    for _ in range(ROUNDS if pool.sketch.variables else 0):
+        pool = pool.next(rng)
+    return pool

@@ -1,0 +1,148 @@
+"""The kernels of a state: what each computes, its blocks, threads, memory and registers.
+
+Numbers are ints for one program, arrays [rows] for a population.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+
+from ansorc.ir.substitute import free_vars
+from ansorc.schedule.extent import IntArray, as_array, multiply
+from ansorc.schedule.memory import memory_shape
+from ansorc.schedule.stage import Iterator as Loop
+from ansorc.schedule.stage import IteratorKind, Mark, Root, Stage
+from ansorc.schedule.state import State
+
+BASE_REGISTERS = 24
+"""What indices, addresses and the like take of each thread, about."""
+REGISTER_BYTES = 4
+"""What one register of a thread holds."""
+ONE = np.asarray(1, dtype=np.int64)
+
+
+def kernels_of(state: State) -> tuple[ThreadKernel, ...]:
+    """Return the kernels of `state`, in the order in which they are launched."""
+    return tuple(
+        ThreadKernel(state, stage, tuple(_inside(state, stage)))
+        for stage in state.stages
+        if isinstance(stage.attach, Root)
+    )
+
+
+def _inside(state: State, stage: Stage) -> Iterator[Stage]:
+    for iterator in stage.iterators:
+        for inner in state.attached(stage.name, iterator.name):
+            yield from _inside(state, inner)
+            yield inner
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadKernel:
+    """A root stage, with the stages that are computed inside its loops, producers first."""
+
+    state: State
+    root: Stage
+    inside: tuple[Stage, ...]
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All stages that it computes, producers first."""
+        return (*self.inside, self.root)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its work is divided among blocks or threads."""
+        return any(loop.thread for stage in self.stages for loop in stage.iterators)
+
+    @cached_property
+    def blocks(self) -> IntArray:
+        """Blocks of the grid."""
+        return self._bound("blockIdx.x")
+
+    @cached_property
+    def threads(self) -> IntArray:
+        """Threads of a block."""
+        return self._bound("threadIdx.x")
+
+    @cached_property
+    def vthreads(self) -> IntArray:
+        """Virtual threads of a thread."""
+        return self._bound("vthread")
+
+    def _bound(self, thread: str) -> IntArray:
+        loops = [loop for stage in self.stages for loop in stage.iterators if loop.thread == thread]
+        return reduce(np.maximum, (as_array(loop.extent) for loop in loops), ONE)
+
+    @cached_property
+    def shared_bytes(self) -> IntArray:
+        """Bytes that the threads of a block share."""
+        held = [bytes_of(stage) for stage in self.inside if stage.scope == "shared"]
+        return sum(held, 0 * ONE)
+
+    @cached_property
+    def registers(self) -> IntArray:
+        """Registers of a thread, about: its tiles, what a step loads, indices and addresses."""
+        private = [stage for stage in self.inside if stage.scope != "shared"]
+        held = [-(-bytes_of(stage) // REGISTER_BYTES) * self.vthreads for stage in private]
+        loaded = [self._loaded(stage) for stage in private]
+        copied = [_copied(stage) for stage in self.inside if stage.scope == "shared"]
+        return (
+            BASE_REGISTERS + sum(held, 0 * ONE) + reduce(np.maximum, loaded, 0 * ONE) + sum(copied)
+        )
+
+    def _loaded(self, stage: Stage) -> IntArray:
+        """Registers of what one step of the register tile of `stage` multiplies."""
+        virtual = vthread_extents(self.root)
+        names = [axis.name for axis in self.root.op.axes]
+        total = 0 * ONE
+        for load in stage.op.loads:
+            moving = {name for index in load.indices for name in free_vars(index)}
+            elements = ONE
+            for place, axis in enumerate(stage.op.axes):
+                if axis.name in moving:
+                    own = [it.extent for it in innermost(stage) if it.axis == axis.name]
+                    around = virtual.get(names[place], ONE) if place < len(names) else ONE
+                    elements = elements * as_array(multiply(own)) * around
+            total = total + elements * -(-load.buffer.dtype.bytes // REGISTER_BYTES)
+        return total
+
+
+def innermost(stage: Stage) -> tuple[Loop, ...]:
+    """Return the loops of `stage` inside its last loop that is a reduction."""
+    kinds = [iterator.kind for iterator in stage.iterators]
+    if IteratorKind.REDUCE not in kinds:
+        return ()
+    last = len(kinds) - 1 - kinds[::-1].index(IteratorKind.REDUCE)
+    return stage.iterators[last + 1 :]
+
+
+def vthread_extents(stage: Stage) -> Mapping[str, IntArray]:
+    """Return how many virtual threads there are along each axis of a stage."""
+    found: dict[str, IntArray] = {}
+    for iterator in stage.iterators:
+        if iterator.thread == "vthread":
+            for part in stage.parts[iterator.name]:
+                found[part.axis] = found.get(part.axis, ONE) * as_array(part.extent)
+    return found
+
+
+def bytes_of(stage: Stage) -> IntArray:
+    """Return the bytes that hold what `stage` computes in its place."""
+    elements = as_array(multiply(memory_shape(stage)))
+    return elements * sum(buffer.dtype.bytes for buffer in stage.op.buffers)
+
+
+def vector_lengths(stage: Stage) -> IntArray:
+    """Return the elements of the vectors that `stage` is computed in."""
+    lengths = [it.extent for it in stage.iterators if it.mark is Mark.VECTORIZE]
+    return as_array(multiply(lengths))
+
+
+def _copied(stage: Stage) -> IntArray:
+    """Registers of what a thread copies at a time."""
+    return -(-vector_lengths(stage) * stage.op.buffer.dtype.bytes // REGISTER_BYTES)

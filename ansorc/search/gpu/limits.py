@@ -1,0 +1,59 @@
+"""What no GPU runs, or none runs well, told from the lengths alone, before anything is lowered."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ansorc.schedule.extent import BoolArray, as_array
+from ansorc.schedule.stage import Mark, Stage
+from ansorc.schedule.state import State
+from ansorc.search.gpu.kernels import ThreadKernel, kernels_of, vector_lengths
+from ansorc.target import Target
+from ansorc.target.gpu_limits import exceeds, launch_limits
+
+MAX_VTHREADS = 8
+VECTOR_BYTES = 16
+"""The widest access to memory."""
+WARP_THREADS = 32
+MAX_TILE = 256
+"""Results in the registers of a thread: more leave none for what is multiplied."""
+
+
+def are_legal(state: State, target: Target, rows: int) -> BoolArray:
+    """Return [rows]: whether all kernels of each program keep within the limits of `target`.
+
+    Besides what a GPU cannot launch, that is: more than `MAX_VTHREADS` virtual threads, vectors of
+    more than 16 bytes or that rows are no multiple of, and blocks smaller than a warp where there
+    is work for one.
+    """
+    good = np.ones(rows, dtype=bool)
+    for kernel in kernels_of(state):
+        good &= _fits(kernel, target)
+    return good
+
+
+def _fits(kernel: ThreadKernel, target: Target) -> BoolArray:
+    limits = launch_limits(target)
+    grid, block = (kernel.blocks, 1, 1), (kernel.threads, 1, 1)
+    good = ~np.asarray(exceeds(limits, grid, block, kernel.shared_bytes))
+    good = good & (kernel.registers <= limits.registers) & (kernel.vthreads <= MAX_VTHREADS)
+    for stage in kernel.stages:
+        good = good & _vectors_fit(stage)
+    work = np.prod([axis.extent for axis in kernel.root.op.axes], dtype=np.int64)
+    if kernel.is_bound and work >= 2 * WARP_THREADS:
+        good = good & (kernel.threads >= WARP_THREADS)
+    return good
+
+
+def _vectors_fit(stage: Stage) -> BoolArray:
+    """Whether vectors are short enough, and the rows that they divide are multiples of them."""
+    lengths = vector_lengths(stage)
+    good = lengths * stage.op.buffer.dtype.bytes <= VECTOR_BYTES
+    for iterator in stage.iterators:
+        if iterator.mark is Mark.VECTORIZE and iterator.axis:
+            names = [axis.name for axis in stage.op.axes]
+            width = as_array(stage.region[names.index(iterator.axis)])
+            pitch = stage.op.buffer.shape[names.index(iterator.axis)]
+            is_divided = width % as_array(iterator.extent) == 0
+            good = good & is_divided & (pitch % as_array(iterator.extent) == 0)
+    return good

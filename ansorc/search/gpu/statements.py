@@ -1,0 +1,334 @@
+"""What the threads of a kernel do for one statement: how often, and which memory they touch.
+
+All is arithmetic over arrays: one evaluation describes a whole population. A loop is
+another block or another thread for each iteration, one iteration after the other ("serial"), or
+copies of the statement within a thread: those of virtual threads, unrolled and vectorised loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorc.ir.buffer import Buffer
+from ansorc.schedule.extent import BoolArray, IntArray
+from ansorc.schedule.memory import memory_shape
+from ansorc.schedule.stage import At, Stage
+from ansorc.search.features.index_form import IndexForm, grouped_loads
+from ansorc.search.features.loop_nest import LoopNest, LoopNests, NestLoop
+
+Floats = NDArray[np.float64]
+WARP = 32
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+VECTOR_BYTES = 16
+
+
+class LoopRole(Enum):
+    """Who runs the iterations of a loop."""
+
+    BLOCK = "block"
+    THREAD = "thread"
+    LOOP = "loop"
+    """Each thread runs all of them."""
+    NONE = "none"
+    """The loop is around a copy to shared memory, which all threads make together."""
+
+
+class MemorySpace(Enum):
+    """Which memory a tensor is in."""
+
+    GLOBAL = "global"
+    SHARED = "shared"
+    PRIVATE = "private"
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadStatement:
+    """The statement of a stage inside a kernel."""
+
+    nests: LoopNests
+    stage: Stage
+
+    @cached_property
+    def nest(self) -> LoopNest:
+        """The loops around it."""
+        return self.nests.nest(self.stage)
+
+    @cached_property
+    def roles(self) -> tuple[LoopRole, ...]:
+        """What each loop of the nest is."""
+        own, is_shared = self.nest.own, self.stage.scope == "shared"
+        return tuple(
+            _role(loop, is_dropped=is_shared and place < own)
+            for place, loop in enumerate(self.nest.loops)
+        )
+
+    @property
+    def rows(self) -> int:
+        """The number of programs."""
+        return self.nests.rows
+
+    def product(self, *roles: LoopRole) -> Floats:
+        """Return [rows]: the iterations of the loops of these roles."""
+        found = np.ones(self.rows)
+        for loop, role in zip(self.nest.loops, self.roles, strict=True):
+            if role in roles:
+                found = found * loop.extent
+        return found
+
+    @cached_property
+    def iterations(self) -> Floats:
+        """[rows]: how often a thread executes it, its virtual threads together."""
+        return self.product(LoopRole.LOOP)
+
+    @cached_property
+    def are_copies(self) -> tuple[BoolArray, ...]:
+        """For each loop [rows]: whether its iterations are copies of the statement."""
+        return tuple(
+            np.asarray(loop.is_unrolled) | loop.is_vector | (loop.thread == "vthread")
+            for loop in self.nest.loops
+        )
+
+    @cached_property
+    def last_serial(self) -> IntArray:
+        """[rows]: the place of the innermost loop that is not copied; -1 without one."""
+        found = np.full(self.rows, -1)
+        for place, loop in enumerate(self.nest.loops):
+            if self.roles[place] is LoopRole.LOOP:
+                is_serial = ~self.are_copies[place] & (loop.extent > 1)
+                found = np.where(is_serial, place, found)
+        return found
+
+    @cached_property
+    def serial(self) -> Floats:
+        """[rows]: iterations of the loops that are not copied."""
+        found = np.ones(self.rows)
+        for place, loop in enumerate(self.nest.loops):
+            if self.roles[place] is LoopRole.LOOP:
+                found = found * np.where(self.are_copies[place], 1, loop.extent)
+        return found
+
+    def is_inner(self, place: int) -> BoolArray:
+        """Return [rows]: whether a loop is copied inside of all that are not."""
+        is_virtual = self.nest.loops[place].thread == "vthread"
+        is_copy = self.are_copies[place] & (is_virtual | (place > self.last_serial))
+        return is_copy & (self.roles[place] is LoopRole.LOOP)
+
+    @cached_property
+    def results(self) -> Floats:
+        """[rows]: the copies inside its innermost serial loop."""
+        found = np.ones(self.rows)
+        for place, loop in enumerate(self.nest.loops):
+            found = found * np.where(self.is_inner(place), loop.extent, 1)
+        return found
+
+    def accesses(self) -> Iterator[ThreadAccess]:
+        """Yield what it stores, then what it loads."""
+        op = self.stage.op
+        index = tuple(IndexForm(((axis.name, 1.0),)) for axis in op.axes)
+        for buffer in op.buffers:
+            yield self._access(buffer, [index], is_store=True)
+        for buffer, group in grouped_loads(op):
+            yield self._access(buffer, group, is_store=False)
+
+    def _access(
+        self, buffer: Buffer, group: Sequence[tuple[IndexForm, ...]], *, is_store: bool
+    ) -> ThreadAccess:
+        source = self.nests.state.source(buffer.name)
+        space = MemorySpace.GLOBAL
+        shape: Sequence[int | IntArray | None] = buffer.shape
+        if source is not None:
+            shape = memory_shape(source)
+            if isinstance(source.attach, At):
+                space = MemorySpace.SHARED if source.scope == "shared" else MemorySpace.PRIVATE
+        sizes = [self.nests.array(extent).astype(np.float64) for extent in shape]
+        steps = [self.nest.movement(form.terms, 0).steps for form in group[0]]
+        moved = tuple(
+            tuple(
+                None
+                if steps[axis][place] is None or role is LoopRole.NONE
+                else np.asarray(steps[axis][place], dtype=np.float64)
+                for axis in range(len(steps))
+            )
+            for place, role in enumerate(self.roles)
+        )
+        held = 0
+        if space is not MemorySpace.GLOBAL and source is not None:
+            held = self.nests.nest(source).own
+        return ThreadAccess(self, buffer, space, tuple(sizes), moved, held, len(group), is_store)
+
+
+def _role(loop: NestLoop, *, is_dropped: bool) -> LoopRole:
+    if loop.thread.startswith("blockIdx"):
+        return LoopRole.BLOCK
+    if loop.thread.startswith("threadIdx"):
+        return LoopRole.NONE if is_dropped else LoopRole.THREAD
+    return LoopRole.NONE if is_dropped and loop.thread == "vthread" else LoopRole.LOOP
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadAccess:
+    """The loads of one tensor that move alike, or a store."""
+
+    statement: ThreadStatement
+    buffer: Buffer
+    space: MemorySpace
+    sizes: tuple[Floats, ...]
+    """The extents of its dimensions in memory."""
+    moved: tuple[tuple[Floats | None, ...], ...]
+    """For each loop, and each dimension, how far one iteration moves the index."""
+    held: int
+    """Loops outside of what holds the tensor: they do not move it there, unless over threads."""
+    count: int
+    """Loads that move alike, at other places."""
+    is_store: bool
+
+    @cached_property
+    def steps(self) -> tuple[Floats | None, ...]:
+        """For each loop, how many elements one iteration moves in memory; None: it does not."""
+        pitches = self._pitches
+        found: list[Floats | None] = []
+        for place, moves in enumerate(self.moved):
+            role = self.statement.roles[place]
+            total: Floats | None = None
+            is_virtual = self.statement.nest.loops[place].thread == "vthread"
+            is_outside = place < self.held and (
+                role is LoopRole.BLOCK or (role is LoopRole.LOOP and not is_virtual)
+            )
+            is_private = self.space is MemorySpace.PRIVATE and place < self.held
+            for move, pitch in zip(moves, pitches, strict=True):
+                if move is not None and not is_outside and not is_private:
+                    total = move * pitch if total is None else total + move * pitch
+            found.append(total)
+        return tuple(found)
+
+    @cached_property
+    def _pitches(self) -> list[Floats]:
+        pitches: list[Floats] = []
+        pitch = np.ones(self.statement.rows)
+        for size in reversed(self.sizes):
+            pitches.insert(0, pitch)
+            pitch = pitch * size
+        return pitches
+
+    @cached_property
+    def width(self) -> IntArray:
+        """[rows]: elements that one instruction loads or stores."""
+        most = max(1, VECTOR_BYTES // self.buffer.dtype.bytes)
+        found = np.ones(self.statement.rows, dtype=np.int64)
+        for place, step in enumerate(self.steps):
+            loop = self.statement.nest.loops[place]
+            if step is None or loop.thread:
+                continue
+            lanes = np.gcd(loop.extent.astype(np.int64), most)
+            lanes = np.gcd(lanes, self.sizes[-1].astype(np.int64))
+            fits = (np.abs(step) == 1) & self.statement.is_inner(place)
+            found = np.where(fits, np.maximum(found, lanes), found)
+        return found
+
+    @cached_property
+    def requests(self) -> Floats:
+        """[rows]: instructions of it that a thread executes.
+
+        What does not move is loaded once: for all copies, and before serial loops inside of which
+        nothing moves it.
+        """
+        rows = self.statement.rows
+        found = np.full(rows, float(self.count))
+        is_moved, is_repeated = np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
+        loops = self.statement.nest.loops
+        for place in reversed(range(len(loops))):
+            if self.statement.roles[place] is not LoopRole.LOOP:
+                continue
+            is_copy = self.statement.are_copies[place]
+            is_moving = np.full(rows, self.steps[place] is not None)
+            again = is_repeated & (loops[place].thread != "vthread")
+            counts = is_moving | np.where(is_copy, again, is_moved | (place < self.held))
+            found = found * np.where(counts, loops[place].extent, 1)
+            is_moved = is_moved | is_moving
+            is_repeated = is_repeated | (~is_copy & is_moved & (loops[place].extent > 1))
+        return found / self.width
+
+    @cached_property
+    def registers(self) -> Floats:
+        """[rows]: elements that a thread has of it at a time, in the copies of one step."""
+        found = np.full(self.statement.rows, float(self.count))
+        for place, step in enumerate(self.steps):
+            extent = self.statement.nest.loops[place].extent
+            is_held = self.statement.is_inner(place) & (step is not None)
+            found = found * np.where(is_held, extent, 1)
+        return found
+
+    @cached_property
+    def lanes(self) -> tuple[tuple[Floats, Floats], ...]:
+        """The extents and steps of the digits of a thread's number, the slowest first."""
+        zeros = np.zeros(self.statement.rows)
+        loops = self.statement.nest.loops
+        return tuple(
+            (loops[place].extent.astype(np.float64), zeros if step is None else step)
+            for place, step in enumerate(self.steps)
+            if self.statement.roles[place] is LoopRole.THREAD
+        )
+
+    @cached_property
+    def _classes(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """One row of each kind of warp, and the kind of each row."""
+        keys = self.width.astype(np.uint64)
+        for extent, step in self.lanes:
+            for values in (extent, step):
+                keys = (keys ^ values.astype(np.int64).astype(np.uint64)) * _MULTIPLIER
+                keys = keys ^ (keys >> np.uint64(29))
+        _, first, kinds = np.unique(keys, return_index=True, return_inverse=True)
+        return first, kinds.reshape(-1)
+
+    def counted(self, count: Callable[[IntArray, int], IntArray]) -> Floats:
+        """Return [rows]: what `count` says of the addresses of a warp and the bytes of a thread."""
+        first, kinds = self._classes
+        addresses, widths = self._addresses(first), self.width[first]
+        found = np.zeros(len(first))
+        for width in np.unique(widths):
+            rows = widths == width
+            found[rows] = count(addresses[rows], int(width) * self.buffer.dtype.bytes)
+        return found[kinds]
+
+    def _addresses(self, rows: NDArray[np.intp]) -> IntArray:
+        """[rows, 32]: the bytes of each lane of a warp from those of the first."""
+        threads = self.statement.product(LoopRole.THREAD)[rows]
+        lane = np.minimum(np.arange(WARP, dtype=np.float64), threads[:, None] - 1)
+        total = np.zeros_like(lane)
+        for extent, step in reversed(self.lanes):
+            total += np.mod(lane, extent[rows, None]) * step[rows, None]
+            lane = np.floor_divide(lane, extent[rows, None])
+        return total.astype(np.int64) * self.buffer.dtype.bytes
+
+    @cached_property
+    def block_elements(self) -> Floats:
+        """[rows]: different elements that a block touches in the whole kernel."""
+        total = np.ones(self.statement.rows)
+        loops = self.statement.nest.loops
+        for axis, size in enumerate(self.sizes):
+            reach, values = np.ones(self.statement.rows), np.ones(self.statement.rows)
+            for place, moves in enumerate(self.moved):
+                move = moves[axis]
+                if self.statement.roles[place] is LoopRole.BLOCK or move is None:
+                    continue
+                reach = reach + np.abs(move) * (loops[place].extent - 1)
+                values = values * loops[place].extent
+            total = total * np.minimum(np.minimum(reach, values * self.count), size)
+        return total
+
+    @cached_property
+    def depends_on(self) -> tuple[Floats, ...]:
+        """For each loop over blocks, the fastest first: whether other elements are touched."""
+        ones, zeros = np.ones(self.statement.rows), np.zeros(self.statement.rows)
+        found = [
+            zeros if all(move is None for move in self.moved[place]) else ones
+            for place, role in enumerate(self.statement.roles)
+            if role is LoopRole.BLOCK
+        ]
+        return tuple(reversed(found))

@@ -1,0 +1,246 @@
+"""Multi-level tiling for GPUs: blocks, virtual threads, threads, and a tile in registers.
+
+    for i, j, k: C += A * B    ->    blockIdx.x i0@j0:
+                                       vthread i1@j1:
+                                         threadIdx.x i2@j2:
+                                           for k0:
+                                             A.shared, B.shared = …     by all threads
+                                             for k1, i3, j3, k2, i4, j4: C.local += …
+                                           for i34, j3, j4: C = C.local
+
+Paper, §4.1: SSSRRSRS, a cache write to registers, and each input that is used again cached in
+shared memory at the outermost reduce level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from ansorc.lang.access import strictly_inlineable
+from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.schedule.extent import Hole, HoleProduct
+from ansorc.schedule.stage import Stage
+from ansorc.schedule.steps import (
+    BindThread,
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    Fuse,
+    Reorder,
+    Split,
+    Unroll,
+    Vectorize,
+)
+from ansorc.search.sketch.predicates import fusible_consumer, needs_tiling
+from ansorc.search.sketch.rule import PartialSketch, Verdict, vector_axis
+from ansorc.search.sketch.sketch import TileVariable
+from ansorc.search.sketch.tiling import is_split, variable_name
+
+BLOCK, VTHREAD, THREAD, OUTER, INNER = range(5)
+"""The space levels of SSSRRSRS: the first three are bound, the last two are the register tile."""
+REDUCE_LEVELS = 3
+THREADS_OF_LEVEL = ("blockIdx.x", "vthread", "threadIdx.x")
+MAX_TILES = (8, 256, 8)
+"""The most virtual threads, threads and outer register tiles along one axis."""
+MAX_INNER = 16
+"""The largest innermost length of an axis that is not contiguous; else it is a vector."""
+MAX_TERMS = (8, 64)
+"""The largest inner lengths of a reduce axis."""
+VECTOR_BYTES = 16
+"""The widest access to memory."""
+
+
+@dataclass(frozen=True)
+class TilingForThreads:
+    """Tile a stage with data reuse in blocks and threads, as the paper does for GPUs.
+
+    The stage is computed in the tiles of its only consumer, if that reads it element by element, or
+    of a copy.
+    """
+
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
+        """Return whether `stage` reads some element for several of its results."""
+        return Verdict.APPLY_AND_STOP if needs_tiling(partial, stage) else Verdict.SKIP
+
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketch with the stage tiled, and what it reads in shared memory."""
+        consumer = fusible_consumer(partial, stage)
+        name, outer = stage, stage
+        if consumer is None:
+            written = partial.then(CacheWrite(stage, "local"))
+            (computing,) = written.state.beyond(partial.state)
+            partial, name = written, computing.name
+        else:
+            outer = consumer.name
+        opened = _declared(partial, partial.stage(name))
+        opened = _bound_tiles(opened, name, outer)
+        opened = _register_tile(opened, name, outer)
+        for tensor in _cached_reads(opened.stage(name).op):
+            opened = _in_shared_memory(opened, name, tensor)
+        yield opened.with_trace(f"tile {name} in {outer} by threads")
+
+
+def _declared(partial: PartialSketch, stage: Stage) -> PartialSketch:
+    contiguous = vector_axis(stage.op)
+    lanes = partial.lanes(stage.op)
+    variables: list[TileVariable] = []
+    for place, axis in enumerate(stage.op.axes):
+        limits = (*MAX_TILES, lanes if place == contiguous else MAX_INNER)
+        variables += [_variable(stage, axis, limits)] if is_split(axis) else []
+    for axis in stage.op.reduce_axes:
+        found = _variable(stage, axis, MAX_TERMS)
+        variables += [replace(found, is_exact=True)] if is_split(axis) else []
+    return replace(partial, variables=(*partial.variables, *variables))
+
+
+def _variable(stage: Stage, axis: Axis, limits: tuple[int, ...]) -> TileVariable:
+    return TileVariable(
+        variable_name(stage, axis), axis.extent, len(limits) + 1, limits[-1],
+        stage=stage.name, axis=axis.name, limits=limits,
+    )  # fmt: skip
+
+
+def _holes(stage: Stage, axis: Axis, *groups: tuple[int, ...]) -> tuple[Hole, ...]:
+    return tuple(Hole(variable_name(stage, axis), group) for group in groups)
+
+
+def _bound_tiles(partial: PartialSketch, name: str, outer: str) -> PartialSketch:
+    """The loops of the consumer: three bound levels, then the tile of one thread."""
+    stage, consumer = partial.stage(name), partial.stage(outer)
+    pairs = list(zip(stage.op.axes, consumer.op.axes, strict=False))
+    contiguous = vector_axis(stage.op)
+    for place, (own, axis) in enumerate(pairs):
+        if is_split(axis):
+            inner = ((OUTER,), (INNER,)) if place == contiguous else ((OUTER, INNER),)
+            split = Split(outer, axis.name, _holes(stage, own, (VTHREAD,), (THREAD,), *inner))
+            partial = partial.then(split)
+    divided = partial.stage(outer)
+    levels = [
+        [divided.loop(a.name, depth) for _, a in pairs if depth == BLOCK or is_split(a)]
+        for depth in range(OUTER)
+    ]
+    order = [loop for level in levels for loop in level]
+    inside = [it.name for it in divided.iterators if it.name not in order]
+    deepest = [loop for loop in inside if _level(divided, loop) == INNER]
+    rest = [loop for loop in inside if loop not in deepest]
+    partial = partial.then(Reorder(outer, (*order, *rest, *deepest)))
+    for level, thread in zip(levels, THREADS_OF_LEVEL, strict=True):
+        partial = bound(partial, outer, level, thread)
+    for loop in rest:
+        partial = partial.then(Unroll(outer, loop))
+    for loop in deepest:
+        partial = partial.then(Vectorize(outer, loop))
+    return partial
+
+
+def _level(stage: Stage, loop: str) -> int:
+    return next(iterator.level for iterator in stage.iterators if iterator.name == loop)
+
+
+def bound(partial: PartialSketch, stage: str, loops: Sequence[str], thread: str) -> PartialSketch:
+    """Return the sketch with neighbouring `loops` of `stage` fused and bound to `thread`."""
+    fused = loops[0]
+    if len(loops) > 1:
+        fuse = Fuse(stage, tuple(loops))
+        partial, fused = partial.then(fuse), fuse.made
+    return partial.then(BindThread(stage, fused, thread))
+
+
+def _register_tile(partial: PartialSketch, name: str, outer: str) -> PartialSketch:
+    """The loops of the tiled stage, inside the consumer's threads: R R S R S."""
+    thread = next(it for it in partial.stage(outer).iterators if it.thread == THREADS_OF_LEVEL[-1])
+    partial = partial.then(ComputeAt(name, outer, thread.name))
+    stage = partial.stage(name)
+    for axis in stage.op.axes:
+        if is_split(axis):
+            partial = partial.then(Split(name, axis.name, _holes(stage, axis, (INNER,))))
+    for axis in stage.op.reduce_axes:
+        if is_split(axis):
+            partial = partial.then(Split(name, axis.name, _holes(stage, axis, (1,), (2,))))
+    divided = partial.stage(name)
+    space = [
+        [divided.loop(a.name, level) for a in stage.op.axes if level == 0 or is_split(a)]
+        for level in range(2)
+    ]
+    reduce = [
+        [divided.loop(a.name, level) for a in stage.op.reduce_axes if level == 0 or is_split(a)]
+        for level in range(REDUCE_LEVELS)
+    ]
+    order = [*reduce[0], *reduce[1], *space[0], *reduce[2], *space[1]]
+    partial = partial.then(Reorder(name, tuple(order)))
+    contiguous = vector_axis(stage.op)
+    along = "" if contiguous is None else divided.loop(stage.op.axes[contiguous].name, 1)
+    for loop in (*space[0], *space[1]):
+        mark = Vectorize if loop == along else Unroll
+        partial = partial.then(mark(name, loop))
+    return partial
+
+
+def _cached_reads(op: ComputeOp) -> list[str]:
+    """The tensors that a stage with reductions reads and uses again in one block."""
+    if not any(is_split(axis) for axis in op.reduce_axes):
+        return []
+    return list(dict.fromkeys(load.buffer.name for load in op.loads if load.indices))
+
+
+def threads_of(partial: PartialSketch, name: str) -> HoleProduct:
+    """Return how many threads of a block compute the tiled stage `name`."""
+    stage = partial.stage(name)
+    return HoleProduct(
+        tuple(_holes(stage, axis, (THREAD,))[0] for axis in stage.op.axes if is_split(axis))
+    )
+
+
+def _in_shared_memory(partial: PartialSketch, name: str, tensor: str) -> PartialSketch:
+    """Copy what a block reads of `tensor` to shared memory, all its threads together."""
+    stage = partial.stage(name)
+    reduce = [it.name for it in stage.iterators if it.axis in _reduce_axes(stage) and it.level == 0]
+    read = partial.then(CacheRead(tensor, "shared", (name,)))
+    (copy,) = read.state.beyond(partial.state)
+    opened = read.then(ComputeAt(copy.name, name, reduce[-1]))
+    return cooperative(opened, copy.name, threads_of(partial, name), _lanes(partial, tensor))
+
+
+def _reduce_axes(stage: Stage) -> set[str]:
+    return {axis.name for axis in stage.op.reduce_axes}
+
+
+def _lanes(partial: PartialSketch, tensor: str) -> int:
+    """The most elements that a thread copies at a time: 1 of what is computed on the way."""
+    source = partial.state.source(tensor)
+    if source is not None and not source.op.reduce_axes and not strictly_inlineable(source.op):
+        return 1
+    buffers = (*partial.state.inputs, *(() if source is None else source.op.buffers))
+    (buffer,) = (buffer for buffer in buffers if buffer.name == tensor)
+    return max(1, VECTOR_BYTES // buffer.dtype.bytes)
+
+
+def cooperative(
+    partial: PartialSketch, copy: str, threads: HoleProduct, lanes: int
+) -> PartialSketch:
+    """Return the sketch with the loops of a copy divided among the threads of a block.
+
+    ax0, ax1   ->   ax0@ax1.0 in steps of all threads, threadIdx.x, vectors along ax1.1
+    """
+    *others, last = (iterator.name for iterator in partial.stage(copy).iterators)
+    inner = ""
+    if lanes > 1:
+        variable = TileVariable(f"{copy}.vector", lanes, 2, lanes, stage=copy, axis=last)
+        partial = replace(partial, variables=(*partial.variables, variable))
+        split = Split(copy, last, (Hole(variable.name, (1,)),))
+        partial = partial.then(split)
+        last, inner = split.made
+    loops, fused = (*others, last), last
+    if len(loops) > 1:
+        fuse = Fuse(copy, loops)
+        partial, fused = partial.then(fuse), fuse.made
+    share = Split(copy, fused, (threads,))
+    partial = partial.then(share, BindThread(copy, share.made[1], THREADS_OF_LEVEL[-1]))
+    return partial.then(Vectorize(copy, inner)) if inner else partial
+
+
+def points(op: ComputeOp) -> int:
+    """Return how many results `op` computes."""
+    return prod(axis.extent for axis in op.axes)

@@ -1,0 +1,77 @@
+"""The space of GPU programs: all stages are bound, rows are legal, and compute what they should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from search_gpu.gpu_programs import H100, TESLA, check_threads
+from search_space import small_dags
+from search_space.small_dags import DAGS
+
+from ansorc.schedule import replay
+from ansorc.search.evolution.mutation import mutate
+from ansorc.search.evolution.sampling import sample
+from ansorc.search.gpu.default import default_gpu_steps
+from ansorc.search.gpu.kernels import kernels_of
+from ansorc.search.space import design_space, encode, phenotype_keys, population_state, steps
+from ansorc.search.space.genes import within_registers
+from ansorc.target import Target
+from ansorc.target.gpu_limits import launch_limits
+
+
+@pytest.mark.parametrize("name", list(DAGS))
+def test_programs_compute_what_is_defined(name: str) -> None:
+    for sketch in design_space(DAGS[name], H100).sketches:
+        genes = sample(sketch, 3, np.random.default_rng(3))
+        for row in (*genes[:1], *mutate(sketch, genes[1:2], np.random.default_rng(4))):
+            check_threads(DAGS[name], steps(sketch, row))
+
+
+@pytest.mark.parametrize("name", list(DAGS))
+def test_every_stage_with_work_is_bound(name: str) -> None:
+    for sketch in design_space(DAGS[name], H100).sketches:
+        for kernel in kernels_of(sketch.state):
+            assert kernel.is_bound or not kernel.root.op.axes
+
+
+@pytest.mark.parametrize("name", ["matmul", "conv_layer", "softmax", "transpose"])
+def test_genes_and_steps_are_inverse(name: str) -> None:
+    for sketch in design_space(DAGS[name], H100).sketches:
+        genes = sample(sketch, 16, np.random.default_rng(0))
+        for row in genes:
+            found = encode(sketch, steps(sketch, row))
+            assert found is not None
+            assert phenotype_keys(sketch, found[None]) == phenotype_keys(sketch, row[None])
+            assert steps(sketch, found) == steps(sketch, row)
+
+
+@pytest.mark.parametrize("machine", [H100, TESLA])
+def test_what_is_drawn_keeps_the_limits(machine: Target) -> None:
+    (sketch,) = design_space(small_dags.matmul(1024, 768, 1024), machine).sketches
+    genes = sample(sketch, 256, np.random.default_rng(0))
+    children = mutate(sketch, genes, np.random.default_rng(1))
+    limits = launch_limits(machine)
+    for rows in (genes, children):
+        assert within_registers(sketch, rows, 1.0).all()
+        (kernel,) = kernels_of(population_state(sketch, rows))
+        assert (kernel.threads <= limits.threads).all()
+        assert (kernel.threads >= 32).all()
+        assert (kernel.shared_bytes <= limits.shared_bytes).all()
+        assert (kernel.vthreads <= 8).all()
+
+
+def test_a_row_of_a_population_is_the_program_alone() -> None:
+    computation = small_dags.matmul(100, 52, 77)
+    (sketch,) = design_space(computation, H100).sketches
+    genes = sample(sketch, 32, np.random.default_rng(0))
+    (kernel,) = kernels_of(population_state(sketch, genes))
+    for place, row in enumerate(genes):
+        (alone,) = kernels_of(replay(computation, steps(sketch, row)))
+        for name in ("blocks", "threads", "vthreads", "shared_bytes", "registers"):
+            values = np.broadcast_to(getattr(kernel, name), len(genes))
+            assert values[place] == getattr(alone, name), name
+
+
+@pytest.mark.parametrize("name", ["matmul_odd", "conv_layer_nchw", "layer_norm", "elementwise"])
+def test_the_default_computes_what_is_defined(name: str) -> None:
+    check_threads(DAGS[name], default_gpu_steps(DAGS[name], H100))
