@@ -30,7 +30,8 @@ _OPTIONS = (
     "-gpu=NAME (cuda) and -backend=MODULE"
 )
 _FORMS = (
-    "'native', 'x86_64-linux-gnu -mcpu=NAME', 'aarch64-linux-gnu -mcpu=NAME' or 'cuda -arch=sm_NN'"
+    "'native', 'x86_64-linux-gnu -mcpu=NAME', 'aarch64-linux-gnu -mcpu=NAME', 'cuda -arch=sm_NN' "
+    "or 'cuda-emulated'"
 )
 _AS = " as "
 _ARCHITECTURES = {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}
@@ -40,6 +41,9 @@ _SHARED_BYTES = 4 << 20
 """Of a third level for each core: 32 MiB for 8 cores of Zen 3 to 5 (stated); others have less."""
 
 CPU_BACKEND, CUDA_BACKEND = "ansorc.codegen.llvm.backend", "ansorc.codegen.cuda.backend"
+EMULATED_BACKEND = "ansorc.codegen.cuda.emulated"
+_GPU_BACKENDS = {"cuda": CUDA_BACKEND, "cuda-emulated": EMULATED_BACKEND}
+_EMULATED_ARCH = "-arch=sm_90"
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,15 @@ class Target:
         head, *options = text.split() or [""]
         if head == "native":
             return _with_options(detect(), options, text)
-        architecture = "cuda" if head == "cuda" else _ARCHITECTURES.get(head.split("-")[0])
-        if architecture is None or ("-" not in head and head != "cuda"):
+        is_gpu = head in _GPU_BACKENDS
+        architecture = "cuda" if is_gpu else _ARCHITECTURES.get(head.split("-")[0])
+        if architecture is None or ("-" not in head and not is_gpu):
             raise TargetError(f"'{text}' is not a target; use {_FORMS}{_nearest(head, _HEADS)}")
-        if head == "cuda":
+        if is_gpu:
             options = with_arch(options)
-        option = "-arch=" if head == "cuda" else "-mcpu="
+        option = "-arch=" if is_gpu else "-mcpu="
+        if head == "cuda-emulated" and not any(each.startswith(option) for each in options):
+            options = [_EMULATED_ARCH, *options]
         name = next((o.removeprefix(option) for o in options if o.startswith(option)), "")
         preset = _preset(name or _BASELINES[architecture], architecture)
         rest = [each for each in options if not each.startswith(option)]
@@ -128,7 +135,10 @@ class Target:
         if self.runs_on:
             return f"{self.runs_on.text}{_AS}{replace(self, runs_on=None).text}"
         preset = gpu_preset(gpu_for(self.arch, self.gpu_name)) if self.arch else PRESETS[self.cpu]
-        words = ["cuda", f"-arch={self.arch}"] if self.arch else [self.triple, f"-mcpu={self.cpu}"]
+        words = [self.triple, f"-mcpu={self.cpu}"]
+        if self.arch:
+            head = "cuda-emulated" if self.backend == EMULATED_BACKEND else "cuda"
+            words = [head, f"-arch={self.arch}"]
         if self.gpu_name:
             words.append(f"-gpu={self.gpu_name}")
         added = [f"+{name}" for name in self.features if name not in preset.features]
@@ -139,7 +149,7 @@ class Target:
             words.append(f"-cores={self.cores}")
         if self.cache_bytes != preset.cache_bytes:
             words.append("-cache=" + ",".join(map(str, self.cache_bytes)))
-        if self.backend != (CUDA_BACKEND if self.arch else CPU_BACKEND):
+        if self.backend not in (_GPU_BACKENDS.values() if self.arch else (CPU_BACKEND,)):
             words.append(f"-backend={self.backend}")
         return " ".join(words)
 
@@ -208,7 +218,7 @@ class Target:
 
 
 _BASELINES = {"x86": "x86-64-v2", "arm": "generic", "cuda": ""}
-_HEADS = ("native", "cuda", "x86_64-linux-gnu", "aarch64-linux-gnu", "aarch64-apple-darwin")
+_HEADS = ("native", *_GPU_BACKENDS, "x86_64-linux-gnu", "aarch64-linux-gnu", "aarch64-apple-darwin")
 
 
 @lru_cache(maxsize=1)
@@ -231,11 +241,11 @@ def detect() -> Target:
 
 
 def _from_preset(head: str, preset: Preset) -> Target:
-    cpu, arch = ("", preset.name) if head == "cuda" else (preset.name, "")
+    cpu, arch = ("", preset.name) if head in _GPU_BACKENDS else (preset.name, "")
     return Target(
         "cuda" if arch else "cpu", "nvptx64-nvidia-cuda" if arch else head, cpu, preset.features,
         preset.cores, preset.vector_bytes, preset.vector_registers, preset.cache_bytes,
-        preset.cache_line_bytes, arch, backend=CUDA_BACKEND if arch else CPU_BACKEND,
+        preset.cache_line_bytes, arch, backend=_GPU_BACKENDS.get(head, CPU_BACKEND),
     )  # fmt: skip
 
 

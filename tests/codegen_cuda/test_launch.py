@@ -20,6 +20,11 @@ PLAN = LaunchPlan(
 def test_a_plan_survives_text_and_code() -> None:
     assert LaunchPlan.of_text(f"{PLAN.comment()}\n__global__ …") == PLAN
     assert LaunchPlan.of_code(PLAN.with_image(b"\x00image\n")) == (PLAN, b"\x00image\n")
+    code = PLAN.with_image(b"\x00image\n", "// a text\n")
+    assert (LaunchPlan.of_code(code)[1], LaunchPlan.text_of(code)) == (
+        b"\x00image\n",
+        "// a text\n",
+    )
     assert (PLAN.launches[0].threads, PLAN.launches[1].blocks) == (256, 18)
 
 

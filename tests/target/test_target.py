@@ -42,6 +42,15 @@ def test_gpus(arch: str) -> None:
     assert Target.parse(target.text) == target
 
 
+def test_emulated_gpus() -> None:
+    target = Target.parse("cuda-emulated")
+    assert (target.kind, target.arch, target.text) == ("cuda", "sm_90", "cuda-emulated -arch=sm_90")
+    other = Target.parse("cuda-emulated -gpu=a10 -cores=3")
+    assert Target.parse(other.text) == other
+    assert other.gpu == Target.parse("cuda -gpu=a10 -cores=3").gpu
+    assert other.backend != Target.parse("cuda -arch=sm_86").backend
+
+
 @pytest.mark.parametrize("cpu", ARM)
 def test_arm(cpu: str) -> None:
     target = Target.parse(f"aarch64-linux-gnu -mcpu={cpu}")

@@ -7,6 +7,7 @@ the image.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from typing import Any, Literal
 from ansorc.errors import BuildError
 
 _COMMENT = "// launches: "
-_MAGIC = b"ansorc cuda 1\n"
+_MAGIC = b"ansorc cuda 2\n"
 
 
 @dataclass(frozen=True)
@@ -72,19 +73,32 @@ class LaunchPlan:
             raise BuildError("this is no CUDA text of ansorc: its first line holds no launches")
         return _plan(json.loads(first.removeprefix(_COMMENT)))
 
-    def with_image(self, image: bytes) -> bytes:
-        """Return the code of this program: the plan, and what the compiler made."""
+    def with_image(self, image: bytes, text: str = "") -> bytes:
+        """Return the code of this program: the plan, and what the compiler made (of `text`)."""
         plan = json.dumps(asdict(self), sort_keys=True).encode()
-        return b"%s%d\n%s\n%s" % (_MAGIC, len(plan), plan, image)
+        source = zlib.compress(text.encode())
+        return b"%s%d %d\n%s%s%s" % (_MAGIC, len(plan), len(source), plan, source, image)
 
     @staticmethod
     def of_code(code: bytes) -> tuple[LaunchPlan, bytes]:
         """Return the plan and the image of what `with_image` made; raise BuildError for others."""
-        if not code.startswith(_MAGIC):
-            raise BuildError("this is no compiled CUDA program of ansorc: its head is another")
-        length, _, rest = code.removeprefix(_MAGIC).partition(b"\n")
-        end = int(length)
-        return _plan(json.loads(rest[:end])), rest[end + 1 :]
+        plan, _, image = _parts(code)
+        return _plan(json.loads(plan)), image
+
+    @staticmethod
+    def text_of(code: bytes) -> str:
+        """Return the text that `with_image` got, "" if none; raise BuildError for other code."""
+        return zlib.decompress(_parts(code)[1]).decode()
+
+
+def _parts(code: bytes) -> tuple[bytes, bytes, bytes]:
+    """The plan, the compressed text and the image in compiled code."""
+    if not code.startswith(_MAGIC):
+        raise BuildError("this is no compiled CUDA program of ansorc: its head is another")
+    lengths, _, rest = code.removeprefix(_MAGIC).partition(b"\n")
+    first, second = map(int, lengths.split())
+    end = first + second
+    return rest[:first], rest[first:end], rest[end:]
 
 
 def _plan(data: Mapping[str, Any]) -> LaunchPlan:

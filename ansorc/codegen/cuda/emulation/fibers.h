@@ -153,6 +153,10 @@ static bool map_stacks() {
   return true;
 }
 
+__attribute__((destructor)) static void unmap_stacks() {
+  if (stacks) munmap(stacks, mapped * (stack_bytes + guard_bytes));
+}
+
 // Runs the lanes of a warp until each waits or has ended; returns whether any ran.
 static bool run_warp(unsigned warp) {
   unsigned first = warp * warp_size;

@@ -6,7 +6,7 @@ import ctypes
 import os
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ansorc.errors import BuildError, CallError
@@ -32,7 +32,12 @@ class EmulatedProgram:
         self._run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64)
         self._failure = self._library.ansorc_emulation_failure
         self._failure.restype = ctypes.c_char_p
+        self._free: Callable[[ctypes.c_void_p], int] = ctypes.CDLL(None).dlclose
         self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Unload the library; no call may run now or later."""
+        self._free(ctypes.c_void_p(self._library._handle))
 
     def run(
         self, arrays: Sequence[Array], workspace: int | None, calls: int = 1, seed: int = 1

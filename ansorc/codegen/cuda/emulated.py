@@ -1,0 +1,117 @@
+"""The back end that runs the text for a GPU on this CPU, to check it; see `base.Backend`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ansorc.codegen.base import Backend, Capabilities, MachineLimits, Probe, Probes
+from ansorc.codegen.cuda.emit import emit_cuda, workspace_bytes
+from ansorc.codegen.cuda.emulation.compiler import compile_library
+from ansorc.codegen.cuda.emulation.program import EmulatedProgram
+from ansorc.codegen.cuda.launch import LaunchPlan
+from ansorc.codegen.cuda.listings import LISTINGS
+from ansorc.codegen.llvm.backend import BACKEND as CPU
+from ansorc.codegen.package.artifact import Artifact
+from ansorc.codegen.package.signature import Signature
+from ansorc.errors import BuildError
+from ansorc.ir.aligned import Array
+from ansorc.ir.passes.gpu.pipeline import CUDA_PASSES
+from ansorc.ir.passes.pipeline import Passes
+from ansorc.ir.stmt import Function
+from ansorc.target import Target, detect
+
+
+class _HostProbes:
+    """What is measured is this CPU, which does the work."""
+
+    def peak(self, target: Target, threads: int) -> Probe:
+        return CPU.probes.peak(detect(), min(threads, detect().cores))
+
+    def limits(self, target: Target) -> MachineLimits:
+        return CPU.probes.limits(detect())
+
+    def steady_work(self, target: Target, threads: int) -> Callable[[int], None]:
+        return CPU.probes.steady_work(detect(), min(threads, detect().cores))
+
+    def eviction(self, target: Target) -> Callable[[int, int], None]:
+        return CPU.probes.eviction(detect())
+
+
+class EmulatedKernel:
+    """A program in this process; see `base.LoadedKernel`."""
+
+    def __init__(self, code: bytes) -> None:
+        self._program = EmulatedProgram(LaunchPlan.of_code(code)[1])
+
+    def bind(
+        self, arrays: Sequence[Array], workspace: int | None, threads: int
+    ) -> BoundEmulatedKernel:
+        """Return the program on arrays; `threads` means nothing: one runs all blocks."""
+        return BoundEmulatedKernel(self._program, arrays, workspace)
+
+    def close(self) -> None:
+        """Free the code."""
+        self._program.close()
+
+
+class BoundEmulatedKernel:
+    """A program on arrays; see `base.BoundKernel`."""
+
+    def __init__(
+        self, program: EmulatedProgram, arrays: Sequence[Array], workspace: int | None
+    ) -> None:
+        self._program, self._arrays, self._workspace = program, arrays, workspace
+
+    def run(self, calls: int) -> int:
+        """Run it so many times; raise CallError in words if the program is wrong."""
+        return self._program.run(self._arrays, self._workspace, calls)
+
+    def fetch(self) -> None:
+        """The results are in the arrays already."""
+
+
+class _Emulated:
+    """The same text as for a GPU, compiled as C++."""
+
+    passes: Passes = CUDA_PASSES
+    probes: Probes = _HostProbes()
+    listings: Mapping[str, Callable[[str, Target], str]] = LISTINGS
+
+    def capabilities(self, target: Target) -> Capabilities:
+        return Capabilities()
+
+    def emit(
+        self,
+        function: Function,
+        target: Target,
+        packers: Sequence[Function] = (),
+        *,
+        is_guarded: bool = True,
+    ) -> str:
+        return emit_cuda(function, target, packers)
+
+    def compile(self, text: str, target: Target) -> bytes:
+        return LaunchPlan.of_text(text).with_image(compile_library(text), text)
+
+    def workspace_bytes(self, function: Function) -> int:
+        return workspace_bytes(function)
+
+    def load(self, code: bytes, signature: Signature, target: Target) -> EmulatedKernel:
+        return EmulatedKernel(code)
+
+    def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
+        raise _unsaved(signature, target)
+
+    def open(self, library: Path, signature: Signature, target: Target) -> EmulatedKernel:
+        raise _unsaved(signature, target)
+
+
+BACKEND: Backend = _Emulated()
+
+
+def _unsaved(signature: Signature, target: Target) -> BuildError:
+    return BuildError(
+        f"'{signature.name}' is emulated, to be checked, and not saved; build it for "
+        f"'cuda -arch={target.arch}', or for a CPU, e.g. 'native'"
+    )

@@ -1,0 +1,43 @@
+"""What a program for a GPU is saved as: CUDA C, PTX, machine code, or both in a fat binary."""
+
+from __future__ import annotations
+
+from ansorc.codegen.cuda.launch import LaunchPlan
+from ansorc.codegen.cuda.toolkit import assemble, compile_ptx, fat_binary, supported_architectures
+from ansorc.errors import BuildError
+from ansorc.target import Target
+from ansorc.target.gpu import DEFAULT_GPUS, GPUS
+
+SUFFIXES = (".ptx", ".cubin", ".fatbin", ".cu")
+
+
+def image_for(suffix: str, code: bytes, target: Target) -> bytes:
+    """Return what a file with `suffix` holds of compiled code; raise BuildError for others."""
+    match suffix:
+        case ".cubin":
+            return LaunchPlan.of_code(code)[1]
+        case ".cu":
+            return LaunchPlan.text_of(code).encode()
+        case ".ptx":
+            return compile_ptx(LaunchPlan.text_of(code), target.arch).encode()
+        case ".fatbin":
+            return _fat_image(code, target)
+        case _:
+            raise BuildError(
+                f"'{suffix}' does not say what to write for a GPU; end the name in .ptx (text for "
+                "any later GPU), .cubin (code for one), .fatbin (both) or .cu (CUDA C)"
+            )
+
+
+def _fat_image(code: bytes, target: Target) -> bytes:
+    """Machine code for the target and all later GPUs that are known, and PTX for those to come."""
+    plan, image = LaunchPlan.of_code(code)
+    ptx = compile_ptx(LaunchPlan.text_of(code), target.arch)
+    most = max((launch.dynamic_shared_bytes for launch in plan.launches), default=0)
+    cubins = {target.arch: image}
+    for arch, name in DEFAULT_GPUS.items():
+        is_later = int(arch.removeprefix("sm_")) > int(target.arch.removeprefix("sm_"))
+        has_room = most <= GPUS[name].architecture.block_shared_bytes
+        if is_later and has_room and arch in supported_architectures():
+            cubins[arch] = assemble(ptx, arch).image
+    return fat_binary(cubins, {target.arch: ptx})
