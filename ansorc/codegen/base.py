@@ -249,11 +249,6 @@ def backend_of(target: Target) -> Backend:
     backend = _backend(name)
     if backend is not None:
         return backend
-    if target.kind == "cuda":
-        raise TargetError(
-            f"'{target.text}' is a GPU, for which this version of ansorc makes no code yet; "
-            "use a CPU, e.g. 'native'"
-        )
     raise TargetError(
         f"'{target.text}' names a back end that Python cannot import: there is no module "
         f"'{name}' on its path; set PYTHONPATH, or leave out -backend"

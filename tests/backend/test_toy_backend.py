@@ -142,5 +142,3 @@ def test_a_back_end_that_cannot_be_found() -> None:
             default_program(ac.Task(product(), f"native -backend={name}"))
     with pytest.raises(TargetError, match="'-backend=2d' in 'native -backend=2d' is not an option"):
         ac.Target.parse("native -backend=2d")
-    with pytest.raises(TargetError, match="is a GPU, for which this version of ansorc makes no"):
-        ac.build(product(), "cuda -arch=sm_90")

@@ -47,7 +47,7 @@ class Cuda:
     listings: Mapping[str, Callable[[str, Target], str]] = LISTINGS
 
     def capabilities(self, target: Target) -> Capabilities:
-        obstacle = "" if _has_driver() else "on this machine, which has no NVIDIA driver"
+        obstacle = "" if has_driver() else "on this machine, which has no NVIDIA driver"
         return Capabilities(obstacle=obstacle)
 
     def emit(
@@ -81,7 +81,8 @@ BACKEND: Backend = Cuda()
 
 
 @lru_cache(maxsize=1)
-def _has_driver() -> bool:
+def has_driver() -> bool:
+    """Return whether this machine has NVIDIA's driver."""
     try:
         ctypes.CDLL(_DRIVER)
     except OSError:
