@@ -200,7 +200,20 @@ class Reduce(Operand):
     operand: Expr
 
 
-_OfLanes: TypeAlias = Load | Ramp | Broadcast | Reduce | Dot
+@node
+class Shuffle(Operand):
+    """What `operand` is in the thread of the same GPU warp whose number differs by the bit
+    `distance`: 1, 2, 4, 8 or 16.
+
+    It is the whole value of a store, which all threads of the block run together. A warp is 32
+    neighbours by threadIdx.x, then y, then z.
+    """
+
+    operand: Expr
+    distance: int
+
+
+_OfLanes: TypeAlias = Load | Ramp | Broadcast | Reduce | Dot | Shuffle
 _Compound: TypeAlias = Binary | Compare | Not | Select | Cast | Call | _OfLanes
 Expr: TypeAlias = Const | Var | _Compound
 ExprLike: TypeAlias = "Operand | float"
@@ -224,7 +237,7 @@ def _dtype_of(expr: _Compound) -> DType:
             return _wider(dtype_of(left), dtype_of(right))
         case Compare(_, left, right):
             return BOOL.vector(max(dtype_of(left).lanes, dtype_of(right).lanes))
-        case Not(operand) | Dot(_, operand, _, _):
+        case Not(operand) | Dot(_, operand, _, _) | Shuffle(operand):
             return dtype_of(operand)
         case Select(condition, then, otherwise):
             found = _wider(dtype_of(then), dtype_of(otherwise))

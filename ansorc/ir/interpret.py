@@ -14,7 +14,7 @@ import numpy as np
 
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Expr, Var, dtype_of
+from ansorc.ir.expr import Expr, Shuffle, Var, dtype_of
 from ansorc.ir.interpret_expr import LANE, ExprCompiler, PyExpr
 from ansorc.ir.interpret_math import poison
 from ansorc.ir.node import walk
@@ -94,6 +94,7 @@ class _Compiler:
         self.loops = 0
         self.threads: dict[str, str] = {}
         """The loop variable of each GPU thread or block index that encloses the statement."""
+        self.extents: dict[str, int] = {}
         self.group: tuple[int, int] | None = None
         """Line and indentation of the outermost thread loop, inside of one."""
         self.has_threads = any(
@@ -121,6 +122,8 @@ class _Compiler:
                 self._bound(stmt)
             case For(var, extent, _, body):
                 self._loop(var, extent, body)
+            case Store(buffer, indices, Shuffle(operand, distance)):
+                self._shuffle(buffer, indices, operand, distance)
             case Store(buffer, indices, value):
                 self._store(buffer, indices, value)
             case If(condition, Store(buffer, indices, value)) if dtype_of(condition).lanes > 1:
@@ -184,6 +187,7 @@ class _Compiler:
             self._line("clock.launch()")
         if loop.thread != "vthread":
             self.threads = {**saved, loop.thread: loop.var.name}
+            self.extents[loop.thread] = loop.extent
         if loop.thread.startswith("threadIdx"):
             self._thread_loop(loop)
         else:
@@ -216,13 +220,14 @@ class _Compiler:
                 self.clock.run(depth, name, index)
                 places.append(next(thread, None))
             self.clock.rest(depth)
-            if depth == 0:
+            if depth == 0 and (places[0] is None or places[0] >= 0):
                 self.clock.wait()
             if all(place is None for place in places):
                 return
             if len(set(places)) > 1 or places[0] is None:
+                kind = "barrier" if any(p is not None and p >= 0 for p in places) else "shuffle"
                 raise IRError(
-                    f"kernel '{self.function.name}' has a barrier that only some threads of a "
+                    f"kernel '{self.function.name}' has a {kind} that only some threads of a "
                     "block reach; move it out of the If that divides them"
                 )
             yield places[0]
@@ -240,6 +245,27 @@ class _Compiler:
         wanted = f"for {LANE} in range({lanes}) if {mask}"
         both = (f"[{text} {wanted}]" for text in (place, element))
         self._line(f"for place, value in zip({', '.join(both)}): {name}[place] = value")
+
+    def _shuffle(
+        self, buffer: Buffer, indices: Sequence[Expr], operand: Expr, distance: int
+    ) -> None:
+        """Write what all threads do together: give a value, then take that of another thread.
+
+        No memory is waited for, which the negative numbers of the places say.
+        """
+        number, stride = "0", 1
+        for thread in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
+            if thread in self.threads:
+                number += f" + {self.exprs.variables[self.threads[thread]].text} * {stride}"
+                stride *= self.extents[thread]
+        name, given = self.exprs.buffers[buffer.name], self.exprs.fresh("given")
+        self.exprs.constant(given, dict[int, object]())
+        self._line(f"{given}[{number}] = {self.exprs.expr(operand).text}")
+        self._line(f"yield -{len(self.lines)}")
+        self._line(
+            f"{name}[{self.exprs.place(buffer, indices)}] = {given}[({number}) ^ {distance}]"
+        )
+        self._line(f"yield -{len(self.lines)}")
 
     def _allocate(self, buffer: Buffer) -> None:
         """Write an allocation; what a block shares is made before its threads start."""

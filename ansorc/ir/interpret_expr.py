@@ -31,6 +31,7 @@ from ansorc.ir.expr import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
     Var,
     dtype_of,
 )
@@ -132,8 +133,9 @@ class ExprCompiler:
                 return _arithmetic(BinaryOp.ADD, self.expr(base), step, dtype)
             case Broadcast(operand, _):
                 return self.expr(operand)
-            case Reduce(op, operand):
-                return self._reduce(op, operand)
+            case Reduce() | Shuffle():
+                assert isinstance(expr, Reduce), "verified: a shuffle is the whole value of a store"
+                return self._reduce(expr.op, expr.operand)
             case _:
                 assert_never(expr)
 

@@ -23,6 +23,7 @@ from ansorc.ir.expr import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
     Var,
 )
 from ansorc.ir.lexer import Token, TokenKind, Tokens
@@ -145,6 +146,8 @@ class ExprParser:
                 return Ramp(base, stride, self._lanes())
             case "broadcast":
                 return Broadcast(self.expr(), self._lanes())
+            case "shuffle":
+                return Shuffle(self.expr(), self._lanes())
             case text if text in _REDUCERS:
                 operand = self.expr()
                 self._tokens.require(")")

@@ -25,6 +25,7 @@ from ansorc.ir.expr import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
     Var,
 )
 from ansorc.ir.operator import REDUCTIONS
@@ -162,7 +163,7 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"({arms})", ATOM_LEVEL
         case Cast(dtype, operand):
             return f"cast({dtype}, {expr_text(operand)})", ATOM_LEVEL
-        case Call() | Dot() | Reduce():
+        case Call() | Dot() | Reduce() | Shuffle():
             return _function(expr), ATOM_LEVEL
         case Load(buffer, indices):
             return _access(buffer, indices), ATOM_LEVEL
@@ -174,7 +175,7 @@ def _expr(expr: Expr) -> tuple[str, int]:
             assert_never(expr)
 
 
-def _function(expr: Call | Dot | Reduce) -> str:
+def _function(expr: Call | Dot | Reduce | Shuffle) -> str:
     match expr:
         case Call(name, args):
             return f"{name}({_listed(args)})"
@@ -182,6 +183,8 @@ def _function(expr: Call | Dot | Reduce) -> str:
             return f"dot{terms}({_listed((total, left, right))})"
         case Reduce(op, operand):
             return f"{REDUCTIONS.get(op, op.value)}({expr_text(operand)})"
+        case Shuffle(operand, distance):
+            return f"shuffle({expr_text(operand)}, {distance})"
 
 
 def _operand(expr: Expr, level: int) -> str:

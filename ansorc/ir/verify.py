@@ -14,7 +14,7 @@ from typing import assert_never
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL, INT64
-from ansorc.ir.expr import Load, Ramp
+from ansorc.ir.expr import Load, Ramp, Shuffle
 from ansorc.ir.lexer import NAME, RESERVED
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text, expr_text, stmt_text
@@ -168,7 +168,7 @@ def _check_leaf(stmt: Store | If | Prefetch, place: _VerifyContext) -> None:
     rules = ExprRules(place.buffers, variables, lambda access: _check_access(access, place))
     try:
         if isinstance(stmt, Store):
-            _check_store(stmt, rules)
+            _check_store(stmt, rules, place)
         elif isinstance(stmt, Prefetch):
             _check_prefetch(stmt, rules)
         else:
@@ -177,15 +177,24 @@ def _check_leaf(stmt: Store | If | Prefetch, place: _VerifyContext) -> None:
         raise IRError(f"{error}\n    in: {stmt_text(stmt).splitlines()[0]}") from None
 
 
-def _check_store(stmt: Store, rules: ExprRules) -> None:
+def _check_store(stmt: Store, rules: ExprRules, place: _VerifyContext) -> None:
     buffer = stmt.buffer
     lanes, dtype = rules.access(buffer, stmt.indices), rules.dtype(stmt.value)
+    _check_shuffles(stmt, place)
     if buffer.constant:
         raise IRError(f"{buffer_text(buffer)} is stored to; a constant is only read")
     if dtype.element != buffer.dtype:
         raise IRError(f"the value is {dtype}, but {buffer_text(buffer)}; cast the value")
     if dtype.lanes not in (1, lanes):
         raise IRError(f"the value has {dtype.lanes} lanes, but the indices {lanes}; use a ramp")
+
+
+def _check_shuffles(stmt: Store, place: _VerifyContext) -> None:
+    found = [part for part in walk(stmt) if isinstance(part, Shuffle)]
+    if found and place.bound_to("threadIdx") is None:
+        raise IRError(f"{expr_text(found[0])}: outside threadIdx loops there are no other threads")
+    if found and (found[0] is not stmt.value or len(found) > 1):
+        raise IRError(f"{expr_text(found[-1])}: store it on its own; all threads take part in it")
 
 
 def _check_condition(stmt: If, rules: ExprRules) -> None:

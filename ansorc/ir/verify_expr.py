@@ -23,6 +23,7 @@ from ansorc.ir.expr import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
     Var,
 )
 from ansorc.ir.interpret_math import integer_range
@@ -75,8 +76,8 @@ class ExprRules:
                 return _widened(expr, dtype, lanes)
             case Broadcast(operand, lanes):
                 return _widened(expr, self.dtype(operand), lanes)
-            case Reduce(op, operand):
-                return _reduced(expr, op, self.dtype(operand))
+            case Reduce(operand=operand) | Shuffle(operand):
+                return _combined(expr, self.dtype(operand))
             case _:
                 assert_never(expr)
 
@@ -188,6 +189,13 @@ def _converted(expr: Expr, dtype: DType, lanes: int) -> DType:
     return dtype.vector(lanes)
 
 
+def _combined(expr: Reduce | Shuffle, dtype: DType) -> DType:
+    """Return the dtype of what is made of the lanes, or the threads, of one operand."""
+    if isinstance(expr, Reduce):
+        return _reduced(expr, expr.op, dtype)
+    return _shuffled(expr, expr.distance, dtype)
+
+
 def _reduced(expr: Reduce, op: BinaryOp, dtype: DType) -> DType:
     if op not in REDUCTIONS:
         raise IRError(f"'{op.value}' does not combine lanes; use {', '.join(REDUCTIONS.values())}")
@@ -196,6 +204,12 @@ def _reduced(expr: Reduce, op: BinaryOp, dtype: DType) -> DType:
     if dtype.lanes < 2 or dtype.lanes & (dtype.lanes - 1):
         raise _illegal(expr, f"its operand is {dtype}; halves need 2, 4, 8, … lanes")
     return dtype.element
+
+
+def _shuffled(expr: Shuffle, distance: int, dtype: DType) -> DType:
+    if distance not in (1, 2, 4, 8, 16) or dtype.lanes != 1:
+        raise _illegal(expr, "it takes a scalar over a distance of 1, 2, 4, 8 or 16 threads")
+    return dtype
 
 
 def _widened(expr: Expr, dtype: DType, lanes: int) -> DType:

@@ -32,6 +32,7 @@ from ansorc.ir.expr import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
     Var,
 )
 from ansorc.ir.interpret_math import NUMPY_FUNCTIONS
@@ -74,7 +75,7 @@ class Grid:
                 return _FUNCTIONS[name](*(self.evaluate(arg, mask) for arg in args))
             case Load():
                 return self._load(expr, mask)
-            case Ramp() | Broadcast() | Dot() | Reduce():
+            case Ramp() | Broadcast() | Dot() | Reduce() | Shuffle():
                 raise LanguageError(f"'{self.op_name}' holds a vector; it defines one element")
             case _:
                 assert_never(expr)

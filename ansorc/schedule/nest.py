@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansorc.ir.arith.interval import prove
+from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Binary, CompareOp, Expr, Load, Var, binary, compare, const
+from ansorc.ir.expr import Binary, CompareOp, Expr, Load, Select, Var, binary, compare, const
 from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
@@ -19,6 +20,7 @@ from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.state import State
+from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
 from ansorc.schedule.unrolling import unrolled_by_pragma
 from ansorc.schedule.update import stores, update
 from ansorc.schedule.values import SplitPredicate, iterator_values, known, plus, quotient, times
@@ -53,6 +55,8 @@ class Nests:
     names: dict[str, int] = field(default_factory=dict[str, int])
     is_threaded: bool = False
     """Whether the nest being built lies inside a parallel or bound loop."""
+    threads: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    """The variable and the extent of each loop over threads that the nest lies in."""
     is_in_block: bool = False
     """Whether it lies inside a loop over GPU blocks, and none over threads."""
 
@@ -156,6 +160,9 @@ class Nests:
             return body()
         first = iterators[0]
         var = placed.leaves[first.name]
+        was_in = self.threads
+        if first.thread.startswith("threadIdx") and isinstance(var, Var):
+            self.threads = {**was_in, first.thread: (var.name, known(first.extent))}
         was_threaded, was_in_block = self.is_threaded, self.is_in_block
         self.is_threaded = was_threaded or (_starts_threads(first) and isinstance(var, Var))
         if first.mark is Mark.BIND:
@@ -168,6 +175,7 @@ class Nests:
             for buffer in reversed(self.placed[inner.name].buffers):
                 stmt = Allocate(buffer, stmt)
         self.is_threaded, self.is_in_block = was_threaded, was_in_block
+        self.threads = was_in
         return _loop(first, var, stmt, is_unrolled=first.name in unrolled)
 
     def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
@@ -176,7 +184,7 @@ class Nests:
 
         def inner() -> Stmt:
             update = self._loops(placed, place, unrolled, lambda: self._update(placed))
-            initial = self._initial(placed, place)
+            initial = [] if _is_at_once(placed) else self._initial(placed, place)
             first = first_pass(placed.stage.iterators[reduce:place], placed.leaves)
             if first is not None:
                 initial = [If(first, _sequence(*initial))]
@@ -213,11 +221,53 @@ class Nests:
         values, guards = _axis_values(placed, placed.leaves)
         indices, terms = self._store_indices(placed, values), self._values(placed, values)
         last = placed.stage.iterators[-1]
+        row = self._thread_row(placed)
+        if row is not None:
+            return self._across_threads(placed, values, guards, row)
         if last.mark is Mark.TENSORIZE:
             stmt = dot_update(placed.buffers[0], indices, terms[0], last.function, self.ranges)
         else:
             stmt = update(placed.stage.op, placed.buffers, indices, terms)
         return self._guarded(placed, values, guards, stmt)
+
+    def _thread_row(self, placed: _Placed) -> ThreadRow | None:
+        """Return the threads that a reduction of the stage is bound to, if one is."""
+        for iterator in placed.stage.iterators:
+            var = placed.leaves[iterator.name]
+            is_bound = iterator.mark is Mark.BIND and iterator.kind is IteratorKind.REDUCE
+            if is_bound and isinstance(var, Var):
+                others = {
+                    n: e for thread, (n, e) in self.threads.items() if thread != "threadIdx.x"
+                }
+                return ThreadRow(var, known(iterator.extent), others)
+        return None
+
+    def _across_threads(
+        self,
+        placed: _Placed,
+        values: Mapping[str, Expr],
+        guards: list[SplitPredicate],
+        row: ThreadRow,
+    ) -> Stmt:
+        op = placed.stage.op
+        terms = self._values(placed, values)
+        inside = [
+            guard.condition for guard in guards if prove(guard.condition, self.ranges) is not True
+        ]
+        if inside:
+            pairs = zip(terms, op.identities, strict=True)
+            terms = [Select(conjunction(inside), term, nothing) for term, nothing in pairs]
+        space = [guard for guard in guards if guard.kind is IteratorKind.SPACE]
+        indices = self._store_indices(placed, values)
+
+        def finish(results: Sequence[Expr]) -> Stmt:
+            if _is_at_once(placed):
+                stmt = _sequence(*stores(placed.buffers, indices, results))
+            else:
+                stmt = update(op, placed.buffers, indices, results)
+            return self._guarded(placed, values, space, stmt)
+
+        return reduce_across(op, row, terms, finish)
 
     def _store_indices(self, placed: _Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
         axes = zip(placed.stage.op.axes, placed.lows, strict=True)
@@ -276,6 +326,13 @@ def _axis_values(
     for axis, low in zip(placed.stage.op.axes, placed.lows, strict=True):
         values[axis.name] = plus(low, values[axis.name])
     return values, guards
+
+
+def _is_at_once(placed: _Placed) -> bool:
+    """Whether threads reduce all terms together, each having one."""
+    reduce = [it for it in placed.stage.iterators if it.kind is IteratorKind.REDUCE]
+    moving = [it for it in reduce if isinstance(placed.leaves[it.name], Var)]
+    return len(moving) == 1 and moving[0].mark is Mark.BIND
 
 
 def _starts_threads(iterator: Iterator) -> bool:

@@ -72,7 +72,7 @@ def elementwise(n: int, threads: int, dtype: str = "float32", lanes: int = 1) ->
 
 
 def softmax(rows: int, columns: int, threads: int) -> Schedule:
-    """A block for each row; each thread has a share of the columns, the sums are shared."""
+    """A block for each row; each thread has a share of the columns, then they reduce together."""
     a = ac.placeholder((rows, columns), name="A")
     k, m = ac.reduce_axis(columns, name="k"), ac.reduce_axis(columns, name="m")
     top = ac.compute((rows,), lambda i: ac.max(a[i, k], axis=k), name="M")
@@ -83,9 +83,22 @@ def softmax(rows: int, columns: int, threads: int) -> Schedule:
     s = s.split("M", "k", [threads]).split("S", "m", [threads])
     s = s.rfactor("M", "k.1").rfactor("S", "m.1")
     s = s.split("P", "j", [threads]).bind("P", "i", "blockIdx.x").bind("P", "j.1", "threadIdx.x")
-    for stage in ("S", "S.rf", "M", "M.rf"):
-        s = s.compute_at(stage, "P", "i")
-    return s.bind("M.rf", "k.1", "threadIdx.x").bind("S.rf", "m.1", "threadIdx.x")
+    for stage, axis in (("S", "m.1"), ("M", "k.1")):
+        s = s.compute_at(stage, "P", "i").bind(stage, axis, "threadIdx.x")
+        s = s.compute_at(f"{stage}.rf", stage, axis)
+    return s
+
+
+def argmax(rows: int, columns: int, threads: int) -> Schedule:
+    """Several rows for a block; the threads of each find the largest element and its place."""
+    a = ac.placeholder((rows, columns), name="A")
+    k = ac.reduce_axis(columns, name="k")
+    best = ac.compute_tuple((rows,), lambda i: ac.argmax(a[i, k], axis=k), name=["B", "at"])
+    s = ac.schedule(ComputeDAG([a, *best]))
+    s = s.split("B", "k", [threads]).rfactor("B", "k.1").split("B", "i", [2])
+    s = s.bind("B", "i.0", "blockIdx.x").bind("B", "i.1", "threadIdx.y")
+    s = s.bind("B", "k.1", "threadIdx.x")
+    return s.compute_at("B.rf", "B", "k.1")
 
 
 def row_sums(rows: int, columns: int) -> Schedule:

@@ -12,6 +12,7 @@ from ir_strategies import arrays_for, gpu_functions
 from ansorc.errors import IRError
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
+from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 
 
@@ -132,3 +133,36 @@ def test_gpu_programs_write_all_of_their_output(function: Function) -> None:
     arrays[-1][...] = -12345.0
     interpret(function, arrays)
     assert not (arrays[-1] == -12345.0).any()
+
+
+SHUFFLE = """
+kernel f(A: float32[8], B: float32[8]):
+    bound threadIdx.y u in 0..2:
+        bound threadIdx.x t in 0..4:
+            alloc v: float32[] local
+            v[] = A[u * 4 + t]
+            for k in 0..2:
+                v[] = shuffle({operand}, {distance})
+            B[u * 4 + t] = v[]
+"""
+
+
+@pytest.mark.parametrize(
+    ("distance", "expected"), [(2, [2, 3, 0, 1, 6, 7, 4, 5]), (4, [4, 5, 6, 7])]
+)
+def test_threads_of_a_warp_exchange_values(distance: int, expected: list[int]) -> None:
+    text = SHUFFLE.format(operand="v[]", distance=distance).replace("k in 0..2", "k in 0..1")
+    found = run(text, np.arange(8, dtype="f4"), np.zeros(8, "f4"))
+    assert_same(found[: len(expected)], expected)
+    assert to_text(parse(text)).count(f"shuffle(v[], {distance})") == 1
+
+
+def test_a_shuffle_is_alone_and_reached_by_all() -> None:
+    arrays = np.arange(8, dtype="f4"), np.zeros(8, "f4")
+    with pytest.raises(IRError, match="store it on its own"):
+        run(SHUFFLE.format(operand="v[]", distance="1) + abs(1.0"), *arrays)
+    with pytest.raises(IRError, match="a distance of 1, 2, 4, 8 or 16"):
+        run(SHUFFLE.format(operand="v[]", distance=3), *arrays)
+    text = SHUFFLE.format(operand="v[]", distance=1).replace("for k in 0..2:", "if t < 2:")
+    with pytest.raises(IRError, match="a shuffle that only some threads of a block reach"):
+        run(text, *arrays)

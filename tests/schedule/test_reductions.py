@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import ansorc as ac
 from ansorc.codegen.build import prepare
+from ansorc.errors import ScheduleError
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import For, LoopKind
 from ansorc.schedule import Schedule, lower, schedule
@@ -176,3 +177,13 @@ def test_a_reduction_in_lanes_has_no_serial_loop_of_terms() -> None:
     found = poisoned((8,), "float32")
     ac.build(state)(*arrays, found)
     np.testing.assert_allclose(found, arrays[0].astype(float) @ arrays[1].astype(float), atol=1e-4)
+
+
+def test_threads_that_reduce_together_fill_warps() -> None:
+    a = ac.placeholder((4, 48), name="A")
+    k = ac.reduce_axis(48, name="k")
+    s = ac.schedule(
+        ac.ComputeDAG([a, ac.compute((4,), lambda i: ac.sum(a[i, k], axis=k), name="C")])
+    )
+    with pytest.raises(ScheduleError, match="a multiple of it up to 1024, not 48"):
+        s.bind("C", "k", "threadIdx.x")

@@ -177,7 +177,7 @@ MARKS: dict[str, Case] = {
         lambda s: s.parallel("C", "k"),
         K16,
     ),
-    "cannot be bound to a thread; rfactor it": (lambda s: s.bind("C", "k", "threadIdx.x"), K16),
+    "cannot be bound to a thread; rfactor it": (lambda s: s.bind("C", "k", "blockIdx.x"), K16),
     "'i' is already parallel, and threads do not nest": (
         lambda s: s.parallel("C", "i").parallel("C", "j"),
         "parallel i in 0..8",

@@ -154,9 +154,9 @@ class _KernelText:
         self._declare_shared()
         for thread, loop in self._bound.items():
             writer.line(f"const int {writer.bind(loop)} = {thread};")
-        writer.statement(self._nest)
         _, block = self.shape
-        threads = block[0] * block[1] * block[2]
+        threads = writer.exprs.threads = block[0] * block[1] * block[2]
+        writer.statement(self._nest)
         head = f'extern "C" __global__ void __launch_bounds__({threads}) {self.name}({params}) {{'
         return "\n".join([head, *writer.lines, "}"])
 

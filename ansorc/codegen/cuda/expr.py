@@ -42,6 +42,7 @@ from ansorc.ir.expr import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
     Var,
     dtype_of,
 )
@@ -71,6 +72,8 @@ class CudaExpressions:
         self.buffers: dict[str, str] = {}
         self.parts: set[str] = set()
         """What the prelude has to define."""
+        self.threads = 1
+        """Threads of a block."""
         self.loaded: dict[Load, str] = {}
         """Vectors that are held in a variable."""
 
@@ -101,7 +104,7 @@ class CudaExpressions:
             case _:
                 return self._vector_value(expr)
 
-    def _vector_value(self, expr: Ramp | Broadcast | Reduce | Dot) -> CExpr:
+    def _vector_value(self, expr: Ramp | Broadcast | Reduce | Dot | Shuffle) -> CExpr:
         match expr:
             case Ramp(base, stride, _):
                 step = Binary(BinaryOp.MUL, stride, LANE)
@@ -112,6 +115,8 @@ class CudaExpressions:
                 return self._reduce(op, operand)
             case Dot():
                 return self._dot(expr)
+            case Shuffle(operand, distance):
+                return self._shuffle(self.value(operand), distance)
             case _:
                 assert_never(expr)
 
@@ -275,6 +280,13 @@ class CudaExpressions:
             product = self._binary(BinaryOp.MUL, *factors)
             total = self._binary(BinaryOp.ADD, total, product)
         return total
+
+    def _shuffle(self, value: CExpr, distance: int) -> CExpr:
+        """Return the text of what another thread has; a 16-bit float goes as a float32."""
+        value = self._single(value)
+        self.parts.add("shuffle")
+        text = f"shuffle<{self.threads}>({value.text}, {distance})"
+        return value._replace(text=text, level=ATOM)
 
     def _lanes(self, operand: Expr, lanes: Sequence[int | CExpr]) -> list[CExpr]:
         outer = self.variables.get(LANE.name)

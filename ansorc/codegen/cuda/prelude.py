@@ -91,6 +91,17 @@ DEVICE double sigmoid(double x) {
   double power = exp(-fabs(x));
   return (x < 0 ? power : 1.0) / (1.0 + power);
 }""",
+    "shuffle": """
+// What another thread of the warp has, whose number differs by the bit `distance`.
+template <int THREADS, typename T> DEVICE T shuffle(T value, int distance) {
+  unsigned together = 0xffffffffu;
+  if (THREADS % 32 != 0) {
+    int number = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    int left = THREADS - number / 32 * 32;
+    if (left < 32) together = (1u << left) - 1u;
+  }
+  return __shfl_xor_sync(together, value, distance);
+}""",
     "half": """
 #ifdef __CUDACC__
 struct half { unsigned short bits; };

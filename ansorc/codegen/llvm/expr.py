@@ -15,6 +15,7 @@ from ansorc.codegen.llvm.memory import MemoryWriter
 from ansorc.codegen.llvm.types import Value, literal, register_type
 from ansorc.codegen.llvm.vector import any_lane, splat
 from ansorc.codegen.llvm.writer import FunctionWriter
+from ansorc.errors import BuildError
 from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import (
     Binary,
@@ -31,6 +32,7 @@ from ansorc.ir.expr import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
     Var,
     dtype_of,
 )  # fmt: skip
@@ -76,8 +78,13 @@ class ExprWriter:
                 return cast(self._writer, self.index.materialize(self.index.variables[name]), dtype)
             case Ramp(base, stride, lanes):
                 return self._ramp(self.value(base), self.value(stride), lanes)
-            case Reduce(op, operand):
-                return self._reduce(op, operand)
+            case Reduce() | Shuffle():
+                return self._across(expr)
+
+    def _across(self, expr: Reduce | Shuffle) -> Value:
+        if isinstance(expr, Shuffle):
+            raise BuildError("a shuffle is between the threads of a warp, which only GPUs have")
+        return self._reduce(expr.op, expr.operand)
 
     def _binary(self, expr: Binary, op: BinaryOp, left: Expr, right: Expr) -> Value:
         if _element(expr) == INT64 and (linear := self.index.linear(expr)) is not None:

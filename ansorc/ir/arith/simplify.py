@@ -35,6 +35,7 @@ from ansorc.ir.expr import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
     Var,
     dtype_of,
 )
@@ -138,7 +139,7 @@ class Simplifier:
                 if isinstance(step, Const) and step.value == 0:
                     return Broadcast(first, lanes)
                 return expr if first is base and step is stride else Ramp(first, step, lanes)
-            case Broadcast(operand) | Reduce(_, operand):
+            case Broadcast(operand) | Reduce(_, operand) | Shuffle(operand):
                 new = scalar.as_wide(self.expr(operand), operand)
                 return expr if new is operand else replace(expr, operand=new)
             case Const() | Var():

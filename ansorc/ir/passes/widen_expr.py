@@ -27,6 +27,7 @@ from ansorc.ir.expr import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
     Var,
     const,
 )
@@ -144,7 +145,7 @@ class ExprWidener:
                     return load, is_vector
                 zero = Broadcast(const(0, buffer.dtype), self._lanes.count)
                 return Select(self._mask, load, zero), True
-            case Ramp() | Broadcast() | Reduce():
+            case Ramp() | Broadcast() | Reduce() | Shuffle():
                 raise NotWidenableError
             case _:
                 assert_never(expr)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ansorc.ir.stmt import THREADS
 from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State, Step
+from ansorc.schedule.thread_reduction import unfit_threads
 from ansorc.schedule.unrolling import require_bounded
 
 PRAGMAS = ("auto_unroll_max_step",)
@@ -107,9 +108,11 @@ class Unroll(Step):
 
 @dataclass(frozen=True)
 class BindThread(Step):
-    """Give each iteration of a space loop to one GPU thread or thread block.
+    """Give each iteration of a loop to one GPU thread or thread block.
 
     for i in 0..32:  body     ->     bound threadIdx.x i in 0..32:  body
+
+    Of a reduction, threads along threadIdx.x combine their terms; in another order.
     """
 
     iterator: str
@@ -124,7 +127,12 @@ class BindThread(Step):
             state, f"there is no thread index '{self.thread}'; use one of {known}",
             (stage.name, self.iterator), condition=self.thread in THREADS,
         )  # fmt: skip
-        _require_space(self, state, stage.iterators[place], "bound to a thread")
+        iterator = stage.iterators[place]
+        if iterator.kind is IteratorKind.REDUCE and self.thread == "threadIdx.x":
+            complaint = unfit_threads(iterator.extent)
+            self.require(state, complaint, (stage.name, self.iterator), condition=not complaint)
+        else:
+            _require_space(self, state, iterator, "bound to a thread")
         self.unmarked(state, stage.iterators[place], "nothing else fits")
         bound = replace(stage.iterators[place], mark=Mark.BIND, thread=self.thread)
         return state.with_stage(stage.with_iterator(place, bound))

@@ -19,7 +19,7 @@ from ansorc.errors import BuildError
 from ansorc.ir.arith.scalar import conjuncts
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL
-from ansorc.ir.expr import Expr, Load, Not, Var
+from ansorc.ir.expr import Expr, Load, Not, Shuffle, Var
 from ansorc.ir.node import walk
 from ansorc.ir.passes.gpu.elements import Touch, may_meet
 from ansorc.ir.passes.gpu.thread_nests import map_kernels
@@ -124,12 +124,24 @@ class _Waiting:
                 f"kernel '{self._name}' needs a barrier under a condition that not all threads of "
                 "a block share; move the condition inwards, or share less memory there"
             )
+        if not isinstance(stmt, Store) and self._exchanges(stmt):
+            raise BuildError(
+                f"kernel '{self._name}' lets threads of a warp exchange values under a condition "
+                "that not all threads of a block share; move the condition inwards"
+            )
         touches = _touches(stmt, self._loops)
         if self._races(touches):
             self._open = touches
             return Seq((Barrier(Scope.SHARED), stmt))
         self._open = (*self._open, *touches)
         return stmt
+
+    def _exchanges(self, stmt: Stmt) -> bool:
+        """Whether there is a shuffle inside of `stmt` under a condition that divides threads."""
+        return any(
+            isinstance(part, If) and any(isinstance(node, Shuffle) for node in walk(part))
+            for part in statements(stmt)
+        )
 
     def _races(self, touches: tuple[Touch, ...]) -> bool:
         return any(self._is_race(old, new) for old in self._open for new in touches)

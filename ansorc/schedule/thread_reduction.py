@@ -1,0 +1,114 @@
+"""Reductions whose loop is bound to GPU threads: partial results meet across a block.
+
+bound threadIdx.x k in 0..64:            bound threadIdx.x k in 0..64:
+    C[] = C[] + A[k]                         C.part[] = A[k]
+                                             C.other[] = shuffle(C.part[], 16)
+                                  ->         C.part[] = C.part[] + C.other[]
+                                             …
+                                             if k % 32 == 0:
+                                                 C.warps[k // 32] = C.part[]
+                                             C.part[] = (C.warps[k % 32] if k % 32 < 2 else 0.0)
+                                             …
+                                             if k == 0:
+                                                 C[] = C[] + C.part[]
+
+Within a warp, threads exchange values by shuffles; warps meet in shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import CompareOp, Expr, Load, Select, Shuffle, Var, compare, const
+from ansorc.ir.stmt import Allocate, If, Seq, Stmt, Store
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.schedule.extent import Extent
+from ansorc.schedule.update import stores, update
+
+WARP = 32
+"""Threads that exchange values, on every GPU of NVIDIA so far."""
+_MOST_THREADS = 1024
+
+
+def unfit_threads(extent: Extent) -> str:
+    """Return why a reduction cannot be bound to so many threads; "" if it can, or may."""
+    if not isinstance(extent, int):
+        return ""
+    is_part = extent <= WARP and not extent & (extent - 1)
+    if is_part or (extent % WARP == 0 and extent <= _MOST_THREADS):
+        return ""
+    return (
+        f"threads that reduce together are a power of two up to {WARP}, or a multiple of it up to "
+        f"{_MOST_THREADS}, not {extent}"
+    )
+
+
+@dataclass(frozen=True)
+class ThreadRow:
+    """The threads that reduce together, and those beside them in the block."""
+
+    var: Var
+    extent: int
+    others: Mapping[str, int]
+    """The loops over threads around it: each of their iterations has a row of its own."""
+
+
+def reduce_across(
+    op: ComputeOp,
+    row: ThreadRow,
+    terms: Sequence[Expr],
+    finish: Callable[[Sequence[Expr]], Stmt],
+) -> Stmt:
+    """Return what combines the `terms` of all threads of `row`; the first one does `finish`.
+
+    `terms` are identities of the reduction where a thread has none.
+    """
+    local = [_scalar(buffer, "part") for buffer in op.buffers]
+    other = [_scalar(buffer, "other") for buffer in op.buffers]
+    stmts = stores(local, (), terms) + _exchanged(op, local, other, min(row.extent, WARP))
+    warps: list[Buffer] = []
+    if row.extent > WARP:
+        count = row.extent // WARP
+        shape = (*row.others.values(), count)
+        rows = tuple(Var(name) for name in row.others)
+        warps = [
+            replace(b, name=f"{b.name}.warps", shape=shape, scope=Scope.SHARED) for b in op.buffers
+        ]
+        lane, warp = row.var % const(WARP), row.var // const(WARP)
+        held = [Load(buffer, ()) for buffer in local]
+        first_lane = compare(CompareOp.EQ, lane, const(0))
+        stmts.append(If(first_lane, Seq(tuple(stores(warps, (*rows, warp), held)))))
+        found = [
+            Select(compare(CompareOp.LT, lane, const(count)), Load(b, (*rows, lane)), identity)
+            for b, identity in zip(warps, op.identities, strict=True)
+        ]
+        stmts += stores(local, (), found)
+        stmts += _exchanged(op, local, other, 1 << (count - 1).bit_length())
+    first = compare(CompareOp.EQ, row.var, const(0))
+    stmts.append(If(first, finish([Load(buffer, ()) for buffer in local])))
+    body: Stmt = Seq(tuple(stmts))
+    for buffer in (*local, *other, *warps):
+        body = Allocate(buffer, body)
+    return body
+
+
+def _exchanged(
+    op: ComputeOp, local: Sequence[Buffer], other: Sequence[Buffer], threads: int
+) -> list[Stmt]:
+    """Return what leaves the combination of every `threads` neighbours in each of them."""
+    stmts: list[Stmt] = []
+    distance = threads // 2
+    while distance:
+        stmts += [
+            Store(theirs, (), Shuffle(Load(mine, ()), distance))
+            for mine, theirs in zip(local, other, strict=True)
+        ]
+        stmts.append(update(op, local, (), [Load(buffer, ()) for buffer in other]))
+        distance //= 2
+    return stmts
+
+
+def _scalar(buffer: Buffer, suffix: str) -> Buffer:
+    return Buffer(f"{buffer.name}.{suffix}", (), buffer.dtype, Scope.LOCAL)
