@@ -6,10 +6,10 @@ candidates alike (DESIGN.md §3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,12 @@ from ansorc.search.features.operations import (
 )
 from ansorc.search.features.registers import RegisterFeatures
 from ansorc.search.features.statement import Statement
+from ansorc.search.gpu.features import GPU_COLUMNS, describe_on_gpu, estimate_on_gpu
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, choice_values, population_state
 from ansorc.target import Target
 
+Value = TypeVar("Value")
 Features: TypeAlias = npt.NDArray[np.float32]
 """[rows, statements, features]: the last axis is the names of the feature set."""
 
@@ -122,7 +124,7 @@ def extract(sketch: Sketch, genes: Genes, target: Target) -> Features:
 
     There is one statement for each stage that is not inlined, producers first.
     """
-    return MACHINE_FEATURES.extract(sketch, genes, target)
+    return _features_for(target).extract(sketch, genes, target)
 
 
 def extract_state(
@@ -132,7 +134,7 @@ def extract_state(
 
     `choices` are the numbers that the state does not hold yet, as in `LoopNests`.
     """
-    return MACHINE_FEATURES.extract_state(state, target, choices, rows)
+    return _features_for(target).extract_state(state, target, choices, rows)
 
 
 def estimated_cycles(features: Features) -> npt.NDArray[np.float64]:
@@ -160,3 +162,20 @@ MACHINE_FEATURES = FeatureSet("machine", 8, COLUMNS, _statement)
 FEATURE_VERSION = MACHINE_FEATURES.version
 FEATURE_NAMES = MACHINE_FEATURES.names
 _CYCLES = FEATURE_NAMES.index("estimate.total_cycles")
+
+
+def _gpu_columns(columns: Sequence[Value], estimate: Value) -> tuple[Value, ...]:
+    """The columns of GPUs with the estimate where CPUs have it, so that nobody needs to know."""
+    return (*columns[:_CYCLES], estimate, *columns[_CYCLES:])
+
+
+def _on_gpu(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
+    others = tuple(describe_on_gpu(nests, nest, target))
+    return iter(_gpu_columns(others, estimate_on_gpu(nests, nest, target)))
+
+
+GPU_FEATURES = FeatureSet("gpu", 1, _gpu_columns(GPU_COLUMNS[:-1], GPU_COLUMNS[-1]), _on_gpu)
+
+
+def _features_for(target: Target) -> FeatureSet:
+    return GPU_FEATURES if target.kind == "cuda" else MACHINE_FEATURES

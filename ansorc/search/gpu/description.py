@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,11 +19,10 @@ from ansorc.search.gpu.statements import (
     ThreadAccess,
     ThreadStatement,
 )
+from ansorc.search.memo import memoized
 from ansorc.target import Target
-from ansorc.target.gpu import Gpu
 from ansorc.target.gpu_kernel import GlobalAccess, KernelDescription, SharedAccess
 from ansorc.target.gpu_occupancy import resident_blocks, warps_of
-from ansorc.target.gpu_requests import sectors, wavefronts
 
 SPECIAL_OPERATIONS = 2
 """Instructions of the special function units for one call, such as exp or a division."""
@@ -43,12 +43,31 @@ def descriptions(
 ) -> tuple[KernelDescription, ...]:
     """Return the kernels of the `rows` programs that `state` stands for, in their order."""
     nests = LoopNests(state, rows, {} if choices is None else choices)
-    return tuple(_description(nests, kernel) for kernel in kernels_of(state))
+    return tuple(each.description for each in analysed(nests))
 
 
-def _description(nests: LoopNests, kernel: ThreadKernel) -> KernelDescription:
-    rows = nests.rows
-    statements = [ThreadStatement(nests, stage) for stage in kernel.stages]
+@dataclass(frozen=True, eq=False)
+class AnalysedKernel:
+    """A kernel, its statements, producers first, and what they come to."""
+
+    kernel: ThreadKernel
+    statements: tuple[ThreadStatement, ...]
+    description: KernelDescription
+
+
+@memoized
+def analysed(nests: LoopNests) -> tuple[AnalysedKernel, ...]:
+    """Return the kernels of the programs of `nests`, in their order."""
+    return tuple(_analysed(nests, kernel) for kernel in kernels_of(nests.state))
+
+
+def _analysed(nests: LoopNests, kernel: ThreadKernel) -> AnalysedKernel:
+    statements = tuple(ThreadStatement(nests, stage) for stage in kernel.stages)
+    return AnalysedKernel(kernel, statements, _description(kernel, statements))
+
+
+def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) -> KernelDescription:
+    rows = statements[0].rows
     root = statements[-1]
     in_global: list[GlobalAccess] = []
     in_shared: list[SharedAccess] = []
@@ -70,7 +89,7 @@ def _description(nests: LoopNests, kernel: ThreadKernel) -> KernelDescription:
             barriers = np.maximum(barriers, 2 * steps)
         if counts.total:
             independent = np.maximum(independent, statement.results)
-        for access in statement.accesses():
+        for access in statement.accesses:
             if access.space is MemorySpace.GLOBAL:
                 in_global.append(_global(access, root))
             elif access.space is MemorySpace.SHARED:
@@ -124,7 +143,7 @@ def _guards(statement: ThreadStatement) -> Floats:
 
 
 def _global(access: ThreadAccess, root: ThreadStatement) -> GlobalAccess:
-    touched = access.counted(sectors)
+    touched = access.sectors
     lanes = np.minimum(32, access.statement.product(LoopRole.THREAD))
     asked = touched * SECTOR_BYTES / np.maximum(1, lanes * access.width * access.buffer.dtype.bytes)
     dimensions = len(_grid(root))
@@ -133,7 +152,7 @@ def _global(access: ThreadAccess, root: ThreadStatement) -> GlobalAccess:
     return GlobalAccess(
         requests=access.requests,
         sectors=touched,
-        wavefronts=access.counted(wavefronts),
+        wavefronts=access.wavefronts,
         block_bytes=access.block_elements * access.buffer.dtype.bytes * np.maximum(1, asked),
         depends_on=depends[:dimensions],
         is_store=access.is_store,
@@ -141,19 +160,20 @@ def _global(access: ThreadAccess, root: ThreadStatement) -> GlobalAccess:
 
 
 def _shared(access: ThreadAccess) -> SharedAccess:
-    return SharedAccess(access.requests, access.counted(wavefronts), access.is_store)
+    return SharedAccess(access.requests, access.wavefronts, access.is_store)
 
 
 def estimated_seconds(
     state: State, target: Target, rows: int, choices: Mapping[str, Extent] | None = None
 ) -> Floats:
     """Return the estimated seconds of each kernel: [rows, kernels]."""
-    found = [_seconds(each, target.gpu) for each in descriptions(state, rows, choices)]
+    found = [seconds_of_kernel(each, target) for each in descriptions(state, rows, choices)]
     return np.stack([np.broadcast_to(each, (rows,)) for each in found], axis=1)
 
 
-def _seconds(kernel: KernelDescription, gpu: Gpu) -> Floats:
-    """The longest of the times that arithmetic, issue, shared memory and global memory take."""
+def seconds_of_kernel(kernel: KernelDescription, target: Target) -> Floats:
+    """Return [rows]: the longest of the times of arithmetic, issue, shared and global memory."""
+    gpu = target.gpu
     machine = gpu.architecture
     blocks = np.prod(np.broadcast_arrays(*kernel.grid), axis=0)
     resident = resident_blocks(machine, kernel.threads, kernel.registers, kernel.shared_bytes)

@@ -10,6 +10,7 @@ from ansorc.schedule.state import State
 from ansorc.search.gpu.kernels import ThreadKernel, kernels_of, vector_lengths
 from ansorc.target import Target
 from ansorc.target.gpu_limits import exceeds, launch_limits
+from ansorc.target.gpu_occupancy import resident_blocks
 
 MAX_VTHREADS = 8
 VECTOR_BYTES = 16
@@ -36,7 +37,10 @@ def _fits(kernel: ThreadKernel, target: Target) -> BoolArray:
     limits = launch_limits(target)
     grid, block = (kernel.blocks, 1, 1), (kernel.threads, 1, 1)
     good = ~np.asarray(exceeds(limits, grid, block, kernel.shared_bytes))
-    good = good & (kernel.registers <= limits.registers) & (kernel.vthreads <= MAX_VTHREADS)
+    taken = (kernel.threads, kernel.registers, kernel.shared_bytes)
+    good = good & (kernel.registers <= limits.registers)
+    good = good & (resident_blocks(target.gpu.architecture, *taken) > 0)
+    good = good & (kernel.vthreads <= MAX_VTHREADS)
     for stage in kernel.stages:
         good = good & _vectors_fit(stage)
     work = np.prod([axis.extent for axis in kernel.root.op.axes], dtype=np.int64)

@@ -21,6 +21,7 @@ from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.index_form import IndexForm, grouped_loads
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, NestLoop
+from ansorc.target.gpu_requests import sectors, wavefronts
 
 Floats = NDArray[np.float64]
 WARP = 32
@@ -127,8 +128,12 @@ class ThreadStatement:
             found = found * np.where(self.is_inner(place), loop.extent, 1)
         return found
 
-    def accesses(self) -> Iterator[ThreadAccess]:
-        """Yield what it stores, then what it loads."""
+    @cached_property
+    def accesses(self) -> tuple[ThreadAccess, ...]:
+        """What it stores, then what it loads."""
+        return tuple(self._accesses())
+
+    def _accesses(self) -> Iterator[ThreadAccess]:
         op = self.stage.op
         index = tuple(IndexForm(((axis.name, 1.0),)) for axis in op.axes)
         for buffer in op.buffers:
@@ -286,6 +291,20 @@ class ThreadAccess:
         _, first, kinds = np.unique(keys, return_index=True, return_inverse=True)
         return first, kinds.reshape(-1)
 
+    def is_in(self, space: MemorySpace) -> bool:
+        """Return whether the tensor is in memory of this kind."""
+        return self.space is space
+
+    @cached_property
+    def sectors(self) -> Floats:
+        """[rows]: sectors of 32 bytes that a request of a warp touches."""
+        return self.counted(sectors)
+
+    @cached_property
+    def wavefronts(self) -> Floats:
+        """[rows]: cycles of the banks that a request of a warp takes."""
+        return self.counted(wavefronts)
+
     def counted(self, count: Callable[[IntArray, int], IntArray]) -> Floats:
         """Return [rows]: what `count` says of the addresses of a warp and the bytes of a thread."""
         first, kinds = self._classes
@@ -298,13 +317,15 @@ class ThreadAccess:
 
     def _addresses(self, rows: NDArray[np.intp]) -> IntArray:
         """[rows, 32]: the bytes of each lane of a warp from those of the first."""
-        threads = self.statement.product(LoopRole.THREAD)[rows]
-        lane = np.minimum(np.arange(WARP, dtype=np.float64), threads[:, None] - 1)
-        total = np.zeros_like(lane)
+        threads = self.statement.product(LoopRole.THREAD)[rows].astype(np.int32)
+        lane = np.minimum(np.arange(WARP, dtype=np.int32), threads[:, None] - 1)
+        total = np.zeros(lane.shape, dtype=np.int64)
         for extent, step in reversed(self.lanes):
-            total += np.mod(lane, extent[rows, None]) * step[rows, None]
-            lane = np.floor_divide(lane, extent[rows, None])
-        return total.astype(np.int64) * self.buffer.dtype.bytes
+            length = extent[rows, None].astype(np.int32)
+            outer = lane // length
+            total += (lane - outer * length) * step[rows, None].astype(np.int64)
+            lane = outer
+        return total * self.buffer.dtype.bytes
 
     @cached_property
     def block_elements(self) -> Floats:
