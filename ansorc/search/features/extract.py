@@ -45,7 +45,7 @@ from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, choice_values, population_state
 from ansorc.target import Target
 
-Value = TypeVar("Value")
+ColumnLike = TypeVar("ColumnLike")
 Features: TypeAlias = npt.NDArray[np.float32]
 """[rows, statements, features]: the last axis is the names of the feature set."""
 
@@ -164,7 +164,7 @@ FEATURE_NAMES = MACHINE_FEATURES.names
 _CYCLES = FEATURE_NAMES.index("estimate.total_cycles")
 
 
-def _gpu_columns(columns: Sequence[Value], estimate: Value) -> tuple[Value, ...]:
+def _gpu_columns(columns: Sequence[ColumnLike], estimate: ColumnLike) -> tuple[ColumnLike, ...]:
     """The columns of GPUs with the estimate where CPUs have it, so that nobody needs to know."""
     return (*columns[:_CYCLES], estimate, *columns[_CYCLES:])
 

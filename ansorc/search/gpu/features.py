@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from ansorc.search.gpu.description import AnalysedKernel, analysed, seconds_of_k
 from ansorc.search.gpu.statements import MemorySpace, ThreadAccess, ThreadStatement
 from ansorc.search.memo import memoized
 from ansorc.target import Target
-from ansorc.target.gpu_kernel import Numbers
 from ansorc.target.gpu_occupancy import occupancy, resident_blocks
 
 
@@ -71,7 +71,7 @@ class KernelFeatures:
 
 
 @dataclass(frozen=True, eq=False)
-class ThreadFeatures:
+class ThreadStatementFeatures:
     """A statement as one thread executes it."""
 
     iterations: FloatArray = field(metadata=LOG)
@@ -131,7 +131,7 @@ def describe_on_gpu(nests: LoopNests, nest: LoopNest, target: Target) -> Iterato
     rows = nests.rows
     yield from values_of(_kernel_features(each, target, rows))
     yield from values_of(
-        ThreadFeatures(
+        ThreadStatementFeatures(
             iterations=statement.iterations, serial=statement.serial, results=statement.results,
             is_shared=np.full(rows, float(statement.stage.scope == "shared")),
             is_root=np.full(rows, float(statement.stage is each.kernel.root)),
@@ -177,9 +177,9 @@ def _kernel_features(each: AnalysedKernel, target: Target, rows: int) -> KernelF
     banks = [access.requests * access.wavefronts for access in found.shared_accesses]
     return KernelFeatures(
         blocks=blocks, threads=np.asarray(found.threads),
-        virtual_threads=np.broadcast_to(each.kernel.vthreads, (rows,)),
+        virtual_threads=_total([each.kernel.vthreads], rows),
         registers=np.asarray(found.registers), shared_bytes=np.asarray(found.shared_bytes),
-        resident_blocks=resident, occupancy=occupancy(machine, *taken), waves=rounds,
+        resident_blocks=_total([resident], rows), occupancy=occupancy(machine, *taken), waves=rounds,
         last_wave=rounds / np.ceil(rounds), multiply_adds=np.asarray(found.multiply_adds),
         integer_operations=np.asarray(found.integer_operations),
         special_operations=np.asarray(found.special_operations),
@@ -192,7 +192,7 @@ def _kernel_features(each: AnalysedKernel, target: Target, rows: int) -> KernelF
     )  # fmt: skip
 
 
-def _total(numbers: Sequence[Numbers], rows: int) -> FloatArray:
+def _total(numbers: Sequence[Any], rows: int) -> FloatArray:
     return np.sum([np.broadcast_to(each, (rows,)) for each in numbers], axis=0) + np.zeros(rows)
 
 
@@ -214,7 +214,7 @@ def _access_features(access: ThreadAccess) -> GpuAccessFeatures:
 
 _OTHERS = (
     *columns_of(KernelFeatures, "kernel"),
-    *columns_of(ThreadFeatures, "thread"),
+    *columns_of(ThreadStatementFeatures, "thread"),
     *columns_of(OperationFeatures, "operations"),
     *(c for place in range(ACCESSES) for c in columns_of(GpuAccessFeatures, f"access{place}")),
 )
