@@ -23,7 +23,9 @@ from ansorc.errors import BuildError
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
 from ansorc.ir.passes.gpu.pipeline import CUDA_PASSES
+from ansorc.ir.passes.gpu.whole_tiles import compute_whole_tiles
 from ansorc.ir.passes.pipeline import run_passes
+from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Barrier, Function, statements
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule
@@ -145,3 +147,51 @@ def test_a_barrier_that_not_all_threads_reach_is_refused() -> None:
 def test_what_no_gpu_launches_is_refused(text: str, reason: str) -> None:
     with pytest.raises(BuildError, match=reason):
         emit_cuda(ready(f"kernel f(A: float32[4096]):\n{text}"), TARGET)
+
+
+def test_register_tiles_have_no_tests_inside() -> None:
+    text = emit_cuda(prepared(SCHEDULES["matmul with tails"]), TARGET)
+    tiles = [part for part in text.split("__syncthreads") if "+ A_shared" in part]
+    for tile in tiles:
+        before = tile[: tile.index("+ A_shared")]
+        assert "if (" not in before
+        assert "for (int k_1" in before
+
+
+GUARDED = """
+kernel f(A: float32[30], B: float32[30]):
+    bound blockIdx.x b in 0..8:
+        alloc C: float32[4] local
+        for i in 0..4:
+            {first}
+        for k in 0..2:
+            for i in 0..4:
+                if {test}:
+                    C[i] = C[i] + {term}
+        for i in 0..4:
+            if b * 4 + i < 30:
+                B[b * 4 + i] = C[i]
+"""
+
+
+ZERO = "if b * 4 + i < 30:\n                C[i] = 0.0"
+
+
+@pytest.mark.parametrize(
+    ("test", "term", "first"),
+    [
+        ("b * 4 + i < 30", "1.0", "C[i] = 0.0"),
+        ("b * 4 + i < 30", "A[b * 4 + i]", ZERO),
+        ("b * 4 + i + k < 30", "1.0", ZERO),
+        ("b * 4 + i < 29", "1.0", ZERO),
+    ],
+)
+def test_tests_that_matter_stay(test: str, term: str, first: str) -> None:
+    function = parse(GUARDED.format(test=test, term=term, first=first))
+    found = to_text(compute_whole_tiles(function))
+    assert f"if {test}:\n                    C[i] = C[i]" in found
+
+
+def test_tests_that_keep_every_store_away_go() -> None:
+    function = parse(GUARDED.format(test="b * 4 + i < 30", term="1.0", first=ZERO))
+    assert to_text(compute_whole_tiles(function)).count("if b * 4 + i < 30") == 1

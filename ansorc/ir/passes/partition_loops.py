@@ -20,7 +20,7 @@ from typing import assert_never
 from ansorc.ir.arith.affine import Atom, Linear, difference, integer
 from ansorc.ir.arith.interval import Interval, Ranges
 from ansorc.ir.arith.simplify import Simplifier
-from ansorc.ir.expr import Compare, CompareOp, Expr, Select, Var
+from ansorc.ir.expr import Compare, CompareOp, Expr, Select, Shuffle, Var
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.code_size import emitted_statements
 from ansorc.ir.passes.loop_tests import Cuts, LoopTest, TestFinder, find_cuts, is_serial
@@ -153,8 +153,10 @@ class _Partition:
     def _copies(self, stmt: Stmt, cuts: Cuts, ranges: Ranges) -> tuple[Var, list[Stmt]] | None:
         """Return copies of `stmt` for each range of a variable that stands for what is cut.
 
-        None if that are too many.
+        None if that are too many, or if threads meet there.
         """
+        if _waits(stmt):
+            return None
         self._names += 1
         stand_in = Var(f"share{self._names}")
         generic = _on_share(stmt, cuts.share, stand_in)
@@ -258,7 +260,9 @@ def _is_empty(stmt: Stmt) -> bool:
 
 
 def _has_tests(function: Function) -> bool:
-    parts = list(walk(function.body))
-    return any(isinstance(part, If | Select) for part in parts) and not any(
-        isinstance(part, Barrier) for part in parts
-    )
+    return any(isinstance(part, If | Select) for part in walk(function.body))
+
+
+def _waits(stmt: Stmt) -> bool:
+    """Whether threads meet in `stmt`, so that all must run the same copy of it."""
+    return any(isinstance(part, Barrier | Shuffle) for part in walk(stmt))

@@ -7,6 +7,7 @@ from ansorc.ir.passes.gpu.barriers import insert_barriers
 from ansorc.ir.passes.gpu.private_arrays import MAX_REGISTERS, unroll_private
 from ansorc.ir.passes.gpu.thread_nests import gather_threads
 from ansorc.ir.passes.gpu.virtual_threads import inject_virtual_threads
+from ansorc.ir.passes.gpu.whole_tiles import compute_whole_tiles
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
@@ -25,6 +26,7 @@ CUDA_PASSES: Passes = (
     ("inject_virtual_threads", lambda f, _: inject_virtual_threads(f)),
     ("gather_threads", lambda f, _: gather_threads(f)),
     ("simplify", lambda f, _: simplify_stmt(f)),
+    ("compute_whole_tiles", lambda f, _: compute_whole_tiles(f)),
     ("promote_accumulators", lambda f, _: promote_accumulators(f, _TILE_BYTES)),
     ("insert_barriers", lambda f, _: insert_barriers(f)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),

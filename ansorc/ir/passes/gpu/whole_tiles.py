@@ -1,0 +1,204 @@
+"""Compute tiles of a thread whole, also the elements beyond the border, which nobody stores.
+
+for k in 0..8:                                  for k in 0..8:
+    for i in 0..4:                                  for i in 0..4:
+        if b * 4 + i < 30:               ->             C.local[i] = C.local[i] + S[k, i]
+            C.local[i] = C.local[i] + S[k, i]
+
+A test inside of a register tile costs more than it saves: it divides the straight code. An element
+for which a condition keeps every store away holds nothing, so it may hold anything. What is loaded
+instead must exist: global memory is not loaded beyond its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from ansorc.ir.arith.affine import Atom, atom_expr, difference
+from ansorc.ir.arith.interval import Interval
+from ansorc.ir.arith.scalar import conjunction, conjuncts
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Binary, BinaryOp, Compare, Const, Expr, Load, Shuffle
+from ansorc.ir.node import walk
+from ansorc.ir.passes.accesses import is_inside
+from ansorc.ir.passes.gpu.elements import evaluate
+from ansorc.ir.passes.places import flat_place
+from ansorc.ir.stmt import (
+    Allocate,
+    For,
+    Function,
+    If,
+    Stmt,
+    Store,
+    map_substatements,
+    substatements,
+)
+from ansorc.ir.substitute import free_vars
+
+_MOST = 1 << 14
+"""Iterations of the loops around a store that are looked at one by one."""
+
+_DIVISIONS = (BinaryOp.FLOORDIV, BinaryOp.MOD)
+
+_Test: TypeAlias = tuple[str, frozenset[tuple[Atom, int]]]
+"""The operator of a comparison with 0, and what is compared besides the loops of the tile."""
+_Table: TypeAlias = dict[int, int]
+"""By the number of an element, what its loops add to that."""
+
+
+def compute_whole_tiles(function: Function) -> Function:
+    """Return `function` without the tests that are the same for all stores of an element."""
+    body = _Tiles().stmt(function.body, {})
+    return function if body is function.body else replace(function, body=body)
+
+
+@dataclass(frozen=True, eq=False)
+class _GuardedStore:
+    store: Store
+    loops: tuple[For, ...]
+    """Those inside of the allocation."""
+    tests: Mapping[Expr, tuple[_Test, _Table]]
+    """The conditions on elements that it is under."""
+
+
+class _Tiles:
+    def stmt(self, stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
+        match stmt:
+            case For(var, extent, _, _):
+                inner = {**ranges, var.name: (0, extent - 1)}
+                return map_substatements(stmt, lambda part: self.stmt(part, inner))
+            case Allocate(buffer, _) if buffer.scope in (Scope.LOCAL, Scope.REGISTER):
+                new = map_substatements(stmt, lambda part: self.stmt(part, ranges))
+                assert isinstance(new, Allocate)
+                body = _without_tests(new.body, buffer, ranges)
+                return new if body is new.body else Allocate(buffer, body)
+            case _:
+                return map_substatements(stmt, lambda part: self.stmt(part, ranges))
+
+
+def _without_tests(body: Stmt, buffer: Buffer, ranges: Mapping[str, Interval]) -> Stmt:
+    found = list(_stores(body, buffer, (), ()))
+    removable = {
+        id(each.store): {
+            expr
+            for expr, test in each.tests.items()
+            if all(other is each or _has(other, *test) for other in found)
+        }
+        for each in found
+    }
+    if not any(removable.values()):
+        return body
+    return _Removal(buffer, removable).stmt(body, dict(ranges))
+
+
+def _has(stored: _GuardedStore, test: _Test, table: _Table) -> bool:
+    """Whether the store is under that condition, for the elements of both."""
+    return any(
+        own == test and all(table.get(place, value) == value for place, value in values.items())
+        for own, values in stored.tests.values()
+    )
+
+
+class _Removal:
+    def __init__(self, buffer: Buffer, removable: dict[int, set[Expr]]) -> None:
+        self._buffer, self._removable = buffer, removable
+
+    def stmt(self, stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
+        match stmt:
+            case For(var, extent, _, _):
+                inner = {**ranges, var.name: (0, extent - 1)}
+                return map_substatements(stmt, lambda part: self.stmt(part, inner))
+            case If(condition, Store() as store, None) if store.buffer == self._buffer:
+                drop = self._removable.get(id(store), set[Expr]())
+                if not drop or not _is_safe(store, ranges):
+                    return stmt
+                kept = [part for part in conjuncts(condition) if part not in drop]
+                return If(conjunction(kept), store) if kept else store
+            case _:
+                return map_substatements(stmt, lambda part: self.stmt(part, ranges))
+
+
+def _is_safe(store: Store, ranges: Mapping[str, Interval]) -> bool:
+    """Whether the value may be computed though it may not be wanted."""
+    for part in walk(store.value):
+        if isinstance(part, Shuffle):
+            return False
+        if isinstance(part, Load) and not is_inside(part.buffer, part.indices, ranges):
+            return False
+        if isinstance(part, Binary) and part.op in _DIVISIONS and not _is_count(part.right):
+            return False
+    return is_inside(store.buffer, store.indices, ranges)
+
+
+def _is_count(divisor: Expr) -> bool:
+    return isinstance(divisor, Const) and divisor.value > 0
+
+
+def _stores(
+    stmt: Stmt, buffer: Buffer, loops: tuple[For, ...], guards: tuple[Expr, ...]
+) -> Iterator[_GuardedStore]:
+    match stmt:
+        case For():
+            yield from _stores(stmt.body, buffer, (*loops, stmt), guards)
+        case If(condition, then, otherwise):
+            yield from _stores(then, buffer, loops, (*guards, *conjuncts(condition)))
+            if otherwise is not None:
+                yield from _stores(otherwise, buffer, loops, guards)
+        case Store() if stmt.buffer == buffer:
+            tests: dict[Expr, tuple[_Test, _Table]] = {}
+            for guard in guards:
+                found = _of_elements(guard, stmt, loops)
+                if found is not None:
+                    tests[guard] = found
+            yield _GuardedStore(stmt, loops, tests)
+        case _:
+            for part in substatements(stmt):
+                yield from _stores(part, buffer, loops, guards)
+
+
+def _of_elements(guard: Expr, store: Store, loops: tuple[For, ...]) -> tuple[_Test, _Table] | None:
+    """Return `guard` as a condition on the element that is stored; None if it is on others."""
+    if not isinstance(guard, Compare):
+        return None
+    total, place = difference(guard.left, guard.right), flat_place(store.buffer, store.indices)
+    extents = {loop.var.name: loop.extent for loop in loops}
+    if total is None or place is None:
+        return None
+    own: list[tuple[Expr, int]] = []
+    besides: set[tuple[Atom, int]] = set()
+    for atom, factor in total.terms.items():
+        names = {atom} if isinstance(atom, str) else free_vars(atom)
+        if names.isdisjoint(extents):
+            if not isinstance(atom, str) and any(isinstance(x, Load) for x in walk(atom)):
+                return None
+            besides.add((atom, factor))
+        else:
+            own.append((atom_expr(atom), factor))
+    at = [(atom_expr(atom), factor) for atom, factor in place.terms.items()]
+    used = {n for expr, _ in (*own, *at) for n in free_vars(expr)} & extents.keys()
+    count = int(np.prod([float(extents[name]) for name in used], initial=1.0))
+    if count > _MOST or any(not free_vars(expr) <= extents.keys() for expr, _ in (*own, *at)):
+        return None
+    names = sorted(used)
+    grid = np.meshgrid(*(np.arange(extents[n]) for n in names), indexing="ij")
+    values = {name: axis.ravel() for name, axis in zip(names, grid, strict=True)}
+    places, offsets = np.full(count, place.constant), np.full(count, total.constant)
+    for expr, factor in at:
+        found = evaluate(expr, values)
+        if found is None:
+            return None
+        places = places + factor * found
+    for expr, factor in own:
+        found = evaluate(expr, values)
+        if found is None:
+            return None
+        offsets = offsets + factor * found
+    table: _Table = {}
+    for element, offset in zip(places.tolist(), offsets.tolist(), strict=True):
+        if table.setdefault(element, offset) != offset:
+            return None
+    return (guard.op.value, frozenset(besides)), table
