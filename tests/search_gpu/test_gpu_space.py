@@ -8,7 +8,9 @@ from search_gpu.gpu_programs import H100, TESLA, check_threads
 from search_space import small_dags
 from search_space.small_dags import DAGS
 
+from ansorc.lang import operators as ops
 from ansorc.schedule import replay
+from ansorc.schedule.steps import RFactor
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.gpu.default import default_gpu_steps
@@ -18,10 +20,38 @@ from ansorc.search.space.genes import within_registers
 from ansorc.target import Target
 from ansorc.target.gpu_limits import launch_limits
 
+LONG = {
+    "softmax": small_dags.softmax(5, 150),
+    "layer_norm": small_dags.dag(
+        [(4, 170), (170,), (170,)], lambda t: ops.layer_norm(t[0], t[1], t[2])
+    ),
+    "total": small_dags.dag([(300,)], lambda t: small_dags.total(t[0])),
+    "argmax": small_dags.dag([(9, 130)], lambda t: small_dags.extreme(t[0], 1)),
+    "columns": small_dags.dag([(3, 90, 4)], lambda t: ops.softmax(t[0], axis=1)),
+    "product": small_dags.matmul(3, 2, 140),
+}
+"""Reductions that the threads of a block make together."""
+
+
+@pytest.mark.parametrize("name", list(LONG))
+def test_threads_reduce_together(name: str) -> None:
+    sketches = design_space(LONG[name], H100).sketches
+    together = [s for s in sketches if any(isinstance(step, RFactor) for step in s.steps)]
+    assert together
+    assert len(together) < len(sketches)
+    for sketch in together[:4]:
+        for row in sample(sketch, 2, np.random.default_rng(3)):
+            check_threads(LONG[name], steps(sketch, row))
+
+
+def test_a_softmax_is_one_kernel_or_three() -> None:
+    spaces = design_space(LONG["softmax"], H100).sketches
+    assert {len(kernels_of(sketch.state)) for sketch in spaces} == {1, 3}
+
 
 @pytest.mark.parametrize("name", list(DAGS))
 def test_programs_compute_what_is_defined(name: str) -> None:
-    for sketch in design_space(DAGS[name], H100).sketches:
+    for sketch in design_space(DAGS[name], H100).sketches[:2]:
         genes = sample(sketch, 3, np.random.default_rng(3))
         for row in (*genes[:1], *mutate(sketch, genes[1:2], np.random.default_rng(4))):
             check_threads(DAGS[name], steps(sketch, row))

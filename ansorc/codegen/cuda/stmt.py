@@ -13,6 +13,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Const, Expr, Load, Ramp, Reduce, Select, dtype_of
 from ansorc.ir.node import children
+from ansorc.ir.operator import MATH_FUNCTIONS
 from ansorc.ir.stmt import (
     Allocate,
     Barrier,
@@ -31,8 +32,9 @@ _RESERVED = frozenset(
     enum explicit export extern false float for friend goto if inline int lanes load long namespace
     new operator private protected public register return short signed sizeof static store struct
     switch template this throw true try typedef typename union unsigned using virtual void volatile
-    while half bfloat16 asm main""".split()  # noqa: SIM905
-)
+    while half bfloat16 asm main add double_of fabs float_of floor_div floor_mod join max_of min_of
+    rint saturate shuffle sigmoid to_float to_half""".split()  # noqa: SIM905
+) | {f"{name}{ending}" for name in MATH_FUNCTIONS for ending in ("", "f")}
 """What a C++ compiler, or the prelude, means something else by."""
 
 

@@ -6,8 +6,12 @@ what is computed inside.
 * `rules`: which rule is asked of which stage, in their order
 * `tiling`: tiles of blocks, virtual threads and threads; copies in shared memory
 * `binding`: stages that are not tiled
+* `thread_reduction`: reductions that the threads of a block make together
 * `thread_tiles`: the lengths that may be chosen
 * `kernels`: what each kernel takes of the machine
+* `statements`, `description`: what threads do and which memory they touch, for the model
+* `features`: what the learned model is told
+* `default`: the untuned program
 * `limits`: what no GPU runs, told before anything is compiled
 * `sampling`: random programs within the limits
 """

@@ -17,12 +17,13 @@ MAX_THREADS = 1024
 def bound_rest(partial: PartialSketch) -> PartialSketch:
     """Return the sketch with each stage bound that no rule has divided among threads yet."""
     for stage in partial.state.stages:
-        if isinstance(stage.attach, Root) and not _is_bound(partial, stage) and stage.op.axes:
+        if isinstance(stage.attach, Root) and not is_bound(partial, stage) and stage.op.axes:
             partial = _bound(partial, stage)
     return partial
 
 
-def _is_bound(partial: PartialSketch, stage: Stage) -> bool:
+def is_bound(partial: PartialSketch, stage: Stage) -> bool:
+    """Return whether a root stage is divided among blocks or threads already."""
     own = any(iterator.thread for iterator in stage.iterators)
     return own or bool(partial.state.attached(stage.name))
 

@@ -50,7 +50,8 @@ class _ThreadPrograms:
 
 def default_gpu_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
     """Return the program that should be the fastest one on `target`; always the same one."""
-    sketches = [completed_on_gpu(sketch) for sketch in generate(dag, target, gpu_rules())]
+    derived = generate(dag, target, gpu_rules())
+    sketches = [whole for sketch in derived for whole in completed_on_gpu(sketch)]
     pools = sorted((_drawn(sketch) for sketch in sketches), key=lambda pool: pool.best)
     near = [pool for pool in pools[:EVOLVED] if pool.best <= NEAR * pools[0].best]
     pool = min(map(_evolved, near), key=lambda pool: pool.best)

@@ -67,7 +67,7 @@ class ThreadKernel:
     @cached_property
     def threads(self) -> IntArray:
         """Threads of a block."""
-        return self._bound("threadIdx.x")
+        return self._bound("threadIdx.x") * self._bound("threadIdx.y")
 
     @cached_property
     def vthreads(self) -> IntArray:

@@ -8,19 +8,30 @@ from dataclasses import dataclass, replace
 from ansorc.ir.node import walk
 from ansorc.schedule.steps import ComputeInline
 from ansorc.search.gpu.binding import bound_rest
-from ansorc.search.gpu.tiling import TilingForThreads
+from ansorc.search.gpu.thread_reduction import (
+    long_reductions,
+    reduced_together,
+    terms_of,
+    with_rows,
+)
+from ansorc.search.gpu.tiling import TilingForThreads, results_of
+from ansorc.search.sketch.predicates import is_tiled_first
 from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict
 from ansorc.search.sketch.rules import Skip
 from ansorc.search.sketch.sketch import Choice, Sketch, UnrollLimit
 
 UNROLL_LIMITS = (0, 16, 64, 512, 1024)
+THREADS = (32, 128, 256, 512, 1024)
+"""Numbers of threads that reduce together."""
+MAX_RESULTS = 1024
+"""Results up to which a stage with data reuse may be left to threads that reduce together."""
 MAX_INLINED_NODES = 400
 """A stage with more expressions than these is not inlined."""
 
 
 def gpu_rules() -> tuple[SketchRule, ...]:
     """Return the rules for a GPU, in the order in which they are asked."""
-    return (InlineOnGpu(), TilingForThreads(), Skip())
+    return (InlineOnGpu(), LeaveToThreads(), TilingForThreads(), Skip())
 
 
 @dataclass(frozen=True)
@@ -44,9 +55,42 @@ class InlineOnGpu:
         yield partial.then(ComputeInline(stage)).with_trace(f"inline {stage}")
 
 
-def completed_on_gpu(sketch: Sketch) -> Sketch:
-    """Return `sketch` with all stages bound to blocks and threads, and its choices."""
-    partial = bound_rest(PartialSketch.of(sketch))
+@dataclass(frozen=True)
+class LeaveToThreads:
+    """Do not tile a stage with few results of many terms: the threads of a block reduce together.
+
+    Paper, §4.1; the sketch with tiles is made as well.
+    """
+
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
+        """Return whether `stage` would be tiled though it has fewer results than terms."""
+        found = partial.stage(stage)
+        is_short = results_of(found.op) <= min(MAX_RESULTS, terms_of(found))
+        return Verdict.APPLY if is_short and is_tiled_first(partial, stage) else Verdict.SKIP
+
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketch with the stage as it is."""
+        yield partial.with_trace(f"reduce {stage} by threads")
+
+
+def completed_on_gpu(sketch: Sketch) -> tuple[Sketch, ...]:
+    """Return `sketch` with all stages bound to blocks and threads, and its choices.
+
+    There is one for each number of threads that make long reductions together, with and without
+    the rows of their reader; and one in which each result is made by one thread.
+    """
+    first = PartialSketch.of(sketch)
+    partials = [first]
+    if long_reductions(first):
+        for threads in THREADS:
+            partials.append(reduced_together(first, threads))
+            rows = with_rows(first, threads)
+            partials += [] if rows is None else [rows]
+    whole = {partial.state.steps: _with_choices(bound_rest(partial)) for partial in partials}
+    return tuple(whole.values())
+
+
+def _with_choices(partial: PartialSketch) -> Sketch:
     choices: list[Choice] = [
         UnrollLimit(stage.name, UNROLL_LIMITS)
         for stage in partial.state.stages

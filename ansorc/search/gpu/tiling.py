@@ -241,6 +241,6 @@ def cooperative(
     return partial.then(Vectorize(copy, inner)) if inner else partial
 
 
-def points(op: ComputeOp) -> int:
+def results_of(op: ComputeOp) -> int:
     """Return how many results `op` computes."""
     return prod(axis.extent for axis in op.axes)

@@ -107,7 +107,7 @@ def _is_usual(sketch: Sketch) -> bool:
 def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sketch]:
     """Yield the whole sketches that `sketch` is the structure of."""
     if sketch.target.kind == "cuda":
-        yield completed_on_gpu(sketch)
+        yield from completed_on_gpu(sketch)
         return
     _, placement = _SPACES[options.space]
     first = laid_out(sketch) if options.rewrite_layout and not is_tensorized(sketch) else sketch
