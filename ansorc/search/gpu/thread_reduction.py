@@ -54,7 +54,7 @@ def reduced_together(partial: PartialSketch, threads: int) -> PartialSketch:
 
 
 def with_rows(partial: PartialSketch, threads: int) -> PartialSketch | None:
-    """Return the sketch with the long reductions made by the blocks that compute their reader's rows.
+    """Return the sketch with the long reductions made by the blocks of their reader's rows.
 
     None where they are not of the rows of one stage that is element-wise.
     """

@@ -52,7 +52,7 @@ _Table: TypeAlias = dict[int, int]
 
 def compute_whole_tiles(function: Function) -> Function:
     """Return `function` without the tests that are the same for all stores of an element."""
-    body = _Tiles().stmt(function.body, {})
+    body = _WholeTiles().stmt(function.body, {})
     return function if body is function.body else replace(function, body=body)
 
 
@@ -65,7 +65,7 @@ class _GuardedStore:
     """The conditions on elements that it is under."""
 
 
-class _Tiles:
+class _WholeTiles:
     def stmt(self, stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
         match stmt:
             case For(var, extent, _, _):
