@@ -72,6 +72,25 @@ class CallError(AnsorcError):
     """A compiled kernel was called with arrays that it cannot take."""
 
 
+class DeviceError(CallError):
+    """A device that failed in the midst of a call.
+
+    `has_no_memory`: it had no room. `is_fatal`: nothing works on the device any more in this
+    process; `is_lost`: and that is no fault of the kernel.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        has_no_memory: bool = False,
+        is_fatal: bool = False,
+        is_lost: bool = False,
+    ) -> None:
+        super().__init__(text)
+        self.has_no_memory, self.is_fatal, self.is_lost = has_no_memory, is_fatal, is_lost
+
+
 class MeasureError(AnsorcError):
     """Measuring could not go on at all (not: one candidate failed)."""
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from ansorc.codegen.device_array import DeviceArray, DeviceOperand
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.artifact import Artifact
@@ -34,6 +35,8 @@ class Capabilities:
     """There is code for `Dot`, where the target has the instruction."""
     cold_caches: bool = False
     """What a kernel reads can be evicted from the caches before it is timed."""
+    device: bool = False
+    """Kernels run on a device with a memory of its own: loaded ones are `DeviceKernel`s."""
     obstacle: str = ""
     """Why such code cannot run on this machine, as in "cannot be measured OBSTACLE"; empty if it
     can."""
@@ -67,6 +70,47 @@ class LoadedKernel(Protocol):
         ...
 
 
+class BoundDeviceKernel(BoundKernel, Protocol):
+    """A kernel with arguments on a device. All raise DeviceError if the device fails."""
+
+    def launch(self) -> None:
+        """Start the kernel once in the stream that it is bound to, and do not wait for it."""
+        ...
+
+    def seconds(self, calls: int) -> float:
+        """Run the kernel `calls` times and wait; return their time by the device's clock."""
+        ...
+
+    def evict(self) -> None:
+        """Have what the kernel reads out of the device's caches."""
+        ...
+
+    def is_intact(self) -> bool:
+        """Whether the kernel wrote nothing beside its outputs, where they are copied to arrays."""
+        ...
+
+    def release(self) -> None:
+        """Give the memory on the device back; no call may run now or later."""
+        ...
+
+
+@runtime_checkable
+class DeviceKernel(LoadedKernel, Protocol):
+    """A kernel of a device; `bind` takes its workspace from the device's memory."""
+
+    def bind_on(self, operands: Sequence[DeviceOperand], stream: int | None) -> BoundDeviceKernel:
+        """Return the kernel on `operands`, in call order, for the stream with this handle.
+
+        NumPy's inputs are copied to the device now, its outputs by `fetch`. None: the stream that
+        waits for all others. Raise CallError for arrays that are on no device or on several.
+        """
+        ...
+
+    def upload(self, array: Array) -> DeviceArray:
+        """Return a copy in the device's memory, which lives as long as what is returned."""
+        ...
+
+
 class LoadedNetwork(LoadedKernel, Protocol):
     """A network whose code and weights are in this process; `bind` takes inputs, then outputs."""
 
@@ -75,6 +119,16 @@ class LoadedNetwork(LoadedKernel, Protocol):
     ) -> tuple[int, list[float]]:
         """Run the network once; return its status and the seconds of each of its calls."""
         ...
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What must be equal for two times of kernels to be comparable, besides settings."""
+
+    name: str
+    features: tuple[str, ...]
+    units: int
+    """Cores, or multiprocessors."""
 
 
 class Probe(Protocol):
@@ -192,6 +246,15 @@ class Backend(Protocol):
 
     def open(self, library: Path, signature: Signature, target: Target) -> LoadedKernel:
         """Load a library that `save` wrote; raise BuildError if it is not for this machine."""
+        ...
+
+
+@runtime_checkable
+class DeviceBackend(Protocol):
+    """What a back end has besides whose kernels run on a device. None has to."""
+
+    def machine(self, target: Target) -> Machine:
+        """Return the device of this process; raise BuildError if there is none."""
         ...
 
 

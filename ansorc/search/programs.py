@@ -9,7 +9,7 @@ from pathlib import Path
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.build import build_function
 from ansorc.codegen.call.module import Module
-from ansorc.errors import RecordError, TargetError
+from ansorc.errors import BuildError, RecordError, TargetError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import (
     Names,
@@ -25,7 +25,7 @@ from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.default import default_steps
 from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.measure import CachePolicy, Source
-from ansorc.search.record import Record, Records, current_environment
+from ansorc.search.record import Environment, Record, Records, current_environment
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -127,7 +127,7 @@ def chosen_program(task: Task, choice: ProgramChoice) -> Program:
     if not path.exists():
         raise RecordError(f"there is no record file {path}; {advice}")
     with Records.open(path, create=False) as records:
-        environment = current_environment(choice.threads, choice.cache)
+        environment = _environment(task, choice, records)
         best = records.best(task.key, environment)
         if best is not None:
             return recorded_program(task, best)
@@ -137,6 +137,17 @@ def chosen_program(task: Task, choice: ProgramChoice) -> Program:
         found = "only programs measured on another machine, thread count or cache policy "
         found += f"({elsewhere.count})"
     raise RecordError(f"{path} holds {found} of '{task.name}' for {task.target.text}; {advice}")
+
+
+def _environment(task: Task, choice: ProgramChoice, records: Records) -> Environment:
+    """The environment of this process; of a GPU that is not here, one that the file knows."""
+    try:
+        return current_environment(choice.threads, choice.cache, task.target)
+    except BuildError:
+        none = current_environment(choice.threads, choice.cache)
+        known = records.elsewhere(task.key, none).environments
+        fitting = (one for one in known if one.cache == choice.cache)
+        return next(fitting, none)
 
 
 def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:

@@ -200,7 +200,8 @@ class _Driver:
 
     def __post_init__(self) -> None:
         self._begin = time.monotonic()
-        self._environment = current_environment(self.options.threads, self.options.cache)
+        options, target = self.options, self.tasks[0].target
+        self._environment = current_environment(options.threads, options.cache, target)
         self._runs: dict[int, TuningRun] = {}
         self._errors: dict[int, AnsorcError] = {}
         self._groups = [structure_of(task.dag) for task in self.tasks]

@@ -104,7 +104,7 @@ class TuningRun:
         self._task, self._options, self._records = task, options, records
         self._workers, self._on_trial = workers, on_trial
         self._names = Names(task.dag)
-        self._environment = current_environment(options.threads, options.cache)
+        self._environment = current_environment(options.threads, options.cache, task.target)
         self._shared = task.with_threads(self._environment.running)
         records.add_task(task)
         self._known = records.all(task.key, self._environment)

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import cast
 
 import numpy as np
 
+from ansorc.codegen.device_array import DeviceArray, DeviceOperand, SupportsDLPack, device_array
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import CallError
 from ansorc.ir.aligned import Array
 from ansorc.ir.packing import Packing
-
-
-@runtime_checkable
-class SupportsDLPack(Protocol):
-    """An array of another library, in the memory of this machine or of a device."""
-
-    def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any: ...
-
-    def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,22 +28,44 @@ class PackedWeight:
         return f"<{source.name}: {source.dtype}{list(source.shape)}, packed>"
 
 
+DEVICE_ALIGNMENT = 16
+"""Bytes of the widest access of a thread of a GPU; what its allocators return is at multiples of
+256 and more."""
+
+
 def checked_arrays(signature: Signature, values: Sequence[object]) -> list[Array]:
     """Return `values` as NumPy arrays that share their memory, in call order.
 
     A weight that the kernel reads in another order is copied, unless it is packed already.
     Raises CallError that names the argument, what was given and what the kernel wants.
     """
+    places = _places(signature, values)
+    arrays = [_passed(place, value) for place, value in zip(places, values, strict=True)]
+    _require_no_overlap(signature, [(one.ctypes.data, one.nbytes) for one in arrays])
+    return arrays
+
+
+def checked_operands(
+    signature: Signature, values: Sequence[object], stream: int
+) -> list[DeviceOperand]:
+    """Return `values` as `checked_arrays` does, but those in a device's memory as they are.
+
+    `stream` is the handle of the stream that the kernel will run in.
+    """
+    places = _places(signature, values)
+    found = [_operand(place, value, stream) for place, value in zip(places, values, strict=True)]
+    _require_no_overlap(signature, [(_address(one), one.nbytes) for one in found])
+    return found
+
+
+def _places(signature: Signature, values: Sequence[object]) -> list[_CallArgument]:
     params = signature.params
     if len(values) != len(params):
         wanted = ", ".join(_described(param) for param in params)
         raise CallError(
             f"{signature.name} takes {len(params)} arrays ({wanted}), but {len(values)} were given"
         )
-    pairs = list(zip(params, values, strict=True))
-    arrays = [_passed(_CallArgument(signature.name, n, p), v) for n, (p, v) in enumerate(pairs, 1)]
-    _require_no_overlap(signature, arrays)
-    return arrays
+    return [_CallArgument(signature.name, n, param) for n, param in enumerate(params, 1)]
 
 
 class _CallArgument:
@@ -91,24 +105,61 @@ def _passed(place: _CallArgument, value: object) -> Array:
     return value.array
 
 
-def _array(place: _CallArgument, value: object) -> Array:
+def _operand(place: _CallArgument, value: object, stream: int) -> DeviceOperand:
+    if isinstance(value, PackedWeight):
+        return _passed(place, value)
+    if isinstance(value, np.ndarray):
+        return _passed(place, cast(Array, value))
+    try:
+        found = device_array(value, stream)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        kind = f"is a {type(value).__name__} that cannot be read ({error})"
+        remedy = "it must lie in the memory of a CUDA device or of this machine"
+        raise place.refuse(kind, remedy) from error
+    if found is None:
+        return _passed(place, value)
+    if place.param.is_rewritten:
+        given = "is an array on a device"
+        remedy = "the kernel reads it in another order; pass what pack() returns of a NumPy array"
+        raise place.refuse(given, remedy)
+    _require_fit(place, found, may_write=found.may_write)
+    if not found.is_contiguous:
+        given = f"is not contiguous (strides {found.strides} bytes)"
+        raise place.refuse(given, "the kernel wants a dense row-major array; copy it to one")
+    if found.address % DEVICE_ALIGNMENT:
+        remedy = f"kernels of a GPU need a multiple of {DEVICE_ALIGNMENT}; copy the array"
+        raise place.refuse(f"is misaligned (address {found.address:#x})", remedy)
+    return found
+
+
+def _address(operand: DeviceOperand) -> int:
+    return operand.address if isinstance(operand, DeviceArray) else operand.ctypes.data
+
+
+def _require_fit(place: _CallArgument, array: DeviceOperand, *, may_write: bool) -> None:
+    """Raise CallError for a wrong dtype or shape, and for an output that is read-only."""
     param = place.param
-    array, may_write = _viewed(place, value)
     if array.dtype != param.dtype.numpy:
         remedy = f"the kernel wants {param.dtype}; convert it with .astype('{param.dtype}')"
         raise place.refuse(f"has dtype {array.dtype}", remedy)
     if array.shape != param.source_shape:
         raise place.refuse(f"has shape {array.shape}", f"the kernel wants {param.source_shape}")
+    if param.is_output and not may_write:
+        raise place.refuse(
+            "is read-only", "the kernel writes its result there; pass a writable array"
+        )
+
+
+def _array(place: _CallArgument, value: object) -> Array:
+    param = place.param
+    array, may_write = _viewed(place, value)
+    _require_fit(place, array, may_write=may_write)
     if not array.flags.c_contiguous:
         given = f"is not contiguous (strides {array.strides} bytes)"
         raise place.refuse(given, _contiguous_remedy(param))
     if not array.flags.aligned:
         remedy = f"an element of {param.dtype} needs {param.dtype.bytes}; copy the array"
         raise place.refuse(f"is misaligned (address {array.ctypes.data:#x})", remedy)
-    if param.is_output and not may_write:
-        raise place.refuse(
-            "is read-only", "the kernel writes its result there; pass a writable array"
-        )
     return array
 
 
@@ -149,10 +200,10 @@ def _is_versioned(value: SupportsDLPack) -> bool:
     return "dltensor_versioned" in repr(capsule)
 
 
-def _require_no_overlap(signature: Signature, arrays: Sequence[Array]) -> None:
+def _require_no_overlap(signature: Signature, places: Sequence[tuple[int, int]]) -> None:
     """Outputs may share no byte with any other argument; inputs may share with inputs."""
     params = signature.params
-    spans = [(array.ctypes.data, array.ctypes.data + array.nbytes) for array in arrays]
+    spans = [(begin, begin + size) for begin, size in places]
     for written, output in enumerate(params):
         for other, param in enumerate(params):
             if not output.is_output or other == written or (param.is_output and other < written):

@@ -8,11 +8,12 @@ from pathlib import Path
 from ansorc.codegen.base import LoadedKernel, backend_of
 from ansorc.codegen.call.arguments import PackedWeight, checked_arrays, packed_weight
 from ansorc.codegen.call.caller import Caller, LazyCode
+from ansorc.codegen.call.device_caller import DeviceCaller
 from ansorc.codegen.call.timing import Timing
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.manifest import Manifest
 from ansorc.codegen.package.signature import Signature
-from ansorc.errors import BuildError
+from ansorc.errors import BuildError, CallError
 from ansorc.target import Target
 
 
@@ -29,17 +30,27 @@ class Module:
         self.signature = signature
         self.target = target
         self._caller = Caller(signature, target, code)
+        is_on_device = backend_of(target).capabilities(target).device
+        self._device = DeviceCaller(signature, code) if is_on_device else None
         self._compiled = compiled
 
-    def __call__(self, *arrays: object, threads: int = 0) -> None:
+    def __call__(self, *arrays: object, threads: int = 0, stream: object = None) -> None:
         """Run the kernel on NumPy arrays, or objects with `__dlpack__`, in call order, in place.
 
         A weight that the kernel reads in another order is copied at every call: better pass what
         `pack` made of it once. `threads`: 0 for all cores, else the most that may be used. Raises
         CallError for arrays that the kernel cannot take, and if it runs out of memory or the CPU
         cannot run it.
+
+        On a GPU arrays may lie in its memory (`__dlpack__`, `__cuda_array_interface__`); those of
+        NumPy are copied there and back. With a `stream` of any library, or its handle, the kernel
+        runs in it, and the call does not wait for it unless there is something to copy.
         """
-        self._caller.run(checked_arrays(self.signature, arrays), threads)
+        if self._device is not None:
+            self._device.run(arrays, stream)
+        else:
+            self._require_no_stream(stream)
+            self._caller.run(checked_arrays(self.signature, arrays), threads)
 
     def pack(self, weight: str, array: object) -> PackedWeight:
         """Return the constant input `weight` in the order in which the kernel reads it.
@@ -57,8 +68,16 @@ class Module:
         The calls follow each other on the same arrays: caches are warm. Packing
         weights is done before and not timed.
         """
+        if self._device is not None:
+            return self._device.time(arrays, None, min_time_s=min_time_s, max_repeats=max_repeats)
         checked = checked_arrays(self.signature, arrays)
         return self._caller.time(checked, threads, min_time_s=min_time_s, max_repeats=max_repeats)
+
+    def _require_no_stream(self, stream: object) -> None:
+        if stream is not None:
+            raise CallError(
+                f"{self.signature.name} was built for '{self.target.text}', which has no streams"
+            )
 
     def save(self, path: str | os.PathLike[str]) -> Artifact:
         """Write the kernel for C and C++: `path` (.so, .a or .o) with a .h and a .json beside it.

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ansorc.codegen.base import network_backend_of
-from ansorc.codegen.call.arguments import SupportsDLPack
 from ansorc.codegen.call.network_module import (
     CallTime,
     NetworkModule,
@@ -18,6 +17,7 @@ from ansorc.codegen.call.network_module import (
     open_network,
 )
 from ansorc.codegen.call.timing import Timing
+from ansorc.codegen.device_array import SupportsDLPack
 from ansorc.codegen.network.variants import VariantsPlan, shapes_text
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.c_names import require_c_name

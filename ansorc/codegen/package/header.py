@@ -47,7 +47,7 @@ def header_of(
         "#include <stddef.h>\n#include <stdint.h>",
         _STATUS,
         *statuses,
-        "\n".join([*_macros(manifest, prefix, names), *macros]),
+        "\n".join([*macros_of(manifest, names), *macros]),
         '#ifdef __cplusplus\nextern "C" {\n#endif',
         declaration(signature, names, signature.name),
         f"/* The same as {prefix}_WORKSPACE_BYTES. */\n"
@@ -81,10 +81,8 @@ def c_type(dtype: DType) -> str:
 
 def _contract(manifest: Manifest, names: Sequence[str], more: Sequence[str]) -> str:
     signature = manifest.signature
-    lines = [f"{signature.name}, version {manifest.version}, for {manifest.target.text}.", ""]
-    for param, name in zip(signature.params, names, strict=True):
-        lines.append(_described(param, name))
-    lines += [
+    lines = [
+        *heading(manifest, names),
         "",
         "Arrays are dense and row-major (the last dimension is contiguous), and need no alignment",
         "beyond that of their elements; those that begin at multiples of 64 bytes are the fastest.",
@@ -99,6 +97,19 @@ def _contract(manifest: Manifest, names: Sequence[str], more: Sequence[str]) -> 
         "Returns ANSORC_OK, ANSORC_OUT_OF_MEMORY or ANSORC_LACKS_FEATURES; if it is not ANSORC_OK,",
         "the outputs are undefined.",
     ]
+    return comment(lines)
+
+
+def heading(manifest: Manifest, names: Sequence[str]) -> list[str]:
+    """Return the lines that say what was saved for which machine, and what its arrays are."""
+    signature = manifest.signature
+    first = f"{signature.name}, version {manifest.version}, for {manifest.target.text}."
+    pairs = zip(signature.params, names, strict=True)
+    return [first, "", *(_described(param, name) for param, name in pairs)]
+
+
+def comment(lines: Sequence[str]) -> str:
+    """Return lines as a comment of C."""
     body = "\n".join(f" * {_safe(line)}".rstrip() for line in lines)
     return f"/*\n{body}\n */"
 
@@ -157,13 +168,15 @@ def _described(param: Param, name: str) -> str:
     return f"{name}{original}: {param.dtype}{shape}, {role}{_BITS.get(param.dtype, '')}"
 
 
-def _macros(manifest: Manifest, prefix: str, names: Sequence[str]) -> list[str]:
+def macros_of(manifest: Manifest, names: Sequence[str], alignment: int = 64) -> list[str]:
+    """Return what the preprocessor may know: version, shapes, workspace and its alignment."""
+    prefix = manifest.signature.name.upper()
     signature = manifest.signature
     lines = [
         f'#define {prefix}_VERSION "{manifest.version}"',
         f"#define {prefix}_PARAMETERS {len(names)}",
         f"#define {prefix}_WORKSPACE_BYTES {signature.workspace_bytes}",
-        f"#define {prefix}_WORKSPACE_ALIGNMENT 64",
+        f"#define {prefix}_WORKSPACE_ALIGNMENT {alignment}",
         f"#define {prefix}_PARALLEL {int(signature.parallel)}",
     ]
     for param, name in zip(signature.params, names, strict=True):

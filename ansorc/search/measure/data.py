@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, Kind
@@ -33,6 +34,8 @@ class TaskData:
     array_bytes: int
     lock: int
     """The descriptor of the locked file; the lock goes with the process."""
+    is_for_device: bool = False
+    """A new run worker has a device to start."""
 
     @staticmethod
     def create(task: Task, rng: np.random.Generator) -> TaskData:
@@ -58,7 +61,8 @@ class TaskData:
             _delete(directory, lock)
             raise
         arrays = sum(array.nbytes for array in (*inputs, *references))
-        return TaskData(directory, arrays, lock)
+        is_for_device = backend_of(task.target).capabilities(task.target).device
+        return TaskData(directory, arrays, lock, is_for_device)
 
     def remove(self) -> None:
         """Delete the files."""

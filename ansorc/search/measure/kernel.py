@@ -17,14 +17,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ansorc.codegen.base import backend_of
+from ansorc.codegen.base import LoadedKernel
+from ansorc.codegen.device_array import DeviceArray
 from ansorc.ir.aligned import Array
 from ansorc.ir.packing import Packing
 from ansorc.search.measure.check import Expectation, Reference, tolerance
-from ansorc.search.measure.messages import CompiledKernel
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -157,14 +158,14 @@ class KernelError(Exception):
 class GuardedKernel:
     """Code bound to arrays and to a workspace that is kept from call to call.
 
-    Raises BuildError for code that cannot be loaded and MemoryError for a workspace too large.
+    Raises MemoryError for a workspace too large.
     """
 
     def __init__(
-        self, program: CompiledKernel, target: Target, arrays: Sequence[GuardedArray], threads: int
+        self, kernel: LoadedKernel, size: int, arrays: Sequence[GuardedArray], threads: int
     ) -> None:
-        self._kernel = backend_of(target).load(program.code, program.signature, target)
-        size = program.signature.workspace_bytes
+        """`size` is that of the workspace in bytes."""
+        self._kernel = kernel
         self._workspace = GuardedArray((size,), np.dtype(np.uint8)) if size else None
         workspace = self._workspace.address if self._workspace else None
         self._arrays = arrays
@@ -222,6 +223,10 @@ class Bench:
     params: tuple[GuardedArray, ...]
     outputs: tuple[CheckedOutput, ...]
     packed: PackedConstants = field(default_factory=PackedConstants)
+    on_device: WeakKeyDictionary[GuardedArray, DeviceArray] = field(
+        default_factory=WeakKeyDictionary[GuardedArray, DeviceArray]
+    )
+    """Copies of arrays that do not change, where kernels run on a device."""
 
     def arrays(self, packings: Sequence[Packing] = ()) -> tuple[GuardedArray, ...]:
         """Return the arrays in call order, with those constants packed that `packings` name."""

@@ -125,7 +125,7 @@ def _object(header: bytes) -> dict[str, object]:
     return cast("dict[str, object]", value)
 
 
-_LOAD_S = 1.0
+_LOAD_S, _DEVICE_START_S = 1.0, 20.0
 _LOAD_BYTES_PER_S = 1e8
 
 
@@ -189,7 +189,9 @@ def run_request(
         "probe_time": probe_time,
         "options": asdict(options),
     }
-    load_s = _LOAD_S + data.array_bytes / _LOAD_BYTES_PER_S
+    load_s = (
+        _DEVICE_START_S if data.is_for_device else _LOAD_S
+    ) + data.array_bytes / _LOAD_BYTES_PER_S
     code = b"".join(kernel.code for kernel in kernels)
     return Request(Message(fields, code), limit_s, load_s)
 

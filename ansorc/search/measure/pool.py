@@ -171,7 +171,7 @@ class WorkerPool:
         job, slot.job = slot.job, None
         slot.served += 1
         too_big = message.number("rss_bytes") > self._options.recycle_rss_bytes
-        if too_big or slot.served >= self._options.recycle_after:
+        if too_big or message.number("is_unusable") or slot.served >= self._options.recycle_after:
             self._replace(slot)
         return job, message
 

@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from ansorc.codegen.base import backend_of, team_of
+from ansorc.codegen.base import DeviceBackend, DeviceKernel, backend_of, team_of
 from ansorc.codegen.build import CompileCache, compile_function
+from ansorc.codegen.call.device_caller import DeviceClock
 from ansorc.codegen.package.signature import LACKS_FEATURES, OUT_OF_MEMORY
-from ansorc.errors import BuildError, IRError, LanguageError, ParseError, ScheduleError
+from ansorc.errors import BuildError, DeviceError, IRError, LanguageError, ParseError, ScheduleError
 from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
 from ansorc.schedule import Names, lower, packings, replay, steps_from_json
+from ansorc.search.measure.device_kernel import DeviceRun, device_failure
 from ansorc.search.measure.kernel import (
     Bench,
     Benches,
@@ -55,6 +57,7 @@ from ansorc.search.measure.result import (
     Stopwatch,
 )
 from ansorc.search.measure.timing import (
+    Clock,
     NoiseProbe,
     RetryBudget,
     Sampled,
@@ -111,6 +114,9 @@ def _private_pipes() -> tuple[int, int]:
 def _answer(handler: Handler, message: Message) -> Message:
     try:
         return handler(message)
+    except DeviceError as error:
+        message = failure_message(device_failure(error, traceback.format_exc()))
+        return Message({**message.fields, "is_unusable": int(error.is_fatal)})
     except MemoryError:
         kind, words = FailureKind.OUT_OF_MEMORY, "the worker's memory limit was reached"
     except Exception as error:  # noqa: BLE001 - the one place: any fault is one failed record
@@ -194,7 +200,7 @@ def _build_failure(error: Exception) -> Message:
 class _Checked:
     """A kernel whose outputs agreed with the reference."""
 
-    kernel: GuardedKernel
+    kernel: GuardedKernel | DeviceRun
     weights: tuple[GuardedArray, ...]
     """The constants as it reads them."""
     is_parallel: bool
@@ -213,6 +219,7 @@ class Runner:
         bench = self._benches.get(message.text("directory"))
         options = run_options_of(message)
         kernels = kernels_of(message)
+        _require_device(bench.target)
         watches = [Stopwatch() for _ in kernels]
         with ExitStack() as stack:
             found = [
@@ -238,16 +245,21 @@ class Runner:
         self, checked: Sequence[_Checked], target: Target, options: RunOptions, message: Message
     ) -> list[Measurement]:
         """Time kernels, several in turns if the message asks for a ranking."""
-        subjects = [_subject(one, target, options) for one in checked]
+        is_on_device = backend_of(target).capabilities(target).device
+        clock = DeviceClock() if is_on_device else time.perf_counter
+        subjects = [_subject(one, target, options, clock) for one in checked]
         if message.number("rank"):
-            rounds = interleave(subjects, time.perf_counter, options)
+            rounds = interleave(subjects, clock, options)
             return [
                 Measurement(tuple(seconds), checked=True, max_error=one.max_error)
                 for seconds, one in zip(rounds, checked, strict=True)
             ]
-        budget = self._budget(target, options, probe_time_of(message))
+        budget = None  # a device is not shared, and its clock does not wait for this machine
+        if not is_on_device:
+            budget = self._budget(target, options, probe_time_of(message))
+        trial = partial(sample, clock=clock, options=options, best_s=message.number("best_s"))
         return [
-            _time(one, subject, options, message.number("best_s"), budget)
+            _time(one, partial(trial, subject), options, message.number("best_s"), budget)
             for one, subject in zip(checked, subjects, strict=True)
         ]
 
@@ -270,13 +282,13 @@ class Runner:
 
 
 def _time(
-    one: _Checked, subject: Subject, options: RunOptions, best_s: float, budget: RetryBudget | None
+    one: _Checked,
+    sampled: Callable[[], Sampled],
+    options: RunOptions,
+    best_s: float,
+    budget: RetryBudget | None,
 ) -> Measurement:
     """Time one kernel, when the machine is quiet if there is a budget."""
-
-    def sampled() -> Sampled:
-        return sample(subject, time.perf_counter, options, best_s)
-
     if budget is not None:
         far_s = options.near_factor * best_s if best_s else math.inf
         seconds, is_slow = budget.timed(sampled, far_s)
@@ -295,8 +307,7 @@ def _checked(
     try:
         with watch.phase("prepare"):
             arrays = bench.arrays(compiled.packings)
-            bound = GuardedKernel(compiled, bench.target, arrays, options.threads)
-            kernel = stack.enter_context(bound)
+            kernel = stack.enter_context(_bound(compiled, bench, arrays, options))
         with watch.phase("check"):
             bench.poison()
         with watch.phase("warm up"):
@@ -305,19 +316,51 @@ def _checked(
         return Failure.of(FailureKind.COMPILE, str(error), traceback.format_exc())
     except KernelError as error:
         return _kernel_failure(error)
+    except DeviceError as error:
+        if error.is_fatal:
+            raise
+        return device_failure(error, traceback.format_exc())
     with watch.phase("check"):
         kernel.fetch()
         max_error, complaint = bench.check()
         if not complaint and not kernel.is_intact():
-            complaint = "candidate rejected: it wrote outside its workspace"
+            complaint = "candidate rejected: it wrote outside its memory"
     if complaint:
         return Failure.of(FailureKind.WRONG_RESULT, complaint)
     weights, is_parallel = bench.weights(arrays), compiled.signature.parallel
     return _Checked(kernel, weights, is_parallel, max_error)
 
 
-def _subject(one: _Checked, target: Target, options: RunOptions) -> Subject:
+def _require_device(target: Target) -> None:
+    """Raise DeviceError where there is no device that kernels for `target` run on."""
+    backend = backend_of(target)
+    if not isinstance(backend, DeviceBackend):
+        return
+    try:
+        backend.machine(target)
+    except BuildError as error:
+        raise DeviceError(str(error), is_fatal=True, is_lost=True) from error
+
+
+def _bound(
+    compiled: CompiledKernel, bench: Bench, arrays: Sequence[GuardedArray], options: RunOptions
+) -> GuardedKernel | DeviceRun:
+    """The loaded kernel on the arrays of the task."""
+    signature = compiled.signature
+    kernel = backend_of(bench.target).load(compiled.code, signature, bench.target)
+    if isinstance(kernel, DeviceKernel):
+        return DeviceRun(kernel, arrays, bench.on_device)
+    return GuardedKernel(kernel, signature.workspace_bytes, arrays, options.threads)
+
+
+def _subject(
+    one: _Checked, target: Target, options: RunOptions, clock: DeviceClock | Clock
+) -> Subject:
     """The kernel as it is timed: in the caches that the options name, and with its workers."""
+    if isinstance(one.kernel, DeviceRun):
+        assert isinstance(clock, DeviceClock)
+        bound = one.kernel.bound
+        return Subject(clock.running(bound), None if options.cache == "warm" else bound.evict)
     call = one.kernel.call
     if options.cache == "warm":
         return Subject(call)

@@ -7,6 +7,7 @@ from types import TracebackType
 
 import numpy as np
 
+from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
 from ansorc.ir.expr import Expr, Load, Var
 from ansorc.ir.printer import to_text
@@ -31,6 +32,7 @@ from ansorc.target import Target
 
 _THREAD_BYTES = 16 << 20  # address space of a thread's stack, with room to spare
 _CHECK_LIMIT_S = 30.0
+_UNLIMITED = 1 << 62
 _CLOSED = "the workers are closed; make new ones"
 
 
@@ -81,10 +83,12 @@ class Workers:
         """
         if self._is_closed:
             raise MeasureError(_CLOSED)
-        memory = self.options.memory_bytes
+        memory, is_on_device = self.options.memory_bytes, _is_on_device(task.target)
         arrays = 4 * sum(b.elements * max(b.dtype.bytes, 8) for b in task.dag.params)
         threads = _THREAD_BYTES * max(self.options.run.threads, task.target.cores)
         wanted = -(-(memory + arrays + threads) // GIB) * GIB  # tasks of a like size share one
+        if is_on_device:
+            wanted = _UNLIMITED  # a device's memory has addresses, too, all of them at once
         try:
             if self._zygote is None:
                 self._zygote = ZygoteProcess()
@@ -92,7 +96,8 @@ class Workers:
                 self._runner.close()
                 self._runner = None
             if self._runner is None:
-                self._runner = self._pool("run", 1, wanted, self._zygote)
+                limit = 0 if wanted == _UNLIMITED else wanted
+                self._runner = self._pool("run", 1, limit, self._zygote)
                 self._run_bytes = wanted
             if self._builders is None:
                 self._builders = self._pool("build", self.options.builders, memory, self._zygote)
@@ -170,6 +175,10 @@ def trivial(target: Target) -> tuple[Task, Source]:
     loop = For(index, 64, LoopKind.PARALLEL, Store(result.buffer, (index,), value))
     program = Function("kernel", dag.params, loop)
     return Task(dag, target, "preflight"), Source.of_function(to_text(program))
+
+
+def _is_on_device(target: Target) -> bool:
+    return backend_of(target).capabilities(target).device
 
 
 def _open(pool: WorkerPool | None) -> WorkerPool:

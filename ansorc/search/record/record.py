@@ -10,11 +10,12 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
+from ansorc.codegen.base import DeviceBackend, backend_of
 from ansorc.errors import RecordError
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.measure.options import CachePolicy
 from ansorc.search.measure.result import FailureKind, MeasureResult, Source
-from ansorc.target import cpu_model, detect
+from ansorc.target import Target, cpu_model, detect
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,11 @@ class Environment:
     """What must be equal for two times to be comparable: times of another machine are not."""
 
     cpu: str
-    """The model name that the CPU gives itself."""
+    """The model name that the CPU gives itself, or the GPU."""
     features: tuple[str, ...]
-    """Its instruction sets, by their LLVM names."""
+    """Its instruction sets, by their LLVM names, or its architecture."""
     cores: int
-    """Cores that the measuring process could use."""
+    """Cores that the measuring process could use, or multiprocessors."""
     threads: int
     """Threads of the kernel; 0 means all of `cores`, and is what as many as `cores` become."""
     cache: CachePolicy = "warm"
@@ -63,10 +64,19 @@ class Environment:
         )
 
 
-def current_environment(threads: int = 0, cache: CachePolicy = "warm") -> Environment:
-    """Return the environment of this process for kernels of `threads` threads (0: all cores)."""
-    target = detect()
-    return Environment(cpu_model(), target.features, target.cores, threads, cache)
+def current_environment(
+    threads: int = 0, cache: CachePolicy = "warm", target: Target | None = None
+) -> Environment:
+    """Return the environment of this process for kernels of `threads` threads (0: all cores).
+
+    Kernels for a `target` that run on a device have the device's; raise BuildError if there is
+    none.
+    """
+    if target is not None and isinstance(backend := backend_of(target), DeviceBackend):
+        device = backend.machine(target)
+        return Environment(device.name, device.features, device.units, 0, cache)
+    here = detect()
+    return Environment(cpu_model(), here.features, here.cores, threads, cache)
 
 
 CANONICAL = "canonical"

@@ -1,0 +1,92 @@
+"""Call a kernel on a device, in the caller's stream: `DeviceCaller`; and the device's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ansorc.codegen.base import BoundDeviceKernel, DeviceKernel, LoadedKernel
+from ansorc.codegen.call.arguments import checked_operands
+from ansorc.codegen.call.caller import LazyCode
+from ansorc.codegen.call.timing import Timing, measure
+from ansorc.codegen.device_array import DeviceOperand, stream_handle
+from ansorc.codegen.package.signature import Signature
+from ansorc.errors import BuildError, CallError
+
+
+class DeviceClock:
+    """A clock that goes on while kernels run on a device, by the device's own measure."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def __call__(self) -> float:
+        """Return the seconds that kernels have run so far."""
+        return self._seconds
+
+    def running(self, kernel: BoundDeviceKernel) -> Callable[[int], None]:
+        """Return what runs `kernel` so many times and lets this clock go on."""
+
+        def run(calls: int) -> None:
+            self._seconds += kernel.seconds(calls)
+
+        return run
+
+
+class DeviceCaller:
+    """Calls with arrays of this machine or in a device's memory."""
+
+    def __init__(self, signature: Signature, code: LazyCode[LoadedKernel]) -> None:
+        self._signature, self._code = signature, code
+
+    def run(self, values: Sequence[object], stream: object) -> None:
+        """Run the kernel; wait for it unless a stream is given and all arrays are on a device.
+
+        Raise CallError for arrays or a stream that it cannot take, DeviceError if it fails.
+        """
+        handle = self._handle(stream)
+        operands = checked_operands(self._signature, values, handle or 0)
+        bound = self._kernel().bind_on(operands, handle)
+        try:
+            if handle is None or _copies(operands):
+                bound.run(1)
+                bound.fetch()
+            else:
+                bound.launch()
+        finally:
+            bound.release()
+
+    def time(
+        self, values: Sequence[object], stream: object, *, min_time_s: float, max_repeats: int
+    ) -> Timing:
+        """Run the kernel for about `min_time_s` and return the time of a call without copies."""
+        handle = self._handle(stream)
+        operands = checked_operands(self._signature, values, handle or 0)
+        bound = self._kernel().bind_on(operands, handle)
+        clock = DeviceClock()
+        try:
+            run = clock.running(bound)
+            timing = measure(run, clock, min_time_s=min_time_s, max_repeats=max_repeats)
+            bound.fetch()
+        finally:
+            bound.release()
+        return timing
+
+    def _kernel(self) -> DeviceKernel:
+        kernel = self._code.loaded()
+        if not isinstance(kernel, DeviceKernel):
+            raise BuildError(f"the back end of '{self._signature.name}' has none of a device's")
+        return kernel
+
+    def _handle(self, stream: object) -> int | None:
+        try:
+            return stream_handle(stream)
+        except TypeError as error:
+            raise CallError(
+                f"{self._signature.name}: {error}; pass its handle, or None to wait for the result"
+            ) from error
+
+
+def _copies(operands: Sequence[DeviceOperand]) -> bool:
+    return any(isinstance(one, np.ndarray) for one in operands)

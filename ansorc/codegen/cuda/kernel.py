@@ -1,0 +1,301 @@
+"""A compiled program on a device: `CudaKernel`, which launches what its plan says."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ansorc.codegen.cuda.binding import (
+    Address,
+    Device,
+    DeviceStream,
+    Memory,
+    PycudaFunction,
+    PycudaModule,
+    device_of,
+    driver,
+)
+from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
+from ansorc.codegen.device_array import DeviceArray, DeviceOperand
+from ansorc.codegen.package.signature import Signature
+from ansorc.errors import BuildError, DeviceError
+from ansorc.ir.aligned import Array
+
+_ARCH = re.compile(r"sm_(\d+)([af]?)")
+_OF_THE_IMAGE = ("image", "PTX", "toolchain", "symbol not found")
+"""What the driver says where it does not take the code."""
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A launch with all that it needs but a stream."""
+
+    function: PycudaFunction
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: bytes
+    shared_bytes: int
+
+
+class CudaKernel:
+    """A program for one architecture; its image is loaded on each device that it is called on."""
+
+    def __init__(self, code: bytes, signature: Signature, arch: str) -> None:
+        """Raise BuildError if `code` is none, or there is no device that it is for."""
+        self._plan, self._image = LaunchPlan.of_code(code)
+        self.signature, self._arch = signature, arch
+        self._modules: dict[Device, tuple[PycudaModule, list[PycudaFunction]]] = {}
+        self._lock = threading.Lock()
+        driver()
+
+    def bind(self, arrays: Sequence[Array], workspace: int | None, threads: int) -> BoundCudaKernel:
+        """Return the kernel on arrays of this machine; see `base.LoadedKernel`."""
+        return self.bind_on(arrays, None)
+
+    def bind_on(self, operands: Sequence[DeviceOperand], stream: int | None) -> BoundCudaKernel:
+        """Return the kernel on `operands` for a stream; see `base.DeviceKernel`."""
+        params = self.signature.params
+        addresses = [
+            Address(f"{self.signature.name}: argument {number} '{param.name}'", one.address)
+            for number, (param, one) in enumerate(zip(params, operands, strict=True), 1)
+            if isinstance(one, DeviceArray)
+        ]
+        device = device_of(addresses)
+        functions = self._functions(device)
+        return BoundCudaKernel(self, device, functions, operands, stream)
+
+    def upload(self, array: Array) -> DeviceArray:
+        """Return a copy on the device; see `base.DeviceKernel`."""
+        device = device_of(())
+        with device.active(f"copying an array of {array.nbytes} bytes"):
+            memory = device.take(array.nbytes)
+            device.copy_in(memory, array, None)
+        owner = _UploadedMemory(device, memory)
+        return DeviceArray(memory.address, array.shape, array.dtype, None, False, owner)
+
+    def close(self) -> None:
+        """Free the code; no call may run now or later."""
+        with self._lock:
+            for device in list(self._modules):
+                try:
+                    with device.active(self.signature.name):
+                        del self._modules[device]
+                except DeviceError:  # then the driver has let go of it
+                    self._modules.pop(device, None)
+
+    @property
+    def plan(self) -> LaunchPlan:
+        """What is launched."""
+        return self._plan
+
+    def _functions(self, device: Device) -> list[PycudaFunction]:
+        with self._lock:
+            if device not in self._modules:
+                self._require_arch(device)
+                self._modules[device] = self._loaded(device)
+            return self._modules[device][1]
+
+    def _loaded(self, device: Device) -> tuple[PycudaModule, list[PycudaFunction]]:
+        name = self.signature.name
+        with device.active(f"loading {name}"):
+            try:
+                module = device.load(self._image)
+                each = self._plan.launches
+                found = [device.function(module, x.name, x.dynamic_shared_bytes) for x in each]
+            except driver().LogicError as error:
+                if not any(word in str(error) for word in _OF_THE_IMAGE):
+                    raise
+                raise BuildError(
+                    f"{name} cannot be loaded on {_named(device)}, whose driver is for CUDA "
+                    f"{device.facts().driver}: {error}; a driver that is older than the compiler "
+                    "that made the code may not know it: update it, or use an older compiler"
+                ) from error
+        return module, found
+
+    def _require_arch(self, device: Device) -> None:
+        """Machine code runs on its own generation, where it is not older; PTX on all later ones."""
+        here, made = _ARCH.fullmatch(device.facts().arch), _ARCH.fullmatch(self._arch)
+        if here is None or made is None:
+            return
+        has, wants = int(here[1]), int(made[1])
+        is_ptx = self._image.lstrip()[:2] == b"//"
+        fits = has >= wants and (is_ptx or has // 10 == wants // 10)
+        if not (has == wants if made[2] else fits):
+            raise BuildError(
+                f"{self.signature.name} was built for {self._arch}, but {_named(device)} is "
+                f"{here[0]}; build it for 'cuda -arch={here[0]}'"
+            )
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """An array of this machine and its place on the device."""
+
+    array: Array
+    memory: Memory
+    is_output: bool
+
+
+class BoundCudaKernel:
+    """A program on arrays; see `base.BoundDeviceKernel`."""
+
+    def __init__(
+        self,
+        kernel: CudaKernel,
+        device: Device,
+        functions: Sequence[PycudaFunction],
+        operands: Sequence[DeviceOperand],
+        stream: int | None,
+    ) -> None:
+        self._name, self._device, self._operands = kernel.signature.name, device, operands
+        self._copies: list[_Copy] = []
+        self._workspace: Memory | None = None
+        self._stream: DeviceStream | None = None
+        try:
+            with device.active(self._name):
+                self._stream = device.stream(stream)
+                addresses = self._placed(kernel.signature)
+                if kernel.plan.workspace_bytes:
+                    size = kernel.plan.workspace_bytes
+                    self._workspace = device.workspace(size, self._stream)
+                self._launches = self._ready(kernel.plan, functions, addresses)
+        except BaseException:
+            self.release()
+            raise
+
+    def run(self, calls: int) -> int:
+        """Run it so many times and wait; return 0."""
+        with self._device.active(self._name):
+            self._follow()
+            self._enqueue(calls)
+            self._device.wait(self._stream)
+        return 0
+
+    def launch(self) -> None:
+        """Start it once in the caller's stream."""
+        with self._device.active(self._name):
+            self._follow()
+            self._enqueue(1)
+            if self._stream is not None:
+                self._stream.lead()
+
+    def seconds(self, calls: int) -> float:
+        """Run it so many times and wait; return how long it took between two events."""
+        cuda = driver()
+        with self._device.active(self._name):
+            self._follow()
+            own = None if self._stream is None else self._stream.own
+            begin, end = cuda.Event(), cuda.Event()
+            begin.record(own)
+            self._enqueue(calls)
+            end.record(own)
+            end.synchronize()
+            return float(end.time_since(begin)) * 1e-3
+
+    def evict(self) -> None:
+        """Have the arrays out of the second-level cache."""
+        with self._device.active("emptying the cache"):
+            self._device.evict(self._stream)
+
+    def fetch(self) -> None:
+        """Copy the results into the arrays of this machine."""
+        with self._device.active(self._name):
+            for one in self._copies:
+                if one.is_output:
+                    self._device.copy_out(one.array, one.memory, self._stream)
+
+    def is_intact(self) -> bool:
+        """Whether the memory around the copied outputs and the workspace is as it was."""
+        places = [one.memory for one in self._copies if one.is_output]
+        places += [self._workspace] if self._workspace is not None else []
+        with self._device.active(self._name):
+            return all(map(self._device.is_intact, places))
+
+    def release(self) -> None:
+        """Give back what copies and workspace take."""
+        places = [one.memory for one in self._copies]
+        if self._workspace is not None and self._stream is None:
+            places.append(self._workspace)
+        self._copies, self._workspace = [], None
+        for memory in places:
+            self._device.give(memory)
+
+    def _placed(self, signature: Signature) -> list[int]:
+        """The address of each argument; inputs of this machine are copied."""
+        found: list[int] = []
+        for param, one in zip(signature.params, self._operands, strict=True):
+            if isinstance(one, DeviceArray):
+                found.append(one.address)
+                continue
+            memory = self._device.take(one.nbytes)
+            self._copies.append(_Copy(one, memory, param.is_output))
+            if param.is_output:
+                self._device.poison(memory, one.dtype, self._stream)
+            else:
+                self._device.copy_in(memory, one, self._stream)
+            found.append(memory.address)
+        return found
+
+    def _ready(
+        self, plan: LaunchPlan, functions: Sequence[PycudaFunction], addresses: Sequence[int]
+    ) -> list[_Ready]:
+        base = 0 if self._workspace is None else self._workspace.address
+
+        def address(argument: KernelArgument) -> int:
+            return (
+                addresses[argument.place]
+                if argument.kind == "parameter"
+                else (base + argument.place)
+            )
+
+        return [
+            _Ready(
+                function, each.grid, each.block,
+                np.array([address(one) for one in each.arguments], np.uint64).tobytes(),
+                each.dynamic_shared_bytes,
+            )
+            for function, each in zip(functions, plan.launches, strict=True)
+        ]  # fmt: skip
+
+    def _follow(self) -> None:
+        """Wait, on the device, for the caller's stream and for those that fill the arrays."""
+        if self._stream is not None:
+            self._stream.follow()
+        for one in self._operands:
+            if isinstance(one, DeviceArray) and one.stream:
+                _follow(self._device, self._stream, one.stream)
+
+    def _enqueue(self, calls: int) -> None:
+        own = None if self._stream is None else self._stream.own
+        for _ in range(calls):
+            for one in self._launches:
+                one.function._launch_kernel(
+                    one.grid, one.block, one.arguments, one.shared_bytes, own
+                )
+
+
+class _UploadedMemory:
+    """Gives memory back when nothing refers to it any more."""
+
+    def __init__(self, device: Device, memory: Memory) -> None:
+        self._device, self._memory = device, memory
+
+    def __del__(self) -> None:
+        self._device.give(self._memory)
+
+
+def _follow(device: Device, stream: DeviceStream | None, other: int) -> None:
+    """Let `stream` wait for the one with the handle `other`, both as a caller knows them."""
+    if stream is not None:
+        stream.follow(other)
+    elif (beside := device.stream(other)) is not None:
+        beside.follow()
+        device.wait(beside)
+
+
+def _named(device: Device) -> str:
+    return f"device {device.ordinal} ('{device.facts().name}')"
