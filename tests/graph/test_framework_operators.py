@@ -129,6 +129,16 @@ def test_the_largest_elements_in_order(largest: bool) -> None:  # noqa: FBT001
         np.testing.assert_array_equal(values, np.take_along_axis(x, order, 1))
 
 
+@pytest.mark.parametrize("extent", [600, 601])
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_largest_of_many_are_those_of_their_blocks(extent: int, largest: bool) -> None:  # noqa: FBT001
+    x = np.random.default_rng(0).integers(0, 99, (2, extent, 2)).astype(np.int32)
+    order = np.argsort(-x if largest else x, axis=1, kind="stable")[:, :7]
+    for values, places in both("top_k", x, k=7, axis=1, largest=largest):
+        np.testing.assert_array_equal(places, order)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, order, 1))
+
+
 @pytest.mark.parametrize("combine", ["none", "add", "mul", "max", "min"])
 def test_elements_are_scattered(combine: str) -> None:
     rng = np.random.default_rng(0)
@@ -169,6 +179,21 @@ def test_running_sums() -> None:
         np.testing.assert_array_equal(found, x.cumsum(1))
     for (found,) in both("cumulative_sum", x, axis=0, exclusive=True, reverse=True):
         np.testing.assert_array_equal(found, x[::-1].cumsum(0)[::-1] - x)
+
+
+@pytest.mark.parametrize("extent", [80, 300, 1027])
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_sums_of_long_rows(extent: int, exclusive: bool, reverse: bool) -> None:  # noqa: FBT001
+    x = np.random.default_rng(0).integers(-9, 9, (2, extent, 3)).astype(np.int64)
+    turned = x[:, ::-1] if reverse else x
+    expected = turned.cumsum(1) - (turned if exclusive else 0)
+    expected = expected[:, ::-1] if reverse else expected
+    for (found,) in both("cumulative_sum", x, axis=1, exclusive=exclusive, reverse=reverse):
+        np.testing.assert_array_equal(found, expected)
+    y = (np.sign(x) + 0.5) * 1.3
+    for (found,) in both("cumulative_product", y, axis=1):
+        np.testing.assert_allclose(found, y.cumprod(1), rtol=1e-9)
 
 
 def test_determinants() -> None:

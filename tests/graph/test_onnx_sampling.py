@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from onnx_oracle import assert_as_onnx, random
 
+from ansorc.errors import GraphError
+
 IMAGE = random(2, 1, 4, 5)
 GRID = (np.random.default_rng(1).random((2, 3, 2, 2)) * 3.2 - 1.6).astype(np.float32)
 
@@ -16,6 +18,24 @@ GRID = (np.random.default_rng(1).random((2, 3, 2, 2)) * 3.2 - 1.6).astype(np.flo
 def test_sampling_on_a_grid(mode: str, beyond: str, corners: int) -> None:
     options: dict[str, Any] = {"mode": mode, "padding_mode": beyond, "align_corners": corners}
     assert len(assert_as_onnx("GridSample", [IMAGE, GRID], **options).nodes) == 1
+
+
+BOXES = np.array([[0, 0, 9, 7], [-3, -2, 4, 3.5], [2.5, 1, 2.6, 1.2], [6, 5, 20, 30]], np.float32)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("kind", ["half_pixel", "output_half_pixel"])
+def test_boxes_of_images(mode: str, kind: str) -> None:
+    given = [random(2, 3, 5, 6), BOXES, np.array([1, 0, 1, 0])]
+    assert_as_onnx(
+        "RoiAlign", given, mode=mode, coordinate_transformation_mode=kind, output_height=3,
+        output_width=2, sampling_ratio=2, spatial_scale=0.5,
+    )  # fmt: skip
+
+
+def test_boxes_that_say_how_many_samples_are_taken_are_refused() -> None:
+    with pytest.raises(GraphError, match="with sampling_ratio 0 the boxes say how many samples"):
+        assert_as_onnx("RoiAlign", [random(1, 1, 4, 4), BOXES, np.zeros(4, np.int64)])
 
 
 @pytest.mark.parametrize("size", [[2, 3, 4, 5], [2, 3, 2, 4, 3]])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ansorc.ir.expr import Expr, const
 from ansorc.lang import reduction
@@ -12,8 +13,13 @@ from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.reduce import Dims, reduced, without
 from ansorc.lang.operators.shapes import axis_number, axis_numbers
 from ansorc.lang.reduction import Reduction, TupleReduction, reduce_axis
-from ansorc.lang.scalar import all_of, exp, if_then_else, log
+from ansorc.lang.scalar import all_of, exp, if_then_else, log, minimum
 from ansorc.lang.tensor import Tensor
+
+_ROW = 64
+"""Elements of a row of cumulative sums that are each summed from the first on."""
+_BLOCK = 16
+"""Elements that are, of longer rows: those of a block, and the blocks before by their sums."""
 
 
 def any_true(data: Tensor, axis: Dims = None, *, keepdims: bool = False) -> Tensor:
@@ -86,7 +92,8 @@ def cumulative_sum(
 ) -> Tensor:
     """Return the sums of `data` along `axis` up to each element, that left out if `exclusive`.
 
-    With `reverse` from each element to the end.
+    With `reverse` from each element to the end. Long rows are summed in blocks, and what is before
+    each block in the same way: about 17 additions an element.
     """
     return _cumulative(data, axis, reduction.sum, 0, exclusive, reverse)
 
@@ -106,16 +113,80 @@ def _cumulative(
     *flags: bool,
 ) -> Tensor:
     place = axis_number("cumulative", data, axis)
-    k = reduce_axis(data.shape[place], "k")
     exclusive, reverse = flags
+    row = _Row(data, place, is_reversed=reverse)
+    if row.extent > _ROW:
+        return _cumulative_by_blocks(row, combine, neutral, is_exclusive=exclusive)
+    k = reduce_axis(row.extent, "k")
 
     def body(*i: Expr) -> Reduction:
-        first, second = (i[place], k) if reverse else (k, i[place])
-        is_in = first < second if exclusive else first <= second
-        element = data[(*i[:place], k, *i[place + 1 :])]
-        return combine(if_then_else(is_in, element, const(neutral, data.dtype)), axis=k)
+        own = row.number(i[place])
+        is_in = k < own if exclusive else k <= own
+        term = row.element((*i[:place], *i[place + 1 :]), k)
+        return combine(if_then_else(is_in, term, const(neutral, data.dtype)), axis=k)
 
     return compute(data.shape, body, AutoName("cumulative"))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """The elements of a tensor along a dimension, numbered from the end where sums begin."""
+
+    data: Tensor
+    place: int
+    is_reversed: bool
+
+    @property
+    def extent(self) -> int:
+        """How many there are."""
+        return self.data.shape[self.place]
+
+    def number(self, index: Expr) -> Expr:
+        """The number of the element at `index`, and the index of that number."""
+        return self.extent - 1 - index if self.is_reversed else index
+
+    def element(self, others: Sequence[Expr], number: Expr) -> Expr:
+        """An element, `others` being the indices without that of the row."""
+        place = self.place
+        return self.data[(*others[:place], self.number(number), *others[place:])]
+
+    def padded(self, others: Sequence[Expr], number: Expr, neutral: int) -> Expr:
+        """An element, `neutral` beyond the end of the last block."""
+        if self.extent % _BLOCK == 0:
+            return self.element(others, number)
+        inside = self.element(others, minimum(number, self.extent - 1))
+        return if_then_else(number < self.extent, inside, const(neutral, self.data.dtype))
+
+
+def _cumulative_by_blocks(
+    row: _Row, combine: Callable[..., Reduction], neutral: int, *, is_exclusive: bool
+) -> Tensor:
+    """Sums within each block, after those of all blocks before."""
+    name, shape, place = AutoName("cumulative"), row.data.shape, row.place
+    outer, blocks, inner = shape[:place], -(-row.extent // _BLOCK), shape[place + 1 :]
+    k, t = reduce_axis(_BLOCK, "k"), reduce_axis(_BLOCK, "t")
+
+    def total(*i: Expr) -> Reduction:
+        others = (*i[:place], *i[place + 1 :])
+        return combine(row.padded(others, i[place] * _BLOCK + t, neutral), axis=t)
+
+    def within(*i: Expr) -> Reduction:
+        is_in = k < i[place + 1] if is_exclusive else k <= i[place + 1]
+        term = row.padded((*i[:place], *i[place + 2 :]), i[place] * _BLOCK + k, neutral)
+        return combine(if_then_else(is_in, term, const(neutral, row.data.dtype)), axis=k)
+
+    totals = compute((*outer, blocks, *inner), total, stage_name(name, "totals"))
+    before = _cumulative(totals, place, combine, neutral, True, False)
+    sums = compute((*outer, blocks, _BLOCK, *inner), within, stage_name(name, "within"))
+
+    def result(*i: Expr) -> Expr:
+        number = row.number(i[place])
+        block = number // _BLOCK
+        mine = sums[(*i[:place], block, number % _BLOCK, *i[place + 1 :])]
+        earlier = before[(*i[:place], block, *i[place + 1 :])]
+        return earlier * mine if neutral else earlier + mine
+
+    return compute(shape, result, name)
 
 
 def determinant(data: Tensor) -> Tensor:

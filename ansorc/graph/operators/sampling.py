@@ -8,9 +8,11 @@ from itertools import product
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import Expr, const
+from ansorc.lang import reduction
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import require
+from ansorc.lang.reduction import Reduction, reduce_axis
 from ansorc.lang.scalar import abs, all_of, cast, floor, if_then_else, maximum, minimum, round
 from ansorc.lang.tensor import Tensor
 
@@ -67,6 +69,82 @@ def grid_sample(
         return const(0, data.dtype) if total is None else total
 
     return compute((*data.shape[:2], *grid.shape[1:-1]), body, name)
+
+
+def roi_align(
+    data: Tensor,
+    rois: Tensor,
+    batch: Tensor,
+    size: Sequence[int],
+    samples: int,
+    scale: float = 1.0,
+    *,
+    mode: str = "avg",
+    half_pixel: bool = True,
+) -> Tensor:
+    """Return what lies in the boxes rois [r, 4] of the images data [n, c, h, w]: [r, c, *size].
+
+    A box is its left, upper, right and lower end in elements / `scale`, in the image batch [r]; it
+    is cut into `size` bins. Each is the mean ("avg") or the largest ("max") of samples² linear
+    samples. Without `half_pixel`, a box is an element high and wide at least. Stages: the places
+    along both dimensions, and the result. Raise LanguageError on other shapes and modes.
+    """
+    name, count = AutoName("roi_align"), rois.shape[0]
+    fits = len(data.shape) == 4 and rois.shape == (count, 4) and batch.shape == (count,)
+    require(fits and len(size) == 2, "roi_align", data, rois, batch,
+            need="they must be [n, c, h, w], [r, 4] and [r]")  # fmt: skip
+    if mode not in ("avg", "max") or samples < 1:
+        raise LanguageError(f"roi_align has no mode '{mode}' with {samples} samples")
+
+    along = [
+        _roi_places(stage_name(name, f"place{d}"), rois, d, (size[d], samples), scale,
+                    half_pixel=half_pixel)
+        for d in range(2)
+    ]  # fmt: skip
+    k = [reduce_axis(samples, "ky"), reduce_axis(samples, "kx")]
+
+    def body(r: Expr, c: Expr, p: Expr, q: Expr) -> Reduction:
+        image = minimum(maximum(cast(batch[r], INT64), 0), data.shape[0] - 1)
+        found = zip([along[0][r, p, k[0]], along[1][r, q, k[1]]], data.shape[2:], strict=True)
+        tests, taps = list[Expr](), list[list[tuple[Expr, Expr]]]()
+        for place, extent in found:
+            tests.append(all_of(place >= -1.0, place <= float(extent)))
+            taps.append(_clamped_taps(place, extent, data.dtype))
+        terms = [data[image, c, y, x] * (high * wide) for (high, y), (wide, x) in product(*taps)]
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term if mode == "avg" else maximum(total, term)
+        value = if_then_else(all_of(*tests), total, const(0, data.dtype))
+        if mode == "max":
+            return reduction.max(value, axis=k)
+        return reduction.sum(value * (1.0 / samples**2), axis=k)
+
+    return compute((count, data.shape[1], *size), body, name)
+
+
+def _roi_places(
+    name: str, rois: Tensor, d: int, counts: tuple[int, int], scale: float, *, half_pixel: bool
+) -> Tensor:
+    """Where the samples of each bin of each box lie along a dimension: [r, bins, samples]."""
+    bins, samples = counts
+
+    def body(r: Expr, p: Expr, s: Expr) -> Expr:
+        ends = [rois[r, const(place)] * scale for place in (1 - d, 3 - d)]
+        begin, end = [one - 0.5 if half_pixel else one for one in ends]
+        length = end - begin if half_pixel else maximum(end - begin, 1.0)
+        part = (cast(s, rois.dtype) + 0.5) * (1.0 / samples)
+        return begin + (cast(p, rois.dtype) + part) * (length * (1.0 / bins))
+
+    return compute((rois.shape[0], bins, samples), body, name)
+
+
+def _clamped_taps(place: Expr, extent: int, dtype: DType) -> list[tuple[Expr, Expr]]:
+    """The weights and places of the two elements around `place`, which is moved inside."""
+    inside = minimum(maximum(place, 0.0), extent - 1.0)
+    low = floor(inside)
+    fraction = cast(inside - low, dtype)
+    first = minimum(maximum(cast(low, INT64), 0), extent - 1)
+    return [(1.0 - fraction, first), (fraction, minimum(first + 1, extent - 1))]
 
 
 class SampledAxis:
@@ -128,5 +206,8 @@ def _place(along: Expr, extent: int, mode: str, padding: str, *, is_aligned: boo
     return place
 
 
-SAMPLING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {"grid_sample": grid_sample}
+SAMPLING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
+    "grid_sample": grid_sample,
+    "roi_align": roi_align,
+}
 """Definitions by the name of their operator."""

@@ -11,6 +11,8 @@ from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 """What opset 16 called them."""
+_HALF_PIXEL_OPSET = 16
+"""Since when RoiAlign begins half an element earlier."""
 
 
 def _grid_sample(call: NodeCall) -> str:
@@ -41,4 +43,27 @@ def _affine_grid(call: NodeCall) -> str:
     return call.add("reshape", [moved], shape=[batch, *extents, rank])
 
 
-SAMPLING: Mapping[str, Converter] = {"AffineGrid": _affine_grid, "GridSample": _grid_sample}
+def _roi_align(call: NodeCall) -> str:
+    samples = int(call.attribute("sampling_ratio", 0))
+    if samples < 1:
+        call.refuse(
+            "with sampling_ratio 0 the boxes say how many samples are taken, and ansorc's loops do "
+            "not depend on data; export the network with a number, 2 is usual"
+        )
+    default = "half_pixel" if call.opset >= _HALF_PIXEL_OPSET else "output_half_pixel"
+    return call.add(
+        "roi_align",
+        [call.input(0), call.input(1), call.input(2)],
+        size=[int(call.attribute("output_height", 1)), int(call.attribute("output_width", 1))],
+        samples=samples,
+        scale=float(call.attribute("spatial_scale", 1.0)),
+        mode=str(call.attribute("mode", "avg")),
+        half_pixel=call.attribute("coordinate_transformation_mode", default) == "half_pixel",
+    )
+
+
+SAMPLING: Mapping[str, Converter] = {
+    "AffineGrid": _affine_grid,
+    "GridSample": _grid_sample,
+    "RoiAlign": _roi_align,
+}
