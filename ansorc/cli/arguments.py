@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -15,7 +15,9 @@ import numpy as np
 import ansorc as ac
 from ansorc.graph.cache_policy import recorded_choice
 from ansorc.graph.graph import Graph
+from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
+from ansorc.graph.shaped_networks import ShapedNetworks
 from ansorc.ir.aligned import Array
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.workload import load_workload, load_workloads
@@ -24,13 +26,13 @@ from ansorc.search.programs import ProgramChoice
 from ansorc.search.task import Task
 from ansorc.target import Target
 
-TaskOrNetwork: TypeAlias = Task | Network
-"""What a command works on: an operator, or a network that is prepared for its target."""
+TaskOrNetworks: TypeAlias = Task | Network | ShapedNetworks
+"""What a command works on: an operator, or a network for its target and one shape or several."""
 P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def takes_workload(command: Callable[Concatenate[TaskOrNetwork, P], None]) -> Callable[..., None]:
+def takes_workload(command: Callable[Concatenate[TaskOrNetworks, P], None]) -> Callable[..., None]:
     """Add FILE:WORKLOAD or NETWORK.onnx and what describes it to a command, which gets it."""
 
     @click.argument("workload", metavar="FILE:WORKLOAD|NETWORK.onnx")
@@ -47,7 +49,7 @@ def takes_workload(command: Callable[Concatenate[TaskOrNetwork, P], None]) -> Ca
 
 
 def takes_workloads(
-    command: Callable[Concatenate[list[TaskOrNetwork], P], None],
+    command: Callable[Concatenate[list[TaskOrNetworks], P], None],
 ) -> Callable[..., None]:
     """The same for one workload or several."""
 
@@ -72,7 +74,8 @@ def _describes_workload(command: F) -> F:
     )(command)  # fmt: skip
     command = click.option(
         "--input", "shapes", multiple=True, metavar="NAME=1x3x224x224",
-        help="The shape of an input that the network's file leaves open; may be repeated.",
+        help="The shape of an input that the network's file leaves open; may be repeated. Several "
+        "shapes of one input: a program for each, behind one function.",
     )(command)  # fmt: skip
     command = click.option(
         "--target", default="native", show_default=True,
@@ -93,22 +96,40 @@ class WorkloadArguments:
     shapes: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
 
-    def workload(self, name: str) -> TaskOrNetwork:
+    def workload(self, name: str) -> TaskOrNetworks:
         """Return the operator or network called `name`; raise UsageError or AnsorcError."""
         target = Target.parse(self.target)
         if is_network(name):
             if self.settings:
                 raise click.UsageError(f"--set is for workloads in Python; '{name}' has none")
-            return Network.of(self._graph(name), target)
+            graph = self._graph(name)
+            if isinstance(graph, GraphVariants):
+                return ShapedNetworks.of(graph, target)
+            return Network.of(graph, target)
         if self.shapes or self.constants:
             raise click.UsageError(f"--input and --constant are for networks; '{name}' is none")
         dag, title = dag_of(name, self.settings)
         return Task(dag, target, title)
 
-    def _graph(self, path: str) -> Graph:
-        shapes = dict(_shape(text) for text in self.shapes)
+    def _graph(self, path: str) -> Graph | GraphVariants:
+        given: dict[str, list[tuple[int, ...]]] = {}
+        for text in self.shapes:
+            name, shape = _shape(text)
+            given.setdefault(name, []).append(shape)
+        shapes = {name: each[0] if len(each) == 1 else each for name, each in given.items()}
         constants = dict(_array(text) for text in self.constants)
         return ac.from_onnx(path, inputs=shapes, constants=constants, name=Path(path).stem)
+
+
+def networks_of(workloads: Sequence[TaskOrNetworks]) -> list[Network]:
+    """Return the networks among `workloads`, one for each shape."""
+    found: list[Network] = []
+    for one in workloads:
+        if isinstance(one, Network):
+            found.append(one)
+        elif isinstance(one, ShapedNetworks):
+            found += one.networks
+    return found
 
 
 def is_network(name: str) -> bool:
@@ -156,7 +177,7 @@ def takes_records(command: F) -> F:
 
 
 def takes_choice(
-    command: Callable[Concatenate[TaskOrNetwork, ProgramChoice, P], None],
+    command: Callable[Concatenate[TaskOrNetworks, ProgramChoice, P], None],
 ) -> Callable[..., None]:
     """Add --default and the options of `takes_records` to a command: its ProgramChoice."""
 
@@ -165,7 +186,7 @@ def takes_choice(
                   help="The untuned default schedule, not the best recorded program.")  # fmt: skip
     @wraps(command)
     def with_choice(
-        workload: TaskOrNetwork, records: Path, threads: int, cache: str, use_default: bool,  # noqa: FBT001
+        workload: TaskOrNetworks, records: Path, threads: int, cache: str, use_default: bool,  # noqa: FBT001
         *args: P.args, **rest: P.kwargs,
     ) -> None:  # fmt: skip
         choice = _choice(workload, records, threads, cache, use_default=use_default)
@@ -175,13 +196,18 @@ def takes_choice(
 
 
 def _choice(
-    workload: TaskOrNetwork, records: Path, threads: int, cache: str, *, use_default: bool
+    workload: TaskOrNetworks, records: Path, threads: int, cache: str, *, use_default: bool
 ) -> ProgramChoice:
     """The choice that the options mean for a workload, `cache` maybe "auto"."""
     if cache != "auto":
         return ProgramChoice(records, threads, cast(CachePolicy, cache), use_default)
     choice = ProgramChoice(records, threads, use_default=use_default)
-    return recorded_choice(workload, choice) if isinstance(workload, Network) else choice
+    networks = networks_of([workload])
+    return recorded_choice(networks, choice, _note) if networks else choice
+
+
+def _note(sentence: str) -> None:
+    click.echo(f"note: {sentence}", err=True)
 
 
 def dag_of(workload: str, settings: tuple[str, ...]) -> tuple[ComputeDAG, str]:

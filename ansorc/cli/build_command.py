@@ -6,10 +6,18 @@ from pathlib import Path
 
 import click
 
-from ansorc.cli.arguments import TaskOrNetwork, takes_choice, takes_workload
+from ansorc.cli.arguments import TaskOrNetworks, takes_choice, takes_workload
 from ansorc.cli.progress import task_progress
+from ansorc.codegen.package.artifact import Artifact
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import built_network, c_name, chosen_programs, tuned_share
+from ansorc.graph.network_build import (
+    built_network,
+    built_variants,
+    c_name,
+    chosen_programs,
+    tuned_share,
+)
+from ansorc.graph.shaped_networks import ShapedNetworks
 from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 
 
@@ -22,7 +30,7 @@ from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 @click.option("--weights", type=click.Path(path_type=Path), metavar="FILE",
               help="A network's weights go to this file, not into the library.")  # fmt: skip
 def build(
-    workload: TaskOrNetwork,
+    workload: TaskOrNetworks,
     choice: ProgramChoice,
     name: str,
     output: Path | None,
@@ -32,7 +40,9 @@ def build(
 
     Of a network, tasks that have no record get the untuned default.
     """
-    if isinstance(workload, Network):
+    if isinstance(workload, ShapedNetworks):
+        title, origin, artifact = _build_variants(workload, choice, name, output, weights)
+    elif isinstance(workload, Network):
         programs = chosen_programs(workload, choice)
         title, origin = name or c_name(workload.source.name), tuned_share(programs)
         with task_progress(len(programs)) as tell:
@@ -48,3 +58,19 @@ def build(
     made = [artifact.library, artifact.header, artifact.manifest, artifact.weights]
     for path in filter(None, made):
         click.echo(f"  {path} ({path.stat().st_size} bytes)")
+
+
+def _build_variants(
+    workload: ShapedNetworks, choice: ProgramChoice, name: str, output: Path | None,
+    weights: Path | None,
+) -> tuple[str, str, Artifact]:  # fmt: skip
+    """Build one library for all shapes: its function's name, how much is tuned, the files."""
+    if weights is not None:
+        raise click.UsageError(
+            "--weights is for one shape: a library for several has their weights in it"
+        )
+    chosen = {key: one for net in workload.networks
+              for key, one in chosen_programs(net, choice).items()}  # fmt: skip
+    title = name or c_name(workload.variants.name)
+    module = built_variants(workload.variants, workload.target, lambda _: chosen, title)
+    return title, tuned_share(chosen), module.save(output or Path(f"{title}.so"))

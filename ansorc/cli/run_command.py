@@ -7,17 +7,17 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ansorc.cli.arguments import TaskOrNetwork, takes_choice, takes_workload
+from ansorc.cli.arguments import TaskOrNetworks, networks_of, takes_choice, takes_workload
 from ansorc.cli.checked_run import checked_time
 from ansorc.cli.network_run import run_network
 from ansorc.codegen.call.library import load_kernel
-from ansorc.graph.network import Network
 from ansorc.search.programs import (
     ProgramChoice,
     build_program,
     chosen_program,
     require_this_machine,
 )
+from ansorc.search.task import Task
 
 _SEED = 1
 """Other inputs than those of the tuning."""
@@ -28,11 +28,12 @@ _SEED = 1
 @takes_choice
 @click.option("--library", "-l", type=click.Path(path_type=Path),
               help="Run this .so of `ansorc build`, not a recorded program.")  # fmt: skip
-def run(workload: TaskOrNetwork, choice: ProgramChoice, library: Path | None) -> None:
+def run(workload: TaskOrNetworks, choice: ProgramChoice, library: Path | None) -> None:
     """Run a program on fresh random inputs: check its numbers, then time it."""
     require_this_machine(workload.target)
-    if isinstance(workload, Network):
-        run_network(workload, choice, library)
+    if not isinstance(workload, Task):
+        for network in networks_of([workload]):
+            run_network(network, choice, library)
         return
     task = workload
     if library is not None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 
-from ansorc.cli.arguments import TaskOrNetwork, takes_choice, takes_workload
+from ansorc.cli.arguments import TaskOrNetworks, networks_of, takes_choice, takes_workload
 from ansorc.cli.network_views import NETWORK_VIEWS, show_network
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.build import prepare
 from ansorc.errors import BuildError
-from ansorc.graph.network import Network
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.schedule import lower, replay
@@ -44,14 +43,15 @@ _VIEWS = {
               help="What to print; may be repeated. Default: schedule and ir.")  # fmt: skip
 @click.option("--asm", "with_assembly", is_flag=True, help="The same as --view asm.")
 def show(
-    workload: TaskOrNetwork, choice: ProgramChoice, views: tuple[str, ...], *, with_assembly: bool
+    workload: TaskOrNetworks, choice: ProgramChoice, views: tuple[str, ...], *, with_assembly: bool
 ) -> None:
     """Print the best recorded program of a workload: loops, IR, LLVM IR, assembly.
 
     Of a network: its nodes, its tasks, its memory.
     """
-    if isinstance(workload, Network):
-        show_network(workload, views)
+    if not isinstance(workload, Task):
+        for network in networks_of([workload]):
+            show_network(network, views)
         return
     task = workload
     known = dict.fromkeys((*_VIEWS, *backend_of(task.target).listings))

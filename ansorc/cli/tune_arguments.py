@@ -10,9 +10,8 @@ from typing import Any, cast, get_args
 
 import click
 
-from ansorc.cli.arguments import TaskOrNetwork, takes_records
+from ansorc.cli.arguments import TaskOrNetworks, networks_of, takes_records
 from ansorc.graph.cache_policy import common_cache_policy
-from ansorc.graph.network import Network
 from ansorc.graph.network_tune import TRIALS_PER_TASK
 from ansorc.search.model import NAMES, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS, ObjectiveName, SchedulerName, Scheduling
@@ -23,7 +22,7 @@ TRIALS = 200
 
 
 def takes_tune_options(
-    command: Callable[[list[TaskOrNetwork], TuneOptions, Scheduling], None],
+    command: Callable[[list[TaskOrNetworks], TuneOptions, Scheduling], None],
 ) -> Callable[..., None]:
     """Add the options of a tuning run to a command, which gets them as two values."""
 
@@ -43,7 +42,7 @@ def takes_tune_options(
     @_takes_scheduling
     @wraps(command)
     def with_options(
-        workloads: list[TaskOrNetwork], scheduling: Scheduling, ablation: str | None,
+        workloads: list[TaskOrNetworks], scheduling: Scheduling, ablation: str | None,
         **given: Any,
     ) -> None:  # fmt: skip
         path: Path | None = given.pop("model")
@@ -52,8 +51,7 @@ def takes_tune_options(
         scheduling = replace(scheduling, trials=given["trials"])
         given["trials"] = given["trials"] or TRIALS
         if given["cache"] == "auto":
-            networks = [one for one in workloads if isinstance(one, Network)]
-            given["cache"] = common_cache_policy(networks)
+            given["cache"] = common_cache_policy(networks_of(workloads))
         options = TuneOptions.of(cast(TuneSettings, given))
         options = options if ablation is None else _without(ablation, options)
         command(workloads, options, scheduling)
@@ -78,7 +76,7 @@ def _takes_scheduling(command: Callable[..., Any]) -> Callable[..., None]:
                   help="How the trials are shared among the kernels of networks.")  # fmt: skip
     @wraps(command)
     def with_scheduling(
-        workloads: list[TaskOrNetwork], objective: ObjectiveName, requirements: tuple[float, ...],
+        workloads: list[TaskOrNetworks], objective: ObjectiveName, requirements: tuple[float, ...],
         references: tuple[float, ...], scheduler: SchedulerName, **rest: Any,
     ) -> None:  # fmt: skip
         scheduling = Scheduling(scheduler, objective, requirements, references)

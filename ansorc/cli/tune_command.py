@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ansorc.cli.arguments import TaskOrNetwork, same_workloads, takes_workloads
+from ansorc.cli.arguments import TaskOrNetworks, networks_of, same_workloads, takes_workloads
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.network_tuning import tune_networks_showing
 from ansorc.cli.progress import Progress, minutes
@@ -15,7 +15,6 @@ from ansorc.cli.spent_line import contest_line, spent_line
 from ansorc.cli.tune_arguments import takes_tune_options
 from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
-from ansorc.graph.network import Network
 from ansorc.search.options import Scheduling
 from ansorc.search.programs import require_this_machine
 from ansorc.search.task import Task
@@ -26,7 +25,7 @@ from ansorc.search.tune_options import TuneOptions
 @click.command(short_help="Find a fast program and record every measuring.")
 @takes_workloads
 @takes_tune_options
-def tune(workloads: list[TaskOrNetwork], options: TuneOptions, scheduling: Scheduling) -> None:
+def tune(workloads: list[TaskOrNetworks], options: TuneOptions, scheduling: Scheduling) -> None:
     """Find a fast program for each workload, and record every measuring.
 
     A second run with the same record file goes on where the first one stopped. Ctrl-C ends the run
@@ -35,8 +34,8 @@ def tune(workloads: list[TaskOrNetwork], options: TuneOptions, scheduling: Sched
     """
     for workload in workloads:
         require_this_machine(workload.target, options.cache)
-    networks = [one for one in workloads if isinstance(one, Network)]
-    if networks and len(networks) < len(workloads):
+    networks = networks_of(workloads)
+    if networks and any(isinstance(one, Task) for one in workloads):
         raise click.UsageError("tune networks together, or operators, but not both")
     if networks:
         tune_networks_showing(networks, options, scheduling)

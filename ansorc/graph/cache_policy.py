@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import get_args
 
@@ -35,17 +36,32 @@ def common_cache_policy(networks: Iterable[Network]) -> CachePolicy:
     return "cold-weights" if "cold-weights" in policies else "warm"
 
 
-def recorded_choice(network: Network, choice: ProgramChoice) -> ProgramChoice:
-    """Return `choice` with the policy of those of its records that `network` should be built of.
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=4)
 
-    It is `cache_policy_of(network)`, or another one if only that has programs of the network.
+
+def recorded_choice(
+    networks: Sequence[Network], choice: ProgramChoice, tell: Callable[[str], None] = _warn
+) -> ProgramChoice:
+    """Return `choice` with the policy of those of its records that `networks` are to be built of.
+
+    It is `common_cache_policy(networks)`, or another one if only that has programs of them, which
+    `tell` is told of in a sentence (default: a UserWarning).
     """
-    own = cache_policy_of(network)
+    own = common_cache_policy(networks)
+    keys = {key for network in networks for key in network.tasks}
     if not choice.use_default and choice.records.exists():
         with Records.open(choice.records, create=False) as records:
             for policy in (own, *get_args(CachePolicy)):
                 environment = current_environment(choice.threads, policy)
-                if any(records.best(key, environment) for key in network.tasks):
+                found = sum(records.best(key, environment) is not None for key in keys)
+                if found and policy != own:
+                    tell(
+                        f"{choice.records} has no program of '{networks[0].source.name}' measured "
+                        f"with caches as '{own}', which fits it best; those of {found} of its "
+                        f"{len(keys)} tasks that were measured with '{policy}' are used"
+                    )
+                if found:
                     return replace(choice, cache=policy)
     return replace(choice, cache=own)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack, cast, overload
@@ -21,7 +21,7 @@ from ansorc.graph.network_tune import NetworkTuneResult, tune_networks
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State
 from ansorc.search.options import ObjectiveName, SchedulerName, Scheduling
-from ansorc.search.programs import Program, ProgramChoice, build_program, chosen_program
+from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 from ansorc.search.programs import build as build_operator
 from ansorc.search.task import Task
 from ansorc.search.tune import tune as tune_operators
@@ -75,15 +75,14 @@ def build(
     """
     choice = ProgramChoice(Path(records or "tune.db"), use_default=records is None)
     if isinstance(program, GraphVariants):
-        machine = "native" if target is None else target
-
-        def choose(net: Network) -> Mapping[str, Program]:
-            return chosen_programs(net, recorded_choice(net, choice))
-
-        return built_variants(program, machine, choose, name)
+        networks = [Network.of(graph, "native" if target is None else target) for graph in program]
+        choice = recorded_choice(networks, choice)
+        return built_variants(
+            program, networks[0].target, lambda network: chosen_programs(network, choice), name
+        )
     if isinstance(program, Graph):
         network = Network.of(program, "native" if target is None else target)
-        programs = chosen_programs(network, recorded_choice(network, choice))
+        programs = chosen_programs(network, recorded_choice([network], choice))
         return built_network(network, programs, name)
     if records is None or isinstance(program, State):
         return build_operator(program, target, name)

@@ -14,6 +14,7 @@ from small_onnx import CLASSES, WIDTH, write_model
 
 import ansorc as ac
 from ansorc.codegen.call.network_module import NetworkModule
+from ansorc.codegen.call.network_variants import NetworkVariants
 from ansorc.graph.graph_reference import run_reference
 
 NET = ("net.onnx", "--input", f"x=2x{WIDTH}", "--default")
@@ -72,6 +73,44 @@ def test_run_picks_from_a_library_for_several_shapes(cli: CommandLine) -> None:
     assert re.match(rf"net: built library both.so\n{RIGHT}", ran.out), ran.out
     error = cli.run("run", "net.onnx", "--input", f"x=5x{WIDTH}", "-l", "both.so").refused()
     assert "net has no program for x: 5x12, positions: 12; it has x: 2x12, positions: 12 |" in error
+
+
+def test_several_shapes_of_an_input_are_programs_behind_one_function(cli: CommandLine) -> None:
+    both = ("net.onnx", "--input", f"x=2x{WIDTH}", "--input", f"x=3x{WIDTH}")
+    tuned = cli.run("tune", *both, "--trials", "6")
+    assert tuned.code == 0, tuned
+    again = f"{' '.join(both)} --records tune.db"
+    assert tuned.out.count(f"build with: ansorc build {again}\n") == 1
+    built = cli.run("build", *again.split())
+    assert re.match(r"net: [1-9] of \d tasks tuned, for ", built.out), built
+    assert "net_3x12" in Path("net.h").read_text()
+    module = ac.load_library("net.so")
+    assert isinstance(module, NetworkVariants)
+    assert module(np.ones((3, WIDTH), np.float32), np.zeros(WIDTH, np.float32)).shape == (3, 5)
+    ran = cli.run("run", *both, "-l", "net.so")
+    assert len(re.findall(RIGHT, ran.out)) == 2, ran
+    shown = cli.run("show", *both)
+    assert shown.out.count("# the kernels, equal ones together") == 2
+    error = cli.run("build", *both, "--default", "--weights", "net.weights").refused(2)
+    assert "--weights is for one shape: a library for several has their weights in it" in error
+    error = cli.run("build", *both, "--input", "positions=12", "--input", "positions=12",
+                    "--input", "positions=12").refused()  # fmt: skip
+    assert "as many shapes are needed of each input that has a list: 2 for 'x', 3 for" in error
+
+
+def test_programs_that_were_measured_in_other_caches_are_used_with_a_note(
+    cli: CommandLine,
+) -> None:
+    assert cli.run("tune", *NET[:-1], "--trials", "4", "--cache", "cold-weights").code == 0
+    built = cli.run("build", *NET[:-1])
+    assert re.search(
+        r"note: tune.db has no program of 'net' measured with caches as 'warm', which fits it best;"
+        r" those of [1-9] of its \d tasks that were measured with 'cold-weights' are used\n",
+        built.err,
+    ), built
+    assert "note:" not in cli.run("build", *NET[:-1], "--cache", "cold-weights").err
+    with pytest.warns(UserWarning, match="measured with caches as 'warm'"):
+        ac.build(ac.from_onnx("net.onnx", {"x": (2, WIDTH)}), records="tune.db")
 
 
 PROGRAM = r"""

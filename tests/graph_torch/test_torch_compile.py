@@ -118,6 +118,17 @@ def test_an_unknown_option_is_refused() -> None:
         compiled(Small().eval(), trial=3)(torch.randn(1, 3, 8, 8))
 
 
+@pytest.mark.parametrize(
+    ("mode", "words"), [("max-autotune", '"trials": 1000'), ("reduce-overhead", "is small already")]
+)
+def test_a_mode_is_ignored_in_words(mode: str, words: str) -> None:
+    model = Small().eval()
+    run = torch.compile(model, backend=torch_backend, mode=mode)
+    (found,) = quiet(lambda: assert_same(run, model, torch.randn(1, 3, 8, 8)))
+    assert f"ansorc ignores mode='{mode}': " in found
+    assert words in found
+
+
 def test_it_tunes_and_reads_records(tmp_path: Path) -> None:
     model, records = torch.nn.Linear(8, 4), str(tmp_path / "tune.db")
     given = torch.randn(2, 8)

@@ -22,6 +22,17 @@ from ansorc.graph.verbs import tune
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
 
+_TUNED = (
+    'instead of a mode write options={"records": "tune.db", "trials": 1000} to tune at the first '
+    'call, or tune before it and write options={"records": "tune.db"}'
+)
+_INSTEAD_OF_MODE = {
+    "max-autotune": _TUNED,
+    "max-autotune-no-cudagraphs": _TUNED,
+    "reduce-overhead": "a call runs one function of machine code, whose overhead is small already",
+}
+"""What serves the purpose of a mode of Inductor's."""
+
 
 @dataclass(frozen=True)
 class TorchCompileOptions:
@@ -57,9 +68,13 @@ def torch_backend(
 
     It is compiled at the first call for each shape of its inputs, parameters and buffers as
     constants; when one of those has changed it is compiled anew. What ansorc cannot compile runs in
-    PyTorch, with a warning that says why. Raise OptionError for options that there are not.
+    PyTorch, with a warning that says why. A `mode` other than "default" is ignored, with a warning
+    that says what to write for it. Raise OptionError for options that there are not.
     """
-    del example_inputs, mode
+    del example_inputs
+    if mode not in ("", "default"):
+        advice = _INSTEAD_OF_MODE.get(mode, "there are only options: records, trials and threads")
+        warnings.warn(f"ansorc ignores mode='{mode}': {advice}", stacklevel=2)
     return _CompiledModule(graph_module, TorchCompileOptions.of(options or {}))
 
 
@@ -184,7 +199,8 @@ class _CompiledModule:
             Path(records), threads=options.threads,
             use_default=not (options.records or options.trials),
         )  # fmt: skip
-        built = built_network(network, chosen_programs(network, recorded_choice(network, choice)))
+        choice = recorded_choice([network], choice)
+        built = built_network(network, chosen_programs(network, choice))
         inputs = tuple(names[name] for name in graph.inputs)
         return _Specialization(built, program, inputs, tuple(frozen.values()))
 
