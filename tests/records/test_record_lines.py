@@ -1,12 +1,19 @@
 """Records as JSON lines."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from records.examples import record_of, task_of
+from records.examples import ELSEWHERE, HERE, record_of, task_of
 
 from ansorc.errors import RecordError
-from ansorc.search.record import ImportSummary, Records, export_lines, import_lines
+from ansorc.search.record import (
+    ImportSummary,
+    KernelThreads,
+    Records,
+    export_lines,
+    import_lines,
+)
 
 
 def exported(tmp_path: Path, count: int = 3) -> Path:
@@ -28,6 +35,40 @@ def test_what_is_exported_can_be_imported(tmp_path: Path) -> None:
         assert new.all(key) == old.all(key)
         assert import_lines(new, lines).records == 3
         assert len(new.all(key)) == 3
+
+
+def test_winners_and_threads_go_along_with_what_they_were_compared_with(tmp_path: Path) -> None:
+    task = task_of()
+    lucky, winner, later = (record_of(task.key, n, s) for n, s in ((1, 1.0), (2, 1.2), (3, 1.1)))
+    away = replace(record_of(task.key, 4, 0.5), environment=ELSEWHERE)
+    kept = [KernelThreads(task.key, winner.program_key, 1)]
+    with Records.open(tmp_path / "from.db") as old, Records.open(tmp_path / "to.db") as new:
+        old.add_task(task)
+        old.add(lucky)
+        old.add(winner)
+        old.decide(winner)
+        old.add(away)
+        old.add(later)
+        old.keep_threads(HERE, kept)
+        assert export_lines(old, tmp_path / "a.jsonl") == 4
+        for _ in range(2):
+            assert import_lines(new, tmp_path / "a.jsonl") == ImportSummary(4, 1, truncated=False)
+            assert new.undefeated(task.key, HERE) == [later, winner]
+            assert new.best(task.key, ELSEWHERE) == away
+            assert new.threads(HERE) == {task.key: kept[0]}
+
+
+def test_a_winner_beats_nothing_that_it_was_not_compared_with(tmp_path: Path) -> None:
+    lines, own = tmp_path / "a.jsonl", record_of(task_of().key, 7, 0.9)
+    with Records.open(tmp_path / "from.db") as old, Records.open(tmp_path / "to.db") as new:
+        old.add(theirs := record_of(own.task_key, 1, 1.0))
+        old.decide(theirs)
+        old.keep_threads(HERE, [KernelThreads(own.task_key, theirs.program_key, 1)])
+        export_lines(old, lines)
+        new.add(own)
+        import_lines(new, lines)
+        assert new.undefeated(own.task_key, HERE) == [own, theirs]
+        assert new.threads(HERE) == {}
 
 
 def test_a_cut_last_line_is_dropped_and_reported(tmp_path: Path) -> None:

@@ -55,6 +55,17 @@ class OtherEnvironments:
 
 
 @dataclass(frozen=True)
+class Decision:
+    """Who won when the fastest programs of a task were compared in an environment."""
+
+    task_key: str
+    program_key: str
+    environment: Environment
+    after: int
+    """Records of the task that there were then, in the order of `Records.all`."""
+
+
+@dataclass(frozen=True)
 class KernelThreads:
     """How many threads work on a kernel in a network, chosen by measured times."""
 
@@ -139,6 +150,21 @@ class Records:
         query = "SELECT program_key FROM winners WHERE task_key = ? AND environment_key = ?"
         rows = self._rows(query, (record.task_key, record.environment.key))
         return any(row[0] == record.program_key for row in rows)
+
+    def decisions(self, task_key: str) -> list[Decision]:
+        """Return what `decide` noted last of a task, one for each environment, oldest first."""
+        query = (
+            "SELECT program_key, json, (SELECT count(*) FROM records WHERE "
+            "records.task_key = winners.task_key AND id <= last_id) FROM winners "
+            "JOIN environments ON environments.key = environment_key WHERE task_key = ? ORDER BY 3"
+        )
+        rows = self._rows(query, (task_key,))
+        return [Decision(task_key, row[0], Environment.from_json(row[1]), row[2]) for row in rows]
+
+    def environments(self) -> list[Environment]:
+        """Return the environments that anything was measured in."""
+        rows = self._rows("SELECT json FROM environments ORDER BY key", ())
+        return [Environment.from_json(row[0]) for row in rows]
 
     def task_keys(self) -> list[str]:
         """Return the keys of the tasks in the file."""
