@@ -146,6 +146,9 @@ class Scheduling:
     trials_per_round: int = 16
     """Programs of a task that are measured before it is asked again who gains most. The paper's
     implementation has 64: here the untuned default and the estimate make the first ones count."""
+    warm_up: int = 1
+    """Programs of each task that are measured before it is asked who gains most, the tasks with the
+    most work first: the untuned default alone says how long each takes. A round at most."""
     alpha: float = 0.2
     """The weight of what was gained in the last rounds, against what is expected of the next; that
     of the paper's implementation, as are the next two."""
@@ -179,7 +182,7 @@ class Scheduling:
             raise OptionError(
                 f"Scheduling.objective is {self.objective!r}; it can be {known} or a function"
             )
-        for name in ("trials_per_round", "backward_window", "rest_after", "early_stop"):
+        for name in ("trials_per_round", "warm_up", "backward_window", "rest_after", "early_stop"):
             if getattr(self, name) < 1:
                 raise OptionError(f"Scheduling.{name} is {getattr(self, name)}; it is 1 or more")
         if any(seconds <= 0 for seconds in (*self.requirements, *self.references)):

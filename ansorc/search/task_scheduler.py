@@ -129,7 +129,7 @@ class TaskScheduler:
     def next(self, tasks: Sequence[TaskProgress]) -> Round | None:
         """Return the next round for what is known of `tasks`; None at the end.
 
-        First every task has one round, and rounds that were interrupted are completed; then those
+        First every task has its warm-up, and rounds that were interrupted are completed; then those
         go on that have no program that works. By the gradient only tasks get more that are active.
         """
         spent = sum(task.trials for task in tasks)
@@ -151,7 +151,10 @@ class TaskScheduler:
                     chosen = self._by_gradient(tasks, active, spent)
         if chosen is None:
             return None
-        count = self.round_size - tasks[chosen].trials % self.round_size
+        done = tasks[chosen].trials
+        count = self.round_size - done % self.round_size
+        if self.options.strategy == "gradient" and done < self.warm_up:
+            count = self.warm_up - done
         left = self.trials - spent
         if self.options.strategy == "equal":
             left = min(left, self._share(len(tasks)) - tasks[chosen].trials)
@@ -161,6 +164,11 @@ class TaskScheduler:
     def round_size(self) -> int:
         """Trials of a round; fewer where there are not enough for one round of each task."""
         return max(1, min(self.options.trials_per_round, self.trials // len(self.weights[0])))
+
+    @property
+    def warm_up(self) -> int:
+        """Trials of each task before the gradient decides."""
+        return min(self.options.warm_up, self.round_size)
 
     def latencies(self, tasks: Sequence[TaskProgress]) -> tuple[float, ...]:
         """Return the seconds of each network; inf while one of its tasks has no program."""
@@ -232,8 +240,10 @@ class TaskScheduler:
 
     def _first(self, tasks: Sequence[TaskProgress], alive: Sequence[int]) -> int | None:
         """Who goes first whatever it gains: an interrupted round, the warm-up, no program yet."""
-        begun = (n for n in alive if tasks[n].trials % self.round_size)
-        fresh = (n for n in alive if not tasks[n].trials)
+        open_sizes = (0, self.warm_up % self.round_size)
+        begun = (n for n in alive if tasks[n].trials % self.round_size not in open_sizes)
+        fresh = [n for n in alive if not tasks[n].trials]  # the time may be up before all begin
+        fresh.sort(key=lambda n: -tasks[n].flops * sum(row[n] for row in self.weights))
         without = (n for n in alive if not tasks[n].curve)
         return next((n for some in (begun, fresh, without) for n in some), None)
 

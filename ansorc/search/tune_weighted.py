@@ -20,6 +20,9 @@ from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import Trial, TuneResult
 from ansorc.search.tuning_run import Batch, TuningRun, curve_of
 
+_ROUNDS_SHARE = 0.9
+"""Of a limited time; the contests have the rest."""
+
 
 @dataclass(frozen=True)
 class WeightedTasks:
@@ -126,7 +129,8 @@ def tune_weighted(
     """Tune the tasks of `networks` with one budget of trials, those first that make them faster.
 
     `scheduling.trials` programs are measured in all, or until `options.time_budget` is up or no
-    task has anything to gain. Then each task has its contest. What is decided follows from the
+    task has anything to gain. Then each task has its contest; a tenth of the time is kept for that,
+    and who takes most of the networks' time comes first. What is decided follows from the
     records and the seed: a run that was killed goes on as it would have, at most one trial of each
     worker is lost. Ctrl-C ends it with what is recorded. A task that cannot be tuned is given up,
     with a note in its result.
@@ -219,7 +223,7 @@ class _Driver:
 
     def tune(self) -> None:
         """Do rounds until the scheduler wants no more, or the time is up."""
-        while (left := self._left_s()) is None or left > 0:
+        while (left := self._left_s(_ROUNDS_SHARE)) is None or left > 0:
             chosen = self.scheduler.next(self._progress)
             if chosen is None:
                 break
@@ -238,11 +242,15 @@ class _Driver:
             raise next(iter(self._errors.values()))
 
     def finish(self) -> None:
-        """Let the best programs of each task compete."""
-        for number, progress in enumerate(self._progress):
-            if not progress.curve:
+        """Let the best programs of each task compete, while the time lasts."""
+        seconds = self.scheduler.task_seconds(self._progress)
+        for number in sorted(range(len(self.tasks)), key=lambda n: -seconds[n]):
+            if not self._progress[number].curve:
                 continue
             run = self._run(number)
+            if (left := self._left_s()) is not None and left <= 0:
+                run.tell("the time was up before the best programs were compared")
+                continue
             try:
                 run.finish()
             except RecordError:
@@ -289,9 +297,8 @@ class _Driver:
         """The run of a task, made when it is first wanted: it profits from what others found."""
         if (run := self._runs.get(number)) is None:
             task = self.tasks[number]
-            options = replace(
-                self.options, trials=self.scheduler.trials, time_budget=self._left_s()
-            )
+            left_s = self._left_s(_ROUNDS_SHARE)
+            options = replace(self.options, trials=self.scheduler.trials, time_budget=left_s)
 
             def tell(trial: Trial) -> None:
                 self.on_trial(task, trial)
@@ -300,9 +307,10 @@ class _Driver:
             self._runs[number] = run
         return run
 
-    def _left_s(self) -> float | None:
+    def _left_s(self, share: float = 1.0) -> float | None:
+        """Seconds until `share` of the time is up; None where it is not limited."""
         budget = self.options.time_budget
-        return None if budget is None else max(0.0, budget - self.elapsed_s)
+        return None if budget is None else max(0.0, share * budget - self.elapsed_s)
 
     def _recorded(self, number: int, *, is_over: bool = False) -> TaskProgress:
         task = self.tasks[number]

@@ -112,9 +112,7 @@ class TuningRun:
         self._best = records.best(task.key, self._environment)
         self._keys = records.measured(task.key, self._environment)
         self._related: list[Steps] = []
-        if not self._known:  # read here: the records serve one thread
-            most = options.search.transferred
-            self._related = related_programs(records, task, self._environment, most)
+        self._read_related()
         self._measurer: Measurer | None = None
         self._failures: Counter[str] = Counter()
         self._first_failure: Failure | None = None
@@ -205,6 +203,7 @@ class TuningRun:
 
         Raise MeasureError if the workers do not start.
         """
+        self._read_related()
         with self._watch.phase("search"), concurrently(meanwhile):
             if self._measurer is None:
                 best_s = (self._best and self._best.median_s) or 0.0
@@ -312,10 +311,16 @@ class TuningRun:
         if self._options.search.starts_from_default and self._default.key not in self._keys:
             (encoded,) = self._proposals.encoded([self._steps(self._default.steps)])
             first.append(encoded or self._default)
-        if not self._planned():
+        if self._planned() <= 1 < most:
             related = self._related[: max(most - len(first), 0)]
-            first += self._proposals.transferred(related, {self._default.key})
+            first += self._proposals.transferred(related, {self._default.key, *self._keys})
         return first
+
+    def _read_related(self) -> None:
+        """Read what `_first` proposes, in the driver's thread: the records serve that one alone."""
+        if len(self._known) <= 1:  # of which one is the default
+            most = self._options.search.transferred
+            self._related = related_programs(self._records, self._task, self._environment, most)
 
     def _steps(self, recorded: str) -> Steps:
         """Recorded steps in the names of the definition; none if they name what it has not."""

@@ -37,7 +37,7 @@ from ansorc.search.tune_weighted import (
 from bench.__main__ import main as bench
 
 SEARCH = replace(LIMITED_SPACE, population=64, generations=1, starts_from_default=True)
-SIX = Scheduling(trials=72, trials_per_round=6, least_gain=0.0, epsilon=0.2)
+SIX = Scheduling(trials=72, trials_per_round=6, warm_up=6, least_gain=0.0, epsilon=0.2)
 
 
 class Scaled(Inventing):
@@ -116,7 +116,7 @@ def test_tasks_of_two_networks_share_the_trials_by_their_weights(tmp_path: Path)
     assert result.latencies[0] == pytest.approx(bests[0] + 2 * bests[1])
     assert result.result_of(networks()[1].tasks[0][0]) is result.results[1]
 
-    assert [report.measured for report in reports[:3]] == [0, 1, 2], "the warm-up"
+    assert [report.measured for report in reports[:3]] == [2, 1, 0], "the most work first"
     assert [report.trials for report in reports[:3]] == [6, 12, 18]
     assert math.isinf(reports[0].latencies[0])
     last = reports[-1]
@@ -129,22 +129,24 @@ def test_tasks_of_two_networks_share_the_trials_by_their_weights(tmp_path: Path)
 
 
 @pytest.mark.parametrize("stop_after", [[7], [18, 40], [1, 6, 12, 31, 50]])
+@pytest.mark.parametrize("warm_up", [1, 6])
 def test_what_was_interrupted_goes_on_as_it_would_have(
-    tmp_path: Path, stop_after: list[int]
+    tmp_path: Path, stop_after: list[int], warm_up: int
 ) -> None:
     """At the ends of rounds exactly; within a round it is completed first, of what is known."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
     parts.mkdir()
-    tune_weighted(networks(), wanted(whole), SIX)
+    scheduling = replace(SIX, warm_up=warm_up)
+    tune_weighted(networks(), wanted(whole), scheduling)
     for stop in stop_after:
 
         def interrupt(report: RoundReport, stop: int = stop) -> None:
             if report.trials >= stop:
                 raise KeyboardInterrupt
 
-        assert tune_weighted(networks(), wanted(parts), SIX, interrupt).interrupted
-    result = tune_weighted(networks(), wanted(parts), SIX)
+        assert tune_weighted(networks(), wanted(parts), scheduling, interrupt).interrupted
+    result = tune_weighted(networks(), wanted(parts), scheduling)
     assert not result.interrupted
     assert measured(parts) == measured(whole)
 
@@ -234,6 +236,41 @@ def test_an_error_of_one_task_is_a_note_and_of_all_an_error(
         tune_weighted(networks()[:1], wanted(tmp_path), SIX)
 
 
+def test_of_a_limited_time_every_task_has_some_and_contests_have_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, order = [0.0], list[str]()
+
+    class Slow(Scaled):
+        """A program takes a second, a contest ten."""
+
+        def measure(
+            self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        ) -> Iterator[MeasureResult]:
+            for result in super().measure(candidates, meanwhile):
+                clock[0] += 1.0
+                yield result
+
+        def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+            order.append(self.task.name)
+            clock[0] += 10.0
+            return list(super().measure(candidates))
+
+    monkeypatch.setattr(tuning_run, "Measurer", Slow)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    reports: list[RoundReport] = []
+    limited = replace(wanted(tmp_path), time_budget=50.0)
+    result = tune_weighted(
+        networks(), limited, replace(SIX, warm_up=1, epsilon=0.0), reports.append
+    )
+    assert [(one.measured, one.trials) for one in reports[:3]] == [(2, 1), (1, 2), (0, 3)]
+    assert (2, 6) in [(one.measured, one.tasks[2].trials) for one in reports[3:5]]
+    assert sum(one.trials for one in result.results) == 45, "nine tenths of the time"
+    assert order == ["product 64"]
+    late = [one.task.name for one in result.results if any("time was up" in n for n in one.notes)]
+    assert late == ["product 16", "product 32"]
+
+
 def test_spaces_that_are_exhausted_end_tuning(tmp_path: Path) -> None:
     net = [WeightedTasks("tiny", ((matmul(2, 2, 2), 1), (matmul(2, 2, 1), 1)))]
     result = tune_weighted(net, wanted(tmp_path), replace(SIX, trials=10_000))
@@ -253,7 +290,7 @@ def test_runs_that_rest_hold_no_memory(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(tuning_run.TuningRun, "close", noted)
     resting = replace(SIX, least_gain=0.5, trials=20)
     result = tune_weighted(networks(), wanted(tmp_path), resting)
-    assert closed[:1] == ["product 16"], "before the others were tuned"
+    assert closed[:1] == ["product 32"], "before the others were tuned"
     assert all(one.best for one in result.results)
 
 

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from cli.small_onnx import WIDTH, write_model
 from measure.processes import is_alive, wait_until_dead
 
 from ansorc.search.record import Record, Records
@@ -26,6 +27,8 @@ def product(n: int = 48):
     return [a, b, ac.ops.matmul(a, b, name="C")]
 """
 MAIN = "from ansorc.cli.main import main; main()"
+OPERATOR = ("ops.py:product",)
+NETWORK = ("net.onnx", "--input", f"x=64x{WIDTH}")
 
 
 def children_of(parent: int) -> list[int]:
@@ -42,12 +45,15 @@ def children_of(parent: int) -> list[int]:
 
 
 @contextmanager
-def tuning(directory: Path, trials: int) -> Generator[subprocess.Popen[str]]:
+def tuning(
+    directory: Path, trials: int, workload: Sequence[str] = OPERATOR
+) -> Generator[subprocess.Popen[str]]:
     """A tuner at work; its temporary files go to `directory`, too."""
     (directory / "ops.py").write_text(OPS)
+    write_model(directory / "net.onnx")
     (directory / "tmp").mkdir(exist_ok=True)
     with subprocess.Popen(
-        [sys.executable, "-c", MAIN, "tune", "ops.py:product", "--trials", str(trials)],
+        [sys.executable, "-c", MAIN, "tune", *workload, "--trials", str(trials)],
         cwd=directory, env={**os.environ, "TMPDIR": str(directory / "tmp")}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     ) as process:  # fmt: skip
@@ -93,6 +99,33 @@ def test_kill_9_at_any_moment_leaves_no_process_and_loses_nothing(tmp_path: Path
     assert "measured 2 programs" in err
     assert "untuned default" in out
     assert len(records_in(tmp_path)) == len(known) + 2
+    assert list((tmp_path / "tmp").iterdir()) == [], "the killed runs' files are swept"
+
+
+def test_kill_9_of_a_network_s_tuning_loses_no_trial_and_the_same_command_goes_on(
+    tmp_path: Path,
+) -> None:
+    """Killed in the first round of a task, between rounds, and in a later one."""
+    known, trials = dict[str, float](), 44
+    for wanted, delay_s in ((3, 0.0), (9, 0.05), (12, 0.1)):
+        with tuning(tmp_path, trials, NETWORK) as process:
+            wait_for_records(tmp_path, len(known) + wanted)
+            time.sleep(delay_s)
+            workers = children_of(process.pid)
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+        assert workers
+        assert wait_until_dead(workers, 2.0) == []
+        found = {f"{r.task_key} {r.program_key}": r.created for r in records_in(tmp_path)}
+        assert known.items() <= found.items(), "a program was measured again"
+        known = found
+
+    with tuning(tmp_path, trials, NETWORK) as process:
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert f"measured {trials - len(known)} programs" in err
+    assert "in its kernels" in out
+    assert len(records_in(tmp_path)) == trials
     assert list((tmp_path / "tmp").iterdir()) == [], "the killed runs' files are swept"
 
 
