@@ -18,6 +18,8 @@ from bench.compare.side import Gap
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.compare.table import print_cases, print_gaps, print_means, print_tuning
 from bench.networks.compare import networks
+from bench.networks.pretrained import pretrained
+from bench.networks.torch_networks import torch_compile
 from bench.onnx_nodes import run as run_onnx_nodes
 from bench.search.scheduling import allocation_table, compared, recorded_tasks, schedule_table
 
@@ -95,6 +97,8 @@ def onnx_nodes(*, tests: str, processes: int, build: bool) -> None:
 
 
 main.add_command(networks)
+main.add_command(pretrained)
+main.add_command(torch_compile)
 
 
 @main.command()

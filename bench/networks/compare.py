@@ -6,9 +6,10 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -17,7 +18,7 @@ from rich.table import Table
 from ansorc.target import detect
 from bench.compare.figures import geometric_mean, paired_ratio
 from bench.compare.side import Gap, Side
-from bench.networks.sides import SIDES
+from bench.networks.sides import PEERS
 from bench.peers import PeerInfo
 
 NETWORKS = ("resnet50", "mobilenet_v2", "resnet3d_18", "dcgan", "bert")
@@ -37,51 +38,83 @@ class NetworkResult:
     """From the file to the first result."""
     gaps: dict[str, str] = field(default_factory=dict)
 
-    def ratio(self, side: str) -> float:
-        """Return how many times as long `side` takes as ansorc."""
-        return paired_ratio(self.seconds["ansorc"], self.seconds[side])
+    def ratio(self, side: str, own: str) -> float:
+        """Return how many times as long `side` takes as `own`."""
+        return paired_ratio(self.seconds[own], self.seconds[side])
+
+
+def takes_comparison(directory: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the options that all comparisons of networks have to a command."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for option in (
+            click.option("--records", type=click.Path(path_type=Path, exists=True),
+                         help="What ansorc was tuned to; default: untuned."),
+            click.option("--threads", default=0, type=click.IntRange(min=0), help="0: all cores."),
+            click.option("--turns", default=7, show_default=True, type=click.IntRange(min=1)),
+            click.option("--directory", default=directory, show_default=True,
+                         type=click.Path(path_type=Path), help="Networks and results."),
+        ):  # fmt: skip
+            command = option(command)
+        return command
+
+    return add
 
 
 @click.command()
 @click.option("--networks", default=",".join(NETWORKS), show_default=True)
 @click.option("--batches", default="1,16", show_default=True)
-@click.option("--peers", default=",".join(SIDES), show_default=True, help="Sides, ansorc too.")
-@click.option("--records", type=click.Path(path_type=Path, exists=True),
-              help="What ansorc was tuned to; default: untuned.")  # fmt: skip
-@click.option("--threads", default=0, type=click.IntRange(min=0), help="0: all cores.")
-@click.option("--turns", default=7, show_default=True, type=click.IntRange(min=1))
-@click.option("--directory", default="out/networks", show_default=True,
-              type=click.Path(path_type=Path), help="ONNX files and results.")  # fmt: skip
-def networks(
-    networks: str, batches: str, peers: str, records: Path | None, threads: int, turns: int,
-    directory: Path,
-) -> None:  # fmt: skip
+@click.option("--peers", default=",".join(PEERS), show_default=True, help="Sides, ansorc too.")
+@takes_comparison("out/networks")
+def networks(networks: str, batches: str, peers: str, directory: Path, **given: Any) -> None:
     """Time whole networks, ansorc beside other libraries, each in a process of its own."""
+    names = [f"{name}-b{batch}" for batch in batches.split(",") for name in networks.split(",")]
+    compare(names, peers.split(","), directory, lambda name: _prepared(name, directory), **given)
+
+
+def compare(
+    names: Sequence[str],
+    sides: Sequence[str],
+    directory: Path,
+    prepared: Callable[[str], Path],
+    *,
+    records: Path | None,
+    threads: int,
+    turns: int,
+) -> None:
+    """Time networks on all sides in turns; print how they compare, keep it in `directory`.
+
+    `prepared` returns the path, without its suffix, of a network's files: NAME-inputs.npz,
+    NAME-reference.npy, and what the sides read.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     results: list[NetworkResult] = []
-    for batch in map(int, batches.split(",")):
-        for name in networks.split(","):
-            stem = _prepared(name, batch, directory)
-            message = {
-                "do": "prepare", "name": name, "stem": str(stem),
-                "threads": threads or detect().cores, "records": str(records or ""),
-            }  # fmt: skip
-            results.append(_compared(stem.name, peers.split(","), message, turns, directory))
-            _print_one(results[-1])
-            text = json.dumps([asdict(result) for result in results], indent=1)
-            (directory / "results.json").write_text(text)
-    _print(results)
+    for name in names:
+        message = {
+            "do": "prepare", "name": name, "stem": str(prepared(name)),
+            "threads": threads or detect().cores, "records": str(records or ""),
+        }  # fmt: skip
+        results.append(_compared(name, sides, message, turns, directory))
+        _print_one(results[-1])
+        text = json.dumps([asdict(result) for result in results], indent=1)
+        (directory / "results.json").write_text(text)
+    _print(results, sides[0])
 
 
-def _prepared(name: str, batch: int, directory: Path) -> Path:
+def _prepared(name: str, directory: Path) -> Path:
     """Return the path, without its suffix, of a network's files, which are made if missing."""
-    stem = directory.absolute() / f"{name}-b{batch}"
+    stem, (network, _, batch) = directory.absolute() / name, name.rpartition("-b")
     if not stem.with_suffix(".onnx").exists():
         click.echo(f"writing {stem}.onnx", err=True)
-        command = [sys.executable, "-m", "bench.networks.prepare", name, str(batch), stem.parent]
-        if subprocess.run(command, check=False).returncode:
-            raise click.ClickException(f"{name} could not be made; pip install -e '.[bench]'")
+        run_or_refuse("bench.networks.prepare", network, batch, str(stem.parent))
     return stem
+
+
+def run_or_refuse(*arguments: str) -> None:
+    """Run a module of Python; raise ClickException where it fails."""
+    if subprocess.run([sys.executable, "-m", *arguments], check=False).returncode:
+        words = " ".join(arguments)
+        raise click.ClickException(f"{words} failed; pip install -e '.[bench]'")
 
 
 def _compared(
@@ -122,22 +155,22 @@ def _print_one(result: NetworkResult) -> None:
     click.echo(f"{result.network}: {', '.join(words)}", err=True)
 
 
-def _print(results: Sequence[NetworkResult]) -> None:
-    """Print how many times as long as ansorc's each side's calls take."""
+def _print(results: Sequence[NetworkResult], own: str) -> None:
+    """Print how many times as long as those of `own` each side's calls take."""
     sides = list(dict.fromkeys(side for one in results for side in one.seconds))
-    others = [side for side in sides if side != "ansorc"]
-    table = Table("network", "ansorc", *others, "best of them")
+    others = [side for side in sides if side != own]
+    table = Table("network", own, *others, "best of them")
     best: list[float] = []
     for one in results:
-        if "ansorc" not in one.seconds:
+        if own not in one.seconds:
             continue
-        ratios = {side: one.ratio(side) for side in others if side in one.seconds}
+        ratios = {side: one.ratio(side, own) for side in others if side in one.seconds}
         best += [min(ratios.values())] if ratios else []
         cells = [f"{ratios[side]:.2f}" if side in ratios else "-" for side in others]
-        own = statistics.median(one.seconds["ansorc"]) * 1e3
-        table.add_row(one.network, f"{own:.2f} ms", *cells, f"{best[-1]:.2f}" if ratios else "-")
+        own_ms = statistics.median(one.seconds[own]) * 1e3
+        table.add_row(one.network, f"{own_ms:.2f} ms", *cells, f"{best[-1]:.2f}" if ratios else "-")
     console = Console(width=120)
     console.print(table)
     if best:
         click.echo(f"geometric mean of the best of them: {geometric_mean(best):.3f} "
-                   "times ansorc's time")  # fmt: skip
+                   f"times {own}'s time")  # fmt: skip

@@ -52,7 +52,7 @@ class NetworkServer:
             Path(records) if records else None,
         )  # fmt: skip
         self._run = SIDES[self._side](request)
-        result = self._run()
+        result = np.asarray(self._run())
         made_s = time.perf_counter() - begin
         reference = np.load(f"{stem}-reference.npy")
         error = float(np.max(np.abs(result - reference)) / np.max(np.abs(reference)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +29,19 @@ class NetworkRequest:
 
 
 def ansorc(request: NetworkRequest) -> Run:
-    """Call ansorc's module from Python; its output is new at each call."""
+    """Call ansorc's module from Python; its outputs are new at each call."""
     ac = importlib.import_module("ansorc")
     shapes = {name: array.shape for name, array in request.inputs.items()}
     graph = ac.from_onnx(request.path, inputs=shapes)
     module = ac.build(graph, records=request.records)
     arrays = [request.inputs[name] for name in graph.inputs]
-    return lambda: module(*arrays, threads=request.threads)
+    several = len(module.outputs) > 1
+
+    def run() -> Array:
+        found = module(*arrays, threads=request.threads)
+        return found[0] if several else found
+
+    return run
 
 
 def onnxruntime(request: NetworkRequest) -> Run:
@@ -65,7 +72,7 @@ def openvino(request: NetworkRequest) -> Run:
 
     def run(_held: object = (tensors, request.inputs)) -> Array:  # a request does not hold them
         call.infer()
-        return call.get_output_tensor().data
+        return call.get_output_tensor(0).data
 
     return run
 
@@ -86,14 +93,30 @@ def torch_compile(request: NetworkRequest) -> Run:
     return _pytorch(request, compiled)
 
 
-def _pytorch(request: NetworkRequest, change: Callable[[Any], Any]) -> Run:
+def torch_ansorc(request: NetworkRequest) -> Run:
+    """Call what ansorc makes of the module by `torch.compile`, as one graph."""
     found = importlib.import_module("torch")
-    definitions = importlib.import_module("bench.networks.definitions")
+    backend = importlib.import_module("ansorc.graph.torch.compile_backend").torch_backend
+    options: dict[str, object] = {"threads": request.threads}
+    if request.records:
+        options["records"] = str(request.records)
+    warnings.filterwarnings("error", message="ansorc leaves a graph to PyTorch")
+
+    def compiled(module: Any) -> Any:
+        return found.compile(module, backend=backend, options=options, fullgraph=True)
+
+    return _pytorch(request, compiled, channels_last=False)
+
+
+def _pytorch(
+    request: NetworkRequest, change: Callable[[Any], Any], *, channels_last: bool = True
+) -> Run:
+    found = importlib.import_module("torch")
     found.set_num_threads(request.threads)
-    module = definitions.network(request.name)
+    module = importlib.import_module("bench.networks.torch_networks").module_of(request.name)
     tensors = [found.from_numpy(array) for array in request.inputs.values()]
     formats = {4: found.channels_last, 5: found.channels_last_3d}
-    if (kind := formats.get(tensors[0].dim())) is not None:
+    if channels_last and (kind := formats.get(tensors[0].dim())) is not None:
         module, tensors = (
             module.to(memory_format=kind),
             [one.contiguous(memory_format=kind) for one in tensors],
@@ -113,5 +136,7 @@ SIDES: Mapping[str, Callable[[NetworkRequest], Run]] = {
     "torch-compile": torch_compile,
     "onnxruntime": onnxruntime,
     "openvino": openvino,
+    "torch-ansorc": torch_ansorc,
 }
+PEERS = ("ansorc", "torch", "torch-compile", "onnxruntime", "openvino")
 """Of `python -m bench networks --peers`, ansorc first."""
