@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from ansorc.codegen.call.arguments import DEVICE_ALIGNMENT
+from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
 from ansorc.codegen.cuda.launch import KernelArgument, Launch, LaunchPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.c_names import c_names
@@ -22,8 +24,6 @@ from ansorc.errors import BuildError
 from ansorc.target import Target
 
 SUFFIXES = (".ptx", ".cubin", ".fatbin", ".cu")
-ALIGNMENT = 16
-WORKSPACE_ALIGNMENT = 256
 _TEMPLATE = Path(__file__).with_name("driver.h")
 
 
@@ -87,7 +87,7 @@ def _contract(name: str, manifest: Manifest) -> Iterator[str]:
     yield from (
         "",
         "Arrays are in the memory of the GPU, dense and row-major (the last dimension is",
-        f"contiguous), and begin at multiples of {ALIGNMENT} bytes. An output may not overlap any",
+        f"contiguous), and begin at multiples of {DEVICE_ALIGNMENT} bytes. An output may not overlap any",
         "other array.",
         "",
         f"{name}_open(&module, path) loads the image of this build into the current context of the",

@@ -31,6 +31,7 @@ PycudaStream: TypeAlias = Any
 OLDEST_DRIVER = 11040
 """CUDA 11.4, the first whose driver has all that is called here."""
 ALIGNMENT = 256
+"""What drivers align memory to, at least."""
 _PATTERN = 0xA5
 _NON_BLOCKING = 1
 _KEPT_BYTES = 1 << 30
