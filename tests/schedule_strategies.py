@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -32,6 +32,7 @@ from ansorc.schedule.steps import (
 
 T = TypeVar("T")
 Pick = Callable[[list[T]], T]
+Maker = Callable[[st.DrawFn, Schedule, Stage], Step | None]
 
 
 @st.composite
@@ -40,11 +41,12 @@ def schedules(
     dags: st.SearchStrategy[ComputeDAG],
     most: int = 10,
     start: Callable[[ComputeDAG], Schedule] = schedule,
+    makers: Mapping[str, Maker] | None = None,
 ) -> Schedule:
-    """Draw a DAG and up to `most` steps that fit it after those of `start`."""
+    """Draw a DAG and up to `most` steps, of `makers`, that fit it after those of `start`."""
     state = start(draw(dags))
     for _ in range(draw(st.integers(0, most))):
-        step = _step(draw, state)
+        step = _step(draw, state, MAKERS if makers is None else makers)
         if step is not None:
             try:
                 state = state.then(step)
@@ -53,13 +55,12 @@ def schedules(
     return state
 
 
-def _step(draw: st.DrawFn, state: Schedule) -> Step | None:
+def _step(draw: st.DrawFn, state: Schedule, makers: Mapping[str, Maker]) -> Step | None:
     live = [stage for stage in state.stages if stage.iterators]
     if not live:
         return None
     stage = draw(st.sampled_from(live))
-    kind = draw(st.sampled_from(sorted(_MAKERS)))
-    return _MAKERS[kind](draw, state, stage)
+    return makers[draw(st.sampled_from(sorted(makers)))](draw, state, stage)
 
 
 def _iterator(draw: st.DrawFn, stage: Stage) -> str:
@@ -116,7 +117,7 @@ def _rewrite_layout(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | No
     return RewriteLayout(stage.name, draw(st.sampled_from(tensors))) if tensors else None
 
 
-_MAKERS: dict[str, Callable[[st.DrawFn, Schedule, Stage], Step | None]] = {
+MAKERS: dict[str, Maker] = {
     "split": _split,
     "split again": _split,
     "fuse": _fuse,

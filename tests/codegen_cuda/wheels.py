@@ -20,4 +20,5 @@ def _missing() -> str:
     return ""
 
 
+HAS_WHEELS = not _missing()
 needs_wheels = pytest.mark.skipif(bool(_missing()), reason=_missing())

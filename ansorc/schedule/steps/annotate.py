@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ansorc.ir.stmt import THREADS
 from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State, Step
+from ansorc.schedule.thread_places import require_threads_fit
 from ansorc.schedule.thread_reduction import unfit_threads
 from ansorc.schedule.unrolling import require_bounded
 
@@ -128,6 +129,12 @@ class BindThread(Step):
             (stage.name, self.iterator), condition=self.thread in THREADS,
         )  # fmt: skip
         iterator = stage.iterators[place]
+        others = [each.name for each in stage.iterators if each.thread == self.thread]
+        self.require(
+            state, f"{self.thread} is the index of '{' and '.join(others)}' already",
+            *((stage.name, other) for other in others),
+            condition=not others or self.thread == "vthread",
+        )  # fmt: skip
         if iterator.kind is IteratorKind.REDUCE and self.thread == "threadIdx.x":
             complaint = unfit_threads(iterator.extent)
             self.require(state, complaint, (stage.name, self.iterator), condition=not complaint)
@@ -135,7 +142,9 @@ class BindThread(Step):
             _require_space(self, state, iterator, "bound to a thread")
         self.unmarked(state, stage.iterators[place], "nothing else fits")
         bound = replace(stage.iterators[place], mark=Mark.BIND, thread=self.thread)
-        return state.with_stage(stage.with_iterator(place, bound))
+        after = state.with_stage(stage.with_iterator(place, bound))
+        require_threads_fit(self, state, after)
+        return after
 
 
 @dataclass(frozen=True)

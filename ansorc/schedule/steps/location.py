@@ -11,6 +11,7 @@ from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.bounds import region, settle
 from ansorc.schedule.stage import At, Inlined, Mark, Root, Stage, fresh_iterators
 from ansorc.schedule.state import Renaming, State, Step
+from ansorc.schedule.thread_places import require_threads_fit
 from ansorc.schedule.unrolling import require_bounded
 
 
@@ -55,6 +56,7 @@ class ComputeAt(Step):
         )
         after = settle(state.with_stage(attached), self, state)
         require_bounded(self, state, after, (target.name, self.iterator))
+        require_threads_fit(self, state, after)
         return after
 
     def _check(self, state: State, stage: Stage, target: Stage, place: int) -> None:
