@@ -195,3 +195,38 @@ def test_tests_that_matter_stay(test: str, term: str, first: str) -> None:
 def test_tests_that_keep_every_store_away_go() -> None:
     function = parse(GUARDED.format(test="b * 4 + i < 30", term="1.0", first=ZERO))
     assert to_text(compute_whole_tiles(function)).count("if b * 4 + i < 30") == 1
+
+
+def test_rows_of_shared_memory_are_padded_where_threads_meet_in_banks() -> None:
+    text = """
+kernel f(A: float32[32, 32], B: float32[32, 32]):
+    bound threadIdx.x t in 0..32:
+        alloc S: float32[32, 32] shared
+        for i in 0..32:
+            S[i, t] = A[i, t]
+        for i in 0..32:
+            B[i, t] = S[t, i]
+"""
+    assert "__shared__ __align__(16) float S[1056];" in emit_cuda(ready(text), TARGET)
+    straight = emit_cuda(ready(text.replace("S[t, i]", "S[i, t] + S[31 - i, t]")), TARGET)
+    assert "float S[1024];" in straight
+
+
+def test_padding_is_loaded_as_whole_vectors() -> None:
+    a = ac.placeholder((6, 16), name="A")
+    b = ac.compute((8, 16), lambda i, j: ac.if_then_else(i < 6, a[i, j], 0.0), name="B")
+    s = ac.schedule(ac.ComputeDAG([a, b])).split("B", "j", [4]).vectorize("B", "j.1")
+    text = emit_cuda(prepared(s.bind("B", "i", "blockIdx.x")), TARGET)
+    assert "i < 6 ? load<4>(&A[i * 16 + j_0 * 4]) : fill<4, float>(0.0f));" in text
+
+
+def test_more_blocks_than_fit_along_y_lie_along_x() -> None:
+    text = """
+kernel f(A: float32[70000, 2]):
+    bound blockIdx.y b in 0..70000:
+        bound blockIdx.x c in 0..2:
+            A[b, c] = 1.0
+"""
+    found = emit_cuda(ready(text), TARGET)
+    assert LaunchPlan.of_text(found).launches[0].grid == (140000, 1, 1)
+    assert "A[b_c] = 1.0f;" in found

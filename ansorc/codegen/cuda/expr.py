@@ -20,6 +20,7 @@ from ansorc.codegen.cuda.types import (
     UNARY,
     CExpr,
     c_type,
+    is_narrow,
     literal,
 )
 from ansorc.ir.arith.affine import Atom, Linear, linear
@@ -149,7 +150,7 @@ class CudaExpressions:
 
     def stored(self, value: CExpr, dtype: DType) -> str:
         """Return the text of `value` as it is assigned to an element of `dtype`."""
-        if _is_narrow(dtype) and not _is_narrow(value.dtype):
+        if is_narrow(dtype) and not is_narrow(value.dtype):
             return self._narrowed(value, dtype).text
         return value.text
 
@@ -157,7 +158,7 @@ class CudaExpressions:
         if dtype.is_float and not isfinite(value):
             self.parts.add("specials")
         found = literal(value, dtype)
-        return found._replace(dtype=FLOAT32) if _is_narrow(dtype) else found
+        return found._replace(dtype=FLOAT32) if is_narrow(dtype) else found
 
     def _index(self, indices: Sequence[Expr], strides: Sequence[int]) -> str:
         total = _flat(indices, strides)
@@ -193,7 +194,7 @@ class CudaExpressions:
         return arithmetic(op, a, b, self.parts)
 
     def _float(self, op: BinaryOp, a: CExpr, b: CExpr) -> CExpr:
-        narrow = next((x.dtype for x in (a, b) if _is_narrow(x.dtype)), None)
+        narrow = next((x.dtype for x in (a, b) if is_narrow(x.dtype)), None)
         if narrow is not None:
             return self._narrowed(self._float(op, self._single(a), self._single(b)), narrow)
         if op in (BinaryOp.MIN, BinaryOp.MAX):
@@ -218,9 +219,9 @@ class CudaExpressions:
 
     def _cast(self, value: CExpr, dtype: DType) -> CExpr:
         source = value.dtype
-        if _is_narrow(source):
+        if is_narrow(source):
             return self._cast(self._single(value), dtype)
-        if _is_narrow(dtype):
+        if is_narrow(dtype):
             return self._narrowed(value, dtype)
         if dtype.is_bool:
             return CExpr(f"{value.at(EQUALITY + 1)} != 0", BOOL, EQUALITY)
@@ -246,7 +247,7 @@ class CudaExpressions:
         return CExpr(text, dtype, ATOM, least, most, dtype == INT64)
 
     def _call(self, name: str, args: Sequence[CExpr]) -> CExpr:
-        narrow = next((arg.dtype for arg in args if _is_narrow(arg.dtype)), None)
+        narrow = next((arg.dtype for arg in args if is_narrow(arg.dtype)), None)
         if narrow is not None:
             return self._narrowed(self._call(name, [self._single(arg) for arg in args]), narrow)
         dtype = args[0].dtype
@@ -301,7 +302,7 @@ class CudaExpressions:
 
     def _single(self, value: CExpr) -> CExpr:
         """Return a 16-bit float as a float32, which is exact; another value as it is."""
-        if not _is_narrow(value.dtype):
+        if not is_narrow(value.dtype):
             return value
         self._use(value.dtype)
         return CExpr(f"to_float({value.text})", FLOAT32)
@@ -316,12 +317,8 @@ class CudaExpressions:
         return CExpr(f"to_half({value.text})", dtype)
 
     def _use(self, dtype: DType) -> None:
-        if _is_narrow(dtype):
+        if is_narrow(dtype):
             self.parts.add(c_type(dtype))
-
-
-def _is_narrow(dtype: DType) -> bool:
-    return dtype.is_float and dtype.bits == 16
 
 
 def _one_lane(index: Expr) -> Expr:

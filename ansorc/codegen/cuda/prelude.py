@@ -38,6 +38,13 @@ template <int N, typename T> DEVICE lanes<T, N> load(const T *from) {
 template <int N, typename T> DEVICE void store(T *to, lanes<T, N> value) {
   *reinterpret_cast<lanes<T, N> *>(to) = value;
 }""",
+    "fill": """
+template <int N, typename T> DEVICE lanes<T, N> fill(T value) {
+  lanes<T, N> all;
+#pragma unroll
+  for (int lane = 0; lane < N; ++lane) all.at[lane] = value;
+  return all;
+}""",
     "wrap": """
 // Integers wrap around.
 template <typename T> DEVICE T wrap_add(T a, T b) {

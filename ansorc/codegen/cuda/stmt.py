@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import assert_never
 
 from ansorc.codegen.cuda.expr import LANE, PRIVATE, CudaExpressions
-from ansorc.codegen.cuda.types import CExpr, c_type
+from ansorc.codegen.cuda.types import CHOICE, CExpr, c_type, is_narrow
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Const, Expr, Load, Ramp, Reduce, Select, dtype_of
+from ansorc.ir.expr import Broadcast, Const, Expr, Load, Ramp, Reduce, Select, dtype_of
 from ansorc.ir.node import children
 from ansorc.ir.operator import MATH_FUNCTIONS
 from ansorc.ir.stmt import (
@@ -158,18 +158,35 @@ class CudaStatements:
             self.line(f"{self.exprs.place(store.buffer, store.indices)} = {value};")
             return
         target = None if condition is not None else self.exprs.vector(store.buffer, store.indices)
-        if target is not None and isinstance(store.value, Load):
-            source = self.exprs.vector(store.value.buffer, store.value.indices)
-            if source is not None:
-                loaded = f"load<{lanes}>({source.address})"
-                self.line(f"store<{lanes}>({target.address}, {loaded});")
-                return
+        copied = None if target is None else self._whole_vector(store.value, lanes)
+        if target is not None and copied is not None:
+            self.line(f"store<{lanes}>({target.address}, {copied});")
+            return
         needs_block = target is not None or self._has_vectors(store.value)
         if needs_block:
             with self._block(""):
                 self._lanes(store, lanes, condition)
         else:
             self._lanes(store, lanes, condition)
+
+    def _whole_vector(self, value: Expr, lanes: int) -> str | None:
+        """Return the text of a vector that is loaded, or not where a scalar condition says so."""
+        match value:
+            case Load(buffer, indices):
+                source = self.exprs.vector(buffer, indices)
+                return None if source is None else f"load<{lanes}>({source.address})"
+            case Const() | Broadcast(Const()) if not is_narrow(dtype_of(value)):
+                self.exprs.parts.add("fill")
+                kind = c_type(dtype_of(value).element)
+                return f"fill<{lanes}, {kind}>({self.exprs.value(value).text})"
+            case Select(condition, Load() as then, otherwise) if dtype_of(condition).lanes == 1:
+                arms = [self._whole_vector(arm, lanes) for arm in (then, otherwise)]
+                if arms[0] is None or arms[1] is None or is_narrow(then.buffer.dtype):
+                    return None
+                test = self.exprs.value(condition).at(CHOICE + 1)
+                return f"{test} ? {arms[0]} : {arms[1]}"
+            case _:
+                return None
 
     def _has_vectors(self, value: Expr) -> bool:
         return any(self.exprs.vector(one.buffer, one.indices) for one in _always_loaded(value))

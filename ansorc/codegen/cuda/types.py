@@ -38,6 +38,11 @@ def fits_int(low: int, high: int) -> bool:
     return _INT32[0] <= low and high <= _INT32[1]
 
 
+def is_narrow(dtype: DType) -> bool:
+    """Whether it is a float of 16 bits, which is computed in float32."""
+    return dtype.is_float and dtype.bits == 16
+
+
 def c_type(dtype: DType) -> str:
     """Return the C type of one element."""
     if dtype.is_bool:

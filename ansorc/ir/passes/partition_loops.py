@@ -43,22 +43,23 @@ _SMALL = 32
 """Statements of a body that may be copied for the guards of tiles inside it."""
 
 
-def partition_loops(function: Function, statements: int) -> Function:
+def partition_loops(function: Function, statements: int, *, by_choice: bool = True) -> Function:
     """Return `function` with loops split so that the tests in them are decided beforehand.
 
     The copies add up to `statements` statements, those of unrolled loops counted once for each
     copy; a loop that would add more keeps its tests. `function` has to be simplified. Loops bound
-    to GPU threads stay whole.
+    to GPU threads stay whole. Without `by_choice` loops are split for the guards of statements
+    only, and nothing is copied into both arms of an If: on a GPU tests cost less than code.
     """
     if not _has_tests(function):
         return function
-    body = _Partition(statements).stmt(function.body, {})
+    body = _Partition(statements, by_choice=by_choice).stmt(function.body, {})
     return function if body is function.body else replace(function, body=body)
 
 
 class _Partition:
-    def __init__(self, statements: int) -> None:
-        self._room = statements
+    def __init__(self, statements: int, *, by_choice: bool) -> None:
+        self._room, self._by_choice = statements, by_choice
         self._names = 0
         self._finder = TestFinder()
 
@@ -155,7 +156,7 @@ class _Partition:
 
         None if that are too many, or if threads meet there.
         """
-        if _waits(stmt):
+        if not self._by_choice or _waits(stmt):
             return None
         self._names += 1
         stand_in = Var(f"share{self._names}")
@@ -192,7 +193,7 @@ class _Partition:
         those are decided where the tiles begin, so that only they are copied.
         """
         tests = list(self._finder.tests(part))
-        if loop.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
+        if loop.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or not self._by_choice:
             return [test for test in tests if test.is_guard]
         if emitted_statements(loop.body) <= _SMALL:
             return tests

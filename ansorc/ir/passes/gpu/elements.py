@@ -104,12 +104,18 @@ def may_meet(old: Touch, new: Touch, threads: Extents) -> bool:
     own = [_own_part(place, common) for place in places if place is not None]
     if own[0][1] != own[1][1]:
         return True  # they are apart by something that is not known here
-    found = [
-        _elements(part, touch, threads) for (part, _), touch in zip(own, (old, new), strict=True)
-    ]
-    if found[0] is None or found[1] is None:
-        return True
-    return _meet(found[0], found[1])
+    (first, _), (second, _) = own
+    if old.free or new.free:  # the first iterations often tell
+        found = _elements(first, _first(old), threads), _elements(second, _first(new), threads)
+        if found[0] is not None and found[1] is not None and _meet(found[0], found[1]):
+            return True
+    found = _elements(first, old, threads), _elements(second, new, threads)
+    return found[0] is None or found[1] is None or _meet(found[0], found[1])
+
+
+def _first(touch: Touch) -> Touch:
+    """Return what is touched in the first iterations alone."""
+    return replace(touch, free=dict.fromkeys(touch.free, 1))
 
 
 def _own_part(place: Linear[Atom], common: set[str]) -> tuple[Linear[Atom], dict[Atom, int]]:
@@ -135,22 +141,25 @@ def _elements(
     loops = {**threads, **{n: e for n, e in touch.free.items() if n in used}}
     if used - loops.keys() or np.prod([float(e) for e in loops.values()]) > _MAX_ELEMENTS:
         return None
-    grid = np.meshgrid(*(np.arange(extent) for extent in loops.values()), indexing="ij")
+    shape = tuple(loops.values())
+    grid = np.ix_(*map(np.arange, shape))
     values = dict(zip(loops, grid, strict=True))
-    total: npt.NDArray[np.int64] = np.full(grid[0].shape, place.constant)
+    total: npt.NDArray[np.int64] = np.asarray(place.constant)
     for atom, coefficient in place.terms.items():
         found = evaluate(atom_expr(atom), values)
         if found is None:
             return None
         total = total + coefficient * found
-    wanted = np.ones(total.shape, dtype=bool)
-    for test in tests:
-        holds = evaluate(test, values)
-        if holds is not None:
-            wanted &= holds.astype(bool)
-    thread: npt.NDArray[np.int64] = np.zeros(total.shape, dtype=np.int64)
+    thread: npt.NDArray[np.int64] = np.asarray(0)
     for name, extent in threads.items():
         thread = thread * extent + values[name]
+    total, thread = np.broadcast_to(total, shape), np.broadcast_to(thread, shape)
+    found = [holds for test in tests if (holds := evaluate(test, values)) is not None]
+    if not found:
+        return total.ravel(), thread.ravel()
+    wanted = np.ones(shape, dtype=bool)
+    for holds in found:
+        wanted &= holds.astype(bool)
     return total[wanted], thread[wanted]
 
 
@@ -170,14 +179,8 @@ def _meet(
     size = max(int(first[0].max()), int(second[0].max())) - low + 1
     if size > _MAX_ELEMENTS:
         return True
-    most = np.iinfo(np.int64).max
-    ends: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
-    for element, thread in (first, second):
-        least, greatest = np.full(size, most), np.full(size, -1)
-        np.minimum.at(least, element - low, thread)
-        np.maximum.at(greatest, element - low, thread)
-        ends.append((least, greatest))
-    (a_low, a_high), (b_low, b_high) = ends
-    both = (a_high >= 0) & (b_high >= 0)
-    alone = (a_low == a_high) & (b_low == b_high) & (a_low == b_low)
-    return bool((both & ~alone).any())
+    owner, is_shared = np.full(size, -1), np.zeros(size, dtype=bool)
+    owner[first[0] - low] = first[1]
+    is_shared[first[0][owner[first[0] - low] != first[1]] - low] = True
+    place = second[0] - low
+    return bool(((owner[place] >= 0) & ((owner[place] != second[1]) | is_shared[place])).any())

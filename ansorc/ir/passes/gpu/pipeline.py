@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.gpu.barriers import insert_barriers
+from ansorc.ir.passes.gpu.pad_shared import pad_shared
 from ansorc.ir.passes.gpu.private_arrays import MAX_REGISTERS, unroll_private
 from ansorc.ir.passes.gpu.thread_nests import gather_threads
 from ansorc.ir.passes.gpu.virtual_threads import inject_virtual_threads
@@ -14,6 +15,7 @@ from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import Passes
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
+from ansorc.target.gpu_limits import launch_limits
 
 VECTOR_BYTES = 16
 """The most that one instruction of a thread loads or stores."""
@@ -30,9 +32,10 @@ CUDA_PASSES: Passes = (
     ("promote_accumulators", lambda f, _: promote_accumulators(f, _TILE_BYTES)),
     ("insert_barriers", lambda f, _: insert_barriers(f)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
-    ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS)),
+    ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS, by_choice=False)),
     ("unroll_private", lambda f, _: unroll_private(f)),
     ("vectorize_loops", lambda f, _: vectorize_loops(f, VectorUnit(VECTOR_BYTES))),
+    ("pad_shared", lambda f, t: pad_shared(f, launch_limits(t).shared_bytes)),
     ("simplify", lambda f, _: simplify_stmt(f)),
 )
 """What makes a loop program ready for CUDA C."""

@@ -22,7 +22,7 @@ from ansorc.errors import BuildError
 from ansorc.ir.arith.affine import integer
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Scope
-from ansorc.ir.expr import CompareOp, Expr, Var, compare
+from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Var, binary, compare
 from ansorc.ir.stmt import (
     THREADS,
     Allocate,
@@ -38,6 +38,8 @@ from ansorc.ir.stmt import (
 )
 from ansorc.ir.substitute import substitute
 
+_MOST_BLOCKS = 65535
+"""Along y and z; see `LaunchLimits`."""
 INDICES = tuple(thread for thread in THREADS if thread != "vthread")
 
 
@@ -72,10 +74,27 @@ def _gathered(nest: Stmt) -> Stmt:
         return nest
     _require_blocks_outside(nest)
     body = _Gathering(loops).stmt(nest, frozenset())
+    wide = {t: x for t, x in loops.items() if t in INDICES[1:3] and x.extent > _MOST_BLOCKS}
+    for thread, loop in wide.items():
+        body, loops["blockIdx.x"] = _along_x(body, loop, loops.get("blockIdx.x"))
+        del loops[thread]
     for thread in reversed(INDICES):
         if thread in loops:
             body = replace(loops[thread], body=body)
     return body
+
+
+def _along_x(body: Stmt, loop: For, first: For | None) -> tuple[Stmt, For]:
+    """Return `body` with the blocks of `loop` beside those of blockIdx.x, and the loop over all."""
+    if first is None:
+        return body, replace(loop, thread="blockIdx.x")
+    both = Var(f"{loop.var.name}@{first.var.name}")
+    extent = integer(first.extent)
+    values = {
+        loop.var.name: binary(BinaryOp.FLOORDIV, both, extent),
+        first.var.name: binary(BinaryOp.MOD, both, extent),
+    }
+    return substitute(body, values), replace(first, var=both, extent=first.extent * loop.extent)
 
 
 def _require_blocks_outside(stmt: Stmt) -> None:

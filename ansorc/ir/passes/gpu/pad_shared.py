@@ -1,0 +1,196 @@
+"""Pad the rows of shared arrays so that the threads of a warp meet in fewer banks.
+
+alloc S: float32[64, 32] shared       ->      alloc S: float32[64, 33] shared
+    … S[t, k] …                                   … S[t, k] …
+
+Every load and store is looked at for all warps of a block; the padding with which all together take
+the fewest cycles of the banks is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorc.ir.arith.affine import integer
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Expr, Load, Ramp
+from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.passes.gpu.elements import evaluate
+from ansorc.ir.passes.gpu.thread_nests import map_kernels
+from ansorc.ir.passes.places import first_lane
+from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, statements, substatements
+from ansorc.ir.substitute import free_vars
+from ansorc.target.gpu_requests import BANK_BYTES, wavefronts
+
+_WARP = 32
+_WARPS = 4
+"""Warps of a block that are looked at: all do the same a few rows further."""
+_VECTOR_BYTES = 16
+_GAIN = 0.97
+"""Padding has to save 3 % of the cycles of the banks, or the memory is not worth it."""
+
+
+def pad_shared(function: Function, shared_bytes: int) -> Function:
+    """Return `function`, in normal form, with shared arrays padded, to `shared_bytes` at most."""
+    body = map_kernels(function.body, lambda nest: _padded(nest, shared_bytes))
+    return function if body is function.body else replace(function, body=body)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A load or a store of a shared array by all threads: its indices [warps, 32], in turn."""
+
+    indices: tuple[npt.NDArray[np.int64], ...]
+    lanes: int
+    """Neighbours that a thread asks for at once."""
+    may_join: bool
+    """Whether it is one of four neighbours that a compiler joins, where they are aligned."""
+    times: int
+    is_vector: bool
+
+
+def _padded(nest: Stmt, most: int) -> Stmt:
+    buffers = {
+        part.buffer.name: part.buffer
+        for part in statements(nest)
+        if isinstance(part, Allocate) and part.buffer.scope is Scope.SHARED
+    }
+    threads = _threads(nest)
+    if not buffers or threads is None:
+        return nest
+    requests: dict[str, list[_Request]] = {name: [] for name in buffers}
+    for access, loops in _accesses(nest, ()):
+        if access.buffer.name in requests:
+            found = _request(access.indices, loops, threads)
+            if found is not None:
+                requests[access.buffer.name].append(found)
+    room = most - sum(buffer.bytes for buffer in buffers.values())
+    wider: dict[str, Buffer] = {}
+    for name, buffer in buffers.items():
+        if len(buffer.shape) > 1 and requests[name]:
+            new = _best(buffer, requests[name], room)
+            room -= new.bytes - buffer.bytes
+            if new != buffer:
+                wider[name] = new
+    return _with_buffers(nest, wider) if wider else nest
+
+
+def _threads(nest: Stmt) -> dict[str, npt.NDArray[np.int64]] | None:
+    """Return the number along each index of the threads of each warp [warps, 32]."""
+    loops: dict[str, For] = {}
+    while isinstance(nest, For) and nest.kind is LoopKind.BOUND:
+        if nest.thread.startswith("threadIdx"):
+            loops[nest.thread] = nest
+        nest = nest.body
+    count = int(np.prod([loop.extent for loop in loops.values()]))
+    if not loops or count % _WARP:
+        return None
+    number = np.arange(count).reshape(-1, _WARP)[:: max(1, count // _WARP // _WARPS)]
+    found: dict[str, npt.NDArray[np.int64]] = {}
+    for thread in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
+        if thread in loops:
+            found[loops[thread].var.name] = number % loops[thread].extent
+            number = number // loops[thread].extent
+    return found
+
+
+def _accesses(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[tuple[Load | Store, tuple[For, ...]]]:
+    if isinstance(stmt, For):
+        loops = loops if stmt.kind is LoopKind.BOUND else (*loops, stmt)
+    if isinstance(stmt, Store):
+        for part in walk(stmt):
+            if isinstance(part, Load | Store):
+                yield part, loops
+    for part in substatements(stmt):
+        yield from _accesses(part, loops)
+
+
+def _request(
+    indices: Sequence[Expr],
+    loops: tuple[For, ...],
+    threads: Mapping[str, npt.NDArray[np.int64]],
+) -> _Request | None:
+    zero = np.zeros(next(iter(threads.values())).shape, dtype=np.int64)
+    found: list[npt.NDArray[np.int64]] = []
+    for index in indices:
+        first = first_lane(index)
+        values = {**dict.fromkeys(free_vars(first), zero), **threads}
+        value = evaluate(first, values)
+        if value is None:
+            return None
+        found.append(np.broadcast_to(value, zero.shape))
+    last = indices[-1]
+    is_vector = isinstance(last, Ramp) and last.stride == integer(1)
+    lanes = last.lanes if isinstance(last, Ramp) and is_vector else 1
+    unrolled = [loop for loop in loops if loop.kind is LoopKind.UNROLLED and loop.extent >= 4]
+    may_join = not is_vector and any(_steps_by_one(last, loop) for loop in unrolled)
+    times = int(np.prod([float(loop.extent) for loop in loops]))
+    return _Request(tuple(found), lanes, may_join, times, is_vector)
+
+
+def _steps_by_one(index: Expr, loop: For) -> bool:
+    ends = [
+        evaluate(index, {name: np.asarray(0) for name in free_vars(index)} | {loop.var.name: at})
+        for at in (np.asarray(0), np.asarray(1))
+    ]
+    return ends[0] is not None and ends[1] is not None and int(ends[1]) - int(ends[0]) == 1
+
+
+def _best(buffer: Buffer, requests: Sequence[_Request], room: int) -> Buffer:
+    unit = max(1, _VECTOR_BYTES // buffer.dtype.bytes)
+    paddings = list(range(unit, 8 * unit + 1, unit))
+    if not any(request.is_vector for request in requests):
+        paddings += [padding for padding in (1, 2) if padding % unit]
+    best, least = buffer, _GAIN * _cycles(buffer, requests)
+    if least <= _GAIN * _fewest(buffer, requests):
+        return buffer
+    for padding in paddings:
+        wider = replace(buffer, shape=(*buffer.shape[:-1], buffer.shape[-1] + padding))
+        if wider.bytes - buffer.bytes > room:
+            continue
+        cycles = _cycles(wider, requests)
+        if cycles < least:
+            best, least = wider, cycles
+    return best
+
+
+def _fewest(buffer: Buffer, requests: Sequence[_Request]) -> float:
+    """Return the cycles that the banks take where no threads meet in one."""
+    total = 0.0
+    for request in requests:
+        width = min(_VECTOR_BYTES, request.lanes * buffer.dtype.bytes)
+        total += request.times * (1 if request.may_join else max(1, width // BANK_BYTES))
+    return total
+
+
+def _cycles(buffer: Buffer, requests: Sequence[_Request]) -> float:
+    """Return the cycles that the banks take for all requests."""
+    unit = max(1, _VECTOR_BYTES // buffer.dtype.bytes)
+    is_aligned = all(stride % unit == 0 for stride in buffer.strides[:-1])
+    total = 0.0
+    for request in requests:
+        place = sum(
+            (index * stride for index, stride in zip(request.indices, buffer.strides, strict=True)),
+            start=np.zeros_like(request.indices[0]),
+        )
+        joined = unit if request.may_join and is_aligned else 1
+        width = min(_VECTOR_BYTES, request.lanes * joined * buffer.dtype.bytes)
+        found = wavefronts(place * buffer.dtype.bytes, width).mean()
+        total += request.times / joined * float(found)
+    return total
+
+
+def _with_buffers(nest: Stmt, wider: Mapping[str, Buffer]) -> Stmt:
+    def rule(old: Node) -> Node | None:
+        match old:
+            case Load(buffer, _) | Store(buffer, _, _) | Allocate(buffer, _):
+                new = wider.get(buffer.name)
+                return None if new is None else replace(old, buffer=new)
+            case _:
+                return None
+
+    return rewrite(nest, rule)
