@@ -41,7 +41,7 @@ def pad_shared(function: Function, shared_bytes: int) -> Function:
 
 
 @dataclass(frozen=True)
-class _Request:
+class _BankRequest:
     """A load or a store of a shared array by all threads: its indices [warps, 32], in turn."""
 
     indices: tuple[npt.NDArray[np.int64], ...]
@@ -62,7 +62,7 @@ def _padded(nest: Stmt, most: int) -> Stmt:
     threads = _threads(nest)
     if not buffers or threads is None:
         return nest
-    requests: dict[str, list[_Request]] = {name: [] for name in buffers}
+    requests: dict[str, list[_BankRequest]] = {name: [] for name in buffers}
     for access, loops in _accesses(nest, ()):
         if access.buffer.name in requests:
             found = _request(access.indices, loops, threads)
@@ -113,7 +113,7 @@ def _request(
     indices: Sequence[Expr],
     loops: tuple[For, ...],
     threads: Mapping[str, npt.NDArray[np.int64]],
-) -> _Request | None:
+) -> _BankRequest | None:
     zero = np.zeros(next(iter(threads.values())).shape, dtype=np.int64)
     found: list[npt.NDArray[np.int64]] = []
     for index in indices:
@@ -122,14 +122,14 @@ def _request(
         value = evaluate(first, values)
         if value is None:
             return None
-        found.append(np.broadcast_to(value, zero.shape))
+        found.append(np.broadcast_to(value, zero.shape).astype(np.int64))
     last = indices[-1]
     is_vector = isinstance(last, Ramp) and last.stride == integer(1)
     lanes = last.lanes if isinstance(last, Ramp) and is_vector else 1
     unrolled = [loop for loop in loops if loop.kind is LoopKind.UNROLLED and loop.extent >= 4]
     may_join = not is_vector and any(_steps_by_one(last, loop) for loop in unrolled)
     times = int(np.prod([float(loop.extent) for loop in loops]))
-    return _Request(tuple(found), lanes, may_join, times, is_vector)
+    return _BankRequest(tuple(found), lanes, may_join, times, is_vector)
 
 
 def _steps_by_one(index: Expr, loop: For) -> bool:
@@ -140,7 +140,7 @@ def _steps_by_one(index: Expr, loop: For) -> bool:
     return ends[0] is not None and ends[1] is not None and int(ends[1]) - int(ends[0]) == 1
 
 
-def _best(buffer: Buffer, requests: Sequence[_Request], room: int) -> Buffer:
+def _best(buffer: Buffer, requests: Sequence[_BankRequest], room: int) -> Buffer:
     unit = max(1, _VECTOR_BYTES // buffer.dtype.bytes)
     paddings = list(range(unit, 8 * unit + 1, unit))
     if not any(request.is_vector for request in requests):
@@ -158,7 +158,7 @@ def _best(buffer: Buffer, requests: Sequence[_Request], room: int) -> Buffer:
     return best
 
 
-def _fewest(buffer: Buffer, requests: Sequence[_Request]) -> float:
+def _fewest(buffer: Buffer, requests: Sequence[_BankRequest]) -> float:
     """Return the cycles that the banks take where no threads meet in one."""
     total = 0.0
     for request in requests:
@@ -167,7 +167,7 @@ def _fewest(buffer: Buffer, requests: Sequence[_Request]) -> float:
     return total
 
 
-def _cycles(buffer: Buffer, requests: Sequence[_Request]) -> float:
+def _cycles(buffer: Buffer, requests: Sequence[_BankRequest]) -> float:
     """Return the cycles that the banks take for all requests."""
     unit = max(1, _VECTOR_BYTES // buffer.dtype.bytes)
     is_aligned = all(stride % unit == 0 for stride in buffer.strides[:-1])
