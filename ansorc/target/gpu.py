@@ -12,6 +12,11 @@ Turing T4 GPU via Microbenchmarking", 2019; of sm_80, sm_89 and sm_90 by W. Luo 
 "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", 2024. No
 measurement of the others is taken: sm_86 and sm_87 have those of sm_80, sm_100 of sm_90, sm_120
 of sm_89.
+
+The second level gives 5120 bytes a cycle on an A100, by its whitepaper, and is taken to do so on an
+H100. For others no figure is stated: 32 bytes a cycle of each slice are assumed, with 4 slices for
+each 32-bit channel of GDDR memory up to sm_86; 2048 for an RTX 4090, which is about the 5 TB/s that
+others measured, and in proportion to channels for its kin; twice an H100 for a B200's two dies.
 """
 
 from __future__ import annotations
@@ -74,6 +79,10 @@ class GpuArchitecture:
     registers: int = 65536
     schedulers: int = 4
     """Each issues one instruction of a warp a cycle."""
+    memory_lanes: int = 32
+    """Threads whose loads or stores the load-store units begin."""
+    instruction_cache_bytes: int = 128 * _KIB
+    """What warps share before they fetch from the second level."""
     special_lanes: int = 16
     """Results of the special function units (exp2, rsqrt …)."""
     shared_bytes_per_cycle: int = 128
@@ -95,6 +104,8 @@ class Gpu:
     clock_hz: float
     l2_bytes: int
     dram_bytes_per_second: float
+    l2_bytes_per_cycle: int
+    """Of all slices together: stated for sm_80 and later HBM; else assumed, see the module."""
     source: str
 
     @property
@@ -123,7 +134,8 @@ _SM_70 = GpuArchitecture(
 )
 _SM_75 = GpuArchitecture(
     "sm_75", 64, 64, MatrixRates(512, int8=1024), 1024, 16, 64 * _KIB, 64 * _KIB, 96 * _KIB,
-    _TURING, 0,
+    _TURING, 0, memory_lanes=16,
+    instruction_cache_bytes=46 * _KIB, shared_bytes_per_cycle=64,
 )  # fmt: skip
 _SM_80 = GpuArchitecture(
     "sm_80", 64, 64, MatrixRates(1024, 1024, 512, 2048), 2048, 32, 164 * _KIB, 163 * _KIB,
@@ -131,15 +143,15 @@ _SM_80 = GpuArchitecture(
 )  # fmt: skip
 _SM_86 = GpuArchitecture(
     "sm_86", 128, 64, MatrixRates(512, 512, 256, 1024), 1536, 16, 100 * _KIB, 99 * _KIB,
-    128 * _KIB, _AMPERE,
+    128 * _KIB, _AMPERE, memory_lanes=16,
 )  # fmt: skip
 _SM_87 = GpuArchitecture(
     "sm_87", 128, 64, MatrixRates(1024, 1024, 512, 2048), 1536, 16, 164 * _KIB, 163 * _KIB,
-    192 * _KIB, _AMPERE,
+    192 * _KIB, _AMPERE, memory_lanes=16,
 )  # fmt: skip
 _SM_89 = GpuArchitecture(
     "sm_89", 128, 64, MatrixRates(512, 512, 256, 1024), 1536, 24, 100 * _KIB, 99 * _KIB,
-    128 * _KIB, _ADA,
+    128 * _KIB, _ADA, memory_lanes=16,
 )  # fmt: skip
 _SM_90 = GpuArchitecture(
     "sm_90", 128, 64, MatrixRates(2048, 2048, 1024, 4096), 2048, 32, 228 * _KIB, 227 * _KIB,
@@ -151,49 +163,49 @@ _SM_100 = GpuArchitecture(
 )  # fmt: skip
 _SM_120 = GpuArchitecture(
     "sm_120", 128, 128, MatrixRates(512, 512, 256, 1024), 1536, 24, 100 * _KIB, 99 * _KIB,
-    128 * _KIB, _ADA,
+    128 * _KIB, _ADA, memory_lanes=16,
 )  # fmt: skip
 
 GPUS: dict[str, Gpu] = {
     gpu.name: gpu
     for gpu in (
-        Gpu("v100", _SM_70, 80, 1.53e9, 6 * _MIB, 900e9,
+        Gpu("v100", _SM_70, 80, 1.53e9, 6 * _MIB, 900e9, 2048,
             "NVIDIA Tesla V100 GPU Architecture, WP-08608-001, table 1 (SXM2)"),
-        Gpu("t4", _SM_75, 40, 1.59e9, 4 * _MIB, 320e9,
+        Gpu("t4", _SM_75, 40, 1.59e9, 4 * _MIB, 320e9, 1024,
             "NVIDIA Turing GPU Architecture, WP-09183-001, appendix B; T4 data sheet"),
-        Gpu("rtx2080ti", _SM_75, 68, 1.545e9, 5632 * _KIB, 616e9,
+        Gpu("rtx2080ti", _SM_75, 68, 1.545e9, 5632 * _KIB, 616e9, 1408,
             "NVIDIA Turing GPU Architecture, WP-09183-001, table 1 (reference clock)"),
-        Gpu("titanrtx", _SM_75, 72, 1.77e9, 6 * _MIB, 672e9,
+        Gpu("titanrtx", _SM_75, 72, 1.77e9, 6 * _MIB, 672e9, 1536,
             "NVIDIA TITAN RTX product page; Turing whitepaper, TU102 in full"),
-        Gpu("a100", _SM_80, 108, 1.41e9, 40 * _MIB, 1555e9,
+        Gpu("a100", _SM_80, 108, 1.41e9, 40 * _MIB, 1555e9, 5120,
             "NVIDIA A100 Tensor Core GPU Architecture, V1.0, table 4 (SXM4, 40 GB)"),
-        Gpu("a100pcie", _SM_80, 108, 1.41e9, 40 * _MIB, 1555e9,
+        Gpu("a100pcie", _SM_80, 108, 1.41e9, 40 * _MIB, 1555e9, 5120,
             "NVIDIA A100 PCIe product brief, PB-10137-001 (40 GB)"),
-        Gpu("a10", _SM_86, 72, 1.695e9, 6 * _MIB, 600e9,
+        Gpu("a10", _SM_86, 72, 1.695e9, 6 * _MIB, 600e9, 1536,
             "NVIDIA A10 product brief, PB-10415-001"),
-        Gpu("a4000", _SM_86, 48, 1.56e9, 4 * _MIB, 448e9,
+        Gpu("a4000", _SM_86, 48, 1.56e9, 4 * _MIB, 448e9, 1024,
             "NVIDIA RTX A4000 data sheet (19.2 TFLOPS of float32)"),
-        Gpu("a6000", _SM_86, 84, 1.8e9, 6 * _MIB, 768e9,
+        Gpu("a6000", _SM_86, 84, 1.8e9, 6 * _MIB, 768e9, 1536,
             "NVIDIA RTX A6000 data sheet (38.7 TFLOPS of float32)"),
-        Gpu("rtx3060laptop", _SM_86, 30, 1.425e9, 3 * _MIB, 336e9,
+        Gpu("rtx3060laptop", _SM_86, 30, 1.425e9, 3 * _MIB, 336e9, 768,
             "NVIDIA GeForce RTX 30 laptops page: 3840 cores, boost of 1283 to 1703 MHz by power"),
-        Gpu("rtx3090", _SM_86, 82, 1.695e9, 6 * _MIB, 936e9,
+        Gpu("rtx3090", _SM_86, 82, 1.695e9, 6 * _MIB, 936e9, 1536,
             "NVIDIA Ampere GA102 GPU Architecture, V2.0, appendix A"),
-        Gpu("orin", _SM_87, 16, 1.3e9, 4 * _MIB, 204.8e9,
+        Gpu("orin", _SM_87, 16, 1.3e9, 4 * _MIB, 204.8e9, 512,
             "NVIDIA Jetson AGX Orin Series technical brief, V1.2 (64 GB)"),
-        Gpu("rtx4090", _SM_89, 128, 2.52e9, 72 * _MIB, 1008e9,
+        Gpu("rtx4090", _SM_89, 128, 2.52e9, 72 * _MIB, 1008e9, 2048,
             "NVIDIA Ada GPU Architecture, V2.01, appendix A"),
-        Gpu("l4", _SM_89, 58, 2.04e9, 48 * _MIB, 300e9,
+        Gpu("l4", _SM_89, 58, 2.04e9, 48 * _MIB, 300e9, 1024,
             "NVIDIA L4 product brief, PB-11316-001"),
-        Gpu("l40s", _SM_89, 142, 2.52e9, 96 * _MIB, 864e9,
+        Gpu("l40s", _SM_89, 142, 2.52e9, 96 * _MIB, 864e9, 2048,
             "NVIDIA L40S product brief, PB-11472-001; AD102's second-level cache in full"),
-        Gpu("h100", _SM_90, 132, 1.98e9, 50 * _MIB, 3350e9,
+        Gpu("h100", _SM_90, 132, 1.98e9, 50 * _MIB, 3350e9, 5120,
             "NVIDIA H100 Tensor Core GPU data sheet (SXM5, 80 GB)"),
-        Gpu("h200", _SM_90, 132, 1.98e9, 50 * _MIB, 4800e9,
+        Gpu("h200", _SM_90, 132, 1.98e9, 50 * _MIB, 4800e9, 5120,
             "NVIDIA H200 Tensor Core GPU data sheet (SXM)"),
-        Gpu("b200", _SM_100, 148, 1.965e9, 126 * _MIB, 8000e9,
+        Gpu("b200", _SM_100, 148, 1.965e9, 126 * _MIB, 8000e9, 10240,
             "NVIDIA DGX B200 data sheet; SMs and caches as the driver of one tells them"),
-        Gpu("rtx5090", _SM_120, 170, 2.407e9, 96 * _MIB, 1792e9,
+        Gpu("rtx5090", _SM_120, 170, 2.407e9, 96 * _MIB, 1792e9, 2730,
             "NVIDIA RTX Blackwell GPU Architecture, V1.1, appendix A"),
     )
 }  # fmt: skip

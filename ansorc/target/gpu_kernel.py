@@ -71,18 +71,23 @@ class KernelDescription:
     """Multiply-adds in a row of which none needs another's result."""
     steps: Numbers = 1.0
     """How many times a block loads, waits for what it loaded, and computes."""
+    waits: Numbers = 1.0
+    """Times that a warp waits for loads from shared memory or the first-level cache: iterations of
+    the innermost loop that is not unrolled, as loads of one iteration are issued together."""
     barriers: Numbers = 0.0
     """`__syncthreads()` in the whole kernel."""
     stages: Numbers = 1.0
     """Steps whose loads are under way at a time: 1 without double buffering."""
-    loads_in_flight: Numbers = 1.0
-    """Global loads that a thread issues before it first needs one of them."""
+    global_waits: Numbers = 0.0
+    """Those of `waits` that are for global memory, through the first-level cache."""
     special_operations: Numbers = 0.0
     """Instructions of the special function units."""
     matrix_multiply_adds: Numbers = 0.0
     """Of the matrix units, multiply-adds (not instructions) of a whole warp."""
     matrix_dtype: Literal["float16", "bfloat16", "tfloat32", "int8"] = "float16"
     spilled_bytes: Numbers = 0.0
-    """Stored and loaded again by a thread, in local memory."""
+    """Local memory of a thread."""
+    spill_requests: Numbers = 0.0
+    """Loads and stores of local memory, of one register each."""
     code_bytes: Numbers = 0.0
     """Of the loop that is repeated most; beyond the instruction cache fetching it takes time."""

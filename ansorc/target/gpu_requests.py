@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 BANKS, BANK_BYTES = 32, 4
 SECTOR_BYTES, LINE_BYTES = 32, 128
+LINES_PER_CYCLE = 2
 
 Addresses = NDArray[np.int64]
 """Bytes from a base that is aligned to a line: shape (…, 32), the last axis being the threads.
@@ -27,8 +28,30 @@ def wavefronts(addresses: Addresses, width: int) -> NDArray[np.int64]:
     shared within a part only.
     """
     words = _pieces(addresses, width, BANK_BYTES)
-    parts = words.reshape(*words.shape[:-1], -1, BANKS)
-    bank, row = parts % BANKS, parts // BANKS
+    return _conflicts(words.reshape(*words.shape[:-1], -1, BANKS)).sum(axis=-1)
+
+
+def shared_wavefronts(addresses: Addresses, width: int) -> NDArray[np.int64]:
+    """Return `wavefronts` of shared memory, which does two parts at once where they allow it.
+
+    They do where each thread asks for the same as its neighbour, or each as its neighbour's
+    neighbour: half of the words are then asked for twice.
+    """
+    found = wavefronts(addresses, width)
+    if width <= BANK_BYTES:
+        return found
+    words = _pieces(addresses, width, BANK_BYTES)
+    pairs = words.reshape(*words.shape[:-1], -1, 2 * BANKS)
+    fours = addresses.reshape(*addresses.shape[:-1], -1, 4)
+    twice = np.zeros(addresses.shape[:-1], bool)
+    for first, second in (([0, 2], [1, 3]), ([0, 1], [2, 3])):
+        twice |= (fours[..., first] == fours[..., second]).all(axis=(-1, -2))
+    return np.where(twice, _conflicts(pairs).sum(axis=-1), found)
+
+
+def _conflicts(words: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The most distinct words of one bank, of each last axis of `words`."""
+    bank, row = words % BANKS, words // BANKS
     keys = np.sort(bank << 48 | row, axis=-1)
     bank = keys >> 48
     is_new = np.ones(keys.shape, bool)
@@ -37,7 +60,15 @@ def wavefronts(addresses: Addresses, width: int) -> NDArray[np.int64]:
     begins = np.ones(keys.shape, bool)
     begins[..., 1:] = bank[..., 1:] != bank[..., :-1]
     before = np.maximum.accumulate(np.where(begins, counted - 1, 0), axis=-1)
-    return (counted - before).max(axis=-1).sum(axis=-1)
+    return (counted - before).max(axis=-1)
+
+
+def global_wavefronts(addresses: Addresses, width: int) -> NDArray[np.float64]:
+    """Return the cycles of the first-level cache that each request to global memory takes.
+
+    It finds `LINES_PER_CYCLE` lines a cycle; the rest is `wavefronts`.
+    """
+    return np.maximum(wavefronts(addresses, width), lines(addresses, width) / LINES_PER_CYCLE)
 
 
 def sectors(addresses: Addresses, width: int) -> NDArray[np.int64]:

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansorc.target.gpu_requests import lines, sectors, wavefronts
+from ansorc.target.gpu_requests import (
+    global_wavefronts,
+    lines,
+    sectors,
+    shared_wavefronts,
+    wavefronts,
+)
 
 LANES = np.arange(32)
 
@@ -47,3 +53,18 @@ def test_arrays_of_requests() -> None:
     assert wavefronts(addresses, 4).tolist() == [1, 2, 32]
     assert sectors(addresses, 4).tolist() == [4, 8, 32]
     assert lines(addresses, 4).tolist() == [1, 2, 32]
+
+
+def test_shared_memory_does_two_parts_at_once_for_neighbours() -> None:
+    same = LANES // 2 * 16
+    assert (wavefronts(same, 16), shared_wavefronts(same, 16)) == (4, 2)
+    assert shared_wavefronts(LANES // 4 * 4 * 4 + LANES % 2 * 16, 16) <= 4
+    assert shared_wavefronts(LANES * 16, 16) == 4
+    assert shared_wavefronts(LANES * 0, 16) == 2
+    assert shared_wavefronts(LANES // 2 * 4, 4) == 1
+
+
+def test_global_memory_finds_two_lines_a_cycle() -> None:
+    assert global_wavefronts(LANES * 4, 4) == 1
+    assert global_wavefronts(4 + LANES * 4, 4) == 1
+    assert global_wavefronts(LANES * (128 + 4), 4) == 16
