@@ -3,9 +3,9 @@
 The blocks of a kernel run in waves of what the SMs hold. In a wave an SM is busy for as long as its
 busiest part, `PARTS`, is with the blocks that it holds; or for as long as one block takes that runs
 alone, with its latencies. A part that is nearly as busy as the busiest one delays it: the cycles
-are added in the norm of order `OVERLAP`, and the latencies in that of `HIDING`. Everything else is
-counted (`KernelDescription`) or is a figure of the machine (`Gpu`); how well it ranks kernels that
-were measured is in docs/decisions/0063-gpu-model.md.
+are added in the norm of order `OVERLAP`, and the latencies in that of `HIDING`. Else all is counted
+(`KernelDescription`) or a figure of the machine (`Gpu`). `python -m bench gpu_model` says how well it
+ranks kernels that were measured.
 """
 
 from __future__ import annotations
