@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.gpu.barriers import insert_barriers
+from ansorc.ir.passes.gpu.order_reductions import order_reductions
 from ansorc.ir.passes.gpu.pad_shared import pad_shared
 from ansorc.ir.passes.gpu.private_arrays import MAX_REGISTERS, unroll_private
 from ansorc.ir.passes.gpu.thread_nests import gather_threads
@@ -29,6 +30,7 @@ CUDA_PASSES: Passes = (
     ("gather_threads", lambda f, _: gather_threads(f)),
     ("simplify", lambda f, _: simplify_stmt(f)),
     ("compute_whole_tiles", lambda f, _: compute_whole_tiles(f)),
+    ("order_reductions", lambda f, _: order_reductions(f)),
     ("promote_accumulators", lambda f, _: promote_accumulators(f, _TILE_BYTES)),
     ("insert_barriers", lambda f, _: insert_barriers(f)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),

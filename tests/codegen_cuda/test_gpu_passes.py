@@ -1,0 +1,86 @@
+"""The passes that only GPUs need, each on a small program."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ansorc.ir.interpret import interpret
+from ansorc.ir.parser import parse
+from ansorc.ir.passes.gpu.order_reductions import order_reductions
+from ansorc.ir.passes.gpu.virtual_threads import inject_virtual_threads
+from ansorc.ir.printer import to_text
+from ansorc.ir.stmt import Function
+
+
+def same_results(before: Function, after: Function, *shapes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(-1, 1, shape).astype("f4") for shape in shapes]
+    both = [[array.copy() for array in arrays] for _ in range(2)]
+    interpret(before, both[0])
+    interpret(after, both[1])
+    for first, second in zip(*both, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+TILE = """
+kernel f(A: float32[4, 8], B: float32[4]):
+    bound threadIdx.x t in 0..1:
+        alloc S: float32[4, 8] shared
+        for i in 0..4:
+            for k in 0..8:
+                S[i, k] = A[i, k]
+        alloc C: float32[4] local
+        for i in 0..4:
+            C[i] = 0.0
+            for k in 0..8:
+                C[i] = C[i] + {term}
+        for i in 0..4:
+            B[i] = C[i]
+"""
+
+
+def test_the_terms_of_a_tile_are_the_outer_loop() -> None:
+    before = parse(TILE.format(term="S[i, k]"))
+    after = order_reductions(before)
+    wanted = """
+            for k in 0..8:
+                for i in 0..4:
+                    C[i] = C[i] + S[i, k]
+"""
+    assert wanted in to_text(after)
+    same_results(before, after, (4, 8), (4,))
+
+
+@pytest.mark.parametrize("term", ["C[(i + 1) % 4]", "C[i // 2]"])
+def test_a_tile_whose_elements_need_each_other_stays(term: str) -> None:
+    before = parse(TILE.format(term=term))
+    assert order_reductions(before) == before
+
+
+VIRTUAL = """
+kernel f(A: float32[8, 3], B: float32[8]):
+    bound vthread v in 0..2:
+        bound threadIdx.x t in 0..4:
+            alloc C: float32[] local
+            C[] = 0.0
+            for k in 0..3:
+                alloc S: float32[8] shared
+                for r in 0..2:
+                    S[r * 4 + t] = A[r * 4 + t, k]
+                barrier shared
+                C[] = C[] + S[v * 4 + t]
+                barrier shared
+            B[v * 4 + t] = C[]
+"""
+
+
+def test_virtual_threads_share_copies_and_barriers() -> None:
+    before = parse(VIRTUAL)
+    after = inject_virtual_threads(before)
+    text = to_text(after)
+    assert "vthread" not in text
+    assert text.count("barrier shared") == 2
+    assert "alloc C: float32[2] local" in text
+    assert "S[r * 4 + t] = A[r * 4 + t, k]\n            barrier" in text
+    same_results(before, after, (8, 3), (8,))
