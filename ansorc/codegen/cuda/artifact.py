@@ -87,8 +87,8 @@ def _contract(name: str, manifest: Manifest) -> Iterator[str]:
     yield from (
         "",
         "Arrays are in the memory of the GPU, dense and row-major (the last dimension is",
-        f"contiguous), and begin at multiples of {DEVICE_ALIGNMENT} bytes. An output may not overlap any",
-        "other array.",
+        f"contiguous), and begin at multiples of {DEVICE_ALIGNMENT} bytes. An output may not",
+        "overlap any other array.",
         "",
         f"{name}_open(&module, path) loads the image of this build into the current context of the",
         f"calling thread; {name}_open_data does so with an image in memory. Then",
