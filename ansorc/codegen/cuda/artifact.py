@@ -23,23 +23,17 @@ from ansorc.codegen.package.signature import Signature
 from ansorc.errors import BuildError
 from ansorc.target import Target
 
-SUFFIXES = (".ptx", ".cubin", ".fatbin", ".cu")
 _TEMPLATE = Path(__file__).with_name("driver.h")
 
 
 def write_cuda_artifact(
     path: Path, plan: LaunchPlan, image: bytes, signature: Signature, target: Target
 ) -> Artifact:
-    """Write `image` to `path` (.ptx, .cubin, .fatbin or .cu), and a .h and a .json beside it.
+    """Write `image` to `path`, and a .h and a .json beside it.
 
-    A .cu is the text alone: it has no header, for a compiler of the user's makes an image of it.
-    Raise BuildError if the files cannot be written; then none is changed.
+    Raise BuildError if the files cannot be written; then none is changed. What the driver does not
+    load (a .cu) has the same header, for the image that a compiler makes of it.
     """
-    if path.suffix not in SUFFIXES:
-        raise BuildError(
-            f"'{path}' does not say what to write; end it in .ptx (text for any later GPU), "
-            ".cubin (code for one), .fatbin (both) or .cu (CUDA C)"
-        )
     artifact = Artifact(path, path.with_suffix(".h"), path.with_suffix(".json"))
     manifest = Manifest(signature, target, kernel_version(image))
     with replaced_together([artifact.header, artifact.manifest, path]) as (header, text, library):

@@ -7,8 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from ansorc.codegen.base import Backend, Capabilities, LoadedKernel, MachineLimits, Probe, Probes
+from ansorc.codegen.base import (
+    Backend,
+    Capabilities,
+    LoadedKernel,
+    Machine,
+    MachineLimits,
+    Probe,
+    Probes,
+)
+from ansorc.codegen.cuda.artifact import read_cuda_artifact, write_cuda_artifact
+from ansorc.codegen.cuda.binding import FIRST_DEVICE, facts_of
 from ansorc.codegen.cuda.emit import emit_cuda, workspace_bytes
+from ansorc.codegen.cuda.image import image_for
+from ansorc.codegen.cuda.kernel import CudaKernel
 from ansorc.codegen.cuda.launch import LaunchPlan
 from ansorc.codegen.cuda.listings import LISTINGS
 from ansorc.codegen.cuda.toolkit import compile_cubin
@@ -23,11 +35,26 @@ from ansorc.target import Target
 _DRIVER = "libcuda.so.1"
 
 
+class TablePeak:
+    """Operations a second that the maker of a GPU states; see `base.Probe`."""
+
+    def __init__(self, flops: float) -> None:
+        self._flops = flops
+
+    def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
+        """Return them twice: nothing is run."""
+        return self._flops, self._flops
+
+    def best(self, repeats: int = 3) -> float:
+        """Return them."""
+        return self._flops
+
+
 class _GpuProbes:
     """Nothing is measured of a GPU itself: `target.gpu` has what its maker says."""
 
     def peak(self, target: Target, threads: int) -> Probe:
-        raise _unmeasured(target)
+        return TablePeak(target.gpu.fp32_flops)
 
     def limits(self, target: Target) -> MachineLimits:
         raise _unmeasured(target)
@@ -48,7 +75,7 @@ class Cuda:
 
     def capabilities(self, target: Target) -> Capabilities:
         obstacle = "" if has_driver() else "on this machine, which has no NVIDIA driver"
-        return Capabilities(obstacle=obstacle)
+        return Capabilities(cold_caches=True, device=True, obstacle=obstacle)
 
     def emit(
         self,
@@ -67,14 +94,21 @@ class Cuda:
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)
 
+    def machine(self, target: Target) -> Machine:
+        facts = facts_of(FIRST_DEVICE)
+        return Machine(facts.name, (facts.arch,), facts.multiprocessors)
+
     def load(self, code: bytes, signature: Signature, target: Target) -> LoadedKernel:
-        raise _no_device(signature, target)
+        _require_driver(signature, target)
+        return CudaKernel(code, signature, target.arch)
 
     def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
-        raise BuildError(f"'{signature.name}' cannot be saved for a GPU yet")
+        image = image_for(path.suffix, code, target)
+        return write_cuda_artifact(path, LaunchPlan.of_code(code)[0], image, signature, target)
 
     def open(self, library: Path, signature: Signature, target: Target) -> LoadedKernel:
-        raise _no_device(signature, target)
+        _require_driver(signature, target)
+        return CudaKernel(read_cuda_artifact(library), signature, target.arch)
 
 
 BACKEND: Backend = Cuda()
@@ -90,11 +124,13 @@ def has_driver() -> bool:
     return True
 
 
-def _no_device(signature: Signature, target: Target) -> BuildError:
-    return BuildError(
-        f"'{signature.name}' was built for '{target.text}' and cannot run on this machine, which "
-        "has no NVIDIA driver; save it and run it there, or check it here as 'cuda-emulated'"
-    )
+def _require_driver(signature: Signature, target: Target) -> None:
+    if not has_driver():
+        raise BuildError(
+            f"'{signature.name}' was built for '{target.text}' and cannot run on this machine, "
+            "which has no NVIDIA driver; save it and run it there, or check it here as "
+            "'cuda-emulated'"
+        )
 
 
 def _unmeasured(target: Target) -> TargetError:

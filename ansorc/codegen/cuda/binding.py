@@ -32,6 +32,8 @@ OLDEST_DRIVER = 11040
 """CUDA 11.4, the first whose driver has all that is called here."""
 ALIGNMENT = 256
 """What drivers align memory to, at least."""
+FIRST_DEVICE = 0
+"""The one that CUDA_VISIBLE_DEVICES names first, or the fastest."""
 _PATTERN = 0xA5
 _NON_BLOCKING = 1
 _KEPT_BYTES = 1 << 30
@@ -302,7 +304,7 @@ def device_of(addresses: Sequence[Address]) -> Device:
     """
     current = driver().Context.get_current()
     if not addresses:
-        return _callers(current) if current is not None else _primary(0)
+        return _callers(current) if current is not None else _primary(FIRST_DEVICE)
     owners = [_owner(one) for one in addresses]
     ordinal = owners[0][0]
     for (other, _), one in zip(owners, addresses, strict=True):

@@ -26,6 +26,8 @@ from ansorc.errors import BuildError, DeviceError
 from ansorc.ir.aligned import Array
 
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
+_PORTABLE = (b"//", b"\x50\xed\x55\xba")
+"""How PTX and fat binaries begin."""
 _OF_THE_IMAGE = ("image", "PTX", "toolchain", "symbol not found")
 """What the driver says where it does not take the code."""
 
@@ -117,13 +119,13 @@ class CudaKernel:
         return module, found
 
     def _require_arch(self, device: Device) -> None:
-        """Machine code runs on its own generation, where it is not older; PTX on all later ones."""
+        """Machine code runs on its own generation, if that is not older; else on all later ones."""
         here, made = _ARCH.fullmatch(device.facts().arch), _ARCH.fullmatch(self._arch)
         if here is None or made is None:
             return
         has, wants = int(here[1]), int(made[1])
-        is_ptx = self._image.lstrip()[:2] == b"//"
-        fits = has >= wants and (is_ptx or has // 10 == wants // 10)
+        is_portable = self._image.startswith(_PORTABLE)
+        fits = has >= wants and (is_portable or has // 10 == wants // 10)
         if not (has == wants if made[2] else fits):
             raise BuildError(
                 f"{self.signature.name} was built for {self._arch}, but {_named(device)} is "

@@ -23,6 +23,7 @@ namespace emulated {
 namespace {
 
 constexpr size_t kPage = 4096, kAlignment = 256;
+constexpr size_t kGuard = 64 << 20;  // of addresses before and behind each allocation
 
 long number(const char *name, long otherwise) {
     const char *text = getenv(name);
@@ -151,14 +152,14 @@ int Driver::allocate(Pointer *found, size_t bytes) {
     if (used(context->device) + bytes > settings.memory) return OUT_OF_MEMORY;
     Allocation made;
     const size_t inner = rounded(rounded(bytes, kAlignment), kPage);
-    made.mapped = inner + 2 * kPage;
-    void *base = mmap(nullptr, made.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    made.mapped = inner + 2 * kGuard;
+    void *base = mmap(nullptr, made.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) return OUT_OF_MEMORY;
     made.owner = context, made.base = static_cast<char *>(base), made.size = bytes;
-    made.begin = reinterpret_cast<Pointer>(made.base) + kPage + inner - rounded(bytes, kAlignment);
-    mprotect(made.base + kPage, inner, PROT_READ | PROT_WRITE);
+    made.begin = reinterpret_cast<Pointer>(made.base) + kGuard + inner - rounded(bytes, kAlignment);
+    mprotect(made.base + kGuard, inner, PROT_READ | PROT_WRITE);
     memset(reinterpret_cast<void *>(made.begin), 0xA7, bytes);  // contents of whoever had it before
-    mprotect(made.base + kPage, inner, PROT_NONE);
+    mprotect(made.base + kGuard, inner, PROT_NONE);
     memory[made.begin] = made;
     *found = made.begin;
     return OK;
@@ -177,7 +178,7 @@ int Driver::release(Pointer begin) {
 void Driver::open(Context *context, bool is_open) {
     const int mode = is_open ? PROT_READ | PROT_WRITE : PROT_NONE;
     for (auto &[_, each] : memory)
-        if (each.owner == context) mprotect(each.base + kPage, each.mapped - 2 * kPage, mode);
+        if (each.owner == context) mprotect(each.base + kGuard, each.mapped - 2 * kGuard, mode);
 }
 
 Stream *Driver::stream(void *handle) {
