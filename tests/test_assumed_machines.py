@@ -17,7 +17,7 @@ from ansorc.schedule import lower, replay
 from ansorc.schedule.stage import Mark
 from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import extract
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.space import design_space, encode, phenotype_keys, steps
 from ansorc.target import Target, detect
 

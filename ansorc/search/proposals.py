@@ -18,7 +18,7 @@ from ansorc.search.evolution.local_search import local_search
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.strategies import STRATEGIES
-from ansorc.search.features import extract
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import chosen_model
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.generate import BUILT_IN, RuleFailure, reason_of, user_rule_of

@@ -24,7 +24,8 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import estimated_cycles, extract
+from ansorc.search.features import estimated_cycles
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import TreeModel
 from ansorc.search.space import Space, design_space, phenotype_keys
 from ansorc.target import Target, detect

@@ -18,7 +18,7 @@ from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
 from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import extract
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.sketch import generate
 from ansorc.search.sketch.dot_product import is_tensorized
 from ansorc.search.space import design_space, encode, steps

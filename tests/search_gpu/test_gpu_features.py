@@ -10,10 +10,10 @@ from search_space.small_dags import DAGS
 
 from ansorc.schedule import replay
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import estimated_cycles, extract, extract_state
-from ansorc.search.features.extract import FEATURE_NAMES, GPU_FEATURES
+from ansorc.search.features import FEATURE_NAMES, estimated_cycles
 from ansorc.search.gpu.default import default_gpu_steps, seconds_of
 from ansorc.search.gpu.description import descriptions
+from ansorc.search.gpu.feature_sets import GPU_FEATURES, extract, extract_state
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import design_space, steps
 from ansorc.search.space.genes import Genes, table_of

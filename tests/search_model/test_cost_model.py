@@ -15,7 +15,8 @@ from search_model.workloads import ZEN, matmul
 from ansorc.errors import RecordError
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import FEATURE_NAMES, Features, estimated_cycles, extract
+from ansorc.search.features import FEATURE_NAMES, Features, estimated_cycles
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel, is_available
 from ansorc.search.model.training import metrics
 from ansorc.search.model.trees import labels_of

@@ -21,7 +21,8 @@ from ansorc.search.evolution.evolve import evolve
 from ansorc.search.evolution.population import fitness_of
 from ansorc.search.evolution.sampling import all_programs, sample
 from ansorc.search.evolution.selection import ExplorationBonus, SelectionPool, select
-from ansorc.search.features import FEATURE_NAMES, Features, extract
+from ansorc.search.features import FEATURE_NAMES, Features
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import SearchOptions
 from ansorc.search.space import Space, design_space, phenotype_keys

@@ -15,7 +15,8 @@ from ansorc.lang import exp as exponential
 from ansorc.lang import floor as rounded_down
 from ansorc.lang import sum as total
 from ansorc.schedule import Schedule, schedule
-from ansorc.search.features import COLUMNS, FEATURE_NAMES, extract_state
+from ansorc.search.features import COLUMNS, FEATURE_NAMES
+from ansorc.search.gpu.feature_sets import extract_state
 from ansorc.target import Target
 
 ZEN = Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=4")

@@ -19,7 +19,8 @@ from ansorc.search.evolution.local_search import PARENTS, local_search
 from ansorc.search.evolution.mutation import neighbours
 from ansorc.search.evolution.population import fitness_of, preselected
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import Features, extract
+from ansorc.search.features import Features
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import RooflineModel
 from ansorc.search.options import SearchOptions
 from ansorc.search.space import Space, design_space, phenotype_keys, tiles

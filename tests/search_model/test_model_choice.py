@@ -13,7 +13,8 @@ from search_model.workloads import ZEN, matmul
 from ansorc.errors import OptionError
 from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import Features, extract
+from ansorc.search.features import Features
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import (
     FallbackModel,
     RandomModel,

@@ -14,7 +14,8 @@ from ansorc.errors import RecordError
 from ansorc.schedule import steps_to_json
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import FEATURE_NAMES, estimated_cycles, extract
+from ansorc.search.features import FEATURE_NAMES, estimated_cycles
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.measure import FailureKind
 from ansorc.search.model import Growth, TreeModel
 from ansorc.search.model.training import predictions, random_folds, trained, training_set

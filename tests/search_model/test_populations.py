@@ -15,7 +15,8 @@ from ansorc.search.evolution.local_search import local_search
 from ansorc.search.evolution.population import initial_population, population_of, with_seeds
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.strategies import Strategy
-from ansorc.search.features import Features, estimated_cycles, extract
+from ansorc.search.features import Features, estimated_cycles
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import RooflineModel
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.sketch import Sketch

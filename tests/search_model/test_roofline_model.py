@@ -7,7 +7,7 @@ import pytest
 from search_model.workloads import ZEN, matmul
 
 from ansorc.schedule import Schedule, schedule
-from ansorc.search.features import extract_state
+from ansorc.search.gpu.feature_sets import extract_state
 from ansorc.search.model import RooflineModel
 
 

@@ -14,7 +14,8 @@ from ansorc.schedule import lower, replay
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import all_programs
 from ansorc.search.evolution.strategies import STRATEGIES
-from ansorc.search.features import Features, extract
+from ansorc.search.features import Features
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import NAMES, RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS, SearchOptions, StrategyName
 from ansorc.search.proposals import Proposals

@@ -19,7 +19,7 @@ from ansorc.search.evolution.crossover import (
     translated,
 )
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import extract
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.options import SearchOptions
 from ansorc.search.space import Genes, Space, design_space, register_vectors, steps, tiles
 from ansorc.search.space.nodes import Gene, nodes_of

@@ -17,7 +17,7 @@ from ansorc.schedule.steps import Split
 from ansorc.search.default import default_steps
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import extract
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.sketch import Sketch
 from ansorc.search.space import design_space, phenotype_keys, steps
 from ansorc.search.space.nodes import nodes_of

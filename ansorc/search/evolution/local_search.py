@@ -18,7 +18,8 @@ from ansorc.search.evolution.crossover import Offspring, Variation, neighbourhoo
 from ansorc.search.evolution.mutation import neighbours
 from ansorc.search.evolution.population import fitness_of
 from ansorc.search.evolution.selection import Proposal
-from ansorc.search.features import Features, extract
+from ansorc.search.features import Features
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.options import SearchOptions
 from ansorc.search.space import Space, phenotype_keys
 

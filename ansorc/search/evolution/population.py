@@ -20,7 +20,8 @@ from ansorc.search.candidate import Candidate
 from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Float64Array
 from ansorc.search.evolution.crossover import Parents
 from ansorc.search.evolution.sampling import all_programs, sample
-from ansorc.search.features import Features, estimated_cycles, extract
+from ansorc.search.features import Features, estimated_cycles
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.memo import memoized
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.sketch import Sketch

@@ -11,11 +11,9 @@ from ansorc.search.features.extract import (
     Features,
     FeatureSet,
     estimated_cycles,
-    extract,
-    extract_state,
 )
 
 __all__ = [
     "COLUMNS", "FEATURE_NAMES", "FEATURE_VERSION", "MACHINE_FEATURES",
-    "FeatureSet", "Features", "estimated_cycles", "extract", "extract_state",
+    "FeatureSet", "Features", "estimated_cycles",
 ]  # fmt: skip

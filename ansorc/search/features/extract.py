@@ -6,10 +6,10 @@ candidates alike (DESIGN.md §3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +40,10 @@ from ansorc.search.features.operations import (
 )
 from ansorc.search.features.registers import RegisterFeatures
 from ansorc.search.features.statement import Statement
-from ansorc.search.gpu.features import GPU_COLUMNS, describe_on_gpu, estimate_on_gpu
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, choice_values, population_state
 from ansorc.target import Target
 
-ColumnLike = TypeVar("ColumnLike")
 Features: TypeAlias = npt.NDArray[np.float32]
 """[rows, statements, features]: the last axis is the names of the feature set."""
 
@@ -119,27 +117,9 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def extract(sketch: Sketch, genes: Genes, target: Target) -> Features:
-    """Return the features of the programs `genes` [rows, columns] of `sketch`.
-
-    There is one statement for each stage that is not inlined, producers first.
-    """
-    return _features_for(target).extract(sketch, genes, target)
-
-
-def extract_state(
-    state: State, target: Target, choices: Mapping[str, Extent] | None = None, rows: int = 1
-) -> Features:
-    """Return the features of the `rows` programs that `state` stands for.
-
-    `choices` are the numbers that the state does not hold yet, as in `LoopNests`.
-    """
-    return _features_for(target).extract_state(state, target, choices, rows)
-
-
 def estimated_cycles(features: Features) -> npt.NDArray[np.float64]:
     """Return the estimated cycles, 1 at least, of each statement of `features` [..., features]."""
-    return np.maximum(np.exp2(features[..., _CYCLES].astype(np.float64)) - 1, 1)
+    return np.maximum(np.exp2(features[..., CYCLES_PLACE].astype(np.float64)) - 1, 1)
 
 
 def _statement(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
@@ -161,21 +141,5 @@ def _statement(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[Flo
 MACHINE_FEATURES = FeatureSet("machine", 8, COLUMNS, _statement)
 FEATURE_VERSION = MACHINE_FEATURES.version
 FEATURE_NAMES = MACHINE_FEATURES.names
-_CYCLES = FEATURE_NAMES.index("estimate.total_cycles")
-
-
-def _gpu_columns(columns: Sequence[ColumnLike], estimate: ColumnLike) -> tuple[ColumnLike, ...]:
-    """The columns of GPUs with the estimate where CPUs have it, so that nobody needs to know."""
-    return (*columns[:_CYCLES], estimate, *columns[_CYCLES:])
-
-
-def _on_gpu(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
-    others = tuple(describe_on_gpu(nests, nest, target))
-    return iter(_gpu_columns(others, estimate_on_gpu(nests, nest, target)))
-
-
-GPU_FEATURES = FeatureSet("gpu", 1, _gpu_columns(GPU_COLUMNS[:-1], GPU_COLUMNS[-1]), _on_gpu)
-
-
-def _features_for(target: Target) -> FeatureSet:
-    return GPU_FEATURES if target.kind == "cuda" else MACHINE_FEATURES
+CYCLES_PLACE = FEATURE_NAMES.index("estimate.total_cycles")
+"""Where the estimate stands in all feature sets."""

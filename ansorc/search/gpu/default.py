@@ -7,21 +7,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule.state import Step
+from ansorc.schedule.extent import BoolArray
+from ansorc.schedule.state import State, Step
 from ansorc.search.cost_model import Float64Array
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.gpu.description import estimated_seconds
+from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
 from ansorc.search.gpu.sampling import sample_on_gpu
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, choice_values, population_state, steps
 from ansorc.target import Target
+from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 
 ROWS, SURVIVORS, CHILDREN, ROUNDS = 2048, 64, 1024, 6
 EVOLVED, NEAR = 3, 1.5
 """Sketches that are tried further, and the time of their best random programs at most, in those of
 the best one."""
+
+
+LEAST_WARPS, PENALTY = 8, 1.25
+"""Warps of a multiprocessor that hide each other's latencies, and how many times as fast a program
+with fewer must seem: what the compiler makes of it is known less well than these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +70,18 @@ def seconds_of(sketch: Sketch, genes: Genes) -> Float64Array:
     """Return the estimated seconds of the programs `genes` [rows, columns]: [rows]."""
     state = population_state(sketch, genes)
     found = estimated_seconds(state, sketch.target, len(genes), choice_values(sketch, genes))
-    return found.sum(axis=1)
+    return found.sum(axis=1) * np.where(_fills(state, sketch.target), 1.0, PENALTY)
+
+
+def _fills(state: State, target: Target) -> BoolArray:
+    """Whether each multiprocessor has two blocks of each kernel at a time, or warps enough."""
+    good = np.asarray(True)
+    for kernel in kernels_of(state):
+        blocks = resident_blocks(
+            target.gpu.architecture, kernel.threads, kernel.registers, kernel.shared_bytes
+        )
+        good = good & ((blocks >= 2) | (blocks * warps_of(kernel.threads) >= LEAST_WARPS))
+    return good
 
 
 def _drawn(sketch: Sketch) -> _ThreadPrograms:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from ansorc.search.gpu.statements import (
 from ansorc.search.memo import memoized
 from ansorc.target import Target
 from ansorc.target.gpu_kernel import GlobalAccess, KernelDescription, SharedAccess
-from ansorc.target.gpu_occupancy import resident_blocks, warps_of
+from ansorc.target.gpu_model import seconds
 
 SPECIAL_OPERATIONS = 2
 """Instructions of the special function units for one call, such as exp or a division."""
@@ -35,7 +36,7 @@ ADDRESS_OPERATIONS = 2
 GUARD_OPERATIONS = 2
 """Of each result that may lie beyond the extent."""
 SECTOR_BYTES = 32
-_STEP, _ALONE, _L2_SPEED = 400, 4, 3
+INSTRUCTION_BYTES = 16
 
 
 def descriptions(
@@ -69,41 +70,69 @@ def _analysed(nests: LoopNests, kernel: ThreadKernel) -> AnalysedKernel:
 def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) -> KernelDescription:
     rows = statements[0].rows
     root = statements[-1]
-    in_global: list[GlobalAccess] = []
-    in_shared: list[SharedAccess] = []
-    arithmetic = integers = special = np.zeros(rows)
-    steps = np.ones(rows)
-    barriers, independent = np.zeros(rows), np.ones(rows)
-    for statement in statements:
-        counts = operation_counts(statement.stage.op)
-        times = statement.iterations
-        calls = counts.called + counts.divided
-        arithmetic = arithmetic + times * (counts.total - counts.fused - calls)
-        arithmetic = arithmetic + times * CALL_OPERATIONS * calls
-        special = special + times * SPECIAL_OPERATIONS * calls
-        integers = integers + times * (counts.integer + counts.selected)
-        integers = integers + statement.serial * LOOP_OPERATIONS
-        integers = integers + _guards(statement) * times
-        if statement.stage.scope == "shared":
-            steps = np.maximum(steps, _around(statement))
-            barriers = np.maximum(barriers, 2 * steps)
-        if counts.total:
-            independent = np.maximum(independent, statement.results)
-        for access in statement.accesses:
-            if access.space is MemorySpace.GLOBAL:
-                in_global.append(_global(access, root))
-            elif access.space is MemorySpace.SHARED:
-                in_shared.append(_shared(access))
-            if access.space is not MemorySpace.PRIVATE:
-                integers = integers + ADDRESS_OPERATIONS * access.requests
+    accesses = [access for statement in statements for access in statement.accesses]
+    in_global = [access for access in accesses if access.is_in(MemorySpace.GLOBAL)]
+    in_shared = [access for access in accesses if access.is_in(MemorySpace.SHARED)]
+    private = [each for each in statements if each.stage.scope != "shared"]
+    loading = [each for each in private if _loads_global(each)]
+    copies = [_around(each) for each in statements if each.stage.scope == "shared"]
+    active = [each for each in statements if operation_counts(each.stage.op).total]
+    addresses = ADDRESS_OPERATIONS * _sum((a.requests for a in (*in_global, *in_shared)), rows)
     return KernelDescription(
-        grid=_grid(root), threads=_row(kernel.threads, rows),
-        registers=_row(kernel.registers, rows), shared_bytes=_row(kernel.shared_bytes, rows),
-        multiply_adds=arithmetic,
-        integer_operations=integers, global_accesses=tuple(in_global),
-        shared_accesses=tuple(in_shared), independent=independent, steps=steps,
-        barriers=barriers, special_operations=special,
-    )  # fmt: skip
+        grid=_grid(root),
+        threads=_row(kernel.threads, rows),
+        registers=_row(kernel.registers, rows),
+        shared_bytes=_row(kernel.shared_bytes, rows),
+        multiply_adds=_sum(map(_arithmetic, statements), rows),
+        integer_operations=_sum(map(_integers, statements), rows) + addresses,
+        global_accesses=tuple(_global(access, root) for access in in_global),
+        shared_accesses=tuple(map(_shared, in_shared)),
+        independent=_most((each.results for each in active), rows, 1.0),
+        steps=_most(copies, rows, 1.0),
+        waits=_most((each.serial for each in private), rows, 1.0),
+        global_waits=_most((each.serial for each in loading), rows, 0.0),
+        barriers=2 * _most(copies, rows, 0.0),
+        special_operations=_sum(map(_special, statements), rows),
+        code_bytes=INSTRUCTION_BYTES * _most(map(_code, statements), rows, 0.0),
+    )
+
+
+def _sum(numbers: Iterable[Floats], rows: int) -> Floats:
+    return sum(numbers, np.zeros(rows))
+
+
+def _most(numbers: Iterable[Floats], rows: int, least: float) -> Floats:
+    return reduce(np.maximum, numbers, np.full(rows, least))
+
+
+def _loads_global(statement: ThreadStatement) -> bool:
+    return any(a.is_in(MemorySpace.GLOBAL) and not a.is_store for a in statement.accesses)
+
+
+def _arithmetic(statement: ThreadStatement) -> Floats:
+    """Instructions of the lanes for floats, in a thread."""
+    counts = operation_counts(statement.stage.op)
+    calls = counts.called + counts.divided
+    return statement.iterations * (counts.total - counts.fused + (CALL_OPERATIONS - 1) * calls)
+
+
+def _special(statement: ThreadStatement) -> Floats:
+    counts = operation_counts(statement.stage.op)
+    return statement.iterations * SPECIAL_OPERATIONS * (counts.called + counts.divided)
+
+
+def _code(statement: ThreadStatement) -> Floats:
+    """Instructions of the copies of a statement."""
+    requests = [access.requests for access in statement.accesses]
+    executed = _sum((_arithmetic(statement), *requests), statement.rows)
+    return executed / statement.serial
+
+
+def _integers(statement: ThreadStatement) -> Floats:
+    """Instructions of a thread for indices and loops, but those of addresses."""
+    counts = operation_counts(statement.stage.op)
+    each = counts.integer + counts.selected + _guards(statement)
+    return statement.iterations * each + statement.serial * LOOP_OPERATIONS
 
 
 def _row(values: IntArray, rows: int) -> IntArray:
@@ -172,28 +201,5 @@ def estimated_seconds(
 
 
 def seconds_of_kernel(kernel: KernelDescription, target: Target) -> Floats:
-    """Return [rows]: the longest of the times of arithmetic, issue, shared and global memory."""
-    gpu = target.gpu
-    machine = gpu.architecture
-    blocks = np.prod(np.broadcast_arrays(*kernel.grid), axis=0)
-    resident = resident_blocks(machine, kernel.threads, kernel.registers, kernel.shared_bytes)
-    held = np.maximum(resident, 1e-3)
-    rounds = np.ceil(blocks / (gpu.multiprocessors * held)) * held
-    warps = warps_of(kernel.threads)
-    banks = np.zeros(len(blocks))
-    for access in kernel.shared_accesses:
-        banks = banks + access.requests * access.wavefronts
-    asked = np.zeros(len(blocks))
-    for access in kernel.global_accesses:
-        asked = asked + access.requests * access.sectors * SECTOR_BYTES
-        banks = banks + access.requests * access.wavefronts
-    issued = kernel.multiply_adds + kernel.integer_operations + banks
-    own = kernel.multiply_adds / 4 + issued / machine.schedulers + _STEP * kernel.steps
-    cycles = np.maximum.reduce([
-        rounds * warps * kernel.multiply_adds * 32 / machine.fp32_lanes,
-        rounds * warps * issued / machine.schedulers,
-        rounds * warps * banks,
-        np.where(blocks > 0, own * _ALONE, 0),
-    ])  # fmt: skip
-    moved = asked * warps * blocks / (_L2_SPEED * gpu.dram_bytes_per_second)
-    return np.where(resident > 0, np.maximum(cycles / gpu.clock_hz, moved), np.inf)
+    """Return [rows]: the estimated seconds, infinite where a kernel cannot be launched."""
+    return seconds(kernel, target.gpu)

@@ -114,18 +114,32 @@ class ThreadStatement:
                 found = found * np.where(self.are_copies[place], 1, loop.extent)
         return found
 
+    @cached_property
+    def last_term(self) -> IntArray:
+        """[rows]: the place of the innermost loop that adds up terms; -1 without one.
+
+        Even where it is unrolled, what is loaded inside is loaded again for each copy outside.
+        """
+        found = np.full(self.rows, -1)
+        for place, loop in enumerate(self.nest.loops):
+            if loop.is_reduce and self.roles[place] is LoopRole.LOOP:
+                found = np.where(loop.extent > 1, place, found)
+        return found
+
     def is_inner(self, place: int) -> BoolArray:
-        """Return [rows]: whether a loop is copied inside of all that are not."""
+        """Return [rows]: whether a loop is copied, and its copies share what they load."""
         is_virtual = self.nest.loops[place].thread == "vthread"
-        is_copy = self.are_copies[place] & (is_virtual | (place > self.last_serial))
+        is_inside = (place > self.last_serial) & (place >= self.last_term)
+        is_copy = self.are_copies[place] & (is_virtual | is_inside)
         return is_copy & (self.roles[place] is LoopRole.LOOP)
 
     @cached_property
     def results(self) -> Floats:
-        """[rows]: the copies inside its innermost serial loop."""
+        """[rows]: the results, none of which needs another, that it adds to side by side."""
         found = np.ones(self.rows)
         for place, loop in enumerate(self.nest.loops):
-            found = found * np.where(self.is_inner(place), loop.extent, 1)
+            is_result = self.is_inner(place) & (not loop.is_reduce)
+            found = found * np.where(is_result, loop.extent, 1)
         return found
 
     @cached_property
@@ -226,9 +240,10 @@ class ThreadAccess:
         """[rows]: elements that one instruction loads or stores."""
         most = max(1, VECTOR_BYTES // self.buffer.dtype.bytes)
         found = np.ones(self.statement.rows, dtype=np.int64)
+        is_explicit = self.space is MemorySpace.GLOBAL  # nothing tells where a parameter begins
         for place, step in enumerate(self.steps):
             loop = self.statement.nest.loops[place]
-            if step is None or loop.thread:
+            if step is None or loop.thread or (is_explicit and not loop.is_vector):
                 continue
             lanes = np.gcd(loop.extent.astype(np.int64), most)
             lanes = np.gcd(lanes, self.sizes[-1].astype(np.int64))
@@ -256,7 +271,8 @@ class ThreadAccess:
             counts = is_moving | np.where(is_copy, again, is_moved | (place < self.held))
             found = found * np.where(counts, loops[place].extent, 1)
             is_moved = is_moved | is_moving
-            is_repeated = is_repeated | (~is_copy & is_moved & (loops[place].extent > 1))
+            is_again = is_moved & (loops[place].extent > 1)
+            is_repeated = is_repeated | (is_again & (~is_copy | loops[place].is_reduce))
         return found / self.width
 
     @cached_property

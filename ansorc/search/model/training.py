@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ansorc.errors import AnsorcError, RecordError
 from ansorc.schedule import Names, replay, steps_from_json
 from ansorc.search.cost_model import Float64Array, Sample
-from ansorc.search.features import extract_state
+from ansorc.search.gpu.feature_sets import extract_state
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.model.boosting import Growth
 from ansorc.search.model.trees import TreeModel, best_seconds, labels_of

@@ -27,7 +27,8 @@ from ansorc.search.candidate import Candidate, candidates
 from ansorc.search.cost_model import CostModel, Float64Array
 from ansorc.search.evolution.sampling import all_programs, sample
 from ansorc.search.evolution.selection import Proposal, SelectionPool, select
-from ansorc.search.features import Features, extract
+from ansorc.search.features import Features
+from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Genes, Space, phenotype_keys

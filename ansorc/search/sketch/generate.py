@@ -16,7 +16,6 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.schedule import replay, schedule
 from ansorc.schedule.steps import Split
-from ansorc.search.gpu.rules import gpu_rules
 from ansorc.search.sketch.dot_product import TensorizeDotProduct
 from ansorc.search.sketch.redefined import Redefined
 from ansorc.search.sketch.rfactor import AddOpenRfactor, AddRfactor
@@ -168,8 +167,11 @@ def _check(new: object, partial: PartialSketch) -> None:
         raise ValueError(f"it asks for a visit to '{unknown[0]}', which is no stage")
 
 
-BUILT_IN = tuple(
-    dict.fromkeys(rule_name(rule) for rule in (*cpu_rules(), AddOpenRfactor(), *gpu_rules()))
+GPU_RULES = ("InlineOnGpu", "LeaveToThreads", "TilingForThreads")
+"""The names of the rules in `ansorc.search.gpu.rules`, which has more of them from here."""
+BUILT_IN = (
+    *dict.fromkeys(rule_name(rule) for rule in (*cpu_rules(), AddOpenRfactor())),
+    *GPU_RULES,
 )
 """The names of the rules that are always there."""
 
