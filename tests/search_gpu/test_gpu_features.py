@@ -11,11 +11,11 @@ from search_space.small_dags import DAGS
 from ansorc.schedule import replay
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import FEATURE_NAMES, estimated_cycles
-from ansorc.search.gpu.default import default_gpu_steps, seconds_of
-from ansorc.search.gpu.description import descriptions
+from ansorc.search.gpu.default import default_gpu_steps
+from ansorc.search.gpu.description import descriptions, estimated_seconds
 from ansorc.search.gpu.feature_sets import GPU_FEATURES, extract, extract_state
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import design_space, steps
+from ansorc.search.space import choice_values, design_space, population_state, steps
 from ansorc.search.space.genes import Genes, table_of
 
 MATMUL = small_dags.matmul(1024, 1024, 1024)
@@ -70,7 +70,9 @@ def test_the_estimate_stands_where_that_of_cpus_does() -> None:
     (sketch,) = design_space(MATMUL, H100).sketches
     genes = sample(sketch, 64, np.random.default_rng(0))
     cycles = estimated_cycles(extract(sketch, genes, H100)).sum(axis=1)
-    np.testing.assert_allclose(cycles, seconds_of(sketch, genes) * 1e9, rtol=1e-3)
+    state, choices = population_state(sketch, genes), choice_values(sketch, genes)
+    wanted = estimated_seconds(state, H100, len(genes), choices).sum(axis=1) * 1e9
+    np.testing.assert_allclose(cycles, wanted, rtol=1e-3)
 
 
 @pytest.mark.parametrize("n", [1024, 4096])
