@@ -6,9 +6,10 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -81,11 +82,13 @@ def compare(
     records: Path | None,
     threads: int,
     turns: int,
+    tolerances: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
     """Time networks on all sides in turns; print how they compare, keep it in `directory`.
 
     `prepared` returns the path, without its suffix, of a network's files: NAME-inputs.npz,
-    NAME-reference.npy, and what the sides read.
+    NAME-reference.npy, and what the sides read. Of some networks larger errors than usual are
+    right, by name.
     """
     directory.mkdir(parents=True, exist_ok=True)
     results: list[NetworkResult] = []
@@ -94,7 +97,8 @@ def compare(
             "do": "prepare", "name": name, "stem": str(prepared(name)),
             "threads": threads or detect().cores, "records": str(records or ""),
         }  # fmt: skip
-        results.append(_compared(name, sides, message, turns, directory))
+        tolerance = tolerances.get(name, _TOLERANCE)
+        results.append(_compared(name, sides, message, directory, turns, tolerance))
         _print_one(results[-1])
         text = json.dumps([asdict(result) for result in results], indent=1)
         (directory / "results.json").write_text(text)
@@ -118,8 +122,9 @@ def run_or_refuse(*arguments: str) -> None:
 
 
 def _compared(
-    title: str, names: Sequence[str], message: dict[str, object], turns: int, directory: Path
-) -> NetworkResult:
+    title: str, names: Sequence[str], message: dict[str, object], directory: Path, turns: int,
+    tolerance: float,
+) -> NetworkResult:  # fmt: skip
     """Time one network on all sides."""
     result, sides = NetworkResult(title), dict[str, Side]()
     threads = int(str(message["threads"]))
@@ -129,7 +134,7 @@ def _compared(
         try:
             answer = side.ask(message, _PREPARE_S)
             result.errors[name], result.made_s[name] = answer["error"], answer["made_s"]
-            if not answer["error"] <= _TOLERANCE:
+            if not answer["error"] <= tolerance:
                 raise Gap("wrong", f"its largest error is {answer['error']:.2g}")
             sides[name] = side
         except Gap as gap:
