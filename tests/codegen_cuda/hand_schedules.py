@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import ansorc as ac
+from ansorc.ir.expr import Expr
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule
 
@@ -110,3 +111,34 @@ def row_sums(rows: int, columns: int) -> Schedule:
     )
     s = s.split("S", "i", [32]).bind("S", "i.0", "blockIdx.x").bind("S", "i.1", "threadIdx.x")
     return s.split("S", "k", [4]).unroll("S", "k.1")
+
+
+def tiled_conv2d(size: int, inputs: int, outputs: int, threads: int = 4) -> Schedule:
+    """A 3x3 convolution, padded in shared memory; a thread has two rows of several channels."""
+    x = ac.placeholder((size, size, inputs), name="X")
+    w = ac.placeholder((3, 3, inputs, outputs), name="W")
+    r, q = ac.reduce_axis(3, name="r"), ac.reduce_axis(3, name="q")
+    c = ac.reduce_axis(inputs, name="c")
+    inside = size - 1
+
+    def padded(i: Expr, j: Expr, k: Expr) -> Expr:
+        is_inside = ac.all_of(i >= 1, i <= inside + 1, j >= 1, j <= inside + 1)
+        return ac.if_then_else(is_inside, x[i - 1, j - 1, k], 0.0)
+
+    p = ac.compute((size + 2, size + 2, inputs), padded, name="P")
+    y = ac.compute(
+        (size, size, outputs),
+        lambda i, j, o: ac.sum(p[i + r, j + q, c] * w[r, q, c, o], axis=(r, q, c)),
+        name="Y",
+    )
+    s = ac.schedule(ComputeDAG([x, w, y])).compute_inline("P").cache_write("Y", "local")
+    s = s.split("Y", "i", [2]).split("Y", "j", [threads]).split("Y", "o", [threads, 4])
+    s = s.reorder("Y", ["i.0", "j.0", "o.0", "j.1", "o.1", "i.1", "o.2"])
+    s = s.fuse("Y", ["i.0", "j.0", "o.0"]).fuse("Y", ["j.1", "o.1"])
+    s = s.bind("Y", "i.0@j.0@o.0", "blockIdx.x").bind("Y", "j.1@o.1", "threadIdx.x")
+    s = s.vectorize("Y", "o.2").compute_at("Y.local", "Y", "j.1@o.1").split("Y.local", "c", [4])
+    s = s.reorder("Y.local", ["c.0", "r", "q", "c.1", "i", "j", "o"]).vectorize("Y.local", "o")
+    s = s.unroll("Y.local", "c.1").unroll("Y.local", "i")
+    for tensor in "XW":
+        s = fetch_together(s, tensor, ("Y.local", "c.0"), threads * threads, 4)
+    return s

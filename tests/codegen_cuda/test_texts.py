@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from codegen_cuda.wheels import needs_wheels
 from hand_schedules import (
     argmax,
     elementwise,
     matmul_dag,
     row_sums,
     softmax,
+    tiled_conv2d,
     tiled_matmul,
     transpose,
 )
@@ -19,6 +22,7 @@ from hand_schedules import (
 import ansorc as ac
 from ansorc.codegen.cuda.emit import emit_cuda
 from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
+from ansorc.codegen.cuda.toolkit import compile_cubin, disassemble
 from ansorc.errors import BuildError
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
@@ -42,6 +46,8 @@ SCHEDULES = {
     "transpose with tails": transpose(23, 13),
     "vectors": elementwise(256, 32, lanes=4),
     "vectors of halves with tails": elementwise(250, 32, "float16", lanes=8),
+    "conv2d": tiled_conv2d(8, 8, 16),
+    "conv2d with tails": tiled_conv2d(7, 4, 20),
     "softmax": softmax(3, 70, 32),
     "softmax of long rows": softmax(2, 200, 64),
     "softmax in warps and a half": softmax(2, 100, 96),
@@ -86,6 +92,44 @@ def test_every_schedule_has_a_text_with_its_plan() -> None:
         plan = LaunchPlan.of_text(emit_cuda(prepared(state), TARGET))
         assert [launch.name for launch in plan.launches] == ["kernel_0"]
         assert plan.workspace_bytes == 0
+
+
+@needs_wheels
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_the_texts_compile_without_spills(arch: str) -> None:
+    for name, state in SCHEDULES.items():
+        cubin = compile_cubin(emit_cuda(prepared(state), TARGET), arch)
+        for kernel in cubin.resources:
+            assert kernel.spill_store_bytes == 0, name
+            assert kernel.stack_bytes == 0, name
+
+
+@needs_wheels
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_the_inner_loop_of_a_large_product_is_multiply_adds(arch: str) -> None:
+    state = tiled_matmul(matmul_dag(512, 512, 512), (2, 16, 4), (2, 16, 4), 8, 4)
+    cubin = compile_cubin(emit_cuda(prepared(state), TARGET), arch)
+    sass = disassemble(cubin.image)
+    loop = max(re.split(r"^\.L_\w+:", sass, flags=re.M), key=lambda part: part.count("FFMA"))
+    operations = re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\d+ )?([A-Z0-9.]+)", loop)
+    assert operations.count("FFMA") >= 0.85 * len(operations)
+    for wanted in ("LDS.128", "LDG.E.128", "STS.128", "STG.E.128"):
+        assert wanted in sass
+    assert "STL" not in sass
+
+
+@pytest.mark.parametrize(
+    "name", ["matmul of int8", "conv2d with tails", "argmax", "row sums", "softmax of long rows"]
+)
+def test_the_text_runs_on_a_cpu(name: str) -> None:
+    state = SCHEDULES[name]
+    rng = np.random.default_rng(1)
+    inputs = [rng.uniform(-9, 9, b.shape).astype(b.dtype.numpy) for b in state.dag.inputs]
+    outputs = [np.zeros(b.shape, b.dtype.numpy) for b in state.dag.outputs]
+    ac.build(state, Target.parse("cuda-emulated"))(*inputs, *outputs)
+    for found, wanted in zip(outputs, evaluate(state.dag, inputs), strict=True):
+        single, exact = found.astype(np.float64), wanted.astype(np.float64)
+        np.testing.assert_allclose(single, exact, 1e-5, 1e-5)
 
 
 def test_what_is_kept_between_kernels_lies_in_the_workspace() -> None:
