@@ -131,7 +131,7 @@ def tiled_conv2d(size: int, inputs: int, outputs: int, threads: int = 4) -> Sche
         lambda i, j, o: ac.sum(p[i + r, j + q, c] * w[r, q, c, o], axis=(r, q, c)),
         name="Y",
     )
-    s = ac.schedule(ComputeDAG([x, w, y])).compute_inline("P").cache_write("Y", "local")
+    s = ac.schedule(ComputeDAG([x, w, y])).cache_write("Y", "local")
     s = s.split("Y", "i", [2]).split("Y", "j", [threads]).split("Y", "o", [threads, 4])
     s = s.reorder("Y", ["i.0", "j.0", "o.0", "j.1", "o.1", "i.1", "o.2"])
     s = s.fuse("Y", ["i.0", "j.0", "o.0"]).fuse("Y", ["j.1", "o.1"])
@@ -139,6 +139,6 @@ def tiled_conv2d(size: int, inputs: int, outputs: int, threads: int = 4) -> Sche
     s = s.vectorize("Y", "o.2").compute_at("Y.local", "Y", "j.1@o.1").split("Y.local", "c", [4])
     s = s.reorder("Y.local", ["c.0", "r", "q", "c.1", "i", "j", "o"]).vectorize("Y.local", "o")
     s = s.unroll("Y.local", "c.1").unroll("Y.local", "i")
-    for tensor in "XW":
+    for tensor in "PW":
         s = fetch_together(s, tensor, ("Y.local", "c.0"), threads * threads, 4)
-    return s
+    return s.compute_inline("P")
