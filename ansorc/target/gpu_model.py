@@ -4,8 +4,8 @@ The blocks of a kernel run in waves of what the SMs hold. In a wave an SM is bus
 busiest part, `PARTS`, is with the blocks that it holds; or for as long as one block takes that runs
 alone, with its latencies. A part that is nearly as busy as the busiest one delays it: the cycles
 are added in the norm of order `OVERLAP`, and the latencies in that of `HIDING`. Else all is counted
-(`KernelDescription`) or a figure of the machine (`Gpu`). `python -m bench gpu_model` says how well it
-ranks kernels that were measured.
+(`KernelDescription`) or a figure of the machine (`Gpu`). `python -m bench gpu_model` says how well
+it ranks kernels that were measured.
 """
 
 from __future__ import annotations
