@@ -11,7 +11,7 @@ from ansorc.schedule.extent import BoolArray
 from ansorc.schedule.state import State, Step
 from ansorc.search.cost_model import Float64Array
 from ansorc.search.evolution.mutation import mutate
-from ansorc.search.gpu.description import estimated_seconds
+from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
 from ansorc.search.gpu.sampling import sample_on_gpu
@@ -19,6 +19,7 @@ from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, choice_values, population_state, steps
 from ansorc.target import Target
+from ansorc.target.gpu_model import seconds
 from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 
 ROWS, SURVIVORS, CHILDREN, ROUNDS = 2048, 64, 1024, 6
@@ -30,6 +31,9 @@ the best one."""
 LEAST_WARPS, PENALTY = 8, 1.25
 """Warps of a multiprocessor that hide each other's latencies, and how many times as fast a program
 with fewer must seem: what the compiler makes of it is known less well than these."""
+
+MAX_CODE = 24 << 10
+"""Bytes of straight code in which the compiler finds registers for all; in more it may spill."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +73,12 @@ def default_gpu_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
 def seconds_of(sketch: Sketch, genes: Genes) -> Float64Array:
     """Return the estimated seconds of the programs `genes` [rows, columns]: [rows]."""
     state = population_state(sketch, genes)
-    found = estimated_seconds(state, sketch.target, len(genes), choice_values(sketch, genes))
-    return found.sum(axis=1) * np.where(_fills(state, sketch.target), 1.0, PENALTY)
+    choices, rows = choice_values(sketch, genes), len(genes)
+    found = np.zeros(rows)
+    for kernel in descriptions(state, rows, choices):
+        is_long = np.asarray(kernel.code_bytes) > MAX_CODE
+        found += seconds(kernel, sketch.target.gpu) * np.where(is_long, PENALTY, 1.0)
+    return found * np.where(_fills(state, sketch.target), 1.0, PENALTY)
 
 
 def _fills(state: State, target: Target) -> BoolArray:

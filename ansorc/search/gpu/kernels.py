@@ -22,6 +22,8 @@ BASE_REGISTERS = 24
 """What indices, addresses and the like take of each thread, about."""
 REGISTER_BYTES = 4
 """What one register of a thread holds."""
+MOST_COPIED = 48
+"""Registers of what a thread copies at a time, at most."""
 ONE = np.asarray(1, dtype=np.int64)
 
 
@@ -144,5 +146,10 @@ def vector_lengths(stage: Stage) -> IntArray:
 
 
 def _copied(stage: Stage) -> IntArray:
-    """Registers of what a thread copies at a time."""
-    return -(-vector_lengths(stage) * stage.op.buffer.dtype.bytes // REGISTER_BYTES)
+    """Registers of what a thread copies at a time: the compiler loads much of it before it stores.
+
+    An address goes with each vector.
+    """
+    words = -(-vector_lengths(stage) * stage.op.buffer.dtype.bytes // REGISTER_BYTES)
+    loops = [it.extent for it in stage.iterators if it.mark is Mark.NONE]
+    return np.minimum(as_array(multiply(loops)) * (words + 1), MOST_COPIED)

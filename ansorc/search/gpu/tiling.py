@@ -40,7 +40,7 @@ from ansorc.search.sketch.tiling import is_split, variable_name
 
 BLOCK, VTHREAD, THREAD, OUTER, INNER = range(5)
 """The space levels of SSSRRSRS: the first three are bound, the last two are the register tile."""
-REDUCE_LEVELS = 3
+SPACE_LEVELS, REDUCE_LEVELS = 5, 3
 THREADS_OF_LEVEL = ("blockIdx.x", "vthread", "threadIdx.x")
 MAX_TILES = (8, 256, 8)
 """The most virtual threads, threads and outer register tiles along one axis."""
@@ -61,8 +61,10 @@ class TilingForThreads:
     """
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
-        """Return whether `stage` reads some element for several of its results."""
-        return Verdict.APPLY_AND_STOP if needs_tiling(partial, stage) else Verdict.SKIP
+        """Return whether `stage` is a reduction that reads some element for several results."""
+        is_sum = bool(partial.stage(stage).op.reduce_axes)
+        is_tiled = is_sum and needs_tiling(partial, stage)
+        return Verdict.APPLY_AND_STOP if is_tiled else Verdict.SKIP
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield the sketch with the stage tiled, and what it reads in shared memory."""
