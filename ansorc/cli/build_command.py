@@ -26,7 +26,8 @@ from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 @takes_choice
 @click.option("--name", default="", help="The C name of the kernel; default: the workload's.")
 @click.option("--output", "-o", type=click.Path(path_type=Path),
-              help="The library: .so, .a or .o; default: NAME.so.")  # fmt: skip
+              help="The library: .so, .a or .o; default: NAME.so. For a GPU: .cubin (default), "
+                   ".ptx, .fatbin or .cu.")  # fmt: skip
 @click.option("--weights", type=click.Path(path_type=Path), metavar="FILE",
               help="A network's weights go to this file, not into the library.")  # fmt: skip
 def build(
@@ -53,7 +54,9 @@ def build(
             raise click.UsageError(f"--weights is for networks; '{workload.name}' is none")
         program = chosen_program(workload, choice)
         title, origin = name or workload.name, program.origin
-        artifact = build_program(workload, program, title).save(output or Path(f"{title}.so"))
+        ending = ".cubin" if workload.target.kind == "cuda" else ".so"
+        path = output or Path(f"{title}{ending}")
+        artifact = build_program(workload, program, title).save(path)
     click.echo(f"{title}: {origin}, for {workload.target.text}")
     made = [artifact.library, artifact.header, artifact.manifest, artifact.weights]
     for path in filter(None, made):

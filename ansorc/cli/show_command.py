@@ -6,7 +6,7 @@ import click
 
 from ansorc.cli.arguments import TaskOrNetworks, networks_of, takes_choice, takes_workload
 from ansorc.cli.network_views import NETWORK_VIEWS, show_network
-from ansorc.codegen.base import backend_of
+from ansorc.codegen.base import CountingBackend, backend_of
 from ansorc.codegen.build import prepare
 from ansorc.errors import BuildError
 from ansorc.ir.printer import to_text
@@ -26,6 +26,7 @@ _VIEWS = {
     "llvm": "the LLVM IR that is emitted",
     "optimized": "the LLVM IR after LLVM's passes",
     "asm": "the assembly, with its innermost loops marked",
+    "counts": "for GPUs, what compiler and memory make of it, in figures",
     "sketches": "the structures that the search chooses from, and the rules that derived them",
 }
 
@@ -85,10 +86,14 @@ def _text(task: Task, program: Program, view: str) -> str:
 def _listing(lowered: Function, target: Target, view: str) -> str:
     """The text that the target's back end makes, or what it is made into."""
     backend = backend_of(target)
-    if view not in backend.listings:
+    counting = backend if view == "counts" and isinstance(backend, CountingBackend) else None
+    if counting is None and view not in backend.listings:
         known = ", ".join(backend.listings)
         raise BuildError(f"the back end of '{target.text}' has no view '{view}'; it has {known}")
-    text = backend.emit(prepare(lowered, target), target)
+    prepared = prepare(lowered, target)
+    text = backend.emit(prepared, target)
+    if counting is not None:
+        return counting.counts(prepared, text, target)
     return backend.listings[view](text, target)
 
 

@@ -259,6 +259,15 @@ class DeviceBackend(Protocol):
 
 
 @runtime_checkable
+class CountingBackend(Protocol):
+    """What a back end has besides that counts what a program is made of. None has to."""
+
+    def counts(self, function: Function, text: str, target: Target) -> str:
+        """Return the figures of a prepared function and of its text; raise BuildError."""
+        ...
+
+
+@runtime_checkable
 class NetworkBackend(Protocol):
     """What a back end has besides that makes one function of many kernels. None has to."""
 

@@ -18,6 +18,7 @@ from ansorc.codegen.base import (
 )
 from ansorc.codegen.cuda.artifact import read_cuda_artifact, write_cuda_artifact
 from ansorc.codegen.cuda.binding import FIRST_DEVICE, facts_of
+from ansorc.codegen.cuda.counts import counted
 from ansorc.codegen.cuda.emit import emit_cuda, workspace_bytes
 from ansorc.codegen.cuda.image import image_for
 from ansorc.codegen.cuda.kernel import CudaKernel
@@ -90,6 +91,9 @@ class Cuda:
     def compile(self, text: str, target: Target) -> bytes:
         cubin = compile_cubin(text, target.arch)
         return LaunchPlan.of_text(text).with_image(cubin.image, text)
+
+    def counts(self, function: Function, text: str, target: Target) -> str:
+        return counted(function, text, target)
 
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)

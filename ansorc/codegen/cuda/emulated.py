@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ansorc.codegen.base import Backend, Capabilities, MachineLimits, Probe, Probes
+from ansorc.codegen.cuda.counts import counted
 from ansorc.codegen.cuda.emit import emit_cuda, workspace_bytes
 from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram
@@ -93,6 +94,9 @@ class _Emulated:
 
     def compile(self, text: str, target: Target) -> bytes:
         return LaunchPlan.of_text(text).with_image(compile_library(text), text)
+
+    def counts(self, function: Function, text: str, target: Target) -> str:
+        return counted(function, text, target)
 
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)

@@ -1,0 +1,194 @@
+"""What memory does for each load and store of a kernel, from its index expressions: `requests_of`.
+
+Indices are evaluated for the threads of warps, at sampled iterations of the loops around; what
+depends on data is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+    dtype_of,
+)
+from ansorc.ir.node import walk
+from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.target.gpu_requests import SECTOR_BYTES, sectors, wavefronts
+
+LaneValues = NDArray[np.int64]
+_WARP, _SAMPLES, _VECTOR_BYTES = 32, 6, 16
+_INDICES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+_ARITHMETIC = {
+    BinaryOp.ADD: np.add, BinaryOp.SUB: np.subtract, BinaryOp.MUL: np.multiply,
+    BinaryOp.FLOORDIV: np.floor_divide, BinaryOp.MOD: np.mod, BinaryOp.MIN: np.minimum,
+    BinaryOp.MAX: np.maximum, BinaryOp.AND: np.logical_and, BinaryOp.OR: np.logical_or,
+}  # fmt: skip
+_COMPARE = {
+    CompareOp.LT: np.less, CompareOp.LE: np.less_equal, CompareOp.GT: np.greater,
+    CompareOp.GE: np.greater_equal, CompareOp.EQ: np.equal, CompareOp.NE: np.not_equal,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MemoryRequest:
+    """One load or store of a kernel, for warps at sampled iterations."""
+
+    buffer: Buffer
+    is_store: bool
+    width: int
+    """Bytes of a thread."""
+    pieces: float
+    """Sectors of global memory that a request touches, or cycles of the banks that it takes."""
+    least: float
+    """As many as would do for the bytes that it touches."""
+
+
+@dataclass(frozen=True)
+class _Surroundings:
+    loops: tuple[For, ...]
+    conditions: tuple[Expr, ...]
+
+
+def requests_of(function: Function) -> list[tuple[int, MemoryRequest]]:
+    """Return the accesses of a prepared function to global and shared memory, in their order.
+
+    The number says of which nest of the function, the first being 0.
+    """
+    found: list[tuple[int, MemoryRequest]] = []
+    for number, nest in enumerate(_nests(function.body)):
+        seen: set[tuple[Buffer, tuple[Expr, ...], bool]] = set()
+        for place, part in _accesses(nest, _Surroundings((), ())):
+            is_store = isinstance(part, Store)
+            key = part.buffer, part.indices, is_store
+            if key not in seen and part.buffer.scope in (Scope.GLOBAL, Scope.SHARED):
+                seen.add(key)
+                if request := _request(place, part):
+                    found.append((number, request))
+    return found
+
+
+def _nests(stmt: Stmt) -> Iterator[Stmt]:
+    match stmt:
+        case Seq(stmts):
+            for part in stmts:
+                yield from _nests(part)
+        case Allocate(buffer, body) if buffer.scope is Scope.GLOBAL:
+            yield from _nests(body)
+        case _:
+            yield stmt
+
+
+def _accesses(stmt: Stmt, place: _Surroundings) -> Iterator[tuple[_Surroundings, Load | Store]]:
+    match stmt:
+        case For(body=body):
+            yield from _accesses(body, _Surroundings((*place.loops, stmt), place.conditions))
+        case Seq(stmts):
+            for part in stmts:
+                yield from _accesses(part, place)
+        case Allocate(_, body):
+            yield from _accesses(body, place)
+        case If(condition, then, otherwise):
+            yield from ((place, part) for part in walk(condition) if isinstance(part, Load))
+            inside = place
+            if dtype_of(condition).lanes == 1:
+                inside = _Surroundings(place.loops, (*place.conditions, condition))
+            yield from _accesses(then, inside)
+            if otherwise is not None:
+                yield from _accesses(otherwise, place)
+        case Store(value=value):
+            for part in walk(value):
+                if isinstance(part, Load):
+                    yield place, part
+            yield place, stmt
+        case _:
+            pass
+
+
+def _request(place: _Surroundings, part: Load | Store) -> MemoryRequest | None:
+    """What is asked at the sampled iterations, the mean; None if it depends on data."""
+    lanes = max((dtype_of(index).lanes for index in part.indices), default=1)
+    values = _iterations(place.loops)
+    try:
+        terms = zip(part.indices, part.buffer.strides, strict=True)
+        elements = sum((_value(index, values) * stride for index, stride in terms), np.int64(0))
+        active = np.ones(values[""].shape, bool)
+        for condition in place.conditions:
+            active = active & _value(condition, values).astype(bool)
+    except LookupError:
+        return None
+    size = part.buffer.dtype.bytes
+    addresses = np.broadcast_to(elements, active.shape) * size
+    width = lanes * size
+    is_vector = width <= _VECTOR_BYTES and not (addresses % width).any()
+    width = width if is_vector else size
+    some = active.any(axis=-1)
+    if not some.any():
+        return None
+    addresses, active = addresses[some], active[some]
+    first = np.take_along_axis(addresses, active.argmax(axis=-1)[:, None], axis=-1)
+    addresses = np.where(active, addresses, first)
+    distinct = np.array([len(np.unique(row)) for row in addresses]) * width
+    is_shared = part.buffer.scope is Scope.SHARED
+    count = wavefronts(addresses, width) if is_shared else sectors(addresses, width)
+    unit = _WARP * 4 if is_shared else SECTOR_BYTES
+    least = np.ceil(distinct / unit)
+    is_store = isinstance(part, Store)
+    return MemoryRequest(part.buffer, is_store, width, float(count.mean()), float(least.mean()))
+
+
+def _iterations(loops: tuple[For, ...]) -> Mapping[str, LaneValues]:
+    """The variables of the loops for each lane of warps: [samples, 32]; "" has that shape."""
+    rng = np.random.default_rng(0)
+    bound = {loop.thread: loop.extent for loop in loops if loop.kind is LoopKind.BOUND}
+    extents = [bound.get(index, 1) for index in _INDICES]
+    threads = np.arange(int(np.prod(extents)))
+    warps = [threads[start : start + _WARP] for start in range(0, len(threads), _WARP)]
+    rows = [np.resize(warp, _WARP) for warp in warps for _ in range(_SAMPLES)]
+    lanes = np.array(rows, np.int64)
+    found: dict[str, LaneValues] = {"": lanes}
+    x, y, _ = extents
+    places = dict(zip(_INDICES, (lanes % x, lanes // x % y, lanes // (x * y)), strict=True))
+    for loop in loops:
+        if loop.kind is LoopKind.BOUND and loop.thread in places:
+            found[loop.var.name] = places[loop.thread]
+        else:
+            found[loop.var.name] = rng.integers(0, loop.extent, (len(lanes), 1))
+    return found
+
+
+def _value(expr: Expr, values: Mapping[str, LaneValues]) -> LaneValues:
+    """The value for each lane, of a vector its first; raise LookupError if it depends on data."""
+    match expr:
+        case Const(value):
+            return np.asarray(int(value))
+        case Var(name):
+            return values[name]
+        case Ramp(base):
+            return _value(base, values)
+        case Binary(op, left, right) if op in _ARITHMETIC:
+            return _ARITHMETIC[op](_value(left, values), _value(right, values))
+        case Compare(op, left, right):
+            return _COMPARE[op](_value(left, values), _value(right, values))
+        case Not(operand):
+            return np.logical_not(_value(operand, values))
+        case Select(condition, then, otherwise):
+            chosen = _value(condition, values)
+            return np.where(chosen, _value(then, values), _value(otherwise, values))
+        case _:
+            raise LookupError(type(expr).__name__)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from codegen_cuda.hand_schedules import elementwise, matmul_dag, tiled_matmul, transpose
+from codegen_cuda.wheels import needs_wheels
+
+from ansorc.codegen.base import CountingBackend, backend_of
+from ansorc.codegen.build import prepare
+from ansorc.codegen.cuda.requests import MemoryRequest, requests_of
+from ansorc.codegen.cuda.sass import hottest_loops
+from ansorc.ir.parser import parse
+from ansorc.schedule import Schedule, lower
+from ansorc.target import Target
+
+TARGET = Target.parse("cuda -arch=sm_80")
+SASS = """\
+.text.one:
+        /*0000*/                   S2R R0, SR_TID.X ;
+.L_x_1:
+        /*0010*/                   LDG.E.128.CONSTANT R4, [R2.64] ;
+.L_x_0:
+        /*0020*/                   LDS.U.128 R4, [R2] ;
+        /*0030*/                   FFMA R0, R1, R2, R3 ;
+        /*0040*/                   FFMA R0, R1, R2, R3 ;
+        /*0050*/              @!P0 BRA `(.L_x_0) ;
+        /*0060*/               @P1 BRA `(.L_x_1) ;
+        /*0070*/                   EXIT ;
+.L_x_2:
+        /*0080*/                   BRA `(.L_x_2);
+.text.two:
+        /*0000*/                   STG.E [R2.64], R0 ;
+"""
+
+
+def requests(schedule: Schedule) -> dict[tuple[str, bool], MemoryRequest]:
+    found = requests_of(prepare(lower(schedule, "kernel"), TARGET))
+    return {(request.buffer.name, request.is_store): request for _, request in found}
+
+
+def test_the_hottest_loop_is_the_innermost_one() -> None:
+    one, two = hottest_loops(SASS)
+    assert one.kernel == "one"
+    assert one.is_loop
+    assert dict(one.operations) == {"LDS.128": 1, "FFMA": 2, "BRA": 1}
+    assert (one.total, one.share("FFMA"), one.count("LDS")) == (4, 0.5, 1)
+    assert not two.is_loop
+    assert dict(two.operations) == {"STG": 1}
+
+
+def test_requests_of_neighbours_are_full_sectors() -> None:
+    found = requests(elementwise(1024, 64, lanes=4))
+    for name, is_store in (("A", False), ("B", False), ("C", True)):
+        request = found[name, is_store]
+        assert (request.width, request.pieces, request.least) == (16, 16.0, 16.0)
+
+
+@pytest.mark.parametrize(("tile", "cycles"), [(8, 2.0), (32, 1.0)])
+def test_padding_keeps_banks_apart(tile: int, cycles: float) -> None:
+    found = requests(transpose(64, 64, tile))
+    assert found["A.shared", False].pieces <= cycles
+
+
+def test_strides_are_seen() -> None:
+    text = """
+kernel f(A: float32[4096], B: float32[32]):
+    bound blockIdx.x b in 0..1:
+        alloc S: float32[1024] shared
+        bound threadIdx.x t in 0..32:
+            S[t * 32] = A[t * 128]
+            B[t] = S[t * 32]
+"""
+    found = {(r.buffer.name, r.is_store): r.pieces for _, r in requests_of(parse(text))}
+    assert found == {
+        ("A", False): 32.0, ("S", True): 32.0, ("S", False): 32.0, ("B", True): 4.0
+    }  # fmt: skip
+
+
+@needs_wheels
+def test_what_is_told_of_a_matrix_product() -> None:
+    backend = backend_of(TARGET)
+    assert isinstance(backend, CountingBackend)
+    schedule = tiled_matmul(matmul_dag(1024, 1024, 1024), (2, 16, 4), (2, 16, 4), 8, 4)
+    function = prepare(lower(schedule, "product"), TARGET)
+    told = backend.counts(function, backend.emit(function, TARGET), TARGET)
+    assert "product_0: 64 blocks of 256 threads on a100" in told
+    assert "spilled 0 bytes stored, 0 loaded" in told
+    assert "FFMA 512" in told
+    assert "LDS.128 32" in told
+    assert "loads A (global), 16 bytes a thread: 16 sectors a request, 16 at least" in told
+    shares = [word for word in told.split() if word.endswith("%;")]
+    assert any(np.float64(share.strip("%;")) >= 85 for share in shares)
