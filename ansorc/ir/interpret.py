@@ -21,6 +21,7 @@ from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -83,6 +84,24 @@ def _elements(buffer: Buffer, array: np.ndarray[Any, Any]) -> list[Any]:
     return list(array.ravel()) if buffer.dtype.is_float else array.ravel().tolist()
 
 
+class _AsyncStores:
+    """The asynchronous stores of a thread: each is done as late as it may be."""
+
+    def __init__(self) -> None:
+        self._groups: list[list[tuple[list[Any], int, Any]]] = [[]]
+
+    def begin(self, memory: list[Any], place: int, value: Any) -> None:
+        """Begin to store `value`."""
+        self._groups[-1].append((memory, place, value))
+
+    def wait(self, pending: int) -> None:
+        """Do what is under way, but for the latest `pending` groups."""
+        while len(self._groups) > pending:
+            for memory, place, value in self._groups.pop(0):
+                memory[place] = value
+        self._groups.append([])
+
+
 class _Compiler:
     """Writes the Python source of a function, statement by statement."""
 
@@ -112,6 +131,7 @@ class _Compiler:
         self._stmt(self.function.body)
         names = self.exprs.globals
         names |= {"together": self._together, "clock": self.clock, "watched": self._watched}
+        names["AsyncStores"] = _AsyncStores
         code = compile("\n".join(self.lines), f"<kernel {self.function.name}>", "exec")
         exec(code, names)
         return cast("Callable[..., None]", names["run"])
@@ -122,12 +142,10 @@ class _Compiler:
                 self._bound(stmt)
             case For(var, extent, _, body):
                 self._loop(var, extent, body)
-            case Store(buffer, indices, Shuffle(operand, distance)):
-                self._shuffle(buffer, indices, operand, distance)
-            case Store(buffer, indices, value):
-                self._store(buffer, indices, value)
-            case If(condition, Store(buffer, indices, value)) if dtype_of(condition).lanes > 1:
-                self._store(buffer, indices, value, self.exprs.expr(condition).text)
+            case Store():
+                self._store(stmt)
+            case If(condition, Store() as store) if dtype_of(condition).lanes > 1:
+                self._store(store, self.exprs.expr(condition).text)
             case If(condition, then, otherwise):
                 self._open(f"if {self.exprs.expr(condition).text}:")
                 self._close(then)
@@ -142,12 +160,17 @@ class _Compiler:
             case Allocate(buffer, body):
                 self._allocate(buffer)
                 self._stmt(body)
-            case Prefetch():
-                self._line("pass")
-            case Barrier():
-                self._line(f"yield {len(self.lines)}")
+            case Prefetch() | Barrier() | Await():
+                self._line(self._waiting(stmt))
             case _:
                 assert_never(stmt)
+
+    def _waiting(self, stmt: Prefetch | Barrier | Await) -> str:
+        if isinstance(stmt, Barrier):
+            return f"yield {len(self.lines)}"
+        if isinstance(stmt, Await) and self.group:
+            return f"copies.wait({stmt.pending})"
+        return "pass"
 
     def _loop(self, var: Var, extent: int, body: Stmt) -> None:
         self.loops += 1
@@ -203,6 +226,7 @@ class _Compiler:
         name = self.exprs.fresh("thread")
         self._open(f"def {name}({self._bind(loop.var, loop.extent)}):")
         self._line("yield from ()")
+        self._line("copies = AsyncStores()")
         self._close(loop.body)
         depth = sum(thread.startswith("threadIdx") for thread in self.threads) - 1
         threads = (
@@ -232,19 +256,24 @@ class _Compiler:
                 )
             yield places[0]
 
-    def _store(
-        self, buffer: Buffer, indices: Sequence[Expr], value: Expr, mask: str = "True"
-    ) -> None:
+    def _store(self, store: Store, mask: str = "True") -> None:
         """Write a store of the lanes in which `mask` holds."""
+        buffer, indices, value = store.buffer, store.indices, store.value
+        if isinstance(value, Shuffle):
+            self._shuffle(buffer, indices, value.operand, value.distance)
+            return
         lanes = max((dtype_of(index).lanes for index in indices), default=1)
         name = self.exprs.buffers[buffer.name]
         place, element = self.exprs.place(buffer, indices), self.exprs.expr(value).text
+        is_async = store.is_async and self.group is not None
         if lanes == 1:
-            self._line(f"{name}[{place}] = {element}")
+            both = f"{name}[{place}] = {element}"
+            self._line(f"copies.begin({name}, {place}, {element})" if is_async else both)
             return
         wanted = f"for {LANE} in range({lanes}) if {mask}"
-        both = (f"[{text} {wanted}]" for text in (place, element))
-        self._line(f"for place, value in zip({', '.join(both)}): {name}[place] = value")
+        pairs = ", ".join(f"[{text} {wanted}]" for text in (place, element))
+        each = f"copies.begin({name}, place, value)" if is_async else f"{name}[place] = value"
+        self._line(f"for place, value in zip({pairs}): {each}")
 
     def _shuffle(
         self, buffer: Buffer, indices: Sequence[Expr], operand: Expr, distance: int

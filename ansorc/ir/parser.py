@@ -17,6 +17,7 @@ from ansorc.ir.parse_expr import ExprParser
 from ansorc.ir.stmt import (
     THREADS,
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -31,6 +32,7 @@ from ansorc.ir.stmt import (
 T = TypeVar("T")
 
 _LOOPS = {kind.value: kind for kind in LoopKind}
+_WORDS = ("if", "alloc", "seq", "pass", "barrier", "prefetch", "async", "await")
 _SCOPES = {scope.value: scope for scope in Scope}
 
 
@@ -114,13 +116,19 @@ class _Parser:
                 return Barrier(scope)
             case "prefetch":
                 return self._prefetch()
+            case "async":
+                return replace(self._store(), is_async=True)
+            case "await":
+                pending = int(self._tokens.expect(TokenKind.INT).text)
+                self._tokens.expect(TokenKind.NEWLINE)
+                return Await(pending)
             case text:
-                known = ", ".join((*_LOOPS, "if", "alloc", "seq", "pass", "barrier", "prefetch"))
+                known = ", ".join((*_LOOPS, *_WORDS))
                 raise self._tokens.error(
                     f"'{text}' begins no statement; expected {known} or a store 'A[i] = …'", word
                 )
 
-    def _store(self) -> Stmt:
+    def _store(self) -> Store:
         buffer = self._exprs.known_buffer(self._tokens.expect(TokenKind.NAME))
         indices = self._exprs.indices()
         self._tokens.require("=")
@@ -144,8 +152,10 @@ class _Parser:
         self._tokens.require("..")
         extent = int(self._tokens.expect(TokenKind.INT).text)
         chunk = self._chunk() if kind is LoopKind.PARALLEL else 0
+        is_ahead = kind is LoopKind.SERIAL and self._tokens.accept("stages")
+        stages = int(self._tokens.expect(TokenKind.INT).text) if is_ahead else 0
         inner = _Parser(self._tokens, self._buffers, {**self._variables, var.name: var})
-        return For(var, extent, kind, inner._block(), thread, chunk)
+        return For(var, extent, kind, inner._block(), thread, chunk, stages)
 
     def _chunk(self) -> int:
         if not self._tokens.accept("dynamic"):

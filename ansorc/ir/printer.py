@@ -31,6 +31,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.operator import REDUCTIONS
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -107,13 +108,12 @@ def _lines_of(stmts: Sequence[Stmt]) -> Iterator[str]:
 def _stmt(stmt: Stmt, *, is_last: bool) -> Iterator[str]:
     """Yield the lines of one statement of a block; an allocation may own the lines after it."""
     match stmt:
-        case For(var, extent, kind, body, thread, chunk):
-            bound = f" {thread}" if kind is LoopKind.BOUND else ""
-            sharing = f" dynamic {chunk}" if chunk else ""
-            yield f"{kind.value}{bound} {var.name} in 0..{extent}{sharing}:"
-            yield from _indented(_block(body))
-        case Store(buffer, indices, value):
-            yield f"{_access(buffer, indices)} = {expr_text(value)}"
+        case For():
+            yield _loop_head(stmt)
+            yield from _indented(_block(stmt.body))
+        case Store(buffer, indices, value, is_async):
+            begun = "async " if is_async else ""
+            yield f"{begun}{_access(buffer, indices)} = {expr_text(value)}"
         case If(condition, then, otherwise):
             yield f"if {expr_text(condition)}:"
             yield from _indented(_block(then))
@@ -129,12 +129,27 @@ def _stmt(stmt: Stmt, *, is_last: bool) -> Iterator[str]:
             head = f"alloc {buffer_text(buffer)}"
             yield head if is_last else f"{head}:"
             yield from _block(body) if is_last else _indented(_block(body))
-        case Barrier(scope):
-            yield f"barrier {scope.value}"
-        case Prefetch(buffer, indices):
-            yield f"prefetch {_access(buffer, indices)}"
+        case Barrier() | Prefetch() | Await():
+            yield _waiting(stmt)
         case _:
             assert_never(stmt)
+
+
+def _waiting(stmt: Barrier | Prefetch | Await) -> str:
+    match stmt:
+        case Barrier(scope):
+            return f"barrier {scope.value}"
+        case Prefetch(buffer, indices):
+            return f"prefetch {_access(buffer, indices)}"
+        case Await(pending):
+            return f"await {pending}"
+
+
+def _loop_head(loop: For) -> str:
+    bound = f" {loop.thread}" if loop.kind is LoopKind.BOUND else ""
+    sharing = f" dynamic {loop.chunk}" if loop.chunk else ""
+    ahead = f" stages {loop.stages}" if loop.stages else ""
+    return f"{loop.kind.value}{bound} {loop.var.name} in 0..{loop.extent}{sharing}{ahead}:"
 
 
 def _indented(lines: Iterator[str] | list[str]) -> Iterator[str]:

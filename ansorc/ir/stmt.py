@@ -49,6 +49,9 @@ class For(Node):
     chunk: int = 0
     """Iterations that a thread of a PARALLEL loop takes whenever it is free; 0: it gets one part of
     nearly equal length. 0 for every other loop."""
+    stages: int = 0
+    """Iterations whose copies to shared memory are under way at once, if above 1; changes no
+    result. Only a serial loop has it: `overlap_copies` does what it says."""
 
 
 @node
@@ -58,6 +61,9 @@ class Store(Node):
     buffer: Buffer
     indices: tuple[Expr, ...]
     value: Expr
+    is_async: bool = False
+    """Whether a GPU thread goes on before it is stored, which is done at the latest by an `Await`
+    that waits for it."""
 
 
 @node
@@ -106,7 +112,17 @@ class Prefetch(Node):
     indices: tuple[Expr, ...]
 
 
-Stmt: TypeAlias = For | Store | If | Seq | Allocate | Barrier | Prefetch
+@node
+class Await(Node):
+    """Wait until at most `pending` groups of this thread's asynchronous stores are under way.
+
+    What was begun since the last Await is a group, the latest; earlier ones are done first.
+    """
+
+    pending: int
+
+
+Stmt: TypeAlias = For | Store | If | Seq | Allocate | Barrier | Prefetch | Await
 
 
 def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
@@ -118,7 +134,7 @@ def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
             return parts
         case If(_, then, otherwise):
             return (then,) if otherwise is None else (then, otherwise)
-        case Store() | Barrier() | Prefetch():
+        case Store() | Barrier() | Prefetch() | Await():
             return ()
         case _:
             assert_never(stmt)

@@ -21,6 +21,7 @@ from ansorc.ir.printer import buffer_text, expr_text, stmt_text
 from ansorc.ir.stmt import (
     THREADS,
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -116,13 +117,21 @@ def _check(stmt: Stmt, place: _VerifyContext) -> None:
             _check(body, place.with_buffer(buffer))
         case Prefetch():
             _check_leaf(stmt, place)
-        case Barrier(scope):
-            if scope not in (Scope.SHARED, Scope.GLOBAL):
-                raise IRError(f"'barrier {scope.value}' is of memory that no two threads share")
-            if place.bound_to("threadIdx") is None:
-                raise IRError("a barrier outside threadIdx loops waits for nobody; remove it")
+        case Barrier() | Await():
+            _check_waiting(stmt, place)
         case _:
             assert_never(stmt)
+
+
+def _check_waiting(stmt: Barrier | Await, place: _VerifyContext) -> None:
+    if isinstance(stmt, Await):
+        if stmt.pending != 0 and not is_count(stmt.pending):
+            raise IRError(f"'await {stmt.pending!r}' is for no Python int from 0 on")
+        return
+    if stmt.scope not in (Scope.SHARED, Scope.GLOBAL):
+        raise IRError(f"'barrier {stmt.scope.value}' is of memory that no two threads share")
+    if place.bound_to("threadIdx") is None:
+        raise IRError("a barrier outside threadIdx loops waits for nobody; remove it")
 
 
 def _check_chunk(loop: For) -> None:
@@ -148,6 +157,8 @@ def _check_loop(loop: For, place: _VerifyContext) -> None:
     if not is_count(loop.extent):
         raise IRError(f"the extent of '{name}' is {loop.extent!r}, no Python int above 0")
     _check_chunk(loop)
+    if loop.stages and (loop.kind is not LoopKind.SERIAL or not is_count(loop.stages)):
+        raise IRError(f"the loop over '{name}' cannot have {loop.stages!r} stages")
     if loop.kind is not LoopKind.BOUND:
         if thread:
             raise IRError(f"the {loop.kind.value} loop over '{name}' names the thread '{thread}'")

@@ -176,7 +176,13 @@ class Nests:
                 stmt = Allocate(buffer, stmt)
         self.is_threaded, self.is_in_block = was_threaded, was_in_block
         self.threads = was_in
-        return _loop(first, var, stmt, is_unrolled=first.name in unrolled)
+        return _loop(
+            first,
+            var,
+            stmt,
+            is_unrolled=first.name in unrolled,
+            stages=_stages(placed.stage, inside),
+        )
 
     def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first reduction on, and what begins each result."""
@@ -335,6 +341,12 @@ def _is_at_once(placed: _Placed) -> bool:
     return len(moving) == 1 and moving[0].mark is Mark.BIND
 
 
+def _stages(stage: Stage, inside: Sequence[Stage]) -> int:
+    """Return for how many iterations the stages `inside` a loop of `stage` are copied at once."""
+    is_shared = any(inner.scope == "shared" for inner in inside)
+    return dict(stage.pragmas).get("async_stages", 0) if is_shared else 0
+
+
 def _starts_threads(iterator: Iterator) -> bool:
     return iterator.mark is Mark.BIND or (iterator.mark is Mark.PARALLEL and iterator.extent != 1)
 
@@ -351,8 +363,9 @@ def _sequence(*stmts: Stmt) -> Stmt:
     return stmts[0] if len(stmts) == 1 else Seq(stmts)
 
 
-def _loop(iterator: Iterator, var: Expr, body: Stmt, *, is_unrolled: bool) -> Stmt:
+def _loop(iterator: Iterator, var: Expr, body: Stmt, *, is_unrolled: bool, stages: int = 0) -> Stmt:
     if not isinstance(var, Var) or iterator.mark is Mark.TENSORIZE:
         return body
     kind = LoopKind.UNROLLED if is_unrolled else _KINDS[iterator.mark]
-    return For(var, known(iterator.extent), kind, body, iterator.thread, iterator.chunk)
+    stages = stages if kind is LoopKind.SERIAL and stages > 1 else 0
+    return For(var, known(iterator.extent), kind, body, iterator.thread, iterator.chunk, stages)

@@ -89,6 +89,11 @@ class GpuArchitecture:
     """Of shared memory and the first-level cache: 32 banks of 4 bytes."""
 
     @property
+    def has_async_copies(self) -> bool:
+        """Whether threads copy from global to shared memory without holding it in registers."""
+        return int(self.name.removeprefix("sm_")) >= 80
+
+    @property
     def warps(self) -> int:
         """Resident warps."""
         return self.threads // WARP_THREADS

@@ -27,12 +27,13 @@ from ansorc.ir.expr import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
     Var,
     dtype_of,
 )
 from ansorc.ir.interpret import interpret
 from ansorc.ir.interpret_math import math_function
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, If, Prefetch, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, Await, Barrier, For, Function, If, Prefetch, Seq, Stmt, Store
 
 
 def smaller(a: Any, b: Any) -> Any:
@@ -94,7 +95,7 @@ class Walker:
             case Allocate(buffer, body):
                 self.memory[buffer.name] = np.zeros(buffer.shape, buffer.dtype.numpy)
                 self.run(body)
-            case Prefetch():
+            case Prefetch() | Await():
                 pass
             case Barrier():
                 raise AssertionError("these programs have no threads")
@@ -106,6 +107,8 @@ class Walker:
 
     def value(self, expr: Expr, lane: int) -> Any:
         match expr:
+            case Shuffle():
+                raise AssertionError("these programs have no threads")
             case Const(value, dtype):
                 return np.array(value).astype(dtype.numpy)[()]
             case Var(name):

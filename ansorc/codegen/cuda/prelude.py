@@ -2,7 +2,8 @@
 
 What is plain C++ serves the GPU and the emulation on a CPU alike. What is an instruction of the GPU
 stands inside `#ifdef __CUDACC__`; the header of the emulation defines the same names:
-`half`, `to_float(half)`, `to_half(float)`, `to_half(double)`, `rsqrtf`, `rsqrt`.
+`half`, `to_float(half)`, `to_half(float)`, `to_half(double)`, `rsqrtf`, `rsqrt`, `copy_async`,
+`await_copies`.
 """
 
 from __future__ import annotations
@@ -141,6 +142,24 @@ DEVICE bfloat16 to_bfloat16(float x) {
   narrow.bits = (unsigned short)((x != x ? bits | 0x400000u : rounded) >> 16);
   return narrow;
 }""",
+    "asynchronous": """
+#ifdef __CUDACC__
+// Copies N bytes to shared memory while the thread goes on; without `is_there`, zeros.
+template <int N> DEVICE void copy_async(void *to, const void *from, bool is_there = true) {
+  unsigned place = (unsigned)__cvta_generic_to_shared(to), bytes = is_there ? N : 0;
+  if (N == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], %2, %3;"
+                 :: "r"(place), "l"(from), "n"(N), "r"(bytes) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                 :: "r"(place), "l"(from), "n"(N), "r"(bytes) : "memory");
+}
+// What was begun since the last call is a group; waits for all but the latest `pending` groups.
+template <int pending> DEVICE void await_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+  asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory");
+}
+#endif""",
 }
 """The text of each part, in the order in which they stand."""
 

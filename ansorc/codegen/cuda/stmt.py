@@ -14,8 +14,10 @@ from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Broadcast, Const, Expr, Load, Ramp, Reduce, Select, dtype_of
 from ansorc.ir.node import children
 from ansorc.ir.operator import MATH_FUNCTIONS
+from ansorc.ir.passes.gpu.overlap_copies import ASYNC_BYTES
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     If,
@@ -92,6 +94,9 @@ class CudaStatements:
                 self.line("__syncthreads();")
             case Prefetch():
                 pass
+            case Await(pending):
+                self.exprs.parts.add("asynchronous")
+                self.line(f"await_copies<{pending}>();")
             case _:
                 assert_never(stmt)
 
@@ -153,6 +158,8 @@ class CudaStatements:
 
     def _store(self, store: Store, condition: Expr | None) -> None:
         lanes = max((dtype_of(index).lanes for index in store.indices), default=1)
+        if store.is_async and condition is None and self._copy(store, lanes):
+            return
         if lanes == 1:
             value = self.exprs.stored(self.exprs.value(store.value), store.buffer.dtype)
             self.line(f"{self.exprs.place(store.buffer, store.indices)} = {value};")
@@ -187,6 +194,29 @@ class CudaStatements:
                 return f"{test} ? {arms[0]} : {arms[1]}"
             case _:
                 return None
+
+    def _copy(self, store: Store, lanes: int) -> bool:
+        """Write an asynchronous copy, if one instruction does it; return whether it is written.
+
+        A store that is done at once is right as well.
+        """
+        value, test = store.value, ""
+        if isinstance(value, Select) and isinstance(value.otherwise, Const | Broadcast):
+            if not _is_zero(value.otherwise) or dtype_of(value.condition).lanes > 1:
+                return False
+            value, test = value.then, f", {self.exprs.value(value.condition).text}"
+        size = lanes * store.buffer.dtype.bytes
+        if not isinstance(value, Load) or size not in ASYNC_BYTES:
+            return False
+        places: list[str] = []
+        for buffer, indices in ((store.buffer, store.indices), (value.buffer, value.indices)):
+            vector = self.exprs.vector(buffer, indices) if lanes > 1 else None
+            if lanes > 1 and vector is None:
+                return False
+            places.append(vector.address if vector else f"&{self.exprs.place(buffer, indices)}")
+        self.exprs.parts.add("asynchronous")
+        self.line(f"copy_async<{size}>({', '.join(places)}{test});")
+        return True
 
     def _has_vectors(self, value: Expr) -> bool:
         return any(self.exprs.vector(one.buffer, one.indices) for one in _always_loaded(value))
@@ -251,6 +281,10 @@ class CudaStatements:
 def _tells_lanes(index: Expr) -> bool:
     """Whether each lane has another index."""
     return isinstance(index, Ramp) and isinstance(index.stride, Const) and index.stride.value != 0
+
+
+def _is_zero(value: Const | Broadcast) -> bool:
+    return _is_zero(value.operand) if isinstance(value, Broadcast) else value.value == 0  # pyright: ignore[reportArgumentType]
 
 
 def _loads(root: Expr) -> Iterator[Load]:

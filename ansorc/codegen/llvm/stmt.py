@@ -18,6 +18,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.passes.accesses import Stores
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     If,
@@ -74,6 +75,8 @@ class StmtWriter:
                 self.statement(body)
             case Prefetch(buffer, indices):
                 self.exprs.memory.prefetch(buffer, indices)
+            case Await():
+                pass  # every store is done when it is there
             case Barrier(scope):
                 raise BuildError(f"a barrier for {scope.value} memory exists on GPUs only")
             case _:

@@ -41,6 +41,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -246,9 +247,10 @@ class Simplifier:
     def stmt(self, stmt: Stmt) -> Stmt:
         """Return `stmt` simplified."""
         match stmt:
-            case Store(buffer, indices, value):
+            case Store(_, indices, value):
                 place, new = self.exprs(indices), self.expr(value)
-                return stmt if place is indices and new is value else Store(buffer, place, new)
+                unchanged = place is indices and new is value
+                return stmt if unchanged else replace(stmt, indices=place, value=new)
             case For():
                 return self._loop(stmt)
             case If():
@@ -263,7 +265,7 @@ class Simplifier:
             case Prefetch(buffer, indices):
                 place = self.exprs(indices)
                 return stmt if place is indices else Prefetch(buffer, place)
-            case Barrier():
+            case Barrier() | Await():
                 return stmt
             case _:
                 assert_never(stmt)

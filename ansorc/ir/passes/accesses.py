@@ -10,7 +10,18 @@ from ansorc.ir.arith.interval import Ranges, bounds
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Not
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import Allocate, Barrier, For, If, Prefetch, Seq, Stmt, Store, substatements
+from ansorc.ir.stmt import (
+    Allocate,
+    Await,
+    Barrier,
+    For,
+    If,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    substatements,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +131,7 @@ class Accesses:
                 self._visit(body, replace(place, homes=homes))
             case Barrier():
                 self.has_barrier = True
-            case Prefetch():
+            case Prefetch() | Await():
                 pass
             case _:
                 assert_never(stmt)

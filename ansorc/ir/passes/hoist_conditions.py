@@ -17,6 +17,7 @@ from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Var, dtype_of
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -40,7 +41,7 @@ def hoist_conditions(function: Function) -> Function:
 
 def _hoisted(stmt: Stmt) -> Stmt:
     match stmt:
-        case Store() | Barrier() | Prefetch():
+        case Store() | Barrier() | Prefetch() | Await():
             return stmt
         case For():
             body = _hoisted(stmt.body)

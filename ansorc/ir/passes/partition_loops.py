@@ -26,6 +26,7 @@ from ansorc.ir.passes.code_size import emitted_statements
 from ansorc.ir.passes.loop_tests import Cuts, LoopTest, TestFinder, find_cuts, is_serial
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -65,7 +66,7 @@ class _Partition:
 
     def stmt(self, stmt: Stmt, ranges: Ranges) -> Stmt:
         match stmt:
-            case Store() | Barrier() | Prefetch():
+            case Store() | Barrier() | Prefetch() | Await():
                 return stmt
             case For():
                 return self._loop(stmt, ranges)

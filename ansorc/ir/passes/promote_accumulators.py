@@ -35,6 +35,7 @@ from ansorc.ir.passes.register_tile import (
 )
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -67,7 +68,7 @@ class _Promotion:
     def stmt(self, stmt: Stmt, done: frozenset[str]) -> Stmt:
         """Return `stmt` with what can be promoted, but for the buffers `done`, promoted."""
         match stmt:
-            case Store() | Barrier() | Prefetch():
+            case Store() | Barrier() | Prefetch() | Await():
                 return stmt
             case For():
                 return self._sequence((stmt,), done) or stmt
@@ -190,7 +191,7 @@ def _without_stores(stmt: Stmt, name: str) -> Stmt | None:
             new = _without_stores(then, name)
             other = None if otherwise is None else _without_stores(otherwise, name)
             return None if new is other is None else If(condition, new or Seq(()), other)
-        case Barrier():
+        case Barrier() | Await():
             return stmt
         case _:
             assert_never(stmt)

@@ -34,6 +34,7 @@ from ansorc.ir.passes.widen import uses_registers, widen
 from ansorc.ir.passes.widen_expr import LaneRange, NotWidenableError
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -83,7 +84,7 @@ class _Vectorizing:
 
     def stmt(self, stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
         match stmt:
-            case Store() | Barrier() | Prefetch():
+            case Store() | Barrier() | Prefetch() | Await():
                 return stmt
             case For(var, extent, kind, body, _):
                 if kind is LoopKind.VECTORIZED:

@@ -44,6 +44,7 @@ from ansorc.ir.passes.reduction_loops import Known, ReductionLoop, with_reductio
 from ansorc.ir.passes.register_tile import PromotedTile, find_tile, nest, perfect_nest
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -146,7 +147,7 @@ class _InLanes:
     def stmt(self, stmt: Stmt) -> Stmt:
         """Return `stmt` with its reductions in lanes, each set up as far out as is legal."""
         match stmt:
-            case Store() | Barrier() | Prefetch():
+            case Store() | Barrier() | Prefetch() | Await():
                 return stmt
             case For():
                 return self._loop(stmt)

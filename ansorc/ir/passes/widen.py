@@ -12,7 +12,7 @@ from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Not
 from ansorc.ir.node import walk
 from ansorc.ir.passes.places import uses
 from ansorc.ir.passes.widen_expr import ExprWidener, LaneRange, NotWidenableError
-from ansorc.ir.stmt import Allocate, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, Await, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
 
 
 def widen(stmt: Stmt, lanes: LaneRange, *, may_mask: bool = False) -> Stmt:
@@ -51,7 +51,7 @@ class _Widener:
                 new = Allocate(self._own(buffer), self.stmt(body))
                 self._lanes.private.pop(buffer.name, None)
                 return new
-            case Barrier() | Prefetch():
+            case Barrier() | Prefetch() | Await():
                 raise NotWidenableError
             case _:
                 assert_never(stmt)
@@ -73,8 +73,8 @@ class _Widener:
         if not is_vector and (value[1] or self._where):
             raise NotWidenableError
         if not is_vector:
-            return Store(buffer, indices, value[0])
-        new = Store(buffer, indices, exprs.spread(value))
+            return replace(store, buffer=buffer, indices=indices, value=value[0])
+        new = replace(store, buffer=buffer, indices=indices, value=exprs.spread(value))
         return new if mask is None else If(mask, new)
 
     def _mask(self, buffer: Buffer) -> Expr | None:

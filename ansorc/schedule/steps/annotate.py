@@ -12,7 +12,8 @@ from ansorc.schedule.thread_places import require_threads_fit
 from ansorc.schedule.thread_reduction import unfit_threads
 from ansorc.schedule.unrolling import require_bounded
 
-PRAGMAS = ("auto_unroll_max_step",)
+PRAGMAS = ("auto_unroll_max_step", "async_stages")
+MAX_STAGES = 8
 SHARINGS = ("static", "dynamic")
 
 
@@ -153,6 +154,9 @@ class Pragma(Step):
 
     `auto_unroll_max_step`: unroll its innermost serial loops while the number of copies of the
     body stays at or below the value.
+
+    `async_stages`: while an iteration of the loop that holds its shared stages computes, copy to
+    shared memory what the next value - 1 iterations need (0 and 1: nothing).
     """
 
     name: str
@@ -166,6 +170,10 @@ class Pragma(Step):
             state, f"there is no pragma '{self.name}'; use {known}", condition=self.name in PRAGMAS
         )
         self.require(state, f"{self.value} is below 0", condition=self.value >= 0)
+        self.require(
+            state, f"{self.value} iterations at once need too much shared memory; the most is "
+            f"{MAX_STAGES}", condition=self.name != "async_stages" or self.value <= MAX_STAGES,
+        )  # fmt: skip
         others = tuple(pragma for pragma in stage.pragmas if pragma[0] != self.name)
         return state.with_stage(replace(stage, pragmas=(*others, (self.name, self.value))))
 

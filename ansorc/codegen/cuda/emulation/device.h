@@ -218,3 +218,5 @@ inline half to_half(double x) {
   return narrow;
 }
 inline half to_half(float x) { return to_half((double)x); }
+
+#include "asynchronous.h"

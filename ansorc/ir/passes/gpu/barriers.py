@@ -25,6 +25,7 @@ from ansorc.ir.passes.gpu.elements import Touch, may_meet
 from ansorc.ir.passes.gpu.thread_nests import map_kernels
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -196,7 +197,7 @@ def _collect(root: Stmt | Expr, place: Touch, found: list[Touch]) -> None:
         case Seq() | Allocate():
             for part in substatements(root):
                 _collect(part, place, found)
-        case Barrier() | Prefetch():
+        case Barrier() | Prefetch() | Await():
             pass
         case _:
             for part in walk(root):

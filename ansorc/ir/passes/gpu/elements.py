@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -29,9 +29,13 @@ from ansorc.ir.substitute import free_vars
 
 Values: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 Extents: TypeAlias = Mapping[str, int]
+_TouchedElements: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Places, and the number of the thread that touches each."""
 
 _MAX_ELEMENTS = 1 << 21
 """More touches of one statement than this are not written down; they are taken for all."""
+_MOST_DIFFERENCES = 16
+"""Of two places with more between them nothing is known."""
 
 _ARITHMETIC = {
     BinaryOp.ADD: np.add, BinaryOp.SUB: np.subtract, BinaryOp.MUL: np.multiply,
@@ -100,17 +104,18 @@ def may_meet(old: Touch, new: Touch, threads: Extents) -> bool:
     places = [flat_place(touch.buffer, touch.indices) for touch in (old, new)]
     if places[0] is None or places[1] is None:
         return True
-    common = {name for name in old.fixed if name in new.fixed}
+    common = {name: extent for name, extent in old.fixed.items() if name in new.fixed}
     own = [_own_part(place, common) for place in places if place is not None]
-    if own[0][1] != own[1][1]:
+    shifts = _differences(own[0][1], own[1][1], common)
+    if shifts is None:
         return True  # they are apart by something that is not known here
     (first, _), (second, _) = own
     if old.free or new.free:  # the first iterations often tell
         found = _elements(first, _first(old), threads), _elements(second, _first(new), threads)
-        if found[0] is not None and found[1] is not None and _meet(found[0], found[1]):
+        if found[0] is not None and found[1] is not None and _meet(found[0], found[1], shifts):
             return True
     found = _elements(first, old, threads), _elements(second, new, threads)
-    return found[0] is None or found[1] is None or _meet(found[0], found[1])
+    return found[0] is None or found[1] is None or _meet(found[0], found[1], shifts)
 
 
 def _first(touch: Touch) -> Touch:
@@ -118,13 +123,41 @@ def _first(touch: Touch) -> Touch:
     return replace(touch, free=dict.fromkeys(touch.free, 1))
 
 
-def _own_part(place: Linear[Atom], common: set[str]) -> tuple[Linear[Atom], dict[Atom, int]]:
+def _differences(
+    old: Mapping[Atom, int], new: Mapping[Atom, int], loops: Extents
+) -> list[int] | None:
+    """Return by how much what is the same for all threads may differ; None if that is unknown.
+
+    `S[(k + 2) % 3]` and `S[k % 3]` are 1 or 2 apart, for a `k` of `loops` that both are in.
+    """
+    apart: Linear[Atom] = Linear(dict(old))
+    for atom, coefficient in new.items():
+        apart.add(atom, -coefficient)
+    names = sorted(set[str]().union(*(_names(atom) for atom in apart.terms)))
+    if not names:
+        return [0]
+    if set(names) - loops.keys() or np.prod([float(loops[n]) for n in names]) > _MAX_ELEMENTS:
+        return None
+    grid = np.meshgrid(*(np.arange(loops[name]) for name in names), indexing="ij")
+    total: npt.NDArray[np.int64] = np.zeros(grid[0].shape, dtype=np.int64)
+    for atom, coefficient in apart.terms.items():
+        found = evaluate(atom_expr(atom), dict(zip(names, grid, strict=True)))
+        if found is None:
+            return None
+        total = total + coefficient * found
+    values = np.unique(total)
+    return [int(value) for value in values] if len(values) <= _MOST_DIFFERENCES else None
+
+
+def _own_part(
+    place: Linear[Atom], common: Mapping[str, int]
+) -> tuple[Linear[Atom], dict[Atom, int]]:
     """Return the part of a place that is each thread's own, and what is the same for all."""
     own: Linear[Atom] = Linear({}, place.constant)
     same: dict[Atom, int] = {}
     for atom, coefficient in place.terms.items():
         names = {atom} if isinstance(atom, str) else free_vars(atom)
-        if names and names <= common:
+        if names and names <= common.keys():
             same[atom] = coefficient
         else:
             own.add(atom, coefficient)
@@ -169,10 +202,12 @@ def _names(atom: Atom) -> set[str]:
     return {"?"} if any(isinstance(part, Load) for part in walk(atom)) else free_vars(atom)
 
 
-def _meet(
-    first: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
-    second: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
-) -> bool:
+def _meet(first: _TouchedElements, second: _TouchedElements, shifts: Sequence[int]) -> bool:
+    """Whether threads meet where `first` is any of `shifts` elements further on."""
+    return any(_meet_at((first[0] + shift, first[1]), second) for shift in shifts)
+
+
+def _meet_at(first: _TouchedElements, second: _TouchedElements) -> bool:
     if not first[0].size or not second[0].size:
         return False
     low = min(int(first[0].min()), int(second[0].min()))

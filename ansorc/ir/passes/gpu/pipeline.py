@@ -5,6 +5,7 @@ from __future__ import annotations
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.gpu.barriers import insert_barriers
 from ansorc.ir.passes.gpu.order_reductions import order_reductions
+from ansorc.ir.passes.gpu.overlap_copies import overlap_copies
 from ansorc.ir.passes.gpu.pad_shared import pad_shared
 from ansorc.ir.passes.gpu.private_arrays import MAX_REGISTERS, unroll_private
 from ansorc.ir.passes.gpu.thread_nests import gather_threads
@@ -32,6 +33,11 @@ CUDA_PASSES: Passes = (
     ("compute_whole_tiles", lambda f, _: compute_whole_tiles(f)),
     ("order_reductions", lambda f, _: order_reductions(f)),
     ("promote_accumulators", lambda f, _: promote_accumulators(f, _TILE_BYTES)),
+    (
+        "overlap_copies",
+        lambda f, t: overlap_copies(f, has_async=t.gpu.architecture.has_async_copies),
+    ),
+    ("simplify", lambda f, _: simplify_stmt(f)),
     ("insert_barriers", lambda f, _: insert_barriers(f)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
     ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS, by_choice=False)),

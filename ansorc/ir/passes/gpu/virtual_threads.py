@@ -22,6 +22,7 @@ from ansorc.ir.expr import Load, Var
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.stmt import (
     Allocate,
+    Await,
     Barrier,
     For,
     Function,
@@ -78,7 +79,7 @@ class _Distribution:
                 return Allocate(self._copies[buffer.name], self._stmt(body))
             case For() | If() | Seq() | Allocate():
                 return map_substatements(stmt, self._stmt)
-            case Barrier():
+            case Barrier() | Await():
                 return stmt
             case _:
                 assert_never(stmt)

@@ -1,0 +1,262 @@
+"""Copy to shared memory what later iterations need while the present one computes.
+
+for k in 0..8 stages 3:                 alloc S: float32[3, 64] shared
+    alloc S: float32[64] shared         for p in 0..2:
+    S[t] = A[k, t]                          await 2
+    C[0] = C[0] + S[63 - t]      ->         async S[p % 3, t] = A[p, t]
+                                        for k in 0..8:
+                                            await 1
+                                            barrier shared
+                                            if k + 2 < 8:
+                                                async S[(k + 2) % 3, t] = A[k + 2, t]
+                                            C[0] = C[0] + S[k % 3, 63 - t]
+
+One barrier an iteration is enough: behind it all threads have done with the part of S that is
+stored to next, and see what was waited for before it. Where there are no asynchronous copies, or a
+value is computed, the thread's registers hold the elements until it has computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+
+from ansorc.ir.arith.affine import integer
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import BinaryOp, CompareOp, Const, Expr, Load, Select, Var, binary, compare
+from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.passes.gpu.thread_nests import map_kernels
+from ansorc.ir.stmt import (
+    Allocate,
+    Await,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    map_substatements,
+    statements,
+)
+from ansorc.ir.substitute import substitute
+
+ASYNC_BYTES = (4, 8, 16)
+"""What one asynchronous copy may move."""
+_MOST_REGISTERS = 64
+"""Registers of 4 bytes that may hold elements of one copy."""
+
+
+def overlap_copies(function: Function, *, has_async: bool) -> Function:
+    """Return `function`, its kernels in normal form, in which no loop has stages.
+
+    `has_async`: whether the GPU copies asynchronously, as from sm_80 on.
+    """
+    body = map_kernels(function.body, lambda nest: _in_kernel(nest, has_async=has_async))
+    return function if body is function.body else replace(function, body=body)
+
+
+def _in_kernel(nest: Stmt, *, has_async: bool) -> Stmt:
+    if not any(isinstance(part, For) and part.stages for part in statements(nest)):
+        return nest
+    stored = {part.buffer.name for part in walk(nest) if isinstance(part, Store)}
+
+    def visit(stmt: Stmt) -> Stmt:
+        new = map_substatements(stmt, visit)
+        if not isinstance(new, For) or not new.stages:
+            return new
+        return _Overlap(new, stored, has_async=has_async).result()
+
+    return visit(nest)
+
+
+class _Overlap:
+    """One loop: how it begins, and its new body."""
+
+    def __init__(self, loop: For, stored: set[str], *, has_async: bool) -> None:
+        self._loop = loop
+        self._stages = min(loop.stages, loop.extent)
+        self._allocated, parts = _opened(loop.body)
+        own = {b.name: b for b in self._allocated if b.scope is Scope.SHARED}
+        copies = list(takewhile(lambda part: _is_copy(part, own.keys(), stored), parts))
+        self._rest = parts[len(copies) :]
+        filled = {part.buffer.name for copy in copies for part in _stores(copy)}
+        late = {part.buffer.name for rest in self._rest for part in _stores(rest)}
+        is_fit = self._stages > 1 and bool(copies) and not filled & late
+        self._buffers = {
+            name: replace(own[name], shape=(self._stages, *own[name].shape))
+            for name in (sorted(filled) if is_fit else ())
+        }
+        self._copies = [
+            _SharedCopy(self._in_slots(copy), has_async=has_async) for copy in copies if is_fit
+        ]
+
+    def result(self) -> Stmt:
+        """Return what becomes of the loop; it is as it was where nothing can be copied ahead."""
+        if not self._copies:
+            return replace(self._loop, stages=0)
+        var, extent, ahead = self._loop.var, self._loop.extent, self._stages - 1
+        is_async = any(copy.is_async for copy in self._copies)
+        later = binary(BinaryOp.ADD, var, integer(ahead))
+        there_is = compare(CompareOp.LT, later, integer(extent))
+        body: list[Stmt] = [Await(self._stages - 2)] if is_async else []
+        body += [
+            Barrier(Scope.SHARED),
+            If(there_is, self._at(later, [copy.begin() for copy in self._copies])),
+            *(self._in_slots(part) for part in self._rest),
+        ]
+        ends = [end for copy in self._copies for end in copy.end()]
+        body += [If(there_is, self._at(later, ends))] if ends else []
+        stmt: Stmt = Seq(tuple(body))
+        for buffer in reversed(self._allocated):
+            stmt = stmt if buffer.name in self._buffers else Allocate(buffer, stmt)
+        main = replace(self._loop, body=stmt, stages=0)
+        stmt = Seq((self._first(ahead, is_async=is_async), main))
+        held = [buffer for copy in self._copies for buffer in copy.registers.values()]
+        for buffer in (*held, *self._buffers.values()):
+            stmt = Allocate(buffer, stmt)
+        return stmt
+
+    def _first(self, count: int, *, is_async: bool) -> Stmt:
+        """Return what copies for the first `count` iterations, each a group but for the last."""
+        var = Var(f"{self._loop.var.name}.first")
+        copies = [copy.whole() for copy in self._copies]
+        waiting: list[Stmt] = [Await(count)] if is_async and count > 1 else []
+        return For(var, count, LoopKind.UNROLLED, Seq((*waiting, self._at(var, copies))))
+
+    def _at(self, place: Expr, parts: Sequence[Stmt]) -> Stmt:
+        """Return `parts` for the iteration `place`."""
+        return substitute(Seq(tuple(parts)), {self._loop.var.name: place})
+
+    def _in_slots(self, stmt: Stmt) -> Stmt:
+        """Return `stmt`, which reads and fills the part of a buffer that its iteration has."""
+        slot = binary(BinaryOp.MOD, self._loop.var, integer(self._stages))
+
+        def rule(old: Node) -> Node | None:
+            match old:
+                case Load(buffer, indices) | Store(buffer, indices) if buffer.name in self._buffers:
+                    return replace(old, buffer=self._buffers[buffer.name], indices=(slot, *indices))
+                case _:
+                    return None
+
+        return rewrite(stmt, rule)
+
+
+@dataclass
+class _SharedCopy:
+    """The statements that fill a shared buffer, at once or in two parts."""
+
+    stmt: Stmt
+    has_async: bool
+    registers: dict[int, Buffer] = field(default_factory=dict[int, Buffer])
+    """What holds the value of each store in between, where there are two parts."""
+    loops: dict[int, tuple[For, ...]] = field(default_factory=dict[int, "tuple[For, ...]"])
+
+    def __post_init__(self) -> None:
+        self.loops = {id(store): loops for store, loops in _with_loops(self.stmt, ())}
+        stores = list(_stores(self.stmt))
+        self.is_async = self.has_async and all(self._fits(store) for store in stores)
+        if self.is_async:
+            return
+        for number, store in enumerate(stores):
+            name = f"{store.buffer.name}.ahead" + (f".{number}" if number else "")
+            shape = tuple(loop.extent for loop in self.loops[id(store)])
+            self.registers[id(store)] = Buffer(name, shape, store.buffer.dtype, Scope.LOCAL)
+        if sum(-(-buffer.bytes // 4) for buffer in self.registers.values()) > _MOST_REGISTERS:
+            self.registers = {}
+
+    def whole(self) -> Stmt:
+        """Return what copies, asynchronously if that is possible."""
+        return _with_stores(self.stmt, lambda old: replace(old, is_async=self.is_async))
+
+    def begin(self) -> Stmt:
+        """Return what is done as early as possible."""
+        if not self.registers:
+            return self.whole()
+        return _with_stores(
+            self.stmt, lambda old: replace(old, buffer=self._held(old), indices=self._place(old))
+        )
+
+    def end(self) -> list[Stmt]:
+        """Return what is done once the iteration has computed."""
+        if not self.registers:
+            return []
+        return [
+            _with_stores(
+                self.stmt, lambda old: replace(old, value=Load(self._held(old), self._place(old)))
+            )
+        ]
+
+    def _held(self, store: Store) -> Buffer:
+        return self.registers[id(store)]
+
+    def _place(self, store: Store) -> tuple[Expr, ...]:
+        return tuple(loop.var for loop in self.loops[id(store)])
+
+    def _fits(self, store: Store) -> bool:
+        """Whether one instruction copies what the store does in a loop over lanes."""
+        value = store.value
+        if isinstance(value, Select) and isinstance(value.otherwise, Const):
+            value = value.then if value.otherwise.value == 0 else value
+        inner = self.loops[id(store)][-1:]
+        lanes = [loop.extent for loop in inner if loop.kind is LoopKind.VECTORIZED]
+        return isinstance(value, Load) and store.buffer.dtype.bytes * sum(lanes or [1]) in (
+            ASYNC_BYTES
+        )
+
+
+def _opened(stmt: Stmt) -> tuple[list[Buffer], list[Stmt]]:
+    """Return what a body allocates first, and its statements."""
+    match stmt:
+        case Allocate(buffer, body):
+            buffers, parts = _opened(body)
+            return [buffer, *buffers], parts
+        case Seq(stmts):
+            parts: list[Stmt] = []
+            for part in stmts:
+                parts += _opened(part)[1] if isinstance(part, Seq) else [part]
+            return [], parts
+        case _:
+            return [], [stmt]
+
+
+def _is_copy(stmt: Stmt, own: Collection[str], stored: set[str]) -> bool:
+    """Whether `stmt` only fills buffers of `own` with what nobody stores to meanwhile."""
+    if any(isinstance(part, Barrier | Await | Allocate) for part in statements(stmt)):
+        return False
+    loads = [part for part in walk(stmt) if isinstance(part, Load)]
+    stores = list(_stores(stmt))
+    return (
+        bool(stores)
+        and all(store.buffer.name in own for store in stores)
+        and all(load.buffer.scope is Scope.GLOBAL for load in loads)
+        and not any(load.buffer.name in stored for load in loads)
+    )
+
+
+def _stores(stmt: Stmt) -> Iterator[Store]:
+    return (part for part in statements(stmt) if isinstance(part, Store))
+
+
+def _with_loops(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[tuple[Store, tuple[For, ...]]]:
+    match stmt:
+        case Store():
+            yield stmt, loops
+        case For(_, _, _, body):
+            yield from _with_loops(body, (*loops, stmt))
+        case Seq(stmts):
+            for part in stmts:
+                yield from _with_loops(part, loops)
+        case If(_, then, otherwise):
+            for part in (then,) if otherwise is None else (then, otherwise):
+                yield from _with_loops(part, loops)
+        case _:
+            return
+
+
+def _with_stores(stmt: Stmt, change: Callable[[Store], Store]) -> Stmt:
+    if isinstance(stmt, Store):
+        return change(stmt)
+    return map_substatements(stmt, lambda part: _with_stores(part, change))
