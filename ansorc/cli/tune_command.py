@@ -9,6 +9,7 @@ import click
 from ansorc.cli.arguments import TaskOrNetworks, networks_of, same_workloads, takes_workloads
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.network_tuning import tune_networks_showing
+from ansorc.cli.no_device import takes_no_device
 from ansorc.cli.progress import Progress, minutes
 from ansorc.cli.result_table import print_table
 from ansorc.cli.spent_line import contest_line, spent_line
@@ -24,6 +25,7 @@ from ansorc.search.tune_options import TuneOptions
 
 @click.command(short_help="Find a fast program and record every measuring.")
 @takes_workloads
+@takes_no_device
 @takes_tune_options
 def tune(workloads: list[TaskOrNetworks], options: TuneOptions, scheduling: Scheduling) -> None:
     """Find a fast program for each workload, and record every measuring.

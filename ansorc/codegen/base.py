@@ -249,6 +249,27 @@ class Backend(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class KernelResources:
+    """What the compiler gave one kernel of a GPU program."""
+
+    registers: int
+    """Of a thread."""
+    spilled_bytes: int
+    """Of a thread: stored and loaded in local memory, as the code says it once."""
+    shared_bytes: int
+    """Of a block."""
+
+
+@runtime_checkable
+class ResourceBackend(Protocol):
+    """What a back end has besides whose compiler tells what kernels need. None has to."""
+
+    def resources(self, text: str, target: Target) -> tuple[KernelResources, ...]:
+        """Return what each kernel of `text` needs, in their order; raise BuildError."""
+        ...
+
+
 @runtime_checkable
 class DeviceBackend(Protocol):
     """What a back end has besides whose kernels run on a device. None has to."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from ansorc.codegen.base import (
     Backend,
     Capabilities,
+    KernelResources,
     LoadedKernel,
     Machine,
     MachineLimits,
@@ -94,6 +95,16 @@ class Cuda:
 
     def counts(self, function: Function, text: str, target: Target) -> str:
         return counted(function, text, target)
+
+    def resources(self, text: str, target: Target) -> tuple[KernelResources, ...]:
+        found = compile_cubin(text, target.arch).resources
+        numbered = sorted(found, key=lambda each: int(each.name.rpartition("_")[2]))
+        return tuple(
+            KernelResources(
+                each.registers, each.spill_store_bytes + each.spill_load_bytes, each.shared_bytes
+            )
+            for each in numbered
+        )
 
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)

@@ -62,12 +62,20 @@ class _ThreadPrograms:
 
 def default_gpu_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
     """Return the program that should be the fastest one on `target`; always the same one."""
+    return best_on_gpu(dag, target, 1)[0]
+
+
+def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[tuple[Step, ...]]:
+    """Return the `count` programs, or fewer, that should be the fastest ones, the best first."""
     derived = generate(dag, target, gpu_rules())
     sketches = [whole for sketch in derived for whole in completed_on_gpu(sketch)]
     pools = sorted((_drawn(sketch) for sketch in sketches), key=lambda pool: pool.best)
     near = [pool for pool in pools[:EVOLVED] if pool.best <= NEAR * pools[0].best]
-    pool = min(map(_evolved, near), key=lambda pool: pool.best)
-    return steps(pool.sketch, pool.genes[np.argmin(pool.seconds)])
+    found: dict[tuple[Step, ...], float] = {}
+    for pool in map(_evolved, near):
+        for row in np.argsort(pool.seconds, kind="stable")[: 2 * count]:
+            found.setdefault(steps(pool.sketch, pool.genes[row]), float(pool.seconds[row]))
+    return sorted(found, key=lambda program: found[program])[:count]
 
 
 def seconds_of(sketch: Sketch, genes: Genes) -> Float64Array:

@@ -1,0 +1,76 @@
+"""`ansorc tune --no-device`: programs for a GPU that is not here, ranked and not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ansorc.cli.arguments import TaskOrNetworks, same_workloads
+from ansorc.search.gpu.ranking import DeviceRanking, RankedProgram, rank_without_device
+from ansorc.search.task import Task
+
+PROGRAMS = 8
+"""That are compiled, unless --trials says otherwise."""
+
+
+def takes_no_device(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --no-device to `ansorc tune`: with it, programs are ranked instead of tuned."""
+
+    @click.option("--no-device", is_flag=True,
+                  help="For a GPU that is not here: rank programs by its model, compile the best "
+                  f"({PROGRAMS}, or --trials), measure nothing and record nothing.")  # fmt: skip
+    @wraps(command)
+    def ranked_or_tuned(
+        workloads: list[TaskOrNetworks], *, no_device: bool, **given: Any
+    ) -> None:  # fmt: skip
+        if not no_device:
+            command(workloads, **given)
+            return
+        names = click.get_current_context().params["workloads"]
+        for name, workload in zip(names, workloads, strict=True):
+            if not isinstance(workload, Task) or workload.target.kind != "cuda":
+                raise click.UsageError(
+                    "--no-device ranks operators for GPUs, as in --target 'cuda -arch=sm_90'"
+                )
+            _show(name, workload, rank_without_device(workload, given["trials"] or PROGRAMS))
+
+    return ranked_or_tuned
+
+
+def _show(name: str, task: Task, ranking: DeviceRanking) -> None:
+    gpu = task.target.gpu
+    click.echo(f"{task.name}: {task.dag.flops / 1e9:.4g} GFLOP a call, target {task.target.text} "
+               f"({gpu.name}, {gpu.fp32_flops / 1e12:.1f} TFLOP/s of float32)")  # fmt: skip
+    table = Table()
+    for heading in ("estimated", "of the peak", "as compiled", "kernel", "registers", "spilled",
+                    "shared", "occupancy", "limit"):  # fmt: skip
+        table.add_column(heading, justify="right")
+    for program in ranking.programs:
+        for row in _rows(program, task.dag.flops / gpu.fp32_flops):
+            table.add_row(*row)
+    Console(width=120).print(table)
+    if ranking.note:
+        click.echo(f"note: {ranking.note}")
+    click.echo("nothing was measured: these are estimates of a model, and no records are kept")
+    click.echo(f"build the first by the model with: ansorc build {same_workloads(name)} --default")
+
+
+def _rows(program: RankedProgram, ideal_s: float) -> list[tuple[str, ...]]:
+    """The lines of a program: one for each of its kernels."""
+    times = (
+        f"{program.estimated_s * 1e3:.4g} ms", f"{ideal_s / program.seconds:.0%}",
+        "-" if program.compiled_s is None else f"{program.compiled_s * 1e3:.4g} ms",
+    )  # fmt: skip
+    return [
+        (
+            *(times if number == 0 else ("", "", "")), f"{kernel.blocks} × {kernel.threads}",
+            str(kernel.registers), f"{kernel.spilled_bytes} B", f"{kernel.shared_bytes} B",
+            f"{kernel.occupancy:.0%}", kernel.limit,
+        )
+        for number, kernel in enumerate(program.kernels)
+    ]  # fmt: skip
