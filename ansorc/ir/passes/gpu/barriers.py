@@ -21,7 +21,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL
 from ansorc.ir.expr import Expr, Load, Not, Shuffle, Var
 from ansorc.ir.node import walk
-from ansorc.ir.passes.gpu.elements import Touch, may_meet
+from ansorc.ir.passes.gpu.elements import Meetings, Touch
 from ansorc.ir.passes.gpu.thread_nests import map_kernels
 from ansorc.ir.stmt import (
     Allocate,
@@ -70,6 +70,7 @@ class _Waiting:
 
     def __init__(self, name: str, threads: dict[str, int]) -> None:
         self._name, self._threads = name, threads
+        self._meetings = Meetings(threads)
         self._open: tuple[Touch, ...] = ()
         self._loops: dict[str, int] = {}
 
@@ -150,7 +151,7 @@ class _Waiting:
     def _is_race(self, old: Touch, new: Touch) -> bool:
         if old.buffer.name != new.buffer.name or not (old.is_store or new.is_store):
             return False
-        return may_meet(old, new, self._threads)
+        return self._meetings.may_meet(old, new)
 
     def _needs_waiting(self, stmt: Stmt) -> bool:
         """Whether threads race inside of `stmt`, with several statements or iterations.

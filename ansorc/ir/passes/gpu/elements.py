@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -99,23 +99,36 @@ class Touch:
         return replace(self, fixed=fixed, free={**self.free, name: self.fixed[name]})
 
 
-def may_meet(old: Touch, new: Touch, threads: Extents) -> bool:
-    """Whether different threads may touch one element, one in `old` and the other in `new`."""
-    places = [flat_place(touch.buffer, touch.indices) for touch in (old, new)]
-    if places[0] is None or places[1] is None:
-        return True
-    common = {name: extent for name, extent in old.fixed.items() if name in new.fixed}
-    own = [_own_part(place, common) for place in places if place is not None]
-    shifts = _differences(own[0][1], own[1][1], common)
-    if shifts is None:
-        return True  # they are apart by something that is not known here
-    (first, _), (second, _) = own
-    if old.free or new.free:  # the first iterations often tell
-        found = _elements(first, _first(old), threads), _elements(second, _first(new), threads)
-        if found[0] is not None and found[1] is not None and _meet(found[0], found[1], shifts):
+class Meetings:
+    """Finds where the threads of a block meet; what was evaluated once is kept."""
+
+    def __init__(self, threads: Extents) -> None:
+        self._threads = threads
+        self._known: dict[Hashable, _TouchedElements | None] = {}
+
+    def may_meet(self, old: Touch, new: Touch) -> bool:
+        """Whether different threads may touch one element, one in `old` and the other in `new`."""
+        places = [flat_place(touch.buffer, touch.indices) for touch in (old, new)]
+        if places[0] is None or places[1] is None:
             return True
-    found = _elements(first, old, threads), _elements(second, new, threads)
-    return found[0] is None or found[1] is None or _meet(found[0], found[1], shifts)
+        common = {name: extent for name, extent in old.fixed.items() if name in new.fixed}
+        own = [_own_part(place, common) for place in places if place is not None]
+        shifts = _differences(own[0][1], own[1][1], common)
+        if shifts is None:
+            return True  # they are apart by something that is not known here
+        (first, _), (second, _) = own
+        if old.free or new.free:  # the first iterations often tell
+            found = self._elements(first, _first(old)), self._elements(second, _first(new))
+            if found[0] is not None and found[1] is not None and _meet(found[0], found[1], shifts):
+                return True
+        found = self._elements(first, old), self._elements(second, new)
+        return found[0] is None or found[1] is None or _meet(found[0], found[1], shifts)
+
+    def _elements(self, place: Linear[Atom], touch: Touch) -> _TouchedElements | None:
+        key = (tuple(place.terms.items()), place.constant, touch.guards, tuple(touch.free.items()))
+        if key not in self._known:
+            self._known[key] = _elements(place, touch, self._threads)
+        return self._known[key]
 
 
 def _first(touch: Touch) -> Touch:
