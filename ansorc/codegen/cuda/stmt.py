@@ -153,8 +153,14 @@ class CudaStatements:
         self._declared[-1].add(name)
         sizes = "".join(f"[{extent}]" for extent in buffer.shape) if buffer.elements > 1 else ""
         self.exprs.parts.update({c_type(buffer.dtype)} & {"half", "bfloat16"})
-        self.line(f"{c_type(buffer.dtype)} {name}{sizes};")
-        self.statement(body)
+        first, *rest = body.stmts if isinstance(body, Seq) else (body,)
+        if not sizes and isinstance(first, Store) and first.buffer == buffer:
+            value = self.exprs.stored(self.exprs.value(first.value), buffer.dtype)
+            self.line(f"{c_type(buffer.dtype)} {name} = {value};")
+            self.statement(Seq(tuple(rest)))
+        else:
+            self.line(f"{c_type(buffer.dtype)} {name}{sizes};")
+            self.statement(body)
 
     def _store(self, store: Store, condition: Expr | None) -> None:
         lanes = max((dtype_of(index).lanes for index in store.indices), default=1)
