@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from search_gpu.gpu_programs import H100
+from search_gpu.counted_requests import counted_requests
+from search_gpu.gpu_programs import H100, ready
 from search_space import small_dags
 from search_space.small_dags import DAGS
 
@@ -83,3 +84,28 @@ def test_the_default_of_a_product_has_the_tiles_of_an_expert(n: int) -> None:
     assert 64 <= np.asarray(found.threads).item() <= 512
     assert np.asarray(found.independent).item() >= 16
     assert np.asarray(found.registers).item() <= 255
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_requests_and_sectors_are_those_of_the_lowered_program(seed: int) -> None:
+    computation = small_dags.matmul(128, 64, 96)
+    (sketch,) = design_space(computation, H100).sketches
+    drawn = sample(sketch, 64, np.random.default_rng(seed))
+    is_whole = np.ones(len(drawn), dtype=bool)
+    for column, variable in enumerate(sketch.variables):
+        is_whole &= table_of(variable).rows[drawn[:, column]].prod(axis=1) == variable.extent
+    row = drawn[is_whole][0]
+    made = steps(sketch, row)
+    (found,) = descriptions(replay(computation, made), 1)
+    threads = int(np.asarray(found.threads).item())
+    counted = list(counted_requests(ready(computation, made, H100), threads))
+    for place, buffer in enumerate(("C", "in0", "in1")):
+        own = [each for each in counted if each.buffer == buffer]
+        (described,) = [
+            access
+            for access, name in zip(found.global_accesses, ("in0", "in1", "C"), strict=True)
+            if name == buffer
+        ]
+        assert place == 0 or not described.is_store
+        assert sum(each.executed for each in own) == np.asarray(described.requests).item()
+        assert {each.sectors for each in own} == {np.asarray(described.sectors).item()}

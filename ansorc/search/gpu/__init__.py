@@ -12,6 +12,8 @@ what is computed inside.
 * `statements`, `description`: what threads do and which memory they touch, for the model
 * `features`: what the learned model is told
 * `default`: the untuned program
+* `transposition`: tiles that are turned round in shared memory
+* `feature_sets`: the features of programs, by their target
 * `limits`: what no GPU runs, told before anything is compiled
 * `sampling`: random programs within the limits
 """

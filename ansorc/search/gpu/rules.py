@@ -15,6 +15,7 @@ from ansorc.search.gpu.thread_reduction import (
     with_rows,
 )
 from ansorc.search.gpu.tiling import TilingForThreads, results_of
+from ansorc.search.gpu.transposition import turned_round
 from ansorc.search.sketch.predicates import is_tiled_first
 from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict
 from ansorc.search.sketch.rules import Skip
@@ -77,7 +78,8 @@ def completed_on_gpu(sketch: Sketch) -> tuple[Sketch, ...]:
     """Return `sketch` with all stages bound to blocks and threads, and its choices.
 
     There is one for each number of threads that make long reductions together, with and without
-    the rows of their reader; and one in which each result is made by one thread.
+    the rows of their reader; one in which each result is made by one thread; and one in which
+    tiles are turned round in shared memory, where something is transposed.
     """
     first = PartialSketch.of(sketch)
     partials = [first]
@@ -86,6 +88,8 @@ def completed_on_gpu(sketch: Sketch) -> tuple[Sketch, ...]:
             partials.append(reduced_together(first, threads))
             rows = with_rows(first, threads)
             partials += [] if rows is None else [rows]
+    turned = turned_round(first)
+    partials += [] if turned is None else [turned]
     whole = {partial.state.steps: _with_choices(bound_rest(partial)) for partial in partials}
     return tuple(whole.values())
 
