@@ -4,13 +4,14 @@ BIN := .venv/bin
 OUT := out
 TRIALS ?= 128
 
-.PHONY: help demo test test-as-if nightly check lint types clean
+.PHONY: help demo test test-as-if nightly gpu check lint types clean
 
 help:
 	@echo "make demo    set up, tune two operators and a network, build them, run them from C++"
 	@echo "make test    set up and run the tests"
 	@echo "make test-as-if  run the tests of what is decided as if on other machines"
 	@echo "make nightly run the long checks: all operators of the paper, thousands of schedules"
+	@echo "make gpu     on a machine with a CUDA device: its tests, then the comparison on it"
 	@echo "make check   lint, types and tests"
 	@echo "make clean   remove .venv and $(OUT)"
 
@@ -53,6 +54,15 @@ test-as-if: .venv/dev
 
 nightly: .venv/dev
 	$(BIN)/python -m pytest -n 2 -q -m nightly --durations=10
+
+.venv/gpu: .venv/dev
+	$(BIN)/python -m pip install --quiet --editable '.[cuda,bench]'
+	touch $@
+
+gpu: .venv/gpu
+	mkdir -p $(OUT)
+	$(BIN)/python -m pytest -q -m gpu --durations=10
+	$(BIN)/python -m bench gpu --trials $(TRIALS) --results $(OUT)/gpu
 
 lint: .venv/dev
 	$(BIN)/ruff format --check .

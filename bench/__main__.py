@@ -17,6 +17,7 @@ from bench.compare.result import CaseResult, Results
 from bench.compare.side import Gap
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.compare.table import print_cases, print_gaps, print_means, print_tuning
+from bench.gpu.command import gpu
 from bench.gpu_model.command import gpu_model
 from bench.networks.compare import networks
 from bench.networks.pretrained import pretrained
@@ -100,6 +101,7 @@ def onnx_nodes(*, tests: str, processes: int, build: bool) -> None:
 main.add_command(networks)
 main.add_command(pretrained)
 main.add_command(torch_compile)
+main.add_command(gpu)
 main.add_command(gpu_model)
 
 

@@ -102,11 +102,7 @@ class Case:
 
     def dag(self, *, constant: bool = False) -> ComputeDAG:
         """Return the computation; with `constant` its weights may be re-laid-out."""
-
-        def weight(shape: Shape, name: str) -> Tensor:
-            return placeholder(shape, name, constant=constant)
-
-        return ComputeDAG(_BUILDERS[self.operator](self.batch, self.shape, weight))
+        return dag_of(self.operator, self.batch, self.shape, constant=constant)
 
 
 CASES = [
@@ -116,6 +112,15 @@ CASES = [
     for number in range(1, len(shapes) + 1)
 ]
 """All workloads, those of batch 1 first."""
+
+
+def dag_of(operator: str, batch: int, shape: Shape, *, constant: bool = False) -> ComputeDAG:
+    """Return the computation of an operator on any shape, written as in the appendix."""
+
+    def weight(shape: Shape, name: str) -> Tensor:
+        return placeholder(shape, name, constant=constant)
+
+    return ComputeDAG(_BUILDERS[operator](batch, shape, weight))
 
 
 def case(name: str) -> Case:

@@ -53,8 +53,8 @@ def measurer(tmp_path: Path, **settings: object) -> Generator[Measurer]:
 
 def test_64_candidates_among_faults(tmp_path: Path) -> None:
     faults = (
-        "illegal@20", "out-of-memory@4", "out-of-memory@5",  # pycuda tries once more
-        "failed@40", "hang@60", "misaligned@80", "lost@100",
+        "illegal@10", "out-of-memory@4", "out-of-memory@5",  # pycuda tries once more
+        "failed@20", "hang@30", "misaligned@40", "lost@50",
     )  # fmt: skip
     with measurer(tmp_path, faults=",".join(faults)) as workers:
         results = list(workers.measure([candidate(number) for number in range(64)]))

@@ -70,6 +70,7 @@ struct Module {
     Context *owner = nullptr;
     void *library = nullptr;
     std::map<std::string, struct Function *> functions;
+    std::vector<std::string> faults;  // of its first launch
 };
 
 struct Function {
@@ -90,7 +91,7 @@ struct Launch {
 struct Settings {
     int devices, major, minor, version;
     size_t memory;
-    std::multimap<long, std::string> launch_faults, allocation_faults;
+    std::multimap<long, std::string> module_faults, allocation_faults;
     static Settings of_environment();
 };
 
@@ -130,7 +131,7 @@ std::vector<Context *> &stack();
 double now();
 int refuse(const char *what);
 void complain(const std::string &words);
-// Count a launch or an allocation in all processes of the test; return the faults that are due.
-std::vector<std::string> due(bool is_launch);
+// Count a module or an allocation in all processes of the test; return the faults that are due.
+std::vector<std::string> due(bool is_module);
 
 }  // namespace emulated

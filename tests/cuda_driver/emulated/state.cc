@@ -33,7 +33,7 @@ long number(const char *name, long otherwise) {
 size_t rounded(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 struct Counters {
-    std::atomic<long> launches, allocations;
+    std::atomic<long> modules, allocations;
 };
 
 Counters &counters() {
@@ -85,9 +85,9 @@ int refuse(const char *what) {
     return NOT_SUPPORTED;
 }
 
-std::vector<std::string> due(bool is_launch) {
-    std::atomic<long> &counter = is_launch ? counters().launches : counters().allocations;
-    const auto &faults = is_launch ? driver().settings.launch_faults
+std::vector<std::string> due(bool is_module) {
+    std::atomic<long> &counter = is_module ? counters().modules : counters().allocations;
+    const auto &faults = is_module ? driver().settings.module_faults
                                    : driver().settings.allocation_faults;
     std::vector<std::string> found;
     auto [begin, end] = faults.equal_range(counter.fetch_add(1) + 1);
@@ -95,8 +95,8 @@ std::vector<std::string> due(bool is_launch) {
     return found;
 }
 
-// EMULATED_CUDA_FAULTS=illegal@40,hang@80: at the 40th launch, at the 80th; out-of-memory counts
-// allocations.
+// EMULATED_CUDA_FAULTS=illegal@40,hang@80: at the first launch from the 40th module that is loaded,
+// and from the 80th; out-of-memory counts allocations.
 Settings Settings::of_environment() {
     Settings found{};
     found.devices = int(number("EMULATED_CUDA_DEVICES", 1));
@@ -110,7 +110,7 @@ Settings Settings::of_environment() {
         const size_t at = part.find('@');
         if (at == std::string::npos) complain("a fault is written KIND@NUMBER, not " + part), abort();
         const std::string kind = part.substr(0, at);
-        auto &faults = kind == "out-of-memory" ? found.allocation_faults : found.launch_faults;
+        auto &faults = kind == "out-of-memory" ? found.allocation_faults : found.module_faults;
         faults.emplace(strtol(part.c_str() + at + 1, nullptr, 10), kind);
     }
     return found;
@@ -263,7 +263,7 @@ int Driver::load(Module **found, const void *image) {
         complain(std::string("the image cannot be loaded: ") + dlerror());
         return INVALID_IMAGE;
     }
-    modules.insert(*found = new Module{current(), library, {}});
+    modules.insert(*found = new Module{current(), library, {}, due(true)});
     return OK;
 }
 
@@ -282,7 +282,9 @@ int Driver::launch(const Launch &launch, void *stream) {
 }
 
 void Driver::execute(const Launch &launch, Context *context) {
-    for (const std::string &kind : due(true)) {
+    std::vector<std::string> faults;
+    faults.swap(launch.function->module->faults);
+    for (const std::string &kind : faults) {
         complain("injected: " + kind);
         if (kind == "hang") for (;;) sleep(1000);
         sticky = kind == "illegal"      ? ILLEGAL_ADDRESS
