@@ -30,7 +30,7 @@ from bench.peers.problem import Array, problem
 FILE = "results.json"
 _SEED = 2024
 _TURNS, _TURN_S, _CHOICE_S = 15, 0.03, 0.02
-_TINY: dict[str, Shape] = {
+TINY: dict[str, Shape] = {
     "C1D": (16, 4, 8, 3, 2, 1), "C2D": (8, 8, 4, 8, 3, 1, 1), "C3D": (4, 4, 4, 4, 4, 3, 1, 1),
     "GMM": (16, 16, 16), "GRP": (8, 8, 8, 8, 3, 1, 1, 4), "DIL": (8, 8, 4, 8, 3, 1, 2, 2),
     "DEP": (8, 8, 8, 3, 1, 1), "T2D": (4, 4, 8, 4, 4, 2, 1), "CAP": (4, 4, 2, 2, 3, 1, 1, 4),
@@ -109,7 +109,7 @@ def this_gpu() -> str:
 
 def _chosen(words: str, *, tiny: bool) -> list[GpuCase]:
     if tiny:
-        all_ = [GpuCase(f"{one}-tiny", one, 1, shape) for one, shape in _TINY.items()]
+        all_ = [GpuCase(f"{one}-tiny", one, 1, shape) for one, shape in TINY.items()]
     else:
         all_ = [GpuCase(one.name, one.operator, one.batch, one.shape) for one in CASES]
     if words == "all":

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 _CONFIGS = [
-    triton.Config({"TILE_N": n, "TILE_M": m, "TILE_K": k}, num_stages=stages, num_warps=warps)
+    triton.Config({"tile_n": n, "tile_m": m, "tile_k": k}, num_stages=stages, num_warps=warps)
     for n, m, k, stages, warps in (
         (128, 128, 16, 3, 8), (128, 64, 32, 3, 4), (64, 128, 32, 3, 4), (64, 64, 32, 4, 4),
         (128, 128, 32, 2, 8), (64, 32, 32, 4, 4), (32, 64, 32, 4, 4), (32, 32, 64, 4, 4),
@@ -21,22 +21,22 @@ _CONFIGS = [
 @triton.jit
 def _kernel(  # noqa: PLR0913, PLR0917
     a, b, c, n, m, k,
-    TILE_N: tl.constexpr, TILE_M: tl.constexpr, TILE_K: tl.constexpr,
+    tile_n: tl.constexpr, tile_m: tl.constexpr, tile_k: tl.constexpr,
 ):  # fmt: skip
     batch = tl.program_id(2)
-    rows = tl.program_id(0) * TILE_N + tl.arange(0, TILE_N)
-    columns = tl.program_id(1) * TILE_M + tl.arange(0, TILE_M)
-    depth = tl.arange(0, TILE_K)
+    rows = tl.program_id(0) * tile_n + tl.arange(0, tile_n)
+    columns = tl.program_id(1) * tile_m + tl.arange(0, tile_m)
+    depth = tl.arange(0, tile_k)
     a += batch * n * k + rows[:, None] * k + depth[None, :]
     b += batch * k * m + depth[:, None] * m + columns[None, :]
-    total = tl.zeros((TILE_N, TILE_M), dtype=tl.float32)
-    for begin in range(0, k, TILE_K):
+    total = tl.zeros((tile_n, tile_m), dtype=tl.float32)
+    for begin in range(0, k, tile_k):
         left = k - begin
         x = tl.load(a, mask=(rows[:, None] < n) & (depth[None, :] < left), other=0.0)
         y = tl.load(b, mask=(depth[:, None] < left) & (columns[None, :] < m), other=0.0)
         total = tl.dot(x, y, total, input_precision="ieee")
-        a += TILE_K
-        b += TILE_K * m
+        a += tile_k
+        b += tile_k * m
     place = c + batch * n * m + rows[:, None] * m + columns[None, :]
     tl.store(place, total, mask=(rows[:, None] < n) & (columns[None, :] < m))
 
@@ -48,7 +48,7 @@ def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     c = torch.empty(batch, n, m, device=a.device, dtype=a.dtype)
 
     def grid(meta: dict[str, Any]) -> tuple[int, int, int]:
-        return triton.cdiv(n, meta["TILE_N"]), triton.cdiv(m, meta["TILE_M"]), batch
+        return triton.cdiv(n, meta["tile_n"]), triton.cdiv(m, meta["tile_m"]), batch
 
     _kernel[grid](a, b, c, n, m, k)
     return c

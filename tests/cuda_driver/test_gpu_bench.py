@@ -17,14 +17,13 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_comparison_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "bench", "gpu", "--tiny", "--trials", "2"]
-    command += ["--cases", "gmm,nrm", "--target", TARGET, "--results", str(tmp_path)]
+    command += ["--cases", "nrm", "--target", TARGET, "--results", str(tmp_path)]
     with environment():
-        for _ in range(2):  # the second goes on from what is there
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "results.json").read_text())
     assert found["device"]["name"] == "Emulated GPU 0"
-    assert set(found["cases"]) == {"GMM-tiny", "NRM-tiny"}
+    assert set(found["cases"]) == {"NRM-tiny"}
     for case in found["cases"].values():
         own = case["sides"]["ansorc"]
         assert len(own["seconds"]) == 15

@@ -1,4 +1,4 @@
-"""Tuning for a GPU from end to end: the real pycuda on the emulated driver, which fails at times."""
+"""Tuning for a GPU from end to end: the real pycuda on an emulated driver, which fails at times."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def product() -> Task:
 def tuned(records: Path, trials: int) -> float:
     result = ac.tune(product(), trials=trials, records=records, seed=1)
     assert result.best is not None
+    assert result.best.median_s is not None
     return result.best.median_s
 
 
@@ -43,9 +44,9 @@ def failures(records: Path, trials: int) -> Counter[FailureKind]:
 
 
 def test_a_short_run(tmp_path: Path) -> None:
-    with process(counters=tmp_path / "counters", faults="illegal@4") as pool:
-        assert pool.submit(tuned, tmp_path / "r.db", 8).result() > 0
-    assert failures(tmp_path / "r.db", 8) == {FailureKind.CRASH: 1}
+    with process(counters=tmp_path / "counters", faults="illegal@3") as pool:
+        assert pool.submit(tuned, tmp_path / "r.db", 4).result() > 0
+    assert failures(tmp_path / "r.db", 4) == {FailureKind.CRASH: 1}
 
 
 @pytest.mark.slow

@@ -1,0 +1,118 @@
+"""What only a real GPU can tell: run by `make gpu`, skipped where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansorc as ac
+from ansorc.codegen.call.library import load_kernel
+from ansorc.codegen.call.module import Module
+from ansorc.codegen.cuda.binding import FIRST_DEVICE, device_count, facts_of
+from ansorc.errors import CallError
+from ansorc.ir.aligned import Array
+from ansorc.lang import ComputeDAG
+from ansorc.search.measure.check import Expectation, tolerance
+from ansorc.search.measure.data import draw_inputs
+from ansorc.search.programs import build
+from ansorc.search.task import Task
+from ansorc.target import Target
+from bench.gpu.command import TINY
+from bench.paper_cases import CASES, Case, dag_of
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(device_count() == 0, reason="there is no CUDA device, or no pycuda"),
+]
+
+
+def target() -> Target:
+    return Target.parse(f"cuda -arch={facts_of(FIRST_DEVICE).arch}")
+
+
+def checked(task: Task, module: Module) -> None:
+    """Hold what `module` computes against the float64 reference."""
+    inputs, references = draw_inputs(task, np.random.default_rng(0))
+    out = np.zeros(task.dag.outputs[0].shape, task.dag.outputs[0].dtype.numpy)
+    given = dict(zip((buffer.name for buffer in task.dag.inputs), inputs, strict=True))
+    module(*(given.get(buffer.name, out) for buffer in task.dag.params))
+    reference = references[0].astype(np.float64)
+    allowed = tolerance(task.dag, task.dag.outputs[0].name, reference)
+    assert not Expectation(reference, allowed).compare(out).complaint
+
+
+@pytest.mark.parametrize("operator", sorted(TINY))
+def test_tiny_cases_by_default(operator: str) -> None:
+    task = Task(dag_of(operator, 1, TINY[operator]), target(), "tiny")
+    checked(task, build(task))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.batch == 1], ids=lambda c: c.name)
+def test_cases_of_the_paper_by_default(case: Case) -> None:
+    task = Task(case.dag(), target(), case.name.replace("-", "_"))
+    checked(task, build(task))
+
+
+def product(n: int = 512) -> Task:
+    a, b = ac.placeholder((n, n), name="A"), ac.placeholder((n, n), name="B")
+    r = ac.reduce_axis(n, name="k")
+    c = ac.compute((n, n), lambda i, j: ac.sum(a[i, r] * b[r, j], axis=r), name="C")
+    return Task(ComputeDAG([a, b, c]), target(), "product")
+
+
+def test_tuning_finds_more_than_the_default(tmp_path: Path) -> None:
+    task = product()
+    result = ac.tune(task, trials=32, records=tmp_path / "r.db", seed=1)
+    assert result.best is not None
+    assert result.default is not None
+    assert result.best.median_s is not None
+    assert result.best.median_s <= (result.default.median_s or np.inf)
+    checked(task, result.build())
+
+
+@pytest.mark.parametrize("suffix", [".cubin", ".ptx", ".fatbin"])
+def test_saved_images_are_loaded(suffix: str, tmp_path: Path) -> None:
+    task = product(64)
+    path = tmp_path / f"product{suffix}"
+    build(task).save(path)
+    checked(task, load_kernel(path))
+
+
+def torch_with_gpu() -> Any:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no GPU")
+    return torch
+
+
+def test_tensors_of_pytorch() -> None:
+    torch = torch_with_gpu()
+    task = product(128)
+    module = build(task)
+    a, b = (torch.randn(128, 128, device="cuda") for _ in range(2))
+    expected: Array = (a.double() @ b.double()).cpu().numpy()
+    c = torch.zeros(128, 128, device="cuda")
+    module(a, b, c)
+    assert np.abs(c.cpu().numpy() - expected).max() < 1e-3
+    side = torch.cuda.Stream()
+    late = torch.empty_like(a)
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(50_000_000)
+        late.copy_(a)
+        c.zero_()
+        module(late, b, c, stream=side)
+    side.synchronize()
+    assert np.abs(c.cpu().numpy() - expected).max() < 1e-3
+    with pytest.raises(CallError, match="need a multiple of 16"):
+        module(torch.empty(128 * 128 + 1, device="cuda")[1:].view(128, 128), b, c)
+
+
+def test_times_are_those_of_the_device() -> None:
+    module = build(product(1024))
+    arrays = [np.ones((1024, 1024), np.float32) for _ in range(3)]
+    timing = module.time(*arrays, min_time_s=0.05)
+    assert 1e-5 < timing.median_s < 1e-1
+    assert timing.spread_s < timing.median_s
