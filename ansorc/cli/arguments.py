@@ -34,7 +34,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def takes_workload(command: Callable[Concatenate[TaskOrNetworks, P], None]) -> Callable[..., None]:
     """Add FILE:WORKLOAD or NETWORK.onnx and what describes it to a command, which gets it."""
+    return _takes_workload(command, lambda workload: workload)
 
+
+def takes_workload_to_build(
+    command: Callable[Concatenate[TaskOrNetworks, P], None],
+) -> Callable[..., None]:
+    """The same, but of a network's weights only those are in memory that its kernels read."""
+    return _takes_workload(
+        command, lambda one: one.without_source() if isinstance(one, Network) else one
+    )
+
+
+def _takes_workload(
+    command: Callable[Concatenate[TaskOrNetworks, P], None],
+    prepared: Callable[[TaskOrNetworks], TaskOrNetworks],
+) -> Callable[..., None]:
     @click.argument("workload", metavar="FILE:WORKLOAD|NETWORK.onnx")
     @_describes_workload
     @wraps(command)
@@ -43,7 +58,7 @@ def takes_workload(command: Callable[Concatenate[TaskOrNetworks, P], None]) -> C
         constants: tuple[str, ...], *args: P.args, **rest: P.kwargs,
     ) -> None:  # fmt: skip
         description = WorkloadArguments(settings, target, shapes, constants)
-        command(description.workload(workload), *args, **rest)
+        command(prepared(description.workload(workload)), *args, **rest)
 
     return with_workload
 

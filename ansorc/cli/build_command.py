@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ansorc.cli.arguments import TaskOrNetworks, takes_choice, takes_workload
+from ansorc.cli.arguments import TaskOrNetworks, takes_choice, takes_workload_to_build
 from ansorc.cli.progress import task_progress
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.graph.network import Network
@@ -22,7 +22,7 @@ from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 
 
 @click.command(short_help="Make a library and a C header.")
-@takes_workload
+@takes_workload_to_build
 @takes_choice
 @click.option("--name", default="", help="The C name of the kernel; default: the workload's.")
 @click.option("--output", "-o", type=click.Path(path_type=Path),

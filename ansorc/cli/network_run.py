@@ -26,10 +26,15 @@ _TOLERANCE = 1e-4
 """Of the largest element of an output: what float32 rounding makes of a deep network."""
 
 
-def run_network(network: Network, choice: ProgramChoice, library: Path | None) -> None:
-    """Check the network on random inputs, then print its time and that of each kernel."""
+def run_network(
+    network: Network, choice: ProgramChoice, library: Path | None, *, verify: bool = False
+) -> None:
+    """Check the network on random inputs, then print its time and that of each kernel.
+
+    Of a `library` every byte is compared with its manifest if `verify` says so.
+    """
     if library is not None:
-        loaded = load_library(library)
+        loaded = load_library(library, verify=verify)
         if isinstance(loaded, NetworkVariants):
             loaded = loaded.module_for(*random_inputs(network.source).values())
         if not isinstance(loaded, NetworkModule):

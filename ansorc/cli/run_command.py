@@ -28,16 +28,22 @@ _SEED = 1
 @takes_choice
 @click.option("--library", "-l", type=click.Path(path_type=Path),
               help="Run this .so of `ansorc build`, not a recorded program.")  # fmt: skip
-def run(workload: TaskOrNetworks, choice: ProgramChoice, library: Path | None) -> None:
+@click.option("--verify", is_flag=True,
+              help="Compare every byte of the library with its manifest, not samples.")  # fmt: skip
+def run(
+    workload: TaskOrNetworks, choice: ProgramChoice, library: Path | None, *, verify: bool
+) -> None:
     """Run a program on fresh random inputs: check its numbers, then time it."""
     require_this_machine(workload.target)
+    if verify and library is None:
+        raise click.UsageError("--verify is for a library; name it: -l FILE")
     if not isinstance(workload, Task):
         for network in networks_of([workload]):
-            run_network(network, choice, library)
+            run_network(network, choice, library, verify=verify)
         return
     task = workload
     if library is not None:
-        module, origin = load_kernel(library), f"built library {library}"
+        module, origin = load_kernel(library, verify=verify), f"built library {library}"
     else:
         program = chosen_program(task, choice)
         module, origin = build_program(task, program), program.origin

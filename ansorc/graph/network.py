@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ansorc.graph.fusion_group import FusionGroup
@@ -20,18 +20,27 @@ class Network:
     """A network as weighted tasks (paper §6) for `target`."""
 
     source: Graph
-    """As it was imported: what the outputs are checked against."""
+    """As it was imported: what the outputs are checked against; see `without_source`."""
     graph: Graph
     """After the rewrites."""
     partition: GraphPartition
     target: Target
+    output_names: tuple[str, ...]
+    """As the source has them; rewrites may give them others."""
 
     @staticmethod
     def of(graph: Graph, target: Target | str = "native") -> Network:
         """Prepare `graph` for `target`; nothing is measured or compiled."""
         found = Target.parse(target) if isinstance(target, str) else target
         rewritten = optimized(graph)
-        return Network(graph, rewritten, partition(rewritten), found)
+        return Network(graph, rewritten, partition(rewritten), found, graph.outputs)
+
+    def without_source(self) -> Network:
+        """Return the network for building alone: its source is what it was rewritten to.
+
+        The weights of the graph that was imported are then no longer held.
+        """
+        return replace(self, source=self.graph)
 
     @cached_property
     def task_of(self) -> tuple[tuple[FusionGroup, Task], ...]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from ansorc.codegen.build import compile_function
 from ansorc.codegen.compiled import Compiled
@@ -15,14 +12,14 @@ from ansorc.codegen.network.plan import (
     NetworkPlan,
     Place,
     PlaceKind,
-    joined_weights,
 )
+from ansorc.codegen.network.weights import Weight
 from ansorc.codegen.package.signature import Param
 from ansorc.graph.arena import place_in_arena
 from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.network import Network
 from ansorc.graph.partition import lifetimes
-from ansorc.ir.aligned import Array
+from ansorc.graph.weight_placement import PlacedWeights, merged_equal, place_weights
 from ansorc.schedule import lower, packings, replay
 from ansorc.search.programs import Program
 from ansorc.search.task import Task
@@ -53,30 +50,20 @@ def network_plans(
         for name, network in networks.items()
     }
     placed = [planning.placed() for planning in plannings.values()]
-    arrays = [one for places in placed for one in places if not isinstance(one, Place)]
-    weights, offsets = joined_weights(arrays if len(networks) == 1 else _merged_equal(arrays))
-    rest = iter(offsets)
-    plans: list[NetworkPlan] = []
-    for (name, planning), places in zip(plannings.items(), placed, strict=True):
-        known = [
-            p if isinstance(p, Place) else Place(PlaceKind.WEIGHTS, next(rest)) for p in places
-        ]
-        plans.append(planning.plan(name, known, weights))
+    weights = [one for places in placed for one in places if isinstance(one, Weight)]
+    if len(networks) > 1:
+        weights = merged_equal(weights)
+    found = place_weights(weights, next(iter(networks.values())).target)
+    rest = iter(weights)
+    plans = [
+        planning.plan(
+            name, [p if isinstance(p, Place) else found.place(next(rest)) for p in places], found
+        )
+        for (name, planning), places in zip(plannings.items(), placed, strict=True)
+    ]
     if len(plans) > 1:
         return [replace(plan, weights_owner=plans[0].name) for plan in plans]
     return plans
-
-
-def _merged_equal(arrays: Sequence[Array]) -> list[Array]:
-    """Return `arrays`, each replaced by the first one that has the same elements and shape."""
-    digests: dict[int, object] = {}
-    first: dict[object, Array] = {}
-    for array in arrays:
-        if id(array) not in digests:
-            content = hashlib.sha256(np.ascontiguousarray(array).view(np.uint8).data).digest()
-            digests[id(array)] = (array.dtype.name, array.shape, content)
-            first.setdefault(digests[id(array)], array)
-    return [first[digests[id(array)]] for array in arrays]
 
 
 class _Planning:
@@ -91,9 +78,9 @@ class _Planning:
         self._inputs = {name: place for place, name in enumerate(graph.inputs)}
         roots = map(partition.root, graph.outputs)
         self._outputs = {name: place for place, name in enumerate(roots)}
-        self._packed: dict[tuple[str, object], Array] = {}
+        self._weights: dict[tuple[str, object], Weight] = {}
 
-    def placed(self) -> list[Place | Array]:
+    def placed(self) -> list[Place | Weight]:
         """Return where the arguments of all calls lie; a weight itself, packed, where it is one."""
         return [
             place
@@ -101,14 +88,14 @@ class _Planning:
             for place in self._arguments(group, self._kernels[task.key])
         ]
 
-    def plan(self, name: str, places: Sequence[Place], weights: Array) -> NetworkPlan:
+    def plan(self, name: str, places: Sequence[Place], weights: PlacedWeights) -> NetworkPlan:
         """Return the plan, where `places` has those of all arguments of all calls."""
         graph, rest, calls = self._network.graph, iter(places), list[KernelCall]()
         for group, task in self._network.task_of:
             count = len(group.inputs) + len(group.outputs)
             arguments = tuple(next(rest) for _ in range(count))
             calls.append(KernelCall(self._numbers[task.key], arguments, group.title))
-        titles = zip(graph.outputs, self._network.source.outputs, strict=True)
+        titles = zip(graph.outputs, self._network.output_names, strict=True)
         return NetworkPlan(
             name,
             tuple(Param(n, kind.shape, kind.dtype, False) for n, kind in graph.inputs.items()),
@@ -116,19 +103,20 @@ class _Planning:
             tuple(self._kernels.values()),
             tuple(calls),
             self._arena_bytes,
-            weights,
+            weights.stored,
+            weights.derived,
         )
 
     def _output(self, name: str, title: str) -> Param:
         kind = self._network.graph.types[name]
         return Param(title, kind.shape, kind.dtype, is_output=True)
 
-    def _arguments(self, group: FusionGroup, kernel: Compiled) -> list[Place | Array]:
+    def _arguments(self, group: FusionGroup, kernel: Compiled) -> list[Place | Weight]:
         names = (*group.inputs, *group.outputs)
         pairs = zip(names, kernel.signature.params, strict=True)
         return [self._argument(name, param) for name, param in pairs]
 
-    def _argument(self, name: str, param: Param) -> Place | Array:
+    def _argument(self, name: str, param: Param) -> Place | Weight:
         root = self._network.partition.root(name)
         if root in self._outputs:
             return Place(PlaceKind.OUTPUT, self._outputs[root])
@@ -138,14 +126,12 @@ class _Planning:
             return Place(PlaceKind.ARENA, self._offsets[root])
         return self._weight(root, param)
 
-    def _weight(self, name: str, param: Param) -> Array:
-        """The constant `name` as a kernel reads it; one array for all that read it so."""
+    def _weight(self, name: str, param: Param) -> Weight:
+        """The constant `name` as a kernel reads it; one object for all that read it so."""
         packing = None
         if param.packing is not None:
             packing = replace(param.packing, source=replace(param.packing.source, name=""))
-        key = name, packing
-        if key not in self._packed:
-            shaped = np.ascontiguousarray(self._network.graph.constants[name])
-            array = shaped.reshape(param.source_shape)
-            self._packed[key] = array if param.packing is None else param.packing.apply(array)
-        return self._packed[key]
+        if (name, packing) not in self._weights:
+            source = self._network.graph.constants[name]
+            self._weights[name, packing] = Weight(source, packing)
+        return self._weights[name, packing]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from math import prod
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ Array: TypeAlias = NDArray[Any]
 """The elements of a tensor, of any type."""
 ALIGNMENT = 64
 """Bytes of a cache line, and of the widest vectors."""
+_LARGE_BYTES = 1 << 17
 
 
 def aligned_empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Array:
@@ -26,3 +28,16 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -
     memory: NDArray[np.uint8] = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].view(kind).reshape(shape)
+
+
+def in_own_pages(array: Array) -> Array:
+    """Return a copy of a large array whose memory the system gets back once nobody holds it.
+
+    What NumPy frees between arrays that are still held stays with the process.
+    """
+    if array.nbytes < _LARGE_BYTES:
+        return array
+    pages = mmap.mmap(-1, array.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    copy = np.frombuffer(pages, np.uint8).view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

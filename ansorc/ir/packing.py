@@ -7,8 +7,9 @@ parts p of n, or 0 where there is none: lengths that do not divide are filled up
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -19,8 +20,11 @@ from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Select, Var, binary, compare, const
-from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store
-from ansorc.ir.transform import Transform, transformed, transformed_element
+from ansorc.ir.stmt import For, Function, LoopKind, Seq, Stmt, Store
+from ansorc.ir.transform import Transform, apply_all, transformed, transformed_element
+
+MOST_WRITTEN = 64
+"""The most elements that are written out for one column of a transform."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,7 @@ class Packing:
 
     def fill(self, result: Array, array: Array) -> None:
         """Write the packed copy of `array` to `result`, which has the shape of `packed`."""
-        for transform in self.transforms:
-            array = transform.apply(array)
+        array = apply_all(self.transforms, array)
         margins = [self._margin(dimension) for dimension in range(array.ndim)]
         padded = np.pad(array, margins) if np.any(margins) else array
         starts = zip(self.offsets, margins, strict=True)
@@ -85,14 +88,42 @@ class Packing:
         result[...] = as_strided(corner, self.packed.shape, strides, writeable=False)
 
     def function(self, name: str) -> Function:
-        """Return the loop program `name`, which copies the source to `packed`."""
+        """Return the loop program `name`, which copies the source to `packed`.
+
+        What is made of one column of a transform is written out as straight-line code, up to
+        MOST_WRITTEN elements, in the innermost loop.
+        """
         target = replace(self.packed, name="packed", constant=False)
         source = replace(self.source, name="source")
-        digits = [Var(f"d{n}") for n in range(len(self.parts))]
-        body: Stmt = Store(target, tuple(digits), self._element(source, digits))
-        for digit, part in reversed(list(zip(digits, self.parts, strict=True))):
-            body = For(digit, part.extent, LoopKind.SERIAL, body)
+        written = self._written()
+        digits: list[Var | int] = [Var(f"d{n}") for n in range(len(self.parts))]
+        stores: list[Stmt] = []
+        for place in product(*(range(self.parts[n].extent) for n in written)):
+            for n, value in zip(written, place, strict=True):
+                digits[n] = value
+            indices = tuple(const(d) if isinstance(d, int) else d for d in digits)
+            stores.append(Store(target, indices, self._element(source, digits)))
+        body: Stmt = stores[0] if len(stores) == 1 else Seq(tuple(stores))
+        for n, digit in reversed(list(enumerate(digits))):
+            if isinstance(digit, Var):
+                is_dense = n == len(digits) - 1 and self._is_dense(self.parts[n])
+                kind = LoopKind.VECTORIZED if is_dense else LoopKind.SERIAL
+                body = For(digit, self.parts[n].extent, kind, body)
         return Function(name, (source, target), body)
+
+    def _is_dense(self, part: PackedPart) -> bool:
+        """Whether steps along `part` go to the next element of the source."""
+        return part.stride == 1 and part.dimension == len(self.source.shape) - 1
+
+    def _written(self) -> list[int]:
+        """The parts of transformed dimensions whose elements are written out, from the last on."""
+        taken = {each.dimension for each in self.transforms}
+        found, count = list[int](), 1
+        for n in reversed([n for n, part in enumerate(self.parts) if part.dimension in taken]):
+            if count * self.parts[n].extent <= MOST_WRITTEN:
+                count *= self.parts[n].extent
+                found.insert(0, n)
+        return found
 
     def to_json(self) -> dict[str, object]:
         """Return the fields as a JSON object."""
@@ -129,11 +160,15 @@ class Packing:
         low, high = self._range(dimension)
         return max(0, -low), max(0, high - self.transformed.shape[dimension] + 1)
 
-    def _element(self, source: Buffer, digits: list[Var]) -> Expr:
-        indices: list[Expr] = [const(offset) for offset in self.offsets]
+    def _element(self, source: Buffer, digits: Sequence[Var | int]) -> Expr:
+        constants = list(self.offsets)
         for digit, part in zip(digits, self.parts, strict=True):
-            step = binary(BinaryOp.MUL, digit, const(part.stride))
-            indices[part.dimension] = binary(BinaryOp.ADD, indices[part.dimension], step)
+            constants[part.dimension] += digit * part.stride if isinstance(digit, int) else 0
+        indices: list[Expr] = [const(constant) for constant in constants]
+        for digit, part in zip(digits, self.parts, strict=True):
+            if not isinstance(digit, int):
+                step = binary(BinaryOp.MUL, digit, const(part.stride))
+                indices[part.dimension] = binary(BinaryOp.ADD, indices[part.dimension], step)
         inside: list[Expr] = []
         for n, (index, extent) in enumerate(zip(indices, self.transformed.shape, strict=True)):
             before, after = self._margin(n)

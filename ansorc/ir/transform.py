@@ -24,6 +24,7 @@ from ansorc.ir.expr import (
 )
 
 Matrix: TypeAlias = tuple[tuple[float, ...], ...]
+_SLICE_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,32 @@ class Transform:
         """Return the transformed array, computed in float64 and rounded to the dtype of `array`."""
         mapped = np.tensordot(np.array(self.matrix), array.astype(np.float64), (1, self.dimension))
         return np.moveaxis(mapped, 0, self.dimension).astype(array.dtype)
+
+
+def apply_all(transforms: Sequence[Transform], array: Array) -> Array:
+    """Return `array` after `transforms`, a slice at a time: float64 takes memory."""
+    if not transforms:
+        return array
+    taken = {each.dimension for each in transforms}
+    others = [dimension for dimension in range(array.ndim) if dimension not in taken]
+    longest = max(others, key=lambda dimension: array.shape[dimension], default=None)
+    if longest is None or array.size <= _SLICE_ELEMENTS:
+        return _applied(transforms, array)
+    shape: Sequence[int] = array.shape
+    for each in transforms:
+        shape = each.shape(shape)
+    result = np.empty(shape, array.dtype)
+    step = max(1, _SLICE_ELEMENTS * array.shape[longest] // array.size)
+    for start in range(0, array.shape[longest], step):
+        part = (slice(None),) * longest + (slice(start, start + step),)
+        result[part] = _applied(transforms, array[part])
+    return result
+
+
+def _applied(transforms: Sequence[Transform], array: Array) -> Array:
+    for each in transforms:
+        array = each.apply(array)
+    return array
 
 
 def transformed(source: Buffer, transforms: Sequence[Transform]) -> Buffer:

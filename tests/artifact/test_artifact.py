@@ -286,6 +286,17 @@ def test_refuses_a_damaged_library(tmp_path: Path, suffix: str, content: str, wo
         load_kernel(tmp_path / "kernel.so")
 
 
+def test_what_an_older_release_saved_is_compared_as_a_whole(tmp_path: Path) -> None:
+    artifact = build(kernels.TWICE).save(tmp_path / "kernel.so")
+    manifest = json.loads(artifact.manifest.read_text())
+    del manifest["sample"]
+    artifact.manifest.write_text(json.dumps(manifest))
+    load_kernel(artifact.library)
+    artifact.library.write_bytes(artifact.library.read_bytes()[:-1] + b"?")
+    with pytest.raises(BuildError, match="describes another build"):
+        load_kernel(artifact.library)
+
+
 def test_refuses_a_library_without_its_manifest(tmp_path: Path) -> None:
     build(kernels.TWICE).save(tmp_path / "kernel.so").manifest.unlink()
     with pytest.raises(BuildError, match="must lie side by side"):

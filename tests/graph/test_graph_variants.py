@@ -133,7 +133,7 @@ def test_one_library_in_a_cpp_program(
     files = module.save(tmp_path / f"net{suffix}")
     plan = module.modules[0]._plan  # pyright: ignore[reportPrivateUsage]
     assert plan is not None
-    assert files.library.read_bytes().count(plan.weights.tobytes()) == 1
+    assert files.library.read_bytes().count(plan.weights.array().tobytes()) == 1
     (tmp_path / "main.cpp").write_text(PROGRAM)
     command = f"c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror main.cpp net{suffix} -pthread"
     flags = ["-lm", "-Wl,-rpath,$ORIGIN", "-o", "main"]

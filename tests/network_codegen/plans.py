@@ -13,16 +13,19 @@ from numpy.typing import NDArray
 import ansorc as ac
 from ansorc.codegen.build import compile_function
 from ansorc.codegen.compiled import Compiled
+from ansorc.codegen.network.derived import DerivedBlock, DerivedWeight
 from ansorc.codegen.network.plan import (
     KernelCall,
     NetworkPlan,
     Place,
     PlaceKind,
-    joined_weights,
 )
+from ansorc.codegen.network.weights import joined_weights
 from ansorc.codegen.package.runtime_library import runtime_object
 from ansorc.codegen.package.signature import Param
+from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
+from ansorc.ir.packing import PackedPart, Packing
 from ansorc.ir.parser import parse
 from ansorc.target import Target
 
@@ -111,6 +114,26 @@ def perceptron(
     return NetworkPlan(name, params[:1], params[1:], kernels, calls, 2 * BYTES, memory)
 
 
+def derived_perceptron(name: str = "perceptron", seed: int = 1) -> NetworkPlan:
+    """The perceptron, whose first W is stored transposed; its columns are made rows at load."""
+    w1, *others = weights(seed)
+    source = Buffer("", w1.shape, FLOAT32, constant=True)
+    packing = Packing(source, (PackedPart(1, 1, WIDTH), PackedPart(0, 1, WIDTH)), (0, 0))
+    memory, (start, *rest) = joined_weights([np.ascontiguousarray(w1.T), *others])
+    packer = compile_function(packing.function("pack"), NATIVE, packs=False)
+    plan = perceptron(name, seed)
+    first, second, last = plan.calls
+    b1, w2, b2 = map(constant, rest)
+    made = Place(PlaceKind.DERIVED, 0)
+    calls = (
+        replace(first, arguments=(first.arguments[0], made, b1, arena(0))),
+        replace(second, arguments=(arena(0), w2, b2, arena(BYTES))),
+        last,
+    )
+    derived = DerivedBlock([DerivedWeight(packing, packer, start)])
+    return replace(plan, calls=calls, weights=memory, derived=derived)
+
+
 def perceptron_reference(x: Floats, seed: int = 1) -> NDArray[np.float64]:
     w1, b1, w2, b2 = (each.astype(np.float64) for each in weights(seed))
     hidden = np.maximum(np.maximum(x @ w1 + b1, 0) @ w2 + b2, 0)
@@ -127,7 +150,7 @@ def two_outputs() -> NetworkPlan:
         (source(0), result(0)), (source(1), result(1)), (result(0), result(2)),
     )  # fmt: skip
     calls = tuple(KernelCall(0, pair, f"step {n}") for n, pair in enumerate(pairs))
-    return NetworkPlan("three", inputs, outputs, (softmax(),), calls, 0, np.zeros(0, np.uint8))
+    return NetworkPlan("three", inputs, outputs, (softmax(),), calls, 0)
 
 
 def doubled() -> NetworkPlan:
@@ -137,8 +160,7 @@ def doubled() -> NetworkPlan:
     kernel = compile_function(parse(f"{text}            B[i, j] = A[i, j] * 2.0\n"), NATIVE)
     params = array("x", ROWS, WIDTH), array("y", ROWS, WIDTH, is_output=True)
     call = KernelCall(0, (source(), result()), 'doubled "ü"')
-    none = np.zeros(0, np.uint8)
-    return NetworkPlan("doubled", params[:1], params[1:], (kernel,), (call,), 0, none)
+    return NetworkPlan("doubled", params[:1], params[1:], (kernel,), (call,), 0)
 
 
 def with_call(plan: NetworkPlan, number: int, **changes: object) -> NetworkPlan:

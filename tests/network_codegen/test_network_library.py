@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,14 @@ from arm.emulated import emulated, linked, needs_qemu
 from plans import ROWS, WIDTH, Floats, draw, perceptron, perceptron_reference
 
 import ansorc as ac
+from ansorc.codegen.build import compile_function
 from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.call.network_module import NetworkModule, build_network
-from ansorc.codegen.package import network_artifact
+from ansorc.codegen.network.plan import KernelCall, NetworkPlan
+from ansorc.codegen.network.weights import joined_weights
+from ansorc.codegen.package import manifest, network_artifact
 from ansorc.errors import BuildError
+from ansorc.ir.parser import parse
 from ansorc.target import Target
 
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
@@ -69,8 +74,25 @@ def test_a_library_is_loaded_again(tmp_path: Path, weights: str | None) -> None:
         network.save(tmp_path / "copy.so")
 
 
-def test_what_a_library_shows_and_needs(tmp_path: Path) -> None:
-    module().save(tmp_path / "net.so")
+@pytest.mark.parametrize("weights", [None, "net.weights"])
+def test_weights_are_derived_when_a_library_is_loaded(tmp_path: Path, weights: str | None) -> None:
+    """In a file they are stored as the kernels read them: processes share it."""
+    saved = build_network(plans.derived_perceptron(), plans.NATIVE)
+    (tmp_path / "early").mkdir()
+    early = saved.save(tmp_path / "early/net.so", weights and tmp_path / "early" / weights)
+    check(saved)
+    late = saved.save(tmp_path / "net.so", weights and tmp_path / weights)
+    assert early.library.read_bytes() == late.library.read_bytes()
+    check(loaded(late.library))
+    stored = (late.weights or late.library).read_bytes()
+    w1 = plans.weights()[0]
+    assert (w1.tobytes() in stored) is (weights is not None)
+    assert (w1.T.tobytes() in stored) is (weights is None)
+
+
+@pytest.mark.parametrize("make", [perceptron, plans.derived_perceptron])
+def test_what_a_library_shows_and_needs(tmp_path: Path, make: Callable[[], NetworkPlan]) -> None:
+    build_network(make(), plans.NATIVE).save(tmp_path / "net.so")
     lines = run("nm", "-D", tmp_path / "net.so").splitlines()
     shown = {line.split()[-1] for line in lines if line.split()[-2] not in "Uw"}
     own = {f"perceptron{end}" for end in ("", "_profile", "_calls", "_call_name")}
@@ -111,7 +133,7 @@ def test_weights_lie_in_the_library_at_a_multiple_of_64_bytes(tmp_path: Path) ->
         if re.search(r"GLOBAL DEFAULT +\d", line)
     ]
     assert all(re.fullmatch(r"perceptron(_\w+)?", name) for name in shown)
-    assert perceptron().weights.tobytes() in (tmp_path / "net.o").read_bytes()
+    assert perceptron().weights.array().tobytes() in (tmp_path / "net.o").read_bytes()
 
 
 @pytest.mark.parametrize("suffix", [".so", ".a", ".o"])
@@ -189,7 +211,8 @@ def test_two_networks_in_one_cpp_program(tmp_path: Path, suffix: str, *, has_fil
     (tmp_path / "x").write_bytes(x.tobytes())
     for name, seed in (("one", 1), ("two", 11)):
         weights = tmp_path / f"{name}.weights" if has_file and name == "one" else None
-        module(name, seed).save(tmp_path / f"{name}{suffix}", weights)
+        plan = plans.derived_perceptron(name, seed) if name == "two" else perceptron(name, seed)
+        build_network(plan, plans.NATIVE).save(tmp_path / f"{name}{suffix}", weights)
         (tmp_path / name).write_bytes(perceptron_reference(x, seed).astype(np.float32).tobytes())
     if has_file:
         other = (tmp_path / "one.weights").read_bytes()
@@ -226,8 +249,8 @@ def test_the_header_is_clean(
 def test_weights_in_another_directory(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     module().save(tmp_path / "net.so", tmp_path / "data" / "net.bin")
-    manifest = json.loads((tmp_path / "net.json").read_text())
-    assert manifest["network"]["weights"]["file"] == "data/net.bin"
+    found = json.loads((tmp_path / "net.json").read_text())
+    assert found["network"]["weights"]["file"] == "data/net.bin"
     check(loaded(tmp_path / "net.so"))
     check(loaded(tmp_path / "net.so"))  # it is open already
 
@@ -236,6 +259,51 @@ def test_a_library_that_was_saved_anew_is_the_new_one(tmp_path: Path) -> None:
     for seed in (1, 11):
         module(seed=seed).save(tmp_path / "net.so", tmp_path / "net.weights")
         check(loaded(tmp_path / "net.so"), seed)
+
+
+def with_large_weights(seed: float) -> NetworkModule:
+    """y = x + 4 MiB of weights, of which one in the midst is the seed and the others are 0."""
+    text = f"kernel f(X: float32[{ROWS}], W: float32[1048576] constant, Y: float32[{ROWS}]):\n"
+    text += f"    for i in 0..{ROWS}:\n        Y[i] = X[i] + W[i]\n"
+    weights = np.zeros(1 << 20, np.float32)
+    weights[777777] = seed
+    memory, (place,) = joined_weights([weights])
+    x, y = plans.array("x", ROWS), plans.array("y", ROWS, is_output=True)
+    call = KernelCall(0, (plans.source(), plans.constant(place), plans.result()), "sum")
+    kernel = compile_function(parse(text), plans.NATIVE)
+    plan = NetworkPlan("large", (x,), (y,), (kernel,), (call,), 0, memory)
+    return build_network(plan, plans.NATIVE)
+
+
+def test_loading_reads_samples_and_tells_builds_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (with_large_weights(n).save(tmp_path / f"{n}.so") for n in (1, 2))
+    assert one.library.stat().st_size > 4 << 20
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest, "_sha256", None)  # of the whole library, which is not called
+        x = draw(ROWS)
+        np.testing.assert_array_equal(loaded(one.library)(x), x)
+        other = one.library.rename(tmp_path / "other.so")
+        two.manifest.rename(tmp_path / "other.json")
+        with pytest.raises(BuildError, match="describes another build"):
+            ac.load_library(other)
+        two.library.write_bytes(two.library.read_bytes()[:-1])
+        one.manifest.rename(tmp_path / "2.json")
+        with pytest.raises(BuildError, match="describes another build"):
+            ac.load_library(two.library)
+
+
+def test_a_library_is_verified_on_demand(tmp_path: Path) -> None:
+    library = with_large_weights(1.25).save(tmp_path / "net.so").library
+    ac.load_library(library, verify=True)
+    code, seed = library.read_bytes(), np.float32(1.25).tobytes()
+    assert code.count(seed) == 1
+    library.unlink()  # it is mapped
+    library.write_bytes(code.replace(seed, np.float32(1.5).tobytes()))
+    loaded(library)
+    with pytest.raises(BuildError, match="describes another build"):
+        ac.load_library(library, verify=True)
 
 
 def test_refuses_other_weights(tmp_path: Path) -> None:

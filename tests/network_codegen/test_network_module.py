@@ -111,15 +111,6 @@ def test_two_networks_and_many_threads_at_once() -> None:
     assert not wrong
 
 
-def test_weights_may_lie_anywhere(module: NetworkModule) -> None:
-    plan = perceptron()
-    memory = np.zeros(plan.weights.nbytes + 1, np.uint8)
-    odd = memory[1:]
-    odd[:] = plan.weights
-    x = draw(ROWS, WIDTH)
-    np.testing.assert_array_equal(build(replace(plan, weights=odd))(x), module(x))
-
-
 def test_time_and_profile(module: NetworkModule) -> None:
     x = draw(ROWS, WIDTH)
     timing = module.time(x, threads=1, min_time_s=0.02)

@@ -10,7 +10,9 @@ import pytest
 from plans import BYTES, arena, constant, perceptron, result, source, two_outputs, with_call
 
 from ansorc.codegen.call.network_module import build_network
-from ansorc.codegen.network.plan import NetworkPlan, Place, joined_weights
+from ansorc.codegen.network.derived import DerivedBlock
+from ansorc.codegen.network.plan import NetworkPlan, Place, PlaceKind
+from ansorc.codegen.network.weights import joined_weights
 from ansorc.errors import BuildError
 
 PLAN = perceptron()
@@ -25,12 +27,19 @@ def moved(number: int, argument: int, place: Place) -> NetworkPlan:
     return with_call(PLAN, number, arguments=tuple(arguments))
 
 
+def with_derived(start: int) -> NetworkPlan:
+    """The plan with derived weights, and stored ones that end where the former's source does."""
+    plan = plans.derived_perceptron()
+    (one,) = plan.derived.weights.values()
+    block, _ = joined_weights([np.zeros(one.packing.source.shape, np.float32)])
+    return replace(plan, weights=block, derived=DerivedBlock([replace(one, source=start)]))
+
+
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
         (replace(PLAN, name="a b"), "cannot be called 'a b'"),
         (replace(PLAN, arena_bytes=-1), "perceptron: arena_bytes is -1, but must be at least 0"),
-        (replace(PLAN, weights=np.zeros(99, np.float32)), "weights must be dense bytes"),
         (with_call(PLAN, 1, kernel=2), "call 1 'second': it calls kernel 2, but there are 2"),
         (with_call(PLAN, 2, arguments=LAST[:1]), "has 1 arguments, but its kernel takes 2"),
         (with_call(PLAN, 0, threads=-2), "it may use -2 threads, but it must be 0"),
@@ -41,6 +50,15 @@ def moved(number: int, argument: int, place: Place) -> NetworkPlan:
         (moved(0, 3, arena(-64)), "it takes the bytes -64 to 896 of the arena"),
         (moved(0, 1, constant(WEIGHTS)), "of the weights, which has"),
         (moved(0, 3, constant(0)), "it is written, but lies in the weights"),
+        (
+            moved(0, 3, Place(PlaceKind.DERIVED, 0)),
+            "bytes 0 to 960 of the derived weights, which ha",
+        ),
+        (
+            with_derived(64),
+            "derived weight at 0 is made of the bytes 64 to 6464 of the weights, which",
+        ),
+        (with_derived(4), "derived weight at 0 is made of the bytes 4 to"),
         (moved(2, 1, source()), "it is written, but lies in an input"),
         (moved(1, 3, arena(64)), "argument 'Y': it overlaps 'X', and one of them is written"),
         (moved(2, 1, arena(0)), "perceptron: no call writes the output 'y'"),
@@ -64,7 +82,10 @@ def test_inputs_may_be_read_twice_and_outputs_after_they_are_written() -> None:
 
 def test_weights_are_joined_at_multiples_of_64_bytes() -> None:
     a, b = np.arange(17, dtype=np.float32), np.full((2, 3), 7, np.int8)
-    memory, offsets = joined_weights([a, b, a])
+    block, offsets = joined_weights([a, b, a])
+    written = b"".join(block.chunks())
+    memory = block.array()
+    assert memory.tobytes() == written == b"".join(block.chunks())
     assert offsets == (0, 128, 0)
     assert memory.nbytes == 192
     assert memory.ctypes.data % 64 == 0

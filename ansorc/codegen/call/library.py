@@ -12,13 +12,17 @@ from ansorc.codegen.package.manifest import NetworkManifest, VariantsManifest, r
 from ansorc.errors import BuildError
 
 
-def load_library(path: str | os.PathLike[str]) -> Module | NetworkModule | NetworkVariants:
+def load_library(
+    path: str | os.PathLike[str], *, verify: bool = False
+) -> Module | NetworkModule | NetworkVariants:
     """Return what is in a shared library that `save` wrote, with its manifest.
 
-    Raises BuildError if one of the files is missing, damaged, or of another build.
+    With `verify` every byte of the library is compared with the manifest, else samples of it, which
+    tell one build from another. Raises BuildError if one of the files is missing, damaged, or of
+    another build.
     """
     library = Path(path)
-    manifest = read_manifest(library)
+    manifest = read_manifest(library, verify=verify)
     if isinstance(manifest, VariantsManifest):
         return open_variants(library, manifest)
     if isinstance(manifest, NetworkManifest):
@@ -26,9 +30,9 @@ def load_library(path: str | os.PathLike[str]) -> Module | NetworkModule | Netwo
     return open_kernel(library, manifest)
 
 
-def load_kernel(path: str | os.PathLike[str]) -> Module:
+def load_kernel(path: str | os.PathLike[str], *, verify: bool = False) -> Module:
     """Return the kernel in a shared library; raise BuildError also if it is a network."""
-    found = load_library(path)
+    found = load_library(path, verify=verify)
     if not isinstance(found, Module):
         raise BuildError(f"{path} is a network, not a kernel; load it by ansorc.load_library")
     return found

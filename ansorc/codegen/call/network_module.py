@@ -12,7 +12,8 @@ from ansorc.codegen.base import LoadedNetwork, network_backend_of
 from ansorc.codegen.call.arguments import checked_arrays
 from ansorc.codegen.call.caller import Caller, LazyCode
 from ansorc.codegen.call.timing import Timing
-from ansorc.codegen.network.plan import NetworkPlan, with_own_weights
+from ansorc.codegen.network.own_weights import with_own_weights
+from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.valid import require_valid
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.manifest import NetworkManifest

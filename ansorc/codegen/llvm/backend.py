@@ -30,6 +30,7 @@ from ansorc.codegen.llvm.network.native_network import (
 )
 from ansorc.codegen.llvm.storage import workspace_bytes
 from ansorc.codegen.llvm.worker_team import WorkerTeam
+from ansorc.codegen.network.own_weights import with_all_packed
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.artifact import Artifact, write_artifact
@@ -108,11 +109,15 @@ class _LLVM:
     def save_network(
         self, path: Path, plan: NetworkPlan, target: Target, weights: Path | None
     ) -> Artifact:
-        objects = network_objects(plan, target, is_mapped=weights is not None)
-        return write_network(path, plan, objects, target, weights)
+        if weights is None:
+            return write_network(path, plan, lambda _: network_objects(plan, target), target, None)
+        packed = with_all_packed(plan)  # in a file that processes share, which none has to add to
+        return write_network(
+            path, packed, lambda digest: network_objects(packed, target, digest), target, weights
+        )
 
     def save_variants(self, path: Path, plan: VariantsPlan, target: Target) -> Artifact:
-        return write_variants(path, plan, variants_objects(plan, target), target)
+        return write_variants(path, plan, lambda _: variants_objects(plan, target), target)
 
     def open_network(
         self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
-import numpy as np
-
 from ansorc.codegen.compiled import Compiled
+from ansorc.codegen.network.derived import DerivedBlock
+from ansorc.codegen.network.weights import WeightBlock, rounded
 from ansorc.codegen.package.signature import Param, Signature
-from ansorc.ir.aligned import ALIGNMENT, Array, aligned_empty
 
 
 class PlaceKind(Enum):
@@ -23,6 +22,8 @@ class PlaceKind(Enum):
     """The memory of intermediate tensors; `offset` is in bytes, a multiple of 64."""
     WEIGHTS = "weights"
     """The constants of the network; `offset` is in bytes, a multiple of 64."""
+    DERIVED = "derived weights"
+    """Constants that are made of others at load; `offset` is in bytes, a multiple of 64."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,16 @@ class NetworkPlan:
     calls: tuple[KernelCall, ...]
     arena_bytes: int
     """Of the intermediate tensors; what kernels need for themselves comes on top."""
-    weights: Array
-    """uint8, one after the other as the kernels read them (see `joined_weights`)."""
+    weights: WeightBlock = field(default_factory=WeightBlock)
+    derived: DerivedBlock = field(default_factory=DerivedBlock)
+    """What is made of `weights` when the code is loaded."""
     weights_owner: str = ""
     """What the weights are called after in a library: networks that share them; "": `name`."""
 
     @property
     def kernel_workspace(self) -> int:
         """The offset of the workspace that kernels use in turn, after the intermediate tensors."""
-        return _rounded(self.arena_bytes)
+        return rounded(self.arena_bytes)
 
     @property
     def signature(self) -> Signature:
@@ -88,47 +90,3 @@ class NetworkPlan:
     def is_parallel(self, call: KernelCall) -> bool:
         """Whether several threads may work on `call`."""
         return self.kernels[call.kernel].signature.parallel and call.threads != 1
-
-
-def joined_weights(arrays: list[Array]) -> tuple[Array, tuple[int, ...]]:
-    """Return the bytes of `arrays` one after the other, and the offset of each.
-
-    Each is as its kernel reads it, packed, and begins at a multiple of 64 bytes. One that is in the
-    list twice, the same object, has one place.
-    """
-    offsets: dict[int, int] = {}
-    end = 0
-    for array in arrays:
-        if id(array) not in offsets:
-            offsets[id(array)] = end
-            end += _rounded(array.nbytes)
-    memory = aligned_empty(end, np.uint8)
-    memory.fill(0)
-    for array in arrays:
-        place = memory[offsets[id(array)] :][: array.nbytes]
-        place.view(array.dtype)[:] = array.reshape(-1)
-    return memory, tuple(offsets[id(array)] for array in arrays)
-
-
-def with_own_weights(plan: NetworkPlan) -> NetworkPlan:
-    """Return `plan` without the weights that only other networks read, if there are any."""
-    sizes: dict[int, int] = {}
-    for call in plan.calls:
-        params = plan.kernels[call.kernel].signature.params
-        for param, place in zip(params, call.arguments, strict=True):
-            if place.kind is PlaceKind.WEIGHTS:
-                sizes[place.offset] = max(sizes.get(place.offset, 0), param.bytes)
-    if sum(map(_rounded, sizes.values())) == plan.weights.nbytes:
-        return replace(plan, weights_owner="")
-    used = [plan.weights[offset : offset + size] for offset, size in sizes.items()]
-    weights, places = joined_weights(used)
-    moved = dict(zip(sizes, places, strict=True))
-    calls = tuple(replace(call, arguments=tuple(
-        replace(place, offset=moved[place.offset]) if place.kind is PlaceKind.WEIGHTS else place
-        for place in call.arguments
-    )) for call in plan.calls)  # fmt: skip
-    return replace(plan, calls=calls, weights=weights, weights_owner="")
-
-
-def _rounded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -17,10 +17,16 @@ def require_valid(plan: NetworkPlan) -> None:
     no other argument of the call; every output is written, and not read before.
     """
     require_c_name(plan.name)
-    if plan.weights.dtype.name != "uint8" or not plan.weights.flags.c_contiguous:
-        raise BuildError(f"{plan.name}: weights must be dense bytes (uint8); use joined_weights")
     if plan.arena_bytes < 0:
         raise BuildError(f"{plan.name}: arena_bytes is {plan.arena_bytes}, but must be at least 0")
+    for offset, one in plan.derived.weights.items():
+        end = one.source + one.packing.source.bytes
+        if one.source % ALIGNMENT or not 0 <= one.source < end <= plan.weights.nbytes:
+            span = f"the bytes {one.source} to {end} of the weights, which has"
+            words = f"the derived weight at {offset} is made of {span} {plan.weights.nbytes}"
+            raise BuildError(f"{plan.name}: {words}")
+        if one.packer.signature.workspace_bytes or one.packer.signature.parallel:
+            raise BuildError(f"{plan.name}: what packs at load must need no workspace, no threads")
     written: set[int] = set()
     for number, call in enumerate(plan.calls):
         _require_call(plan, _CheckedCall(plan, number, call), call)
@@ -76,15 +82,19 @@ def _require_inside(plan: NetworkPlan, spot: _CheckedCall, param: Param, place: 
             if own[offset].bytes != param.bytes:
                 sizes = f"{own[offset].bytes} bytes, but the kernel takes {param.bytes}"
                 raise spot.refuse(param, f"is the {kind.value} '{own[offset].name}' of {sizes}")
-        case PlaceKind.ARENA | PlaceKind.WEIGHTS as kind:
-            size = plan.arena_bytes if kind is PlaceKind.ARENA else plan.weights.nbytes
+        case PlaceKind.ARENA | PlaceKind.WEIGHTS | PlaceKind.DERIVED as kind:
+            size = {
+                PlaceKind.ARENA: plan.arena_bytes,
+                PlaceKind.WEIGHTS: plan.weights.nbytes,
+                PlaceKind.DERIVED: plan.derived.nbytes,
+            }[kind]
             if offset % ALIGNMENT:
                 words = f"lies at byte {offset} of the {kind.value}, which is no multiple of 64"
                 raise spot.refuse(param, words)
             if offset < 0 or offset + param.bytes > size:
                 span = f"takes the bytes {offset} to {offset + param.bytes} of the {kind.value}"
                 raise spot.refuse(param, f"{span}, which has {size}")
-    if param.is_output and place.kind in (PlaceKind.INPUT, PlaceKind.WEIGHTS):
+    if param.is_output and place.kind not in (PlaceKind.OUTPUT, PlaceKind.ARENA):
         what = "an input" if place.kind is PlaceKind.INPUT else "the weights"
         raise spot.refuse(param, f"is written, but lies in {what}")
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.network.weights import WeightBlock
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import BuildError
-from ansorc.ir.aligned import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class VariantsPlan:
         return tuple(plan.signature for plan in self.plans)
 
     @property
-    def weights(self) -> Array:
+    def weights(self) -> WeightBlock:
         """What all of them read."""
         return self.plans[0].weights
 

@@ -62,9 +62,18 @@ def artifact_at(path: Path, weights: Path | None = None) -> Artifact:
 
 
 def link_library(
-    library: Path, objects: list[Path], name: str, target: Target, *, has_runtime: bool
+    library: Path,
+    objects: list[Path],
+    name: str,
+    target: Target,
+    *,
+    has_runtime: bool,
+    build_id: str = "",
 ) -> None:
-    """Make the .so or .a of `objects`, which shows `name` and what begins with it."""
+    """Make the .so or .a of `objects`, which shows `name` and what begins with it.
+
+    `build_id`, hexadecimal digits, stands at the beginning of a .so, for those who compare builds.
+    """
     tools = find_toolchain(target)
     if library.suffix == ".a":
         archive(tools, objects, library)
@@ -72,4 +81,4 @@ def link_library(
     exports = [name, f"{name}_*"]
     if has_runtime:
         exports.append("ansorc_*")
-    link_shared(tools, objects, library, exports, stays_loaded=has_runtime)
+    link_shared(tools, objects, library, exports, stays_loaded=has_runtime, build_id=build_id)

@@ -17,6 +17,8 @@ from ansorc.target import Target
 FORMAT = 3
 """Since 2 weights may be packed: `shape` is what the kernel reads, `packing` how to get there.
 Since 3 they may be transformed before."""
+_SAMPLES, _SAMPLE_BYTES = 64, 1 << 14
+"""Of a library of more than 1 MiB, which has weights, that much is hashed when it is loaded."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def manifest_text(manifest: Manifest, library: Path) -> str:
         "target": manifest.target.text,
         **manifest.signature.to_json(),
         "workspace_alignment": 64,
-        "sha256": _sha256(library),
+        **_hashes(library),
     }
     if isinstance(manifest, NetworkManifest):
         weights = {"bytes": manifest.weights_bytes, "file": manifest.weights_file}
@@ -82,35 +84,56 @@ def variants_manifest_text(manifest: VariantsManifest, library: Path) -> str:
         "variants": networks,
         "weights": {"bytes": manifest.networks[0].weights_bytes, "file": None},
         "workspace_alignment": 64,
-        "sha256": _sha256(library),
+        **_hashes(library),
     }
     return json.dumps(document, indent=2) + "\n"
 
 
-def read_manifest(library: Path) -> Manifest | VariantsManifest:
+def read_manifest(library: Path, *, verify: bool = False) -> Manifest | VariantsManifest:
     """Return the manifest beside `library`, of a kernel, a network or several.
 
-    Raise BuildError if the two do not fit together.
+    Raise BuildError if the two do not fit together. Of a large library only samples are read, its
+    beginning with the linker's build ID among them; with `verify` every byte is.
     """
     path = library.with_suffix(".json")
     try:
-        text, digest = path.read_text(encoding="utf-8"), _sha256(library)
+        text, sample = path.read_text(encoding="utf-8"), _sample(library)
     except (OSError, UnicodeDecodeError) as error:
         raise BuildError(
             f"{library} cannot be loaded: {error}; it and its .json must lie side by side"
         ) from error
     try:
         document = json.loads(text)
-        found = document["sha256"]
+        known = document["sha256"], document.get("sample")
         manifest = _manifest(document)
     except (ValueError, KeyError, TypeError, AttributeError, AnsorcError) as error:
         raise BuildError(
             f"{path} is not the manifest of a kernel ({type(error).__name__}: {error}); "
             "save the kernel again"
         ) from error
-    if found != digest:
+    is_whole = verify or known[1] is None  # older releases wrote no sample
+    if known[1] not in (sample, None) or (is_whole and known[0] != _sha256(library)):
         raise BuildError(f"{path} describes another build of {library}; save the kernel again")
     return manifest
+
+
+def _hashes(library: Path) -> dict[str, str]:
+    return {"sha256": _sha256(library), "sample": _sample(library)}
+
+
+def _sample(library: Path) -> str:
+    """The hash of a file's size and of blocks spread evenly over it, the first and last included.
+
+    Two builds differ in their build IDs, at the beginning, whatever else they have in common.
+    """
+    with library.open("rb") as file:
+        size = file.seek(0, 2)
+        digest = hashlib.sha256(size.to_bytes(8, "little"))
+        last = max(0, size - _SAMPLE_BYTES)
+        for number in range(_SAMPLES):
+            file.seek(last * number // (_SAMPLES - 1))
+            digest.update(file.read(_SAMPLE_BYTES))
+    return digest.hexdigest()
 
 
 def _sha256(library: Path) -> str:

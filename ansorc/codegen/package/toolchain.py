@@ -64,14 +64,17 @@ def link_shared(
     exports: Sequence[str],
     *,
     stays_loaded: bool,
+    build_id: str = "",
 ) -> None:
     """Link `objects` to a shared library that shows only `exports` (names, `*` allowed).
 
-    One that `stays_loaded` ignores dlclose, for threads that run its code.
+    One that `stays_loaded` ignores dlclose, for threads that run its code. `build_id` is what its
+    note of that name says, in hexadecimal digits.
     """
     script = output.with_name("exports.map")
     script.write_text("{ global: " + " ".join(f"{name};" for name in exports) + " local: *; };\n")
     keep = ["-Wl,-z,nodelete"] if stays_loaded else []
+    keep += [f"-Wl,--build-id=0x{build_id}"] if build_id else []
     names = [f"-Wl,--version-script={script}", f"-Wl,-soname,{output.name}"]
     files = [str(path) for path in objects]
     run_tool([*tools.cc, *_LINK_FLAGS, *keep, *names, *files, "-o", str(output), "-lm", "-pthread"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan, choosing_extents, joint_signature
 from ansorc.codegen.package.artifact import Artifact, artifact_at
 from ansorc.codegen.package.c_names import c_names
@@ -17,9 +18,11 @@ from ansorc.codegen.package.manifest import (
     variants_manifest_text,
 )
 from ansorc.codegen.package.network_artifact import (
-    NetworkObjects,
+    MakeObjects,
     build_network_library,
+    embedded_weights,
     require_embeddable,
+    write_weights,
 )
 from ansorc.codegen.package.network_header import network_header_text
 from ansorc.codegen.package.signature import NO_SUCH_SHAPE
@@ -27,30 +30,33 @@ from ansorc.target import Target
 
 
 def write_variants(
-    path: Path, plan: VariantsPlan, objects: NetworkObjects, target: Target
+    path: Path, plan: VariantsPlan, make_objects: MakeObjects, target: Target
 ) -> Artifact:
     """Write `path` (.so, .a or .o) with a .h and a .json beside it, replacing older ones.
 
     The weights are inside, once. Raises BuildError as `write_network` does.
     """
     artifact = artifact_at(path)
-    require_embeddable(plan.weights)
-    version = kernel_version(b"".join([*objects.files, plan.weights.data]))
-    size = plan.weights.nbytes
-    manifests: list[NetworkManifest] = []
-    for each in plan.plans:
-        names = tuple(call.name for call in each.calls)
-        manifests.append(NetworkManifest(each.signature, target, version, names, size, None))
-    manifest = VariantsManifest(plan.name, target, version, tuple(manifests))
-    files = [artifact.header, artifact.manifest, path]
-    with replaced_together(files) as (header, json, made):
+    require_embeddable(plan.plans[0])
+    with replaced_together([artifact.header, artifact.manifest, path]) as (header, json, made):
+        digest = write_weights(embedded_weights(made), plan.weights, has_header=False)
+        objects = make_objects(digest)
+        version = kernel_version(b"".join([*objects.files, digest]))
+        manifests = [_manifest(each, version, target) for each in plan.plans]
+        manifest = VariantsManifest(plan.name, target, version, tuple(manifests))
         needs_runtime = any(each.needs_runtime for each in plan.plans)
         build_network_library(
-            made, plan.name, objects, target, weights=plan.weights, needs_runtime=needs_runtime
-        )
+            made, plan.name, objects, target, has_weights=True, needs_runtime=needs_runtime,
+            version=version,
+        )  # fmt: skip
         write_synced(header, _header_text(plan.name, manifests).encode())
         write_synced(json, variants_manifest_text(manifest, made).encode())
     return artifact
+
+
+def _manifest(plan: NetworkPlan, version: str, target: Target) -> NetworkManifest:
+    names = tuple(call.name for call in plan.calls)
+    return NetworkManifest(plan.signature, target, version, names, plan.weights.nbytes, None)
 
 
 def _header_text(name: str, manifests: Sequence[NetworkManifest]) -> str:

@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 
 from ansorc.errors import GraphError
 from ansorc.graph.onnx.external_data import ExternalData
-from ansorc.ir.aligned import Array
+from ansorc.ir.aligned import Array, in_own_pages
 
 MIN_OPSET, MAX_OPSET = 7, 26
 """The versions of ONNX's own operators that converters are written for."""
@@ -391,7 +391,7 @@ class _ProtoReader:
             return numpy_helper.to_array(packed)
         if proto.HasField("raw_data") and len(proto.raw_data) != size:
             raise GraphError(f"its shape is {list(shape)}, but it has {len(proto.raw_data)} bytes")
-        return numpy_helper.to_array(proto)
+        return in_own_pages(numpy_helper.to_array(proto))
 
 
 _PACKED_BITS: Mapping[int, int] = {

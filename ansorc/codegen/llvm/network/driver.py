@@ -6,6 +6,7 @@ NAME.chain, NAME.timed_chain                       the calls, the latter with cl
 int32_t NAME_calls(void)                           how many there are, and their names:
 const char *NAME_call_name(int32_t call)
 uint64_t NAME_workspace_bytes(void)
+NAME.prepare                                       makes the derived weights, once, at load
 int32_t NAME_open(const char *path), void NAME_close(void)        where the weights are in a file
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.llvm.parallel import return_if
 from ansorc.codegen.llvm.workspace import return_with_workspace
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
@@ -20,7 +22,8 @@ from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKin
 from ansorc.codegen.package.signature import NOT_OPEN
 from ansorc.target import Target
 
-_CLOCK_MONOTONIC = 1
+_CLOCK_MONOTONIC, _MADV_HUGEPAGE = 1, 14
+_PAGE_BYTES, _HUGE_PAGE_BYTES = 1 << 12, 1 << 21
 _CLOCK = f"""\
 define internal i64 @NAME.clock() {ONCE} {{
   %time = alloca {{ i64, i64 }}, align 8
@@ -52,22 +55,37 @@ def weights_symbol(plan: NetworkPlan) -> str:
     return f"{plan.weights_owner or plan.name}.weights"
 
 
-def emit_driver(plan: NetworkPlan, target: Target, file_digest: bytes | None = None) -> str:
+def derived_symbol(plan: NetworkPlan) -> str:
+    """Return the name of the first byte of the weights that are made at load."""
+    return f"{plan.weights_owner or plan.name}.derived"
+
+
+def prepare_symbol(plan: NetworkPlan) -> str:
+    """Return the name of the function that makes them; it returns a status as a kernel does."""
+    return f"{plan.name}.prepare"
+
+
+def emit_driver(
+    plan: NetworkPlan, target: Target, file_digest: bytes | None = None, *, prepares: bool = True
+) -> str:
     """Return the text of the LLVM module; it refers to kernels and weights by their symbols.
 
-    With the SHA-256 of the weights, `file_digest`, they are in a file that is opened.
+    With the SHA-256 of the weights, `file_digest`, they are in a file that is opened. `prepares`:
+    with the function that makes the derived weights, if the plan has any.
     """
     module = ModuleWriter(target.real)
     is_mapped = file_digest is not None
     module.functions.append(f'target triple = "{target.real.triple}"')
-    for number, kernel in enumerate(plan.kernels):
-        pointers = ", ".join(["ptr"] * (len(kernel.signature.params) + 1))
-        symbol = f"@{kernel_prefix(plan, number)}{kernel.signature.name}"
-        module.declare(f"declare i32 {symbol}({pointers}, i32)")
+    for number in sorted({call.kernel for call in plan.calls}):
+        _declare_kernel(module, plan, number, plan.kernels[number])
     if file_digest is not None:
         module.functions += _file_functions(plan, file_digest)
     elif plan.weights.nbytes:
         module.declare(f"@{weights_symbol(plan)} = external constant i8, align 64")
+    if plan.derived.nbytes:
+        module.declare(f"@{derived_symbol(plan)} = external global i8, align 64")
+    if plan.derived.nbytes and prepares:
+        module.functions.append(_preparation(module, plan))
     for is_timed in (False, True):
         _write_chain(module, plan, is_timed=is_timed)
         _write_entry(module, plan, is_timed=is_timed, is_mapped=is_mapped)
@@ -77,6 +95,46 @@ def emit_driver(plan: NetworkPlan, target: Target, file_digest: bytes | None = N
     module.functions.append(f"{size} {{\n  ret i64 {plan.signature.workspace_bytes}\n}}")
     module.functions += _names(plan)
     return module.text()
+
+
+def _declare_kernel(module: ModuleWriter, plan: NetworkPlan, number: int, kernel: Compiled) -> None:
+    pointers = ", ".join(["ptr"] * (len(kernel.signature.params) + 1))
+    symbol = f"@{kernel_prefix(plan, number)}{kernel.signature.name}"
+    module.declare(f"declare i32 {symbol}({pointers}, i32)")
+
+
+def _preparation(module: ModuleWriter, plan: NetworkPlan) -> str:
+    """The function that packs the derived weights; the first status that is not 0 ends it."""
+    writer, numbers = FunctionWriter(module), dict[int, int]()
+    for number, packer in enumerate(plan.derived.packers, len(plan.kernels)):
+        numbers[id(packer)] = number
+        _declare_kernel(module, plan, number, packer)
+    _write_huge_pages(writer, plan)
+    for offset, one in plan.derived.weights.items():
+        places = (weights_symbol(plan), one.source), (derived_symbol(plan), offset)
+        operands = [
+            f"ptr {writer.emit(f'getelementptr inbounds i8, ptr @{symbol}, i64 {start}')}"
+            for symbol, start in places
+        ]
+        name = f"{kernel_prefix(plan, numbers[id(one.packer)])}{one.packer.signature.name}"
+        status = writer.emit(f"call i32 @{name}({', '.join(operands)}, ptr null, i32 1)")
+        return_if(writer, writer.emit(f"icmp ne i32 {status}, 0"), status)
+    writer.line("ret i32 0")
+    return f"define i32 @{prepare_symbol(plan)}() {ONCE} {{\n{writer.text()}\n}}"
+
+
+def _write_huge_pages(writer: FunctionWriter, plan: NetworkPlan) -> None:
+    """Ask for huge pages where the derived weights will lie: to touch small ones takes longer."""
+    if plan.derived.nbytes < _HUGE_PAGE_BYTES:
+        return
+    writer.module.declare("declare i32 @madvise(ptr, i64, i32) nounwind")
+    first = writer.emit(f"ptrtoint ptr @{derived_symbol(plan)} to i64")
+    page = writer.emit(
+        f"and i64 {writer.emit(f'add i64 {first}, {_PAGE_BYTES - 1}')}, -{_PAGE_BYTES}"
+    )
+    place = writer.emit(f"inttoptr i64 {page} to ptr")
+    size = plan.derived.nbytes - _PAGE_BYTES
+    writer.emit(f"call i32 @madvise(ptr {place}, i64 {size}, i32 {_MADV_HUGEPAGE})")
 
 
 def _write_entry(
@@ -192,6 +250,9 @@ def _pointer(writer: FunctionWriter, plan: NetworkPlan, place: Place) -> str:
             return writer.emit(f"getelementptr inbounds i8, ptr %arena, i64 {place.offset}")
         case PlaceKind.WEIGHTS:
             return writer.emit(f"getelementptr inbounds i8, ptr %weights, i64 {place.offset}")
+        case PlaceKind.DERIVED:
+            base = f"ptr @{derived_symbol(plan)}"
+            return writer.emit(f"getelementptr inbounds i8, {base}, i64 {place.offset}")
 
 
 def _arrays(plan: NetworkPlan) -> list[str]:

@@ -6,24 +6,27 @@ import ctypes
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ansorc.codegen.llvm.binding import compile_object, link_object_code
 from ansorc.codegen.llvm.native import NativeKernel
 from ansorc.codegen.llvm.network.dispatch import emit_dispatch
 from ansorc.codegen.llvm.network.driver import (
+    derived_symbol,
     emit_driver,
     file_prefix,
     kernel_prefix,
+    prepare_symbol,
     weights_symbol,
 )
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
-from ansorc.codegen.package.network_artifact import NetworkObjects, weights_digest
+from ansorc.codegen.package.network_artifact import DerivedSection, NetworkObjects
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.symbols import hidden_with_prefix
 from ansorc.errors import BuildError
-from ansorc.ir.aligned import ALIGNMENT, Array, aligned_empty
+from ansorc.ir.aligned import Array
 from ansorc.target import Target
 
 
@@ -46,42 +49,54 @@ class NativeNetwork(NativeKernel):
         return status, list(seconds)[: self._calls]
 
 
-def network_objects(plan: NetworkPlan, target: Target, *, is_mapped: bool) -> NetworkObjects:
+def network_objects(
+    plan: NetworkPlan, target: Target, file_digest: bytes | None = None, *, prepares: bool = True
+) -> NetworkObjects:
     """Return the object files of the driver and of the kernels, without the weights.
 
-    `is_mapped`: they are in a file. Raise BuildError with LLVM's words.
+    With the SHA-256 of the weights, `file_digest`, they are in a file. `prepares`: with what makes
+    the derived weights. Raise BuildError with LLVM's words.
     """
+    used = {call.kernel: plan.kernels[call.kernel] for call in plan.calls}
+    if prepares:
+        used |= dict(enumerate(plan.derived.packers, len(plan.kernels)))
     kernels = [
-        hidden_with_prefix(kernel.code, kernel_prefix(plan, number))
-        for number, kernel in enumerate(plan.kernels)
+        hidden_with_prefix(used[number].code, kernel_prefix(plan, number))
+        for number in sorted(used)
     ]
-    driver = emit_driver(plan, target, weights_digest(plan) if is_mapped else None)
+    driver = emit_driver(plan, target, file_digest, prepares=prepares)
     files = [compile_object(driver, target), *kernels]
-    return NetworkObjects(files, weights_symbol(plan), file_prefix(plan))
+    made = DerivedSection(derived_symbol(plan), plan.derived.nbytes, prepare_symbol(plan))
+    return NetworkObjects(files, weights_symbol(plan), file_prefix(plan), made)
 
 
 def variants_objects(plan: VariantsPlan, target: Target) -> NetworkObjects:
-    """Return the object files of all networks of `plan`, and of the function that picks one."""
+    """Return the object files of all networks of `plan`, and of the function that picks one.
+
+    The first network makes the derived weights of all.
+    """
     files = [compile_object(emit_dispatch(plan, target), target)]
-    for each in plan.plans:
-        files += network_objects(each, target, is_mapped=False).files
-    return NetworkObjects(files, weights_symbol(plan.plans[0]), file_prefix(plan.plans[0]))
+    parts = [network_objects(each, target, prepares=each is plan.plans[0]) for each in plan.plans]
+    for part in parts:
+        files += part.files
+    return replace(parts[0], files=files)
 
 
 def load_plan(plan: NetworkPlan, target: Target) -> NativeNetwork:
-    """Load the network of `plan`, which uses the weights where they lie if that is aligned."""
-    weights = plan.weights
-    if weights.ctypes.data % ALIGNMENT:
-        weights = aligned_empty(weights.shape, weights.dtype)
-        weights[:] = plan.weights
+    """Load the network of `plan`, whose weights are then in memory, packed."""
+    weights, derived = plan.weights.array(), plan.derived.memory()
     symbols = {weights_symbol(plan): weights.ctypes.data} if weights.nbytes else {}
+    if derived.nbytes:
+        symbols[derived_symbol(plan)] = derived.ctypes.data
     if plan.needs_runtime:
         symbols |= runtime_symbols()
-    code = link_object_code(network_objects(plan, target, is_mapped=False).files, symbols)
+    code = link_object_code(network_objects(plan, target).files, symbols)
+    if derived.nbytes:
+        plan.derived.make(ctypes.CFUNCTYPE(ctypes.c_int32)(code.address(prepare_symbol(plan))))
 
-    def free() -> Array:
+    def free() -> tuple[Array, Array]:
         code.close()
-        return weights  # which live as long as the code
+        return weights, derived  # which live as long as the code
 
     name = plan.name
     profile = code.address(f"{name}_profile")

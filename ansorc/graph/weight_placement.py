@@ -1,0 +1,99 @@
+"""Which constants of networks are stored packed, and which are packed when the code is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from ansorc.codegen.build import compile_function
+from ansorc.codegen.compiled import Compiled
+from ansorc.codegen.network.derived import DerivedBlock, DerivedWeight
+from ansorc.codegen.network.plan import Place, PlaceKind
+from ansorc.codegen.network.weights import Weight, WeightBlock, joined_weights
+from ansorc.ir.aligned import Array
+from ansorc.ir.packing import Packing
+from ansorc.target import Target
+
+MOST_GROWTH_BYTES = 1 << 20
+"""What stored weights may have more than the constants that they are made of.
+
+Winograd's transforms make a weight 1.8 to 4 times as large. What is beyond this is packed when a
+library is loaded, in a few milliseconds, from the constant as it is (docs/decisions/0065).
+"""
+_Form: TypeAlias = tuple[int, Packing | None]
+"""A constant, by its id, as some kernel reads it."""
+
+
+@dataclass(frozen=True)
+class PlacedWeights:
+    """Blocks of weights, and where in them each weight lies."""
+
+    stored: WeightBlock
+    derived: DerivedBlock
+    places: Mapping[_Form, Place]
+
+    def place(self, weight: Weight) -> Place:
+        """Return where `weight` lies."""
+        return self.places[_form(weight)]
+
+
+def place_weights(weights: Sequence[Weight], target: Target) -> PlacedWeights:
+    """Return where `weights` lie; those that are one source packed alike lie once.
+
+    Constants whose packed forms take most more bytes than they do are stored as they are, so that
+    the others grow by MOST_GROWTH_BYTES at most. Raise BuildError as a compilation does.
+    """
+    forms = {_form(one): one for one in weights}
+    plain = {id(one.source): Weight(one.source) for one in weights}
+    grown = _grown(forms)
+    stored = [plain[form[0]] if form[0] in grown else one for form, one in forms.items()]
+    block, offsets = joined_weights(stored)
+    starts = dict(zip(forms, offsets, strict=True))
+    packers: dict[Packing, Compiled] = {}
+    derived: dict[_Form, DerivedWeight] = {}
+    for form in forms:
+        source, packing = form
+        if source not in grown or packing is None or packing.is_plain:
+            continue
+        if packing not in packers:
+            packers[packing] = compile_function(packing.function("pack"), target, packs=False)
+        derived[form] = DerivedWeight(packing, packers[packing], starts[form])
+    made = DerivedBlock(list(derived.values()))
+    places = {form: Place(PlaceKind.WEIGHTS, start) for form, start in starts.items()}
+    places |= {
+        form: Place(PlaceKind.DERIVED, start)
+        for form, start in zip(derived, made.weights, strict=True)
+    }
+    return PlacedWeights(block, made, places)
+
+
+def merged_equal(weights: Sequence[Weight]) -> list[Weight]:
+    """Return `weights`, their sources replaced by the first ones that have the same elements."""
+    merged: dict[int, Array] = {}
+    first: dict[object, Array] = {}
+    for source in {id(one.source): one.source for one in weights}.values():
+        dense = np.ascontiguousarray(source)
+        content = hashlib.sha256(dense.reshape(-1).view(np.uint8).data).digest()
+        merged[id(source)] = first.setdefault((source.dtype.name, source.size, content), source)
+    return [replace(one, source=merged[id(one.source)]) for one in weights]
+
+
+def _form(weight: Weight) -> _Form:
+    return id(weight.source), weight.packing
+
+
+def _grown(forms: Mapping[_Form, Weight]) -> set[int]:
+    """The constants that are stored as they are, for packed they would take too much."""
+    growth: dict[int, int] = {}
+    for (source, _), one in forms.items():
+        growth[source] = growth.get(source, -one.source.nbytes) + one.nbytes
+    found, total = set[int](), 0
+    for source in sorted(growth, key=lambda source: growth[source]):
+        total += growth[source]
+        if growth[source] > 0 and total > MOST_GROWTH_BYTES:
+            found.add(source)
+    return found
