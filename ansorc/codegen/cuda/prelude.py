@@ -3,7 +3,7 @@
 What is plain C++ serves the GPU and the emulation on a CPU alike. What is an instruction of the GPU
 stands inside `#ifdef __CUDACC__`; the header of the emulation defines the same names:
 `half`, `to_float(half)`, `to_half(float)`, `to_half(double)`, `rsqrtf`, `rsqrt`, `copy_async`,
-`await_copies`.
+`await_copies`, `load_matrices`, `load_matrices_transposed`, `mma_f16` and the like.
 """
 
 from __future__ import annotations
@@ -158,6 +158,46 @@ template <int N> DEVICE void copy_async(void *to, const void *from, bool is_ther
 template <int pending> DEVICE void await_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
   asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory");
+}
+#endif""",
+    "matrix_units": """
+#ifdef __CUDACC__
+// Lane l gives row l % 8 of matrix l / 8 in shared memory, 16 bytes, and gets 4 bytes of row l / 4
+// of each; or so of the transposed matrices of 16-bit elements.
+DEVICE void load_matrices(unsigned (&to)[4], const void *row) {
+  unsigned place = (unsigned)__cvta_generic_to_shared(row);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(place) : "memory");
+}
+DEVICE void load_matrices_transposed(unsigned (&to)[4], const void *row) {
+  unsigned place = (unsigned)__cvta_generic_to_shared(row);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(place) : "memory");
+}
+// sums += a b for tiles that lie in the registers of a warp, as the PTX manual says.
+DEVICE void mma_f16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+DEVICE void mma_bf16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+DEVICE void mma_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+DEVICE void mma_s8(int (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 #endif""",
 }

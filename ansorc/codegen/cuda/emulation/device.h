@@ -220,3 +220,4 @@ inline half to_half(double x) {
 inline half to_half(float x) { return to_half((double)x); }
 
 #include "asynchronous.h"
+#include "matrix_units.h"

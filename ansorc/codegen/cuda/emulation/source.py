@@ -11,7 +11,10 @@ from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
 
 HEADERS = Path(__file__).parent
 """The directory of the headers."""
-_WAITS = re.compile(r"\b(__syncthreads|__syncwarp|__shfl\w*|__(?:any|all|ballot)_sync)\s*\(")
+_WAITS = re.compile(
+    r"\b(__syncthreads|__syncwarp|__shfl\w*|__(?:any|all|ballot)_sync|load_matrices\w*|mma_\w+)"
+    r"\s*\("
+)
 _KERNEL = re.compile(
     r"\b__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(?P<name>\w+)\s*\("
 )

@@ -1,0 +1,98 @@
+// What the matrix units of a GPU do with the registers of a warp, lane by lane.
+//
+// A is 16 rows of 8 P elements, B 8 columns of as many, P elements to a register: lane l has of A in
+// register i row l/4 + 8 (i%2), elements l%4 P + 4 P (i/2) on; of B in register i column l/4, elements
+// l%4 P + 4 P i on; of the sums in register i row l/4 + 8 (i/2), column l%4 2 + i%2.
+#pragma once
+
+namespace emulation {
+template <int bytes> void give(const void *value, char **slots, int line) {
+  *slots = warp_slots(whole_warp);
+  __builtin_memcpy(*slots + lane() * slot_bytes, value, bytes);
+  wait_for_warp(whole_warp, line);
+}
+
+// Adds the products of P elements of two registers to `sum`.
+struct Halves {
+  static void add(double &sum, unsigned a, unsigned b) {
+    for (int at = 0; at < 32; at += 16)
+      sum += (double)to_float(half{(unsigned short)(a >> at)}) * to_float(half{(unsigned short)(b >> at)});
+  }
+};
+struct Bfloats {
+  static void add(double &sum, unsigned a, unsigned b) {
+    for (int at = 0; at < 32; at += 16)
+      sum += (double)__uint_as_float(a >> at << 16) * __uint_as_float(b >> at << 16);
+  }
+};
+struct Tfloats {  // the lowest 13 bits are not looked at
+  static void add(double &sum, unsigned a, unsigned b) {
+    sum += (double)__uint_as_float(a & ~0x1fffu) * __uint_as_float(b & ~0x1fffu);
+  }
+};
+struct Bytes {
+  static void add(int &sum, unsigned a, unsigned b) {
+    for (int at = 0; at < 32; at += 8) sum += (signed char)(a >> at) * (signed char)(b >> at);
+  }
+};
+
+template <typename Kind, typename Wide, typename T>
+void multiply_add(T (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2], int line) {
+  unsigned row[2][4][2], column[2];  // of the rows the upper or lower 8, lane % 4, of k the half
+  char *slots;
+  give<16>(a, &slots, line);
+  for (unsigned i = 0; i < 4; ++i)
+    for (unsigned from = 0; from < 4; ++from)
+      __builtin_memcpy(&row[i % 2][from][i / 2], slots + (lane() / 4 * 4 + from) * slot_bytes + 4 * i, 4);
+  Wide found[4] = {(Wide)sums[0], (Wide)sums[1], (Wide)sums[2], (Wide)sums[3]};
+  give<8>(b, &slots, line);
+  for (unsigned odd = 0; odd < 2; ++odd)
+    for (unsigned from = 0; from < 4; ++from) {
+      __builtin_memcpy(column, slots + ((lane() % 4 * 2 + odd) * 4 + from) * slot_bytes, 8);
+      for (unsigned lower = 0; lower < 2; ++lower)
+        for (unsigned i = 0; i < 2; ++i) Kind::add(found[2 * lower + odd], row[lower][from][i], column[i]);
+    }
+  for (unsigned i = 0; i < 4; ++i) sums[i] = (T)found[i];
+}
+
+inline const char *row_of(const char *slots, unsigned number) {
+  const char *row;
+  __builtin_memcpy(&row, slots + number * slot_bytes, sizeof row);
+  return row;
+}
+}  // namespace emulation
+
+// Lane l gives row l % 8 of matrix l / 8, 16 bytes, and gets 4 bytes of row l / 4 of each.
+inline void load_matrices(unsigned (&to)[4], const void *row, int line = __builtin_LINE()) {
+  if ((uintptr_t)row % 16) emulation::fail(line, "a row of a matrix at a misaligned address");
+  char *slots;
+  emulation::give<sizeof row>(&row, &slots, line);
+  unsigned lane = emulation::lane();
+  for (unsigned i = 0; i < 4; ++i)
+    __builtin_memcpy(&to[i], emulation::row_of(slots, 8 * i + lane / 4) + lane % 4 * 4, 4);
+}
+
+// The same, of the transposed matrices of 16-bit elements.
+inline void load_matrices_transposed(unsigned (&to)[4], const void *row, int line = __builtin_LINE()) {
+  if ((uintptr_t)row % 16) emulation::fail(line, "a row of a matrix at a misaligned address");
+  char *slots;
+  emulation::give<sizeof row>(&row, &slots, line);
+  unsigned lane = emulation::lane();
+  for (unsigned i = 0; i < 4; ++i) {
+    unsigned short pair[2];
+    for (unsigned odd = 0; odd < 2; ++odd)
+      __builtin_memcpy(&pair[odd], emulation::row_of(slots, 8 * i + lane % 4 * 2 + odd) + lane / 4 * 2, 2);
+    to[i] = pair[0] | (unsigned)pair[1] << 16;
+  }
+}
+
+#define EMULATION_MMA(name, kind, wide, type)                                                   \
+  inline void name(type (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2],             \
+                   int line = __builtin_LINE()) {                                               \
+    emulation::multiply_add<emulation::kind, wide>(sums, a, b, line);                           \
+  }
+EMULATION_MMA(mma_f16, Halves, double, float)
+EMULATION_MMA(mma_bf16, Bfloats, double, float)
+EMULATION_MMA(mma_tf32, Tfloats, double, float)
+EMULATION_MMA(mma_s8, Bytes, int, int)
+#undef EMULATION_MMA
