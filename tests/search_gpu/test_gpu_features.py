@@ -33,7 +33,7 @@ def chosen(sketch: Sketch, tiles: dict[str, tuple[int, ...]]) -> Genes:
 
 
 def test_the_kernel_of_an_expert_is_described_as_an_expert_would() -> None:
-    (sketch,) = design_space(MATMUL, H100).sketches
+    sketch, *_ = design_space(MATMUL, H100).sketches
     state = replay(MATMUL, steps(sketch, chosen(sketch, EXPERT)))
     (found,) = descriptions(state, 1)
     assert [np.asarray(extent).item() for extent in found.grid] == [8, 8]
@@ -56,7 +56,7 @@ def test_the_kernel_of_an_expert_is_described_as_an_expert_would() -> None:
 
 @pytest.mark.parametrize("name", ["matmul_odd", "conv_layer_nchw", "softmax", "transpose"])
 def test_features_of_a_row_are_those_of_the_program_alone(name: str) -> None:
-    for sketch in design_space(DAGS[name], H100).sketches:
+    for sketch in design_space(DAGS[name], H100).sketches[:2]:
         genes = sample(sketch, 12, np.random.default_rng(0))
         together = extract(sketch, genes, H100)
         assert np.isfinite(together).all()
@@ -68,7 +68,7 @@ def test_features_of_a_row_are_those_of_the_program_alone(name: str) -> None:
 def test_the_estimate_stands_where_that_of_cpus_does() -> None:
     place = FEATURE_NAMES.index("estimate.total_cycles")
     assert GPU_FEATURES.names.index("estimate.total_cycles") == place
-    (sketch,) = design_space(MATMUL, H100).sketches
+    sketch, *_ = design_space(MATMUL, H100).sketches
     genes = sample(sketch, 64, np.random.default_rng(0))
     cycles = estimated_cycles(extract(sketch, genes, H100)).sum(axis=1)
     state, choices = population_state(sketch, genes), choice_values(sketch, genes)
@@ -89,7 +89,7 @@ def test_the_default_of_a_product_has_the_tiles_of_an_expert(n: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_requests_and_sectors_are_those_of_the_lowered_program(seed: int) -> None:
     computation = small_dags.matmul(128, 64, 96)
-    (sketch,) = design_space(computation, H100).sketches
+    sketch, *_ = design_space(computation, H100).sketches
     drawn = sample(sketch, 64, np.random.default_rng(seed))
     is_whole = np.ones(len(drawn), dtype=bool)
     for column, variable in enumerate(sketch.variables):

@@ -12,7 +12,7 @@ from ansorc.schedule.extent import Extent, IntArray
 from ansorc.schedule.state import State
 from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.operations import operation_counts
-from ansorc.search.gpu.kernels import ThreadKernel, kernels_of
+from ansorc.search.gpu.kernels import ThreadKernel, kernels_of, stages_of
 from ansorc.search.gpu.statements import (
     Floats,
     LoopRole,
@@ -89,6 +89,7 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
         shared_accesses=tuple(map(_shared, in_shared)),
         independent=_most((each.results for each in active), rows, 1.0),
         steps=_most(copies, rows, 1.0),
+        stages=float(max((stages_of(kernel.state, each) for each in kernel.inside), default=1)),
         waits=_most((each.serial for each in private), rows, 1.0),
         global_waits=_most((each.serial for each in loading), rows, 0.0),
         barriers=2 * _most(copies, rows, 0.0),
@@ -185,6 +186,7 @@ def _global(access: ThreadAccess, root: ThreadStatement) -> GlobalAccess:
         block_bytes=access.block_elements * access.buffer.dtype.bytes * np.maximum(1, asked),
         depends_on=depends[:dimensions],
         is_store=access.is_store,
+        is_asynchronous=stages_of(access.statement.nests.state, access.statement.stage) > 1,
     )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.extent import IntArray, as_array, multiply
 from ansorc.schedule.memory import memory_shape
+from ansorc.schedule.stage import At, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.stage import Iterator as Loop
-from ansorc.schedule.stage import IteratorKind, Mark, Root, Stage
 from ansorc.schedule.state import State
 
 BASE_REGISTERS = 24
@@ -83,8 +83,8 @@ class ThreadKernel:
     @cached_property
     def shared_bytes(self) -> IntArray:
         """Bytes that the threads of a block share."""
-        held = [bytes_of(stage) for stage in self.inside if stage.scope == "shared"]
-        return sum(held, 0 * ONE)
+        shared = [stage for stage in self.inside if stage.scope == "shared"]
+        return sum((bytes_of(each) * stages_of(self.state, each) for each in shared), 0 * ONE)
 
     @cached_property
     def registers(self) -> IntArray:
@@ -137,6 +137,13 @@ def bytes_of(stage: Stage) -> IntArray:
     """Return the bytes that hold what `stage` computes in its place."""
     elements = as_array(multiply(memory_shape(stage)))
     return elements * sum(buffer.dtype.bytes for buffer in stage.op.buffers)
+
+
+def stages_of(state: State, stage: Stage) -> int:
+    """Return for how many steps of the loop around it `stage` is held in shared memory at once."""
+    if not isinstance(stage.attach, At):
+        return 1
+    return max(1, dict(state.stage(stage.attach.stage).pragmas).get("async_stages", 1))
 
 
 def vector_lengths(stage: Stage) -> IntArray:

@@ -28,6 +28,7 @@ from ansorc.schedule.steps import (
     CacheWrite,
     ComputeAt,
     Fuse,
+    Pragma,
     Reorder,
     Split,
     Unroll,
@@ -57,8 +58,11 @@ class TilingForThreads:
     """Tile a stage with data reuse in blocks and threads, as the paper does for GPUs.
 
     The stage is computed in the tiles of its only consumer, if that reads it element by element, or
-    of a copy.
+    of a copy. Beyond the paper, copies to shared memory may run ahead of the loop that reads them.
     """
+
+    stages: tuple[int, ...] = (2, 3)
+    """Steps whose copies are under way at a time, besides one."""
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is a reduction that reads some element for several results."""
@@ -81,7 +85,11 @@ class TilingForThreads:
         opened = _register_tile(opened, name, outer)
         for tensor in _cached_reads(opened.stage(name).op):
             opened = _in_shared_memory(opened, name, tensor)
-        yield opened.with_trace(f"tile {name} in {outer} by threads")
+        opened = opened.with_trace(f"tile {name} in {outer} by threads")
+        yield opened
+        for stages in self.stages if opened.state.attached(name) else ():
+            ahead = opened.then(Pragma(name, "async_stages", stages))
+            yield ahead.with_trace(f"copy {stages} steps of {name} at a time")
 
 
 def _declared(partial: PartialSketch, stage: Stage) -> PartialSketch:

@@ -66,7 +66,15 @@ def _texts(sketch: Sketch) -> dict[str, int]:
     names = [buffer.name for buffer in sketch.dag.params]
     names += [buffer.name for stage in stages for buffer in stage.op.buffers]
     tensors = {name: f"t{place}" for place, name in enumerate(dict.fromkeys(names))}
-    return {stage.name: _token((renamed(stage.op, tensors), stage.scope)) for stage in stages}
+    return {
+        stage.name: _token((renamed(stage.op, tensors), stage.scope, *_other_pragmas(stage)))
+        for stage in stages
+    }
+
+
+def _other_pragmas(stage: Stage) -> tuple[tuple[str, int], ...]:
+    """The pragmas but that of unrolling, which counts by what it unrolls."""
+    return tuple(pragma for pragma in stage.pragmas if pragma[0] != "auto_unroll_max_step")
 
 
 def _computed(state: State, stage: Stage) -> Iterable[Stage]:
