@@ -20,9 +20,8 @@ from ansorc.search.features import (
     MACHINE_FEATURES,
     FeatureSet,
     estimated_cycles,
-    extract,
-    extract_state,
 )
+from ansorc.search.gpu.feature_sets import extract, extract_state
 from ansorc.search.options import SearchOptions
 from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.search.space import design_space, steps
