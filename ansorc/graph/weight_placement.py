@@ -25,7 +25,7 @@ Winograd's transforms make a weight 1.8 to 4 times as large. What is beyond this
 library is loaded, in a few milliseconds, from the constant as it is (docs/decisions/0065).
 """
 _Form: TypeAlias = tuple[int, Packing | None]
-"""A constant, by its id, as some kernel reads it."""
+"""A constant, by its id, and how its elements lie; None where they lie as they came."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def place_weights(weights: Sequence[Weight], target: Target) -> PlacedWeights:
     starts = dict(zip(forms, offsets, strict=True))
     packers: dict[Packing, Compiled] = {}
     derived: dict[_Form, DerivedWeight] = {}
-    for form in forms:
-        source, packing = form
-        if source not in grown or packing is None or packing.is_plain:
+    for form, weight in forms.items():
+        packing = weight.packing
+        if form[0] not in grown or form[1] is None or packing is None:
             continue
         if packing not in packers:
             packers[packing] = compile_function(packing.function("pack"), target, packs=False)
@@ -83,7 +83,8 @@ def merged_equal(weights: Sequence[Weight]) -> list[Weight]:
 
 
 def _form(weight: Weight) -> _Form:
-    return id(weight.source), weight.packing
+    packing = weight.packing
+    return id(weight.source), None if packing is None or packing.is_plain else packing.merged
 
 
 def _grown(forms: Mapping[_Form, Weight]) -> set[int]:

@@ -68,8 +68,25 @@ class Packing:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the layout is that of the source."""
-        return self == Packing.plain(self.source)
+        """Whether the elements lie as those of the source do."""
+        return self.merged == Packing.plain(self.source).merged
+
+    @property
+    def merged(self) -> Packing:
+        """The packing of as few parts as possible that writes the elements in this order."""
+        parts = list[PackedPart]()
+        for part in self.parts:
+            last = parts[-1] if parts else None
+            if part.extent == 1:
+                continue
+            if last and (last.dimension, last.stride) == (
+                part.dimension,
+                part.stride * part.extent,
+            ):
+                parts[-1] = replace(part, extent=last.extent * part.extent)
+            else:
+                parts.append(part)
+        return replace(self, parts=tuple(parts))
 
     def apply(self, array: Array) -> Array:
         """Return the packed copy of `array`, which has the source's shape."""

@@ -24,8 +24,9 @@ from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.tensor_type import TensorType
 from ansorc.graph.weight_placement import MOST_GROWTH_BYTES, merged_equal, place_weights
+from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
-from ansorc.ir.packing import Packing
+from ansorc.ir.packing import PackedPart, Packing
 from ansorc.ir.parser import parse
 from ansorc.schedule import packings
 from ansorc.target import Target
@@ -102,6 +103,23 @@ def test_equal_weights_of_several_networks_lie_once() -> None:
     weights = [Weight(source, packing), Weight(source.copy(), packing), Weight(source.copy())]
     found = place_weights(merged_equal(weights), NATIVE)
     assert found.stored.nbytes == packing.packed.bytes + source.nbytes
+
+
+def test_layouts_that_write_the_same_bytes_lie_once() -> None:
+    source = Weights()(24, 40)
+    buffer = Buffer("w", (24, 40), FLOAT32, constant=True)
+    rows, columns = PackedPart(0, 1, 24), PackedPart(1, 1, 40)
+    tiled = PackedPart(0, 8, 3), PackedPart(1, 40, 1), PackedPart(0, 1, 8)
+    layouts = [(rows, columns), (*tiled, columns), (columns, rows), (columns, *tiled)]
+    packings = [Packing(buffer, parts, (0, 0)) for parts in layouts]
+    weights = [Weight(source), *(Weight(source, packing) for packing in packings)]
+    found = place_weights(weights, NATIVE)
+    offsets = [found.place(one).offset for one in weights]
+    assert offsets == [0, 0, 0, source.nbytes, source.nbytes]
+    assert found.stored.nbytes == 2 * source.nbytes
+    for packing in packings:
+        merged = packing.merged.apply(source)
+        np.testing.assert_array_equal(merged.reshape(-1), packing.apply(source).reshape(-1))
 
 
 def convolutions() -> Graph:

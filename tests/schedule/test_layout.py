@@ -155,6 +155,8 @@ def test_any_tiling_computes_the_same_with_packed_weights(state: Schedule) -> No
         copy = np.full(packing.packed.shape, np.nan, np.float32)
         interpret(packing.function("pack"), [inputs[_place(dag, name)], copy])
         np.testing.assert_array_equal(copy, packed[name])
+        merged = packing.merged.apply(inputs[_place(dag, name)])
+        np.testing.assert_array_equal(merged.reshape(-1), copy.reshape(-1))
         assert Packing.from_json(packing.to_json()) == packing
     assert packings(replay(dag, steps_from_json(steps_to_json(state.steps)))) == packings(state)
 
