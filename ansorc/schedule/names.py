@@ -8,23 +8,32 @@ of `ComputeDAG.canonical` are named.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ansorc.errors import ScheduleError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.schedule import schedule
 from ansorc.schedule.state import Renaming, Step
-from ansorc.schedule.steps import Split
+from ansorc.schedule.steps import Pragma, Split
 
 Steps = tuple[Step, ...]
 
 
+@dataclass(eq=False)
+class _Place:
+    """Where some first steps lead: the names that are known there, and the steps seen after."""
+
+    names: Renaming
+    following: dict[Step, tuple[Step, _Place]] = field(default_factory=dict)
+    """By a step without its numbers: the step under the other names, and where it leads."""
+
+
 class Names:
-    """Translates steps of `dag`; what it did once for a structure it remembers."""
+    """Translates steps of `dag`; what it did once for the first steps of a program it remembers."""
 
     def __init__(self, dag: ComputeDAG) -> None:
         self._dag = dag
-        self._known: dict[tuple[bool, Steps], Steps] = {}
+        self._begins: dict[bool, _Place] = {}
 
     def canonical(self, steps: Sequence[Step]) -> Steps:
         """Return steps of the definition under canonical names.
@@ -39,13 +48,30 @@ class Names:
         return self._translated(steps, is_read=True)
 
     def _translated(self, steps: Sequence[Step], *, is_read: bool) -> Steps:
-        structure = tuple(_without_lengths(step) for step in steps)
-        if (is_read, structure) not in self._known:
-            pair = (self._dag.canonical, self._dag) if is_read else (self._dag, self._dag.canonical)
-            found = _renamed(steps, Renaming(*map(schedule, pair)))
-            self._known[is_read, structure] = found
-        names = self._known[is_read, structure]
-        return tuple(_with_lengths(*pair) for pair in zip(names, steps, strict=True))
+        place = self._begins.get(is_read)
+        if place is None:
+            place = self._begins[is_read] = _Place(self._begin(is_read=is_read))
+        found: list[Step] = []
+        for step in steps:
+            known = _without_numbers(step)
+            if known not in place.following:
+                try:
+                    renamed = step.renamed(place.names)
+                    place.following[known] = renamed, _Place(_after(place.names, step, renamed))
+                except ScheduleError:
+                    # The numbers of what is remembered may be others than those of these steps.
+                    return _renamed(steps, self._begin(is_read=is_read))
+            renamed, place = place.following[known]
+            found.append(_with_numbers(renamed, step))
+        return tuple(found)
+
+    def _begin(self, *, is_read: bool) -> Renaming:
+        pair = (self._dag.canonical, self._dag) if is_read else (self._dag, self._dag.canonical)
+        return Renaming(*map(schedule, pair))
+
+
+def _after(names: Renaming, step: Step, renamed: Step) -> Renaming:
+    return Renaming(names.source.then(step), names.target.then(renamed))
 
 
 def _renamed(steps: Sequence[Step], names: Renaming) -> Steps:
@@ -53,18 +79,22 @@ def _renamed(steps: Sequence[Step], names: Renaming) -> Steps:
     for step in steps:
         found.append(step.renamed(names))
         try:
-            names = Renaming(names.source.then(step), names.target.then(found[-1]))
+            names = _after(names, step, found[-1])
         except ScheduleError:
             continue  # such a step makes no names; who applies it says what is wrong with it
     return tuple(found)
 
 
-def _without_lengths(step: Step) -> Step:
-    """The names of iterators do not depend on the lengths of splits."""
-    return replace(step, lengths=(0,) * len(step.lengths)) if isinstance(step, Split) else step
+def _without_numbers(step: Step) -> Step:
+    """No name depends on the lengths of splits, or on the value of a pragma."""
+    if isinstance(step, Split):
+        return replace(step, lengths=(0,) * len(step.lengths))
+    return replace(step, value=0) if isinstance(step, Pragma) else step
 
 
-def _with_lengths(names: Step, step: Step) -> Step:
+def _with_numbers(names: Step, step: Step) -> Step:
     if isinstance(names, Split) and isinstance(step, Split):
         return replace(names, lengths=step.lengths)
+    if isinstance(names, Pragma) and isinstance(step, Pragma):
+        return replace(names, value=step.value)
     return names

@@ -79,7 +79,10 @@ def _with_unused_names(ops: Sequence[ComputeOp], state: State) -> tuple[ComputeO
     """The ops, of which all but the last get names that no tensor of `state` has."""
     found = list(ops)
     for place, op in enumerate(found[:-1]):
-        new = replace(op.buffer, name=state.unused_name(op.name))
+        name = state.unused_name(op.name)
+        if name == op.name:
+            continue  # what is known of the op, and of its readers, is kept
+        new = replace(op.buffer, name=name)
         found[place] = op.with_buffers([new])
         found[place + 1 :] = [reader.reading(op.buffer, new) for reader in found[place + 1 :]]
     return tuple(found)
