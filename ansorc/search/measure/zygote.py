@@ -36,6 +36,8 @@ REQUEST = struct.Struct(">16sQ")
 """The role, filled up with zeros, and the limit of the address space in bytes (0: none)."""
 _DESCRIPTORS = 4
 _PR_SET_PDEATHSIG = 1
+_ALLOCATIONS = 20_000
+"""Objects between two runs of the garbage collector: programs are trees, which free themselves."""
 
 Work = Callable[[str], None]
 
@@ -45,6 +47,7 @@ def main() -> None:
     confine(int(sys.argv[1]), 0)
     work: Work = importlib.import_module(sys.argv[2]).main
     gc.freeze()  # what is imported stays, and its pages are shared with the workers
+    gc.set_threshold(_ALLOCATIONS)
     _Zygote(socket.socket(fileno=0), work).serve()
 
 
