@@ -36,10 +36,10 @@ PRIVATE_WORDS = {
 """What populations, islands, upper confidence bounds and the like were once called here."""
 PUBLIC_NAMES = {"polish_share"}
 """Options of users, which keep their names."""
-MAX_LINES, MAX_SEARCH_FILES = 45_430, 91
+MAX_LINES, MAX_SEARCH_FILES = 45_565, 91
 BEING_BUILT = (
     "ansorc.graph", "ansorc.codegen.cuda", "ansorc.search.gpu", "ansorc.ir.passes.gpu",
-    "ansorc.target.gpu", "ansorc.ir.thread_races",
+    "ansorc.target.gpu", "ansorc.ir.thread_races", "ansorc.ir.matrix_units",
     "ansorc.schedule.thread_reduction", "ansorc.codegen.device_array",
     "ansorc.codegen.call.device_caller", "ansorc.search.measure.device_kernel",
 )  # fmt: skip

@@ -213,7 +213,38 @@ class Shuffle(Operand):
     distance: int
 
 
-_OfLanes: TypeAlias = Load | Ramp | Broadcast | Reduce | Dot | Shuffle
+@node
+class MatrixLoad(Operand):
+    """What the lanes of a GPU warp give each other of four matrices of 8 rows of 16 bytes.
+
+    Lane l gives row l % 8 of matrix l // 8 as the vector `operand`, and gets, of each matrix in
+    turn, the 4 bytes number l % 4 of row l // 4. If `is_transposed`, of 16-bit elements only, it
+    gets elements l % 4 * 2 and l % 4 * 2 + 1 of column l // 4. See `Shuffle` for when and where.
+    """
+
+    operand: Expr
+    is_transposed: bool
+
+
+@node
+class MatrixMultiply(Operand):
+    """`total + left · right` of tiles that lie in the registers of a warp: 16 x 8, 16 x k, k x 8.
+
+    With P elements in 4 bytes, k is 8 P. Lane l has, as lane i of `total`, row l // 4 + 8 (i // 2)
+    and column l % 4 * 2 + i % 2; of register i (P lanes) of `left` row l // 4 + 8 (i % 2), k from
+    l % 4 P + 4 P (i // 2) on; of `right` column l // 4, k from l % 4 P + 4 P i on (PTX manual,
+    "mma"). Products of float16 and bfloat16 are exact, of float32 without the lowest 13 bits of
+    each factor; how their sums are rounded is up to the GPU. See `Shuffle` for when and where.
+    """
+
+    total: Expr
+    left: Expr
+    right: Expr
+
+
+Exchange: TypeAlias = Shuffle | MatrixLoad | MatrixMultiply
+"""What the threads of a warp do together."""
+_OfLanes: TypeAlias = Load | Ramp | Broadcast | Reduce | Dot | Exchange
 _Compound: TypeAlias = Binary | Compare | Not | Select | Cast | Call | _OfLanes
 Expr: TypeAlias = Const | Var | _Compound
 ExprLike: TypeAlias = "Operand | float"
@@ -237,8 +268,10 @@ def _dtype_of(expr: _Compound) -> DType:
             return _wider(dtype_of(left), dtype_of(right))
         case Compare(_, left, right):
             return BOOL.vector(max(dtype_of(left).lanes, dtype_of(right).lanes))
-        case Not(operand) | Dot(_, operand, _, _) | Shuffle(operand):
+        case Not(operand) | Dot(_, operand, _, _) | Shuffle(operand) | MatrixLoad(operand):
             return dtype_of(operand)
+        case MatrixMultiply(total):
+            return dtype_of(total)
         case Select(condition, then, otherwise):
             found = _wider(dtype_of(then), dtype_of(otherwise))
             return found.vector(max(dtype_of(condition).lanes, found.lanes))

@@ -14,9 +14,10 @@ import numpy as np
 
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Expr, Shuffle, Var, dtype_of
+from ansorc.ir.expr import Exchange, Expr, MatrixLoad, MatrixMultiply, Shuffle, Var, dtype_of
 from ansorc.ir.interpret_expr import LANE, ExprCompiler, PyExpr
 from ansorc.ir.interpret_math import poison
+from ansorc.ir.matrix_units import given_rows, multiplied
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text
 from ansorc.ir.stmt import (
@@ -132,6 +133,7 @@ class _Compiler:
         names = self.exprs.globals
         names |= {"together": self._together, "clock": self.clock, "watched": self._watched}
         names["AsyncStores"] = _AsyncStores
+        names |= {"given_rows": given_rows, "multiplied": multiplied}
         code = compile("\n".join(self.lines), f"<kernel {self.function.name}>", "exec")
         exec(code, names)
         return cast("Callable[..., None]", names["run"])
@@ -259,8 +261,8 @@ class _Compiler:
     def _store(self, store: Store, mask: str = "True") -> None:
         """Write a store of the lanes in which `mask` holds."""
         buffer, indices, value = store.buffer, store.indices, store.value
-        if isinstance(value, Shuffle):
-            self._shuffle(buffer, indices, value.operand, value.distance)
+        if isinstance(value, Exchange):
+            self._exchange(buffer, indices, value)
             return
         lanes = max((dtype_of(index).lanes for index in indices), default=1)
         name = self.exprs.buffers[buffer.name]
@@ -275,10 +277,8 @@ class _Compiler:
         each = f"copies.begin({name}, place, value)" if is_async else f"{name}[place] = value"
         self._line(f"for place, value in zip({pairs}): {each}")
 
-    def _shuffle(
-        self, buffer: Buffer, indices: Sequence[Expr], operand: Expr, distance: int
-    ) -> None:
-        """Write what all threads do together: give a value, then take that of another thread.
+    def _exchange(self, buffer: Buffer, indices: Sequence[Expr], value: Exchange) -> None:
+        """Write what all threads do together: give values, then take those of other threads.
 
         No memory is waited for, which the negative numbers of the places say.
         """
@@ -289,12 +289,26 @@ class _Compiler:
                 stride *= self.extents[thread]
         name, given = self.exprs.buffers[buffer.name], self.exprs.fresh("given")
         self.exprs.constant(given, dict[int, object]())
-        self._line(f"{given}[{number}] = {self.exprs.expr(operand).text}")
+        match value:
+            case Shuffle(operand, distance):
+                gives, takes = self._vector(operand), f"{given}[({number}) ^ {distance}]"
+            case MatrixLoad(operand, is_transposed):
+                gives = self._vector(operand)
+                takes = f"given_rows({given}, {number}, is_transposed={is_transposed})"
+            case MatrixMultiply(total, left, right):
+                dtype = self.exprs.constant(f"dtype_{buffer.dtype}", buffer.dtype)
+                gives = f"{self._vector(left)} + {self._vector(right)}"
+                takes = f"multiplied({given}, {number}, {self._vector(total)}, {dtype})"
+        self._line(f"{given}[{number}] = {gives}")
         self._line(f"yield -{len(self.lines)}")
-        self._line(
-            f"{name}[{self.exprs.place(buffer, indices)}] = {given}[({number}) ^ {distance}]"
-        )
+        lanes = dtype_of(value).lanes
+        places = f"[{self.exprs.place(buffer, indices)} for {LANE} in range({lanes})]"
+        self._line(f"for place, value in zip({places}, {takes}): {name}[place] = value")
         self._line(f"yield -{len(self.lines)}")
+
+    def _vector(self, value: Expr) -> str:
+        """Return the source of the list of the lanes of `value`."""
+        return f"[{self.exprs.expr(value).text} for {LANE} in range({dtype_of(value).lanes})]"
 
     def _allocate(self, buffer: Buffer) -> None:
         """Write an allocation; what a block shares is made before its threads start."""

@@ -27,6 +27,8 @@ from ansorc.ir.expr import (
     Dot,
     Expr,
     Load,
+    MatrixLoad,
+    MatrixMultiply,
     Not,
     Ramp,
     Reduce,
@@ -133,8 +135,10 @@ class ExprCompiler:
                 return _arithmetic(BinaryOp.ADD, self.expr(base), step, dtype)
             case Broadcast(operand, _):
                 return self.expr(operand)
-            case Reduce() | Shuffle():
-                assert isinstance(expr, Reduce), "verified: a shuffle is the whole value of a store"
+            case Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply():
+                assert isinstance(expr, Reduce), (
+                    "verified: an exchange is the whole value of a store"
+                )
                 return self._reduce(expr.op, expr.operand)
             case _:
                 assert_never(expr)

@@ -47,6 +47,9 @@ REDUCTIONS: dict[BinaryOp, str] = {
 DOT_FUNCTIONS = {"dot2": 2, "dot4": 4}
 """Name of each dot product, and how many products it adds to a lane."""
 
+MATRIX_FUNCTIONS = {"mma_f16": 16, "mma_bf16": 16, "mma_tf32": 8, "mma_s8": 32}
+"""Name of what the matrix units of a GPU do with tiles of 16 x k and k x 8, and k."""
+
 MATH_FUNCTIONS: dict[str, int] = {
     "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log1p": 1, "tanh": 1, "erf": 1,
     "sigmoid": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "abs": 1, "floor": 1, "ceil": 1,

@@ -19,6 +19,8 @@ from ansorc.ir.expr import (
     Dot,
     Expr,
     Load,
+    MatrixLoad,
+    MatrixMultiply,
     Not,
     Ramp,
     Reduce,
@@ -34,8 +36,13 @@ _INFIX = {op.value: op for op in LEVELS}
 _COMPARISONS = {op.value: op for op in CompareOp}
 _EXTREMES = {"min": BinaryOp.MIN, "max": BinaryOp.MAX}
 _REDUCERS = {name: op for op, name in REDUCTIONS.items()}
+_OPERANDS = {
+    **dict.fromkeys(_EXTREMES, 2), **MATH_FUNCTIONS, **dict.fromkeys(DOT_FUNCTIONS, 3),
+    "matrix_load": 1, "matrix_load_transposed": 1, "matrix_multiply": 3,
+}  # fmt: skip
+"""Functions of expressions alone, and how many each takes."""
 _FUNCTIONS = (
-    *_EXTREMES, "cast", "ramp", "broadcast", *_REDUCERS, *MATH_FUNCTIONS, *DOT_FUNCTIONS, *SCALARS,
+    *_EXTREMES, "cast", "ramp", "broadcast", "shuffle", *_REDUCERS, *list(_OPERANDS)[2:], *SCALARS,
 )  # fmt: skip
 
 
@@ -168,18 +175,24 @@ class ExprParser:
         return Cast(SCALARS[dtype.text], operand)
 
     def _function(self, name: Token, args: tuple[Expr, ...]) -> Expr:
-        op = _EXTREMES.get(name.text)
-        terms = DOT_FUNCTIONS.get(name.text)
-        count = 2 if op else 3 if terms else MATH_FUNCTIONS.get(name.text)
+        count = _OPERANDS.get(name.text)
         if count is None:
             raise self._tokens.error(
                 f"there is no function '{name.text}'; there is {', '.join(_FUNCTIONS)}", name
             )
         if len(args) != count:
             raise self._tokens.error(f"{name.text} takes {count} operands, not {len(args)}", name)
-        if terms:
-            return Dot(terms, *args)
-        return Call(name.text, args) if op is None else Binary(op, args[0], args[1])
+        match name.text:
+            case "matrix_load" | "matrix_load_transposed" as text:
+                return MatrixLoad(args[0], text.endswith("transposed"))
+            case "matrix_multiply":
+                return MatrixMultiply(*args)
+            case text if text in DOT_FUNCTIONS:
+                return Dot(DOT_FUNCTIONS[text], *args)
+            case text if text in _EXTREMES:
+                return Binary(_EXTREMES[text], *args)
+            case text:
+                return Call(text, args)
 
     def _next_argument(self) -> Expr:
         self._tokens.require(",")

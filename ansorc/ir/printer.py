@@ -19,8 +19,11 @@ from ansorc.ir.expr import (
     Compare,
     Const,
     Dot,
+    Exchange,
     Expr,
     Load,
+    MatrixLoad,
+    MatrixMultiply,
     Not,
     Ramp,
     Reduce,
@@ -178,7 +181,7 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"({arms})", ATOM_LEVEL
         case Cast(dtype, operand):
             return f"cast({dtype}, {expr_text(operand)})", ATOM_LEVEL
-        case Call() | Dot() | Reduce() | Shuffle():
+        case Call() | Dot() | Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply():
             return _function(expr), ATOM_LEVEL
         case Load(buffer, indices):
             return _access(buffer, indices), ATOM_LEVEL
@@ -190,7 +193,7 @@ def _expr(expr: Expr) -> tuple[str, int]:
             assert_never(expr)
 
 
-def _function(expr: Call | Dot | Reduce | Shuffle) -> str:
+def _function(expr: Call | Dot | Reduce | Exchange) -> str:
     match expr:
         case Call(name, args):
             return f"{name}({_listed(args)})"
@@ -200,6 +203,10 @@ def _function(expr: Call | Dot | Reduce | Shuffle) -> str:
             return f"{REDUCTIONS.get(op, op.value)}({expr_text(operand)})"
         case Shuffle(operand, distance):
             return f"shuffle({expr_text(operand)}, {distance})"
+        case MatrixLoad(operand, is_transposed):
+            return f"matrix_load{'_transposed' * is_transposed}({expr_text(operand)})"
+        case MatrixMultiply(total, left, right):
+            return f"matrix_multiply({_listed((total, left, right))})"
 
 
 def _operand(expr: Expr, level: int) -> str:

@@ -26,6 +26,9 @@ class LoopKind(Enum):
     """In lanes of vector instructions."""
     UNROLLED = "unrolled"
     """As copies of the body, the variable a constant in each."""
+    MATRIX = "matrix"
+    """By the matrix units of a GPU: the terms of a sum of products, added in any order; float32
+    factors may lose their lowest 13 bits. See `form_matrix_tiles`."""
     BOUND = "bound"
     """One for each GPU thread or block of `For.thread`."""
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import assert_never
 
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL, INT64
-from ansorc.ir.expr import Load, Ramp, Shuffle
+from ansorc.ir.expr import Exchange, Load, Ramp, Shuffle
 from ansorc.ir.lexer import NAME, RESERVED
+from ansorc.ir.matrix_units import WARP
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text, expr_text, stmt_text
 from ansorc.ir.stmt import (
@@ -191,7 +193,7 @@ def _check_leaf(stmt: Store | If | Prefetch, place: _VerifyContext) -> None:
 def _check_store(stmt: Store, rules: ExprRules, place: _VerifyContext) -> None:
     buffer = stmt.buffer
     lanes, dtype = rules.access(buffer, stmt.indices), rules.dtype(stmt.value)
-    _check_shuffles(stmt, place)
+    _check_exchange(stmt, place)
     if buffer.constant:
         raise IRError(f"{buffer_text(buffer)} is stored to; a constant is only read")
     if dtype.element != buffer.dtype:
@@ -200,12 +202,19 @@ def _check_store(stmt: Store, rules: ExprRules, place: _VerifyContext) -> None:
         raise IRError(f"the value has {dtype.lanes} lanes, but the indices {lanes}; use a ramp")
 
 
-def _check_shuffles(stmt: Store, place: _VerifyContext) -> None:
-    found = [part for part in walk(stmt) if isinstance(part, Shuffle)]
+def _check_exchange(stmt: Store, place: _VerifyContext) -> None:
+    found = [part for part in walk(stmt) if isinstance(part, Exchange)]
     if found and place.bound_to("threadIdx") is None:
         raise IRError(f"{expr_text(found[0])}: outside threadIdx loops there are no other threads")
     if found and (found[0] is not stmt.value or len(found) > 1):
         raise IRError(f"{expr_text(found[-1])}: store it on its own; all threads take part in it")
+    own = {loop.thread: loop.extent for loop in place.loops.values() if "thread" in loop.thread}
+    own.pop("vthread", None)
+    if found and not isinstance(found[0], Shuffle) and prod(own.values()) % WARP:
+        raise IRError(
+            f"{expr_text(found[0])}: whole warps of {WARP} threads work on matrices, and here are "
+            f"{prod(own.values())} threads"
+        )
 
 
 def _check_condition(stmt: If, rules: ExprRules) -> None:

@@ -19,6 +19,8 @@ from ansorc.ir.expr import (
     Dot,
     Expr,
     Load,
+    MatrixLoad,
+    MatrixMultiply,
     Not,
     Ramp,
     Reduce,
@@ -27,6 +29,7 @@ from ansorc.ir.expr import (
     Var,
 )
 from ansorc.ir.interpret_math import integer_range
+from ansorc.ir.matrix_units import check_matrix_load, check_matrix_multiply
 from ansorc.ir.operator import MATH_FUNCTIONS, REDUCTIONS
 from ansorc.ir.printer import buffer_text, expr_text
 from ansorc.ir.verify_dot import check_dot
@@ -65,7 +68,7 @@ class ExprRules:
                 return arms.vector(_joined(expr, lanes, arms.lanes))
             case Cast(dtype, operand):
                 return _converted(expr, dtype, self.dtype(operand).lanes)
-            case Call() | Dot():
+            case Call() | Dot() | MatrixMultiply():
                 return self._call(expr)
             case Load(buffer, indices):
                 return buffer.dtype.vector(self.access(buffer, indices))
@@ -76,7 +79,7 @@ class ExprRules:
                 return _widened(expr, dtype, lanes)
             case Broadcast(operand, lanes):
                 return _widened(expr, self.dtype(operand), lanes)
-            case Reduce(operand=operand) | Shuffle(operand):
+            case Reduce(operand=operand) | Shuffle(operand) | MatrixLoad(operand):
                 return _combined(expr, self.dtype(operand))
             case _:
                 assert_never(expr)
@@ -110,9 +113,12 @@ class ExprRules:
             raise _illegal(expr, f"it is {expr.dtype} here, but {known.dtype} in its loop")
         return expr.dtype
 
-    def _call(self, expr: Call | Dot) -> DType:
-        if isinstance(expr, Dot):
-            return check_dot(expr, *map(self.dtype, (expr.total, expr.left, expr.right)))
+    def _call(self, expr: Call | Dot | MatrixMultiply) -> DType:
+        if not isinstance(expr, Call):
+            parts = [self.dtype(part) for part in (expr.total, expr.left, expr.right)]
+            if isinstance(expr, Dot):
+                return check_dot(expr, *parts)
+            return check_matrix_multiply(expr, *parts)
         name, args = expr.name, expr.args
         if MATH_FUNCTIONS.get(name) != len(args):
             raise _illegal(expr, f"there is no math function '{name}' of {len(args)} operands")
@@ -189,10 +195,12 @@ def _converted(expr: Expr, dtype: DType, lanes: int) -> DType:
     return dtype.vector(lanes)
 
 
-def _combined(expr: Reduce | Shuffle, dtype: DType) -> DType:
+def _combined(expr: Reduce | Shuffle | MatrixLoad, dtype: DType) -> DType:
     """Return the dtype of what is made of the lanes, or the threads, of one operand."""
     if isinstance(expr, Reduce):
         return _reduced(expr, expr.op, dtype)
+    if isinstance(expr, MatrixLoad):
+        return check_matrix_load(expr, dtype)
     return _shuffled(expr, expr.distance, dtype)
 
 

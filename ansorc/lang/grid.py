@@ -28,6 +28,8 @@ from ansorc.ir.expr import (
     Dot,
     Expr,
     Load,
+    MatrixLoad,
+    MatrixMultiply,
     Not,
     Ramp,
     Reduce,
@@ -75,8 +77,10 @@ class Grid:
                 return _FUNCTIONS[name](*(self.evaluate(arg, mask) for arg in args))
             case Load():
                 return self._load(expr, mask)
-            case Ramp() | Broadcast() | Dot() | Reduce() | Shuffle():
+            case Ramp() | Broadcast() | Dot() | Reduce():
                 raise LanguageError(f"'{self.op_name}' holds a vector; it defines one element")
+            case Shuffle() | MatrixLoad() | MatrixMultiply():
+                raise LanguageError(f"'{self.op_name}' exchanges values between threads")
             case _:
                 assert_never(expr)
 

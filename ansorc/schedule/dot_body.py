@@ -5,7 +5,7 @@ from __future__ import annotations
 from ansorc.ir.arith.interval import Ranges
 from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.dtype import BFLOAT16, FLOAT32, INT8, INT16, INT32, UINT8, DType
+from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32, UINT8, DType
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
@@ -28,6 +28,10 @@ _FACTORS: dict[tuple[str, DType], tuple[DType, ...]] = {
     ("dot4", INT32): (INT8, UINT8),
     ("dot2", INT32): (INT8, UINT8, INT16),
     ("dot2", FLOAT32): (BFLOAT16,),
+    ("mma_f16", FLOAT32): (FLOAT16,),
+    ("mma_bf16", FLOAT32): (BFLOAT16,),
+    ("mma_tf32", FLOAT32): (FLOAT32,),
+    ("mma_s8", INT32): (INT8,),
 }
 """What the factors may have been before they were cast, by function and dtype of the sum."""
 
@@ -45,7 +49,8 @@ def misfit(op: ComputeOp, function: str) -> str:
     if allowed is None:
         sums = " or ".join(str(into) for name, into in _FACTORS if name == function)
         return f"'{op.name}' is summed in {dtype}, but {function} makes sums of {sums}"
-    wanted = f"cast({dtype}, a) * cast({dtype}, b), a and b of {' or '.join(map(str, allowed))}"
+    product = "a * b" if dtype in allowed else f"cast({dtype}, a) * cast({dtype}, b)"
+    wanted = f"{product}, a and b of {' or '.join(map(str, allowed))}"
     found = factors(op.body)
     if found is None or not all(dtype_of(factor).element in allowed for factor in found):
         return f"the terms of '{op.name}' are not {wanted}"
@@ -71,8 +76,10 @@ def dot_update(
 
 
 def factors(body: Expr) -> tuple[Expr, Expr] | None:
-    """Return a and b of `cast(a) * cast(b)`, None for another body."""
+    """Return a and b of `cast(a) * cast(b)`, or of elements a and b; None for another body."""
     match body:
+        case Binary(BinaryOp.MUL, Load() as left, Load() as right):
+            return left, right
         case Binary(BinaryOp.MUL, Cast(_, left), Cast(_, right)):
             return left, right
         case _:

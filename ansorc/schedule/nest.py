@@ -31,6 +31,7 @@ _KINDS = {
     Mark.VECTORIZE: LoopKind.VECTORIZED,
     Mark.UNROLL: LoopKind.UNROLLED,
     Mark.BIND: LoopKind.BOUND,
+    Mark.MATRIX: LoopKind.MATRIX,
 }
 
 

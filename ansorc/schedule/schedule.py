@@ -106,7 +106,7 @@ class Schedule(State):
         return self.then(Unroll(stage, iterator))
 
     def tensorize(self, stage: str, iterator: str, function: str) -> Self:
-        """Let a dot-product instruction do the innermost loop of a sum; see Tensorize."""
+        """Let dot-product instructions or matrix units do the innermost loop; see Tensorize."""
         return self.then(Tensorize(stage, iterator, function))
 
     def bind(self, stage: str, iterator: str, thread: str) -> Self:

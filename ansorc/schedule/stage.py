@@ -27,6 +27,7 @@ class Mark(Enum):
     UNROLL = "unroll"
     BIND = "bind"
     TENSORIZE = "tensorize"
+    MATRIX = "matrix"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class Iterator:
     chunk: int = 0
     """Iterations that a thread of a PARALLEL mark takes at a time; 0: equal shares for all."""
     function: str = ""
-    """The dot product of a TENSORIZE mark."""
+    """The dot product of a TENSORIZE mark, or what the matrix units of a MATRIX mark multiply."""
 
 
 @dataclass(frozen=True, eq=False)

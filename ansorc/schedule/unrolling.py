@@ -20,7 +20,7 @@ MAX_COPIES = 4096
 """The most copies of a statement, vectors counted one by one."""
 NOMINAL_LANES = 8
 """Elements of one vector here: schedules are made for no target, and half or double is near."""
-_PASSED = (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE, Mark.TENSORIZE)
+_PASSED = (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE, Mark.TENSORIZE, Mark.MATRIX)
 """What unrolling goes on outside of."""
 
 
@@ -42,7 +42,7 @@ def unrolled_by_pragma(
         if iterator.mark not in _PASSED or state.attached(stage.name, iterator.name):
             break
         is_open = is_open & (place >= serial)
-        if iterator.mark in (Mark.VECTORIZE, Mark.TENSORIZE):
+        if iterator.mark in (Mark.VECTORIZE, Mark.TENSORIZE, Mark.MATRIX):
             continue
         extent = as_array(iterator.extent)
         copies = copies * extent

@@ -94,6 +94,11 @@ class GpuArchitecture:
         return int(self.name.removeprefix("sm_")) >= 80
 
     @property
+    def has_matrix_tiles(self) -> bool:
+        """Whether a warp multiplies tiles of 16 x 16 and 16 x 8 (`mma.m16n8k16`) and the like."""
+        return int(self.name.removeprefix("sm_")) >= 80
+
+    @property
     def warps(self) -> int:
         """Resident warps."""
         return self.threads // WARP_THREADS

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import ansorc as ac
 from ansorc.ir.expr import Expr
 from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.reduction import Reduction
 from ansorc.schedule import Schedule
 
 
@@ -49,6 +50,53 @@ def fetch_together(
     whole = "@".join(names)
     s = s.split(shared, whole, [threads, lanes]).bind(shared, f"{whole}.1", "threadIdx.x")
     return s.vectorize(shared, f"{whole}.2") if lanes > 1 else s
+
+
+def matrix_dag(
+    m: int, n: int, k: int, dtype: str, layout: str = "mk,kn", sums: str = "float32"
+) -> ComputeDAG:
+    """C = A B with sums in `sums`, operands lying as `layout` says."""
+    shapes = {"mk": (m, k), "km": (k, m), "kn": (k, n), "nk": (n, k)}
+    first, second = layout.split(",")
+    a = ac.placeholder(shapes[first], name="A", dtype=dtype)
+    b = ac.placeholder(shapes[second], name="B", dtype=dtype)
+    r = ac.reduce_axis(k, name="k")
+
+    def product(i: Expr, j: Expr) -> Reduction:
+        left = a[i, r] if first == "mk" else a[r, i]
+        right = b[r, j] if second == "kn" else b[j, r]
+        if dtype != sums:
+            left, right = left.astype(sums), right.astype(sums)
+        return ac.sum(left * right, axis=r)
+
+    return ComputeDAG([a, b, ac.compute((m, n), product, name="C")])
+
+
+def matrix_matmul(
+    dag: ComputeDAG,
+    rows: tuple[int, int],
+    columns: tuple[int, int],
+    function: str,
+    *,
+    steps: int = 2,
+    lanes: int = 8,
+    stages: int = 0,
+) -> Schedule:
+    """Warps, and tiles of 16 x 8 of each, along rows and columns; `steps` tiles of terms a copy."""
+    terms = {"mma_tf32": 8, "mma_s8": 32}.get(function, 16)
+    s = ac.schedule(dag).cache_write("C", "local")
+    s = s.split("C", "i", [*rows, 2, 8]).split("C", "j", [*columns, 4, 2])
+    s = s.reorder("C", ["i.0", "j.0", "i.2", "i.3", "j.2", "i.1", "j.1", "i.4", "j.3", "j.4"])
+    s = s.fuse("C", ["i.0", "j.0"]).fuse("C", ["i.2", "i.3", "j.2"])
+    s = s.fuse("C", ["i.1", "j.1", "i.4", "j.3"])
+    s = s.bind("C", "i.0@j.0", "blockIdx.x").bind("C", "i.2@i.3@j.2", "vthread")
+    s = s.bind("C", "i.1@j.1@i.4@j.3", "threadIdx.x").vectorize("C", "j.4")
+    s = s.compute_at("C.local", "C", "i.1@j.1@i.4@j.3").split("C.local", "k", [steps, terms])
+    s = s.reorder("C.local", ["k.0", "k.1", "i", "j", "k.2"]).unroll("C.local", "k.1")
+    s = s.tensorize("C.local", "k.2", function)
+    for tensor in "AB":
+        s = fetch_together(s, tensor, ("C.local", "k.0"), rows[0] * columns[0] * 32, lanes)
+    return s.pragma("C.local", "async_stages", stages) if stages else s
 
 
 def transpose(n: int, m: int, tile: int = 8) -> Schedule:

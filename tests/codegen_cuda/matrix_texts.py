@@ -57,7 +57,8 @@ extern "C" __global__ void __launch_bounds__(128) product_0(
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           const unsigned column[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
-          mma_f16(sums[i][j], a[i], column);
+          float(&c)[4] = sums[i][j];
+          mma_f16(c[0], c[1], c[2], c[3], a[i], column);
         }
       }
     }
@@ -111,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(32) tile_0(
   const unsigned a[4] = {{A[lane * 4], A[lane * 4 + 1], A[lane * 4 + 2], A[lane * 4 + 3]}};
   const unsigned b[2] = {{B[lane * 2], B[lane * 2 + 1]}};
   {sums} c[4] = {{C[lane * 4], C[lane * 4 + 1], C[lane * 4 + 2], C[lane * 4 + 3]}};
-  {function}(c, a, b);
+  {function}(c[0], c[1], c[2], c[3], a, b);
   for (int i = 0; i < 4; ++i) C[lane * 4 + i] = c[i];
 }}
 """

@@ -23,8 +23,10 @@ from ansorc.codegen.cuda.types import (
     is_narrow,
     literal,
 )
+from ansorc.errors import BuildError
 from ansorc.ir.arith.affine import Atom, Linear, linear
 from ansorc.ir.arith.integer import rejoin
+from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DType
 from ansorc.ir.expr import (
@@ -37,8 +39,11 @@ from ansorc.ir.expr import (
     CompareOp,
     Const,
     Dot,
+    Exchange,
     Expr,
     Load,
+    MatrixLoad,
+    MatrixMultiply,
     Not,
     Ramp,
     Reduce,
@@ -49,6 +54,8 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.interpret_math import integer_range
 from ansorc.ir.node import Node, rewrite
+from ansorc.ir.printer import expr_text
+from ansorc.ir.substitute import substitute
 
 LANE = Var("lane number")
 """The lane of a vector that is being written; no loop has such a name."""
@@ -105,7 +112,7 @@ class CudaExpressions:
             case _:
                 return self._vector_value(expr)
 
-    def _vector_value(self, expr: Ramp | Broadcast | Reduce | Dot | Shuffle) -> CExpr:
+    def _vector_value(self, expr: Ramp | Broadcast | Reduce | Dot | Exchange) -> CExpr:
         match expr:
             case Ramp(base, stride, _):
                 step = Binary(BinaryOp.MUL, stride, LANE)
@@ -118,6 +125,8 @@ class CudaExpressions:
                 return self._dot(expr)
             case Shuffle(operand, distance):
                 return self._shuffle(self.value(operand), distance)
+            case MatrixLoad() | MatrixMultiply():
+                raise BuildError(f"{expr_text(expr)} is not the whole value of a store")
             case _:
                 assert_never(expr)
 
@@ -130,6 +139,15 @@ class CudaExpressions:
                 return name
             return name + "".join(f"[{self._index([index], [1])}]" for index in scalars)
         return f"{name}[{self._index(scalars, buffer.strides)}]"
+
+    def places(self, buffer: Buffer, indices: Sequence[Expr], lanes: int) -> list[str]:
+        """Return the text of the element of each lane."""
+        own = [_one_lane(index) for index in indices]
+        each = [{LANE.name: Const(lane, INT64)} for lane in range(lanes)]
+        return [
+            self.place(buffer, [simplify(substitute(index, lane), {}) for index in own])
+            for lane in each
+        ]
 
     def vector(self, buffer: Buffer, indices: Sequence[Expr]) -> Vector | None:
         """Return the vector that `indices` are, None where no instruction loads or stores it."""

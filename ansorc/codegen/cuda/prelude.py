@@ -164,40 +164,58 @@ template <int pending> DEVICE void await_copies() {
 #ifdef __CUDACC__
 // Lane l gives row l % 8 of matrix l / 8 in shared memory, 16 bytes, and gets 4 bytes of row l / 4
 // of each; or so of the transposed matrices of 16-bit elements.
-DEVICE void load_matrices(unsigned (&to)[4], const void *row) {
-  unsigned place = (unsigned)__cvta_generic_to_shared(row);
+template <typename T> DEVICE void load_matrices(T *to, const void *row) {
+  unsigned place = (unsigned)__cvta_generic_to_shared(row), got[4];
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(place) : "memory");
+               : "=r"(got[0]), "=r"(got[1]), "=r"(got[2]), "=r"(got[3]) : "r"(place) : "memory");
+  memcpy(to, got, sizeof got);
 }
-DEVICE void load_matrices_transposed(unsigned (&to)[4], const void *row) {
-  unsigned place = (unsigned)__cvta_generic_to_shared(row);
+template <typename T> DEVICE void load_matrices_transposed(T *to, const void *row) {
+  unsigned place = (unsigned)__cvta_generic_to_shared(row), got[4];
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(place) : "memory");
+               : "=r"(got[0]), "=r"(got[1]), "=r"(got[2]), "=r"(got[3]) : "r"(place) : "memory");
+  memcpy(to, got, sizeof got);
 }
-// sums += a b for tiles that lie in the registers of a warp, as the PTX manual says.
-DEVICE void mma_f16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+// Adds the product of tiles that lie in the registers of a warp, as the PTX manual says.
+template <typename T> DEVICE void mma_f16(
+    float &s0, float &s1, float &s2, float &s3, const T *left, const T *right) {
+  unsigned a[4], b[2];
+  memcpy(a, left, sizeof a);
+  memcpy(b, right, sizeof b);
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-DEVICE void mma_bf16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+template <typename T> DEVICE void mma_bf16(
+    float &s0, float &s1, float &s2, float &s3, const T *left, const T *right) {
+  unsigned a[4], b[2];
+  memcpy(a, left, sizeof a);
+  memcpy(b, right, sizeof b);
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-DEVICE void mma_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+template <typename T> DEVICE void mma_tf32(
+    float &s0, float &s1, float &s2, float &s3, const T *left, const T *right) {
+  unsigned a[4], b[2];
+  memcpy(a, left, sizeof a);
+  memcpy(b, right, sizeof b);
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-DEVICE void mma_s8(int (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+template <typename T> DEVICE void mma_s8(
+    int &s0, int &s1, int &s2, int &s3, const T *left, const T *right) {
+  unsigned a[4], b[2];
+  memcpy(a, left, sizeof a);
+  memcpy(b, right, sizeof b);
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(s0), "+r"(s1), "+r"(s2), "+r"(s3)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 #endif""",
 }

@@ -9,12 +9,25 @@ from typing import assert_never
 
 from ansorc.codegen.cuda.expr import LANE, PRIVATE, CudaExpressions
 from ansorc.codegen.cuda.types import CHOICE, CExpr, c_type, is_narrow
-from ansorc.ir.buffer import Buffer
-from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Broadcast, Const, Expr, Load, Ramp, Reduce, Select, dtype_of
+from ansorc.errors import BuildError
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, INT8, INT64
+from ansorc.ir.expr import (
+    Broadcast,
+    Const,
+    Expr,
+    Load,
+    MatrixLoad,
+    MatrixMultiply,
+    Ramp,
+    Reduce,
+    Select,
+    dtype_of,
+)
 from ansorc.ir.node import children
 from ansorc.ir.operator import MATH_FUNCTIONS
 from ansorc.ir.passes.gpu.overlap_copies import ASYNC_BYTES
+from ansorc.ir.printer import expr_text
 from ansorc.ir.stmt import (
     Allocate,
     Await,
@@ -38,6 +51,9 @@ _RESERVED = frozenset(
     rint saturate shuffle sigmoid to_float to_half""".split()  # noqa: SIM905
 ) | {f"{name}{ending}" for name in MATH_FUNCTIONS for ending in ("", "f")}
 """What a C++ compiler, or the prelude, means something else by."""
+
+
+MATRIX_NAMES = {FLOAT16: "mma_f16", BFLOAT16: "mma_bf16", FLOAT32: "mma_tf32", INT8: "mma_s8"}
 
 
 class CudaStatements:
@@ -166,6 +182,9 @@ class CudaStatements:
         lanes = max((dtype_of(index).lanes for index in store.indices), default=1)
         if store.is_async and condition is None and self._copy(store, lanes):
             return
+        if isinstance(store.value, MatrixLoad | MatrixMultiply):
+            self._by_warp(store, store.value)
+            return
         if lanes == 1:
             value = self.exprs.stored(self.exprs.value(store.value), store.buffer.dtype)
             self.line(f"{self.exprs.place(store.buffer, store.indices)} = {value};")
@@ -223,6 +242,37 @@ class CudaStatements:
         self.exprs.parts.add("asynchronous")
         self.line(f"copy_async<{size}>({', '.join(places)}{test});")
         return True
+
+    def _by_warp(self, store: Store, value: MatrixLoad | MatrixMultiply) -> None:
+        """Write what the matrix units do; raise BuildError where no instruction does it."""
+        exprs = self.exprs
+        exprs.parts.add("matrix_units")
+        if isinstance(value, MatrixLoad):
+            row = value.operand
+            vector = None
+            if isinstance(row, Load) and row.buffer.scope is Scope.SHARED:
+                vector = exprs.vector(row.buffer, row.indices)
+            if vector is None:
+                raise _undone(value, "it takes aligned rows of a shared array")
+            name = f"load_matrices{'_transposed' * value.is_transposed}"
+            goal = self._fragment(Load(store.buffer, store.indices))
+            self.line(f"{name}({goal}, {vector.address});")
+            return
+        total = Load(store.buffer, store.indices)
+        if value.total != total:
+            raise _undone(value, "sums are added to where they are stored")
+        sums = ", ".join(exprs.places(store.buffer, store.indices, 4))
+        factors = ", ".join(map(self._fragment, (value.left, value.right)))
+        name = MATRIX_NAMES[dtype_of(value.left).element]
+        self.line(f"{name}({sums}, {factors});")
+
+    def _fragment(self, value: Expr) -> str:
+        """Return the text of where the registers of a thread begin that hold a vector."""
+        last = value.indices[-1] if isinstance(value, Load) and value.indices else value
+        is_row = isinstance(last, Ramp) and last.stride == Const(1, INT64)
+        if not isinstance(value, Load) or value.buffer.scope not in PRIVATE or not is_row:
+            raise _undone(value, "it takes neighbours in an array of the thread")
+        return f"&{self.exprs.places(value.buffer, value.indices, 1)[0]}"
 
     def _has_vectors(self, value: Expr) -> bool:
         return any(self.exprs.vector(one.buffer, one.indices) for one in _always_loaded(value))
@@ -287,6 +337,10 @@ class CudaStatements:
 def _tells_lanes(index: Expr) -> bool:
     """Whether each lane has another index."""
     return isinstance(index, Ramp) and isinstance(index.stride, Const) and index.stride.value != 0
+
+
+def _undone(value: Expr, reason: str) -> BuildError:
+    return BuildError(f"no instruction does {expr_text(value)}: {reason}")
 
 
 def _is_zero(value: Const | Broadcast) -> bool:

@@ -26,8 +26,11 @@ from ansorc.ir.expr import (
     Compare,
     Const,
     Dot,
+    Exchange,
     Expr,
     Load,
+    MatrixLoad,
+    MatrixMultiply,
     Not,
     Ramp,
     Reduce,
@@ -38,6 +41,7 @@ from ansorc.ir.expr import (
 )  # fmt: skip
 from ansorc.ir.node import walk
 from ansorc.ir.passes.places import reads_memory
+from ansorc.ir.printer import expr_text
 
 _CHEAP = {"sqrt", "abs", "floor", "ceil", "round", "fma"}
 
@@ -78,12 +82,14 @@ class ExprWriter:
                 return cast(self._writer, self.index.materialize(self.index.variables[name]), dtype)
             case Ramp(base, stride, lanes):
                 return self._ramp(self.value(base), self.value(stride), lanes)
-            case Reduce() | Shuffle():
+            case Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply():
                 return self._across(expr)
 
-    def _across(self, expr: Reduce | Shuffle) -> Value:
-        if isinstance(expr, Shuffle):
-            raise BuildError("a shuffle is between the threads of a warp, which only GPUs have")
+    def _across(self, expr: Reduce | Exchange) -> Value:
+        if not isinstance(expr, Reduce):
+            raise BuildError(
+                f"{expr_text(expr)} is between threads of a warp, which only GPUs have"
+            )
         return self._reduce(expr.op, expr.operand)
 
     def _binary(self, expr: Binary, op: BinaryOp, left: Expr, right: Expr) -> Value:

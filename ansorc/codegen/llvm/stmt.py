@@ -117,6 +117,11 @@ class StmtWriter:
                     f"loop '{stmt.var.name}' is bound to {stmt.thread}, which exists on GPUs only; "
                     "use parallel, vectorize or unroll for a CPU"
                 )
+            case LoopKind.MATRIX:
+                raise BuildError(
+                    f"loop '{stmt.var.name}' is for the matrix units of a GPU; use tensorize with "
+                    "dot2 or dot4 for a CPU"
+                )
             case LoopKind.PARALLEL if self._parallel is not None and is_parallel(stmt):
                 self._parallel(self, stmt)
             case _ if (block := transposed_block(stmt)) is not None:

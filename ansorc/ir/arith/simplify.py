@@ -31,6 +31,8 @@ from ansorc.ir.expr import (
     Dot,
     Expr,
     Load,
+    MatrixLoad,
+    MatrixMultiply,
     Not,
     Ramp,
     Reduce,
@@ -133,14 +135,14 @@ class Simplifier:
                 return self._known(expr if new is operand else Not(new))
             case Cast(dtype, operand):
                 return self._cast(expr, self.expr(operand), dtype.element)
-            case Call() | Dot():
+            case Call() | Dot() | MatrixMultiply():
                 return self._arguments(expr)
             case Ramp(base, stride, lanes):
                 first, step = self.expr(base), self.expr(stride)
                 if isinstance(step, Const) and step.value == 0:
                     return Broadcast(first, lanes)
                 return expr if first is base and step is stride else Ramp(first, step, lanes)
-            case Broadcast(operand) | Reduce(_, operand) | Shuffle(operand):
+            case Broadcast(operand) | Reduce(_, operand) | Shuffle(operand) | MatrixLoad(operand):
                 new = scalar.as_wide(self.expr(operand), operand)
                 return expr if new is operand else replace(expr, operand=new)
             case Const() | Var():
@@ -148,14 +150,15 @@ class Simplifier:
             case _:
                 assert_never(expr)
 
-    def _arguments(self, expr: Call | Dot) -> Expr:
+    def _arguments(self, expr: Call | Dot | MatrixMultiply) -> Expr:
         old = expr.args if isinstance(expr, Call) else (expr.total, expr.left, expr.right)
         new = self.exprs(old)
         if new is old:
             return expr
         if isinstance(expr, Call):
             return Call(expr.name, new)
-        return Dot(expr.terms, *map(scalar.as_wide, new, old))
+        wide = map(scalar.as_wide, new, old)
+        return MatrixMultiply(*wide) if isinstance(expr, MatrixMultiply) else Dot(expr.terms, *wide)
 
     def exprs(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return a tuple of expressions simplified; the same one where nothing changes."""

@@ -20,7 +20,7 @@ from typing import assert_never
 from ansorc.ir.arith.affine import Atom, Linear, difference, integer
 from ansorc.ir.arith.interval import Interval, Ranges
 from ansorc.ir.arith.simplify import Simplifier
-from ansorc.ir.expr import Compare, CompareOp, Expr, Select, Shuffle, Var
+from ansorc.ir.expr import Compare, CompareOp, Exchange, Expr, Select, Var
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.code_size import emitted_statements
 from ansorc.ir.passes.loop_tests import Cuts, LoopTest, TestFinder, find_cuts, is_serial
@@ -267,4 +267,4 @@ def _has_tests(function: Function) -> bool:
 
 def _waits(stmt: Stmt) -> bool:
     """Whether threads meet in `stmt`, so that all must run the same copy of it."""
-    return any(isinstance(part, Barrier | Shuffle) for part in walk(stmt))
+    return any(isinstance(part, Barrier | Exchange) for part in walk(stmt))

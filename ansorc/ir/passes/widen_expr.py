@@ -23,6 +23,8 @@ from ansorc.ir.expr import (
     Dot,
     Expr,
     Load,
+    MatrixLoad,
+    MatrixMultiply,
     Not,
     Ramp,
     Reduce,
@@ -145,7 +147,7 @@ class ExprWidener:
                     return load, is_vector
                 zero = Broadcast(const(0, buffer.dtype), self._lanes.count)
                 return Select(self._mask, load, zero), True
-            case Ramp() | Broadcast() | Reduce() | Shuffle():
+            case Ramp() | Broadcast() | Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply():
                 raise NotWidenableError
             case _:
                 assert_never(expr)

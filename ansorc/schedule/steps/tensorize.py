@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ansorc.ir.operator import DOT_FUNCTIONS
+from ansorc.ir.operator import DOT_FUNCTIONS, MATRIX_FUNCTIONS
 from ansorc.schedule.dot_body import misfit
 from ansorc.schedule.stage import IteratorKind, Mark, SplitRelation, Stage
 from ansorc.schedule.state import State, Step
@@ -23,6 +23,11 @@ class Tensorize(Step):
     divide its axis. The build refuses a function for which the target has no instruction
     (`ansorc/target/dot_products.py`). With a vectorized loop around it, the operand that varies
     along that loop should have the loop's elements next to each other, `terms` for each.
+
+    For a GPU, `mma_f16`, `mma_bf16` and `mma_s8` let matrix units add up 16, 16 and 32 products of
+    float16, bfloat16 (in float32) and int8 (in int32), for the sums that the threads of a warp
+    have; `mma_tf32` 8 of float32, without the lowest 13 bits of each factor. The build refuses sums
+    that make no tiles (`ansorc/ir/passes/gpu/matrix_tiles.py`).
     """
 
     iterator: str
@@ -33,10 +38,11 @@ class Tensorize(Step):
         stage = self.stage_of(state)
         place = self.place_of(state, stage, self.iterator)
         iterator = stage.iterators[place]
-        known = ", ".join(DOT_FUNCTIONS)
+        functions = {**DOT_FUNCTIONS, **MATRIX_FUNCTIONS}
+        known = ", ".join(functions)
         self.require(
             state, f"there is no dot product '{self.function}'; use {known}",
-            condition=self.function in DOT_FUNCTIONS,
+            condition=self.function in functions,
         )  # fmt: skip
         self.unmarked(state, iterator, "nothing else fits")
         is_inside = place == len(stage.iterators) - 1 and iterator.kind is IteratorKind.REDUCE
@@ -44,14 +50,15 @@ class Tensorize(Step):
             state, f"'{self.iterator}' is not a reduction inside all other loops; reorder first",
             condition=is_inside,
         )  # fmt: skip
-        terms = DOT_FUNCTIONS[self.function]
+        terms = functions[self.function]
         self.require(
             state, f"'{self.iterator}' runs {iterator.extent} times, but {self.function} adds "
             f"{terms} products; split it by {terms}",
             condition=isinstance(iterator.extent, int) and iterator.extent == terms,
         )  # fmt: skip
         self._check_body(state, stage, place)
-        marked = replace(iterator, mark=Mark.TENSORIZE, function=self.function)
+        mark = Mark.MATRIX if self.function in MATRIX_FUNCTIONS else Mark.TENSORIZE
+        marked = replace(iterator, mark=mark, function=self.function)
         return state.with_stage(stage.with_iterator(place, marked))
 
     def _check_body(self, state: State, stage: Stage, place: int) -> None:

@@ -37,7 +37,7 @@ struct Bytes {
 };
 
 template <typename Kind, typename Wide, typename T>
-void multiply_add(T (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2], int line) {
+void multiply_add(T *sums, const void *a, const void *b, int line) {
   unsigned row[2][4][2], column[2];  // of the rows the upper or lower 8, lane % 4, of k the half
   char *slots;
   give<16>(a, &slots, line);
@@ -63,17 +63,19 @@ inline const char *row_of(const char *slots, unsigned number) {
 }  // namespace emulation
 
 // Lane l gives row l % 8 of matrix l / 8, 16 bytes, and gets 4 bytes of row l / 4 of each.
-inline void load_matrices(unsigned (&to)[4], const void *row, int line = __builtin_LINE()) {
+template <typename T>
+void load_matrices(T *to, const void *row, int line = __builtin_LINE()) {
   if ((uintptr_t)row % 16) emulation::fail(line, "a row of a matrix at a misaligned address");
   char *slots;
   emulation::give<sizeof row>(&row, &slots, line);
   unsigned lane = emulation::lane();
   for (unsigned i = 0; i < 4; ++i)
-    __builtin_memcpy(&to[i], emulation::row_of(slots, 8 * i + lane / 4) + lane % 4 * 4, 4);
+    __builtin_memcpy((char *)to + 4 * i, emulation::row_of(slots, 8 * i + lane / 4) + lane % 4 * 4, 4);
 }
 
 // The same, of the transposed matrices of 16-bit elements.
-inline void load_matrices_transposed(unsigned (&to)[4], const void *row, int line = __builtin_LINE()) {
+template <typename T>
+void load_matrices_transposed(T *to, const void *row, int line = __builtin_LINE()) {
   if ((uintptr_t)row % 16) emulation::fail(line, "a row of a matrix at a misaligned address");
   char *slots;
   emulation::give<sizeof row>(&row, &slots, line);
@@ -82,14 +84,17 @@ inline void load_matrices_transposed(unsigned (&to)[4], const void *row, int lin
     unsigned short pair[2];
     for (unsigned odd = 0; odd < 2; ++odd)
       __builtin_memcpy(&pair[odd], emulation::row_of(slots, 8 * i + lane % 4 * 2 + odd) + lane / 4 * 2, 2);
-    to[i] = pair[0] | (unsigned)pair[1] << 16;
+    __builtin_memcpy((char *)to + 4 * i, pair, sizeof pair);
   }
 }
 
-#define EMULATION_MMA(name, kind, wide, type)                                                   \
-  inline void name(type (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2],             \
-                   int line = __builtin_LINE()) {                                               \
-    emulation::multiply_add<emulation::kind, wide>(sums, a, b, line);                           \
+#define EMULATION_MMA(name, kind, wide, type)                                                      \
+  template <typename T>                                                                            \
+  void name(type &s0, type &s1, type &s2, type &s3, const T *left, const T *right,                 \
+            int line = __builtin_LINE()) {                                                         \
+    type sums[4] = {s0, s1, s2, s3};                                                               \
+    emulation::multiply_add<emulation::kind, wide>(sums, left, right, line);                       \
+    s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];                                        \
   }
 EMULATION_MMA(mma_f16, Halves, double, float)
 EMULATION_MMA(mma_bf16, Bfloats, double, float)

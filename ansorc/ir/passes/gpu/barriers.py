@@ -19,7 +19,7 @@ from ansorc.errors import BuildError
 from ansorc.ir.arith.scalar import conjuncts
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL
-from ansorc.ir.expr import Expr, Load, Not, Shuffle, Var
+from ansorc.ir.expr import Exchange, Expr, Load, Not, Var
 from ansorc.ir.node import walk
 from ansorc.ir.passes.gpu.elements import Meetings, Touch
 from ansorc.ir.passes.gpu.thread_nests import map_kernels
@@ -141,7 +141,7 @@ class _Waiting:
     def _exchanges(self, stmt: Stmt) -> bool:
         """Whether there is a shuffle inside of `stmt` under a condition that divides threads."""
         return any(
-            isinstance(part, If) and any(isinstance(node, Shuffle) for node in walk(part))
+            isinstance(part, If) and any(isinstance(node, Exchange) for node in walk(part))
             for part in statements(stmt)
         )
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.ir.buffer import Scope
-from ansorc.ir.expr import Expr, Load, Shuffle
+from ansorc.ir.expr import Exchange, Expr, Load
 from ansorc.ir.node import walk
 from ansorc.ir.passes.places import are_distinct, flat_place, reads_memory
 from ansorc.ir.stmt import For, Function, If, LoopKind, Seq, Stmt, Store, map_substatements
@@ -72,7 +72,7 @@ def _are_apart(leaves: Sequence[_Leaf]) -> bool:
     """Whether each element of the tiles is computed for itself, in the order of the statements."""
     stored = {leaf.store.buffer.name for leaf in leaves}
     for leaf in leaves:
-        if any(isinstance(part, Shuffle) for part in walk(leaf.store.value)):
+        if any(isinstance(part, Exchange) for part in walk(leaf.store.value)):
             return False
         own = leaf.store
         for load in _loads(own):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.gpu.barriers import insert_barriers
+from ansorc.ir.passes.gpu.matrix_tiles import form_matrix_tiles
 from ansorc.ir.passes.gpu.order_reductions import order_reductions
 from ansorc.ir.passes.gpu.overlap_copies import overlap_copies
 from ansorc.ir.passes.gpu.pad_shared import pad_shared
@@ -38,6 +39,10 @@ CUDA_PASSES: Passes = (
         lambda f, t: overlap_copies(f, has_async=t.gpu.architecture.has_async_copies),
     ),
     ("simplify", lambda f, _: simplify_stmt(f)),
+    (
+        "form_matrix_tiles",
+        lambda f, t: form_matrix_tiles(f, has_tiles=t.gpu.architecture.has_matrix_tiles),
+    ),
     ("insert_barriers", lambda f, _: insert_barriers(f)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
     ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS, by_choice=False)),

@@ -22,7 +22,7 @@ from ansorc.ir.arith.affine import Atom, atom_expr, difference
 from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Binary, BinaryOp, Compare, Const, Expr, Load, Shuffle
+from ansorc.ir.expr import Binary, BinaryOp, Compare, Const, Exchange, Expr, Load
 from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.passes.gpu.elements import evaluate
@@ -125,7 +125,7 @@ class _Removal:
 def _is_safe(store: Store, ranges: Mapping[str, Interval]) -> bool:
     """Whether the value may be computed though it may not be wanted."""
     for part in walk(store.value):
-        if isinstance(part, Shuffle):
+        if isinstance(part, Exchange):
             return False
         if isinstance(part, Load) and not is_inside(part.buffer, part.indices, ranges):
             return False

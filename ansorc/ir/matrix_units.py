@@ -1,0 +1,93 @@
+"""What the matrix units of a GPU do: the rules of `MatrixLoad` and `MatrixMultiply`, their meaning.
+
+Both are done by the 32 threads of a warp together. Where each has what is said in `ansorc.ir.expr`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ansorc.errors import IRError
+from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, DType
+from ansorc.ir.expr import MatrixLoad, MatrixMultiply
+from ansorc.ir.printer import expr_text
+
+WARP = 32
+"""Threads that work together."""
+ROW_BYTES, REGISTER_BYTES = 16, 4
+SUMS: dict[DType, DType] = {FLOAT16: FLOAT32, BFLOAT16: FLOAT32, FLOAT32: FLOAT32, INT8: INT32}
+"""What sums of products of each dtype are in."""
+
+Given = Mapping[int, Sequence[Any]]
+"""What each thread gives, by its number in the block."""
+
+
+def check_matrix_load(expr: MatrixLoad, operand: DType) -> DType:
+    """Return the dtype of `expr`, whose operand has this one; raise IRError on an illegal one."""
+    if operand.is_bool or operand.bits * operand.lanes != 8 * ROW_BYTES:
+        raise IRError(f"{expr_text(expr)}: a row of a matrix has 16 bytes; this is {operand}")
+    if expr.is_transposed and operand.bits != 16:
+        raise IRError(
+            f"{expr_text(expr)}: only matrices of 16-bit elements are transposed, not of "
+            f"{operand.element}; load their elements one by one"
+        )
+    return operand
+
+
+def check_matrix_multiply(expr: MatrixMultiply, total: DType, left: DType, right: DType) -> DType:
+    """Return the dtype of `expr`, whose parts have these; raise IRError on illegal ones."""
+    factor = left.element
+    if left.element != right.element or SUMS.get(factor) != total.element:
+        known = ", ".join(f"{each} into {sums}" for each, sums in SUMS.items())
+        raise IRError(
+            f"{expr_text(expr)}: it multiplies {left.element} and {right.element} into "
+            f"{total.element}; matrix units multiply {known}"
+        )
+    per = 32 // factor.bits
+    if (total.lanes, left.lanes, right.lanes) != (4, 4 * per, 2 * per):
+        raise IRError(
+            f"{expr_text(expr)}: a thread has 4 sums, {4 * per} and {2 * per} factors of {factor}, "
+            f"not {total.lanes}, {left.lanes} and {right.lanes}"
+        )
+    return total
+
+
+def given_rows(given: Given, number: int, *, is_transposed: bool) -> list[Any]:
+    """Return what thread `number` gets of the rows that those of its warp have given."""
+    first, lane = number // WARP * WARP, number % WARP
+    per = len(given[number]) // 4
+    column, row = lane % 4 * per, lane // 4
+    if is_transposed:
+        return [given[first + 8 * i + column + e][row] for i in range(4) for e in range(per)]
+    return [given[first + 8 * i + row][column + e] for i in range(4) for e in range(per)]
+
+
+def multiplied(given: Given, number: int, total: Sequence[Any], dtype: DType) -> list[Any]:
+    """Return the sums of thread `number`: each has given its factors, first those of `left`.
+
+    The sums of floats are exact, or nearly, until they are rounded to float32 at the end.
+    """
+    first, lane = number // WARP * WARP, number % WARP
+    per = len(given[number]) // 6
+    found: list[Any] = []
+    for i in range(4):
+        row, column = lane // 4, lane % 4 * 2 + i % 2
+        result = float(total[i]) if dtype.is_float else total[i]
+        for place in range(4):
+            left, right = given[first + 4 * row + place], given[first + 4 * column + place]
+            for half in range(2):
+                a, b = (i // 2 + 2 * half) * per, (4 + half) * per
+                for e in range(per):
+                    result += _factor(left[a + e]) * _factor(right[b + e])
+        found.append(np.float32(result) if dtype.is_float else (result + 2**31) % 2**32 - 2**31)
+    return found
+
+
+def _factor(value: Any) -> Any:
+    """A factor as the units take it."""
+    if type(value) is np.float32:
+        return float((value.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32))
+    return value if isinstance(value, int) else float(value)
