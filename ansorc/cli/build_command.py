@@ -19,6 +19,7 @@ from ansorc.graph.network_build import (
 )
 from ansorc.graph.shaped_networks import ShapedNetworks
 from ansorc.search.programs import ProgramChoice, build_program, chosen_program
+from ansorc.target import Target
 
 
 @click.command(short_help="Make a library and a C header.")
@@ -29,7 +30,8 @@ from ansorc.search.programs import ProgramChoice, build_program, chosen_program
               help="The library: .so, .a or .o; default: NAME.so. For a GPU: .cubin (default), "
                    ".ptx, .fatbin or .cu.")  # fmt: skip
 @click.option("--weights", type=click.Path(path_type=Path), metavar="FILE",
-              help="A network's weights go to this file, not into the library.")  # fmt: skip
+              help="A network's weights go to this file, not into the library; for a GPU always "
+                   "to one, default: NAME.weights.")  # fmt: skip
 def build(
     workload: TaskOrNetworks,
     choice: ProgramChoice,
@@ -48,14 +50,13 @@ def build(
         title, origin = name or c_name(workload.source.name), tuned_share(programs)
         with task_progress(len(programs)) as tell:
             module = built_network(workload, programs, title, tell)
-        artifact = module.save(output or Path(f"{title}.so"), weights)
+        artifact = module.save(output or _default_file(title, workload.target), weights)
     else:
         if weights is not None:
             raise click.UsageError(f"--weights is for networks; '{workload.name}' is none")
         program = chosen_program(workload, choice)
         title, origin = name or workload.name, program.origin
-        ending = ".cubin" if workload.target.kind == "cuda" else ".so"
-        path = output or Path(f"{title}{ending}")
+        path = output or _default_file(title, workload.target)
         artifact = build_program(workload, program, title).save(path)
     click.echo(f"{title}: {origin}, for {workload.target.text}")
     made = [artifact.library, artifact.header, artifact.manifest, artifact.weights]
@@ -76,4 +77,8 @@ def _build_variants(
               for key, one in chosen_programs(net, choice).items()}  # fmt: skip
     title = name or c_name(workload.variants.name)
     module = built_variants(workload.variants, workload.target, lambda _: chosen, title)
-    return title, tuned_share(chosen), module.save(output or Path(f"{title}.so"))
+    return title, tuned_share(chosen), module.save(output or _default_file(title, workload.target))
+
+
+def _default_file(title: str, target: Target) -> Path:
+    return Path(f"{title}{'.cubin' if target.kind == 'cuda' else '.so'}")

@@ -51,6 +51,11 @@ def run_network(
     for name, error in errors.items():
         click.echo(f"  '{name}' is right: largest error {error:.2g} of its largest element "
                    "(float64 reference)")  # fmt: skip
+    is_on_device = backend_of(network.target).capabilities(network.target).device
+    if network.target.kind == "cuda" and not is_on_device:
+        click.echo(f"  {len(module.call_names)} calls of kernels, emulated on this CPU: times say "
+                   "nothing about a GPU")  # fmt: skip
+        return
     arrays = list(inputs.values())
     timing = module.time(*arrays, threads=choice.threads, min_time_s=1.0)
     flops = sum(task.dag.flops for _, task in network.task_of)

@@ -6,9 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import click
 
+from ansorc.codegen.base import NetworkTextBackend, backend_of
 from ansorc.graph.arena import place_in_arena
 from ansorc.graph.network import Network
+from ansorc.graph.network_build import chosen_programs, planned_network
 from ansorc.graph.partition import least_bytes, lifetimes
+from ansorc.search.programs import ProgramChoice
+from ansorc.target import Target
 
 NETWORK_VIEWS = {
     "graph": "the nodes as they were imported",
@@ -18,8 +22,15 @@ NETWORK_VIEWS = {
 }
 
 
-def show_network(network: Network, views: Sequence[str]) -> None:
-    """Print some of `NETWORK_VIEWS`, by default the tasks."""
+def show_network(network: Network, choice: ProgramChoice, views: Sequence[str]) -> None:
+    """Print some of `NETWORK_VIEWS`, by default the tasks; or of those of the back end.
+
+    The latter are of the programs that `choice` means, where the kernels are compiled together.
+    """
+    backend = backend_of(network.target)
+    listings: dict[str, Callable[[str, Target], str]] = {}
+    if isinstance(backend, NetworkTextBackend):
+        listings.update(backend.listings)
     texts: Mapping[str, Callable[[Network], str]] = {
         "graph": lambda network: network.source.to_text(),
         "optimized-graph": lambda network: network.graph.to_text(),
@@ -27,11 +38,18 @@ def show_network(network: Network, views: Sequence[str]) -> None:
         "memory": _memory,
     }
     for view in views:
-        if view not in texts:
-            words = f"'{view}' is not one of {', '.join(map(repr, texts))}."
+        if view not in texts and view not in listings:
+            words = f"'{view}' is not one of {', '.join(map(repr, (*texts, *listings)))}."
             raise click.BadParameter(words, param_hint="'--view'")
+    code = ""
     for view in views or ("tasks",):
-        click.echo(f"# {NETWORK_VIEWS[view]}\n{texts[view](network).rstrip()}")
+        if view in listings and not code and isinstance(backend, NetworkTextBackend):
+            plan = planned_network(network, chosen_programs(network, choice))
+            code = backend.network_text(plan)
+        if view in texts:
+            click.echo(f"# {NETWORK_VIEWS[view]}\n{texts[view](network).rstrip()}")
+        else:
+            click.echo(listings[view](code, network.target).rstrip())
 
 
 def _tasks(network: Network) -> str:
@@ -46,7 +64,7 @@ def _tasks(network: Network) -> str:
 
 def _memory(network: Network) -> str:
     lives = lifetimes(network.graph, network.partition)
-    offsets, size = place_in_arena(lives)
+    offsets, size = place_in_arena(lives, network.arena_alignment)
     least = least_bytes(network.graph, network.partition)
     weights = sum(array.nbytes for array in network.graph.constants.values())
     lines = [

@@ -10,7 +10,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ansorc.cli.arguments import TaskOrNetworks, same_workloads
+from ansorc.cli.arguments import TaskOrNetworks, networks_of, same_workloads
+from ansorc.graph.network import Network
 from ansorc.search.gpu.ranking import DeviceRanking, RankedProgram, rank_without_device
 from ansorc.search.task import Task
 
@@ -33,11 +34,15 @@ def takes_no_device(command: Callable[..., None]) -> Callable[..., None]:
             return
         names = click.get_current_context().params["workloads"]
         for name, workload in zip(names, workloads, strict=True):
-            if not isinstance(workload, Task) or workload.target.kind != "cuda":
+            if workload.target.kind != "cuda":
                 raise click.UsageError(
-                    "--no-device ranks operators for GPUs, as in --target 'cuda -arch=sm_90'"
+                    "--no-device ranks programs for GPUs, as in --target 'cuda -arch=sm_90'"
                 )
-            _show(name, workload, rank_without_device(workload, given["trials"] or PROGRAMS))
+            if isinstance(workload, Task):
+                _show(name, workload, rank_without_device(workload, given["trials"] or PROGRAMS))
+                continue
+            for network in networks_of([workload]):
+                _show_network(name, network)
 
     return ranked_or_tuned
 
@@ -58,6 +63,40 @@ def _show(name: str, task: Task, ranking: DeviceRanking) -> None:
         click.echo(f"note: {ranking.note}")
     click.echo("nothing was measured: these are estimates of a model, and no records are kept")
     click.echo(f"build the first by the model with: ansorc build {same_workloads(name)} --default")
+
+
+def _show_network(name: str, network: Network) -> None:
+    """Print what the model says of the best program of each task, those that take most first."""
+    found: list[tuple[float, Task, RankedProgram]] = []
+    notes: dict[str, None] = {}
+    for key, task in network.tasks.items():
+        ranking = rank_without_device(task, 1)
+        best = ranking.programs[0]
+        found.append((network.weights[key] * best.seconds, task, best))
+        notes |= dict.fromkeys(filter(None, [ranking.note]))
+    total = sum(seconds for seconds, _, _ in found)
+    gpu = network.target.gpu
+    count = len(network.task_of)
+    click.echo(f"{network.source.name}: {len(network.tasks)} tasks, {count} kernels, "
+               f"target {network.target.text} ({gpu.name})")  # fmt: skip
+    table = Table()
+    for heading in ("share", "calls", "estimated", "of the peak", "registers", "spilled", "shared",
+                    "occupancy", "limit", "task"):  # fmt: skip
+        table.add_column(heading, justify="left" if heading == "task" else "right")
+    for seconds, task, best in sorted(found, key=lambda one: -one[0]):
+        kernel = best.kernels[0]
+        table.add_row(
+            f"{seconds / total:.1%}", str(network.weights[task.key]),
+            f"{best.seconds * 1e3:.4g} ms", f"{task.dag.flops / gpu.fp32_flops / best.seconds:.0%}",
+            str(kernel.registers), f"{kernel.spilled_bytes} B", f"{kernel.shared_bytes} B",
+            f"{kernel.occupancy:.0%}", kernel.limit, task.name,
+        )  # fmt: skip
+    Console(width=140).print(table)
+    for note in notes:
+        click.echo(f"note: {note}")
+    click.echo(f"together {total * 1e3:.4g} ms by the model, without the time between launches")
+    click.echo("nothing was measured: these are estimates of a model, and no records are kept")
+    click.echo(f"build it with: ansorc build {same_workloads(name)} --default")
 
 
 def _rows(program: RankedProgram, ideal_s: float) -> list[tuple[str, ...]]:

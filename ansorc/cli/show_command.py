@@ -52,7 +52,7 @@ def show(
     """
     if not isinstance(workload, Task):
         for network in networks_of([workload]):
-            show_network(network, views)
+            show_network(network, choice, views)
         return
     task = workload
     known = dict.fromkeys((*_VIEWS, *backend_of(task.target).listings))

@@ -19,7 +19,7 @@ from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import TargetError
-from ansorc.ir.aligned import Array
+from ansorc.ir.aligned import ALIGNMENT, Array
 from ansorc.ir.passes.pipeline import Passes
 from ansorc.ir.stmt import Function
 from ansorc.target import Target
@@ -37,6 +37,8 @@ class Capabilities:
     """What a kernel reads can be evicted from the caches before it is timed."""
     device: bool = False
     """Kernels run on a device with a memory of its own: loaded ones are `DeviceKernel`s."""
+    alignment: int = ALIGNMENT
+    """Of the intermediate tensors of a network, in bytes: 64 or a multiple of it."""
     obstacle: str = ""
     """Why such code cannot run on this machine, as in "cannot be measured OBSTACLE"; empty if it
     can."""
@@ -83,6 +85,10 @@ class BoundDeviceKernel(BoundKernel, Protocol):
 
     def evict(self) -> None:
         """Have what the kernel reads out of the device's caches."""
+        ...
+
+    def call_seconds(self) -> list[float]:
+        """Run once and wait; return the time of each call of a kernel by the device's clock."""
         ...
 
     def is_intact(self) -> bool:
@@ -292,6 +298,13 @@ class CountingBackend(Protocol):
 class NetworkBackend(Protocol):
     """What a back end has besides that makes one function of many kernels. None has to."""
 
+    def compile_part(self, text: str, target: Target) -> bytes:
+        """Return the code of one kernel for the plan of a network; raise BuildError.
+
+        It may be the text alone, where the kernels of a network are compiled together.
+        """
+        ...
+
     def load_network(self, plan: NetworkPlan, target: Target) -> LoadedNetwork:
         """Load the network of a valid plan; raise BuildError if it is not for this machine."""
         ...
@@ -316,6 +329,15 @@ class NetworkBackend(Protocol):
 
         Raise BuildError if it is not for this machine, or if the weights are not those.
         """
+        ...
+
+
+@runtime_checkable
+class NetworkTextBackend(Protocol):
+    """What a back end has besides that compiles a network as one text. None has to."""
+
+    def network_text(self, plan: NetworkPlan) -> str:
+        """Return the text of a valid plan, which `Backend.listings` take; raise BuildError."""
         ...
 
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ansorc.codegen.base import backend_of
+from ansorc.codegen.base import backend_of, network_backend_of
 from ansorc.codegen.call.module import Module, load_code
 from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.package.c_names import require_c_name
@@ -64,28 +64,29 @@ def compile_function(
     flops: float | None = None,
     packings: Sequence[Packing] = (),
     cache: CompileCache | None = None,
-    packs: bool = True,
+    is_part: bool = False,
 ) -> Compiled:
     """Compile `function`, a kernel whose constants are packed as `packings` say.
 
-    With `packs` the code has functions that pack them, too. With a `cache` it is for measuring
-    here: it has none, and no test of the processor if this one will do. Raise BuildError for what
-    the target or C cannot do.
+    The code has functions that pack them, too, unless it `is_part` of a network. With a `cache` it
+    is for measuring here: it has none, and no test of the processor if this one will do. Raise
+    BuildError for what the target or C cannot do, TargetError where there are no networks.
     """
     backend, clock = backend_of(target), time.perf_counter
+    compiled = network_backend_of(target).compile_part if is_part else (cache or backend).compile
     can = backend.capabilities(target)
     begin = clock()
     prepared = prepare(function, target)
     size = backend.workspace_bytes(prepared)
     signature = signature_of(prepared, size, flops, packings, has_threads=can.threads)
     packers: list[Function] = []
-    if packs and cache is None:
+    if not is_part and cache is None:
         packers = [prepare(packer, target) for packer in packing_functions(signature)]
     passed = clock()
     is_guarded = cache is None or bool(can.obstacle)
     text = backend.emit(prepared, target, packers, is_guarded=is_guarded)
     emitted = clock()
-    code = (cache or backend).compile(text, target)
+    code = compiled(text, target)
     return Compiled(code, signature, passed - begin, emitted - passed, clock() - emitted)
 
 

@@ -8,8 +8,10 @@ from ansorc.graph.partition import Lifetime
 from ansorc.ir.aligned import ALIGNMENT
 
 
-def place_in_arena(lives: Sequence[Lifetime]) -> tuple[Mapping[str, int], int]:
-    """Return the offset of each tensor, in bytes, and the size of the whole.
+def place_in_arena(
+    lives: Sequence[Lifetime], alignment: int = ALIGNMENT
+) -> tuple[Mapping[str, int], int]:
+    """Return the offset of each tensor, a multiple of `alignment` bytes, and the size of the whole.
 
     Tensors whose lifetimes meet do not overlap. The largest is placed first, each at the lowest
     offset that is free while it lives (Pisarchyk and Lee, "Efficient Memory Management for Deep
@@ -17,7 +19,7 @@ def place_in_arena(lives: Sequence[Lifetime]) -> tuple[Mapping[str, int], int]:
     """
     placed: list[tuple[int, int, Lifetime]] = []
     for life in sorted(lives, key=lambda one: (-one.bytes, one.first, one.name)):
-        size = -(-life.bytes // ALIGNMENT) * ALIGNMENT
+        size = -(-life.bytes // alignment) * alignment
         begin = _lowest_gap(size, sorted(
             (start, end) for start, end, other in placed
             if life.first <= other.last and other.first <= life.last

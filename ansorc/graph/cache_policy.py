@@ -12,8 +12,8 @@ from ansorc.graph.arena import place_in_arena
 from ansorc.graph.network import Network
 from ansorc.graph.partition import lifetimes
 from ansorc.search.measure import CachePolicy
-from ansorc.search.programs import ProgramChoice
-from ansorc.search.record import Records, current_environment
+from ansorc.search.programs import ProgramChoice, recorded_environment
+from ansorc.search.record import Records
 
 
 def cache_policy_of(network: Network) -> CachePolicy:
@@ -49,17 +49,18 @@ def recorded_choice(
     `tell` is told of in a sentence (default: a UserWarning).
     """
     own = common_cache_policy(networks)
-    keys = {key for network in networks for key in network.tasks}
+    tasks = {key: task for network in networks for key, task in network.tasks.items()}
     if not choice.use_default and choice.records.exists():
         with Records.open(choice.records, create=False) as records:
             for policy in (own, *get_args(CachePolicy)):
-                environment = current_environment(choice.threads, policy)
-                found = sum(records.best(key, environment) is not None for key in keys)
+                wanted = replace(choice, cache=policy)
+                environment = recorded_environment(list(tasks.values()), wanted, records)
+                found = sum(records.best(key, environment) is not None for key in tasks)
                 if found and policy != own:
                     tell(
                         f"{choice.records} has no program of '{networks[0].source.name}' measured "
                         f"with caches as '{own}', which fits it best; those of {found} of its "
-                        f"{len(keys)} tasks that were measured with '{policy}' are used"
+                        f"{len(tasks)} tasks that were measured with '{policy}' are used"
                     )
                 if found:
                     return replace(choice, cache=policy)
@@ -71,5 +72,5 @@ def used_bytes(network: Network) -> int:
     graph, partition = network.graph, network.partition
     roots = {partition.root(name) for group in partition.groups for name in group.inputs}
     weights = sum(graph.constants[name].nbytes for name in roots if name in graph.constants)
-    _, arena_bytes = place_in_arena(lifetimes(graph, partition))
+    _, arena_bytes = place_in_arena(lifetimes(graph, partition), network.arena_alignment)
     return weights + arena_bytes

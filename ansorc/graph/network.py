@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ansorc.codegen.base import backend_of
 from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.graph import Graph
 from ansorc.graph.partition import GraphPartition, partition
@@ -41,6 +42,11 @@ class Network:
         The weights of the graph that was imported are then no longer held.
         """
         return replace(self, source=self.graph)
+
+    @property
+    def arena_alignment(self) -> int:
+        """What intermediate tensors begin at multiples of, in bytes."""
+        return backend_of(self.target).capabilities(self.target).alignment
 
     @cached_property
     def task_of(self) -> tuple[tuple[FusionGroup, Task], ...]:

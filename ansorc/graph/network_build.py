@@ -20,9 +20,10 @@ from ansorc.search.programs import (
     ProgramChoice,
     default_program,
     program_key,
+    recorded_environment,
     recorded_program,
 )
-from ansorc.search.record import KernelThreads, Records, current_environment
+from ansorc.search.record import KernelThreads, Records
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -122,9 +123,9 @@ def _recorded(network: Network, choice: ProgramChoice) -> Mapping[str, Program]:
     advice = "run `ansorc tune` first, or use --default for untuned schedules"
     if not choice.records.exists():
         raise RecordError(f"there is no record file {choice.records}; {advice}")
-    environment = current_environment(choice.threads, choice.cache)
     found: dict[str, Program] = {}
     with Records.open(choice.records, create=False) as records:
+        environment = recorded_environment(list(network.tasks.values()), choice, records)
         threads = records.threads(environment)
         for key, task in network.tasks.items():
             best = records.best(key, environment)

@@ -29,8 +29,9 @@ def compiled_program(task: Task, program: Program, name: str) -> Compiled:
     """Return the kernel of `program`, called `name`, without packers; raise BuildError."""
     state = replay(task.dag, program.steps)
     return compile_function(
-        lower(state, name), task.target, flops=task.dag.flops, packings=packings(state), packs=False
-    )
+        lower(state, name), task.target, flops=task.dag.flops, packings=packings(state),
+        is_part=True,
+    )  # fmt: skip
 
 
 def network_plan(network: Network, kernels: Mapping[str, Compiled], name: str) -> NetworkPlan:
@@ -74,7 +75,7 @@ class _Planning:
         self._numbers = {key: number for number, key in enumerate(kernels)}
         graph, partition = network.graph, network.partition
         lives = lifetimes(graph, partition)
-        self._offsets, self._arena_bytes = place_in_arena(lives)
+        self._offsets, self._arena_bytes = place_in_arena(lives, network.arena_alignment)
         self._inputs = {name: place for place, name in enumerate(graph.inputs)}
         roots = map(partition.root, graph.outputs)
         self._outputs = {name: place for place, name in enumerate(roots)}

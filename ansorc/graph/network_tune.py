@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ansorc.codegen.base import backend_of
 from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.graph.kernel_threads import tune_threads
 from ansorc.graph.network import Network
@@ -67,6 +68,8 @@ def tune_networks(
     if not result.interrupted and any(one.measured_now for one in result.results):
         choice = ProgramChoice(options.records, options.threads, options.cache)
         for one in found:
-            if math.isfinite(one.latency_s):
+            target = one.network.target
+            has_threads = backend_of(target).capabilities(target).threads
+            if math.isfinite(one.latency_s) and has_threads:
                 tune_threads(one.network, choice)
     return found

@@ -60,7 +60,7 @@ def place_weights(weights: Sequence[Weight], target: Target) -> PlacedWeights:
         if form[0] not in grown or form[1] is None or packing is None:
             continue
         if packing not in packers:
-            packers[packing] = compile_function(packing.function("pack"), target, packs=False)
+            packers[packing] = compile_function(packing.function("pack"), target, is_part=True)
         derived[form] = DerivedWeight(packing, packers[packing], starts[form])
     made = DerivedBlock(list(derived.values()))
     places = {form: Place(PlaceKind.WEIGHTS, start) for form, start in starts.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -127,7 +128,7 @@ def chosen_program(task: Task, choice: ProgramChoice) -> Program:
     if not path.exists():
         raise RecordError(f"there is no record file {path}; {advice}")
     with Records.open(path, create=False) as records:
-        environment = _environment(task, choice, records)
+        environment = recorded_environment([task], choice, records)
         best = records.best(task.key, environment)
         if best is not None:
             return recorded_program(task, best)
@@ -139,15 +140,19 @@ def chosen_program(task: Task, choice: ProgramChoice) -> Program:
     raise RecordError(f"{path} holds {found} of '{task.name}' for {task.target.text}; {advice}")
 
 
-def _environment(task: Task, choice: ProgramChoice, records: Records) -> Environment:
-    """The environment of this process; of a GPU that is not here, one that the file knows."""
+def recorded_environment(
+    tasks: Sequence[Task], choice: ProgramChoice, records: Records
+) -> Environment:
+    """Return the environment of this process; of a GPU that is not here, one that the file knows.
+
+    `tasks` are all for one target.
+    """
     try:
-        return current_environment(choice.threads, choice.cache, task.target)
+        return current_environment(choice.threads, choice.cache, tasks[0].target)
     except BuildError:
         none = current_environment(choice.threads, choice.cache)
-        known = records.elsewhere(task.key, none).environments
-        fitting = (one for one in known if one.cache == choice.cache)
-        return next(fitting, none)
+        known = (one for t in tasks for one in records.elsewhere(t.key, none).environments)
+        return next((one for one in known if one.cache == choice.cache), none)
 
 
 def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:

@@ -123,8 +123,11 @@ class Target:
         """What the process may expect to find in the last cache that it used once.
 
         A third level is shared with whatever runs on the cores that the process has not: it counts
-        as `_SHARED_BYTES` for each core of ours. Without one it is the second level of all cores.
+        as `_SHARED_BYTES` for each core of ours. Without one it is the second level of all cores,
+        of which a GPU's have one together.
         """
+        if self.kind == "cuda":
+            return self.cache_bytes[1]
         third = self.cache_bytes[-1]
         ours = self.cores * _SHARED_BYTES
         return min(third, ours) if third else self.cores * self.cache_bytes[1]

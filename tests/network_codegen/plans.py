@@ -120,7 +120,7 @@ def derived_perceptron(name: str = "perceptron", seed: int = 1) -> NetworkPlan:
     source = Buffer("", w1.shape, FLOAT32, constant=True)
     packing = Packing(source, (PackedPart(1, 1, WIDTH), PackedPart(0, 1, WIDTH)), (0, 0))
     memory, (start, *rest) = joined_weights([np.ascontiguousarray(w1.T), *others])
-    packer = compile_function(packing.function("pack"), NATIVE, packs=False)
+    packer = compile_function(packing.function("pack"), NATIVE, is_part=True)
     plan = perceptron(name, seed)
     first, second, last = plan.calls
     b1, w2, b2 = map(constant, rest)

@@ -37,6 +37,12 @@ class LazyCode(Generic[Loaded]):
         return self._loaded
 
 
+def require_no_stream(name: str, target: Target, stream: object) -> None:
+    """Raise CallError if a stream is given for what was built for a CPU."""
+    if stream is not None:
+        raise CallError(f"{name} was built for '{target.text}', which has no streams")
+
+
 class Caller(Generic[Loaded]):
     """Calls with arrays that were checked, each thread with a workspace of its own."""
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from ansorc.codegen.base import BoundDeviceKernel, DeviceKernel, LoadedKernel
 from ansorc.codegen.call.arguments import checked_operands
-from ansorc.codegen.call.caller import LazyCode
 from ansorc.codegen.call.timing import Timing, measure
 from ansorc.codegen.device_array import DeviceOperand, stream_handle
 from ansorc.codegen.package.signature import Signature
@@ -37,8 +36,8 @@ class DeviceClock:
 class DeviceCaller:
     """Calls with arrays of this machine or in a device's memory."""
 
-    def __init__(self, signature: Signature, code: LazyCode[LoadedKernel]) -> None:
-        self._signature, self._code = signature, code
+    def __init__(self, signature: Signature, loaded: Callable[[], LoadedKernel]) -> None:
+        self._signature, self._loaded = signature, loaded
 
     def run(self, values: Sequence[object], stream: object) -> None:
         """Run the kernel; wait for it unless a stream is given and all arrays are on a device.
@@ -73,8 +72,19 @@ class DeviceCaller:
             bound.release()
         return timing
 
+    def call_seconds(self, values: Sequence[object], repeats: int) -> list[list[float]]:
+        """Run a network so many times; return the time of each of its calls in each run."""
+        operands = checked_operands(self._signature, values, 0)
+        bound = self._kernel().bind_on(operands, None)
+        try:
+            found = [bound.call_seconds() for _ in range(repeats)]
+            bound.fetch()
+        finally:
+            bound.release()
+        return found
+
     def _kernel(self) -> DeviceKernel:
-        kernel = self._code.loaded()
+        kernel = self._loaded()
         if not isinstance(kernel, DeviceKernel):
             raise BuildError(f"the back end of '{self._signature.name}' has none of a device's")
         return kernel

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from ansorc.codegen.base import LoadedKernel, backend_of
 from ansorc.codegen.call.arguments import PackedWeight, checked_arrays, packed_weight
-from ansorc.codegen.call.caller import Caller, LazyCode
+from ansorc.codegen.call.caller import Caller, LazyCode, require_no_stream
 from ansorc.codegen.call.device_caller import DeviceCaller
 from ansorc.codegen.call.timing import Timing
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.manifest import Manifest
 from ansorc.codegen.package.signature import Signature
-from ansorc.errors import BuildError, CallError
+from ansorc.errors import BuildError
 from ansorc.target import Target
 
 
@@ -31,7 +31,7 @@ class Module:
         self.target = target
         self._caller = Caller(signature, target, code)
         is_on_device = backend_of(target).capabilities(target).device
-        self._device = DeviceCaller(signature, code) if is_on_device else None
+        self._device = DeviceCaller(signature, code.loaded) if is_on_device else None
         self._compiled = compiled
 
     def __call__(self, *arrays: object, threads: int = 0, stream: object = None) -> None:
@@ -49,7 +49,7 @@ class Module:
         if self._device is not None:
             self._device.run(arrays, stream)
         else:
-            self._require_no_stream(stream)
+            require_no_stream(self.signature.name, self.target, stream)
             self._caller.run(checked_arrays(self.signature, arrays), threads)
 
     def pack(self, weight: str, array: object) -> PackedWeight:
@@ -72,12 +72,6 @@ class Module:
             return self._device.time(arrays, None, min_time_s=min_time_s, max_repeats=max_repeats)
         checked = checked_arrays(self.signature, arrays)
         return self._caller.time(checked, threads, min_time_s=min_time_s, max_repeats=max_repeats)
-
-    def _require_no_stream(self, stream: object) -> None:
-        if stream is not None:
-            raise CallError(
-                f"{self.signature.name} was built for '{self.target.text}', which has no streams"
-            )
 
     def save(self, path: str | os.PathLike[str]) -> Artifact:
         """Write the kernel for C and C++: `path` (.so, .a or .o) with a .h and a .json beside it.

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ansorc.codegen.base import LoadedNetwork, network_backend_of
+from ansorc.codegen.base import LoadedNetwork, backend_of, network_backend_of
 from ansorc.codegen.call.arguments import checked_arrays
-from ansorc.codegen.call.caller import Caller, LazyCode
+from ansorc.codegen.call.caller import Caller, LazyCode, require_no_stream
+from ansorc.codegen.call.device_caller import DeviceCaller
 from ansorc.codegen.call.timing import Timing
 from ansorc.codegen.network.own_weights import with_own_weights
 from ansorc.codegen.network.plan import NetworkPlan
@@ -47,6 +48,8 @@ class NetworkModule:
         """Of the kernels' calls, in their order."""
         self.target = target
         self._caller = Caller(signature, target, code)
+        is_on_device = backend_of(target).capabilities(target).device
+        self._device = DeviceCaller(signature, code.loaded) if is_on_device else None
         self._plan = plan
 
     @property
@@ -59,18 +62,23 @@ class NetworkModule:
         """The arrays that a call computes."""
         return tuple(param for param in self.signature.params if param.is_output)
 
-    def __call__(self, *arrays: object, threads: int = 0) -> Any:
+    def __call__(self, *arrays: object, threads: int = 0, stream: object = None) -> Any:
         """Run the network on inputs and return its output, a new array, or a tuple of several.
 
         With arrays for the outputs after the inputs it fills them and returns None. All are NumPy
         arrays, or objects with `__dlpack__`. `threads`: 0 for all cores, else the most that may be
         used. Raises CallError as a kernel does.
+
+        On a GPU arrays may lie in its memory and the network runs in `stream`, as of a `Module`;
+        new arrays for the outputs are NumPy's. The first call on a device copies the weights there.
+        All kernels are started in one stream, without waiting or allocating between: later calls
+        with a stream and all arrays on the device can be captured into a CUDA graph.
         """
-        checked = self._with_outputs(arrays)
-        self._caller.run(checked, threads)
-        if len(arrays) == len(checked):
+        values = self._with_outputs(arrays)
+        self._run(values, threads, stream)
+        if len(arrays) == len(values):
             return None
-        outputs = checked[len(arrays) :]
+        outputs = values[len(arrays) :]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run(self, feeds: Mapping[str, object], threads: int = 0) -> dict[str, Array]:
@@ -81,9 +89,8 @@ class NetworkModule:
                 what = "needs an input" if name in names else "has no input"
                 takes = ", ".join(f"'{each}'" for each in names)
                 raise CallError(f"{self.signature.name} {what} '{name}'; it takes {takes}")
-        checked = self._with_outputs([feeds[name] for name in names])
-        self._caller.run(checked, threads)
-        outputs = checked[len(names) :]
+        outputs = self._new_outputs()
+        self._run([*(feeds[name] for name in names), *outputs], threads, None)
         return {param.name: array for param, array in zip(self.outputs, outputs, strict=True)}
 
     def profile(self, *arrays: object, threads: int = 0, repeats: int = 10) -> list[CallTime]:
@@ -92,13 +99,11 @@ class NetworkModule:
         A time is the median of `repeats` runs after a first one, the clock read between the calls.
         `arrays`: the inputs, with or without the outputs.
         """
-        checked = self._with_outputs(arrays)
-        code, workspace = self._caller.loaded(threads)
-        runs: list[list[float]] = []
-        for _ in range(repeats + 1):
-            status, seconds = code.profile(checked, workspace, threads)
-            self._caller.require_success(status)
-            runs.append(seconds)
+        values = self._with_outputs(arrays)
+        if self._device is not None:
+            runs = self._device.call_seconds(values, repeats + 1)
+        else:
+            runs = self._profiled(checked_arrays(self.signature, values), threads, repeats + 1)
         medians = [statistics.median(times) for times in zip(*runs[1:], strict=True)]
         return [CallTime(*pair) for pair in zip(self.call_names, medians, strict=True)]
 
@@ -110,7 +115,10 @@ class NetworkModule:
         `arrays`: the inputs, with or without the outputs. The calls follow each other on the same
         arrays.
         """
-        checked = self._with_outputs(arrays)
+        values = self._with_outputs(arrays)
+        if self._device is not None:
+            return self._device.time(values, None, min_time_s=min_time_s, max_repeats=max_repeats)
+        checked = checked_arrays(self.signature, values)
         return self._caller.time(checked, threads, min_time_s=min_time_s, max_repeats=max_repeats)
 
     def save(
@@ -118,7 +126,9 @@ class NetworkModule:
     ) -> Artifact:
         """Write the network for C and C++: `path` (.so, .a or .o) with a .h and a .json beside it.
 
-        The weights are inside, or in the file `weights`, which all processes that use it share.
+        The weights are inside, or in the file `weights`, which all processes that use it share. For
+        a GPU `path` ends in .cubin, .ptx, .fatbin or .cu, and the weights are always in a file,
+        which ends in .weights unless it is given.
         Raises BuildError if a tool is missing or the files cannot be written; none is left half.
         """
         if self._plan is None:
@@ -134,11 +144,30 @@ class NetworkModule:
         inputs, outputs = map(_listed, (self.inputs, self.outputs))
         return f"<network {self.signature.name}({inputs}) -> ({outputs}) for {self.target.text}>"
 
-    def _with_outputs(self, arrays: Sequence[object]) -> list[Array]:
-        """The arrays of a call, checked; new ones for the outputs if only inputs are given."""
+    def _run(self, values: Sequence[object], threads: int, stream: object) -> None:
+        if self._device is not None:
+            self._device.run(values, stream)
+        else:
+            require_no_stream(self.signature.name, self.target, stream)
+            self._caller.run(checked_arrays(self.signature, values), threads)
+
+    def _profiled(self, arrays: Sequence[Array], threads: int, runs: int) -> list[list[float]]:
+        """The seconds of each call in each of so many runs."""
+        code, workspace = self._caller.loaded(threads)
+        found: list[list[float]] = []
+        for _ in range(runs):
+            status, seconds = code.profile(arrays, workspace, threads)
+            self._caller.require_success(status)
+            found.append(seconds)
+        return found
+
+    def _new_outputs(self) -> list[Array]:
+        return [aligned_empty(param.shape, param.dtype.numpy) for param in self.outputs]
+
+    def _with_outputs(self, arrays: Sequence[object]) -> Sequence[object]:
+        """The arrays of a call; new ones for the outputs if only inputs are given."""
         if len(arrays) == len(self.inputs):
-            made = [aligned_empty(param.shape, param.dtype.numpy) for param in self.outputs]
-            arrays = [*arrays, *made]
+            arrays = [*arrays, *self._new_outputs()]
         if len(arrays) != len(self.signature.params):
             inputs, outputs = map(_listed, (self.inputs, self.outputs))
             total = len(self.signature.params)
@@ -146,7 +175,7 @@ class NetworkModule:
                 f"{self.signature.name} takes {len(self.inputs)} arrays ({inputs}), or with those "
                 f"for its outputs {total} ({outputs}), but {len(arrays)} were given"
             )
-        return checked_arrays(self.signature, arrays)
+        return arrays
 
 
 def build_network(plan: NetworkPlan, target: Target) -> NetworkModule:

@@ -17,7 +17,7 @@ from ansorc.codegen.call.network_module import (
     open_network,
 )
 from ansorc.codegen.call.timing import Timing
-from ansorc.codegen.device_array import SupportsDLPack
+from ansorc.codegen.device_array import SupportsDLPack, device_array
 from ansorc.codegen.network.variants import VariantsPlan, shapes_text
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.c_names import require_c_name
@@ -44,12 +44,12 @@ class NetworkVariants:
         """One for each choice of shapes, in their order."""
         self._by_shapes = {_shapes_of(module): module for module in self.modules}
 
-    def __call__(self, *arrays: object, threads: int = 0) -> Any:
+    def __call__(self, *arrays: object, threads: int = 0, stream: object = None) -> Any:
         """Run the network as `NetworkModule` does, by the program for the shapes of `arrays`.
 
         Raise CallError, with the known shapes, where there is none.
         """
-        return self.module_for(*arrays)(*arrays, threads=threads)
+        return self.module_for(*arrays)(*arrays, threads=threads, stream=stream)
 
     def run(self, feeds: Mapping[str, object], threads: int = 0) -> dict[str, Array]:
         """Run the network on inputs by name, and return its outputs by name, as new arrays."""
@@ -136,9 +136,13 @@ def _shape(value: object) -> tuple[int, ...] | None:
     """The shape of an array; None for what is none."""
     if isinstance(value, np.ndarray):
         return cast(Array, value).shape
-    if not isinstance(value, SupportsDLPack):
-        return None
     try:
-        return np.from_dlpack(value).shape
+        described = getattr(value, "__cuda_array_interface__", None)
+        if described is not None:  # which no stream waits for
+            return tuple(map(int, described["shape"]))
+        on_device = device_array(value)
+        if on_device is not None:
+            return on_device.shape
+        return np.from_dlpack(value).shape if isinstance(value, SupportsDLPack) else None
     except (BufferError, RuntimeError, TypeError, ValueError):
         return None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ansorc.codegen.call.arguments import DEVICE_ALIGNMENT
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
-from ansorc.codegen.cuda.launch import KernelArgument, Launch, LaunchPlan
+from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.c_names import c_names
 from ansorc.codegen.package.files import replaced_together, write_synced
@@ -24,6 +24,8 @@ from ansorc.errors import BuildError
 from ansorc.target import Target
 
 _TEMPLATE = Path(__file__).with_name("driver.h")
+NAMES_TAKEN = ("workspace", "module", "stream", "arrays", "steps", "places", "status")
+"""What arrays cannot be called in a header."""
 
 
 def write_cuda_artifact(
@@ -57,33 +59,37 @@ def read_cuda_artifact(library: Path) -> bytes:
 
 def header_text(manifest: Manifest, plan: LaunchPlan, image: str) -> str:
     """Return the header, clean under -Wall -Wextra -Wpedantic as C99 and as C++17."""
-    signature = manifest.signature
-    name = signature.name
-    names = c_names([param.name for param in signature.params])
-    macros = [
-        *macros_of(manifest, names, WORKSPACE_ALIGNMENT),
-        f'#define {name.upper()}_IMAGE "{image}"',
-    ]
+    name = manifest.signature.name
+    names = c_names([param.name for param in manifest.signature.params], NAMES_TAKEN)
     parts = [
         comment([*heading(manifest, names), *_contract(name, manifest)]),
-        f"#ifndef ANSORC_KERNEL_{name}_H\n#define ANSORC_KERNEL_{name}_H",
-        _TEMPLATE.read_text(encoding="utf-8").strip(),
-        "\n".join(macros),
-        "\n".join(_functions(signature, plan, names)),
+        *header_top(manifest, names, image),
+        "\n".join(_functions(manifest.signature, plan, names)),
         "#endif",
     ]
     return "\n\n".join(parts) + "\n"
 
 
+def header_top(manifest: Manifest, names: Sequence[str], image: str, *more: str) -> list[str]:
+    """Return the parts of a header before its functions, `more` of them after the driver's."""
+    name = manifest.signature.name
+    macros = [
+        *macros_of(manifest, names, WORKSPACE_ALIGNMENT),
+        f'#define {name.upper()}_IMAGE "{image}"',
+    ]
+    return [
+        f"#ifndef ANSORC_KERNEL_{name}_H\n#define ANSORC_KERNEL_{name}_H",
+        _TEMPLATE.read_text(encoding="utf-8").strip(),
+        *more,
+        "\n".join(macros),
+    ]
+
+
 def _contract(name: str, manifest: Manifest) -> Iterator[str]:
     macro = f"{name.upper()}_WORKSPACE_BYTES"
     size = manifest.signature.workspace_bytes
+    yield from ("", *ARRAY_LINES, "")
     yield from (
-        "",
-        "Arrays are in the memory of the GPU, dense and row-major (the last dimension is",
-        f"contiguous), and begin at multiples of {DEVICE_ALIGNMENT} bytes. An output may not",
-        "overlap any other array.",
-        "",
         f"{name}_open(&module, path) loads the image of this build into the current context of the",
         f"calling thread; {name}_open_data does so with an image in memory. Then",
         f"{name}(&module, arrays …, workspace, stream) starts the kernels in a CUstream or",
@@ -97,7 +103,19 @@ def _contract(name: str, manifest: Manifest) -> Iterator[str]:
         yield "different ones."
     else:
         yield "workspace: not used, pass NULL."
-    yield from (
+    yield from status_lines(name)
+
+
+ARRAY_LINES = (
+    "Arrays are in the memory of the GPU, dense and row-major (the last dimension is",
+    f"contiguous), and begin at multiples of {DEVICE_ALIGNMENT} bytes. An output may not",
+    "overlap any other array.",
+)
+
+
+def status_lines(name: str) -> Sequence[str]:
+    """Return what a header says of the statuses."""
+    return (
         "",
         f"All return ANSORC_OK or another status, whose meaning {name}_status_text tells. Faults",
         "of the kernels themselves are told by whoever waits for the stream. Needs dlopen, which",
@@ -106,19 +124,15 @@ def _contract(name: str, manifest: Manifest) -> Iterator[str]:
 
 
 def _functions(signature: Signature, plan: LaunchPlan, names: Sequence[str]) -> Iterator[str]:
-    name, count = signature.name, len(plan.launches)
-    kernels = ", ".join(f'"{launch.name}"' for launch in plan.launches)
-    shared = ", ".join(str(launch.dynamic_shared_bytes) for launch in plan.launches)
+    name, kernels = signature.name, kernel_names(plan)
     yield f"""\
 typedef struct {name}_module {{
     ansorc_cuda_module loaded;
-    void *kernels[{count}];
+    void *kernels[{len(kernels)}];
 }} {name}_module;
 
 static inline int32_t {name}_open_data({name}_module *module, const void *image) {{
-    static const char *const names[] = {{{kernels}}};
-    static const int shared_bytes[] = {{{shared}}};
-    return ansorc_cuda_load(&module->loaded, image, {count}, names, shared_bytes, module->kernels);
+{load_lines(plan)}
 }}
 
 static inline int32_t {name}_open({name}_module *module, const char *path) {{
@@ -135,34 +149,70 @@ static inline const char *{name}_status_text(int32_t status) {{
     return ansorc_cuda_status_text(status);
 }}
 """
+    yield from calling_function(signature, plan, names)
+
+
+def kernel_names(plan: LaunchPlan) -> list[str]:
+    """Return the kernels that are launched, each once."""
+    return list(dict.fromkeys(launch.name for launch in plan.launches))
+
+
+def load_lines(plan: LaunchPlan) -> str:
+    """Return the statements that load `image` into `module` and return a status."""
+    shared = {launch.name: launch.dynamic_shared_bytes for launch in plan.launches}
+    names = ",\n        ".join(f'"{name}"' for name in shared)
+    count = len(shared)
+    return f"""\
+    static const char *const names[] = {{
+        {names}}};
+    static const int shared_bytes[] = {{{", ".join(map(str, shared.values()))}}};
+    return ansorc_cuda_load(&module->loaded, image, {count}, names, shared_bytes,
+                            module->kernels);"""
+
+
+def calling_function(
+    signature: Signature,
+    plan: LaunchPlan,
+    names: Sequence[str],
+    more: Sequence[str] = (),
+    *,
+    has_own_workspace: bool = False,
+) -> Iterator[str]:
+    """Yield the function that starts the launches on the arrays of a call, then on `more`.
+
+    `has_own_workspace`: there is one in the module, where a call brings none.
+    """
+    name, kernels = signature.name, kernel_names(plan)
     params = zip(signature.params, names, strict=True)
     arguments = [f"{'' if p.is_output else 'const '}{c_type(p.dtype)} *{n}" for p, n in params]
     listing = ", ".join(
         [f"const {name}_module *module", *arguments, "void *workspace", "void *stream"]
     )
+    arrays = [*names, *more, "workspace"]
     yield f"static inline int32_t {name}({listing}) {{"
-    yield f"    const void *const arrays[] = {{{', '.join([*names, 'workspace'])}}};"
+    yield "    static const ansorc_cuda_step steps[] = {"
+    for one in plan.launches:
+        shape = ", ".join(map(str, (*one.grid, *one.block, one.dynamic_shared_bytes)))
+        yield f"        {{{kernels.index(one.name)}, {{{shape}}}, {len(one.arguments)}}},"
+    yield "    };"
+    yield "    static const ansorc_cuda_place places[] = {"
+    for one in plan.launches:
+        yield f"        {' '.join(_place(each, arrays) for each in one.arguments)}"
+    yield "    };"
+    if has_own_workspace:
+        yield "    if (!workspace) workspace = module->memory.workspace;"
+    yield f"    const void *const arrays[] = {{{', '.join(arrays)}}};"
     has_workspace = int(plan.workspace_bytes > 0)
-    check = f"&module->loaded, arrays, {len(names)}, {has_workspace}"
+    check = f"&module->loaded, arrays, {len(arrays) - 1}, {has_workspace}"
     yield f"    int32_t status = ansorc_cuda_check({check});"
-    for number, launch in enumerate(plan.launches):
-        yield from _launch(number, launch, names)
-    yield "    return status;"
+    yield "    if (status != ANSORC_OK) return status;"
+    count = len(plan.launches)
+    yield f"    return ansorc_cuda_run(&module->loaded, module->kernels, steps, {count}, places,"
+    yield "                           arrays, stream);"
     yield "}"
 
 
-def _launch(number: int, launch: Launch, names: Sequence[str]) -> Iterator[str]:
-    places = ", ".join(_place(argument, names) for argument in launch.arguments)
-    shape = ", ".join(map(str, (*launch.grid, *launch.block, launch.dynamic_shared_bytes)))
-    yield "    if (status == ANSORC_OK) {"
-    yield f"        const void *places[] = {{{places}}};"
-    yield f"        const unsigned shape[] = {{{shape}}};"
-    yield f"        status = ansorc_cuda_launch(&module->loaded, module->kernels[{number}], shape,"
-    yield f"                                    places, {len(launch.arguments)}, stream);"
-    yield "    }"
-
-
-def _place(argument: KernelArgument, names: Sequence[str]) -> str:
+def _place(argument: KernelArgument, arrays: Sequence[str]) -> str:
     if argument.kind == "parameter":
-        return names[argument.place]
-    return f"(char *)workspace + {argument.place}"
+        return f"{{{argument.place}, {argument.offset}}},"
+    return f"{{{len(arrays) - 1}, {argument.place}}},"

@@ -20,12 +20,17 @@ from ansorc.codegen.base import (
 from ansorc.codegen.cuda.artifact import read_cuda_artifact, write_cuda_artifact
 from ansorc.codegen.cuda.binding import FIRST_DEVICE, facts_of
 from ansorc.codegen.cuda.counts import counted
-from ansorc.codegen.cuda.emit import emit_cuda, workspace_bytes
+from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT, emit_cuda, workspace_bytes
 from ansorc.codegen.cuda.image import image_for
 from ansorc.codegen.cuda.kernel import CudaKernel
 from ansorc.codegen.cuda.launch import LaunchPlan
 from ansorc.codegen.cuda.listings import LISTINGS
+from ansorc.codegen.cuda.network import CudaNetwork, with_weights
+from ansorc.codegen.cuda.network_artifact import read_cuda_network, write_cuda_network
+from ansorc.codegen.cuda.network_text import network_text, ready_plan
 from ansorc.codegen.cuda.toolkit import compile_cubin
+from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import BuildError, TargetError
@@ -77,7 +82,9 @@ class Cuda:
 
     def capabilities(self, target: Target) -> Capabilities:
         obstacle = "" if has_driver() else "on this machine, which has no NVIDIA driver"
-        return Capabilities(cold_caches=True, device=True, obstacle=obstacle)
+        return Capabilities(
+            cold_caches=True, device=True, alignment=WORKSPACE_ALIGNMENT, obstacle=obstacle
+        )
 
     def emit(
         self,
@@ -108,6 +115,43 @@ class Cuda:
 
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)
+
+    def compile_part(self, text: str, target: Target) -> bytes:
+        return LaunchPlan.of_text(text).with_image(b"", text)
+
+    def network_text(self, plan: NetworkPlan) -> str:
+        return network_text(ready_plan(plan))
+
+    def load_network(self, plan: NetworkPlan, target: Target) -> CudaNetwork:
+        _require_driver(plan.signature, target)
+        ready = ready_plan(plan)
+        code = self.compile(network_text(ready), target)
+        signature = with_weights(plan.signature, ready.weights)
+        return CudaNetwork(code, signature, target.arch, ready.weights)
+
+    def save_network(
+        self, path: Path, plan: NetworkPlan, target: Target, weights: Path | None
+    ) -> Artifact:
+        ready = ready_plan(plan)
+        text = network_text(ready)
+        launches = LaunchPlan.of_text(text)
+        is_compiled = path.suffix in (".cubin", ".fatbin")
+        code = self.compile(text, target) if is_compiled else launches.with_image(b"", text)
+        image = image_for(path.suffix, code, target)
+        return write_cuda_network(path, ready, launches, image, target, weights)
+
+    def save_variants(self, path: Path, plan: VariantsPlan, target: Target) -> Artifact:
+        raise BuildError(
+            f"'{plan.name}' has programs for several shapes, which are not one image for a GPU; "
+            "save each by itself: modules[0].save(…), or build for one --input at a time"
+        )
+
+    def open_network(
+        self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target
+    ) -> CudaNetwork:
+        _require_driver(signature, target)
+        code, source = read_cuda_network(library, weights)
+        return CudaNetwork(code, with_weights(signature, source), target.arch, source)
 
     def machine(self, target: Target) -> Machine:
         facts = facts_of(FIRST_DEVICE)

@@ -211,10 +211,12 @@ class Device:
                 return False
         return True
 
-    def copy_in(self, memory: Memory, array: Array, stream: DeviceStream | None) -> None:
-        """Copy an array to the device."""
+    def copy_in(
+        self, memory: Memory, array: Array, stream: DeviceStream | None, offset: int = 0
+    ) -> None:
+        """Copy an array to the device, `offset` bytes behind where the memory begins."""
         if array.nbytes:
-            driver().memcpy_htod_async(memory.address, _bytes(array), _own(stream))
+            driver().memcpy_htod_async(memory.address + offset, _bytes(array), _own(stream))
 
     def copy_out(self, array: Array, memory: Memory, stream: DeviceStream | None) -> None:
         """Copy to an array, and wait for it."""

@@ -135,14 +135,37 @@ static inline int32_t ansorc_cuda_check(const ansorc_cuda_module *loaded, const 
     return ANSORC_OK;
 }
 
-static inline int32_t ansorc_cuda_launch(const ansorc_cuda_module *loaded, void *kernel,
-                                         const unsigned *shape, const void **places, int count,
-                                         void *stream) {
-    size_t bytes = (size_t)count * sizeof *places;
-    void *extra[] = {(void *)1, (void *)places, (void *)2, &bytes, NULL}; /* CU_LAUNCH_PARAM_… */
-    int error = loaded->launch(kernel, shape[0], shape[1], shape[2], shape[3], shape[4], shape[5],
-                               shape[6], stream, NULL, extra);
-    if (error == 2) return ANSORC_OUT_OF_MEMORY;
-    return error ? ANSORC_CUDA_ERROR + error : ANSORC_OK;
+/* The launches of a program: each has a kernel, the grid, the block and the bytes of shared memory,
+   and so many of the places that follow those of the launch before. */
+typedef struct ansorc_cuda_step {
+    int kernel;
+    unsigned shape[7];
+    int arguments;
+} ansorc_cuda_step;
+
+typedef struct ansorc_cuda_place {
+    int array;
+    size_t offset; /* in bytes */
+} ansorc_cuda_place;
+
+static inline int32_t ansorc_cuda_run(const ansorc_cuda_module *loaded, void *const *kernels,
+                                      const ansorc_cuda_step *steps, int count,
+                                      const ansorc_cuda_place *places, const void *const *arrays,
+                                      void *stream) {
+    const void *addresses[512]; /* 4 KiB, the most that a kernel takes */
+    int number, n;
+    for (number = 0; number < count; ++number) {
+        const ansorc_cuda_step *step = &steps[number];
+        const unsigned *shape = step->shape;
+        size_t bytes = (size_t)step->arguments * sizeof *addresses;
+        void *extra[] = {(void *)1, (void *)addresses, (void *)2, &bytes, NULL};
+        int error; /* extra is CU_LAUNCH_PARAM_… */
+        for (n = 0; n < step->arguments; ++n, ++places)
+            addresses[n] = (const char *)arrays[places->array] + places->offset;
+        error = loaded->launch(kernels[step->kernel], shape[0], shape[1], shape[2], shape[3],
+                               shape[4], shape[5], shape[6], stream, NULL, extra);
+        if (error) return error == 2 ? ANSORC_OUT_OF_MEMORY : ANSORC_CUDA_ERROR + error;
+    }
+    return ANSORC_OK;
 }
 #endif

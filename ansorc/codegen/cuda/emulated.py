@@ -7,12 +7,16 @@ from pathlib import Path
 
 from ansorc.codegen.base import Backend, Capabilities, MachineLimits, Probe, Probes
 from ansorc.codegen.cuda.counts import counted
-from ansorc.codegen.cuda.emit import emit_cuda, workspace_bytes
+from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT, emit_cuda, workspace_bytes
 from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram
 from ansorc.codegen.cuda.launch import LaunchPlan
 from ansorc.codegen.cuda.listings import LISTINGS
+from ansorc.codegen.cuda.network import BoundEmulatedProgram, EmulatedNetwork
+from ansorc.codegen.cuda.network_text import network_text, ready_plan
 from ansorc.codegen.llvm.backend import BACKEND as CPU
+from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import BuildError
@@ -47,29 +51,13 @@ class EmulatedKernel:
 
     def bind(
         self, arrays: Sequence[Array], workspace: int | None, threads: int
-    ) -> BoundEmulatedKernel:
+    ) -> BoundEmulatedProgram:
         """Return the program on arrays; `threads` means nothing: one runs all blocks."""
-        return BoundEmulatedKernel(self._program, arrays, workspace)
+        return BoundEmulatedProgram(self._program, arrays, workspace)
 
     def close(self) -> None:
         """Free the code."""
         self._program.close()
-
-
-class BoundEmulatedKernel:
-    """A program on arrays; see `base.BoundKernel`."""
-
-    def __init__(
-        self, program: EmulatedProgram, arrays: Sequence[Array], workspace: int | None
-    ) -> None:
-        self._program, self._arrays, self._workspace = program, arrays, workspace
-
-    def run(self, calls: int) -> int:
-        """Run it so many times; raise CallError in words if the program is wrong."""
-        return self._program.run(self._arrays, self._workspace, calls)
-
-    def fetch(self) -> None:
-        """The results are in the arrays already."""
 
 
 class _Emulated:
@@ -80,7 +68,7 @@ class _Emulated:
     listings: Mapping[str, Callable[[str, Target], str]] = LISTINGS
 
     def capabilities(self, target: Target) -> Capabilities:
-        return Capabilities()
+        return Capabilities(alignment=WORKSPACE_ALIGNMENT)
 
     def emit(
         self,
@@ -103,6 +91,29 @@ class _Emulated:
 
     def load(self, code: bytes, signature: Signature, target: Target) -> EmulatedKernel:
         return EmulatedKernel(code)
+
+    def compile_part(self, text: str, target: Target) -> bytes:
+        return LaunchPlan.of_text(text).with_image(b"", text)
+
+    def network_text(self, plan: NetworkPlan) -> str:
+        return network_text(ready_plan(plan))
+
+    def load_network(self, plan: NetworkPlan, target: Target) -> EmulatedNetwork:
+        ready = ready_plan(plan)
+        return EmulatedNetwork(self.compile(network_text(ready), target), ready.weights.array())
+
+    def save_network(
+        self, path: Path, plan: NetworkPlan, target: Target, weights: Path | None
+    ) -> Artifact:
+        raise _unsaved(plan.signature, target)
+
+    def save_variants(self, path: Path, plan: VariantsPlan, target: Target) -> Artifact:
+        raise _unsaved(plan.signatures[0], target)
+
+    def open_network(
+        self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target
+    ) -> EmulatedNetwork:
+        raise _unsaved(signature, target)
 
     def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
         raise _unsaved(signature, target)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +46,15 @@ class _Ready:
     shared_bytes: int
 
 
+@dataclass(frozen=True)
+class _OnDevice:
+    """What a program has on one device."""
+
+    module: PycudaModule
+    functions: Sequence[PycudaFunction]
+    constants: tuple[DeviceArray, ...]
+
+
 class CudaKernel:
     """A program for one architecture; its image is loaded on each device that it is called on."""
 
@@ -50,7 +62,7 @@ class CudaKernel:
         """Raise BuildError if `code` is none, or there is no device that it is for."""
         self._plan, self._image = LaunchPlan.of_code(code)
         self.signature, self._arch = signature, arch
-        self._modules: dict[Device, tuple[PycudaModule, list[PycudaFunction]]] = {}
+        self._modules: dict[Device, _OnDevice] = {}
         self._lock = threading.Lock()
         driver()
 
@@ -63,21 +75,18 @@ class CudaKernel:
         params = self.signature.params
         addresses = [
             Address(f"{self.signature.name}: argument {number} '{param.name}'", one.address)
-            for number, (param, one) in enumerate(zip(params, operands, strict=True), 1)
+            for number, (param, one) in enumerate(zip(params, operands, strict=False), 1)
             if isinstance(one, DeviceArray)
         ]
         device = device_of(addresses)
-        functions = self._functions(device)
-        return BoundCudaKernel(self, device, functions, operands, stream)
+        loaded = self._on(device)
+        return BoundCudaKernel(
+            self, device, loaded.functions, (*operands, *loaded.constants), stream
+        )
 
     def upload(self, array: Array) -> DeviceArray:
         """Return a copy on the device; see `base.DeviceKernel`."""
-        device = device_of(())
-        with device.active(f"copying an array of {array.nbytes} bytes"):
-            memory = device.take(array.nbytes)
-            device.copy_in(memory, array, None)
-        owner = _UploadedMemory(device, memory)
-        return DeviceArray(memory.address, array.shape, array.dtype, None, False, owner)
+        return uploaded(device_of(()), array.shape, array.dtype, [array])
 
     def close(self) -> None:
         """Free the code; no call may run now or later."""
@@ -94,12 +103,17 @@ class CudaKernel:
         """What is launched."""
         return self._plan
 
-    def _functions(self, device: Device) -> list[PycudaFunction]:
+    def constants_on(self, device: Device) -> tuple[DeviceArray, ...]:
+        """Return what all calls on `device` get after their operands; asked once for each."""
+        return ()
+
+    def _on(self, device: Device) -> _OnDevice:
         with self._lock:
             if device not in self._modules:
                 self._require_arch(device)
-                self._modules[device] = self._loaded(device)
-            return self._modules[device][1]
+                module, functions = self._loaded(device)
+                self._modules[device] = _OnDevice(module, functions, self.constants_on(device))
+            return self._modules[device]
 
     def _loaded(self, device: Device) -> tuple[PycudaModule, list[PycudaFunction]]:
         name = self.signature.name
@@ -154,6 +168,7 @@ class BoundCudaKernel:
         stream: int | None,
     ) -> None:
         self._name, self._device, self._operands = kernel.signature.name, device, operands
+        self._plan = kernel.plan
         self._copies: list[_Copy] = []
         self._workspace: Memory | None = None
         self._stream: DeviceStream | None = None
@@ -197,6 +212,20 @@ class BoundCudaKernel:
             end.record(own)
             end.synchronize()
             return float(end.time_since(begin)) * 1e-3
+
+    def call_seconds(self) -> list[float]:
+        """Run it once and wait; return how long each call of a kernel took, of a network many."""
+        cuda = driver()
+        with self._device.active(self._name):
+            self._follow()
+            own = None if self._stream is None else self._stream.own
+            events, first = [cuda.Event().record(own)], 0
+            for count in self._plan.calls or (len(self._launches),):
+                self._start(self._launches[first : first + count])
+                first += count
+                events.append(cuda.Event().record(own))
+            events[-1].synchronize()
+            return [float(end.time_since(begin)) * 1e-3 for begin, end in pairwise(events)]
 
     def evict(self) -> None:
         """Have the arrays out of the second-level cache."""
@@ -249,7 +278,7 @@ class BoundCudaKernel:
 
         def address(argument: KernelArgument) -> int:
             return (
-                addresses[argument.place]
+                addresses[argument.place] + argument.offset
                 if argument.kind == "parameter"
                 else (base + argument.place)
             )
@@ -272,12 +301,31 @@ class BoundCudaKernel:
                 _follow(self._device, self._stream, one.stream)
 
     def _enqueue(self, calls: int) -> None:
-        own = None if self._stream is None else self._stream.own
         for _ in range(calls):
-            for one in self._launches:
-                one.function._launch_kernel(
-                    one.grid, one.block, one.arguments, one.shared_bytes, own
-                )
+            self._start(self._launches)
+
+    def _start(self, launches: Sequence[_Ready]) -> None:
+        own = None if self._stream is None else self._stream.own
+        for one in launches:
+            one.function._launch_kernel(one.grid, one.block, one.arguments, one.shared_bytes, own)
+
+
+def uploaded(
+    device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[Array]
+) -> DeviceArray:
+    """Return an array on `device` of the elements in `parts`, one after the other.
+
+    It is there when this returns, for all streams.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    with device.active(f"copying {size} bytes to the device"):
+        memory, place = device.take(size), 0
+        for part in parts:
+            device.copy_in(memory, part, None, place)
+            place += part.nbytes
+        device.wait(None)
+    owner = _UploadedMemory(device, memory)
+    return DeviceArray(memory.address, shape, dtype, None, may_write=False, owner=owner)
 
 
 class _UploadedMemory:

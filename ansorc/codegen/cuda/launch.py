@@ -24,7 +24,10 @@ class KernelArgument:
 
     kind: Literal["parameter", "workspace"]
     place: int
-    """The parameter's position in call order, or an offset in bytes, a multiple of 256."""
+    """The parameter's position in call order, or an offset in bytes, of a kernel's workspace a
+    multiple of 256."""
+    offset: int = 0
+    """Of a parameter: where in it the array begins, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,9 @@ class LaunchPlan:
     launches: tuple[Launch, ...]
     workspace_bytes: int = 0
     """Bytes of global memory for what is kept between launches, aligned to 256; 0: none."""
+    calls: tuple[int, ...] = ()
+    """Of a network: how many launches each of its calls of a kernel makes. Its last parameter are
+    the weights, if there are any."""
 
     def comment(self) -> str:
         """Return the first line of the text of this program."""
@@ -109,4 +115,5 @@ def _plan(data: Mapping[str, Any]) -> LaunchPlan:
         )
         for one in data["launches"]
     )  # fmt: skip
-    return LaunchPlan(data["name"], launches, data["workspace_bytes"])
+    calls = tuple(data.get("calls", ()))
+    return LaunchPlan(data["name"], launches, data["workspace_bytes"], calls)

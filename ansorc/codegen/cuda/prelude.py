@@ -222,10 +222,18 @@ template <typename T> DEVICE void mma_s8(
 """The text of each part, in the order in which they stand."""
 
 
+def parts_of(text: str) -> set[str]:
+    """Return the names of the parts that stand in a CUDA text, as `prelude` wrote them."""
+    return {name for name, part in _PORTABLE.items() if _written(part) in text}
+
+
 def prelude(parts: Iterable[str]) -> str:
     """Return the text of the named parts: `lanes`, `wrap`, `floor_div`, `extremes` …"""
     wanted = set(parts)
     if "bfloat16" in wanted:
         wanted.add("specials")
-    chosen = [text for name, text in _PORTABLE.items() if name in wanted]
-    return "\n".join(chosen).replace("DEVICE", _DEVICE).lstrip("\n")
+    return "\n\n".join(_written(part) for name, part in _PORTABLE.items() if name in wanted)
+
+
+def _written(part: str) -> str:
+    return part.replace("DEVICE", _DEVICE).lstrip("\n")

@@ -102,6 +102,9 @@ class _LLVM:
         loaded = load_object_code(code, runtime_symbols() if signature.parallel else {})
         return NativeKernel(loaded.address(signature.name), loaded.close)
 
+    def compile_part(self, text: str, target: Target) -> bytes:
+        return compile_object(text, target)
+
     def load_network(self, plan: NetworkPlan, target: Target) -> NativeNetwork:
         _require_this_machine(plan.name, target)
         return load_plan(plan, target)

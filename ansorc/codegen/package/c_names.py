@@ -10,9 +10,12 @@ from ansorc.errors import BuildError
 _NAMES_TAKEN = ("workspace", "threads")
 
 
-def c_names(names: Sequence[str]) -> list[str]:
-    """Return an identifier of C for each name: unique, also in upper case, and no reserved word."""
-    taken = {name.upper() for name in _NAMES_TAKEN}
+def c_names(names: Sequence[str], reserved: Sequence[str] = _NAMES_TAKEN) -> list[str]:
+    """Return an identifier of C for each name: unique, also in upper case, no word of C.
+
+    None is one of `reserved`.
+    """
+    taken = {name.upper() for name in reserved}
     found: list[str] = []
     for name in names:
         base = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "array"

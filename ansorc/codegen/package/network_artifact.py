@@ -23,7 +23,8 @@ from ansorc.target import Target
 
 _MOST_EMBEDDED_BYTES = (1 << 31) - (1 << 27)
 """Code reaches 2 GiB, from which this takes what kernels and tables may need."""
-_MAGIC, _HEADER_BYTES = b"ansorcW1", 64
+WEIGHTS_MAGIC, WEIGHTS_HEADER_BYTES = b"ansorcW1", 64
+"""A file of weights begins with it, their size (8 bytes, the lowest first) and their SHA-256."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,13 @@ def write_weights(path: Path, weights: WeightBlock, *, has_header: bool) -> byte
     """Write packed weights, after a header in a file of their own; return their SHA-256."""
     digest = hashlib.sha256()
     with path.open("wb") as file:
-        file.write(bytes(_HEADER_BYTES) if has_header else b"")
+        file.write(bytes(WEIGHTS_HEADER_BYTES) if has_header else b"")
         for chunk in weights.chunks():
             digest.update(chunk)
             file.write(chunk)
         if has_header:
             file.seek(0)
-            file.write(_MAGIC + weights.nbytes.to_bytes(8, "little") + digest.digest())
+            file.write(WEIGHTS_MAGIC + weights.nbytes.to_bytes(8, "little") + digest.digest())
             file.flush()
             os.fsync(file.fileno())
     return digest.digest()

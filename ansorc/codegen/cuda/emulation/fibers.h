@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <sys/mman.h>
+#include <time.h>
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
@@ -241,7 +242,7 @@ template <typename Kernel> Status launch(dim3 grid, dim3 block, bool waits, Kern
   }
   uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
   uint64_t start = random_number() % blocks, stride = random_number() % blocks | 1;
-  while (greatest_divisor(blocks, stride) != 1) stride = (stride + 2) % blocks | 1;
+  while (greatest_divisor(blocks, stride) != 1) stride = (stride + 1) % blocks;
   for (uint64_t number = 0, place = start; number < blocks && !is_failed; ++number) {
     blockIdx.x = place % grid.x;
     blockIdx.y = place / grid.x % grid.y;
@@ -252,6 +253,24 @@ template <typename Kernel> Status launch(dim3 grid, dim3 block, bool waits, Kern
   }
   return is_failed ? wrong : succeeded;
 }
+
+// Tells how long ago it was asked last, in seconds.
+class Clock {
+ public:
+  double lap() {
+    double before = last;
+    last = now();
+    return last - before;
+  }
+
+ private:
+  static double now() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+  }
+  double last = now();
+};
 
 // An array, of whatever type the kernel takes.
 struct Argument {

@@ -29,7 +29,9 @@ class EmulatedProgram:
             except OSError as error:
                 raise BuildError(f"the emulated program cannot be loaded: {error}") from error
         self._run = self._library.ansorc_emulate
-        self._run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64)
+        self._run.argtypes = (
+            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
+        )  # fmt: skip
         self._failure = self._library.ansorc_emulation_failure
         self._failure.restype = ctypes.c_char_p
         self._free: Callable[[ctypes.c_void_p], int] = ctypes.CDLL(None).dlclose
@@ -40,12 +42,18 @@ class EmulatedProgram:
         self._free(ctypes.c_void_p(self._library._handle))
 
     def run(
-        self, arrays: Sequence[Array], workspace: int | None, calls: int = 1, seed: int = 1
+        self,
+        arrays: Sequence[Array],
+        workspace: int | None,
+        calls: int = 1,
+        seed: int = 1,
+        seconds: Array | None = None,
     ) -> int:
         """Run all launches `calls` times, blocks in the order of `seed`.
 
-        `workspace` is the address of as many bytes as the launch plan says. Return 0, or a status
-        if there is no memory for stacks. Raise CallError in words if the program is wrong.
+        `workspace` is the address of as many bytes as the launch plan says; to `seconds` (float64,
+        one for each launch) is added what they take. Return 0, or a status if there is no memory
+        for stacks. Raise CallError in words if the program is wrong.
         """
         for number, array in enumerate(arrays):
             if array.ctypes.data % VECTOR_BYTES:
@@ -55,7 +63,8 @@ class EmulatedProgram:
                 )
         places = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
         with self._lock:
-            status = int(self._run(places, workspace, calls, seed))
+            clock = None if seconds is None else seconds.ctypes.data
+            status = int(self._run(places, workspace, calls, seed, clock))
             words = self._failure().decode(errors="replace")
         if status == _WRONG:
             raise CallError(f"the emulated program is wrong, {words}")

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
+from ansorc.errors import BuildError
 
 HEADERS = Path(__file__).parent
 """The directory of the headers."""
@@ -24,10 +25,12 @@ _DYNAMIC = re.compile(r"\bextern\s+__shared__\b(?P<rest>[^;]*?\b(?P<name>\w+)\s*
 def emulation_source(text: str) -> str:
     """Return C++ with the function
 
-    `int ansorc_emulate(void *const *parameters, char *workspace, int64_t calls, uint64_t seed)`,
+    `int ansorc_emulate(void *const *parameters, char *workspace, int64_t calls, uint64_t seed,
+    double *seconds)`,
 
     which runs all launches of `text` and returns 0, or why not (`ansorc_emulation_failure` has the
-    words). Raise BuildError if it is no text of ansorc.
+    words). To `seconds`, unless it is null, it adds what each launch took. Raise BuildError if
+    it is no text of ansorc.
     """
     plan = LaunchPlan.of_text(text)
     poison = f"__builtin_memset(workspace, 0xff, {plan.workspace_bytes});"
@@ -35,11 +38,13 @@ def emulation_source(text: str) -> str:
         '#include "fibers.h"',
         *_body(text, plan),
         'extern "C" __attribute__((visibility("default"))) int ansorc_emulate(',
-        "    void *const *parameters, char *workspace, int64_t calls, uint64_t seed) {",
+        "    void *const *parameters, char *workspace, int64_t calls, uint64_t seed,",
+        "    double *seconds) {",
         "  emulation::is_failed = false;",
         "  emulation::random_state = seed * 0x9e3779b97f4a7c15ull | 1;",
         "  for (; calls > 0; --calls) {",
         *([poison] if plan.workspace_bytes else []),
+        "  emulation::Clock clock;",
         *_launches(text, plan),
         "  }",
         "  return 0;",
@@ -55,6 +60,8 @@ def checked_source(text: str, parameter_bytes: Sequence[int]) -> str:
     them, the seed, and the most blocks of a launch that are run.
     """
     plan = LaunchPlan.of_text(text)
+    if plan.calls:
+        raise BuildError(f"'{plan.name}' is a network; its kernels are checked one at a time")
     sizes = ", ".join(map(str, parameter_bytes))
     count = len(parameter_bytes)
     memory = [
@@ -94,7 +101,7 @@ def _body(text: str, plan: LaunchPlan) -> Iterator[str]:
 
 def _launches(text: str, plan: LaunchPlan, *, is_split: bool = False) -> Iterator[str]:
     waiting = _waiting_kernels(text)
-    for launch in plan.launches:
+    for number, launch in enumerate(plan.launches):
         places = ", ".join(
             _argument(argument, plan, is_split=is_split) for argument in launch.arguments
         )
@@ -102,11 +109,14 @@ def _launches(text: str, plan: LaunchPlan, *, is_split: bool = False) -> Iterato
         shape = f"{_triple(launch.grid)}, {_triple(launch.block)}, {waits}"
         yield f"  if (emulation::Status status = emulation::launch({shape},"
         yield f"          [&] {{ {launch.name}({places}); }})) return status;"
+        if not is_split:
+            yield f"  if (seconds) seconds[{number}] += clock.lap();"
 
 
 def _argument(argument: KernelArgument, plan: LaunchPlan, *, is_split: bool) -> str:
     if argument.kind == "parameter":
-        return f"emulation::Argument{{parameters[{argument.place}]}}"
+        first = f"static_cast<char *>(parameters[{argument.place}])"
+        return f"emulation::Argument{{{first} + {argument.offset}}}"
     if is_split:
         place = list(_places(plan)).index(argument.place)
         return f"emulation::Argument{{buffers[{place}]}}"

@@ -133,7 +133,7 @@ template <typename Kernel> Status launch(dim3 grid, dim3 block, bool, Kernel ker
   body_function = [](void *held) { (*(Kernel *)held)(); };
   uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
   uint64_t start = random_number() % blocks, stride = random_number() % blocks | 1;
-  while (greatest_divisor(blocks, stride) != 1) stride = (stride + 2) % blocks | 1;
+  while (greatest_divisor(blocks, stride) != 1) stride = (stride + 1) % blocks;
   for (uint64_t number = 0, place = start; number < blocks && number < blocks_left; ++number) {
     blockIdx.x = place % grid.x;
     blockIdx.y = place / grid.x % grid.y;
