@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ansorc.codegen.base import LoadedNetwork, network_backend_of
 from ansorc.codegen.call.arguments import checked_arrays
+from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.caller import Caller, LazyCode
 from ansorc.codegen.call.timing import Timing
 from ansorc.codegen.network.own_weights import with_own_weights
@@ -46,18 +47,13 @@ class NetworkModule:
         self.call_names = call_names
         """Of the kernels' calls, in their order."""
         self.target = target
+        self.inputs = tuple(param for param in signature.params if not param.is_output)
+        """The arrays that a call takes."""
+        self.outputs = tuple(param for param in signature.params if param.is_output)
+        """The arrays that a call computes."""
+        self._counts = (len(self.inputs), len(signature.params))
         self._caller = Caller(signature, target, code)
         self._plan = plan
-
-    @property
-    def inputs(self) -> tuple[Param, ...]:
-        """The arrays that a call takes."""
-        return tuple(param for param in self.signature.params if not param.is_output)
-
-    @property
-    def outputs(self) -> tuple[Param, ...]:
-        """The arrays that a call computes."""
-        return tuple(param for param in self.signature.params if param.is_output)
 
     def __call__(self, *arrays: object, threads: int = 0) -> Any:
         """Run the network on inputs and return its output, a new array, or a tuple of several.
@@ -66,12 +62,18 @@ class NetworkModule:
         arrays, or objects with `__dlpack__`. `threads`: 0 for all cores, else the most that may be
         used. Raises CallError as a kernel does.
         """
-        checked = self._with_outputs(arrays)
-        self._caller.run(checked, threads)
-        if len(arrays) == len(checked):
-            return None
-        outputs = checked[len(arrays) :]
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        if len(arrays) not in self._counts:
+            raise self._wrong_count(arrays)
+        return self._caller.call(arrays, threads)
+
+    def bind(self, *arrays: object, threads: int = 0) -> BoundCall:
+        """Return what runs the network on inputs and arrays for its outputs without arguments.
+
+        That costs least in a loop. Raises CallError as a call does.
+        """
+        if len(arrays) != len(self.signature.params):
+            raise self._wrong_count(arrays)
+        return self._caller.bound(arrays, threads)
 
     def run(self, feeds: Mapping[str, object], threads: int = 0) -> dict[str, Array]:
         """Run the network on inputs by name, and return its outputs by name, as new arrays."""
@@ -81,9 +83,8 @@ class NetworkModule:
                 what = "needs an input" if name in names else "has no input"
                 takes = ", ".join(f"'{each}'" for each in names)
                 raise CallError(f"{self.signature.name} {what} '{name}'; it takes {takes}")
-        checked = self._with_outputs([feeds[name] for name in names])
-        self._caller.run(checked, threads)
-        outputs = checked[len(names) :]
+        found = self._caller.call(tuple(feeds[name] for name in names), threads)
+        outputs = (found,) if len(self.outputs) == 1 else found
         return {param.name: array for param, array in zip(self.outputs, outputs, strict=True)}
 
     def profile(self, *arrays: object, threads: int = 0, repeats: int = 10) -> list[CallTime]:
@@ -140,13 +141,16 @@ class NetworkModule:
             made = [aligned_empty(param.shape, param.dtype.numpy) for param in self.outputs]
             arrays = [*arrays, *made]
         if len(arrays) != len(self.signature.params):
-            inputs, outputs = map(_listed, (self.inputs, self.outputs))
-            total = len(self.signature.params)
-            raise CallError(
-                f"{self.signature.name} takes {len(self.inputs)} arrays ({inputs}), or with those "
-                f"for its outputs {total} ({outputs}), but {len(arrays)} were given"
-            )
+            raise self._wrong_count(arrays)
         return checked_arrays(self.signature, arrays)
+
+    def _wrong_count(self, arrays: Sequence[object]) -> CallError:
+        inputs, outputs = map(_listed, (self.inputs, self.outputs))
+        total = len(self.signature.params)
+        return CallError(
+            f"{self.signature.name} takes {len(self.inputs)} arrays ({inputs}), or with those "
+            f"for its outputs {total} ({outputs}), but {len(arrays)} were given"
+        )
 
 
 def build_network(plan: NetworkPlan, target: Target) -> NetworkModule:
