@@ -6,7 +6,8 @@ int32_t run(calls)                                     a kernel on arguments tha
 are functions for Python (METH_FASTCALL), compiled once in a process. What they know of a kernel are
 records in memory, whose address is the first item of the function's own object; its other items
 live as long as it. An array is read where NumPy's C interface says (`PyArrayObject_fields`, which
-every compiled extension has in it), after a test that this NumPy has it there.
+every compiled extension has in it), after a test that this NumPy has it there; a tensor of another
+library through DLPack's functions for C, where it has them (version 1.3 of DLPack; PyTorch 2.10).
 """
 
 from __future__ import annotations
@@ -33,10 +34,14 @@ _DATA, _RANK, _EXTENTS, _TYPE, _FLAGS = 0, 8, 16, 40, 48
 """Where an array has its fields, counted from the end of the header that all objects have."""
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 _METH_FASTCALL = 0x80
+_EXCHANGE, _GRADIENT = "__dlpack_c_exchange_api__", "requires_grad"
+_DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+"""By NumPy's kind of an element; of what it has no kind for (bfloat16) it views no tensors."""
 _FUNCTIONS = (
     "PyTuple_Size", "PyTuple_GetItem", "PyLong_AsVoidPtr", "PyLong_AsLong", "PyErr_Occurred",
     "PyLong_AsLongAndOverflow", "PyLong_FromLong", "PyType_IsSubtype", "PyEval_SaveThread",
-    "PyEval_RestoreThread", "Py_IncRef",
+    "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyObject_GetAttr",
+    "PyCapsule_GetPointer",
 )  # fmt: skip
 
 
@@ -47,6 +52,8 @@ class _ArgumentRecord(ctypes.Structure):
         ("fixed", ctypes.c_void_p), ("dtype", ctypes.c_void_p), ("packing", ctypes.c_void_p),
         ("extents", ctypes.c_void_p), ("rank", ctypes.c_int32), ("flags", ctypes.c_int32),
         ("bytes", ctypes.c_int64), ("is_output", ctypes.c_int64), ("takes_plain", ctypes.c_int64),
+        ("alignment_mask", ctypes.c_int64), ("dlpack_type", ctypes.c_int32),
+        ("unused", ctypes.c_int32),
     )  # fmt: skip
 
 
@@ -58,7 +65,8 @@ class _CallRecord(ctypes.Structure):
         ("given", ctypes.c_int64), ("most_threads", ctypes.c_int64),
         ("arguments", ctypes.c_void_p), ("int_type", ctypes.c_void_p),
         ("array_type", ctypes.c_void_p), ("packed_type", ctypes.c_void_p),
-        ("none", ctypes.c_void_p),
+        ("none", ctypes.c_void_p), ("api_name", ctypes.c_void_p),
+        ("gradient_name", ctypes.c_void_p), ("false", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -102,6 +110,7 @@ def direct_call(
     call = _CallRecord(
         kernel, repeat, len(params), len(params) - len(fixed), most_threads,
         ctypes.addressof(arguments), id(int), id(np.ndarray), id(PackedWeight), id(None),
+        id(_EXCHANGE), id(_GRADIENT), id(False),
     )  # fmt: skip
     return _function("call", call, (arguments, extents, params, dict(fixed), repeat_code, owner))
 
@@ -118,11 +127,14 @@ def bound_run(
 
 def _argument(param: Param, fixed: Array | None, extents: int) -> _ArgumentRecord:
     access = _WRITEABLE if param.is_output else 0
+    kind = param.dtype.numpy
+    code = _DLPACK_CODES.get(kind.kind)
+    dlpack_type = -1 if code is None else code | kind.itemsize << 11 | 1 << 16  # one lane
     return _ArgumentRecord(
         None if fixed is None else fixed.ctypes.data,
-        id(param.dtype.numpy), None if param.packing is None else id(param.packing), extents,
+        id(kind), None if param.packing is None else id(param.packing), extents,
         len(param.source_shape), _CONTIGUOUS | _ALIGNED | access, param.bytes, param.is_output,
-        not param.is_rewritten,
+        not param.is_rewritten, kind.alignment - 1, dlpack_type,
     )  # fmt: skip
 
 

@@ -34,8 +34,8 @@ _LOADS = {
 """What the text below has besides LLVM's own language: loads of a field of an object, of an item,
 and of a field of a record, with their addresses."""
 _LLVM = """\
-%argument = type { ptr, ptr, ptr, ptr, i32, i32, i64, i64, i64 }
-%call_record = type { ptr, ptr, i64, i64, i64, ptr, ptr, ptr, ptr, ptr }
+%argument = type { ptr, ptr, ptr, ptr, i32, i32, i64, i64, i64, i64, i32, i32 }
+%call_record = type { ptr, ptr, i64, i64, i64, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %run_record = type { ptr, ptr, ptr, ptr, i64 }
 
 declare i64 @PyTuple_Size(ptr)
@@ -49,6 +49,12 @@ declare i32 @PyType_IsSubtype(ptr, ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare void @PyErr_Clear()
+declare ptr @PyObject_GetAttr(ptr, ptr)
+declare ptr @PyCapsule_GetPointer(ptr, ptr)
+
+@exchange = private constant [20 x i8] c"dlpack_exchange_api\\00"
 
 ; The address of the memory of %value if it is what %argument says, else null.
 define internal ptr @address(ptr %value, ptr %argument, ptr %record) {
@@ -65,7 +71,10 @@ other:
 subtype:
   %is.subtype = call i32 @PyType_IsSubtype(ptr %type, ptr %ndarray)
   %is.kind = icmp ne i32 %is.subtype, 0
-  br i1 %is.kind, label %plain, label %unknown
+  br i1 %is.kind, label %plain, label %foreign
+foreign:
+  %tensor = call ptr @tensor(ptr %value, ptr %argument, ptr %record)
+  ret ptr %tensor
 packed:
   %given = at ptr %value WEIGHT_PACKING
   %wanted = field ptr %argument %argument 0 2
@@ -117,6 +126,125 @@ found:
   %owner = phi ptr [%array, %kind], [%value, %dimension]
   %data = at ptr %owner ARRAY_DATA
   ret ptr %data
+unknown:
+  ret ptr null
+}
+
+; The same for a tensor of a library that has DLPack's functions for C (DLPackExchangeAPI). One that
+; requires gradients is left to Python, where exporters refuse it.
+define internal ptr @tensor(ptr %value, ptr %argument, ptr %record) {
+entry:
+  %place = alloca ptr
+  store ptr null, ptr %place
+  %takes = field i64 %argument %argument 0 8
+  %takes.plain = icmp ne i64 %takes, 0
+  br i1 %takes.plain, label %look, label %unknown
+look:
+  %type = at ptr %value OBJECT_TYPE
+  %api.name = field ptr %call_record %record 0 10
+  %capsule = call ptr @PyObject_GetAttr(ptr %type, ptr %api.name)
+  %has.capsule = icmp ne ptr %capsule, null
+  br i1 %has.capsule, label %open, label %failed
+open:
+  %api = call ptr @PyCapsule_GetPointer(ptr %capsule, ptr @exchange)
+  call void @Py_DecRef(ptr %capsule)
+  %has.api = icmp ne ptr %api, null
+  br i1 %has.api, label %version, label %failed
+version:
+  %major = load i32, ptr %api
+  %is.known = icmp eq i32 %major, 1
+  br i1 %is.known, label %gradient, label %unknown
+gradient:
+  %gradient.name = field ptr %call_record %record 0 11
+  %requires = call ptr @PyObject_GetAttr(ptr %value, ptr %gradient.name)
+  %has.gradient = icmp ne ptr %requires, null
+  br i1 %has.gradient, label %told, label %untold
+untold:
+  call void @PyErr_Clear()
+  br label %export
+told:
+  %false = field ptr %call_record %record 0 12
+  %is.false = icmp eq ptr %requires, %false
+  call void @Py_DecRef(ptr %requires)
+  br i1 %is.false, label %export, label %unknown
+export:
+  %function = at ptr %api 24
+  %status = call i32 %function(ptr %value, ptr %place)
+  %managed = load ptr, ptr %place
+  %is.exported = icmp eq i32 %status, 0
+  %is.there = icmp ne ptr %managed, null
+  %has.managed = and i1 %is.exported, %is.there
+  br i1 %has.managed, label %examine, label %failed
+examine:
+  %spoken = load i32, ptr %managed
+  %is.readable = icmp eq i32 %spoken, 1
+  %flags = at i64 %managed 24
+  %is = field i64 %argument %argument 0 7
+  %copied.mask = or i64 %is, 2
+  %hindrance = and i64 %flags, %copied.mask
+  %is.free = icmp eq i64 %hindrance, 0
+  %device = at i32 %managed 40
+  %is.here = icmp eq i32 %device, 1
+  %dtype = at i32 %managed 52
+  %dtype.wanted = field i32 %argument %argument 0 10
+  %same.dtype = icmp eq i32 %dtype, %dtype.wanted
+  %rank = at i32 %managed 48
+  %rank.wanted = field i32 %argument %argument 0 4
+  %same.rank = icmp eq i32 %rank, %rank.wanted
+  %data = at ptr %managed 32
+  %offset = at i64 %managed 72
+  %first = getelementptr i8, ptr %data, i64 %offset
+  %number = ptrtoint ptr %first to i64
+  %mask = field i64 %argument %argument 0 9
+  %rest = and i64 %number, %mask
+  %is.aligned = icmp eq i64 %rest, 0
+  %fits.1 = and i1 %is.readable, %is.free
+  %fits.2 = and i1 %fits.1, %is.here
+  %fits.3 = and i1 %fits.2, %same.dtype
+  %fits.4 = and i1 %fits.3, %same.rank
+  %fits.5 = and i1 %fits.4, %is.aligned
+  br i1 %fits.5, label %shape, label %done
+shape:
+  %extents = at ptr %managed 56
+  %strides = at ptr %managed 64
+  %is.dense = icmp eq ptr %strides, null
+  %extents.wanted = field ptr %argument %argument 0 3
+  br label %dimension
+dimension:
+  %d = phi i32 [%rank, %shape], [%d.next, %stride]
+  %dense = phi i64 [1, %shape], [%dense.next, %stride]
+  %d.next = sub i32 %d, 1
+  %d.more = icmp sgt i32 %d, 0
+  br i1 %d.more, label %extent, label %done
+extent:
+  %one = item i64 %extents i32 %d.next
+  %one.wanted = item i64 %extents.wanted i32 %d.next
+  %same.extent = icmp eq i64 %one, %one.wanted
+  br i1 %same.extent, label %step, label %done
+step:
+  %dense.next = mul i64 %dense, %one
+  br i1 %is.dense, label %stride, label %compare
+compare:
+  %stride.here = item i64 %strides i32 %d.next
+  %same.stride = icmp eq i64 %stride.here, %dense
+  %is.single = icmp eq i64 %one, 1
+  %is.step = or i1 %same.stride, %is.single
+  br i1 %is.step, label %stride, label %done
+stride:
+  br label %dimension
+done:
+  %found = phi ptr [null, %examine], [%first, %dimension], [null, %extent], [null, %compare]
+  %deleter = at ptr %managed 16
+  %has.deleter = icmp ne ptr %deleter, null
+  br i1 %has.deleter, label %release, label %end
+release:
+  call void %deleter(ptr %managed)
+  br label %end
+end:
+  ret ptr %found
+failed:
+  call void @PyErr_Clear()
+  br label %unknown
 unknown:
   ret ptr null
 }
