@@ -72,6 +72,10 @@ class CallError(AnsorcError):
     """A compiled kernel was called with arrays that it cannot take."""
 
 
+class PackingWarning(UserWarning):
+    """A kernel packs a weight at every call, which can take longer than the kernel."""
+
+
 class DeviceError(CallError):
     """A device that failed in the midst of a call.
 

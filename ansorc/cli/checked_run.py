@@ -44,7 +44,11 @@ def checked_time(
     """
     inputs, references = draw_inputs(task, rng)
     arrays = _arguments(task, inputs)
-    module(*arrays, threads=threads)
+    packed = [
+        module.pack(param.name, array) if param.is_rewritten else array
+        for param, array in zip(module.signature.params, arrays, strict=True)
+    ]
+    module(*packed, threads=threads)
     by_name = dict(zip((b.name for b in task.dag.params), arrays, strict=True))
     worst = 0.0
     for buffer, found in zip(task.dag.outputs, references, strict=True):
@@ -58,7 +62,7 @@ def checked_time(
     threads_used = threads or task.target.real.cores
     probe = backend_of(task.target).probes.peak(task.target, threads_used)
     pairs = [
-        (probe.time(_PROBE_S)[0], module.time(*arrays, threads=threads, min_time_s=_KERNEL_S))
+        (probe.time(_PROBE_S)[0], module.time(*packed, threads=threads, min_time_s=_KERNEL_S))
         for _ in range(_PAIRS)
     ]
     shares = [task.dag.flops / timing.median_s / peak for peak, timing in pairs]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from ansorc.codegen.device_array import DeviceArray, DeviceOperand
 from ansorc.codegen.network.plan import NetworkPlan
@@ -69,6 +69,26 @@ class LoadedKernel(Protocol):
 
     def close(self) -> None:
         """Free the code; no call may run now or later."""
+        ...
+
+
+DirectCall: TypeAlias = Callable[[tuple[object, ...], int, int], int | None]
+"""Runs a kernel on a tuple of arrays, with `threads` and the address of a workspace or 0, and
+returns its status; None, and nothing is done, for arrays and threads that it does not recognise."""
+
+
+@runtime_checkable
+class DirectKernel(LoadedKernel, Protocol):
+    """A kernel that checks its arguments itself, in less time than Python needs to. None has to."""
+
+    def direct(
+        self, signature: Signature, fixed: Mapping[int, Array], most_threads: int
+    ) -> DirectCall | None:
+        """Return a function that takes what a call checked by `signature` may take.
+
+        `fixed` are arrays that the kernel always gets, by the number of the argument; the function
+        is called without them. None: there is no such function here.
+        """
         ...
 
 

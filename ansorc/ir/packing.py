@@ -193,3 +193,16 @@ class Packing:
             inside += [compare(CompareOp.LT, index, const(extent))] if after else []
         value = transformed_element(source, self.transforms, indices)
         return Select(conjunction(inside), value, const(0, source.dtype)) if inside else value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PackedWeight:
+    """A weight as one kernel reads it, to be passed in its place at every call."""
+
+    packing: Packing
+    array: Array
+    """What the kernel reads; not to be changed."""
+
+    def __repr__(self) -> str:
+        source = self.packing.source
+        return f"<{source.name}: {source.dtype}{list(source.shape)}, packed>"

@@ -99,9 +99,10 @@ def refused(*values: object, threads: int = 0) -> str:
 
 
 def test_refuses_a_wrong_count() -> None:
-    assert refused(arguments()[0]) == (
-        "twice takes 2 arrays (A: float32[24, 40], B: float32[24, 40]), but 1 were given"
-    )
+    for count in (0, 3):
+        assert refused(*[arguments()[0]] * count) == (
+            f"twice takes 2 arrays (A: float32[24, 40], B: float32[24, 40]), but {count} were given"
+        )
 
 
 def test_refuses_a_wrong_shape() -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import ansorc as ac
 from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.call.module import Module
-from ansorc.errors import CallError
+from ansorc.errors import CallError, PackingWarning
 from ansorc.ir.packing import Packing
 from ansorc.lang.reference import evaluate
 
@@ -55,7 +55,8 @@ def test_a_call_takes_the_packed_weight_or_the_original() -> None:
     module(a, packed, bias, out)
     check(out)
     out.fill(np.nan)
-    module(a, weight, module.pack("b.ias", bias), out)
+    with pytest.warns(PackingWarning, match="'B' is a constant input that each call packs again"):
+        module(a, weight, module.pack("b.ias", bias), out)
     check(out)
     out.fill(np.nan)
     module.time(a, weight, bias, out, min_time_s=0.001)
@@ -128,6 +129,7 @@ def test_transformed_weights_are_packed_by_c_too(tmp_path: Path) -> None:
     np.testing.assert_allclose(packed, by_python, 1e-6, 1e-6)
     data = rng.uniform(-1, 1, (1, 6, 6, 4)).astype(np.float32)
     out = np.full((1, 4, 4, 8), np.nan, np.float32)
+    weight.flags.writeable = False
     load_kernel(tmp_path / "winograd.so")(data, weight, out)
     (wanted,) = evaluate(state.dag, [data, weight])
     np.testing.assert_allclose(out, wanted, 1e-5, 1e-5)

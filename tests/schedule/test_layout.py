@@ -32,6 +32,9 @@ from ansorc.schedule import (
 )
 from ansorc.target import Target
 
+pytestmark = pytest.mark.filterwarnings("ignore::ansorc.errors.PackingWarning")
+"""Weights are packed for a single call."""
+
 
 def matmul(n: int = 8, m: int = 24, depth: int = 6, *, constant: bool = True) -> ac.ComputeDAG:
     a = ac.placeholder((n, depth), "A")

@@ -23,6 +23,9 @@ from ansorc.search.space import design_space, steps
 from ansorc.target import Target
 from bench.paper_cases import case
 
+pytestmark = pytest.mark.filterwarnings("ignore::ansorc.errors.PackingWarning")
+"""Weights are packed for a single call."""
+
 
 def convolution(
     size: int = 8, channels: int = 16, *, kernel: int = 3, stride: int = 1, groups: int = 1

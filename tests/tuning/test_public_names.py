@@ -50,7 +50,7 @@ def test_the_snippet_of_the_design(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert isinstance(result, ac.TuneResult)
     assert result.trials == 2
     tuned = np.empty_like(a)
-    result.build()(a, b, tuned)
+    result.build().bind(B=b)(a, tuned)
     np.testing.assert_allclose(tuned, d, rtol=1e-3, atol=1e-3)
     for name in ("matmul_relu.so", "matmul_relu.h", "matmul_relu.json", "tune.db"):
         assert Path(name).exists()

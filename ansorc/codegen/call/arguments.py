@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -12,35 +11,30 @@ from ansorc.codegen.device_array import DeviceArray, DeviceOperand, SupportsDLPa
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import CallError
 from ansorc.ir.aligned import Array
-from ansorc.ir.packing import Packing
+from ansorc.ir.packing import PackedWeight
 
-
-@dataclass(frozen=True, eq=False)
-class PackedWeight:
-    """What `Module.pack` returns, to be passed in the place of the weight at every call."""
-
-    packing: Packing
-    array: Array
-    """What the kernel reads; not to be changed."""
-
-    def __repr__(self) -> str:
-        source = self.packing.source
-        return f"<{source.name}: {source.dtype}{list(source.shape)}, packed>"
-
-
+Packer: TypeAlias = Callable[[int, Param, object, Array], Array]
+"""Returns the packed copy of an array, given the number of the argument, from 0, and its value."""
 DEVICE_ALIGNMENT = 16
 """Bytes of the widest access of a thread of a GPU; what its allocators return is at multiples of
 256 and more."""
 
 
-def checked_arrays(signature: Signature, values: Sequence[object]) -> list[Array]:
+def _packed(number: int, param: Param, value: object, array: Array) -> Array:
+    return array if param.packing is None else param.packing.apply(array)
+
+
+def checked_arrays(
+    signature: Signature, values: Sequence[object], packer: Packer = _packed
+) -> list[Array]:
     """Return `values` as NumPy arrays that share their memory, in call order.
 
-    A weight that the kernel reads in another order is copied, unless it is packed already.
+    A weight that the kernel reads in another order is copied by `packer`, unless it is packed
+    already.
     Raises CallError that names the argument, what was given and what the kernel wants.
     """
     places = _places(signature, values)
-    arrays = [_passed(place, value) for place, value in zip(places, values, strict=True)]
+    arrays = [_passed(place, value, packer) for place, value in zip(places, values, strict=True)]
     _require_no_overlap(signature, [(one.ctypes.data, one.nbytes) for one in arrays])
     return arrays
 
@@ -72,7 +66,7 @@ class _CallArgument:
     """Which argument is being checked, for the messages."""
 
     def __init__(self, kernel: str, number: int, param: Param) -> None:
-        self.param = param
+        self.number, self.param = number - 1, param
         self._words = f"{kernel}: argument {number} '{param.name}'"
 
     def refuse(self, given: str, remedy: str) -> CallError:
@@ -83,20 +77,22 @@ def packed_weight(signature: Signature, name: str, value: object) -> PackedWeigh
     """Return the weight `name` as the kernel reads it; raise CallError as a call would."""
     for number, param in enumerate(signature.params, start=1):
         if param.name == name and param.packing is not None:
-            array = _array(_CallArgument(signature.name, number, param), value)
-            return PackedWeight(param.packing, param.packing.apply(array))
+            place = _CallArgument(signature.name, number, param)
+            if isinstance(value, PackedWeight):
+                return PackedWeight(param.packing, _passed(place, value))
+            return PackedWeight(param.packing, param.packing.apply(_array(place, value)))
     known = ", ".join(f"'{param.name}'" for param in signature.params if param.packing is not None)
     raise CallError(
         f"{signature.name} has no weight '{name}' to pack; its constant inputs: {known or 'none'}"
     )
 
 
-def _passed(place: _CallArgument, value: object) -> Array:
+def _passed(place: _CallArgument, value: object, packer: Packer = _packed) -> Array:
     """The array that the kernel gets for `value`."""
     param = place.param
     if not isinstance(value, PackedWeight):
         array = _array(place, value)
-        return param.packing.apply(array) if param.packing and param.is_rewritten else array
+        return packer(place.number, param, value, array) if param.is_rewritten else array
     if value.packing != param.packing:
         raise place.refuse(
             f"is {value!r} for another kernel or tensor",

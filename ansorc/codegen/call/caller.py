@@ -1,18 +1,28 @@
-"""Call code that is loaded when it is first needed: `Caller`, the same for kernels and networks."""
+"""Call code that is loaded when it is first needed: `Caller`, the same for kernels and networks.
+
+A call tries machine code first (`base.DirectKernel`), which checks and runs. What that does not
+recognise is checked here, which says what is wrong or finds a way.
+"""
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ansorc.codegen.base import BoundKernel, LoadedKernel
+from ansorc.codegen.base import BoundKernel, DirectCall, DirectKernel, LoadedKernel
+from ansorc.codegen.call.arguments import checked_arrays
+from ansorc.codegen.call.bound import BoundCall
+from ansorc.codegen.call.output_pool import OutputPool
+from ansorc.codegen.call.packed_inputs import PackedInputs
 from ansorc.codegen.call.timing import Timing, measure
 from ansorc.codegen.package.signature import LACKS_FEATURES, OUT_OF_MEMORY, Signature
-from ansorc.errors import CallError
+from ansorc.errors import CallError, PackingWarning
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.target import Target
 
@@ -44,17 +54,82 @@ def require_no_stream(name: str, target: Target, stream: object) -> None:
 
 
 class Caller(Generic[Loaded]):
-    """Calls with arrays that were checked, each thread with a workspace of its own."""
+    """Calls with arrays that are checked, each thread with a workspace of its own."""
 
     def __init__(self, signature: Signature, target: Target, code: LazyCode[Loaded]) -> None:
         self._signature, self._target, self._code = signature, target, code
         self._of_thread = threading.local()
+        params = signature.params
+        self._pool = OutputPool([param for param in params if param.is_output])
+        self._is_output = [param.is_output for param in params]
+        self._inputs = self._is_output.count(False)
+        self._has_outputs_last = not any(self._is_output[: self._inputs])
+        self._packed_inputs = PackedInputs(signature)
+        self._direct: DirectCall | None = None
+        self._has_tried_direct = False
 
-    def run(self, arrays: Sequence[Array], threads: int) -> None:
-        """Run the code once; raise CallError with the meaning of a status other than 0."""
+    def call(self, values: tuple[object, ...], threads: int) -> Any:
+        """Run the code once on `values`, and return new arrays for the outputs if they have none.
+
+        One output is returned as it is, several as a tuple. Raise CallError for what `values` must
+        not be, and with the meaning of a status other than 0.
+        """
+        if len(values) != self._inputs:
+            return self._run(values, threads)
+        outputs = self._pool.take()
+        self._run(self._with_outputs(values, outputs), threads)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def bound(self, values: tuple[object, ...], threads: int) -> BoundCall:
+        """Return what runs the code on `values`, outputs included, which are checked now."""
+        arrays = checked_arrays(self._signature, values)
+        self.loaded(threads)
+        text = f"<{self._signature.name} on {len(arrays)} arrays>"
+        return BoundCall(lambda: self._bound(arrays, threads), self.require_success, text)
+
+    def _with_outputs(
+        self, values: tuple[object, ...], outputs: tuple[Array, ...]
+    ) -> tuple[object, ...]:
+        if self._has_outputs_last:
+            return values + outputs
+        inputs, made = iter(values), iter(outputs)
+        return tuple(next(made) if is_output else next(inputs) for is_output in self._is_output)
+
+    def _run(self, values: tuple[object, ...], threads: int) -> None:
+        direct = self._direct
+        status = None
+        if direct is not None:
+            status = direct(values, threads, self._workspace() or 0)
+        if status is None:
+            status = self._run_checked(values, threads)
+        if status:
+            self.require_success(status)
+
+    def _run_checked(self, values: tuple[object, ...], threads: int) -> int:
+        """Run the code on what machine code does not recognise; return its status."""
+        known = self._packed_inputs.replaced(values)
+        if known is not None and self._direct is not None:
+            status = self._direct(known, threads, self._workspace() or 0)
+            if status is not None:
+                return status
+        arrays = checked_arrays(self._signature, known or values, self._packed_inputs.packed)
         call = self._bound(arrays, threads)
-        self.require_success(call.run(1))
-        call.fetch()
+        status = call.run(1)
+        if status == 0:
+            call.fetch()
+            self._prepare_direct()
+        warning = self._packed_inputs.warning()
+        if warning:
+            warnings.warn(warning, PackingWarning, stacklevel=5)  # where the module is called
+        return status
+
+    def _prepare_direct(self) -> None:
+        if self._has_tried_direct:
+            return
+        code = self._code.loaded()
+        if isinstance(code, DirectKernel):
+            self._direct = code.direct(self._signature, {}, _MOST_THREADS)
+        self._has_tried_direct = True
 
     def time(
         self, arrays: Sequence[Array], threads: int, *, min_time_s: float, max_repeats: int
@@ -75,10 +150,7 @@ class Caller(Generic[Loaded]):
 
         Raise CallError for a wrong number of threads.
         """
-        if not 0 <= threads <= _MOST_THREADS:
-            raise CallError(
-                f"threads is {threads}, but it must be 0 (all cores) to {_MOST_THREADS}"
-            )
+        _thread_count(threads)
         return self._code.loaded(), self._workspace()
 
     def require_success(self, status: int) -> None:
@@ -88,7 +160,7 @@ class Caller(Generic[Loaded]):
 
     def _bound(self, arrays: Sequence[Array], threads: int) -> BoundKernel:
         code, workspace = self.loaded(threads)
-        return code.bind(arrays, workspace, threads)
+        return code.bind(arrays, workspace, _thread_count(threads))
 
     def _workspace(self) -> int | None:
         """Return the address of this thread's workspace, which is kept for its next call."""
@@ -112,3 +184,14 @@ class Caller(Generic[Loaded]):
             words = "which has instructions that this CPU lacks"
             return f"was built for '{self._target.text}', {words}"
         return f"failed with status {status}"
+
+
+def _thread_count(threads: int) -> int:
+    """Return `threads`, which may be an integer of any kind, as Python's; raise CallError."""
+    try:
+        count = operator.index(threads)
+    except TypeError:
+        count = -1
+    if not 0 <= count <= _MOST_THREADS:
+        raise CallError(f"threads is {threads}, but it must be 0 (all cores) to {_MOST_THREADS}")
+    return count

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, overload
 
 from ansorc.codegen.base import LoadedKernel, backend_of
-from ansorc.codegen.call.arguments import PackedWeight, checked_arrays, packed_weight
+from ansorc.codegen.call.arguments import checked_arrays, packed_weight
+from ansorc.codegen.call.bound import BoundCall, FixedInputs
 from ansorc.codegen.call.caller import Caller, LazyCode, require_no_stream
 from ansorc.codegen.call.device_caller import DeviceCaller
 from ansorc.codegen.call.timing import Timing
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.manifest import Manifest
 from ansorc.codegen.package.signature import Signature
-from ansorc.errors import BuildError
+from ansorc.errors import BuildError, CallError
+from ansorc.ir.packing import PackedWeight
 from ansorc.target import Target
 
 
@@ -28,29 +33,72 @@ class Module:
         compiled: bytes | None,
     ) -> None:
         self.signature = signature
+        """What a call takes."""
         self.target = target
+        self._code = code
         self._caller = Caller(signature, target, code)
         is_on_device = backend_of(target).capabilities(target).device
         self._device = DeviceCaller(signature, code.loaded) if is_on_device else None
         self._compiled = compiled
+        self._has_bound_inputs = False
 
-    def __call__(self, *arrays: object, threads: int = 0, stream: object = None) -> None:
+    def __call__(self, *arrays: object, threads: int = 0, stream: object = None) -> Any:
         """Run the kernel on NumPy arrays, or objects with `__dlpack__`, in call order, in place.
 
-        A weight that the kernel reads in another order is copied at every call: better pass what
-        `pack` made of it once. `threads`: 0 for all cores, else the most that may be used. Raises
-        CallError for arrays that the kernel cannot take, and if it runs out of memory or the CPU
-        cannot run it.
+        With the inputs alone it returns its outputs, a new array or a tuple of several. `threads`:
+        0 for all cores, else the most that may be used. Raises CallError for arrays that the kernel
+        cannot take, and if it runs out of memory or the CPU cannot run it.
+
+        A weight that the kernel reads in another order is packed once as long as it is the same
+        read-only array. Others are packed at every call, which the first one says in a
+        PackingWarning: better use `bind`, or pass what `pack` made of it.
 
         On a GPU arrays may lie in its memory (`__dlpack__`, `__cuda_array_interface__`); those of
-        NumPy are copied there and back. With a `stream` of any library, or its handle, the kernel
-        runs in it, and the call does not wait for it unless there is something to copy.
+        NumPy are copied there and back; all must be given. With a `stream` of any library, or its
+        handle, the kernel runs in it, and the call does not wait for it unless there is something
+        to copy.
         """
         if self._device is not None:
-            self._device.run(arrays, stream)
-        else:
+            return self._device.run(arrays, stream)
+        if stream is not None:
             require_no_stream(self.signature.name, self.target, stream)
-            self._caller.run(checked_arrays(self.signature, arrays), threads)
+        return self._caller.call(arrays, threads)
+
+    @overload
+    def bind(self, *, threads: int = 0, **constants: object) -> Module: ...
+    @overload
+    def bind(
+        self, first: object, /, *arrays: object, threads: int = 0, **constants: object
+    ) -> BoundCall: ...
+    def bind(self, *arrays: object, threads: int = 0, **constants: object) -> Module | BoundCall:
+        """Return this kernel with constant inputs by name, packed now, or with all its arrays.
+
+        `bind(B=b)` is a module that takes no B and does not follow later changes of b.
+        `bind(a, b, c)` is called without arguments, which costs least in a loop. Raises CallError
+        for what is no constant input, and for arrays that a call would refuse.
+        """
+        if self._device is not None:
+            raise CallError(
+                f"{self.signature.name} was built for '{self.target.text}', whose arguments cannot "
+                "be bound; pass what pack() returns at every call"
+            )
+        module = self._with(constants) if constants else self
+        return module._caller.bound(arrays, threads) if arrays else module
+
+    def _with(self, constants: Mapping[str, object]) -> Module:
+        """This kernel without its constant inputs `constants`."""
+        signature, code = self.signature, self._code
+        packed = {name: packed_weight(signature, name, one) for name, one in constants.items()}
+        fixed = {
+            number: packed[param.name].array
+            for number, param in enumerate(signature.params)
+            if param.name in packed
+        }
+        free = tuple(param for param in signature.params if param.name not in packed)
+        rest = LazyCode[LoadedKernel](lambda: FixedInputs(code.loaded(), signature, fixed))
+        module = Module(replace(signature, params=free), self.target, rest, None)
+        module._has_bound_inputs = True
+        return module
 
     def pack(self, weight: str, array: object) -> PackedWeight:
         """Return the constant input `weight` in the order in which the kernel reads it.
@@ -78,6 +126,11 @@ class Module:
 
         Raises BuildError if a tool is missing or the files cannot be written; none is left half.
         """
+        if self._has_bound_inputs:
+            raise BuildError(
+                f"'{self.signature.name}' has constant inputs that are bound, which a library has "
+                "not; save the module that they were bound of"
+            )
         if self._compiled is None:
             raise BuildError(
                 f"'{self.signature.name}' was loaded from a library, so there is no object code "

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ansorc.codegen.base import LoadedNetwork, backend_of, network_backend_of
 from ansorc.codegen.call.arguments import checked_arrays
+from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.caller import Caller, LazyCode, require_no_stream
 from ansorc.codegen.call.device_caller import DeviceCaller
 from ansorc.codegen.call.timing import Timing
@@ -47,20 +48,15 @@ class NetworkModule:
         self.call_names = call_names
         """Of the kernels' calls, in their order."""
         self.target = target
+        self.inputs = tuple(param for param in signature.params if not param.is_output)
+        """The arrays that a call takes."""
+        self.outputs = tuple(param for param in signature.params if param.is_output)
+        """The arrays that a call computes."""
+        self._counts = (len(self.inputs), len(signature.params))
         self._caller = Caller(signature, target, code)
         is_on_device = backend_of(target).capabilities(target).device
         self._device = DeviceCaller(signature, code.loaded) if is_on_device else None
         self._plan = plan
-
-    @property
-    def inputs(self) -> tuple[Param, ...]:
-        """The arrays that a call takes."""
-        return tuple(param for param in self.signature.params if not param.is_output)
-
-    @property
-    def outputs(self) -> tuple[Param, ...]:
-        """The arrays that a call computes."""
-        return tuple(param for param in self.signature.params if param.is_output)
 
     def __call__(self, *arrays: object, threads: int = 0, stream: object = None) -> Any:
         """Run the network on inputs and return its output, a new array, or a tuple of several.
@@ -74,12 +70,32 @@ class NetworkModule:
         All kernels are started in one stream, without waiting or allocating between: later calls
         with a stream and all arrays on the device can be captured into a CUDA graph.
         """
+        if len(arrays) not in self._counts:
+            raise self._wrong_count(arrays)
+        if self._device is None:
+            if stream is not None:
+                require_no_stream(self.signature.name, self.target, stream)
+            return self._caller.call(arrays, threads)
         values = self._with_outputs(arrays)
-        self._run(values, threads, stream)
+        self._device.run(values, stream)
         if len(arrays) == len(values):
             return None
         outputs = values[len(arrays) :]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def bind(self, *arrays: object, threads: int = 0) -> BoundCall:
+        """Return what runs the network on inputs and arrays for its outputs without arguments.
+
+        That costs least in a loop. Raises CallError as a call does.
+        """
+        if self._device is not None:
+            raise CallError(
+                f"{self.signature.name} was built for '{self.target.text}', whose arguments cannot "
+                "be bound; pass arrays in the memory of the device at every call"
+            )
+        if len(arrays) != len(self.signature.params):
+            raise self._wrong_count(arrays)
+        return self._caller.bound(arrays, threads)
 
     def run(self, feeds: Mapping[str, object], threads: int = 0) -> dict[str, Array]:
         """Run the network on inputs by name, and return its outputs by name, as new arrays."""
@@ -89,8 +105,8 @@ class NetworkModule:
                 what = "needs an input" if name in names else "has no input"
                 takes = ", ".join(f"'{each}'" for each in names)
                 raise CallError(f"{self.signature.name} {what} '{name}'; it takes {takes}")
-        outputs = self._new_outputs()
-        self._run([*(feeds[name] for name in names), *outputs], threads, None)
+        found = self(*(feeds[name] for name in names), threads=threads)
+        outputs = (found,) if len(self.outputs) == 1 else found
         return {param.name: array for param, array in zip(self.outputs, outputs, strict=True)}
 
     def profile(self, *arrays: object, threads: int = 0, repeats: int = 10) -> list[CallTime]:
@@ -144,13 +160,6 @@ class NetworkModule:
         inputs, outputs = map(_listed, (self.inputs, self.outputs))
         return f"<network {self.signature.name}({inputs}) -> ({outputs}) for {self.target.text}>"
 
-    def _run(self, values: Sequence[object], threads: int, stream: object) -> None:
-        if self._device is not None:
-            self._device.run(values, stream)
-        else:
-            require_no_stream(self.signature.name, self.target, stream)
-            self._caller.run(checked_arrays(self.signature, values), threads)
-
     def _profiled(self, arrays: Sequence[Array], threads: int, runs: int) -> list[list[float]]:
         """The seconds of each call in each of so many runs."""
         code, workspace = self._caller.loaded(threads)
@@ -169,13 +178,16 @@ class NetworkModule:
         if len(arrays) == len(self.inputs):
             arrays = [*arrays, *self._new_outputs()]
         if len(arrays) != len(self.signature.params):
-            inputs, outputs = map(_listed, (self.inputs, self.outputs))
-            total = len(self.signature.params)
-            raise CallError(
-                f"{self.signature.name} takes {len(self.inputs)} arrays ({inputs}), or with those "
-                f"for its outputs {total} ({outputs}), but {len(arrays)} were given"
-            )
+            raise self._wrong_count(arrays)
         return arrays
+
+    def _wrong_count(self, arrays: Sequence[object]) -> CallError:
+        inputs, outputs = map(_listed, (self.inputs, self.outputs))
+        total = len(self.signature.params)
+        return CallError(
+            f"{self.signature.name} takes {len(self.inputs)} arrays ({inputs}), or with those "
+            f"for its outputs {total} ({outputs}), but {len(arrays)} were given"
+        )
 
 
 def build_network(plan: NetworkPlan, target: Target) -> NetworkModule:
