@@ -24,7 +24,9 @@ class _Place:
     """Where some first steps lead: the names that are known there, and the steps seen after."""
 
     names: Renaming
-    following: dict[Step, tuple[Step, _Place]] = field(default_factory=dict)
+    following: dict[Step, tuple[Step, _Place]] = field(
+        default_factory=dict["Step", "tuple[Step, _Place]"]
+    )
     """By a step without its numbers: the step under the other names, and where it leads."""
 
 

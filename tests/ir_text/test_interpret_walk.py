@@ -23,6 +23,8 @@ from ansorc.ir.expr import (
     Dot,
     Expr,
     Load,
+    MatrixLoad,
+    MatrixMultiply,
     Not,
     Ramp,
     Reduce,
@@ -107,7 +109,7 @@ class Walker:
 
     def value(self, expr: Expr, lane: int) -> Any:
         match expr:
-            case Shuffle():
+            case Shuffle() | MatrixLoad() | MatrixMultiply():
                 raise AssertionError("these programs have no threads")
             case Const(value, dtype):
                 return np.array(value).astype(dtype.numpy)[()]
