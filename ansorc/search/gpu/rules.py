@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ansorc.ir.node import walk
 from ansorc.schedule.steps import ComputeInline
 from ansorc.search.gpu.binding import bound_rest
+from ansorc.search.gpu.matrix_units import TilingForMatrixUnits
 from ansorc.search.gpu.thread_reduction import (
     long_reductions,
     reduced_together,
@@ -32,7 +33,7 @@ MAX_INLINED_NODES = 400
 
 def gpu_rules() -> tuple[SketchRule, ...]:
     """Return the rules for a GPU, in the order in which they are asked."""
-    return (InlineOnGpu(), LeaveToThreads(), TilingForThreads(), Skip())
+    return (InlineOnGpu(), LeaveToThreads(), TilingForMatrixUnits(), TilingForThreads(), Skip())
 
 
 @dataclass(frozen=True)
