@@ -89,7 +89,7 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
     loading = [each for each in private if _loads_global(each)]
     copies = [_around(each) for each in statements if each.stage.scope == "shared"]
     active = [each for each in statements if operation_counts(each.stage.op).total]
-    requests = (request.requests for request in (*in_global, *shared))
+    requests = (np.asarray(request.requests, float) for request in (*in_global, *shared))
     addresses = ADDRESS_OPERATIONS * _sum(requests, rows)
     functions = [function for each in statements if (function := _matrix_function(each))]
     return KernelDescription(
