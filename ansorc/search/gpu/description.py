@@ -99,7 +99,9 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
         shared_bytes=_row(kernel.shared_bytes, rows),
         multiply_adds=_sum(map(_arithmetic, statements), rows),
         integer_operations=_sum(map(_integers, statements), rows) + addresses,
-        global_accesses=tuple(_global(access, root) for access in in_global),
+        global_accesses=tuple(
+            _global(access, root, bypasses=kernel.is_by_matrix_units) for access in in_global
+        ),
         shared_accesses=tuple(shared),
         independent=_most((each.results for each in active), rows, 1.0),
         steps=_most(copies, rows, 1.0),
@@ -206,21 +208,24 @@ def _guards(statement: ThreadStatement) -> Floats:
     return found
 
 
-def _global(access: ThreadAccess, root: ThreadStatement) -> GlobalAccess:
+def _global(access: ThreadAccess, root: ThreadStatement, *, bypasses: bool) -> GlobalAccess:
+    """What a statement asks of global memory; `bypasses`: copies are not kept in the first level,
+    so its banks do not matter."""
     touched = access.sectors
     lanes = np.minimum(32, access.statement.product(LoopRole.THREAD))
     asked = touched * SECTOR_BYTES / np.maximum(1, lanes * access.width * access.buffer.dtype.bytes)
+    is_copied = stages_of(access.statement.nests.state, access.statement.stage) > 1
     dimensions = len(_grid(root))
     depends = access.depends_on
     depends = (*depends, *[np.zeros(access.statement.rows)] * (dimensions - len(depends)))
     return GlobalAccess(
         requests=access.requests,
         sectors=touched,
-        wavefronts=access.wavefronts,
+        wavefronts=np.zeros(access.statement.rows) if is_copied and bypasses else access.wavefronts,
         block_bytes=access.block_elements * access.buffer.dtype.bytes * np.maximum(1, asked),
         depends_on=depends[:dimensions],
         is_store=access.is_store,
-        is_asynchronous=stages_of(access.statement.nests.state, access.statement.stage) > 1,
+        is_asynchronous=is_copied,
     )
 
 

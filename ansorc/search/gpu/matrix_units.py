@@ -90,7 +90,7 @@ class TilingForMatrixUnits:
 
 
 @dataclass(frozen=True)
-class _Match:
+class _MatrixAxes:
     """Axes of a stage, by name, that are rows, columns and terms of a product of matrices."""
 
     function: str
@@ -99,7 +99,7 @@ class _Match:
     term: str
 
 
-def _match(op: ComputeOp) -> _Match | None:
+def _match(op: ComputeOp) -> _MatrixAxes | None:
     function = next((name for name in CHOSEN if not misfit(op, name)), None)
     pair = factors(op.body) if function else None
     if function is None or pair is None or len(op.axes) < 2 or not op.reduce_axes:
@@ -115,14 +115,14 @@ def _match(op: ComputeOp) -> _Match | None:
     rows = [axis for axis in own if axis.extent >= SIDE and axis.name in others[0]]
     if not rows:
         return None
-    return _Match(function, rows[-1].name, column.name, term.name)
+    return _MatrixAxes(function, rows[-1].name, column.name, term.name)
 
 
 def _moving(load: Load) -> set[str]:
     return {name for index in load.indices for name in free_vars(index)}
 
 
-def _tiled(partial: PartialSketch, name: str, match: _Match) -> tuple[PartialSketch, str]:
+def _tiled(partial: PartialSketch, name: str, match: _MatrixAxes) -> tuple[PartialSketch, str]:
     """Return the tiled sketch, and the stage that makes the sums."""
     consumer = fusible_consumer(partial, name)
     outer = name
@@ -140,14 +140,14 @@ def _tiled(partial: PartialSketch, name: str, match: _Match) -> tuple[PartialSke
     return partial, name
 
 
-def _declared(partial: PartialSketch, stage: Stage, match: _Match) -> PartialSketch:
+def _declared(partial: PartialSketch, stage: Stage, match: _MatrixAxes) -> PartialSketch:
     extents = {axis.name: axis.extent for axis in (*stage.op.axes, *stage.op.reduce_axes)}
 
     def sides(axis: str, most: int) -> TileVariable:
         limits = (MAX_WARPS, most)
         return TileVariable(
             f"{stage.name}.{axis}", -(-extents[axis] // SIDE), 3, most,
-            stage=stage.name, axis=axis, limits=limits,
+            stage=stage.name, axis=axis, limits=limits, is_exact=True,
         )  # fmt: skip
 
     steps = extents[match.term] // MATRIX_FUNCTIONS[match.function]
@@ -164,7 +164,7 @@ def _hole(stage: str, axis: str, level: int) -> Hole:
     return Hole(f"{stage}.{axis}", (level,))
 
 
-def _warps(partial: PartialSketch, name: str, outer: str, match: _Match) -> PartialSketch:
+def _warps(partial: PartialSketch, name: str, outer: str, match: _MatrixAxes) -> PartialSketch:
     """The loops of the consumer: blocks, tiles of a warp, warps and their threads."""
     stage = partial.stage(name)
     places = [axis.name for axis in stage.op.axes]
@@ -190,7 +190,7 @@ def _warps(partial: PartialSketch, name: str, outer: str, match: _Match) -> Part
     return partial.then(Vectorize(outer, c[5]) if is_even else Unroll(outer, c[5]))
 
 
-def _sums(partial: PartialSketch, name: str, outer: str, match: _Match) -> PartialSketch:
+def _sums(partial: PartialSketch, name: str, outer: str, match: _MatrixAxes) -> PartialSketch:
     """The loops of the sums: other terms, steps, tiles of terms, then the units' work."""
     thread = next(it for it in partial.stage(outer).iterators if it.thread == THREADS_OF_LEVEL[-1])
     partial = partial.then(ComputeAt(name, outer, thread.name))
@@ -206,11 +206,11 @@ def _sums(partial: PartialSketch, name: str, outer: str, match: _Match) -> Parti
     )
 
 
-def _copied(partial: PartialSketch, name: str, tensor: str, match: _Match) -> PartialSketch:
+def _copied(partial: PartialSketch, name: str, tensor: str, match: _MatrixAxes) -> PartialSketch:
     """Copy what a block reads of `tensor`, all its threads together, in the widest vectors.
 
-    Where terms are neighbours, 8 threads have one vector each of 8 rows: with the rows padded they
-    meet in no bank, neither here nor where matrices are loaded.
+    Of 8 rows, 8 threads have one vector each: with the rows padded they meet in no bank, neither
+    here nor where matrices are loaded, however short the rows are.
     """
     step = next(
         it.name for it in partial.stage(name).iterators if it.axis == match.term and it.level == 0
@@ -227,8 +227,7 @@ def _copied(partial: PartialSketch, name: str, tensor: str, match: _Match) -> Pa
         partial = partial.then(vector)
         last, inner = vector.made
     loops = [*others, last]
-    is_along_terms = shifted_axis(load.indices[-1]) == match.term
-    if inner and others and is_along_terms and shifted_axis(load.indices[-2]) is not None:
+    if inner and others and shifted_axis(load.indices[-2]) is not None:
         rows = Split(copy.name, others[-1], (_WARP[0],))
         loops = [*others[:-1], rows.made[0], last, rows.made[1]]
         partial = partial.then(rows, Reorder(copy.name, (*loops, inner)))
