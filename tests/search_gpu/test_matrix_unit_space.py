@@ -31,7 +31,7 @@ from ansorc.schedule import Step, replay
 from ansorc.schedule.steps import Split, Tensorize
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.gpu.default import default_gpu_steps
+from ansorc.search.gpu.default import best_on_gpu, default_gpu_steps
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.gpu.rules import gpu_rules
@@ -188,6 +188,12 @@ def replay_split(step: Step, lengths: dict[str, tuple[int, ...]]) -> Step:
     if isinstance(step, Split) and step.lengths[-1] == 32:
         return replace(step, lengths=(4, 32))
     return step
+
+
+def test_the_best_programs_differ() -> None:
+    found = best_on_gpu(matrix_dag(256, 256, 256, "float16"), A100, 6)
+    assert len(set(found)) == 6
+    assert all(any(isinstance(step, Tensorize) for step in program) for program in found[:2])
 
 
 def test_other_gpus_and_sums_go_without() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ansorc.ir.node import walk
 from ansorc.schedule.steps import ComputeInline
 from ansorc.search.gpu.binding import bound_rest
+from ansorc.search.gpu.kernels import is_by_matrix_units
 from ansorc.search.gpu.matrix_units import TilingForMatrixUnits
 from ansorc.search.gpu.thread_reduction import (
     long_reductions,
@@ -99,6 +100,6 @@ def _with_choices(partial: PartialSketch) -> Sketch:
     choices: list[Choice] = [
         UnrollLimit(stage.name, UNROLL_LIMITS)
         for stage in partial.state.stages
-        if not stage.is_inlined and stage.op.reduce_axes
+        if not stage.is_inlined and stage.op.reduce_axes and not is_by_matrix_units(stage)
     ]
     return replace(partial.sketch(), choices=tuple(choices))
