@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from codegen_cuda.hand_schedules import matmul_dag, matrix_dag, matrix_matmul
 from codegen_cuda.wheels import needs_wheels
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import ansorc as ac
 from ansorc.codegen.cuda.emit import emit_cuda
@@ -21,11 +23,12 @@ from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import dtype as dtype_named
 from ansorc.ir.interpret import interpret
+from ansorc.ir.node import rewrite
 from ansorc.ir.parser import parse
 from ansorc.ir.passes.gpu.pipeline import CUDA_PASSES
 from ansorc.ir.passes.pipeline import run_passes
 from ansorc.ir.printer import to_text
-from ansorc.ir.stmt import Function
+from ansorc.ir.stmt import Barrier, Function, Seq, statements
 from ansorc.ir.verify import verify
 from ansorc.schedule import Schedule
 from ansorc.target import Target
@@ -69,10 +72,10 @@ def by_emulation(function: Function, arrays: list[Array]) -> None:
 
 RUNNERS = {"interpreted": by_interpreter, "emulated": by_emulation}
 CASES: dict[str, tuple[tuple[int, int, int], str, str, str, int, tuple[int, int]]] = {
-    "float16": ((64, 64, 96), "float16", "mma_f16", "mk,kn", 3, (1, 1)),
-    "float16, columns of weights": ((64, 64, 96), "float16", "mma_f16", "mk,nk", 3, (2, 0)),
-    "float16, transposed": ((64, 64, 96), "float16", "mma_f16", "km,kn", 3, (0, 2)),
-    "float16, all turned round": ((64, 64, 64), "float16", "mma_f16", "km,nk", 2, (1, 1)),
+    "float16": ((32, 64, 96), "float16", "mma_f16", "mk,kn", 3, (1, 1)),
+    "float16, columns of weights": ((32, 64, 96), "float16", "mma_f16", "mk,nk", 3, (2, 0)),
+    "float16, transposed": ((32, 64, 96), "float16", "mma_f16", "km,kn", 3, (0, 2)),
+    "float16, all turned round": ((32, 64, 64), "float16", "mma_f16", "km,nk", 2, (1, 1)),
     "bfloat16": ((32, 32, 64), "bfloat16", "mma_bf16", "mk,kn", 2, (1, 1)),
     "int8": ((32, 32, 64), "int8", "mma_s8", "mk,nk", 0, (2, 0)),
     "int8, bytes one by one": ((32, 32, 64), "int8", "mma_s8", "mk,kn", 0, (1, 0)),
@@ -299,6 +302,68 @@ kernel f(A: float16[32, 8]):
         interpret(function, [np.zeros((32, 8), np.float16)])
     with pytest.raises(BuildError, match="exchange values under a condition"):
         run_passes(CUDA_PASSES, function, SM_80)
+
+
+DEFECTS = {
+    "rows not turned round": ("load_matrices_transposed(&", "load_matrices(&"),
+    "half of the rows": ("% 16 * ", "% 8 * "),
+    "the wrong half of the terms": ("% 32 / 16 * 8", "% 32 / 8 * 8"),
+    "a tile further": ("k_2_column % 2 * 4]", "k_2_column % 2 * 4 + 2]"),
+    "a group too few": ("await_copies<1>", "await_copies<2>"),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_what_is_wrong_computes_something_else(name: str) -> None:
+    state = matrix_matmul(matrix_dag(64, 64, 160, "float16"), (2, 2), (1, 4), "mma_f16", stages=3)
+    function = prepared(state)
+    text, (old, new) = emit_cuda(function, SM_80), DEFECTS[name]
+    body = text.index("__global__")
+    wrong = text[:body] + text[body:].replace(old, new)
+    assert wrong != text
+    a, b, c = [*map(filled, function.params[:2]), filled(function.params[2], is_zero=True)]
+    assert EmulatedProgram(compile_library(wrong)).run([a, b, c], None) == 0
+    assert not np.allclose(c, a.astype(np.float64) @ b.astype(np.float64), atol=1e-2)
+
+
+def test_a_missing_barrier_is_a_race() -> None:
+    state = matrix_matmul(matrix_dag(32, 32, 96, "float16"), (2, 1), (1, 2), "mma_f16", stages=3)
+    function = prepared(state)
+    assert any(isinstance(part, Barrier) for part in statements(function.body))
+    without = rewrite(function, lambda node: Seq(()) if isinstance(node, Barrier) else None)
+    with pytest.raises(IRError, match=r"has a race: .* no barrier is between"):
+        interpret(without, [*map(filled, function.params)])
+
+
+SIDES = st.sampled_from([(1, 1), (1, 2), (2, 1), (1, 3), (2, 2)])
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    SIDES, SIDES, st.integers(0, 40), st.integers(0, 40), st.integers(1, 2), st.integers(0, 3),
+    st.sampled_from(["mk,kn", "mk,nk", "km,kn", "km,nk"]),
+)  # fmt: skip
+def test_any_tiles(
+    rows: tuple[int, int],
+    columns: tuple[int, int],
+    down: int,
+    right: int,
+    steps: int,
+    stages: int,
+    layout: str,
+) -> None:
+    """Products whose rows and columns are no multiples of their tiles, interpreted."""
+    m, n = 16 * rows[0] * rows[1] + down, 8 * columns[0] * columns[1] + right
+    first, second = layout.split(",")
+    lanes = 8 if (first == "mk" or m % 8 == 0) and (second == "nk" or n % 8 == 0) else 1
+    dag = matrix_dag(m, n, 32 * steps, "float16", layout)
+    state = matrix_matmul(dag, rows, columns, "mma_f16", steps=steps, lanes=lanes, stages=stages)
+    function = prepared(state)
+    a, b, c = [*map(filled, function.params[:2]), filled(function.params[2], is_zero=True)]
+    interpret(function, [a, b, c])
+    left, other = (x.astype(np.float64) for x in (a, b))
+    wanted = (left if first == "mk" else left.T) @ (other if second == "kn" else other.T)
+    np.testing.assert_allclose(c, wanted, atol=1e-5)
 
 
 @needs_wheels

@@ -58,8 +58,9 @@ def _kernel(
         for name, count in sorted(loop.operations.items())
         if name.partition(".")[0] in _SHOWN
     )
-    share = loop.share("FFMA")
-    yield f"  {where}: {loop.total} instructions, FFMA {share:.0%}; {mix or 'no others'}"
+    main = max(("FFMA", "HMMA", "IMMA"), key=loop.count)
+    share = loop.share(main)
+    yield f"  {where}: {loop.total} instructions, {main} {share:.0%}; {mix or 'no others'}"
     for request in requests:
         yield f"  {_line(request)}"
 

@@ -21,7 +21,8 @@ from dataclasses import replace
 from operator import is_
 from typing import assert_never
 
-from ansorc.ir.expr import Load
+from ansorc.ir.expr import Load, MatrixLoad, MatrixMultiply
+from ansorc.ir.node import Node, walk
 from ansorc.ir.passes.accesses import Accesses, is_accessed, is_loaded
 from ansorc.ir.passes.register_tile import (
     PromotedTile,
@@ -64,6 +65,7 @@ class _Promotion:
         self._accesses = Accesses(function.body)
         self._register_bytes = register_bytes
         self._uses: dict[str, int] = {}
+        self._has_units = _has_matrices(function)
 
     def stmt(self, stmt: Stmt, done: frozenset[str]) -> Stmt:
         """Return `stmt` with what can be promoted, but for the buffers `done`, promoted."""
@@ -114,8 +116,8 @@ class _Promotion:
 
     def _tiles(self, loop: For, done: frozenset[str]) -> list[PromotedTile]:
         """Return the tiles that `loop` updates and that fit into the registers."""
-        if loop.kind not in _SEQUENTIAL:
-            return []
+        if loop.kind not in _SEQUENTIAL or (self._has_units and _has_matrices(loop)):
+            return []  # what matrix units add to is in registers already
         span, tiles, free = self._accesses.below(loop), list[PromotedTile](), self._register_bytes
         stored = {a.buffer.name: a.buffer for a in span.accesses if a.is_store}
         for name, buffer in stored.items():
@@ -131,6 +133,10 @@ class _Promotion:
     def _register_name(self, name: str) -> str:
         uses = self._uses.get(name, 0)
         return f"{name}.reg" if uses == 0 else f"{name}.reg{uses}"
+
+
+def _has_matrices(root: Node) -> bool:
+    return any(isinstance(part, MatrixLoad | MatrixMultiply) for part in walk(root))
 
 
 def _scope(

@@ -327,7 +327,7 @@ class LoopNests:
         limit = self.choices.get(f"unroll:{stage.name}")
         found = unrolled_by_pragma(stage, self.state, limit, parallel)
         for iterator in stage.iterators:
-            is_unrolled = found[iterator.name] | (iterator.mark is Mark.UNROLL)
+            is_unrolled = found[iterator.name] | (iterator.mark in (Mark.UNROLL, Mark.MATRIX))
             found[iterator.name] = np.broadcast_to(is_unrolled, self.rows)
         return found
 

@@ -5,6 +5,7 @@ what is computed inside.
 
 * `rules`: which rule is asked of which stage, in their order
 * `tiling`: tiles of blocks, virtual threads and threads; copies in shared memory
+* `matrix_units`: tiles of sums that matrix units make
 * `binding`: stages that are not tiled
 * `thread_reduction`: reductions that the threads of a block make together
 * `thread_tiles`: the lengths that may be chosen

@@ -73,7 +73,9 @@ def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[tuple[Step,
     near = [pool for pool in pools[:EVOLVED] if pool.best <= NEAR * pools[0].best]
     found: dict[tuple[Step, ...], float] = {}
     for pool in map(_evolved, near):
-        for row in np.argsort(pool.seconds, kind="stable")[: 2 * count]:
+        _, different = np.unique(pool.genes, axis=0, return_index=True)
+        different = np.sort(different)
+        for row in different[np.argsort(pool.seconds[different], kind="stable")][: 2 * count]:
             found.setdefault(steps(pool.sketch, pool.genes[row]), float(pool.seconds[row]))
     return sorted(found, key=lambda program: found[program])[:count]
 

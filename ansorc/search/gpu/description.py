@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Literal
 
 import numpy as np
 
+from ansorc.ir.operator import MATRIX_FUNCTIONS
+from ansorc.ir.substitute import free_vars
 from ansorc.schedule.extent import Extent, IntArray
+from ansorc.schedule.stage import Mark
 from ansorc.schedule.state import State
 from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.operations import operation_counts
 from ansorc.search.gpu.kernels import ThreadKernel, kernels_of, stages_of
 from ansorc.search.gpu.statements import (
+    WARP,
     Floats,
     LoopRole,
     MemorySpace,
@@ -23,7 +28,7 @@ from ansorc.search.gpu.statements import (
 from ansorc.search.memo import memoized
 from ansorc.target import Target
 from ansorc.target.gpu_kernel import GlobalAccess, KernelDescription, SharedAccess
-from ansorc.target.gpu_model import seconds
+from ansorc.target.gpu_model import MATRIX_STEP, seconds
 
 SPECIAL_OPERATIONS = 2
 """Instructions of the special function units for one call, such as exp or a division."""
@@ -37,6 +42,13 @@ GUARD_OPERATIONS = 2
 """Of each result that may lie beyond the extent."""
 SECTOR_BYTES = 32
 INSTRUCTION_BYTES = 16
+SHARED_BYTES = 128
+"""Of shared memory, in a cycle of the banks."""
+MATRICES = 4
+"""Loaded by one instruction, each in a cycle of the banks."""
+_MATRIX_DTYPES: dict[str, Literal["float16", "bfloat16", "tfloat32", "int8"]] = {
+    "mma_f16": "float16", "mma_bf16": "bfloat16", "mma_tf32": "tfloat32", "mma_s8": "int8",
+}  # fmt: skip
 
 
 def descriptions(
@@ -72,12 +84,14 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
     root = statements[-1]
     accesses = [access for statement in statements for access in statement.accesses]
     in_global = [access for access in accesses if access.is_in(MemorySpace.GLOBAL)]
-    in_shared = [access for access in accesses if access.is_in(MemorySpace.SHARED)]
+    shared = [request for each in statements for request in _shared(each, kernel)]
     private = [each for each in statements if each.stage.scope != "shared"]
     loading = [each for each in private if _loads_global(each)]
     copies = [_around(each) for each in statements if each.stage.scope == "shared"]
     active = [each for each in statements if operation_counts(each.stage.op).total]
-    addresses = ADDRESS_OPERATIONS * _sum((a.requests for a in (*in_global, *in_shared)), rows)
+    requests = (np.asarray(request.requests, float) for request in (*in_global, *shared))
+    addresses = ADDRESS_OPERATIONS * _sum(requests, rows)
+    functions = [function for each in statements if (function := _matrix_function(each))]
     return KernelDescription(
         grid=_grid(root),
         threads=_row(kernel.threads, rows),
@@ -85,8 +99,10 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
         shared_bytes=_row(kernel.shared_bytes, rows),
         multiply_adds=_sum(map(_arithmetic, statements), rows),
         integer_operations=_sum(map(_integers, statements), rows) + addresses,
-        global_accesses=tuple(_global(access, root) for access in in_global),
-        shared_accesses=tuple(map(_shared, in_shared)),
+        global_accesses=tuple(
+            _global(access, root, bypasses=kernel.is_by_matrix_units) for access in in_global
+        ),
+        shared_accesses=tuple(shared),
         independent=_most((each.results for each in active), rows, 1.0),
         steps=_most(copies, rows, 1.0),
         stages=float(max((stages_of(kernel.state, each) for each in kernel.inside), default=1)),
@@ -94,6 +110,8 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
         global_waits=_most((each.serial for each in loading), rows, 0.0),
         barriers=2 * _most(copies, rows, 0.0),
         special_operations=_sum(map(_special, statements), rows),
+        matrix_multiply_adds=_sum(map(_matrix_multiply_adds, statements), rows),
+        matrix_dtype=_MATRIX_DTYPES[functions[0]] if functions else "float16",
         code_bytes=INSTRUCTION_BYTES * _most(map(_code, statements), rows, 0.0),
     )
 
@@ -110,8 +128,22 @@ def _loads_global(statement: ThreadStatement) -> bool:
     return any(a.is_in(MemorySpace.GLOBAL) and not a.is_store for a in statement.accesses)
 
 
+def _matrix_function(statement: ThreadStatement) -> str:
+    """What matrix units do for the statement; empty without them."""
+    marked = [it for it in statement.stage.iterators if it.mark is Mark.MATRIX]
+    return marked[0].function if marked else ""
+
+
+def _matrix_multiply_adds(statement: ThreadStatement) -> Floats:
+    """Those of a whole warp, by matrix units."""
+    is_by_units = bool(_matrix_function(statement))
+    return statement.iterations * (WARP if is_by_units else 0)
+
+
 def _arithmetic(statement: ThreadStatement) -> Floats:
     """Instructions of the lanes for floats, in a thread."""
+    if _matrix_function(statement):
+        return np.zeros(statement.rows)
     counts = operation_counts(statement.stage.op)
     calls = counts.called + counts.divided
     return statement.iterations * (counts.total - counts.fused + (CALL_OPERATIONS - 1) * calls)
@@ -125,12 +157,16 @@ def _special(statement: ThreadStatement) -> Floats:
 def _code(statement: ThreadStatement) -> Floats:
     """Instructions of the copies of a statement."""
     requests = [access.requests for access in statement.accesses]
-    executed = _sum((_arithmetic(statement), *requests), statement.rows)
+    by_units = _matrix_multiply_adds(statement) / MATRIX_STEP
+    requests = requests[:1] if _matrix_function(statement) else requests
+    executed = _sum((_arithmetic(statement), by_units, *requests), statement.rows)
     return executed / statement.serial
 
 
 def _integers(statement: ThreadStatement) -> Floats:
     """Instructions of a thread for indices and loops, but those of addresses."""
+    if _matrix_function(statement):
+        return statement.serial * LOOP_OPERATIONS
     counts = operation_counts(statement.stage.op)
     each = counts.integer + counts.selected + _guards(statement)
     return statement.iterations * each + statement.serial * LOOP_OPERATIONS
@@ -172,26 +208,54 @@ def _guards(statement: ThreadStatement) -> Floats:
     return found
 
 
-def _global(access: ThreadAccess, root: ThreadStatement) -> GlobalAccess:
+def _global(access: ThreadAccess, root: ThreadStatement, *, bypasses: bool) -> GlobalAccess:
+    """What a statement asks of global memory; `bypasses`: copies are not kept in the first level,
+    so its banks do not matter."""
     touched = access.sectors
     lanes = np.minimum(32, access.statement.product(LoopRole.THREAD))
     asked = touched * SECTOR_BYTES / np.maximum(1, lanes * access.width * access.buffer.dtype.bytes)
+    is_copied = stages_of(access.statement.nests.state, access.statement.stage) > 1
     dimensions = len(_grid(root))
     depends = access.depends_on
     depends = (*depends, *[np.zeros(access.statement.rows)] * (dimensions - len(depends)))
     return GlobalAccess(
         requests=access.requests,
         sectors=touched,
-        wavefronts=access.wavefronts,
+        wavefronts=np.zeros(access.statement.rows) if is_copied and bypasses else access.wavefronts,
         block_bytes=access.block_elements * access.buffer.dtype.bytes * np.maximum(1, asked),
         depends_on=depends[:dimensions],
         is_store=access.is_store,
-        is_asynchronous=stages_of(access.statement.nests.state, access.statement.stage) > 1,
+        is_asynchronous=is_copied,
     )
 
 
-def _shared(access: ThreadAccess) -> SharedAccess:
-    return SharedAccess(access.requests, access.wavefronts, access.is_store)
+def _shared(statement: ThreadStatement, kernel: ThreadKernel) -> Iterator[SharedAccess]:
+    """What a statement asks of shared memory; around matrix units no banks meet (`pad_shared`)."""
+    function = _matrix_function(statement)
+    for access in statement.accesses:
+        if not access.is_in(MemorySpace.SHARED):
+            continue
+        if function:
+            yield SharedAccess(_matrix_loads(access, function), MATRICES)
+        elif kernel.is_by_matrix_units:
+            cycles = access.width * access.buffer.dtype.bytes * WARP / SHARED_BYTES
+            yield SharedAccess(access.requests, np.maximum(1, cycles), access.is_store)
+        else:
+            yield SharedAccess(access.requests, access.wavefronts, access.is_store)
+
+
+def _matrix_loads(access: ThreadAccess, function: str) -> Floats:
+    """Loads of four matrices each: of 16 rows, or of 16 columns, with the terms of one step."""
+    statement = access.statement
+    found = np.ones(statement.rows)
+    op = statement.stage.op
+    own = (load for load in op.loads if load.buffer.name == access.buffer.name)
+    is_column = any(op.axes[-1].name in free_vars(index) for load in own for index in load.indices)
+    for place, loop in enumerate(statement.nest.loops):
+        is_moved = loop.is_reduce or access.steps[place] is not None
+        if statement.roles[place] is LoopRole.LOOP and is_moved:
+            found = found * loop.extent
+    return found / MATRIX_FUNCTIONS[function] / (MATRICES if is_column else MATRICES // 2)
 
 
 def estimated_seconds(

@@ -50,6 +50,8 @@ class KernelFeatures:
     """How full the last round is."""
     multiply_adds: FloatArray = field(metadata=LOG)
     """Arithmetic instructions of a thread."""
+    matrix_multiply_adds: FloatArray = field(metadata=LOG)
+    """Multiply-adds of a warp by matrix units."""
     integer_operations: FloatArray = field(metadata=LOG)
     """Its instructions for indices and loops."""
     special_operations: FloatArray = field(metadata=LOG)
@@ -182,6 +184,7 @@ def _kernel_features(each: AnalysedKernel, target: Target, rows: int) -> KernelF
         resident_blocks=_total([resident], rows), occupancy=occupancy(machine, *taken),
         waves=rounds,
         last_wave=rounds / np.ceil(rounds), multiply_adds=np.asarray(found.multiply_adds),
+        matrix_multiply_adds=np.asarray(found.matrix_multiply_adds),
         integer_operations=np.asarray(found.integer_operations),
         special_operations=np.asarray(found.special_operations),
         global_requests=_total([a.requests for a in found.global_accesses], rows),

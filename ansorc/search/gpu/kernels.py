@@ -24,6 +24,10 @@ REGISTER_BYTES = 4
 """What one register of a thread holds."""
 MOST_COPIED = 48
 """Registers of what a thread copies at a time, at most."""
+_FACTOR_REGISTERS = 2
+"""Of each row or column that a thread has, what matrix units multiply at a time."""
+PADDING_BYTES = 16
+"""Of a row in shared memory of which matrix units load a part, so that rows meet in no bank."""
 ONE = np.asarray(1, dtype=np.int64)
 
 
@@ -61,6 +65,11 @@ class ThreadKernel:
         """Whether its work is divided among blocks or threads."""
         return any(loop.thread for stage in self.stages for loop in stage.iterators)
 
+    @property
+    def is_by_matrix_units(self) -> bool:
+        """Whether matrix units make sums of it."""
+        return any(is_by_matrix_units(stage) for stage in self.inside)
+
     @cached_property
     def blocks(self) -> IntArray:
         """Blocks of the grid."""
@@ -82,17 +91,20 @@ class ThreadKernel:
 
     @cached_property
     def shared_bytes(self) -> IntArray:
-        """Bytes that the threads of a block share."""
+        """Bytes that the threads of a block share, with the padding that matrix units need."""
         shared = [stage for stage in self.inside if stage.scope == "shared"]
-        return sum((bytes_of(each) * stages_of(self.state, each) for each in shared), 0 * ONE)
+        padding = PADDING_BYTES if self.is_by_matrix_units else 0
+        sizes = ((bytes_of(x) + padding * _rows_of(x)) * stages_of(self.state, x) for x in shared)
+        return sum(sizes, 0 * ONE)
 
     @cached_property
     def registers(self) -> IntArray:
         """Registers of a thread, about: its tiles, what a step loads, indices and addresses."""
         private = [stage for stage in self.inside if stage.scope != "shared"]
+        shared = [stage for stage in self.inside if stage.scope == "shared"]
         held = [-(-bytes_of(stage) // REGISTER_BYTES) * self.vthreads for stage in private]
         loaded = [self._loaded(stage) for stage in private]
-        copied = [_copied(stage) for stage in self.inside if stage.scope == "shared"]
+        copied = [_copied(stage) for stage in shared if not self.is_by_matrix_units]
         return (
             BASE_REGISTERS + sum(held, 0 * ONE) + reduce(np.maximum, loaded, 0 * ONE) + sum(copied)
         )
@@ -100,6 +112,7 @@ class ThreadKernel:
     def _loaded(self, stage: Stage) -> IntArray:
         """Registers of what one step of the register tile of `stage` multiplies."""
         virtual = vthread_extents(self.root)
+        registers = _FACTOR_REGISTERS if self.is_by_matrix_units else 1
         names = [axis.name for axis in self.root.op.axes]
         total = 0 * ONE
         for load in stage.op.loads:
@@ -110,8 +123,13 @@ class ThreadKernel:
                     own = [it.extent for it in innermost(stage) if it.axis == axis.name]
                     around = virtual.get(names[place], ONE) if place < len(names) else ONE
                     elements = elements * as_array(multiply(own)) * around
-            total = total + elements * -(-load.buffer.dtype.bytes // REGISTER_BYTES)
+            total = total + registers * elements * -(-load.buffer.dtype.bytes // REGISTER_BYTES)
         return total
+
+
+def is_by_matrix_units(stage: Stage) -> bool:
+    """Return whether matrix units make the sums of `stage`."""
+    return any(iterator.mark is Mark.MATRIX for iterator in stage.iterators)
 
 
 def innermost(stage: Stage) -> tuple[Loop, ...]:
@@ -137,6 +155,10 @@ def bytes_of(stage: Stage) -> IntArray:
     """Return the bytes that hold what `stage` computes in its place."""
     elements = as_array(multiply(memory_shape(stage)))
     return elements * sum(buffer.dtype.bytes for buffer in stage.op.buffers)
+
+
+def _rows_of(stage: Stage) -> IntArray:
+    return as_array(multiply(memory_shape(stage)[:-1]))
 
 
 def stages_of(state: State, stage: Stage) -> int:

@@ -40,12 +40,32 @@ def _fits(kernel: ThreadKernel, target: Target) -> BoolArray:
     taken = (kernel.threads, kernel.registers, kernel.shared_bytes)
     good = good & (kernel.registers <= limits.registers)
     good = good & (resident_blocks(target.gpu.architecture, *taken) > 0)
-    good = good & (kernel.vthreads <= MAX_VTHREADS)
+    if kernel.is_by_matrix_units:
+        good = good & _tiles_are_whole(kernel)
+    else:
+        good = good & (kernel.vthreads <= MAX_VTHREADS)
     for stage in kernel.stages:
         good = good & _vectors_fit(stage)
     work = np.prod([axis.extent for axis in kernel.root.op.axes], dtype=np.int64)
     if kernel.is_bound and work >= 2 * WARP_THREADS:
         good = good & (kernel.threads >= WARP_THREADS)
+    return good
+
+
+def _tiles_are_whole(kernel: ThreadKernel) -> BoolArray:
+    """Whether the tile of a block is within the extents, so that no warp lacks a part of its own.
+
+    What lies beyond an extent in the last block is computed and not stored.
+    """
+    stage = kernel.root
+    good = np.asarray(True)
+    for axis in stage.op.axes:
+        reach = np.asarray(1, dtype=np.int64)
+        for iterator in stage.iterators:
+            for part in stage.parts[iterator.name]:
+                if part.axis == axis.name and not iterator.thread.startswith("blockIdx"):
+                    reach = reach + as_array(part.stride) * (as_array(part.extent) - 1)
+        good = good & (reach <= axis.extent)
     return good
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from ansorc.ir.node import walk
 from ansorc.schedule.steps import ComputeInline
 from ansorc.search.gpu.binding import bound_rest
+from ansorc.search.gpu.kernels import is_by_matrix_units
+from ansorc.search.gpu.matrix_units import TilingForMatrixUnits
 from ansorc.search.gpu.thread_reduction import (
     long_reductions,
     reduced_together,
@@ -32,7 +34,7 @@ MAX_INLINED_NODES = 400
 
 def gpu_rules() -> tuple[SketchRule, ...]:
     """Return the rules for a GPU, in the order in which they are asked."""
-    return (InlineOnGpu(), LeaveToThreads(), TilingForThreads(), Skip())
+    return (InlineOnGpu(), LeaveToThreads(), TilingForMatrixUnits(), TilingForThreads(), Skip())
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,6 @@ def _with_choices(partial: PartialSketch) -> Sketch:
     choices: list[Choice] = [
         UnrollLimit(stage.name, UNROLL_LIMITS)
         for stage in partial.state.stages
-        if not stage.is_inlined and stage.op.reduce_axes
+        if not stage.is_inlined and stage.op.reduce_axes and not is_by_matrix_units(stage)
     ]
     return replace(partial.sketch(), choices=tuple(choices))

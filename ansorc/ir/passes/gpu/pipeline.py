@@ -33,16 +33,16 @@ CUDA_PASSES: Passes = (
     ("simplify", lambda f, _: simplify_stmt(f)),
     ("compute_whole_tiles", lambda f, _: compute_whole_tiles(f)),
     ("order_reductions", lambda f, _: order_reductions(f)),
+    (
+        "form_matrix_tiles",
+        lambda f, t: form_matrix_tiles(f, has_tiles=t.gpu.architecture.has_matrix_tiles),
+    ),
     ("promote_accumulators", lambda f, _: promote_accumulators(f, _TILE_BYTES)),
     (
         "overlap_copies",
         lambda f, t: overlap_copies(f, has_async=t.gpu.architecture.has_async_copies),
     ),
     ("simplify", lambda f, _: simplify_stmt(f)),
-    (
-        "form_matrix_tiles",
-        lambda f, t: form_matrix_tiles(f, has_tiles=t.gpu.architecture.has_matrix_tiles),
-    ),
     ("insert_barriers", lambda f, _: insert_barriers(f)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
     ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS, by_choice=False)),

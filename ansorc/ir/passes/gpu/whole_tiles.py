@@ -32,6 +32,7 @@ from ansorc.ir.stmt import (
     For,
     Function,
     If,
+    LoopKind,
     Stmt,
     Store,
     map_substatements,
@@ -106,20 +107,45 @@ def _has(stored: _GuardedStore, test: _Test, table: _Table) -> bool:
 class _Removal:
     def __init__(self, buffer: Buffer, removable: dict[int, set[Expr]]) -> None:
         self._buffer, self._removable = buffer, removable
+        self._is_by_units = False
+        """Whether it is inside of a MATRIX loop."""
 
     def stmt(self, stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
         match stmt:
-            case For(var, extent, _, _):
+            case For(var, extent, kind, _):
                 inner = {**ranges, var.name: (0, extent - 1)}
-                return map_substatements(stmt, lambda part: self.stmt(part, inner))
+                self._is_by_units = self._is_by_units or kind is LoopKind.MATRIX
+                new = map_substatements(stmt, lambda part: self.stmt(part, inner))
+                self._is_by_units = self._is_by_units and kind is not LoopKind.MATRIX
+                return new
             case If(condition, Store() as store, None) if store.buffer == self._buffer:
-                drop = self._removable.get(id(store), set[Expr]())
-                if not drop or not _is_safe(store, ranges):
+                return self._unguarded(condition, store, store, ranges)
+            case If(condition, For() as loop, None) if self._is_by_units:
+                own = list(_nested(loop))  # of warps, which matrix units need whole
+                if not isinstance(own[-1], Store) or own[-1].buffer != self._buffer:
                     return stmt
-                kept = [part for part in conjuncts(condition) if part not in drop]
-                return If(conjunction(kept), store) if kept else store
+                loops = [part for part in own if isinstance(part, For)]
+                inner = {**ranges, **{each.var.name: (0, each.extent - 1) for each in loops}}
+                return self._unguarded(condition, loop, own[-1], inner)
             case _:
                 return map_substatements(stmt, lambda part: self.stmt(part, ranges))
+
+    def _unguarded(
+        self, condition: Expr, then: Stmt, store: Store, ranges: Mapping[str, Interval]
+    ) -> Stmt:
+        """Return `then`, which does nothing but `store`, under what is left of `condition`."""
+        drop = self._removable.get(id(store), set[Expr]())
+        if not drop or not _is_safe(store, ranges):
+            return If(condition, then)
+        kept = [part for part in conjuncts(condition) if part not in drop]
+        return If(conjunction(kept), then) if kept else then
+
+
+def _nested(stmt: Stmt) -> Iterator[Stmt]:
+    """The loops of a nest, and what is inside of them."""
+    yield stmt
+    if isinstance(stmt, For):
+        yield from _nested(stmt.body)
 
 
 def _is_safe(store: Store, ranges: Mapping[str, Interval]) -> bool:
