@@ -163,24 +163,25 @@ def test_nothing_is_found_in_what_is_right(text: str, sanitizer: Sanitizer) -> N
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sanitizer", "words", "line"),
+    ("old", "new", "sanitizer", "words", "lines"),
     [
-        ("    __syncthreads();\n    for", "    for", "thread", "data race", 10),
-        ("    __syncthreads();\n  }", "  }", "thread", "data race", 10),
-        ("t % 4 * 4 + j]", "t % 4 * 4 + j + 1]", "address", "index 128 out of bounds", 16),
-        ("+ t / 4) * 64", "+ t / 4) * 66", "address", "heap-buffer-overflow", 21),
+        ("    __syncthreads();\n    for", "    for", "thread", "data race", (10,)),
+        ("    __syncthreads();\n  }", "  }", "thread", "data race", (10,)),
+        ("t % 4 * 4 + j]", "t % 4 * 4 + j + 1]", "address", "index 128 out of bounds", (16,)),
+        ("+ t / 4) * 64", "+ t / 4) * 66", "address", "heap-buffer-overflow", (21,)),
         ("    __syncthreads();\n  }", "    if (t < 9) __syncthreads();\n  }", "address",
-         "a barrier", 18),
+         "a barrier", (13, 18)),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_found(
-    old: str, new: str, sanitizer: Sanitizer, words: str, line: int
+    old: str, new: str, sanitizer: Sanitizer, words: str, lines: tuple[int, ...]
 ) -> None:
     text = MATMUL.replace(old, new, 1)
     found = check_program(text, [filled(64, 64) for _ in range(3)], sanitizer)
     assert found is not None
     assert words in found.kind
-    assert line in range(min(found.lines) - 1, max(found.lines) + 2)
+    known = range(min(found.lines) - 1, max(found.lines) + 2)  # which of the two is first is chance
+    assert any(line in known for line in lines)
 
 
 def test_a_misaligned_vector_is_found() -> None:
