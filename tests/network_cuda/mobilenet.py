@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -32,7 +33,7 @@ class _Model:
         )
         return self.weights[-1].name
 
-    def add(self, kind: str, inputs: list[str], **attributes: object) -> str:
+    def add(self, kind: str, inputs: list[str], **attributes: Any) -> str:
         name = f"t{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, inputs, [name], **attributes))
         return name
@@ -75,4 +76,5 @@ def mobilenet_v2(size: int = 224) -> onnx.ModelProto:
 
 
 if __name__ == "__main__":
-    onnx.save(mobilenet_v2(int(sys.argv[2]) if len(sys.argv) > 2 else 224), str(Path(sys.argv[1])))
+    size = int(sys.argv[2]) if len(sys.argv) > 2 else 224
+    Path(sys.argv[1]).write_bytes(mobilenet_v2(size).SerializeToString())
