@@ -163,4 +163,4 @@ def test_a_full_disk_under_the_records(cli: CommandLine) -> None:
 @pytest.mark.parametrize("target", ["native", "x86_64-linux-gnu"])
 def test_only_gpus_are_ranked_without_a_device(cli: CommandLine, target: str) -> None:
     ended = cli.run("tune", "ops.py:product", "--target", target, "--no-device")
-    assert "--no-device ranks operators for GPUs" in ended.refused(2)
+    assert "--no-device ranks programs for GPUs" in ended.refused(2)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ rng = np.random.default_rng(0)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    patch = pytest.MonkeyPatch()
-    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def filled(*shape: int) -> Array:
@@ -50,6 +52,22 @@ def test_launches_follow_each_other() -> None:
     a, c = filled(2, 128), filled(2, 128)
     assert run(TWICE, a, c, workspace_bytes=1024) == 0
     np.testing.assert_allclose(c, np.exp(2 * a[:, ::-1]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 9, 15])
+def test_each_block_runs_once_in_whatever_order(blocks: int) -> None:
+    body = (
+        'extern "C" __global__ void __launch_bounds__(1) count_0(float *C) {\n'
+        "  C[blockIdx.x] += 1.0f;\n}\n"
+    )
+    program = EmulatedProgram(
+        compile_library(text_of(body, launch("count_0", (blocks, 1, 1), (1, 1, 1), 0)))
+    )
+    counts = filled(blocks)
+    counts[...] = 0
+    for seed in range(1, 17):
+        assert program.run([counts], None, 1, seed) == 0
+        assert (counts == seed).all()
 
 
 ONE = launch("one", (1, 1, 1), (64, 1, 1), 0)
@@ -145,24 +163,25 @@ def test_nothing_is_found_in_what_is_right(text: str, sanitizer: Sanitizer) -> N
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sanitizer", "words", "line"),
+    ("old", "new", "sanitizer", "words", "lines"),
     [
-        ("    __syncthreads();\n    for", "    for", "thread", "data race", 10),
-        ("    __syncthreads();\n  }", "  }", "thread", "data race", 10),
-        ("t % 4 * 4 + j]", "t % 4 * 4 + j + 1]", "address", "index 128 out of bounds", 16),
-        ("+ t / 4) * 64", "+ t / 4) * 66", "address", "heap-buffer-overflow", 21),
+        ("    __syncthreads();\n    for", "    for", "thread", "data race", (10,)),
+        ("    __syncthreads();\n  }", "  }", "thread", "data race", (10,)),
+        ("t % 4 * 4 + j]", "t % 4 * 4 + j + 1]", "address", "index 128 out of bounds", (16,)),
+        ("+ t / 4) * 64", "+ t / 4) * 66", "address", "heap-buffer-overflow", (21,)),
         ("    __syncthreads();\n  }", "    if (t < 9) __syncthreads();\n  }", "address",
-         "a barrier", 18),
+         "a barrier", (13, 18)),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_found(
-    old: str, new: str, sanitizer: Sanitizer, words: str, line: int
+    old: str, new: str, sanitizer: Sanitizer, words: str, lines: tuple[int, ...]
 ) -> None:
     text = MATMUL.replace(old, new, 1)
     found = check_program(text, [filled(64, 64) for _ in range(3)], sanitizer)
     assert found is not None
     assert words in found.kind
-    assert line in range(min(found.lines) - 1, max(found.lines) + 2)
+    known = range(min(found.lines) - 1, max(found.lines) + 2)  # which of the two is first is chance
+    assert any(line in known for line in lines)
 
 
 def test_a_misaligned_vector_is_found() -> None:

@@ -20,8 +20,15 @@ from network_cuda.networks import NETWORKS, assert_right, feeds, plan_of
 from ansorc.codegen.call.library import load_library
 from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.errors import BuildError, CallError
+from ansorc.graph.cache_policy import recorded_choice
 from ansorc.graph.graph_reference import run_reference
+from ansorc.graph.network import Network
+from ansorc.graph.network_build import chosen_programs
+from ansorc.graph.network_tune import tune_networks
 from ansorc.ir.aligned import Array
+from ansorc.search.options import Scheduling
+from ansorc.search.programs import ProgramChoice
+from ansorc.search.tune_options import TuneOptions
 from ansorc.target import Target
 
 EXAMPLE = Path(__file__).parents[2] / "runtime" / "examples" / "cuda"
@@ -212,3 +219,24 @@ def test_weights_may_have_a_file_elsewhere(device: ProcessPoolExecutor, tmp_path
     assert_right(graph, inputs, device.submit(run_of, artifact.library, inputs).result())
     with pytest.raises(BuildError, match="cannot be in"):
         on_driver("several").save(tmp_path / "a.cubin", tmp_path / "a.json")
+
+
+def tuned(records: Path) -> None:
+    graph = NETWORKS["several"]()
+    network = Network.of(graph, TARGET)
+    options = TuneOptions(records=records, seed=1)
+    (result,) = tune_networks([network], options, Scheduling(trials=3))
+    assert result.tuning.results[0].best is not None
+    inputs = feeds(graph)
+    assert_right(graph, inputs, result.build().run(inputs))
+
+
+@needs_pycuda
+def test_a_network_is_tuned_and_built_of_its_records(tmp_path: Path) -> None:
+    with process(counters=tmp_path / "counters") as pool:
+        pool.submit(tuned, tmp_path / "r.db").result()
+    network = Network.of(NETWORKS["several"](), TARGET)
+    choice = recorded_choice([network], ProgramChoice(tmp_path / "r.db"))
+    assert choice.cache == "warm"
+    programs = chosen_programs(network, choice)  # also where there is no device
+    assert any(program.is_tuned for program in programs.values())
