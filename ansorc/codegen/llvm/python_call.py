@@ -99,10 +99,11 @@ def direct_call(
     if not _knows_layouts():
         return None
     params = signature.params
+    kinds = [param.dtype.numpy for param in params]
     extents = [(ctypes.c_int64 * max(1, len(p.source_shape)))(*p.source_shape) for p in params]
     arguments = (_ArgumentRecord * max(1, len(params)))(
         *(
-            _argument(param, fixed.get(number), ctypes.addressof(extents[number]))
+            _argument(param, kinds[number], fixed.get(number), extents[number])
             for number, param in enumerate(params)
         )
     )
@@ -112,7 +113,9 @@ def direct_call(
         ctypes.addressof(arguments), id(int), id(np.ndarray), id(PackedWeight), id(None),
         id(_EXCHANGE), id(_GRADIENT), id(False),
     )  # fmt: skip
-    return _function("call", call, (arguments, extents, params, dict(fixed), repeat_code, owner))
+    return _function(
+        "call", call, (arguments, extents, kinds, params, dict(fixed), repeat_code, owner)
+    )
 
 
 def bound_run(
@@ -125,14 +128,16 @@ def bound_run(
     return _function("run", run, (places, tuple(arrays), repeat_code, owner))
 
 
-def _argument(param: Param, fixed: Array | None, extents: int) -> _ArgumentRecord:
+def _argument(
+    param: Param, kind: np.dtype[Any], fixed: Array | None, extents: ctypes.Array[ctypes.c_int64]
+) -> _ArgumentRecord:
     access = _WRITEABLE if param.is_output else 0
-    kind = param.dtype.numpy
     code = _DLPACK_CODES.get(kind.kind)
     dlpack_type = -1 if code is None else code | kind.itemsize << 11 | 1 << 16  # one lane
     return _ArgumentRecord(
         None if fixed is None else fixed.ctypes.data,
-        id(kind), None if param.packing is None else id(param.packing), extents,
+        id(kind), None if param.packing is None else id(param.packing),
+        ctypes.addressof(extents),
         len(param.source_shape), _CONTIGUOUS | _ALIGNED | access, param.bytes, param.is_output,
         not param.is_rewritten, kind.alignment - 1, dlpack_type,
     )  # fmt: skip
