@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import numpy as np
@@ -92,8 +93,8 @@ def compare(signature: Signature, call: DirectCall, values: list[object]) -> boo
     return True
 
 
-def fuzz(calls: int, seed: int) -> int:
-    signature, call = direct(MIXED)
+def fuzz(signature: Signature, call: DirectCall, calls: int, seed: int) -> int:
+    """Compare so many calls; return how many of them ran."""
     draw = Draw(signature, seed)
     own = packed_weight(signature, "W", np.ones((3, 4), np.float32))
     ran = 0
@@ -106,13 +107,20 @@ def fuzz(calls: int, seed: int) -> int:
 
 
 def test_machine_code_and_python_have_one_verdict() -> None:
-    assert fuzz(8_000, 0) > 1_500
+    assert fuzz(*direct(MIXED), 6_000, 0) > 1_200
+
+
+def test_so_they_have_in_several_threads_at_once() -> None:
+    signature, call = direct(MIXED)
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(fuzz, signature, call, 600, seed) for seed in range(4)]
+        assert min(one.result() for one in running) > 100
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_machine_code_and_python_have_one_verdict_at_length(seed: int) -> None:
-    assert fuzz(10_000, seed) > 2_000
+    assert fuzz(*direct(MIXED), 10_000, seed) > 2_000
 
 
 @pytest.mark.filterwarnings("ignore::ansorc.errors.PackingWarning")
