@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from call_fuzz import MIXED, TRANSPOSED, Draw, Value
-from kernels import PARALLEL_TWICE, WORKSPACE_SQUARE, arguments, build
+from kernels import PARALLEL_TWICE, TWICE, WORKSPACE_SQUARE, arguments, build
 
 from ansorc.codegen.base import DirectCall, DirectKernel, backend_of
 from ansorc.codegen.build import build_function, compile_function
 from ansorc.codegen.call.arguments import checked_arrays, packed_weight
-from ansorc.codegen.call.module import Module
-from ansorc.codegen.package.signature import Signature
+from ansorc.codegen.call.module import Module, load_code
+from ansorc.codegen.package.signature import Signature, signature_of
 from ansorc.errors import CallError
 from ansorc.ir.packing import PackedWeight
 from ansorc.ir.parser import parse
@@ -226,3 +229,43 @@ def test_many_threads_call_at_once(text: str) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def of_c(tmp_path: Path, body: str) -> Module:
+    """A kernel with the arguments of `twice` in C."""
+    source, code = tmp_path / "twice.c", tmp_path / "twice.o"
+    source.write_text(f"int twice(float *a, float *b, void *w, int t) {{ {body} }}")
+    subprocess.run(["cc", "-c", "-O1", "-fPIC", source, "-o", code], check=True)
+    return load_code(code.read_bytes(), signature_of(parse(TWICE), 0), NATIVE)
+
+
+def test_a_status_is_told_by_every_kind_of_call(tmp_path: Path) -> None:
+    module = of_c(tmp_path, "return (int)a[0];")
+    a, b = np.zeros((24, 40), np.float32), np.zeros((24, 40), np.float32)
+    run = module.bind(a, b)
+    for status, words in ((0, ""), (1, "twice ran out of memory"), (-3, "failed with status -3")):
+        a[0] = status
+        for call in (lambda: module(a, b), lambda: module(a), run):
+            if words:
+                with pytest.raises(CallError, match=words):
+                    call()
+            else:
+                call()
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_other_threads_run_during_a_call(tmp_path: Path, *, is_bound: bool) -> None:
+    """The kernel waits for another thread: without releasing the lock it would wait for ever."""
+    module = of_c(tmp_path, "b[1] = 1; while (!*(volatile float *)a) { } b[0] = 2; return 0;")
+    a, b = np.ones((24, 40), np.float32), np.zeros((24, 40), np.float32)
+    module(a, b)  # the next one is in machine code
+    bound = module.bind(a, b)
+    a[:] = 0
+    thread = threading.Thread(target=bound if is_bound else lambda: module(a, b))
+    b[0] = 0
+    thread.start()
+    while not b[0, 1]:  # until it has begun
+        time.sleep(0)
+    a[:] = 1
+    thread.join()
+    assert b[0, 0] == 2
