@@ -146,11 +146,8 @@ def _argument(
 def _function(name: str, record: ctypes.Structure, owned: tuple[object, ...]) -> Any:
     """A function of Python with the code of `name`, which knows `record` and keeps `owned`."""
     code = _python_code()
-    method = _MethodRecord(name.encode(), code.address(name), _METH_FASTCALL, None)
-    own = (ctypes.addressof(record), record, method, code, owned)
-    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    new: Any = kind(("PyCFunction_NewEx", ctypes.pythonapi))
-    return new(ctypes.addressof(method), own, None)
+    own = (ctypes.addressof(record), record, code, owned)
+    return code.new(ctypes.addressof(code.methods[name]), own, None)
 
 
 def _knows_layouts() -> bool:
@@ -207,8 +204,23 @@ def repeat_function(count: int) -> tuple[LoadedCode, int]:
     return code, code.address("repeat")
 
 
+class _PythonCode:
+    """The code of `call` and `run`, and what makes functions of it."""
+
+    def __init__(self, code: LoadedCode) -> None:
+        self._code = code
+        self.methods = {
+            name: _MethodRecord(name.encode(), code.address(name), _METH_FASTCALL, None)
+            for name in ("call", "run")
+        }
+        pointer, value = ctypes.c_void_p, ctypes.py_object
+        kind = ctypes.PYFUNCTYPE(value, pointer, value, pointer)
+        self.new: Any = kind(("PyCFunction_NewEx", ctypes.pythonapi))
+        """Of a method's address, what it gets as its own object, and no module."""
+
+
 @lru_cache(maxsize=1)
-def _python_code() -> LoadedCode:
+def _python_code() -> _PythonCode:
     target, header, packed = detect(), object.__basicsize__, _packed_places() or (0, 0)
     places = {
         "OBJECT_TYPE": _type_place(), "ARRAY_DATA": header + _DATA, "ARRAY_RANK": header + _RANK,
@@ -220,7 +232,7 @@ def _python_code() -> LoadedCode:
         for name in _FUNCTIONS
     }
     text = python_call_llvm(target.triple, places)
-    return load_object_code(compile_object(text, target), symbols)
+    return _PythonCode(load_object_code(compile_object(text, target), symbols))
 
 
 def _repeat_llvm(count: int, triple: str) -> str:
