@@ -177,12 +177,14 @@ def test_calls_leave_no_reference() -> None:
     inputs = [one for one, p in zip(right, signature.params, strict=True) if not p.is_output]
     wrong = [*right[:3], right[3][:, ::2], *right[4:]]
     run = module.bind(*right)
+    odd: Any = np.int64(1)
 
     def call(times: int) -> None:
         for _ in range(times):
             module(*right)
             module(*inputs)
             module(*right, threads=2)
+            module(*right, threads=odd)  # by Python
             run()
             with pytest.raises(CallError):
                 module(*wrong)
