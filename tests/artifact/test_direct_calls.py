@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from call_fuzz import MIXED, TRANSPOSED, Draw, Value
-from kernels import PARALLEL_TWICE, WORKSPACE_SQUARE, arguments, build
+from kernels import PARALLEL_TWICE, TWICE, WORKSPACE_SQUARE, arguments, build
 
 from ansorc.codegen.base import DirectCall, DirectKernel, backend_of
 from ansorc.codegen.build import build_function, compile_function
 from ansorc.codegen.call.arguments import checked_arrays, packed_weight
-from ansorc.codegen.call.module import Module
-from ansorc.codegen.package.signature import Signature
+from ansorc.codegen.call.module import Module, load_code
+from ansorc.codegen.package.signature import Signature, signature_of
 from ansorc.errors import CallError
 from ansorc.ir.packing import PackedWeight
 from ansorc.ir.parser import parse
@@ -92,8 +96,8 @@ def compare(signature: Signature, call: DirectCall, values: list[object]) -> boo
     return True
 
 
-def fuzz(calls: int, seed: int) -> int:
-    signature, call = direct(MIXED)
+def fuzz(signature: Signature, call: DirectCall, calls: int, seed: int) -> int:
+    """Compare so many calls; return how many of them ran."""
     draw = Draw(signature, seed)
     own = packed_weight(signature, "W", np.ones((3, 4), np.float32))
     ran = 0
@@ -106,13 +110,20 @@ def fuzz(calls: int, seed: int) -> int:
 
 
 def test_machine_code_and_python_have_one_verdict() -> None:
-    assert fuzz(8_000, 0) > 1_500
+    assert fuzz(*direct(MIXED), 6_000, 0) > 1_200
+
+
+def test_so_they_have_in_several_threads_at_once() -> None:
+    signature, call = direct(MIXED)
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(fuzz, signature, call, 600, seed) for seed in range(4)]
+        assert min(one.result() for one in running) > 100
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_machine_code_and_python_have_one_verdict_at_length(seed: int) -> None:
-    assert fuzz(10_000, seed) > 2_000
+    assert fuzz(*direct(MIXED), 10_000, seed) > 2_000
 
 
 @pytest.mark.filterwarnings("ignore::ansorc.errors.PackingWarning")
@@ -166,12 +177,14 @@ def test_calls_leave_no_reference() -> None:
     inputs = [one for one, p in zip(right, signature.params, strict=True) if not p.is_output]
     wrong = [*right[:3], right[3][:, ::2], *right[4:]]
     run = module.bind(*right)
+    odd: Any = np.int64(1)
 
     def call(times: int) -> None:
         for _ in range(times):
             module(*right)
             module(*inputs)
             module(*right, threads=2)
+            module(*right, threads=odd)  # by Python
             run()
             with pytest.raises(CallError):
                 module(*wrong)
@@ -218,3 +231,43 @@ def test_many_threads_call_at_once(text: str) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def of_c(tmp_path: Path, body: str) -> Module:
+    """A kernel with the arguments of `twice` in C."""
+    source, code = tmp_path / "twice.c", tmp_path / "twice.o"
+    source.write_text(f"int twice(float *a, float *b, void *w, int t) {{ {body} }}")
+    subprocess.run(["cc", "-c", "-O1", "-fPIC", source, "-o", code], check=True)
+    return load_code(code.read_bytes(), signature_of(parse(TWICE), 0), NATIVE)
+
+
+def test_a_status_is_told_by_every_kind_of_call(tmp_path: Path) -> None:
+    module = of_c(tmp_path, "return (int)a[0];")
+    a, b = np.zeros((24, 40), np.float32), np.zeros((24, 40), np.float32)
+    run = module.bind(a, b)
+    for status, words in ((0, ""), (1, "twice ran out of memory"), (-3, "failed with status -3")):
+        a[0] = status
+        for call in (lambda: module(a, b), lambda: module(a), run):
+            if words:
+                with pytest.raises(CallError, match=words):
+                    call()
+            else:
+                call()
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_other_threads_run_during_a_call(tmp_path: Path, *, is_bound: bool) -> None:
+    """The kernel waits for another thread: without releasing the lock it would wait for ever."""
+    module = of_c(tmp_path, "b[1] = 1; while (!*(volatile float *)a) { } b[0] = 2; return 0;")
+    a, b = np.ones((24, 40), np.float32), np.zeros((24, 40), np.float32)
+    module(a, b)  # the next one is in machine code
+    bound = module.bind(a, b)
+    a[:] = 0
+    thread = threading.Thread(target=bound if is_bound else lambda: module(a, b))
+    b[0] = 0
+    thread.start()
+    while not b[0, 1]:  # until it has begun
+        time.sleep(0)
+    a[:] = 1
+    thread.join()
+    assert b[0, 0] == 2

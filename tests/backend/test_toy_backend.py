@@ -56,6 +56,10 @@ def assert_right(dag: ComputeDAG, module: ac.Module) -> None:
     allowed = tolerance(dag, dag.outputs[0].name, expected)
     assert not Expectation(expected, allowed).compare(found).complaint
     assert module.time(*inputs, found, min_time_s=0.01).median_s > 0
+    np.testing.assert_array_equal(module(*inputs), found)  # by the checks in Python alone
+    again = np.zeros_like(found)
+    module.bind(*inputs, again)()
+    np.testing.assert_array_equal(again, found)
 
 
 def test_its_target_survives_text_and_pickling() -> None:

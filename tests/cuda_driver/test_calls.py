@@ -211,6 +211,17 @@ def in_threads() -> None:
         assert all((one == expected()).all() for one in found)
 
 
+def test_arguments_are_not_bound() -> None:
+    scaled, a = module(), numbers()
+    for call in (lambda: scaled.bind(a, a), lambda: scaled.bind(A=a)):
+        with pytest.raises(
+            CallError, match=r"scaled was built for .* cannot be bound; pass what p"
+        ):
+            call()
+    with pytest.raises(CallError, match=r"takes 2 arrays .* but 1 were given"):
+        scaled(a)
+
+
 def test_several_threads_may_call(device: ProcessPoolExecutor) -> None:
     device.submit(in_threads).result()
 

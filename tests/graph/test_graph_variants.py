@@ -71,6 +71,9 @@ def test_a_call_runs_the_program_for_its_shapes(module: ac.NetworkVariants) -> N
         assert module(x, scale, y) is None
         for found in (y, module(x, scale), module.run({"scale": scale, "x": x})["y"]):
             np.testing.assert_allclose(found, expected, 1e-4, 1e-4)
+        y[:] = 0
+        module.bind(x, scale, y)()
+        np.testing.assert_allclose(y, expected, 1e-4, 1e-4)
         assert module.time(x, scale, min_time_s=0.001).median_s > 0
         profile = module.profile(x, scale, repeats=1)
         assert len(profile) == len(module.module_for(x, scale).call_names)

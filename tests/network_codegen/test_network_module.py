@@ -67,6 +67,29 @@ def test_it_does_not_depend_on_what_memory_held_before(module: NetworkModule) ->
     loaded.close()
 
 
+def test_its_arguments_are_bound(module: NetworkModule) -> None:
+    x, y = draw(ROWS, WIDTH), np.full((ROWS, WIDTH), np.nan, np.float32)
+    run = module.bind(x, y, threads=2)
+    for seed in (1, 2):
+        x[:] = draw(ROWS, WIDTH, seed=seed)
+        run()
+        np.testing.assert_allclose(y, perceptron_reference(x), 1e-5, 1e-6)
+    with pytest.raises(CallError, match=r"perceptron takes 1 arrays \(.*\), but 3 were given"):
+        module.bind(x, y, y)
+    with pytest.raises(CallError, match="the output 'y' overlaps 'x'"):
+        module.bind(x, x)
+
+
+def test_outputs_lie_in_memory_that_nobody_refers_to(module: NetworkModule) -> None:
+    x = draw(ROWS, WIDTH)
+    places = {module(x).ctypes.data for _ in range(20)}
+    assert len(places) == 1
+    held = [module(draw(ROWS, WIDTH, seed=seed)) for seed in range(6)]
+    for seed, y in enumerate(held):
+        expected = perceptron_reference(draw(ROWS, WIDTH, seed=seed))
+        np.testing.assert_allclose(y, expected, 1e-5, 1e-6)
+
+
 def test_several_outputs_and_names() -> None:
     module = build(two_outputs())
     x, z = draw(ROWS, WIDTH), draw(ROWS, WIDTH, seed=5)

@@ -60,7 +60,7 @@ class Caller(Generic[Loaded]):
         self._signature, self._target, self._code = signature, target, code
         self._of_thread = threading.local()
         params = signature.params
-        self._pool = OutputPool([param for param in params if param.is_output])
+        self._pools = [OutputPool(param) for param in params if param.is_output]
         self._is_output = [param.is_output for param in params]
         self._inputs = self._is_output.count(False)
         self._has_outputs_last = not any(self._is_output[: self._inputs])
@@ -76,7 +76,11 @@ class Caller(Generic[Loaded]):
         """
         if len(values) != self._inputs:
             return self._run(values, threads)
-        outputs = self._pool.take()
+        if len(self._pools) == 1 and self._has_outputs_last:
+            output = self._pools[0].take()
+            self._run((*values, output), threads)
+            return output
+        outputs = tuple(pool.take() for pool in self._pools)
         self._run(self._with_outputs(values, outputs), threads)
         return outputs[0] if len(outputs) == 1 else outputs
 

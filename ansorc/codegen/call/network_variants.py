@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ansorc.codegen.base import network_backend_of
+from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.network_module import (
     CallTime,
     NetworkModule,
@@ -50,6 +51,10 @@ class NetworkVariants:
         Raise CallError, with the known shapes, where there is none.
         """
         return self.module_for(*arrays)(*arrays, threads=threads, stream=stream)
+
+    def bind(self, *arrays: object, threads: int = 0) -> BoundCall:
+        """Return what runs the network on inputs and arrays for its outputs without arguments."""
+        return self.module_for(*arrays).bind(*arrays, threads=threads)
 
     def run(self, feeds: Mapping[str, object], threads: int = 0) -> dict[str, Array]:
         """Run the network on inputs by name, and return its outputs by name, as new arrays."""

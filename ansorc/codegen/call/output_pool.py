@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ansorc.codegen.package.signature import Param
 from ansorc.ir.aligned import Array, aligned_empty
@@ -14,43 +14,34 @@ KEPT = 4
 
 
 class OutputPool:
-    """Arrays for some outputs, contents free; several threads may take at once.
+    """Arrays for one output, contents free; several threads may take at once.
 
     Memory that the system gives anew costs a page fault for every 4096 bytes. So the memory of the
-    last arrays is kept, and used again once nobody refers to it: neither by the array that was
-    returned nor by a view of it, in whatever library.
+    last arrays is kept, and used again once nobody refers to it: neither the array that was
+    returned nor a view of it, in whatever library.
     """
 
-    def __init__(self, params: Sequence[Param]) -> None:
-        self._outputs = [(param, deque[Array](maxlen=KEPT)) for param in params]
+    def __init__(self, param: Param) -> None:
+        self._shape, self._dtype = param.shape, param.dtype.numpy
+        self._kept = deque[Array](maxlen=KEPT)
 
-    def take(self) -> tuple[Array, ...]:
-        """Return a new array for each output, aligned to 64 bytes."""
-        return tuple([_taken(param, kept) for param, kept in self._outputs])
-
-
-def _taken(param: Param, kept: deque[Array]) -> Array:
-    for _ in range(len(kept) if _REUSES else 0):
-        try:
-            array = kept.popleft()  # and so no other thread sees it
-        except IndexError:  # other threads are looking at the rest
-            break
-        if _references(array) == _UNUSED:
-            taken = array[...]
+    def take(self) -> Array:
+        """Return a new array, aligned to 64 bytes."""
+        kept = self._kept
+        for _ in _TRIES:
+            try:
+                array = kept.popleft()  # and so no other thread sees it
+            except IndexError:  # there is none, or other threads are looking at it
+                break
+            if _references(array.base) == _UNUSED:
+                taken = array[...]
+                kept.append(array)
+                return taken
             kept.append(array)
-            return taken
-        kept.append(array)
-    array = aligned_empty(param.shape, param.dtype.numpy)
-    kept.append(array)  # instead of the one that was longest in use
-    return array[...]
-
-
-def _references(array: Array) -> int:
-    """How many refer to the memory under `array`, in this interpreter's way of counting.
-
-    NumPy lets each view refer to the array that owns the memory, here one of bytes.
-    """
-    return sys.getrefcount(array.base)
+        array = aligned_empty(self._shape, self._dtype)
+        taken = array[...]
+        kept.append(array)  # instead of the one that was longest in use
+        return taken
 
 
 def _counts_exactly() -> bool:
@@ -59,5 +50,9 @@ def _counts_exactly() -> bool:
     return has_lock is None or has_lock()
 
 
-_UNUSED = _references(aligned_empty(1))
-_REUSES = _counts_exactly()
+_TRIES = range(KEPT if _counts_exactly() else 0)
+_references = sys.getrefcount
+_sample = aligned_empty(1)
+_UNUSED = _references(_sample.base)
+"""References to the memory under an array that is only kept. NumPy lets each view of it refer to
+the array that owns the memory, here one of bytes."""

@@ -99,10 +99,11 @@ def direct_call(
     if not _knows_layouts():
         return None
     params = signature.params
+    kinds = [param.dtype.numpy for param in params]
     extents = [(ctypes.c_int64 * max(1, len(p.source_shape)))(*p.source_shape) for p in params]
     arguments = (_ArgumentRecord * max(1, len(params)))(
         *(
-            _argument(param, fixed.get(number), ctypes.addressof(extents[number]))
+            _argument(param, kinds[number], fixed.get(number), extents[number])
             for number, param in enumerate(params)
         )
     )
@@ -112,7 +113,9 @@ def direct_call(
         ctypes.addressof(arguments), id(int), id(np.ndarray), id(PackedWeight), id(None),
         id(_EXCHANGE), id(_GRADIENT), id(False),
     )  # fmt: skip
-    return _function("call", call, (arguments, extents, params, dict(fixed), repeat_code, owner))
+    return _function(
+        "call", call, (arguments, extents, kinds, params, dict(fixed), repeat_code, owner)
+    )
 
 
 def bound_run(
@@ -125,14 +128,16 @@ def bound_run(
     return _function("run", run, (places, tuple(arrays), repeat_code, owner))
 
 
-def _argument(param: Param, fixed: Array | None, extents: int) -> _ArgumentRecord:
+def _argument(
+    param: Param, kind: np.dtype[Any], fixed: Array | None, extents: ctypes.Array[ctypes.c_int64]
+) -> _ArgumentRecord:
     access = _WRITEABLE if param.is_output else 0
-    kind = param.dtype.numpy
     code = _DLPACK_CODES.get(kind.kind)
     dlpack_type = -1 if code is None else code | kind.itemsize << 11 | 1 << 16  # one lane
     return _ArgumentRecord(
         None if fixed is None else fixed.ctypes.data,
-        id(kind), None if param.packing is None else id(param.packing), extents,
+        id(kind), None if param.packing is None else id(param.packing),
+        ctypes.addressof(extents),
         len(param.source_shape), _CONTIGUOUS | _ALIGNED | access, param.bytes, param.is_output,
         not param.is_rewritten, kind.alignment - 1, dlpack_type,
     )  # fmt: skip
@@ -141,11 +146,8 @@ def _argument(param: Param, fixed: Array | None, extents: int) -> _ArgumentRecor
 def _function(name: str, record: ctypes.Structure, owned: tuple[object, ...]) -> Any:
     """A function of Python with the code of `name`, which knows `record` and keeps `owned`."""
     code = _python_code()
-    method = _MethodRecord(name.encode(), code.address(name), _METH_FASTCALL, None)
-    own = (ctypes.addressof(record), record, method, code, owned)
-    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    new: Any = kind(("PyCFunction_NewEx", ctypes.pythonapi))
-    return new(ctypes.addressof(method), own, None)
+    own = (ctypes.addressof(record), record, code, owned)
+    return code.new(ctypes.addressof(code.methods[name]), own, None)
 
 
 def _knows_layouts() -> bool:
@@ -202,8 +204,23 @@ def repeat_function(count: int) -> tuple[LoadedCode, int]:
     return code, code.address("repeat")
 
 
+class _PythonCode:
+    """The code of `call` and `run`, and what makes functions of it."""
+
+    def __init__(self, code: LoadedCode) -> None:
+        self._code = code
+        self.methods = {
+            name: _MethodRecord(name.encode(), code.address(name), _METH_FASTCALL, None)
+            for name in ("call", "run")
+        }
+        pointer, value = ctypes.c_void_p, ctypes.py_object
+        kind = ctypes.PYFUNCTYPE(value, pointer, value, pointer)
+        self.new: Any = kind(("PyCFunction_NewEx", ctypes.pythonapi))
+        """Of a method's address, what it gets as its own object, and no module."""
+
+
 @lru_cache(maxsize=1)
-def _python_code() -> LoadedCode:
+def _python_code() -> _PythonCode:
     target, header, packed = detect(), object.__basicsize__, _packed_places() or (0, 0)
     places = {
         "OBJECT_TYPE": _type_place(), "ARRAY_DATA": header + _DATA, "ARRAY_RANK": header + _RANK,
@@ -215,7 +232,7 @@ def _python_code() -> LoadedCode:
         for name in _FUNCTIONS
     }
     text = python_call_llvm(target.triple, places)
-    return load_object_code(compile_object(text, target), symbols)
+    return _PythonCode(load_object_code(compile_object(text, target), symbols))
 
 
 def _repeat_llvm(count: int, triple: str) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ansorc.codegen.llvm.writer import ONCE
+
 
 def python_call_llvm(triple: str, places: Mapping[str, int]) -> str:
     """Return the text of a module with `call` and `run`; see `python_call`.
 
     `places` says where objects have their fields.
     """
-    text = f'target triple = "{triple}"\n{_LLVM}'
+    text = f'target triple = "{triple}"\n{_LLVM}attributes #0 = {{ {ONCE} }}\n'
     for name, place in places.items():
         text = text.replace(name, str(place))
     for pattern, expansion in _LOADS.items():
@@ -57,7 +59,7 @@ declare ptr @PyCapsule_GetPointer(ptr, ptr)
 @exchange = private constant [20 x i8] c"dlpack_exchange_api\\00"
 
 ; The address of the memory of %value if it is what %argument says, else null.
-define internal ptr @address(ptr %value, ptr %argument, ptr %record) {
+define internal ptr @address(ptr %value, ptr %argument, ptr %record) #0 {
 entry:
   %type = at ptr %value OBJECT_TYPE
   %ndarray = field ptr %call_record %record 0 7
@@ -132,7 +134,7 @@ unknown:
 
 ; The same for a tensor of a library that has DLPack's functions for C (DLPackExchangeAPI). One that
 ; requires gradients is left to Python, where exporters refuse it.
-define internal ptr @tensor(ptr %value, ptr %argument, ptr %record) {
+define internal ptr @tensor(ptr %value, ptr %argument, ptr %record) #0 {
 entry:
   %place = alloca ptr
   store ptr null, ptr %place
@@ -250,7 +252,7 @@ unknown:
 }
 
 ; Whether an output shares a byte with another array.
-define internal i1 @overlap(ptr %addresses, ptr %arguments, i64 %count) {
+define internal i1 @overlap(ptr %addresses, ptr %arguments, i64 %count) #0 {
 entry:
   br label %outer
 outer:
@@ -292,7 +294,7 @@ shared:
   ret i1 true
 }
 
-define ptr @call(ptr %self, ptr %given, i64 %number) {
+define ptr @call(ptr %self, ptr %given, i64 %number) #0 {
 entry:
   %overflow = alloca i32
   %key = call ptr @PyTuple_GetItem(ptr %self, i64 0)
@@ -369,7 +371,7 @@ refuse:
   ret ptr %none
 }
 
-define ptr @run(ptr %self, ptr %given, i64 %number) {
+define ptr @run(ptr %self, ptr %given, i64 %number) #0 {
 entry:
   %key = call ptr @PyTuple_GetItem(ptr %self, i64 0)
   %record = call ptr @PyLong_AsVoidPtr(ptr %key)
