@@ -21,7 +21,7 @@ from ansorc.graph.shaped_networks import ShapedNetworks
 from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 
 
-@click.command(short_help="Make a library and a C header.")
+@click.command()
 @takes_workload_to_build
 @takes_choice
 @click.option("--name", default="", help="The C name of the kernel; default: the workload's.")
