@@ -18,6 +18,7 @@ _SUMMARIES = {
     "build": "Make a library and a C header.",
     "doctor": "Show what was detected and what is missing.",
     "records": "Look into record files, join them, check them.",
+    "report": "Write a page on how a tuning run went.",
     "run": "Check a program's numbers, then time it.",
     "show": "Print loops, IR, LLVM IR, assembly.",
     "train": "Make a cost model of recorded programs.",
