@@ -21,6 +21,7 @@ from ansorc.search.task import Task
 
 PAUSE_S = 120.0
 """Nobody measured between two trials that are this far apart."""
+_OWN_BACK_ENDS = "ansorc.codegen."
 _ENOUGH = 8
 """Programs with times that a model needs before it is asked."""
 
@@ -49,7 +50,7 @@ class History:
 
     name: str
     task: Task | None
-    """None if the file does not say what it is, or says something that cannot be read."""
+    """None if the file does not say it readably, or for another's back end."""
     environment: Environment
     records: tuple[Record, ...]
     """Oldest first."""
@@ -60,6 +61,8 @@ class History:
         """Return what `records` say of a task in an environment."""
         try:
             task = records.task(holding.task_key)
+            if not task.target.real.backend.startswith(_OWN_BACK_ENDS):
+                task = None  # no module is imported because a record file names it
         except AnsorcError:
             task = None
         found = tuple(records.all(holding.task_key, holding.environment))

@@ -200,6 +200,22 @@ def test_names_are_only_text(cli: CommandLine) -> None:
     assert "this version cannot read it" in page.words  # its steps are no program
 
 
+def test_no_module_is_imported_because_a_file_names_it(cli: CommandLine) -> None:
+    Path("hostile.py").write_text("raise SystemExit('hostile code ran')")
+    sys.path.insert(0, str(Path.cwd()))
+    task = Task(task_of().dag, f"{task_of().target.text} -backend=hostile", "product")
+    with Records.open("tune.db") as records:
+        records.add_task(task)
+        records.add(record_of(task.key, 1))
+    try:
+        assert "The task is not known" in page_of(cli, "tune.db").words
+        assert cli.run("records", "best", "tune.db").code == 0
+        assert cli.run("records", "verify", "tune.db").code == 0
+        assert "hostile" not in sys.modules
+    finally:
+        sys.path.remove(str(Path.cwd()))
+
+
 def test_what_cannot_be_reported(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "there is no record file none.db" in cli.run("report", "none.db").refused()
     with Records.open("tune.db"):
