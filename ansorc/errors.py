@@ -103,5 +103,9 @@ class OptionError(AnsorcError):
     """An option of the search that means nothing."""
 
 
+class ReportError(AnsorcError):
+    """A report that cannot be made."""
+
+
 class RecordError(AnsorcError):
     """A record file that cannot be read or written."""

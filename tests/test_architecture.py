@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "ansorc"
-LADDER = ("errors", "target", "ir", "lang", "schedule", "codegen", "search", "graph", "cli")
+LADDER = (
+    "errors",
+    "target",
+    "ir",
+    "lang",
+    "schedule",
+    "codegen",
+    "search",
+    "graph",
+    "report",
+    "cli",
+)
 CODEGEN_MAY_IMPORT = {"errors", "target", "ir", "codegen"}
 BACK_ENDS = ("ansorc.codegen.llvm", "ansorc.codegen.cuda")
 """Reached through the protocol in `ansorc.codegen.base` alone, which finds them by name."""
@@ -23,6 +34,7 @@ SINGLE_IMPORTERS = {
     "onnx": "ansorc.graph.onnx.model",
     "pycuda": "ansorc.codegen.cuda.binding",
     "torch": "ansorc.graph.torch.model",
+    "vl_convert": "ansorc.report.page",
 }
 PAPER = "ansorc.search.paper"
 PAPER_LOOKUPS = {"ansorc.search.evolution.strategies", "ansorc.search.space.design"}

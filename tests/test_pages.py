@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,16 @@ ROOT = Path(__file__).parents[1]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 INDEX = ROOT / "docs" / "decisions" / "README.md"
 MAPS = [
-    ROOT / name for name in ("ARCHITECTURE.md", "README.md", "bench/README.md", "runtime/README.md")
+    ROOT / name
+    for name in (
+        "ARCHITECTURE.md",
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "bench/README.md",
+        "runtime/README.md",
+    )
 ] + sorted((ROOT / "docs").glob("*.md"))
 """Pages that are kept true: what they name exists. Decisions are history; only their links are."""
 PARTS = ["## Context", "## Decision", "## Evidence", "## Consequence"]
@@ -93,6 +103,12 @@ def test_decisions_have_numbers_of_their_own_and_a_line_in_the_index() -> None:
 
 def test_the_architecture_is_a_map() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= MAX_ARCHITECTURE_LINES
+
+
+def test_the_version_is_one() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_code_refers_to_decisions_that_exist() -> None:

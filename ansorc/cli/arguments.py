@@ -51,7 +51,7 @@ def _takes_workload(
     prepared: Callable[[TaskOrNetworks], TaskOrNetworks],
 ) -> Callable[..., None]:
     @click.argument("workload", metavar="FILE:WORKLOAD|NETWORK.onnx")
-    @_describes_workload
+    @describes_workload
     @wraps(command)
     def with_workload(
         workload: str, settings: tuple[str, ...], target: str, shapes: tuple[str, ...],
@@ -69,7 +69,7 @@ def takes_workloads(
     """The same for one workload or several."""
 
     @click.argument("workloads", metavar="FILE:WORKLOAD|NETWORK.onnx...", nargs=-1, required=True)
-    @_describes_workload
+    @describes_workload
     @wraps(command)
     def with_workloads(
         workloads: tuple[str, ...], settings: tuple[str, ...], target: str,
@@ -81,7 +81,7 @@ def takes_workloads(
     return with_workloads
 
 
-def _describes_workload(command: F) -> F:
+def describes_workload(command: F) -> F:
     """Add --set, --target, --input and --constant to a command."""
     command = click.option(
         "--constant", "constants", multiple=True, metavar="NAME=FILE.npy",

@@ -22,7 +22,7 @@ from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 from ansorc.target import Target
 
 
-@click.command(short_help="Make a library and a C header.")
+@click.command()
 @takes_workload_to_build
 @takes_choice
 @click.option("--name", default="", help="The C name of the kernel; default: the workload's.")

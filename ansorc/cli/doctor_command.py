@@ -22,7 +22,7 @@ _EXTRAS = {
 }
 
 
-@click.command(short_help="Show what was detected and what is missing.")
+@click.command()
 @click.option("--no-limits", is_flag=True, help="Leave out the measured limits (3 s).")
 def doctor(*, no_limits: bool) -> None:
     """Show what was detected here: CPU, caches, limits, compilers and missing extras."""

@@ -6,28 +6,65 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from importlib import import_module
+from typing import NoReturn, cast
 
 import click
 
-from ansorc.cli.build_command import build
-from ansorc.cli.doctor_command import doctor
 from ansorc.cli.exit_codes import FAILED, INTERNAL, INTERRUPTED
-from ansorc.cli.run_command import run
-from ansorc.cli.show_command import show
-from ansorc.cli.train_command import train
-from ansorc.cli.tune_command import tune
 from ansorc.errors import AnsorcError
 
+_SUMMARIES = {
+    "build": "Make a library and a C header.",
+    "doctor": "Show what was detected and what is missing.",
+    "records": "Look into record files, join them, check them.",
+    "report": "Write a page on how a tuning run went.",
+    "run": "Check a program's numbers, then time it.",
+    "show": "Print loops, IR, LLVM IR, assembly.",
+    "train": "Make a cost model of recorded programs.",
+    "tune": "Find a fast program and record every measuring.",
+}
+"""The commands, each in a module that is imported when it is called: help should not wait."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="ansorc", prog_name="ansorc")
+
+class CommandsByName(click.Group):
+    """A group that has `_SUMMARIES`, and imports a command when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        del ctx
+        return list(_SUMMARIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command called `cmd_name`, or None."""
+        del ctx
+        if cmd_name not in _SUMMARIES:
+            return None
+        module = import_module(f"ansorc.cli.{cmd_name}_command")
+        return cast("click.Command", getattr(module, cmd_name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_SUMMARIES.items()))
+
+
+def _print_versions(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    """Print this ansorc, the compiler inside of it, and the one that links."""
+    del parameter
+    if not value or context.resilient_parsing:
+        return
+    click.echo("\n".join(import_module("ansorc.cli.versions").version_lines()))
+    context.exit()
+
+
+@click.group(cls=CommandsByName, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True,
+              callback=_print_versions,
+              help="Show the versions of ansorc, LLVM and the C++ compiler, and exit.")  # fmt: skip
 def cli() -> None:
     """Find a fast program for a tensor operator on this machine, and build it for C++."""
-
-
-for command in (tune, build, run, show, train, doctor):
-    cli.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

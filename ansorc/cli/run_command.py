@@ -23,7 +23,7 @@ _SEED = 1
 """Other inputs than those of the tuning."""
 
 
-@click.command(short_help="Check a program's numbers, then time it.")
+@click.command()
 @takes_workload
 @takes_choice
 @click.option("--library", "-l", type=click.Path(path_type=Path),

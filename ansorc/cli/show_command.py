@@ -32,7 +32,6 @@ _VIEWS = {
 
 
 @click.command(
-    short_help="Print loops, IR, LLVM IR, assembly.",
     epilog="Views: "
     + "; ".join(f"{view}, {what}" for view, what in _VIEWS.items())
     + "; and those of the target's back end. Of networks: "

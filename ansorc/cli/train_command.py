@@ -21,7 +21,7 @@ from ansorc.search.model.training import (
 _ENOUGH_TO_TEST = 50
 
 
-@click.command(short_help="Make a cost model of recorded programs.")
+@click.command()
 @click.option("--records", "files", multiple=True, default=("tune.db",), show_default=True,
               type=click.Path(path_type=Path), help="A record file; may be repeated.")  # fmt: skip
 @click.option("--output", "-o", default="model.json", show_default=True,

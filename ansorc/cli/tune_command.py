@@ -23,7 +23,7 @@ from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
 
 
-@click.command(short_help="Find a fast program and record every measuring.")
+@click.command()
 @takes_workloads
 @takes_no_device
 @takes_tune_options

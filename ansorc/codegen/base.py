@@ -315,6 +315,16 @@ class CountingBackend(Protocol):
 
 
 @runtime_checkable
+class VersionedBackend(Protocol):
+    """What a back end has besides that tells which compiler it is made with. None has to."""
+
+    @property
+    def compiler(self) -> str:
+        """The compiler's name and version, for people."""
+        ...
+
+
+@runtime_checkable
 class NetworkBackend(Protocol):
     """What a back end has besides that makes one function of many kernels. None has to."""
 

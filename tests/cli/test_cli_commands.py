@@ -22,7 +22,7 @@ from ansorc.search.tune_result import Trial
 def test_help_names_all_commands(cli: CommandLine) -> None:
     ended = cli.run("--help")
     assert ended.code == 0
-    for command in ("tune", "build", "run", "show", "train", "doctor"):
+    for command in ("tune", "build", "run", "show", "train", "records", "doctor"):
         assert f"\n  {command} " in ended.out
         assert "--help" in cli.run(command, "-h").out
 
@@ -37,7 +37,11 @@ def test_help_loads_no_learning_library() -> None:
 
 
 def test_the_version(cli: CommandLine) -> None:
-    assert re.fullmatch(r"ansorc, version \d+\.\d+\.\d+\n", cli.run("--version").out)
+    own, inside, linker, python = cli.run("--version").out.splitlines()
+    assert re.fullmatch(r"ansorc \d+\.\d+\.\d+", own)
+    assert re.fullmatch(r"compiler: LLVM \d+\.\d+\.\d+ \(llvmlite \d+\.\d+\.\d+.*\)", inside)
+    assert linker.startswith("C++ compiler: ")
+    assert re.fullmatch(r"Python 3\.\d+\.\d+.*", python)
 
 
 def test_an_ablation_has_no_default_among_its_programs(cli: CommandLine) -> None:

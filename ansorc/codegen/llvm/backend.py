@@ -14,6 +14,7 @@ from ansorc.codegen.inspect.assembly import marked
 from ansorc.codegen.llvm.binding import (
     assembly,
     compile_object,
+    llvm_version,
     load_object_code,
     optimized_llvm,
 )
@@ -73,6 +74,10 @@ class _LLVM:
         "optimized": optimized_llvm,
         "asm": lambda text, target: marked(assembly(text, target)),
     }
+
+    @property
+    def compiler(self) -> str:
+        return llvm_version()
 
     def capabilities(self, target: Target) -> Capabilities:
         real = target.real

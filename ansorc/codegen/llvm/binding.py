@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib import metadata
 
 import llvmlite.binding as llvm
 
 from ansorc.errors import BuildError
 from ansorc.target import Target
+
+
+def llvm_version() -> str:
+    """Return the version of LLVM and of the package that brings it."""
+    major, minor, patch = llvm.llvm_version_info
+    return f"LLVM {major}.{minor}.{patch} (llvmlite {metadata.version('llvmlite')})"
 
 
 def compile_object(llvm_text: str, target: Target) -> bytes:

@@ -134,7 +134,7 @@ def training_set(files: Sequence[Path]) -> TrainingSet:
                 _keep(known.setdefault(key, {}), record)
     names = {key: Names(task.dag) for key, task in tasks.items()}
     samples = [
-        _sample(tasks[key], names[key], key, record)
+        sample_of(tasks[key], names[key], key, record)
         for key, programs in known.items()
         for record in programs.values()
     ]
@@ -172,7 +172,11 @@ def _programs(path: Path) -> dict[str, tuple[Task, _Programs]]:
     return found
 
 
-def _sample(task: Task, names: Names, key: str, record: Record) -> Sample | None:
+def sample_of(task: Task, names: Names, key: str, record: Record) -> Sample | None:
+    """Return what `record` teaches, of a task called `key` whose names are `names`.
+
+    None for a loop program without steps, and for steps that do not fit this ansorc.
+    """
     if record.function:
         return None
     try:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ansorc.errors import RecordError
+from ansorc.errors import AnsorcError, RecordError
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.record.record import Environment, Record
-from ansorc.search.record.schema import connect, transaction, translated
+from ansorc.search.record.schema import DamageError, connect, transaction, translated
 from ansorc.search.task import Task
 
-_COLUMNS = (
+COLUMNS = (
     "task_key, program_key, steps, function, environments.json, median_s, spread_s, repeats, "
     "failure, message, checked, build_s, created, seed, version, run_s, known"
 )
-_SELECT = f"SELECT {_COLUMNS} FROM records JOIN environments ON environments.key = environment_key "
+_SELECT = f"SELECT {COLUMNS} FROM records JOIN environments ON environments.key = environment_key "
 _UPSERT = """
 INSERT INTO records (task_key, program_key, steps, function, environment_key, median_s, spread_s,
     repeats, failure, message, checked, build_s, created, seed, version, run_s, known)
@@ -52,6 +54,21 @@ class OtherEnvironments:
 
     count: int
     environments: tuple[Environment, ...]
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a file holds of a task in one environment."""
+
+    task_key: str
+    name: str
+    """The task's; empty if the file does not say what it is."""
+    target: str
+    environment: Environment
+    programs: int
+    failed: int
+    best: Record | None
+    """The first of `Records.undefeated`."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +110,13 @@ class Records:
         self._connection = connection
 
     @staticmethod
-    def open(path: str | Path, *, create: bool = True) -> Records:
-        """Open the file at `path`, which is made if it is missing and `create` is set."""
-        return Records(Path(path), *connect(Path(path), create=create))
+    def open(path: str | Path, *, create: bool = True, read_only: bool = False) -> Records:
+        """Open the file at `path`, which is made if it is missing and `create` is set.
+
+        With `read_only` it must be there, and is not changed.
+        """
+        where = Path(path)
+        return Records(where, *connect(where, create=create and not read_only, read_only=read_only))
 
     def __enter__(self) -> Records:
         return self
@@ -164,24 +185,45 @@ class Records:
     def environments(self) -> list[Environment]:
         """Return the environments that anything was measured in."""
         rows = self._rows("SELECT json FROM environments ORDER BY key", ())
-        return [Environment.from_json(row[0]) for row in rows]
+        with intact(self.path):
+            return [Environment.from_json(row[0]) for row in rows]
+
+    def holdings(self) -> list[Holding]:
+        """Return what there is of each task in each environment."""
+        names = {str(row[0]): row[1:] for row in self._rows("SELECT * FROM tasks", ())}
+        known = dict(self._rows("SELECT key, json FROM environments", ()))
+        query = "SELECT task_key, environment_key, count(*), count(median_s) FROM records "
+        found: list[Holding] = []
+        for key, environment_key, count, timed in self._rows(f"{query} GROUP BY 1, 2", ()):
+            with intact(self.path):
+                environment = Environment.from_json(known[environment_key])
+                _, target, name = names.get(key, ("", "", ""))
+                best = self.best(key, environment)
+                found.append(Holding(key, name, target, environment, count, count - timed, best))
+        return found
 
     def task_keys(self) -> list[str]:
         """Return the keys of the tasks in the file."""
         query = "SELECT key FROM tasks UNION SELECT DISTINCT task_key FROM records ORDER BY 1"
         return [str(row[0]) for row in self._rows(query, ())]
 
+    def defined_keys(self) -> list[str]:
+        """Return the keys of the tasks that `task` can return."""
+        return [str(row[0]) for row in self._rows("SELECT key FROM tasks ORDER BY 1", ())]
+
     def task(self, task_key: str) -> Task:
         """Return the task called `task_key`."""
         query = "SELECT dag_text, target_text, name FROM tasks WHERE key = ?"
         for dag_text, target_text, name in self._rows(query, (task_key,)):
-            return Task.from_texts(dag_text, target_text, name)
+            with intact(self.path):
+                return Task.from_texts(dag_text, target_text, name)
         raise RecordError(f"{self.path} does not say what the task {task_key} is")
 
     def tasks(self) -> list[Task]:
         """Return the tasks that `add_task` wrote."""
         query = "SELECT dag_text, target_text, name FROM tasks ORDER BY key"
-        return [Task.from_texts(*row) for row in self._rows(query, ())]
+        with intact(self.path):
+            return [Task.from_texts(*row) for row in self._rows(query, ())]
 
     def measured(self, task_key: str, environment: Environment) -> set[str]:
         """Return the keys of the programs that need not be measured again.
@@ -214,7 +256,8 @@ class Records:
             where += "AND environment_key = ? "
             keys = (task_key, environment.key)
         query = f"{_SELECT}{where}ORDER BY median_s, id LIMIT ?"
-        return [_record(row) for row in self._rows(query, (*keys, count))]
+        with intact(self.path):
+            return [record_of_row(row) for row in self._rows(query, (*keys, count))]
 
     def all(self, task_key: str, environment: Environment | None = None) -> list[Record]:
         """Return the records of a task (in one environment, if given), oldest first."""
@@ -222,7 +265,9 @@ class Records:
         if environment is not None:
             where += "AND environment_key = ? "
         keys = (task_key,) if environment is None else (task_key, environment.key)
-        return [_record(row) for row in self._rows(f"{_SELECT}{where}ORDER BY records.id", keys)]
+        with intact(self.path):
+            rows = self._rows(f"{_SELECT}{where}ORDER BY records.id", keys)
+            return [record_of_row(row) for row in rows]
 
     def elsewhere(self, task_key: str, environment: Environment) -> OtherEnvironments:
         """Return what there is of a task from other environments, which is not used silently."""
@@ -234,6 +279,10 @@ class Records:
         rows = list(self._rows(query, (task_key, environment.key)))
         found = tuple(Environment.from_json(row[0]) for row in rows)
         return OtherEnvironments(sum(int(row[1]) for row in rows), found)
+
+    def count(self) -> int:
+        """Return how many records there are."""
+        return next(int(row[0]) for row in self._rows("SELECT count(*) FROM records", ()))
 
     def _add_environment(self, environment: Environment) -> None:
         row = (environment.key, environment.to_json(), environment.cpu)
@@ -254,10 +303,36 @@ def _row(record: Record) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _record(row: tuple[Any, ...]) -> Record:
-    environment = Environment.from_json(row[4])
+def record_of_row(row: Sequence[Any]) -> Record:
+    """Return the record of a row of `COLUMNS`; raise ValueError, KeyError or TypeError."""
+    texts = (*row[:5], row[9], row[14])
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("a column that holds text holds something else")
+    if not isinstance(json.loads(row[2]), list):
+        raise TypeError("the steps are no list")
+    times = [None if value is None else float(value) for value in (row[5], row[6], row[11])]
+    if not all(value is None or 0 <= value < _NEVER_S for value in times):
+        raise ValueError("a time that cannot be")
     failure = None if row[8] is None else FailureKind(row[8])
     return Record(
-        row[0], row[1], row[2], row[3], environment, row[5], row[6], row[7], failure, row[9],
-        bool(row[10]), row[11], row[12], row[13], row[14], row[15], row[16],
+        row[0], row[1], row[2], row[3], Environment.from_json(row[4]), times[0], float(row[6]),
+        int(row[7]), failure, row[9], bool(row[10]), float(row[11]), float(row[12]), int(row[13]),
+        row[14], float(row[15]), int(row[16]),
     )  # fmt: skip
+
+
+_NEVER_S = 1e9
+ROW_FAULTS = (AnsorcError, ValueError, KeyError, TypeError, RecursionError)
+"""What a row of bytes of chance provokes where it is read as what it should be."""
+
+
+@contextmanager
+def intact(path: Path) -> Generator[None]:
+    """Turn what a row with bytes of chance provokes into a RecordError of one sentence."""
+    try:
+        yield
+    except RecordError:
+        raise
+    except ROW_FAULTS as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise DamageError(path, f"a row is not what was written: {words}") from error

@@ -163,7 +163,7 @@ def _parse(line: str, tasks: dict[str, Task]) -> _LineItem:
     """What a line holds; a task is added to `tasks`, those by whose definitions steps are named."""
     try:
         found = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"not JSON ({error})") from error
     if not isinstance(found, dict):
         raise RecordError("not a JSON object")

@@ -108,7 +108,7 @@ class Record:
     """Unix time in seconds."""
     seed: int = 0
     version: str = ""
-    """The ansorc that measured."""
+    """The ansorc and compiler that measured, as `current_version` says it."""
     run_s: float = 0.0
     """Seconds that its run took in all: preparing, checking, timing."""
     known: int = 0
@@ -134,7 +134,7 @@ class Record:
             build_s=result.build.total_s,
             created=time.time(),
             seed=seed,
-            version=_version(),
+            version=current_version(),
             run_s=result.run.total_s,
             known=known,
         )
@@ -215,8 +215,9 @@ class Record:
 
 
 @lru_cache(maxsize=1)
-def _version() -> str:
+def current_version() -> str:
+    """Return this ansorc and the package that its compiler is in, e.g. "0.1.0, llvmlite 0.45.1"."""
     try:
-        return metadata.version("ansorc")
+        return f"{metadata.version('ansorc')}, llvmlite {metadata.version('llvmlite')}"
     except metadata.PackageNotFoundError:
         return "unknown"

@@ -10,7 +10,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -189,24 +189,36 @@ MIGRATIONS: tuple[Migration, ...] = (
 SCHEMA_VERSION = len(MIGRATIONS)
 
 
-def connect(path: Path, *, create: bool) -> tuple[sqlite3.Connection, tuple[str, ...]]:
+def connect(
+    path: Path, *, create: bool, read_only: bool = False
+) -> tuple[sqlite3.Connection, tuple[str, ...]]:
     """Open the record file at `path`; return the connection and what was changed in the file.
 
-    Raise RecordError saying what is wrong with it. A file that is not one of ours is left exactly
-    as it is.
+    With `read_only` nothing is: of a file of an earlier version a copy is brought up to date, which
+    goes with the connection. Raise RecordError saying what is wrong with the file. One that is not
+    ours is left exactly as it is.
     """
     if path.is_dir():
         raise RecordError(f"{path} is a directory; give the path of a record file")
     if not create and not path.exists():
         raise RecordError(f"there is no record file {path}; `ansorc tune` makes one")
     with translated(path):
-        connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+        if read_only:
+            return _reader(path), ()
+        connection = _opened(path, "mode=rwc")
         try:
-            notes = _prepare(connection, path)
+            version = _version_of(connection, path)
+            _write_ahead(connection)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            notes = _migrate(connection) if version < SCHEMA_VERSION else ()
         except BaseException:
             connection.close()
             raise
     return connection, notes
+
+
+SQLITE_FAULTS = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite's functions raise; they decode its messages, which may quote damaged bytes."""
 
 
 @contextmanager
@@ -214,8 +226,11 @@ def translated(path: Path) -> Generator[None]:
     """Turn an error of SQLite on `path` into a RecordError of one clear sentence."""
     try:
         yield
-    except sqlite3.Error as error:
-        raise RecordError(_explain(str(path), error)) from error
+    except SQLITE_FAULTS as error:
+        text = in_words(error)
+        if any(words in text for words in _OF_DAMAGE):
+            raise DamageError(path, text) from error
+        raise RecordError(_explain(str(path), text)) from error
 
 
 @contextmanager
@@ -234,7 +249,52 @@ def transaction(connection: sqlite3.Connection) -> Generator[None]:
         raise
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> tuple[str, ...]:
+_NO_LOCKS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
+def log_of(path: Path) -> Path:
+    """Return where SQLite keeps what was written last to the file at `path`."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def address(path: Path, options: str) -> str:
+    """Return the URI by which SQLite opens the file at `path`, e.g. with "mode=ro"."""
+    return f"{path.absolute().as_uri()}?{options}"
+
+
+def _opened(path: Path, options: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        address(path, options), timeout=_BUSY_TIMEOUT_S, isolation_level=None, uri=True
+    )
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing."""
+    connection = _opened(path, "mode=ro")
+    try:
+        try:
+            version = _version_of(connection, path)
+        except sqlite3.OperationalError as error:
+            is_locked_out = error.sqlite_errorcode & 0xFF in _NO_LOCKS and path.exists()
+            if not is_locked_out or log_of(path).exists():
+                raise
+            connection.close()  # no locks can be made beside the file: nobody else writes there
+            connection = _opened(path, "immutable=1")
+            version = _version_of(connection, path)
+        if version < SCHEMA_VERSION:
+            copy = sqlite3.connect("", isolation_level=None)  # of a file that SQLite removes
+            with closing(connection):
+                connection.backup(copy)
+            connection = copy
+            _migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _version_of(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of the tables; raise RecordError if they are not ours."""
     connection.execute("BEGIN")  # one snapshot: another process may be making the tables now
     version = _pragma(connection, "user_version")
     is_ours = _pragma(connection, "application_id") == _APPLICATION_ID or _is_empty(connection)
@@ -248,9 +308,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> tuple[str, ...]:
             f"{path} was written by a newer ansorc (schema {version}, this one reads up to "
             f"{SCHEMA_VERSION}); update ansorc or give another file"
         )
-    _write_ahead(connection)
-    connection.execute("PRAGMA synchronous = NORMAL")
-    return _migrate(connection) if version < SCHEMA_VERSION else ()
+    return version
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
@@ -272,10 +330,15 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 def _migrate(connection: sqlite3.Connection) -> tuple[str, ...]:
     """Do the migrations that are missing, all or none; return what they say."""
     with transaction(connection):
-        version = _pragma(connection, "user_version")  # another process may have been faster
-        notes = [migrate(connection) for migrate in MIGRATIONS[version:]]
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        return migrate_to(connection, SCHEMA_VERSION)
+
+
+def migrate_to(connection: sqlite3.Connection, version: int) -> tuple[str, ...]:
+    """Do the migrations up to `version` that are missing, in a transaction that is open."""
+    own = _pragma(connection, "user_version")  # another process may have been faster
+    notes = [migrate(connection) for migrate in MIGRATIONS[own:version]]
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {version}")
     return tuple(filter(None, notes))
 
 
@@ -287,15 +350,29 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
 
 
-def _explain(path: str, error: sqlite3.Error) -> str:
-    text = str(error)
+class DamageError(RecordError):
+    """A file that was written by ansorc, but not as it is now; `words` say what is wrong."""
+
+    def __init__(self, path: Path | str, words: str) -> None:
+        super().__init__(
+            f"{path} is damaged ({words}) and was left as it is; use another record file, "
+            f"or save what is readable with: ansorc records verify {path} --salvage NEW.db"
+        )
+        self.words = words
+
+
+_OF_DAMAGE = ("malformed", "corrupt", "unreadable", "not decode", "no such")
+
+
+def in_words(error: Exception) -> str:
+    """Return what SQLite says, in one line: it may quote a damaged file."""
+    text = "unreadable text in its tables" if isinstance(error, UnicodeDecodeError) else str(error)
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+
+
+def _explain(path: str, text: str) -> str:
     if "not a database" in text:
         return f"{path} is not a record file; give another path (the file was left as it is)"
-    if "malformed" in text or "corrupt" in text:
-        return (
-            f"{path} is damaged ({text}) and was left as it is; use another record file, "
-            f"or save what is readable with: sqlite3 {path} .recover"
-        )
     if "disk I/O error" in text:
         return (
             f"{path} cannot be written ({text}); check that its disk works and has space, then "

@@ -1,0 +1,204 @@
+"""The charts of a report, as Vega-Lite specifications (vega.github.io/vega-lite, version 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from ansorc.codegen.base import MachineLimits
+from ansorc.report.history import Forecast, History, RoundQuality
+
+Spec: TypeAlias = dict[str, object]
+"""A specification; its colours are those of the page."""
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+"""A name, which nothing fetches."""
+_CONTAINER = {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+
+
+def curve(history: History) -> Spec:
+    """Return every trial's time, and the best so far; failures stand at the bottom edge."""
+    times = [one.median_s for one in history.records if one.median_s is not None]
+    floor = min(times, default=1e-3) * 1e3 * 0.9
+    rows: list[Spec] = []
+    for number, (record, best) in enumerate(
+        zip(history.records, history.curve, strict=True), start=1
+    ):
+        what = "measured" if record.failure is None else record.failure.value
+        own = floor if record.median_s is None else record.median_s * 1e3
+        rows.append({"trial": number, "ms": _rounded(own), "what": what,
+                     "best": None if best is None else _rounded(best * 1e3)})  # fmt: skip
+    x = _axis("trial", "trial")
+    points: Spec = {
+        "mark": {"type": "point", "filled": True, "size": 24, "opacity": 0.7},
+        "encoding": {
+            "x": x, "y": _axis("ms", "ms of one call", scale="log"),
+            "color": {"field": "what", "type": "nominal", "title": None,
+                      "legend": {"orient": "bottom"}},
+            "shape": {"field": "what", "type": "nominal", "title": None},
+            "tooltip": [{"field": "trial"}, {"field": "ms"}, {"field": "what"}],
+        },
+    }  # fmt: skip
+    line: Spec = {
+        "transform": [{"filter": "isValid(datum.best)"}],
+        "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2},
+        "encoding": {"x": x, "y": _axis("best", "ms of one call", scale="log")},
+    }
+    return _chart(rows, {"layer": [line, points]}, "Time of each trial, and the best so far", 280)
+
+
+def seconds_by_phase(phases: Mapping[str, float]) -> Spec:
+    """Return a bar for the seconds of each phase."""
+    rows: list[Spec] = [
+        {"phase": name, "seconds": _rounded(value)} for name, value in phases.items()
+    ]
+    return _bars(rows, "phase", "seconds", "Seconds by phase")
+
+
+def failures(history: History) -> Spec:
+    """Return a bar for the failed trials of each class."""
+    rows: list[Spec] = [
+        {"class": name, "trials": count} for name, count in history.failures.most_common()
+    ]
+    return _bars(rows, "class", "trials", "Failed trials by class")
+
+
+def predictions(found: Sequence[Forecast]) -> Spec:
+    """Return predicted over measured times, with the line where they are equal."""
+    rows: list[Spec] = [
+        {"trial": one.trial, "measured": _rounded(one.measured_s * 1e3),
+         "predicted": _rounded(one.predicted_s * 1e3)}
+        for one in found
+    ]  # fmt: skip
+    values = [value for one in found for value in (one.measured_s, one.predicted_s)]
+    ends: list[Spec] = [{"ms": _rounded(one * 1e3)} for one in (min(values), max(values))]
+    equal: Spec = {
+        "data": {"values": ends},
+        "mark": {"type": "line", "strokeDash": [4, 4], "opacity": 0.6},
+        "encoding": {"x": _axis("ms", "measured ms", scale="log"),
+                     "y": _axis("ms", "predicted ms", scale="log")},
+    }  # fmt: skip
+    points: Spec = {
+        "mark": {"type": "point", "filled": True, "size": 24, "opacity": 0.7},
+        "encoding": {
+            "x": _axis("measured", "measured ms", scale="log"),
+            "y": _axis("predicted", "predicted ms", scale="log"),
+            "tooltip": [{"field": "trial"}, {"field": "measured"}, {"field": "predicted"}],
+        },
+    }
+    return _chart(rows, {"layer": [equal, points]}, "Predicted over measured times", 300)
+
+
+def ranking(found: Sequence[RoundQuality]) -> Spec:
+    """Return the share of rightly ordered pairs of each round."""
+    rows: list[Spec] = [
+        {"trial": one.first, "pairs": _rounded(one.quality.pairwise)} for one in found
+    ]
+    body: Spec = {
+        "mark": {"type": "line", "point": True},
+        "encoding": {
+            "x": _axis("trial", "first trial of the round"),
+            "y": {"field": "pairs", "type": "quantitative", "title": "pairs ordered rightly",
+                  "scale": {"domain": [0, 1]}, "axis": {"format": "%"}},
+            "tooltip": [{"field": "trial"}, {"field": "pairs", "format": ".0%"}],
+        },
+    }  # fmt: skip
+    return _chart(rows, body, "Pairs of programs that the model ordered rightly, by round", 200)
+
+
+def roofline(
+    intensity: float, rates: Mapping[str, float], limits: MachineLimits, *, one_core: bool
+) -> Spec:
+    """Return the limits of the machine, and programs by name with their FLOP/s.
+
+    `intensity` is in floating-point operations for each byte.
+    """
+    peak = limits.fma_one if one_core else limits.fma_all
+    read = limits.read_one if one_core else limits.read_all
+    ridge = peak / read
+    ends = sorted({min(ridge, intensity) / 8, ridge, max(ridge, intensity) * 8})
+    roof: list[Spec] = [
+        {"intensity": _rounded(one), "rate": _rounded(min(peak, one * read) / 1e9)} for one in ends
+    ]
+    x = _axis("intensity", "FLOP for each byte of inputs and outputs", scale="log")
+    y = _axis("rate", "GFLOP/s", scale="log")
+    line: Spec = {
+        "data": {"values": roof},
+        "mark": {"type": "line", "strokeWidth": 2, "opacity": 0.7},
+        "encoding": {"x": x, "y": y},
+    }
+    rows: list[Spec] = [
+        {"intensity": _rounded(intensity), "rate": _rounded(rate / 1e9), "program": name}
+        for name, rate in rates.items()
+    ]
+    points: Spec = {
+        "mark": {"type": "point", "filled": True, "size": 80},
+        "encoding": {
+            "x": x, "y": y,
+            "color": {"field": "program", "type": "nominal", "title": None,
+                      "legend": {"orient": "bottom"}},
+            "shape": {"field": "program", "type": "nominal", "title": None},
+            "tooltip": [{"field": "program"}, {"field": "rate", "title": "GFLOP/s"}],
+        },
+    }  # fmt: skip
+    return _chart(rows, {"layer": [line, points]}, "Roofline with the measured limits", 260)
+
+
+def shares(rows: Sequence[tuple[str, float]]) -> Spec:
+    """Return a bar for the milliseconds of each task in one call of a network."""
+    found: list[Spec] = [{"task": name, "ms": _rounded(value * 1e3)} for name, value in rows]
+    return _bars(found, "task", "ms", "Time of each task")
+
+
+def trials_over_time(histories: Sequence[History]) -> Spec:
+    """Return how many trials each task had had, over the minutes since the first."""
+    made = [(one.created, place) for place, each in enumerate(histories) for one in each.records]
+    begin = min((created for created, _ in made), default=0.0)
+    counts = [0] * len(histories)
+    rows: list[Spec] = []
+    for created, place in sorted(made):
+        counts[place] += 1
+        rows.append({"minutes": _rounded((created - begin) / 60), "trials": counts[place],
+                     "task": histories[place].name})  # fmt: skip
+    body: Spec = {
+        "mark": {"type": "line", "interpolate": "step-after"},
+        "encoding": {
+            "x": _axis("minutes", "minutes since the first trial"), "y": _axis("trials", "trials"),
+            "color": {"field": "task", "type": "nominal", "title": None,
+                      "legend": {"orient": "bottom", "columns": 2, "symbolLimit": 12}},
+            "tooltip": [{"field": "task"}, {"field": "trials"}, {"field": "minutes"}],
+        },
+    }  # fmt: skip
+    return _chart(rows, body, "Trials of each task over time", 260)
+
+
+def _bars(rows: list[Spec], name: str, value: str, title: str) -> Spec:
+    body: Spec = {
+        "mark": {"type": "bar"},
+        "encoding": {
+            "y": {"field": name, "type": "nominal", "sort": None, "title": None,
+                  "axis": {"labelLimit": 160}},
+            "x": _axis(value, value),
+            "tooltip": [{"field": name}, {"field": value}],
+        },
+    }  # fmt: skip
+    return _chart(rows, body, title, max(60, 24 * len(rows)))
+
+
+def _axis(field: str, title: str, *, scale: str = "linear") -> Spec:
+    found: Spec = {"field": field, "type": "quantitative", "title": title}
+    if scale != "linear":
+        found["scale"] = {"type": scale, "nice": False, "padding": 10}
+    return found
+
+
+def _chart(rows: list[Spec], body: Spec, title: str, height: int) -> Spec:
+    """A whole specification; `title` is also what a screen reader says."""
+    return {
+        "$schema": _SCHEMA, "description": title, "height": height, **_CONTAINER,
+        "data": {"values": rows}, **body,
+    }  # fmt: skip
+
+
+def _rounded(value: float) -> float:
+    """Five digits, which is more than can be seen."""
+    return float(f"{value:.5g}")

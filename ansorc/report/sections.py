@@ -1,0 +1,282 @@
+"""The sections of a report: a title, HTML, and the chart that stands in it."""
+
+from __future__ import annotations
+
+import difflib
+import html
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ansorc.codegen.base import MachineLimits, backend_of
+from ansorc.codegen.build import prepare
+from ansorc.errors import AnsorcError
+from ansorc.report import charts
+from ansorc.report.charts import Spec
+from ansorc.report.history import PAUSE_S, History, retrained
+from ansorc.schedule import lower, replay
+from ansorc.search.programs import Program, recorded_program
+from ansorc.search.record import Record
+from ansorc.search.task import Task
+
+_LOOP_MARK = "| == innermost loop "
+"""How the back end's listing of the assembly begins the summary of a loop."""
+
+
+@dataclass(frozen=True)
+class PagePart:
+    """A part of the page."""
+
+    title: str
+    body: str
+    """HTML."""
+    specs: tuple[Spec, ...] = ()
+    """Charts, which stand before the body."""
+
+
+def task_sections(history: History, limits: MachineLimits | None) -> list[PagePart]:
+    """Return what is to be said of one task; `limits` are those of its machine, if known."""
+    makers: tuple[Callable[[History], PagePart], ...] = (
+        _summary, _curve, _time, _failures, _model,
+        lambda one: _roofline(one, limits), _loops, _assembly, _environment,
+    )  # fmt: skip
+    return [make(history) for make in makers]
+
+
+def file_sections(histories: Sequence[History], weights: Sequence[int] | None) -> list[PagePart]:
+    """Return what is to be said of several tasks; `weights`: how often each runs in a network."""
+    counts = weights or [1] * len(histories)
+    times = [
+        (one.name, count * one.best.median_s)
+        for one, count in zip(histories, counts, strict=True)
+        if one.best is not None and one.best.median_s is not None
+    ]
+    times.sort(key=lambda one: -one[1])
+    total = sum(value for _, value in times)
+    rows = [(name, f"{value * 1e3:.4g}", f"{value / total:.1%}") for name, value in times]
+    words = "of one call of the network" if weights else (
+        "each task counted once: give --task NETWORK.onnx to count how often each runs"
+    )  # fmt: skip
+    share = PagePart(
+        "Share of each task",
+        f"<p>{_text(f'{total * 1e3:.4g} ms in all, {words}.')}</p>"
+        + _table(("task", "ms", "share"), rows),
+        (charts.shares(times),) if times else (),
+    )
+    trials = [(one.name, str(len(one.records)), str(sum(one.failures.values())),
+               "" if one.best is None else _ms(one.best)) for one in histories]  # fmt: skip
+    over_time = PagePart(
+        "Trials of each task",
+        _table(("task", "trials", "failed", "best ms"), trials),
+        (charts.trials_over_time(histories),),
+    )
+    return [share, over_time, _environment(histories[0])]
+
+
+def _summary(history: History) -> PagePart:
+    rows = [("trials", str(len(history.records))), ("failed", str(sum(history.failures.values())))]
+    best, untuned = history.best, history.default_record
+    if best is not None and best.median_s:
+        share = best.spread_s / best.median_s
+        rows.append(("best", f"{_ms(best)} ms, spread {share:.1%}"))
+        if history.task is not None and history.task.dag.flops:
+            rows.append(("", f"{history.task.dag.flops / best.median_s / 1e9:.1f} GFLOP/s"))
+        if untuned is not None and untuned.median_s:
+            words = f"{_ms(untuned)} ms, {untuned.median_s / best.median_s:.2f} times the best"
+            rows.append(("untuned default", words))
+    else:
+        rows.append(("best", "no program was measured and checked"))
+    return PagePart("Result", _table((), rows))
+
+
+def _curve(history: History) -> PagePart:
+    body = ""
+    if history.failures:
+        body = "<p>Failed trials stand at the lower edge.</p>"
+    return PagePart("Best time by trial", body, (charts.curve(history),))
+
+
+def _time(history: History) -> PagePart:
+    builds = sum(record.build_s for record in history.records)
+    runs = sum(record.run_s for record in history.records)
+    title = "Where the time went"
+    if builds + runs == 0.0:
+        return PagePart(title, "<p>The records do not say: they are of an earlier version.</p>")
+    words = (
+        f"{history.busy_s:.0f} s from the first trial to the last, pauses of more than "
+        f"{PAUSE_S:.0f} s left out. Building and running are seconds of the worker processes, "
+        "several of which work at once; searching is not recorded."
+    )
+    spec = charts.seconds_by_phase({"building programs": builds, "running programs": runs})
+    return PagePart(title, f"<p>{_text(words)}</p>", (spec,))
+
+
+def _failures(history: History) -> PagePart:
+    title = "Failures by class"
+    if not history.failures:
+        return PagePart(title, "<p>No trial failed.</p>")
+    rows = [
+        (name, str(count), history.example(name)) for name, count in history.failures.most_common()
+    ]
+    return PagePart(title, _table(("class", "trials", "the first one"), rows),
+                   (charts.failures(history),))  # fmt: skip
+
+
+def _model(history: History) -> PagePart:
+    title = "How well the model predicted"
+    forecasts, qualities = retrained(history)
+    if not forecasts:
+        words = "There are too few rounds with measured programs to learn from and then predict."
+        return PagePart(title, f"<p>{words}</p>")
+    specs = [charts.predictions(forecasts)]
+    if qualities:
+        specs.append(charts.ranking(qualities))
+    words = (
+        "What the run itself expected is not in the records. For each round a model was trained "
+        "again, on the trials before that round alone, and asked for the times of the round."
+    )
+    return PagePart(title, f"<p>{words}</p>", tuple(specs))
+
+
+def _roofline(history: History, limits: MachineLimits | None) -> PagePart:
+    title, task = "Roofline", history.task
+    if task is None or not task.dag.flops:
+        return PagePart(title, "<p>The task is not known, or does no arithmetic to count.</p>")
+    if limits is None:
+        words = (
+            "The limits of the machine are not known here: make the report on the machine that "
+            "measured, without --no-limits."
+        )
+        return PagePart(title, f"<p>{words}</p>")
+    found = {"best": history.best, "untuned default": history.default_record}
+    rates = {
+        name: task.dag.flops / record.median_s
+        for name, record in found.items()
+        if record is not None and record.median_s
+    }
+    moved = sum(buffer.bytes for buffer in task.dag.params)
+    is_one = history.environment.running == 1
+    peak = limits.fma_one if is_one else limits.fma_all
+    read = limits.read_one if is_one else limits.read_all
+    words = (
+        f"Peak {peak / 1e9:.0f} GFLOP/s, memory {read / 1e9:.1f} GB/s, float32, both measured "
+        f"when this page was made. {moved / 1e6:.3g} MB of inputs and outputs are counted once."
+    )
+    spec = charts.roofline(task.dag.flops / moved, rates, limits, one_core=is_one)
+    return PagePart(title, f"<p>{_text(words)}</p>", (spec,))
+
+
+def _loops(history: History) -> PagePart:
+    title = "The best loops beside the untuned default's"
+    best, untuned = _best_program(history), history.default
+    if history.task is None or best is None or untuned is None:
+        return PagePart(title, "<p>There is no best program, or this version cannot read it.</p>")
+    texts = [str(replay(history.task.dag, one.steps)).splitlines() for one in (best, untuned)]
+    marks = _differing(*texts)
+    columns = "".join(
+        f"<figure><figcaption>{name}</figcaption><pre tabindex='0' aria-label='{name}'>"
+        + "\n".join(_line(text, place in mark) for place, text in enumerate(lines))
+        + "</pre></figure>"
+        for name, lines, mark in zip(("best", "untuned default"), texts, marks, strict=True)
+    )
+    words = "<p>Marked lines are not in the other program.</p>"
+    return PagePart(title, f"{words}<div class='beside'>{columns}</div>")
+
+
+def _differing(first: Sequence[str], second: Sequence[str]) -> tuple[set[int], set[int]]:
+    """The places of the lines of each that the other one does not have."""
+    marks: tuple[set[int], set[int]] = (set(range(len(first))), set(range(len(second))))
+    matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
+    for one, other, size in matcher.get_matching_blocks():
+        marks[0].difference_update(range(one, one + size))
+        marks[1].difference_update(range(other, other + size))
+    return marks
+
+
+def _line(text: str, is_marked: bool) -> str:  # noqa: FBT001
+    return f"<mark>{_text(text)}</mark>" if is_marked else _text(text)
+
+
+def _assembly(history: History) -> PagePart:
+    title = "What its assembly is made of"
+    best = _best_program(history)
+    if history.task is None or best is None:
+        return PagePart(title, "<p>There is no best program, or this version cannot read it.</p>")
+    try:
+        found = _innermost_loops(history.task, best)
+    except AnsorcError as error:
+        words = str(error).partition("\n")[0]
+        return PagePart(title, f"<p>It cannot be made here: {_text(words)}</p>")
+    if not found:
+        return PagePart(title, "<p>It has no loop.</p>")
+    items = "".join(f"<li>{_text(one)}</li>" for one in found)
+    return PagePart(title, f"<p>Its innermost loops:</p><ul>{items}</ul>")
+
+
+def _innermost_loops(task: Task, program: Program) -> list[str]:
+    """The summary of each innermost loop of the program's assembly."""
+    backend = backend_of(task.target)
+    listing = backend.listings.get("asm")
+    if listing is None:
+        return ["the back end of this target has no listing of loops"]
+    function = prepare(lower(replay(task.dag, program.steps), task.name), task.target)
+    text = listing(backend.emit(function, task.target), task.target)
+    return [
+        line.removeprefix(_LOOP_MARK) for line in text.splitlines() if line.startswith(_LOOP_MARK)
+    ]
+
+
+def _best_program(history: History) -> Program | None:
+    if history.best is None or history.task is None:
+        return None
+    try:
+        found = recorded_program(history.task, history.best)
+        replay(history.task.dag, found.steps)
+    except (AnsorcError, ValueError):
+        return None
+    return found
+
+
+def _environment(history: History) -> PagePart:
+    environment, records = history.environment, history.records
+    rows = [
+        ("CPU", environment.cpu), ("features", " ".join(environment.features)),
+        ("cores", str(environment.cores)), ("threads", str(environment.running)),
+        ("caches when timed", environment.cache),
+        ("target", history.task.target.text if history.task else "unknown"),
+        ("measured with", "; ".join(sorted({f"ansorc {one.version}" for one in records}))),
+        ("seeds", ", ".join(map(str, sorted({one.seed for one in records})))),
+        ("measured", f"{_date(records[0])} to {_date(records[-1])}"),
+    ]  # fmt: skip
+    return PagePart("Environment", _table((), rows))
+
+
+def _date(record: Record) -> str:
+    try:
+        return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):
+        return "unknown"
+
+
+def _ms(record: Record) -> str:
+    return "" if record.median_s is None else f"{record.median_s * 1e3:.4g}"
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; without headings the first column has them."""
+    head = "".join(f"<th scope='col'>{_text(one)}</th>" for one in headings)
+    lines: list[str] = [f"<tr>{head}</tr>"] if headings else []
+    for first, *others in rows:
+        cells = "".join(f"<td>{_text(one)}</td>" for one in others)
+        lines.append(f"<tr><th scope='row'>{_text(first)}</th>{cells}</tr>")
+    return f"<div class='wide' tabindex='0'><table>{''.join(lines)}</table></div>"
+
+
+def _text(words: str) -> str:
+    return html.escape(words)
+
+
+def as_script(specs: Sequence[Spec]) -> str:
+    """Return charts as JSON that may stand in a script of a page, whatever their texts are."""
+    return json.dumps(specs, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
