@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from network_cuda.networks import NETWORKS, assert_right, feeds, plan_of
 
 import ansorc as ac
 from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.call.module import Module
+from ansorc.codegen.call.network_module import build_network
 from ansorc.codegen.cuda.binding import FIRST_DEVICE, device_count, facts_of
 from ansorc.errors import CallError
 from ansorc.ir.aligned import Array
@@ -108,6 +110,31 @@ def test_tensors_of_pytorch() -> None:
     assert np.abs(c.cpu().numpy() - expected).max() < 1e-3
     with pytest.raises(CallError, match="need a multiple of 16"):
         module(torch.empty(128 * 128 + 1, device="cuda")[1:].view(128, 128), b, c)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_by_default(name: str) -> None:
+    graph, module = NETWORKS[name](), build_network(plan_of(name), target())
+    inputs = feeds(graph)
+    assert_right(graph, inputs, module.run(inputs))
+
+
+def test_a_network_is_captured_into_a_graph() -> None:
+    torch = torch_with_gpu()
+    graph, module = NETWORKS["digits"](), build_network(plan_of("digits"), target())
+    image = torch.zeros(1, 1, 8, 8, device="cuda")
+    result = torch.zeros(1, 10, device="cuda")
+    side, captured = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    module(image, result, stream=side)
+    side.synchronize()
+    with torch.cuda.graph(captured, stream=side):
+        module(image, result, stream=side)
+    for seed in range(3):
+        inputs = feeds(graph, seed)
+        image.copy_(torch.from_numpy(inputs["image"]))
+        captured.replay()
+        torch.cuda.synchronize()
+        assert_right(graph, inputs, {"probabilities": result.cpu().numpy()})
 
 
 def test_times_are_those_of_the_device() -> None:

@@ -17,6 +17,7 @@ from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
+from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import chosen_programs, planned_network
 from ansorc.graph.tensor_type import TensorType
@@ -70,6 +71,20 @@ def several_outputs() -> Graph:
     total = b.add("add", [x, y], "total")
     fixed = b.constant(Weights(5)(2, 3))
     return b.graph([total, b.add("relu", [total], "positive"), x, fixed])
+
+
+def row_sums() -> GraphVariants:
+    """x [n, 4] plus a row, for two values of n."""
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "row"], ["y"])],
+        "sums",
+        [info("x", onnx.TensorProto.FLOAT, ("n", 4))],
+        [info("y", onnx.TensorProto.FLOAT, ("n", 4))],
+        [numpy_helper.from_array(np.arange(4, dtype=np.float32), "row")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    return ac.from_onnx(model, inputs={"x": [(1, 4), (3, 4)]})
 
 
 NETWORKS: Mapping[str, Callable[[], Graph]] = {

@@ -7,15 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from codegen_cuda.wheels import needs_wheels
-from network_cuda.networks import EMULATED, NETWORKS, assert_right, feeds, plan_of
+from network_cuda.networks import EMULATED, NETWORKS, assert_right, feeds, plan_of, row_sums
 
+import ansorc as ac
 from ansorc.codegen.base import NetworkTextBackend, backend_of
 from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
 from ansorc.codegen.cuda.launch import LaunchPlan
+from ansorc.codegen.cuda.prelude import PARTS, parts_of, prelude
 from ansorc.codegen.cuda.toolkit import compile_cubin
 from ansorc.codegen.network.plan import NetworkPlan, Place, PlaceKind
-from ansorc.errors import BuildError
+from ansorc.errors import BuildError, CallError
 
 
 def module_of(name: str) -> NetworkModule:
@@ -58,6 +60,12 @@ def test_a_network_is_one_text_whose_kernels_are_there_once() -> None:
     assert launches.workspace_bytes == plan.signature.workspace_bytes
 
 
+@pytest.mark.parametrize("part", PARTS)
+def test_a_text_tells_what_stands_before_its_kernels(part: str) -> None:
+    before = {part, "specials"} if part == "bfloat16" else {part}
+    assert parts_of(f"// launches\n\n{prelude([part])}\n\nand more") == before
+
+
 def expected_place(plan: NetworkPlan, place: Place) -> tuple[int, int]:
     """Which parameter of the launches a place is in, and where."""
     first_output, weights = len(plan.inputs), len(plan.inputs) + len(plan.outputs)
@@ -83,6 +91,16 @@ def test_intermediate_tensors_begin_where_lines_of_memory_do(name: str) -> None:
     arena = [place.offset for place in places if place.kind is PlaceKind.ARENA]
     assert all(offset % WORKSPACE_ALIGNMENT == 0 for offset in arena)
     assert plan.kernel_workspace % WORKSPACE_ALIGNMENT == 0
+
+
+def test_several_shapes() -> None:
+    variants = row_sums()
+    module = ac.build(variants, EMULATED)
+    for graph in variants:
+        inputs = feeds(graph)
+        assert_right(graph, inputs, module.run(inputs))
+    with pytest.raises(CallError, match="which has no streams"):
+        module(inputs["x"], stream=3)
 
 
 def test_each_call_has_a_time() -> None:

@@ -15,8 +15,9 @@ import pytest
 from cuda_driver.arrays import OnDevice, pycuda
 from cuda_driver.driver_backend import TARGET
 from cuda_driver.emulated_driver import driver_folder, obstacle, process
-from network_cuda.networks import NETWORKS, assert_right, feeds, plan_of
+from network_cuda.networks import NETWORKS, assert_right, feeds, plan_of, row_sums
 
+import ansorc as ac
 from ansorc.codegen.call.library import load_library
 from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.errors import BuildError, CallError
@@ -73,6 +74,25 @@ def arrays_of_numpy() -> None:
         assert 0 < module.time(*inputs.values(), min_time_s=0.002).median_s < 1
         with pytest.raises(CallError, match=r"takes .* arrays"):
             module()
+
+
+def several_shapes() -> None:
+    variants = row_sums()
+    module = ac.build(variants, TARGET)
+    for graph in variants:
+        inputs = feeds(graph)
+        assert_right(graph, inputs, {"y": module(inputs["x"])})
+    cuda: Any = pycuda()
+    cuda.Device(0).retain_primary_context().push()
+    x, y = OnDevice(inputs["x"]), OnDevice(np.zeros_like(inputs["x"]))
+    module(x, y)
+    assert_right(graph, inputs, {"y": y.get()})
+    cuda.Context.pop()
+
+
+@needs_pycuda
+def test_several_shapes_of_arrays_anywhere(device: ProcessPoolExecutor) -> None:
+    device.submit(several_shapes).result()
 
 
 @needs_pycuda

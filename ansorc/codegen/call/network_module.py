@@ -67,8 +67,8 @@ class NetworkModule:
 
         On a GPU arrays may lie in its memory and the network runs in `stream`, as of a `Module`;
         new arrays for the outputs are NumPy's. The first call on a device copies the weights there.
-        All kernels are started in one stream, without waiting or allocating between: later calls
-        with a stream and all arrays on the device can be captured into a CUDA graph.
+        All kernels are started in one stream, without waiting or allocating between: after one call
+        in a stream others in it, with all arrays on the device, can be captured into a CUDA graph.
         """
         if len(arrays) not in self._counts:
             raise self._wrong_count(arrays)

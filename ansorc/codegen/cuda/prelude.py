@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 _DEVICE = "__device__ __forceinline__"
 
-_PORTABLE = {
+PARTS = {
     "specials": """
 union float_bits { unsigned bits; float value; };
 union double_bits { unsigned long long bits; double value; };
@@ -224,7 +224,7 @@ template <typename T> DEVICE void mma_s8(
 
 def parts_of(text: str) -> set[str]:
     """Return the names of the parts that stand in a CUDA text, as `prelude` wrote them."""
-    return {name for name, part in _PORTABLE.items() if _written(part) in text}
+    return {name for name, part in PARTS.items() if _written(part) in text}
 
 
 def prelude(parts: Iterable[str]) -> str:
@@ -232,7 +232,7 @@ def prelude(parts: Iterable[str]) -> str:
     wanted = set(parts)
     if "bfloat16" in wanted:
         wanted.add("specials")
-    return "\n\n".join(_written(part) for name, part in _PORTABLE.items() if name in wanted)
+    return "\n\n".join(_written(part) for name, part in PARTS.items() if name in wanted)
 
 
 def _written(part: str) -> str:

@@ -254,11 +254,16 @@ int Driver::load(Module **found, const void *image) {
         return NO_BINARY_FOR_GPU;
     }
     const size_t size = head->e_shoff + size_t(head->e_shnum) * head->e_shentsize;
-    const int file = memfd_create("module", MFD_CLOEXEC);
-    if (file < 0 || write(file, image, size) != ssize_t(size)) return OUT_OF_MEMORY;
-    const std::string path = "/proc/self/fd/" + std::to_string(file);
-    void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // Under a name of its own: of one that is open dlopen returns what was loaded from it before.
+    const char *folder = getenv("TMPDIR");
+    std::string path = std::string(folder ? folder : "/tmp") + "/emulated-cuda-XXXXXX";
+    const int file = mkstemp(path.data());
+    if (file < 0) return OUT_OF_MEMORY;
+    const bool is_written = write(file, image, size) == ssize_t(size);
     close(file);
+    void *library = is_written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+    unlink(path.c_str());
+    if (!is_written) return OUT_OF_MEMORY;
     if (!library) {
         complain(std::string("the image cannot be loaded: ") + dlerror());
         return INVALID_IMAGE;
