@@ -42,6 +42,8 @@ def build(
     """Build the best recorded program: a library, a C header and a manifest.
 
     Of a network, tasks that have no record get the untuned default.
+
+    Example:  ansorc build gemm.py:matmul -o matmul.so
     """
     if isinstance(workload, ShapedNetworks):
         title, origin, artifact = _build_variants(workload, choice, name, output, weights)

@@ -18,6 +18,7 @@ from ansorc.target import Target, cpu_model, detect
 _EXTRAS = {
     "lightgbm": ("learned cost models", "pip install lightgbm"),
     "pycuda": ("CUDA targets", "pip install 'ansorc[cuda]'"),
+    "vl_convert": ("reports", "pip install 'ansorc[report]'"),
     "matplotlib": ("charts of benchmarks", "pip install 'ansorc[bench]'"),
 }
 
@@ -25,7 +26,10 @@ _EXTRAS = {
 @click.command()
 @click.option("--no-limits", is_flag=True, help="Leave out the measured limits (3 s).")
 def doctor(*, no_limits: bool) -> None:
-    """Show what was detected here: CPU, caches, limits, compilers and missing extras."""
+    """Show what was detected here: CPU, caches, limits, compilers and missing extras.
+
+    Example:  ansorc doctor --no-limits
+    """
     console = Console(soft_wrap=True)
     target = detect()
     _print_machine(console, target)

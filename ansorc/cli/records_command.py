@@ -73,7 +73,9 @@ def _takes_task(command: Callable[P, None]) -> Callable[P, None]:
 def list_records(show: Show, file: Path, task: str) -> None:
     """Show what a record file holds: programs, failures and the best time of each task.
 
-    With --task each of its programs. Example:  ansorc records list tune.db
+    With --task each of its programs.
+
+    Example:  ansorc records list tune.db
     """
     with Records.open(file, read_only=True) as opened:
         found = _chosen(opened, task)
@@ -170,7 +172,9 @@ def merge_records(files: tuple[Path, ...], output: Path) -> None:
     """Join record files; each record keeps the machine that it was measured on.
 
     Of a program that several files have, the record of a crash or of a wrong result stays, else
-    the latest. Example:  ansorc records merge desk.db server.db -o all.db
+    the latest.
+
+    Example:  ansorc records merge desk.db server.db -o all.db
     """
     for found in merge(output, files):
         for note in found.notes:
@@ -216,6 +220,7 @@ def verify_records(files: tuple[Path, ...], output: Path | None) -> None:
     """Hold every page and every row of record files against what was written.
 
     Programs and tasks are known by their hashes, so a changed byte is found; of a time it is not.
+
     Example:  ansorc records verify tune.db --salvage saved.db
     """
     if output is not None:

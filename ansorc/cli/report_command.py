@@ -35,6 +35,7 @@ def report(
 
     Of one task: every trial, failures, how well the model predicted, roofline, the best loops
     beside the untuned ones. Of several: the share of each, and its trials over time.
+
     Example:  ansorc report tune.db --task matmul -o matmul.html
     """
     weights: Mapping[str, int] | None = None

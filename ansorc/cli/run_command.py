@@ -33,7 +33,10 @@ _SEED = 1
 def run(
     workload: TaskOrNetworks, choice: ProgramChoice, library: Path | None, *, verify: bool
 ) -> None:
-    """Run a program on fresh random inputs: check its numbers, then time it."""
+    """Run a program on fresh random inputs: check its numbers, then time it.
+
+    Example:  ansorc run gemm.py:matmul -l matmul.so
+    """
     require_this_machine(workload.target)
     if verify and library is None:
         raise click.UsageError("--verify is for a library; name it: -l FILE")

@@ -48,6 +48,8 @@ def show(
     """Print the best recorded program of a workload: loops, IR, LLVM IR, assembly.
 
     Of a network: its nodes, its tasks, its memory.
+
+    Example:  ansorc show gemm.py:matmul --view schedule --asm
     """
     if not isinstance(workload, Task):
         for network in networks_of([workload]):

@@ -31,6 +31,8 @@ def train(files: tuple[Path, ...], output: Path, seed: int) -> None:
     """Make a cost model of all programs of the record files, for `ansorc tune --model`.
 
     How well such a model predicts is tested before, on a fifth that is held out.
+
+    Example:  ansorc train --records tune.db -o model.json
     """
     data, growth = training_set(files), Growth(seed=seed)
     failed = sum(sample.seconds is None for sample in data.samples)

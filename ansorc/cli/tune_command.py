@@ -33,6 +33,8 @@ def tune(workloads: list[TaskOrNetworks], options: TuneOptions, scheduling: Sche
     A second run with the same record file goes on where the first one stopped. Ctrl-C ends the run
     with the best programs saved. Networks are tuned together: the trials go to those of their
     kernels where they are expected to pay.
+
+    Example:  ansorc tune gemm.py:matmul --trials 200
     """
     for workload in workloads:
         require_this_machine(workload.target, options.cache)

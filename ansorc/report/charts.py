@@ -160,7 +160,7 @@ def trials_over_time(histories: Sequence[History]) -> Spec:
         rows.append({"minutes": _rounded((created - begin) / 60), "trials": counts[place],
                      "task": histories[place].name})  # fmt: skip
     body: Spec = {
-        "mark": {"type": "line", "interpolate": "step-after"},
+        "mark": {"type": "line", "interpolate": "step-after", "point": {"size": 16}},
         "encoding": {
             "x": _axis("minutes", "minutes since the first trial"), "y": _axis("trials", "trials"),
             "color": {"field": "task", "type": "nominal", "title": None,

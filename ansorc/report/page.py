@@ -36,7 +36,7 @@ const dark = window.matchMedia("(prefers-color-scheme: dark)");
 async function draw() {
   const text = dark.matches ? "#e6e8ea" : "#1c2024", line = dark.matches ? "#343a42" : "#d8dce2";
   const range = dark.matches ? ["#6cb6ff", "#ff9e64", "#7ee787", "#f2cc60", "#d2a8ff", "#ff7b72"]
-    : ["#0a58a8", "#b34700", "#1a7f37", "#8a6100", "#7d3fc0", "#c4232f"];
+    : ["#0a58a8", "#b34700", "#1a7f37", "#a0158c", "#00797d", "#6a5acd"];
   const axis = { labelColor: text, titleColor: text, gridColor: line, domainColor: line,
     tickColor: line };
   const config = { background: null, axis, view: { stroke: null },

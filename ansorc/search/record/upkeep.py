@@ -59,6 +59,10 @@ _MERGE = (
 """`winners` and threads are taken of what was not there: they say nothing of programs of others."""
 
 
+_CACHE_KB = 256 * 1024
+"""The indexes of a large output, whose pages would be written again and again with less."""
+
+
 @dataclass(frozen=True)
 class MergeSummary:
     """What came of merging one file into another."""
@@ -88,6 +92,7 @@ def merge(output: Path, files: Sequence[Path]) -> list[MergeSummary]:
             connect(path, create=False, read_only=True)[0].close()
     connection, _ = connect(output, create=True)
     with closing(connection):
+        connection.execute(f"PRAGMA cache_size = {-_CACHE_KB}")
         return [_merged(connection, output, path) for path in files]
 
 
