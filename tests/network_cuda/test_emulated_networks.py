@@ -100,7 +100,7 @@ def test_several_shapes() -> None:
         inputs = feeds(graph)
         assert_right(graph, inputs, module.run(inputs))
     with pytest.raises(CallError, match="which has no streams"):
-        module(inputs["x"], stream=3)
+        module(*feeds(variants.graphs[0]).values(), stream=3)
 
 
 def test_each_call_has_a_time() -> None:

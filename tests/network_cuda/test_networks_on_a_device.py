@@ -84,6 +84,8 @@ def several_shapes() -> None:
         assert_right(graph, inputs, {"y": module(inputs["x"])})
     cuda: Any = pycuda()
     cuda.Device(0).retain_primary_context().push()
+    graph = variants.graphs[-1]
+    inputs = feeds(graph)
     x, y = OnDevice(inputs["x"]), OnDevice(np.zeros_like(inputs["x"]))
     module(x, y)
     assert_right(graph, inputs, {"y": y.get()})
