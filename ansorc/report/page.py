@@ -31,6 +31,7 @@ figure { margin: 0; min-width: 0; } pre { border: 1px solid var(--line); padding
   font-size: .8rem; margin: .3rem 0; } mark { background: var(--mark); color: inherit; }
 """
 _SCRIPT = """
+(() => {
 const specs = JSON.parse(document.getElementById("specs").textContent);
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 async function draw() {
@@ -43,12 +44,14 @@ async function draw() {
     legend: { labelColor: text, titleColor: text }, range: { category: range },
     bar: { color: range[0] }, line: { color: range[0] }, point: { color: range[0] } };
   await Promise.all(specs.map((spec, place) => vegaEmbed("#chart" + place, spec, { config,
-    renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false } })));
+    renderer: "svg", actions: false })));
   document.documentElement.dataset.drawn = specs.length;
 }
 dark.addEventListener("change", draw);
 draw();
+})();
 """
+"""Its names are its own: those of the library are the page's."""
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; "
     "script-src 'unsafe-inline' 'unsafe-eval'"
@@ -63,9 +66,7 @@ def page(title: str, subtitle: str, sections: Sequence[PagePart]) -> str:
     for section in sections:
         parts.append(f"<section><h2>{html.escape(section.title)}</h2>")
         for spec in section.specs:
-            words = html.escape(str(spec["description"]))
-            parts.append(f"<div class='chart' id='chart{len(specs)}' role='img' "
-                         f"aria-label='{words}'></div>")  # fmt: skip
+            parts.append(f"<div class='chart' id='chart{len(specs)}'></div>")
             specs.append(spec)
         parts.append(f"{section.body}</section>")
     drawing = _library().replace("</script", "<\\/script")
