@@ -21,7 +21,6 @@ from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.space import design_space, encode, phenotype_keys, steps
 from ansorc.target import Target, detect
 
-pytestmark = pytest.mark.filterwarnings("ignore::ansorc.errors.PackingWarning")
 """Weights are packed for a single call."""
 
 DAGS = {

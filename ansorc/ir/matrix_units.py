@@ -17,7 +17,10 @@ from ansorc.ir.printer import expr_text
 
 WARP = 32
 """Threads that work together."""
-ROW_BYTES, REGISTER_BYTES = 16, 4
+ROW_BYTES = 16
+"""Of one row of the 8 that `ldmatrix` loads (PTX ISA, "Warp-level matrix load instruction")."""
+REGISTER_BYTES = 4
+"""Of a 32-bit register, in which a thread holds its part of a matrix."""
 SUMS: dict[DType, DType] = {FLOAT16: FLOAT32, BFLOAT16: FLOAT32, FLOAT32: FLOAT32, INT8: INT32}
 """What sums of products of each dtype are in."""
 

@@ -126,7 +126,6 @@ def test_machine_code_and_python_have_one_verdict_at_length(seed: int) -> None:
     assert fuzz(*direct(MIXED), 10_000, seed) > 2_000
 
 
-@pytest.mark.filterwarnings("ignore::ansorc.errors.PackingWarning")
 def test_a_call_refuses_in_the_words_of_the_checks() -> None:
     module = mixed()
     draw = Draw(module.signature, 5)

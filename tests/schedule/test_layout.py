@@ -32,7 +32,6 @@ from ansorc.schedule import (
 )
 from ansorc.target import Target
 
-pytestmark = pytest.mark.filterwarnings("ignore::ansorc.errors.PackingWarning")
 """Weights are packed for a single call."""
 
 

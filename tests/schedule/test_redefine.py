@@ -21,7 +21,6 @@ from ansorc.lang.definitions import DEFINITIONS
 from ansorc.lang.definitions.filters import F2, F4, TAPS, Filter
 from ansorc.schedule import Schedule, packings, schedule, steps_from_json, steps_to_json
 
-pytestmark = pytest.mark.filterwarnings("ignore::ansorc.errors.PackingWarning")
 """Weights are packed for a single call."""
 
 _OPTIONS = settings(

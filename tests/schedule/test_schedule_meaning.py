@@ -12,7 +12,6 @@ from schedule_strategies import schedules
 from ansorc.ir.printer import to_text
 from ansorc.schedule import Schedule, lower, replay, steps_from_json, steps_to_json
 
-pytestmark = pytest.mark.filterwarnings("ignore::ansorc.errors.PackingWarning")
 """Weights are packed for a single call."""
 
 Arrays = list[np.ndarray]

@@ -23,7 +23,6 @@ from ansorc.search.space import design_space, steps
 from ansorc.target import Target
 from bench.paper_cases import case
 
-pytestmark = pytest.mark.filterwarnings("ignore::ansorc.errors.PackingWarning")
 """Weights are packed for a single call."""
 
 
