@@ -88,7 +88,7 @@ class Measurer:
         self.best_s = best_s
         self._limit = BuildLimit(self.options.build_timeout_s)
         self._watch = watch or Stopwatch()
-        self._known: dict[str, Outcome] = {}
+        self._known: dict[str, Measurement] = {}
         self._kept: dict[Source, Message] = {}
         self._fastest: list[tuple[float, str, Source]] = []
         self._last_failure: tuple[FailureKind, str] | None = None
@@ -224,7 +224,7 @@ class Measurer:
         return [replies[index] for index in range(len(batch))]
 
     def _finish(self, candidate: Source, built: Reply) -> MeasureResult:
-        """Run what has been built, unless equal code was measured already."""
+        """Run what has been built, unless equal code has a time already."""
         failure = built if isinstance(built, Failure) else failure_of(built)
         if failure is not None:
             return MeasureResult(candidate, failure)
@@ -235,8 +235,8 @@ class Measurer:
         if (known := self._known.get(code)) is not None:
             return MeasureResult(candidate, known, cost, reused=True)
         outcome, run_cost = self._run(built)
-        self._known[code] = outcome
-        if isinstance(outcome, Measurement):
+        if isinstance(outcome, Measurement):  # a failure may have been a fault of the machine
+            self._known[code] = outcome
             self._keep(candidate, built, outcome.median_s)
         return MeasureResult(candidate, outcome, cost, run_cost)
 
