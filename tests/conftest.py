@@ -10,12 +10,18 @@ import os
 
 import pytest
 from assumed import MACHINES, VARIABLE
+from hypothesis import settings
 
 from ansorc.target import Target, detect, machine
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let "native" mean the assumed machine; `detect` still says what this one is."""
+    """Let "native" mean the assumed machine; `detect` still says what this one is.
+
+    Nothing fails for the time that an example takes: the machine may be busy.
+    """
+    settings.register_profile("ansorc", deadline=None)
+    settings.load_profile("ansorc")
     name = os.environ.get(VARIABLE)
     if not name:
         return

@@ -165,8 +165,8 @@ def test_large_products_are_fast() -> None:
     x, w = ac.placeholder((1, 7, 7, 512), "x"), ac.placeholder((3, 3, 512, 512), "w")
     dag = ComputeDAG([x, w, ops.conv2d(x, w, padding=1)])
     arrays = [RNG.uniform(-1, 1, buffer.shape) for buffer in dag.inputs]
-    start = time.perf_counter()
+    start = time.process_time()
     found = reference.evaluate(dag, arrays)[0]
-    assert time.perf_counter() - start < 10.0
+    assert time.process_time() - start < 10.0
     centre = np.einsum("hwi,hwio->o", arrays[0][0, 2:5, 3:6], arrays[1])
     np.testing.assert_allclose(found[0, 3, 4], centre, rtol=1e-9, atol=1e-9)
