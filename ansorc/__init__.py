@@ -163,10 +163,6 @@ __all__ = [
 ]
 
 _LATER = {
-    "Axis": "ansorc.lang",
-    "Combiner": "ansorc.lang",
-    "ComputeDAG": "ansorc.lang",
-    "ComputeOp": "ansorc.lang",
     "Function": "ansorc.ir.stmt",
     "Graph": "ansorc.graph.graph",
     "GraphVariants": "ansorc.graph.graph_variants",
@@ -174,75 +170,29 @@ _LATER = {
     "NetworkModule": "ansorc.codegen.call.network_module",
     "NetworkVariants": "ansorc.codegen.call.network_variants",
     "Records": "ansorc.search.record",
-    "Reduction": "ansorc.lang",
     "Schedule": "ansorc.schedule",
     "State": "ansorc.schedule",
     "Target": "ansorc.target",
     "Task": "ansorc.search.task",
-    "Tensor": "ansorc.lang",
     "TuneResult": "ansorc.search.tune_result",
-    "TupleReduction": "ansorc.lang",
-    "abs": "ansorc.lang",
     "aligned_empty": "ansorc.ir.aligned",
-    "all": "ansorc.lang",
-    "all_of": "ansorc.lang",
-    "any": "ansorc.lang",
-    "any_of": "ansorc.lang",
-    "argmax": "ansorc.lang",
-    "argmin": "ansorc.lang",
     "build": "ansorc.graph.verbs",
-    "cast": "ansorc.lang",
-    "ceil": "ansorc.lang",
-    "compute": "ansorc.lang",
-    "compute_tuple": "ansorc.lang",
-    "const": "ansorc.lang",
-    "cos": "ansorc.lang",
-    "equal": "ansorc.lang",
-    "erf": "ansorc.lang",
-    "exp": "ansorc.lang",
-    "exp2": "ansorc.lang",
-    "expm1": "ansorc.lang",
-    "floor": "ansorc.lang",
     "from_onnx": "ansorc.graph.onnx.importer",
     "from_torch": "ansorc.graph.torch.importer",
-    "if_then_else": "ansorc.lang",
     "load_library": "ansorc.codegen.call.library",
-    "load_workload": "ansorc.lang",
-    "log": "ansorc.lang",
-    "log1p": "ansorc.lang",
-    "log2": "ansorc.lang",
-    "logical_not": "ansorc.lang",
     "lower": "ansorc.schedule",
-    "max": "ansorc.lang",
-    "maximum": "ansorc.lang",
-    "min": "ansorc.lang",
-    "minimum": "ansorc.lang",
-    "not_equal": "ansorc.lang",
     "ops": "ansorc.lang.operators",
-    "placeholder": "ansorc.lang",
-    "power": "ansorc.lang",
-    "prod": "ansorc.lang",
-    "reduce_axis": "ansorc.lang",
-    "reducer": "ansorc.lang",
     "register_onnx_op": "ansorc.graph.operators.registered",
     "register_sketch_rule": "ansorc.search.sketch",
     "replay": "ansorc.schedule",
-    "round": "ansorc.lang",
-    "rsqrt": "ansorc.lang",
     "schedule": "ansorc.schedule",
-    "sigmoid": "ansorc.lang",
-    "sin": "ansorc.lang",
     "sketch_rules": "ansorc.search.space",
-    "sqrt": "ansorc.lang",
-    "sum": "ansorc.lang",
-    "tanh": "ansorc.lang",
     "tune": "ansorc.graph.verbs",
     "unregister_onnx_op": "ansorc.graph.operators.registered",
     "unregister_sketch_rule": "ansorc.search.sketch",
-    "workload": "ansorc.lang",
 }
-"""Imported when they are first asked for: the command line's help, and every process that
-measures, would wait for them."""
+"""Imported when they are first asked for, as the other names, which are those of `ansorc.lang`: the
+command line's help, and every process that measures, would wait for them."""
 
 
 class _Package(ModuleType):
@@ -258,9 +208,9 @@ sys.modules[__name__].__class__ = _Package
 
 def __getattr__(name: str) -> object:
     """Return what is imported later."""
-    if name not in _LATER:
+    if name not in __all__:
         raise AttributeError(f"module 'ansorc' has no attribute '{name}'")
-    module = import_module(_LATER[name])
+    module = import_module(_LATER.get(name, "ansorc.lang"))
     value = globals()[name] = module if name == "ops" else getattr(module, name)
     return value
 

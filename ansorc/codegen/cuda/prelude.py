@@ -12,6 +12,47 @@ from collections.abc import Iterable
 
 _DEVICE = "__device__ __forceinline__"
 
+_LOAD = """\
+template <typename T> DEVICE void NAME(T *to, const void *row) {
+  unsigned place = (unsigned)__cvta_generic_to_shared(row), got[4];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.KIND.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(got[0]), "=r"(got[1]), "=r"(got[2]), "=r"(got[3]) : "r"(place) : "memory");
+  memcpy(to, got, sizeof got);
+}
+"""
+_MATRIX_LOADS = "".join(
+    _LOAD.replace("NAME", name).replace("KIND", kind)
+    for name, kind in (
+        ("load_matrices", "shared"),
+        ("load_matrices_transposed", "trans.shared"),
+    )
+)
+_PRODUCT = """\
+template <typename T> DEVICE void NAME(
+    SUM &s0, SUM &s1, SUM &s2, SUM &s3, const T *left, const T *right) {
+  unsigned a[4], b[2];
+  memcpy(a, left, sizeof a);
+  memcpy(b, right, sizeof b);
+  asm("mma.sync.aligned.KIND "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+REGISTER"(s0), "+REGISTER"(s1), "+REGISTER"(s2), "+REGISTER"(s3)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+"""
+_MATRIX_PRODUCTS = "".join(
+    _PRODUCT.replace("NAME", name)
+    .replace("KIND", kind)
+    .replace("SUM", sums)
+    .replace("REGISTER", "f" if sums == "float" else "r")
+    for name, kind, sums in (
+        ("mma_f16", "m16n8k16.row.col.f32.f16.f16.f32", "float"),
+        ("mma_bf16", "m16n8k16.row.col.f32.bf16.bf16.f32", "float"),
+        ("mma_tf32", "m16n8k8.row.col.f32.tf32.tf32.f32", "float"),
+        ("mma_s8", "m16n8k32.row.col.s32.s8.s8.s32", "int"),
+    )
+)
+
+
 PARTS = {
     "specials": """
 union float_bits { unsigned bits; float value; };
@@ -164,60 +205,12 @@ template <int pending> DEVICE void await_copies() {
 #ifdef __CUDACC__
 // Lane l gives row l % 8 of matrix l / 8 in shared memory, 16 bytes, and gets 4 bytes of row l / 4
 // of each; or so of the transposed matrices of 16-bit elements.
-template <typename T> DEVICE void load_matrices(T *to, const void *row) {
-  unsigned place = (unsigned)__cvta_generic_to_shared(row), got[4];
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(got[0]), "=r"(got[1]), "=r"(got[2]), "=r"(got[3]) : "r"(place) : "memory");
-  memcpy(to, got, sizeof got);
-}
-template <typename T> DEVICE void load_matrices_transposed(T *to, const void *row) {
-  unsigned place = (unsigned)__cvta_generic_to_shared(row), got[4];
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(got[0]), "=r"(got[1]), "=r"(got[2]), "=r"(got[3]) : "r"(place) : "memory");
-  memcpy(to, got, sizeof got);
-}
-// Adds the product of tiles that lie in the registers of a warp, as the PTX manual says.
-template <typename T> DEVICE void mma_f16(
-    float &s0, float &s1, float &s2, float &s3, const T *left, const T *right) {
-  unsigned a[4], b[2];
-  memcpy(a, left, sizeof a);
-  memcpy(b, right, sizeof b);
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-template <typename T> DEVICE void mma_bf16(
-    float &s0, float &s1, float &s2, float &s3, const T *left, const T *right) {
-  unsigned a[4], b[2];
-  memcpy(a, left, sizeof a);
-  memcpy(b, right, sizeof b);
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-template <typename T> DEVICE void mma_tf32(
-    float &s0, float &s1, float &s2, float &s3, const T *left, const T *right) {
-  unsigned a[4], b[2];
-  memcpy(a, left, sizeof a);
-  memcpy(b, right, sizeof b);
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-template <typename T> DEVICE void mma_s8(
-    int &s0, int &s1, int &s2, int &s3, const T *left, const T *right) {
-  unsigned a[4], b[2];
-  memcpy(a, left, sizeof a);
-  memcpy(b, right, sizeof b);
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+r"(s0), "+r"(s1), "+r"(s2), "+r"(s3)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-#endif""",
+"""
+    + _MATRIX_LOADS
+    + """// Adds the product of tiles that lie in the registers of a warp, as the PTX manual says.
+"""
+    + _MATRIX_PRODUCTS
+    + """#endif""",
 }
 """The text of each part, in the order in which they stand."""
 
