@@ -12,6 +12,7 @@ from search_model import brute_force
 from search_model.workloads import convolution, matmul, smoothing, tiled_matmul, transpose
 
 from ansorc.lang import ComputeDAG, compute, placeholder
+from ansorc.lang import operators as ops
 from ansorc.schedule import Schedule, lower, replay, schedule
 from ansorc.search.features.access import Access, accesses_of, in_panels
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, digits_of
@@ -127,6 +128,14 @@ def test_a_local_tile_is_held_as_small_as_its_region() -> None:
     assert [int(np.max(extent)) for extent in local.shape] == [4, 4]
     outside = next(place for place in range(len(nest.loops)) if local.moving[place])
     assert local.elements[:outside, 0].tolist() == [16] * outside  # every outer tile reuses it
+
+
+def test_a_reader_goes_along_a_row_that_is_held_as_a_whole() -> None:
+    x = placeholder((6, 8), name="X")
+    state = schedule(ComputeDAG([x, ops.softmax(x, name="y")])).split("y", "i1", [1])
+    for name in ("y.sum", "y.exp", "y.max"):
+        state = state.compute_at(name, "y", "i1.0")
+    check_counts(state)
 
 
 def quotients_dag() -> ComputeDAG:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ansorc.ir.buffer import Buffer
 from ansorc.schedule.memory import memory_shape, panel_of
-from ansorc.schedule.stage import At
+from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.columns import FloatArray
 from ansorc.search.features.index_form import IndexForm, grouped_loads
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, Movement, Shift
@@ -182,8 +182,10 @@ def accesses_of(
     addresses in each iteration. Otherwise it is the whole tensor, as it is defined.
     """
     op = nest.stage.op
-    outside = nest.own if is_held else 0
-    movements = tuple(nest.movement(((axis.name, 1.0),), outside) for axis in op.axes)
+    movements = tuple(
+        nest.movement(((axis.name, 1.0),), nest.around(axis.name) if is_held else ())
+        for axis in op.axes
+    )
     zeros, ones, no_limits = (0,) * len(op.axes), (1,) * len(op.axes), (np.inf,) * len(op.axes)
     stores = [
         Access(
@@ -203,12 +205,15 @@ def _reads(nests: LoopNests, nest: LoopNest, line_bytes: int, *, is_held: bool) 
             continue
         source = nests.state.source(buffer.name)
         is_local = source is not None and isinstance(source.attach, At)
-        outside = nests.nest(source).own if source is not None and is_local and is_held else 0
+        bases = _bases(nests, source) if source is not None and is_held else ((),) * len(group[0])
         constants = [[form.constant for form in column] for column in zip(*group, strict=True)]
         yield Access(
             buffer,
             nest,
-            tuple(nest.movement(form.terms, outside) for form in group[0]),
+            tuple(
+                nest.movement(form.terms, base)
+                for form, base in zip(group[0], bases, strict=True)
+            ),
             _shape(nests, buffer, is_held=is_held),
             tuple(max(column) - min(column) for column in constants),
             tuple(len(set(column)) for column in constants),
@@ -220,12 +225,19 @@ def _reads(nests: LoopNests, nest: LoopNest, line_bytes: int, *, is_held: bool) 
         )
 
 
+def _bases(nests: LoopNests, source: Stage) -> list[tuple[int, ...]]:
+    """For each dimension the loops that move where the part of `source` that is held begins: its
+    readers stay there, and go along a dimension that is held as a whole."""
+    nest = nests.nest(source)
+    return [nest.around(axis.name) for axis in source.op.axes]
+
+
 def _laid_out(
     nest: LoopNest, buffer: Buffer, forms: tuple[IndexForm, ...], line_bytes: int
 ) -> Access:
     """A constant in the order of the loops, as `ansorc.schedule.layout` makes it: a dimension for
     each loop that moves it, the vectorised one last."""
-    indices = [nest.movement(form.terms, 0).steps for form in forms]
+    indices = [nest.movement(form.terms).steps for form in forms]
     moving = [
         loop for loop in range(len(nest.loops)) if any(steps[loop] is not None for steps in indices)
     ]

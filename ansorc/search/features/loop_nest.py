@@ -208,16 +208,23 @@ class LoopNest:
         """[loops + 1, rows]: iterations of the loops outside each place."""
         return outside_of(self.extents)
 
-    def movement(self, terms: tuple[tuple[str, float], ...], outside: int) -> Movement:
-        """Return how the loops, but for the first `outside` ones, move `Σ factor * axis`."""
-        found = self._movements.get((terms, outside))
+    def movement(
+        self, terms: tuple[tuple[str, float], ...], without: tuple[int, ...] = ()
+    ) -> Movement:
+        """Return how the loops, but for those numbered in `without`, move `Σ factor * axis`."""
+        found = self._movements.get((terms, without))
         if found is None:
             steps: list[Shift] = [None] * len(self.loops)
             for axis, factor in terms:
-                for loop in range(outside, len(steps)):
-                    steps[loop] = combined(steps[loop], self.axes[axis][loop], factor)
-            found = self._movements[terms, outside] = Movement(tuple(steps), self.extents)
+                for loop, moved in enumerate(self.axes[axis]):
+                    if loop not in without:
+                        steps[loop] = combined(steps[loop], moved, factor)
+            found = self._movements[terms, without] = Movement(tuple(steps), self.extents)
         return found
+
+    def around(self, axis: str) -> tuple[int, ...]:
+        """Return which loops around the stage move where its box along `axis` begins."""
+        return tuple(loop for loop in range(self.own) if self.axes[axis][loop] is not None)
 
     def alone(self, loop: int) -> Movement:
         """Return the movement of an index that is the variable of one loop."""

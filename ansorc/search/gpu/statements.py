@@ -166,7 +166,7 @@ class ThreadStatement:
             if isinstance(source.attach, At):
                 space = MemorySpace.SHARED if source.scope == "shared" else MemorySpace.PRIVATE
         sizes = [self.nests.array(extent).astype(np.float64) for extent in shape]
-        steps = [self.nest.movement(form.terms, 0).steps for form in group[0]]
+        steps = [self.nest.movement(form.terms).steps for form in group[0]]
         moved = tuple(
             tuple(
                 None
