@@ -100,18 +100,25 @@ def region(
     return tuple(_hull(own, extent) for own, extent in zip(boxes, shape, strict=True))
 
 
-def settle(state: State, step: Step, before: State) -> State:
+def settle(state: State, step: Step, before: State, *, within: str = "") -> State:
     """Bring the regions of all attached stages up to date after `step`, or refuse the step.
 
-    `before` is the state that a refusal shows.
+    `before` is the state that a refusal shows. `within`: only loops of this stage are other ones,
+    so that the region of a stage outside them is what it was.
 
     A stage whose loops were already changed keeps its region: a step that would alter it comes too
     late. A reader must stay inside the loop where what it reads is computed.
     """
+    changed = {within}
     for name in [stage.name for stage in reversed(state.stages)]:
         stage = state.stage(name)
-        if isinstance(stage.attach, At):
+        if not isinstance(stage.attach, At):
+            continue
+        # What the threads of a block share is read over loops further out, too.
+        if not within or stage.attach.stage in changed or stage.scope == "shared":
             state = _settle_stage(state, stage, stage.attach, (step, before))
+            if state.stage(name) is not stage:
+                changed.add(name)
     for tensor in state.rewritten:
         if complaint := unfit_layout(state, tensor):
             step.refuse(before, f"the layout of '{tensor}' is rewritten, but then {complaint}")

@@ -110,6 +110,8 @@ def same(left: Extent, right: Extent) -> bool:
     """Return whether both are known to be equal in every row, or both are holes."""
     if left is None or right is None:
         return left is right
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right
     return bool(np.all(np.equal(left, right)))
 
 
@@ -117,6 +119,8 @@ def divides(length: Extent, extent: Extent) -> bool:
     """Return whether `length` divides `extent` in every row; holes are promised to."""
     if length is None or extent is None:
         return True
+    if isinstance(length, int) and isinstance(extent, int):
+        return extent % length == 0
     return bool(np.all(np.equal(np.remainder(extent, length), 0)))
 
 

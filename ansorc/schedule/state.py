@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator as Lines
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import NoReturn, Self
 
 from ansorc.errors import ScheduleError, Spot
@@ -134,7 +135,11 @@ class State:
 
     def find(self, name: str) -> Stage | None:
         """Return the stage called `name`, or None."""
-        return next((stage for stage in self.stages if stage.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Stage]:
+        return {stage.name: stage for stage in self.stages}
 
     def stage(self, name: str) -> Stage:
         """Return the stage called `name`; raise KeyError if there is none."""

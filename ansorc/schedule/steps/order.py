@@ -59,7 +59,7 @@ class Fuse(Step):
         for attached in state.attached(stage.name, joined[-1].name):
             moved = replace(attached, attach=At(stage.name, child.name))
             changed = changed.with_stage(moved)
-        return settle(changed, self, state)
+        return settle(changed, self, state, within=stage.name)
 
 
 @dataclass(frozen=True)
@@ -89,4 +89,5 @@ class Reorder(Step):
                 state, f"'{iterator.name}' is tensorized and stays innermost",
                 condition=iterator.mark is not Mark.TENSORIZE,
             )  # fmt: skip
-        return settle(state.with_stage(replace(stage, iterators=tuple(iterators))), self, state)
+        changed = state.with_stage(replace(stage, iterators=tuple(iterators)))
+        return settle(changed, self, state, within=stage.name)

@@ -56,4 +56,4 @@ class Split(Step):
         for attached in state.attached(stage.name, iterator.name):
             moved = replace(attached, attach=At(stage.name, children[-1].name))
             changed = changed.with_stage(moved)
-        return settle(changed, self, state)
+        return settle(changed, self, state, within=stage.name)
