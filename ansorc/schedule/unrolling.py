@@ -18,6 +18,9 @@ from ansorc.schedule.state import State, Step
 
 MAX_COPIES = 4096
 """The most copies of a statement, vectors counted one by one."""
+MAX_STRAIGHT = 32
+"""Vectors of a plain stage that become straight-line code, at most: more of them are a loop (see
+`ansorc.ir.passes.vectorize_loops`), and a tail."""
 NOMINAL_LANES = 8
 """Elements of one vector here: schedules are made for no target, and half or double is near."""
 _PASSED = (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE, Mark.TENSORIZE, Mark.MATRIX)
@@ -90,7 +93,10 @@ def require_bounded(step: Step, state: State, after: State, loop: Spot) -> None:
         loops = (*after.around(stage), *((stage, iterator) for iterator in stage.iterators))
         marked = [(owner, it) for owner, it in loops if it.mark is Mark.UNROLL]
         vectors = [(stage, it) for it in stage.iterators if it.mark is Mark.VECTORIZE]
-        copies = prod(_copies(iterator) for _, iterator in (*marked, *vectors))
+        is_looped = not stage.op.reduce_axes and not stage.scope
+        most = MAX_STRAIGHT if is_looped else MAX_COPIES + 1
+        vector = prod(min(_copies(iterator), most) for _, iterator in vectors)
+        copies = vector * prod(_copies(iterator) for _, iterator in marked)
         if copies > MAX_COPIES:
             spots: list[Spot] = [(owner.name, it.name) for owner, it in (*marked, *vectors)]
             step.refuse(

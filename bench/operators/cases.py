@@ -3,6 +3,10 @@
 Attention as [batch, heads, places, width]; images channels last.
 """
 
+# PyTorch is not installed where this is checked, so its functions have no types here.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import math

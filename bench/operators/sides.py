@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import ansorc as ac
+from ansorc.codegen.call.module import Module
 from bench.operators.case import Array, OperatorCase
 from bench.peers.program import Make, Program, Unsupported
 
@@ -50,9 +51,10 @@ def _own(request: OperatorRequest, *, is_called: bool) -> Program:
                     threads=request.threads)  # fmt: skip
         module = ac.build(task, records=request.records)
     arrays = case.arrays()
-    weights = {name: arrays[name] for name in case.weights}
-    bound = module.bind(**weights) if weights else module
-    data, threads = [arrays[name] for name in case.data], request.threads
+    weights: dict[str, Any] = {name: arrays[name] for name in case.weights}
+    bound: Module = module.bind(**weights) if weights else module
+    data: list[object] = [arrays[name] for name in case.data]
+    threads = request.threads
 
     def run() -> Array:
         return bound(*data, threads=threads)

@@ -179,9 +179,7 @@ def contiguous_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     return fitting[-1] if fitting and isinstance(op.combiner, Combiner) else None
 
 
-def _in_blocks(
-    partial: PartialSketch, stage: Stage, across: int, contiguous: int
-) -> PartialSketch:
+def _in_blocks(partial: PartialSketch, stage: Stage, across: int, contiguous: int) -> PartialSketch:
     """Return the sketch with two axes of `stage` divided, and their inner loops inside."""
     op, lanes = stage.op, partial.lanes(stage.op)
     for place in (across, contiguous):
