@@ -93,10 +93,9 @@ def require_bounded(step: Step, state: State, after: State, loop: Spot) -> None:
         loops = (*after.around(stage), *((stage, iterator) for iterator in stage.iterators))
         marked = [(owner, it) for owner, it in loops if it.mark is Mark.UNROLL]
         vectors = [(stage, it) for it in stage.iterators if it.mark is Mark.VECTORIZE]
-        is_looped = not stage.op.reduce_axes and not stage.scope
-        most = MAX_STRAIGHT if is_looped else MAX_COPIES + 1
-        vector = prod(min(_copies(iterator), most) for _, iterator in vectors)
-        copies = vector * prod(_copies(iterator) for _, iterator in marked)
+        copies = prod(_copies(iterator) for _, iterator in (*marked, *vectors))
+        if not marked and not stage.op.reduce_axes and not stage.scope:
+            copies = min(copies, MAX_STRAIGHT)
         if copies > MAX_COPIES:
             spots: list[Spot] = [(owner.name, it.name) for owner, it in (*marked, *vectors)]
             step.refuse(

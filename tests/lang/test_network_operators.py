@@ -14,6 +14,8 @@ import ansorc as ac
 from ansorc import ops
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
+from ansorc.search.space import design_space
+from ansorc.target import Target
 
 Array = NDArray[Any]
 Shapes = list[tuple[int, ...]]
@@ -405,3 +407,15 @@ def test_rows_as_long_as_a_vocabulary_are_built(shape: tuple[int, ...]) -> None:
     module = ac.build(ComputeDAG([data, ops.softmax(data)]))
     x = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
     np.testing.assert_allclose(module(x), softmax(x.astype(np.float64), -1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(64, 48), (61, 67), (3, 56, 40)])
+def test_transposes_in_blocks(shape: tuple[int, ...]) -> None:
+    order = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+    data = ac.placeholder(shape, "X")
+    dag = ComputeDAG([data, ops.transpose(data, order)])
+    (sketch,) = design_space(dag, Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=2")).sketches
+    divided = {variable.axis for variable in sketch.variables}
+    assert len(divided) == 2, "both sides of the blocks are open"
+    x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    np.testing.assert_array_equal(ac.build(dag)(x), x.transpose(order))

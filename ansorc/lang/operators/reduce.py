@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ansorc.ir.expr import Expr, Var, as_expr
+from ansorc.ir.expr import Expr, as_expr
 from ansorc.lang import reduction
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
@@ -140,7 +140,7 @@ def _reduce_axes(data: Tensor, places: Sequence[int]) -> dict[int, ReduceAxis]:
     return {place: reduce_axis(data.shape[place], name) for place, name in pairs}
 
 
-def _element(data: Tensor, axes: dict[int, ReduceAxis], indices: Sequence[Var]) -> Expr:
+def _element(data: Tensor, axes: dict[int, ReduceAxis], indices: Sequence[Expr]) -> Expr:
     """Return the element of `data` at `indices` of the result, whether dimensions were kept."""
     rank, is_kept = len(data.shape), len(indices) == len(data.shape)
     rest = iter(indices)
