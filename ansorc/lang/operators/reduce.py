@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from ansorc.ir.expr import Expr, as_expr
 from ansorc.lang import reduction
-from ansorc.lang.define import compute
+from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import axis_numbers, require
 from ansorc.lang.reduction import ReduceAxis, Reduction, reduce_axis
@@ -19,6 +19,9 @@ Dims = int | Sequence[int] | None
 
 _SUM, _MEAN, _MAX, _MIN = AutoName("sum"), AutoName("mean"), AutoName("max"), AutoName("min")
 _PROD, _ARGMAX, _ARGMIN = AutoName("prod"), AutoName("argmax"), AutoName("argmin")
+_SHORT = 32
+"""Fewer elements are searched once, in pairs with their places: 4096 rows of 10 took 25 µs so, and
+38 in two passes (Zen 5)."""
 _INT32_TERMS = 2**31
 """Places of fewer elements are compared as int32: twice as many fit into a vector."""
 
@@ -64,7 +67,8 @@ def argmax(
 
     The first of equal ones wins, and NaN is the largest, as in NumPy. None: the place in the whole
     tensor, in row-major order. Three stages: `<name>.value`, the element itself, `<name>.first`,
-    where it is, and the cast. Raise LanguageError where there is no such axis.
+    where it is, and the cast; of less than 32 elements all are one computation of pairs. Raise
+    LanguageError where there is no such axis.
     """
     return _place("argmax", data, axis, reduction.max, name, keepdims=keepdims)
 
@@ -115,9 +119,11 @@ def _place(
     """Return the first place where an element is what `find` makes of all, or is NaN if that is."""
     places = axis_numbers(operator, data, axis)
     require(bool(places), operator, data, need="there is no axis to search along")
+    terms = math.prod(data.shape[place] for place in places)
+    if terms < _SHORT:
+        return _place_at_once(operator, data, places, name, keepdims=keepdims)
     value = reduced(operator, data, axis, find, stage_name(name, "value"), keepdims=keepdims)
     axes = _reduce_axes(data, places)
-    terms = math.prod(data.shape[place] for place in places)
     dtype = "int32" if terms < _INT32_TERMS else "int64"
 
     def first(*i: Expr) -> Reduction:
@@ -132,6 +138,21 @@ def _place(
 
     found = compute(value.shape, first, stage_name(name, "first"))
     return compute(value.shape, lambda *i: found[i].astype("int64"), name)
+
+
+def _place_at_once(
+    operator: str, data: Tensor, places: Sequence[int], name: str, *, keepdims: bool
+) -> Tensor:
+    """Return the same by one reduction of pairs."""
+    axes = _reduce_axes(data, places)
+    shape = without(data.shape, places, 1 if keepdims else None)
+    find = reduction.argmax if operator == "argmax" else reduction.argmin
+    _, place = compute_tuple(
+        shape,
+        lambda *i: find(_element(data, axes, i), list(axes.values())),
+        [stage_name(name, "value"), name],
+    )
+    return place
 
 
 def _reduce_axes(data: Tensor, places: Sequence[int]) -> dict[int, ReduceAxis]:
