@@ -23,6 +23,7 @@ from bench.networks.compare import networks
 from bench.networks.pretrained import pretrained
 from bench.networks.torch_networks import torch_compile
 from bench.onnx_nodes import run as run_onnx_nodes
+from bench.operators.command import operators
 from bench.search.scheduling import allocation_table, compared, recorded_tasks, schedule_table
 
 _QUICK_CASES = "C2D-3-b1,GMM-3-b1,DEP-1-b1,T2D-2-b1,ConvLayer-2-b1,TBS-1-b1"
@@ -103,6 +104,7 @@ main.add_command(pretrained)
 main.add_command(torch_compile)
 main.add_command(gpu)
 main.add_command(gpu_model)
+main.add_command(operators)
 
 
 @main.command()

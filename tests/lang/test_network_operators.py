@@ -14,6 +14,8 @@ import ansorc as ac
 from ansorc import ops
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
+from ansorc.search.space import design_space
+from ansorc.target import Target
 
 Array = NDArray[Any]
 Shapes = list[tuple[int, ...]]
@@ -118,6 +120,17 @@ REDUCTIONS: list[Case] = [
     ("argmax kept", lambda x: ops.argmax(x, -1, keepdims=True), S,
      lambda x: x.argmax(-1, keepdims=True)),
     ("argmin all", ops.argmin, S, np.argmin),
+    ("argmax all of several rows", lambda x: ops.argmax(x, None), [(4, 21)], np.argmax),
+    ("l2_normalize", ops.l2_normalize, S,
+     lambda x: x / np.sqrt((x**2).sum(-1, keepdims=True))),
+    ("l2_normalize 0", lambda x: ops.l2_normalize(x, 0), S,
+     lambda x: x / np.sqrt((x**2).sum(0, keepdims=True))),
+    ("attention", ops.attention, [(1, 2, 5, 4), (1, 2, 7, 4), (1, 2, 7, 3)],
+     lambda q, k, v: softmax(q @ k.swapaxes(2, 3) / 2, -1) @ v),
+    ("attention causal", lambda q, k, v: ops.attention(q, k, v, causal=True, scale=1.5),
+     [(1, 2, 5, 4), (1, 2, 7, 4), (1, 2, 7, 3)],
+     lambda q, k, v: softmax(np.where(np.tri(5, 7) > 0, q @ k.swapaxes(2, 3) * 1.5, -np.inf), -1)
+     @ v),
     ("softmax", lambda x: ops.softmax(x, 1), S, lambda x: softmax(x, 1)),
     ("log_softmax", ops.log_softmax, S, lambda x: np.log(softmax(x, -1))),
     ("log_softmax 0", lambda x: ops.log_softmax(x, 0), S, lambda x: np.log(softmax(x, 0))),
@@ -346,3 +359,63 @@ def test_activations_keep_their_digits_where_an_exponential_is_next_to_one() -> 
     for operator, wanted in cases:
         (found,) = evaluate(ComputeDAG([x, operator(x)]), [values])
         np.testing.assert_allclose(found, wanted, rtol=1e-15)
+
+
+def test_cross_entropy_and_places_of_the_largest() -> None:
+    logits, target = ac.placeholder((6, 11), "X"), ac.placeholder((6,), "t", "int64")
+    rng = np.random.default_rng(0)
+    x, t = rng.standard_normal((6, 11)).astype(np.float32), rng.integers(0, 11, 6)
+    module = ac.build(ComputeDAG([logits, target, ops.cross_entropy(logits, target)]))
+    wide = softmax(x.astype(np.float64), -1)
+    np.testing.assert_allclose(module(x, t), -np.log(wide[np.arange(6), t]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_first_of_equal_elements_and_nan(dtype: str, axis: int | None) -> None:
+    data = ac.placeholder((5, 37), "X", dtype)
+    rng = np.random.default_rng(1)
+    arrays = [rng.integers(-3, 3, (5, 37)).astype(dtype)]
+    if dtype != "int32":
+        arrays += [arrays[0].copy(), np.full((5, 37), -np.inf, dtype)]
+        arrays[1][[0, 2, 2], [4, 1, 30]] = np.nan
+    for operator, numpy in ((ops.argmax, np.argmax), (ops.argmin, np.argmin)):
+        module = ac.build(ComputeDAG([data, operator(data, axis)]))
+        for array in arrays:
+            np.testing.assert_array_equal(module(array), numpy(array, axis))
+
+
+@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, 4.0, -1.0, 0.5, -0.5, 2.5])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_constant_powers_are_those_of_the_function(dtype: str, exponent: float) -> None:
+    data = ac.placeholder((21,), "X", dtype)
+    result = ac.compute((21,), lambda i: ac.power(data[i], ac.const(exponent, dtype)), "y")
+    x = np.linspace(-3, 3, 21).astype(dtype)
+    x[:6] = [0.0, -0.0, np.inf, -np.inf, np.nan, 4.0]
+    found = ac.build(ComputeDAG([data, result]))(x)
+    with np.errstate(all="ignore"):  # NumPy takes a plain number as the exponent for a square root
+        expected = np.power(x.astype(np.float64), np.full(21, exponent))
+    tolerance = {"float16": 2e-3, "float32": 1e-6, "float64": 1e-14}[dtype]
+    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance)
+    ends = np.isinf(expected) | (expected == 0)
+    np.testing.assert_array_equal(np.signbit(found[ends]), np.signbit(expected[ends]))
+
+
+@pytest.mark.parametrize("shape", [(64, 50257), (4, 60013)])
+def test_rows_as_long_as_a_vocabulary_are_built(shape: tuple[int, ...]) -> None:
+    data = ac.placeholder(shape, "X")
+    module = ac.build(ComputeDAG([data, ops.softmax(data)]))
+    x = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+    np.testing.assert_allclose(module(x), softmax(x.astype(np.float64), -1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(64, 48), (61, 67), (3, 56, 40)])
+def test_transposes_in_blocks(shape: tuple[int, ...]) -> None:
+    order = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+    data = ac.placeholder(shape, "X")
+    dag = ComputeDAG([data, ops.transpose(data, order)])
+    (sketch,) = design_space(dag, Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=2")).sketches
+    divided = {variable.axis for variable in sketch.variables}
+    assert len(divided) == 2, "both sides of the blocks are open"
+    x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    np.testing.assert_array_equal(ac.build(dag)(x), x.transpose(order))

@@ -89,6 +89,11 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("group_norm has no option 'eps'", lambda: UNTYPED.group_norm(X, V, V, 1, eps=1)),
     ("batch_norm_inference has no option 'eps'",
      lambda: UNTYPED.batch_norm_inference(X, V, V, V, V, eps=1)),
+    ("attention of X .*they must be .batch, heads, n, k.",
+     lambda: ops.attention(X, X, ac.placeholder((1, 1, 3, 3), "v"))),
+    ("attention has no option 'mask'", lambda: UNTYPED.attention(X, X, X, mask=1)),
+    ("cross_entropy of A .*they must be", lambda: ops.cross_entropy(A, A)),
+    ("l2_normalize of A .*axis 5", lambda: ops.l2_normalize(A, 5)),
     ("group_norm of V .*1 to 3 spatial", lambda: ops.group_norm(V, V, V, 1)),
 ]  # fmt: skip
 

@@ -55,6 +55,9 @@ CASES: dict[str, Case] = {
         ((5, 16), (4, 32, 4)), options={"is_shifted": True}, dtypes=("int8", "int8")
     ),
     "pack_groups": Case(((24, 16),), (4,), dtypes=("int8",)),
+    "attention": Case(((1, 2, 6, 8), (1, 2, 12, 8), (1, 2, 12, 8)), options={"causal": True}),
+    "cross_entropy": Case((_MATRIX, (6,)), dtypes=("float32", "int32")),
+    "l2_normalize": Case((_MATRIX,)),
     "attention_scores": Case(((1, 12, 2, 8), (1, 12, 2, 8))),
     "capsule_conv2d": Case(((1, 3, 3, 2, 2, 2), (2, 2, 2, 2, 2, 4))),
     "conv1d": Case(((1, 9, 6), (3, 6, 8)), options={"padding": 1}),

@@ -10,7 +10,7 @@ from ansorc.codegen.llvm.condition import compare_linear, connect, known, negate
 from ansorc.codegen.llvm.dot import dot_product, spread_mask
 from ansorc.codegen.llvm.index import IndexWriter
 from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol
-from ansorc.codegen.llvm.math import across_lanes, arithmetic, cast, comparison, math_call
+from ansorc.codegen.llvm.math import across_lanes, arithmetic, cast, comparison, math_call, power_of
 from ansorc.codegen.llvm.memory import MemoryWriter
 from ansorc.codegen.llvm.types import Value, literal, register_type
 from ansorc.codegen.llvm.vector import any_lane, splat
@@ -73,7 +73,7 @@ class ExprWriter:
             case Cast(dtype, operand):
                 return cast(self._writer, self.value(operand), dtype)
             case Call(name, args):
-                return math_call(self._writer, name, [self.value(arg) for arg in args])
+                return self._call(name, args)
             case Dot():
                 return self._dot(expr)
             case Not(operand):
@@ -84,6 +84,17 @@ class ExprWriter:
                 return self._ramp(self.value(base), self.value(stride), lanes)
             case Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply():
                 return self._across(expr)
+
+    def _call(self, name: str, args: tuple[Expr, ...]) -> Value:
+        exponent = args[-1].operand if isinstance(args[-1], Broadcast) else args[-1]
+        values = [self.value(arg) for arg in args]
+        if name == "pow" and isinstance(exponent, Const):
+            lanes = max(value.dtype.lanes for value in values)
+            base = splat(self._writer, values[0], lanes)
+            found = power_of(self._writer, base, float(exponent.value))
+            if found is not None:
+                return found
+        return math_call(self._writer, name, values)
 
     def _across(self, expr: Reduce | Exchange) -> Value:
         if not isinstance(expr, Reduce):

@@ -110,6 +110,30 @@ def math_call(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
     return Value(writer.emit(f"call {register_type(dtype)} {function.symbol}({operands})"), dtype)
 
 
+def power_of(writer: FunctionWriter, base: Value, exponent: float) -> Value | None:
+    """Write `base` to a constant power by products and roots; None where it takes a logarithm.
+
+    As `pow` has it, roots of -0.0 are those of 0.0, and -inf counts as inf.
+    """
+    if base.dtype.bits == 16 or exponent not in (1.0, 2.0, 3.0, 4.0, -1.0, 0.5, -0.5):
+        return None
+    if exponent >= 1:
+        result = base
+        for _ in range(int(exponent) - 1 if exponent < 4 else 1):
+            result = arithmetic(writer, BinaryOp.MUL, result, base)
+        return result if exponent < 4 else arithmetic(writer, BinaryOp.MUL, result, result)
+    if exponent != -1:
+        base = arithmetic(writer, BinaryOp.ADD, base, literal(0.0, base.dtype))
+        root = math_call(writer, "sqrt", [base])
+        endless = literal(float("inf"), base.dtype)
+        is_lowest = comparison(writer, CompareOp.EQ, base, literal(float("-inf"), base.dtype))
+        text = f"select {is_lowest.typed}, {endless.typed}, {root.typed}"
+        base = Value(writer.emit(text), base.dtype)
+    return (
+        base if exponent > 0 else arithmetic(writer, BinaryOp.DIV, literal(1.0, base.dtype), base)
+    )
+
+
 def intrinsic(writer: FunctionWriter, name: str, result: DType, args: list[Value]) -> Value:
     """Call the LLVM intrinsic `name` (without its `llvm.`)."""
     kinds = ", ".join(register_type(arg.dtype) for arg in args)

@@ -18,6 +18,7 @@ from ansorc.lang.operators.activation import (
     tanh,
 )
 from ansorc.lang.operators.attention import (
+    attention,
     attention_scores,
 )
 from ansorc.lang.operators.capsule import (
@@ -56,8 +57,10 @@ from ansorc.lang.operators.matmul import (
     matmul,
 )
 from ansorc.lang.operators.normalization import (
+    cross_entropy,
     group_norm,
     instance_norm,
+    l2_normalize,
     layer_norm,
     log_softmax,
     norm2,
@@ -117,6 +120,7 @@ __all__ = [
     "add",
     "argmax",
     "argmin",
+    "attention",
     "attention_scores",
     "avg_pool1d",
     "avg_pool2d",
@@ -137,6 +141,7 @@ __all__ = [
     "conv2d_winograd",
     "conv3d",
     "conv3d_transpose",
+    "cross_entropy",
     "dense",
     "dense_packed",
     "depthwise_conv2d",
@@ -155,6 +160,7 @@ __all__ = [
     "hard_sigmoid",
     "hard_swish",
     "instance_norm",
+    "l2_normalize",
     "layer_norm",
     "leaky_relu",
     "log_softmax",

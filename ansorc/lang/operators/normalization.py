@@ -17,6 +17,7 @@ from ansorc.lang.reduction import Reduction, max, reduce_axis, sum
 from ansorc.lang.tensor import Tensor
 
 _SOFTMAX, _LOG_SOFTMAX = AutoName("softmax"), AutoName("log_softmax")
+_CROSS_ENTROPY, _L2_NORMALIZE = AutoName("cross_entropy"), AutoName("l2_normalize")
 _NORM2, _LAYER_NORM, _RMS_NORM = AutoName("norm2"), AutoName("layer_norm"), AutoName("rms_norm")
 
 
@@ -60,17 +61,54 @@ def log_softmax(data: Tensor, axis: int = -1, name: str = _LOG_SOFTMAX) -> Tenso
     result. Raise LanguageError where there is no such axis.
     """
     place = axis_number("log_softmax", data, axis)
-    peak = reduced("log_softmax", data, place, max, stage_name(name, "max"))
-    k = reduce_axis(data.shape[place], "k")
-
-    def exponentials(*i: Expr) -> Reduction:
-        return sum(scalar.exp(data[(*i[:place], k, *i[place:])] - peak[i]), axis=k)
-
-    total = compute(peak.shape, exponentials, stage_name(name, "sum"))
+    peak, total = _exponential_sums("log_softmax", data, place, name)
 
     def result(*i: Expr) -> Expr:
         outer = _without(i, place)
         return data[i] - peak[outer] - scalar.log(total[outer])
+
+    return compute(data.shape, result, name)
+
+
+def cross_entropy(logits: Tensor, target: Tensor, name: str = _CROSS_ENTROPY) -> Tensor:
+    """Return -log(softmax(logits))[target], the loss [...] of logits [..., classes].
+
+    target [...] is integers; classes outside of 0 … classes - 1 are moved to the ends. Three
+    stages: `<name>.max`, `<name>.sum` of the exponentials of the differences to it, and the loss.
+    Raise LanguageError on other shapes and dtypes.
+    """
+    fits = bool(logits.shape) and logits.shape[:-1] == target.shape and target.dtype.is_integer
+    need = "they must be [..., classes] and integers [...]"
+    require(fits, "cross_entropy", logits, target, need=need)
+    peak, total = _exponential_sums("cross_entropy", logits, len(logits.shape) - 1, name)
+
+    def loss(*i: Expr) -> Expr:
+        place = scalar.minimum(scalar.maximum(target[i].astype("int64"), 0), logits.shape[-1] - 1)
+        return scalar.log(total[i]) + peak[i] - logits[(*i, place)]
+
+    return compute(target.shape, loss, name)
+
+
+def l2_normalize(
+    data: Tensor, axis: int = -1, epsilon: float = 1e-12, name: str = _L2_NORMALIZE
+) -> Tensor:
+    """Return data / max(sqrt(sum(data^2)), epsilon) along `axis`, of the shape of `data`.
+
+    Two stages: `<name>.squares` and the result. Raise LanguageError where there is no such axis.
+    """
+    place = axis_number("l2_normalize", data, axis)
+    k = reduce_axis(data.shape[place], "k")
+
+    def square(*i: Expr) -> Reduction:
+        element = data[(*i[:place], k, *i[place:])]
+        return sum(element * element, axis=k)
+
+    shape = (*data.shape[:place], *data.shape[place + 1 :])
+    total = compute(shape, square, stage_name(name, "squares"))
+
+    def result(*i: Expr) -> Expr:
+        length = scalar.maximum(scalar.sqrt(total[_without(i, place)]), epsilon)
+        return data[i] * (1.0 / length)
 
     return compute(data.shape, result, name)
 
@@ -201,6 +239,17 @@ def _normalised(operator: str, data: Tensor, *vectors: Tensor) -> int:
     need = f"scale and shift must have the last extents of {list(data.shape)}"
     require(fits, operator, data, *vectors, need=need)
     return first
+
+
+def _exponential_sums(operator: str, data: Tensor, place: int, name: str) -> tuple[Tensor, Tensor]:
+    """Return the largest elements along an axis, and the sums of exp(element - largest)."""
+    peak = reduced(operator, data, place, max, stage_name(name, "max"))
+    k = reduce_axis(data.shape[place], "k")
+
+    def exponentials(*i: Expr) -> Reduction:
+        return sum(scalar.exp(data[(*i[:place], k, *i[place:])] - peak[i]), axis=k)
+
+    return peak, compute(peak.shape, exponentials, stage_name(name, "sum"))
 
 
 def _without(indices: Sequence[Expr], place: int) -> tuple[Expr, ...]:

@@ -20,6 +20,8 @@ from ansorc.search.sketch.tiling import tile_variable, whole_level
 
 UNROLLED_ROWS = 16
 """Reductions of rows that run interleaved, at most."""
+BLOCK_VECTORS = 4
+"""Vectors along a side of a block of a transposed tensor, at most."""
 MAX_UNROLLED = 64
 """Copies of a statement outside of register tiles that `always_unroll_inner` makes, at most."""
 
@@ -32,7 +34,10 @@ def shaped(partial: PartialSketch, name: str) -> PartialSketch:
 
         for i, k: S[i] += A[k, i]    ->    for i0: for k: for i1: S[i] += A[k, i]
 
-    Where the terms of one sum adjoin in memory, their loop goes inside instead.
+    Where the terms of one sum adjoin in memory, their loop goes inside instead. A root stage that
+    transposes what it reads is divided into blocks, whose rows and columns stay in the first cache:
+
+        for i, j: B[i, j] = A[j, i]    ->    for i0, j0: for i1, j1: B[i, j] = A[j, i]
     """
     stage = partial.stage(name)
     contiguous = vector_axis(stage.op)
@@ -43,6 +48,9 @@ def shaped(partial: PartialSketch, name: str) -> PartialSketch:
         return _ordered(partial, name, _with_last(stage, along))
     if contiguous is None:
         return partial
+    across = transposed_axis(partial, stage.op)
+    if across is not None and isinstance(stage.attach, Root):
+        return _in_blocks(partial, stage, across, contiguous)
     axes = stage.op.axes
     inner = axes[contiguous].name
     outer = [axis.name for place, axis in enumerate(axes) if place != contiguous]
@@ -138,6 +146,25 @@ def adjoining_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     return contiguous_terms(partial, op)
 
 
+def transposed_axis(partial: PartialSketch, op: ComputeOp) -> int | None:
+    """Return the place of an axis along which a load adjoins, where the results do not.
+
+    None for reductions, where no load is so, and where a side is shorter than half a vector: such a
+    block would be no better than what its elements are gathered by.
+    """
+    contiguous, least = vector_axis(op), partial.lanes(op) // 2
+    if contiguous is None or op.reduce_axes or op.axes[contiguous].extent < max(least, 2):
+        return None
+    own = op.axes[contiguous].name
+    for place, axis in enumerate(op.axes):
+        if place != contiguous and axis.extent >= max(least, 2):
+            for load in op.loads:
+                strided = any(step_along(index, own) for index in load.indices[:-1])
+                if strided and step_along(load.indices[-1], axis.name) == 1:
+                    return place
+    return None
+
+
 def contiguous_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     """Return the last reduce axis that fills a vector and is contiguous in something `op` loads.
 
@@ -150,6 +177,22 @@ def contiguous_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
         and any(step_along(load.indices[-1], axis.name) == 1 for load in op.loads if load.indices)
     ]
     return fitting[-1] if fitting and isinstance(op.combiner, Combiner) else None
+
+
+def _in_blocks(partial: PartialSketch, stage: Stage, across: int, contiguous: int) -> PartialSketch:
+    """Return the sketch with two axes of `stage` divided, and their inner loops inside."""
+    op, lanes = stage.op, partial.lanes(stage.op)
+    for place in (across, contiguous):
+        axis = op.axes[place]
+        ragged = (lanes,) if axis.extent > lanes and axis.extent % lanes else ()
+        variable = tile_variable(stage, axis, 2, BLOCK_VECTORS * lanes, lanes)
+        variable = replace(variable, ragged=ragged, whole=whole_level(op, axis, 2))
+        partial = replace(partial, variables=(*partial.variables, variable))
+        partial = partial.then(Split(op.name, axis.name, (Hole(variable.name, (1,)),)))
+    divided = partial.stage(op.name)
+    inner = [divided.loop(op.axes[place].name, 1) for place in (across, contiguous)]
+    outer = [it.name for it in divided.iterators if it.name not in inner]
+    return _ordered(partial, op.name, (*outer, *inner))
 
 
 def _wants_split(partial: PartialSketch, op: ComputeOp, contiguous: int) -> bool:

@@ -1,0 +1,1 @@
+"""Small and awkward operators of real networks, called from Python as users call them."""

@@ -1,0 +1,89 @@
+"""The process of one side: `python -m bench.operators.serve SIDE`, JSON lines in and out.
+
+{"do": "prepare", "case": …, "threads": …, "records": …, "trials": …, "reference": …}
+                                                   -> {"error": …, "way": …}
+{"do": "time", "seconds": 0.03}                    -> {"seconds": a call's}
+{"do": "reference", "case": …, "path": …}          -> {}
+
+`error` is the largest deviation from float64, as a share of the largest element.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.operators.cases import CASES
+from bench.operators.sides import SIDES, OperatorRequest, reference
+from bench.peers.burst import Clocked
+from bench.peers.program import Unsupported
+from bench.peers.serve import private_pipes
+
+_CHOOSING_S = 0.02
+
+
+class OperatorServer:
+    """Answers the messages to one side."""
+
+    def __init__(self, side: str) -> None:
+        self._side = side
+        self._way: Clocked | None = None
+
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to `message`; never raises an ordinary exception."""
+        try:
+            match message["do"]:
+                case "prepare":
+                    return self._prepare(message)
+                case "reference":
+                    np.save(message["path"], reference(_case(message)))
+                    return {}
+                case _:
+                    assert self._way is not None
+                    return {"seconds": float(np.median(self._way.burst(message["seconds"])))}
+        except Unsupported as reason:
+            return {"kind": "cannot", "gap": str(reason)}
+        except ImportError as error:
+            return {"kind": "missing", "gap": str(error)}
+        except Exception as error:  # noqa: BLE001 - any fault of a side is one named gap
+            traceback.print_exc()
+            return {"kind": "failed", "gap": f"{type(error).__name__}: {error}"[:300]}
+
+    def _prepare(self, message: dict[str, Any]) -> dict[str, Any]:
+        self._way = None
+        case, records = _case(message), message["records"]
+        request = OperatorRequest(
+            case, message["threads"], Path(records) if records else None, message["trials"]
+        )
+        ways = [Clocked(make()) for _, make in SIDES[self._side](request)]
+        self._way = ways[0]
+        if len(ways) > 1:
+            self._way = min(ways, key=lambda way: float(np.median(way.burst(_CHOOSING_S))))
+        program = self._way.program
+        program.run()
+        result, expected = np.asarray(program.output()), np.load(message["reference"])
+        if result.shape != expected.shape:
+            raise ValueError(f"its shape is {result.shape}, not {expected.shape}")
+        largest = float(np.max(np.abs(expected))) or 1.0
+        return {"error": float(np.max(np.abs(result - expected))) / largest, "way": program.name}
+
+
+def _case(message: dict[str, Any]) -> Any:
+    return next(case for case in CASES if case.name == message["case"])
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    requests, answers = private_pipes()
+    server = OperatorServer(sys.argv[1])
+    for line in requests:
+        answers.write(json.dumps(server.answer(json.loads(line))) + "\n")
+
+
+if __name__ == "__main__":
+    main()
