@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -21,6 +22,7 @@ import pytest
 
 import ansorc as ac
 from ansorc.errors import AnsorcError
+from ansorc.schedule.steps import STEPS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -146,3 +148,14 @@ def test_a_wrong_step_of_the_tutorial_is_refused() -> None:
     c = ac.compute((4,), lambda i: ac.sum(a[i, r], axis=r), name="C")
     with pytest.raises(AnsorcError, match="rfactor"):
         ac.schedule(ac.ComputeDAG([a, c])).parallel("C", "k")
+
+
+def test_every_step_has_a_picture_in_which_something_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(DOCS / "site"))
+    pictures = import_module("step_pictures").pictures()
+    assert set(pictures) == set(STEPS)
+    for shown in pictures.values():
+        for picture in shown:
+            assert picture.before != picture.after, picture.call

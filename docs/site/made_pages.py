@@ -35,7 +35,7 @@ OUTSIDE = {
     "reference/runtime.md": "runtime/README.md",
 }
 """Pages of the site that are files of the repository."""
-MAX_WIDTH = 84
+MAX_WIDTH = 76
 """Of two programs beside each other, in characters."""
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 
