@@ -153,7 +153,7 @@ def test_a_wrong_step_of_the_tutorial_is_refused() -> None:
 def test_every_step_has_a_picture_in_which_something_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.syspath_prepend(str(DOCS / "site"))
+    monkeypatch.setattr(sys, "path", [str(DOCS / "site"), *sys.path])
     pictures = import_module("step_pictures").pictures()
     assert set(pictures) == set(STEPS)
     for shown in pictures.values():
