@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +15,7 @@ from ansorc.graph.graph_text import GraphText, NodeText, digest_of, parse_graph_
 from ansorc.graph.node_kind import NodeKind
 from ansorc.graph.operators import operator_named
 from ansorc.graph.tensor_type import TensorType
+from ansorc.ir import notebook
 from ansorc.ir.aligned import Array
 from ansorc.lang.dag import ComputeDAG
 
@@ -161,6 +163,15 @@ class Graph:
 
     def __str__(self) -> str:
         return self.to_text()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the text, on hover what a node was in the file it comes from."""
+        sources = {node.name: node.source for node in self.nodes}
+        lines = [
+            (line, next((sources[w] for w in re.findall(r"[^\s:,=]+", line) if w in sources), ""))
+            for line in self.to_text().splitlines()
+        ]
+        return notebook.framed(f"{self.name}: {len(self.nodes)} nodes", notebook.code(lines))
 
     def is_used_once(self, name: str) -> bool:
         """Whether one node alone reads the tensor `name`, which is no output."""

@@ -12,6 +12,7 @@ from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.graph import Graph
 from ansorc.graph.partition import GraphPartition, partition
 from ansorc.graph.passes.pipeline import optimized
+from ansorc.ir import notebook
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -35,6 +36,13 @@ class Network:
         found = Target.parse(target) if isinstance(target, str) else target
         rewritten = optimized(graph)
         return Network(graph, rewritten, partition(rewritten), found, graph.outputs)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the graph after the rewrites, and its different kernels."""
+        rows = [(task.name, f"{task.dag.flops:.4g} FLOP a call") for task in self.tasks.values()]
+        lines = [(line, "") for line in self.graph.to_text().splitlines()]
+        title = f"{self.graph.name} for {self.target.text}: {len(rows)} tasks"
+        return notebook.framed(title, notebook.table(rows), notebook.code(lines))
 
     def without_source(self) -> Network:
         """Return the network for building alone: its source is what it was rewritten to.

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import Enum
+from importlib import import_module
 from operator import is_
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, assert_never, cast
 
+from ansorc.ir import notebook
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Var
 from ansorc.ir.node import Node, node
@@ -177,3 +179,9 @@ class Function(Node):
     name: str
     params: tuple[Buffer, ...]
     body: Stmt
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the text; on hover the loops around a line."""
+        # the printer imports this module
+        to_text = cast("Callable[[Function], str]", import_module("ansorc.ir.printer").to_text)
+        return notebook.framed(self.name, notebook.code(notebook.inside(to_text(self))))

@@ -106,7 +106,7 @@ def compute_tuple(
 
     `fn` returns a tuple of expressions, or one reduction of tuples (`argmax`, `argmin`, or one made
     by `reducer`). `name` is a list of their names, or one to which .0, .1, … is added. All else
-    is as in `compute`.
+    is as in `compute`. Raise LanguageError where that does, and for another number of names.
     """
     stem = name if isinstance(name, str) else "compute"
     space, value = _traced(shape, fn, stem, axes)

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NoReturn, Self
 
 from ansorc.errors import ScheduleError, Spot
+from ansorc.ir import notebook
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.transform import Transform, transformed
 from ansorc.lang.dag import ComputeDAG
@@ -50,6 +51,13 @@ class Step(ABC):
             if value is not None:
                 changes[name] = names.loops(self, self.stage, value)
         return replace(self, **changes)
+
+    def concerns(self, loop: str) -> bool:
+        """Whether the step names or made the iterator `loop`; "" stands for the whole stage."""
+        if not loop:
+            return not any(hasattr(self, name) for name in ("iterator", "iterators", "order"))
+        values = (getattr(self, name, ()) for name in ("iterator", "iterators", "made"))
+        return any(loop in ((value,) if isinstance(value, str) else value) for value in values)
 
     def __str__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.fields().items())
@@ -235,6 +243,16 @@ class State:
         notes = [f"{tensor} transformed before" for tensor, _ in self.transformed]
         notes += [f"{tensor} laid out in the order of its reads" for tensor in self.rewritten]
         return "\n".join((*notes, *(text for text, _ in _lines(self))))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the loops; on hover a line's stage, and the steps that made it."""
+        lines = [(text, self._history(*spot)) for text, spot in _lines(self)]
+        return notebook.framed(f"{len(self.steps)} steps", notebook.code(lines))
+
+    def _history(self, stage: str, loop: str) -> str:
+        """The stage, and the steps that name or made its loop (those of the stage, for a body)."""
+        steps = [str(step) for step in self.steps if step.stage == stage and step.concerns(loop)]
+        return "\n".join((f"stage {stage}" + (f", loop {loop}" if loop else ""), *steps))
 
 
 @dataclass(frozen=True, eq=False)

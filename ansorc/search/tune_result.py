@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ansorc.codegen.call.module import Module
 from ansorc.errors import MeasureError
+from ansorc.ir import notebook
 from ansorc.search.contest import Ranking
 from ansorc.search.measure import BuildCost, RunCost, Stopwatch
 from ansorc.search.programs import build_program, recorded_program
@@ -118,6 +119,21 @@ class TuneResult:
         if self.best is None:
             raise MeasureError(f"no program of '{self.task.name}' can be built: {self.hint}")
         return build_program(self.task, recorded_program(self.task, self.best), name)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the best and the default time, and the curve of the best."""
+        times = {"best": self.best, "untuned default": self.default}
+        rows = [
+            (name, f"{record.median_s * 1e3:.4g} ms")
+            for name, record in times.items()
+            if record is not None and record.median_s is not None
+        ]
+        rows += [("hint", self.hint)] if self.best is None else []
+        rows += [("note", note) for note in self.notes]
+        points = [(trial, seconds * 1e3) for trial, seconds in self.curve]
+        shown = [notebook.curve(points, self.trials, "ms")] if points else []
+        title = f"{self.task.name}: {self.trials} trials, {self.measured_now} of them in this run"
+        return notebook.framed(title, notebook.table(rows), *shown)
 
     @property
     def packed_before(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.manifest import Manifest
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import BuildError, CallError
+from ansorc.ir import notebook
 from ansorc.ir.packing import PackedWeight
 from ansorc.target import Target
 
@@ -144,6 +145,19 @@ class Module:
             f"{p.name}: {p.dtype}{list(p.source_shape)}" for p in self.signature.params
         )
         return f"<kernel {self.signature.name}({params}) for {self.target.text}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the arguments of a call."""
+        title = f"kernel {self.signature.name} for {self.target.text}"
+        return notebook.framed(title, notebook.table(_rows(self.signature)))
+
+
+def _rows(signature: Signature) -> list[tuple[str, str]]:
+    """Each parameter and what it is."""
+    return [
+        (p.name, f"{'output' if p.is_output else 'input'} {p.dtype}{list(p.source_shape)}")
+        for p in signature.params
+    ]
 
 
 def load_code(compiled: bytes, signature: Signature, target: Target) -> Module:

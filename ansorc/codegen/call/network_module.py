@@ -21,6 +21,7 @@ from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.manifest import NetworkManifest
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import BuildError, CallError
+from ansorc.ir import notebook
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.target import Target
 
@@ -159,6 +160,14 @@ class NetworkModule:
     def __repr__(self) -> str:
         inputs, outputs = map(_listed, (self.inputs, self.outputs))
         return f"<network {self.signature.name}({inputs}) -> ({outputs}) for {self.target.text}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: inputs, outputs and the calls of kernels."""
+        rows = [(p.name, f"input {p.dtype}{list(p.shape)}") for p in self.inputs]
+        rows += [(p.name, f"output {p.dtype}{list(p.shape)}") for p in self.outputs]
+        title = f"network {self.signature.name} for {self.target.text}: "
+        calls = [("", f"kernel {name}") for name in self.call_names]
+        return notebook.framed(f"{title}{len(calls)} calls", notebook.table([*rows, *calls]))
 
     def _profiled(self, arrays: Sequence[Array], threads: int, runs: int) -> list[list[float]]:
         """The seconds of each call in each of so many runs."""

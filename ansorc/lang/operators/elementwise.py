@@ -72,7 +72,7 @@ def where(condition: Tensor, a: Tensor, b: Tensor, name: str = _WHERE) -> Tensor
 
 
 def clip(data: Tensor, low: float, high: float, name: str = _CLIP) -> Tensor:
-    """Return `data` with all below `low` raised to it, and all above `high` lowered to it.
+    """Return min(max(data, low), high), of the shape of `data`.
 
     Raise LanguageError where low is above high.
     """
@@ -81,7 +81,7 @@ def clip(data: Tensor, low: float, high: float, name: str = _CLIP) -> Tensor:
 
 
 def cast(data: Tensor, dtype: str, name: str = _CAST) -> Tensor:
-    """Return `data` converted to `dtype` as NumPy's `astype` does."""
+    """Return `data`, its shape kept, converted to `dtype` as NumPy's `astype` does."""
     return compute(data.shape, lambda *i: scalar.cast(data[i], dtype), name)
 
 

@@ -27,7 +27,7 @@ def take(
 ) -> Tensor:
     """Return the slices of `data` at the places `indices` along `axis`, as numpy.take does.
 
-    The dimensions of `indices` stand where `axis` was. `mode` is one of MODES. Raise LanguageError
+    The shape of `indices` stands where `axis` was. `mode` is one of MODES. Raise LanguageError
     where there is no such axis or mode, or the indices are no integers.
     """
     place, rank = axis_number("take", data, axis), len(indices.shape)
@@ -78,8 +78,8 @@ def one_hot(
 ) -> Tensor:
     """Return 1 where the place along the new dimension `axis` of extent `depth` is the index.
 
-    Elsewhere 0; an index outside of 0 … depth - 1 gives zeros alone. Raise LanguageError where the
-    indices are no integers.
+    The shape is else that of the indices. Elsewhere 0; an index outside of 0 … depth - 1 gives
+    zeros alone. Raise LanguageError where the indices are no integers.
     """
     rank = len(indices.shape) + 1
     require(-rank <= axis < rank, "one_hot", indices, need=f"there is no axis {axis}")

@@ -55,7 +55,7 @@ def softmax(data: Tensor, axis: int = -1, name: str = _SOFTMAX) -> Tensor:
 
 
 def log_softmax(data: Tensor, axis: int = -1, name: str = _LOG_SOFTMAX) -> Tensor:
-    """Return log(softmax(data)) along `axis`, without forming small quotients.
+    """Return log(softmax(data)) along `axis`, of the shape of `data`, not by way of quotients.
 
     Three stages: `<name>.max`, `<name>.sum` of the exponentials of the differences to it, and the
     result. Raise LanguageError where there is no such axis.
@@ -223,7 +223,7 @@ def group_norm(
 def instance_norm(
     data: Tensor, scale: Tensor, shift: Tensor, **options: Unpack[NormOptions]
 ) -> Tensor:
-    """Return `data` normalised over the places of each channel; as `group_norm` of one channel."""
+    """Return `data` normalised over the places of each channel, of its shape; see `group_norm`."""
     is_first = options.get("layout", "").startswith("NC")
     channels = data.shape[1 if is_first else -1] if data.shape else 1
     options["name"] = options.get("name", AutoName("instance_norm"))

@@ -29,7 +29,8 @@ _INT32_TERMS = 2**31
 def sum(data: Tensor, axis: Dims = None, name: str = _SUM, *, keepdims: bool = False) -> Tensor:
     """Return the sums of `data` over `axis`; with `keepdims` those keep the extent 1.
 
-    Raise LanguageError where there is no such axis.
+    Without it the shape is that of `data` without `axis`. None: over all dimensions. Raise
+    LanguageError where there is no such axis.
     """
     return reduced("sum", data, axis, reduction.sum, name, keepdims=keepdims)
 
@@ -52,7 +53,7 @@ def prod(data: Tensor, axis: Dims = None, name: str = _PROD, *, keepdims: bool =
 def mean(data: Tensor, axis: Dims = None, name: str = _MEAN, *, keepdims: bool = False) -> Tensor:
     """Return the means of the floats `data` over `axis`; see `sum`.
 
-    Two stages: `<name>.sum` and the division.
+    Two stages: `<name>.sum` and the division. Raise LanguageError for integers, too.
     """
     require(data.dtype.is_float, "mean", data, need="it needs floats; cast it first")
     total = reduced("mean", data, axis, reduction.sum, stage_name(name, "sum"), keepdims=keepdims)

@@ -40,7 +40,10 @@ def reshape(data: Tensor, shape: int | Sequence[int], name: str = _RESHAPE) -> T
 
 
 def flatten(data: Tensor, axis: int = 1, name: str = _FLATTEN) -> Tensor:
-    """Return `data` as a matrix: the dimensions before `axis` joined, and those from it on."""
+    """Return `data` as a matrix [n, m]: the dimensions before `axis` joined, and those from it on.
+
+    Raise LanguageError where there is no such axis.
+    """
     rank = len(data.shape)
     require(-rank <= axis <= rank, "flatten", data, need=f"there is no axis {axis}")
     place = axis % rank if axis < 0 else axis
@@ -48,7 +51,10 @@ def flatten(data: Tensor, axis: int = 1, name: str = _FLATTEN) -> Tensor:
 
 
 def squeeze(data: Tensor, axis: int | Sequence[int] | None = None, name: str = _SQUEEZE) -> Tensor:
-    """Return `data` without the dimensions `axis`, whose extents must be 1; None: all such."""
+    """Return `data` without the dimensions `axis` of its shape; None: all of extent 1.
+
+    Raise LanguageError where the extent of one is not 1.
+    """
     ones = [place for place, extent in enumerate(data.shape) if extent == 1]
     places = ones if axis is None else axis_numbers("squeeze", data, axis)
     require(set(places) <= set(ones), "squeeze", data, need=f"the extents of {places} must be 1")
@@ -56,7 +62,10 @@ def squeeze(data: Tensor, axis: int | Sequence[int] | None = None, name: str = _
 
 
 def expand_dims(data: Tensor, axis: int | Sequence[int], name: str = _EXPAND_DIMS) -> Tensor:
-    """Return `data` with dimensions of extent 1, so that they are `axis` of the result."""
+    """Return `data` with dimensions of extent 1, so that they are `axis` of the result's shape.
+
+    Raise LanguageError where `axis` names one twice, or one that the result has not.
+    """
     given = (axis,) if isinstance(axis, int) else tuple(axis)
     rank = len(data.shape) + len(given)
     places = {place % rank for place in given if -rank <= place < rank}
@@ -144,7 +153,8 @@ def slice_(
 def concat(tensors: Sequence[Tensor], axis: int = 0, name: str = _CONCAT) -> Tensor:
     """Return `tensors` one after another along `axis`.
 
-    Raise LanguageError unless they agree in all other dimensions and in their dtype.
+    Along it the extents of their shapes are added. Raise LanguageError unless they agree in all
+    other dimensions and in their dtype.
     """
     if not tensors:
         raise LanguageError("concat needs one tensor or more")
@@ -170,7 +180,10 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, name: str = _CONCAT) -> Ten
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = _STACK) -> Tensor:
-    """Return `tensors`, all of one shape, along a new dimension `axis` of the result."""
+    """Return `tensors`, all of one shape, along a new dimension `axis` of the result.
+
+    Raise LanguageError for no tensors, other shapes, and where there is no such axis.
+    """
     if not tensors:
         raise LanguageError("stack needs one tensor or more")
     shape, rank = tensors[0].shape, len(tensors[0].shape) + 1

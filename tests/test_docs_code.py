@@ -1,0 +1,161 @@
+"""The code on the pages that teach is run as it is printed, one page after the other in a folder.
+
+A block after the comment `<!-- illustrative: why -->` is not run; one after `<!-- needs TOOL -->`
+only where that tool is. Blocks of one page build on each other; one that begins with a comment of
+a file's name, such as `# gemm.py`, is that file, too. Tuning is cut short.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+import pytest
+
+import ansorc as ac
+from ansorc.errors import AnsorcError
+from ansorc.schedule.steps import STEPS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [
+    DOCS / "start.md", DOCS / "gallery.md",
+    *sorted((DOCS / "tutorials").glob("*.md")), *sorted((DOCS / "guides").glob("*.md")),
+]  # fmt: skip
+TRIALS = "2"
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<word>illustrative|needs)(?P<more>[^\n]*) -->\n)?"
+    r"```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+_FILE = re.compile(r"^(?:#|//) ([\w.]+)\n")
+_SHIM = f"""#!{sys.executable}
+from ansorc.cli.main import main
+main()
+"""
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+    needs: str
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The blocks that are run or written to files."""
+    for found in _BLOCK.finditer(page.read_text()):
+        word, more = found["word"], found["more"]
+        if word != "illustrative":
+            yield Block(found["language"], found["text"], more.strip() if word else "")
+
+
+def relative(page: Path) -> str:
+    return str(page.relative_to(DOCS))
+
+
+def run_shell(text: str) -> None:
+    """Run commands, tuning with few trials; `ansorc` is that of this repository."""
+    Path("bin").mkdir(exist_ok=True)
+    Path("bin/ansorc").write_text(_SHIM)
+    Path("bin/ansorc").chmod(0o755)
+    environment = dict(
+        os.environ, PYTHONPATH=str(ROOT), ANSORC=str(ROOT),
+        PATH=f"{Path('bin').absolute()}:{os.environ['PATH']}",
+    )  # fmt: skip
+    short = re.sub(r"--trials \d+", f"--trials {TRIALS}", text)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", short], env=environment, text=True,
+        capture_output=True, timeout=250, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{short}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_the_code_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = next(block for block in blocks(DOCS / "start.md") if block.language == "python")
+    Path("gemm.py").write_text(first.text)
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks(page):
+        if name := _FILE.match(block.text):
+            Path(name[1]).write_text(block.text)
+        if block.needs and shutil.which(block.needs) is None:
+            continue
+        if block.language == "python":
+            exec(compile(block.text, relative(page), "exec"), names)
+        elif block.language == "sh":
+            run_shell(block.text)
+
+
+def test_every_block_says_its_language() -> None:
+    for page in PAGES:
+        for block in blocks(page):
+            assert block.language, f"{relative(page)}: {block.text[:60]}"
+            assert block.language in ("sh", "python") or _FILE.match(block.text)
+
+
+def gallery() -> dict[str, object]:
+    """The names that the page of the gallery defines."""
+    names: dict[str, object] = {"__name__": "gallery"}
+    for block in blocks(DOCS / "gallery.md"):
+        exec(compile(block.text, "gallery.md", "exec"), names)
+    return names
+
+
+GALLERY = gallery()
+OPERATORS = [name for name in GALLERY if f"{name}_numpy" in GALLERY]
+
+
+def test_the_gallery_has_operators() -> None:
+    workloads = re.findall(
+        r"^@ac\.workload\ndef (\w+)", (DOCS / "gallery.md").read_text(), re.MULTILINE
+    )
+    assert sorted(workloads) == sorted(OPERATORS)
+    assert len(OPERATORS) >= 12
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_of_the_gallery_is_what_numpy_computes(name: str) -> None:
+    make, in_numpy = GALLERY[name], GALLERY[f"{name}_numpy"]
+    assert callable(make)
+    assert callable(in_numpy)
+    dag = ac.ComputeDAG(cast("list[ac.Tensor]", make()))
+    rng = np.random.default_rng(0)
+    inputs = [
+        rng.standard_normal(one.shape).astype(one.dtype.numpy)
+        if one.dtype.is_float
+        else rng.integers(0, 128, one.shape).astype(one.dtype.numpy)
+        for one in dag.inputs
+    ]
+    kernel = ac.build(dag, name=name)
+    wanted = in_numpy(*(one.astype(np.float64) if one.dtype.kind == "f" else one for one in inputs))
+    np.testing.assert_allclose(kernel(*inputs), np.asarray(wanted), rtol=2e-4, atol=2e-4)
+
+
+def test_a_wrong_step_of_the_tutorial_is_refused() -> None:
+    a = ac.placeholder((4, 4), name="A")
+    r = ac.reduce_axis(4, name="k")
+    c = ac.compute((4,), lambda i: ac.sum(a[i, r], axis=r), name="C")
+    with pytest.raises(AnsorcError, match="rfactor"):
+        ac.schedule(ac.ComputeDAG([a, c])).parallel("C", "k")
+
+
+def test_every_step_has_a_picture_in_which_something_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(DOCS / "site"), *sys.path])
+    pictures = import_module("step_pictures").pictures()
+    assert set(pictures) == set(STEPS)
+    for shown in pictures.values():
+        for picture in shown:
+            assert picture.before != picture.after, picture.call
