@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -37,6 +40,33 @@ def tune(workloads: list[TaskOrNetworks], options: TuneOptions, scheduling: Sche
 
     Example:  ansorc tune gemm.py:matmul --trials 200
     """
+    with _ends_in_words(options):
+        _tune_all(workloads, options, scheduling)
+
+
+@contextmanager
+def _ends_in_words(options: TuneOptions) -> Generator[None]:
+    """Let a terminal that goes away end the run as Ctrl-C does; say so if the output is closed.
+
+    Whoever ignores SIGHUP, as nohup does, goes on.
+    """
+    before = signal.getsignal(signal.SIGHUP)
+    if before is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+    try:
+        yield
+    except (BrokenPipeError, SystemExit) as error:  # as which tables end
+        raise MeasureError(
+            "nobody reads the output any more, so tuning ended; what was measured is saved; "
+            f"go on with: ansorc tune {_same_run(options)}"
+        ) from error
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _tune_all(
+    workloads: list[TaskOrNetworks], options: TuneOptions, scheduling: Scheduling
+) -> None:
     for workload in workloads:
         require_this_machine(workload.target, options.cache)
     networks = networks_of(workloads)
