@@ -74,6 +74,7 @@ def test_a_disk_that_fills_up_loses_nothing_and_the_same_command_goes_on(tmp_pat
     assert "measured 2 programs" in err
 
 
+@pytest.mark.nightly  # SQLite tries for ten seconds
 @pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler makes the disk without locks")
 def test_a_disk_without_locks_is_refused(tmp_path: Path) -> None:
     source, library = tmp_path / "no_locks.c", tmp_path / "no_locks.so"
