@@ -4,7 +4,7 @@ BIN := .venv/bin
 OUT := out
 TRIALS ?= 128
 
-.PHONY: help demo test test-as-if nightly gpu docs check lint types clean
+.PHONY: help demo test test-as-if nightly gpu docs wheel check lint types clean
 
 help:
 	@echo "make demo    set up, tune two operators and a network, build them, run them from C++"
@@ -13,6 +13,7 @@ help:
 	@echo "make nightly run the long checks: all operators of the paper, thousands of schedules"
 	@echo "make gpu     on a machine with a CUDA device: its tests, then the comparison on it"
 	@echo "make docs    build the documentation site into $(OUT)/site"
+	@echo "make wheel   the source distribution and a wheel in $(OUT)/dist, tried without a compiler"
 	@echo "make check   lint, types and tests"
 	@echo "make clean   remove .venv and $(OUT)"
 
@@ -71,6 +72,11 @@ gpu: .venv/gpu
 
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# It needs g++ and aarch64-linux-gnu-g++ (Debian and Ubuntu: apt install g++ g++-aarch64-linux-gnu).
+wheel: .venv/core
+	$(BIN)/python -m pip install --quiet build 'wheel>=0.41' --editable '.[cross]'
+	$(BIN)/python release/wheel.py $(OUT)/dist
 
 lint: .venv/dev
 	$(BIN)/ruff format --check .

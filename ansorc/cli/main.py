@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -90,7 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _fail(message: str, code: int = FAILED) -> int:
-    click.echo(message, err=True)
+    """Say it where somebody may still read: the terminal or the reader of errors may be gone."""
+    for stream in (sys.stderr, sys.stdout):
+        with contextlib.suppress(OSError):
+            print(message, file=stream, flush=True)
+            break
     return code
 
 

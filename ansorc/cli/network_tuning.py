@@ -15,6 +15,7 @@ from ansorc.cli.arguments import same_workloads
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.progress import minutes
 from ansorc.cli.tables import new_table
+from ansorc.cli.tune_arguments import live_page
 from ansorc.graph.network import Network
 from ansorc.graph.network_tune import NetworkTuneResult, tune_networks
 from ansorc.search.options import Scheduling
@@ -35,8 +36,14 @@ def tune_networks_showing(
             f", {len(network.tasks)} different, target {network.target.text}, seed {options.seed}",
             err=True,
         )
-    with RoundProgress() as progress:
-        results = tune_networks(networks, options, scheduling, progress)
+    with live_page(options.records, networks) as live, RoundProgress() as progress:
+
+        def tell(done: RoundReport) -> None:
+            progress(done)
+            if live is not None:
+                live.update()
+
+        results = tune_networks(networks, options, scheduling, tell)
     _show(results)
     tuning = results[0].tuning
     for note in dict.fromkeys(note for one in tuning.results for note in one.notes):

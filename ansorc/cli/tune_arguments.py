@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -12,9 +13,12 @@ import click
 
 from ansorc.cli.arguments import TaskOrNetworks, networks_of, takes_records
 from ansorc.graph.cache_policy import common_cache_policy
+from ansorc.graph.network import Network
 from ansorc.graph.network_tune import TRIALS_PER_TASK
+from ansorc.report.live import LivePage
 from ansorc.search.model import NAMES, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS, ObjectiveName, SchedulerName, Scheduling
+from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
 
 TRIALS = 200
@@ -39,6 +43,10 @@ def takes_tune_options(
                   help="Begin with this cost model, made by `ansorc train`.")  # fmt: skip
     @click.option("--ablation", type=click.Choice(list(ABLATIONS)),
                   help="Search without one of its parts, for comparison.")  # fmt: skip
+    @click.option("--live", type=click.IntRange(0, 65535), is_flag=False, flag_value=0,
+                  metavar="[PORT]",
+                  help="Serve the page of `ansorc report` to browsers of this machine while "
+                  "tuning; write it after the workloads. Default port: a free one.")  # fmt: skip
     @_takes_scheduling
     @wraps(command)
     def with_options(
@@ -57,6 +65,22 @@ def takes_tune_options(
         command(workloads, options, scheduling)
 
     return with_options
+
+
+@contextmanager
+def live_page(records: Path, workloads: Sequence[Task | Network]) -> Generator[LivePage | None]:
+    """Serve the page that `--live` asked for while its block runs, and say where; else None."""
+    port: int | None = click.get_current_context().params["live"]
+    if port is None:
+        yield None
+        return
+    networks = [one for one in workloads if isinstance(one, Network)]
+    weights = {key: count for one in networks for key, count in one.weights.items()}
+    keys = {*weights, *(one.key for one in workloads if isinstance(one, Task))}
+    with LivePage(port, records, keys, weights or None) as page:
+        click.echo(f"live: {page.address}", err=True)
+        yield page
+    click.echo(f"the page again: ansorc report {records}", err=True)
 
 
 def _takes_scheduling(command: Callable[..., Any]) -> Callable[..., None]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -13,7 +16,7 @@ from ansorc.cli.no_device import takes_no_device
 from ansorc.cli.progress import Progress, minutes
 from ansorc.cli.result_table import print_table
 from ansorc.cli.spent_line import contest_line, spent_line
-from ansorc.cli.tune_arguments import takes_tune_options
+from ansorc.cli.tune_arguments import live_page, takes_tune_options
 from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
 from ansorc.search.options import Scheduling
@@ -21,6 +24,7 @@ from ansorc.search.programs import require_this_machine
 from ansorc.search.task import Task
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
+from ansorc.search.tune_result import Trial
 
 
 @click.command()
@@ -36,6 +40,33 @@ def tune(workloads: list[TaskOrNetworks], options: TuneOptions, scheduling: Sche
 
     Example:  ansorc tune gemm.py:matmul --trials 200
     """
+    with _ends_in_words(options):
+        _tune_all(workloads, options, scheduling)
+
+
+@contextmanager
+def _ends_in_words(options: TuneOptions) -> Generator[None]:
+    """Let a terminal that goes away end the run as Ctrl-C does; say so if the output is closed.
+
+    Whoever ignores SIGHUP, as nohup does, goes on.
+    """
+    before = signal.getsignal(signal.SIGHUP)
+    if before is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+    try:
+        yield
+    except (BrokenPipeError, SystemExit) as error:  # as which tables end
+        raise MeasureError(
+            "nobody reads the output any more, so tuning ended; what was measured is saved; "
+            f"go on with: ansorc tune {_same_run(options)}"
+        ) from error
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _tune_all(
+    workloads: list[TaskOrNetworks], options: TuneOptions, scheduling: Scheduling
+) -> None:
     for workload in workloads:
         require_this_machine(workload.target, options.cache)
     networks = networks_of(workloads)
@@ -56,8 +87,17 @@ def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
     peak = probe.best()
     click.echo(f"{task.name}: {task.dag.flops / 1e9:.4g} GFLOP a call, target {task.target.text}, "
                f"peak {peak / 1e9:.0f} GFLOP/s, seed {options.seed}", err=True)  # fmt: skip
-    with Progress(task.name, task.dag.flops, peak) as progress:
-        result = tune_task(task, options, progress)
+    with (
+        live_page(options.records, [task]) as live,
+        Progress(task.name, task.dag.flops, peak) as progress,
+    ):
+
+        def tell(trial: Trial) -> None:
+            progress(trial)
+            if live is not None:
+                live.update()
+
+        result = tune_task(task, options, tell)
     _tell(result, options)
     if result.interrupted:
         _show(name, result, options.records, peak)

@@ -12,7 +12,7 @@ from ansorc.codegen.base import backend_of, network_backend_of
 from ansorc.codegen.call.module import Module, load_code
 from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.package.c_names import require_c_name
-from ansorc.codegen.package.signature import packing_functions, signature_of
+from ansorc.codegen.package.signature import MeasuredProgram, packing_functions, signature_of
 from ansorc.ir.packing import Packing
 from ansorc.ir.passes.pipeline import run_passes
 from ansorc.ir.stmt import Function
@@ -97,13 +97,15 @@ def build_function(
     *,
     flops: float | None = None,
     packings: Sequence[Packing] = (),
+    records: tuple[MeasuredProgram, ...] = (),
 ) -> Module:
     """Compile `function` for `target`, as the C function `name` (by default its own name).
 
     `flops` is what one call computes, for the manifest; `packings` are the layouts of constants
-    that differ from the caller's. Raises BuildError for what the target or C cannot do.
+    that differ from the caller's, `records` what the manifest says it is built from. Raises
+    BuildError for what the target or C cannot do.
     """
     require_c_name(name or function.name)
     named = replace(function, name=name or function.name)
     built = compile_function(named, target, flops=flops, packings=packings)
-    return load_code(built.code, built.signature, target)
+    return load_code(built.code, replace(built.signature, records=records), target)

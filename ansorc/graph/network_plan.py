@@ -28,10 +28,11 @@ from ansorc.search.task import Task
 def compiled_program(task: Task, program: Program, name: str) -> Compiled:
     """Return the kernel of `program`, called `name`, without packers; raise BuildError."""
     state = replay(task.dag, program.steps)
-    return compile_function(
+    built = compile_function(
         lower(state, name), task.target, flops=task.dag.flops, packings=packings(state),
         is_part=True,
     )  # fmt: skip
+    return replace(built, signature=replace(built.signature, records=program.records))
 
 
 def network_plan(network: Network, kernels: Mapping[str, Compiled], name: str) -> NetworkPlan:

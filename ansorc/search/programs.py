@@ -10,6 +10,7 @@ from pathlib import Path
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.build import build_function
 from ansorc.codegen.call.module import Module
+from ansorc.codegen.package.signature import MeasuredProgram
 from ansorc.errors import BuildError, RecordError, TargetError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import (
@@ -42,6 +43,8 @@ class Program:
     """Whether it is the best of a record file."""
     threads: int = 0
     """The most that work on it within a network; 0: all."""
+    records: tuple[MeasuredProgram, ...] = ()
+    """The record that it is of, for the manifest of what is built; none of the default."""
 
     @property
     def packed_before(self) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ def build(
 def build_program(task: Task, program: Program, name: str = "") -> Module:
     """Return `program` compiled for the task's target under `name` (default: the task's)."""
     backend_of(task.target)
-    return _compiled(replay(task.dag, program.steps), task, name or task.name)
+    return _compiled(replay(task.dag, program.steps), task, name or task.name, program.records)
 
 
 def default_program(task: Task, *, rewrite_layout: bool = True, redefine: bool = True) -> Program:
@@ -96,7 +99,12 @@ def recorded_program(task: Task, record: Record) -> Program:
     """Return the program of `record`, in the names of `task`."""
     assert record.median_s is not None
     steps = Names(task.dag).own(steps_from_json(json.loads(record.steps)))
-    program = Program(steps, f"tuned, {record.median_s * 1e3:.4g} ms when measured", is_tuned=True)
+    measured = MeasuredProgram(
+        record.task_key, record.program_key, record.median_s, record.environment.cpu, record.seed,
+        record.version,
+    )  # fmt: skip
+    origin = f"tuned, {record.median_s * 1e3:.4g} ms when measured"
+    program = Program(steps, origin, is_tuned=True, records=(measured,))
     if not program.packed_before:
         return program
     words = f"without the packing of {', '.join(program.packed_before)}, done once before"
@@ -171,7 +179,10 @@ def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:
         )
 
 
-def _compiled(state: State, task: Task, name: str) -> Module:
+def _compiled(
+    state: State, task: Task, name: str, records: tuple[MeasuredProgram, ...] = ()
+) -> Module:
     return build_function(
-        lower(state, name), task.target, flops=task.dag.flops, packings=packings(state)
-    )
+        lower(state, name), task.target, flops=task.dag.flops, packings=packings(state),
+        records=records,
+    )  # fmt: skip

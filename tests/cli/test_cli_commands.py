@@ -68,7 +68,11 @@ def test_tune_then_build_run_and_show(cli: CommandLine) -> None:
     assert built.out.startswith("product: tuned, ")
     for name in ("lib.so", "lib.h", "lib.json"):
         assert f"  {name} ({Path(name).stat().st_size} bytes)" in built.out
-    assert json.loads(Path("lib.json").read_text())
+    (record,) = json.loads(Path("lib.json").read_text())["records"]
+    (best,) = json.loads(cli.run("records", "best", "tune.db", "--json").out)
+    for name in ("median_s", "seed", "version"):
+        assert record[name] == best[name]
+    assert all(record[name] in map(str, best.values()) for name in ("task", "program"))
     assert "int32_t product(" in Path("lib.h").read_text()
 
     for arguments in ([], ["-l", "lib.so"], ["--default", "--threads", "1"]):

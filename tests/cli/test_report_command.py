@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -242,13 +243,21 @@ def test_records_of_an_earlier_version_say_less(cli: CommandLine) -> None:
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed to open the page in")
 def test_a_browser_draws_every_chart(reported: CommandLine) -> None:
+    """A picture of the page is kept in the directory that ANSORC_TEST_ARTEFACTS names."""
     page = page_of(reported, "tune.db")
-    command = [
+    kept = Path(os.environ.get("ANSORC_TEST_ARTEFACTS", "artefacts")).absolute()
+    kept.mkdir(parents=True, exist_ok=True)
+    browser = [
         CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
         f"--user-data-dir={Path('profile').absolute()}", "--virtual-time-budget=20000",
-        "--dump-dom", Path("page.html").absolute().as_uri(),
     ]  # fmt: skip
+    url = Path("page.html").absolute().as_uri()
+    command = [*browser, "--dump-dom", url]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    picture = kept / "report.png"
+    command = [*browser, "--window-size=1100,4200", f"--screenshot={picture}", url]
+    subprocess.run(command, capture_output=True, check=True, timeout=120)
+    assert picture.read_bytes().startswith(b"\x89PNG")
     assert f'data-drawn="{len(page.specs)}"' in done.stdout
     assert len(re.findall(r"<svg [^>]*marks", done.stdout)) == len(page.specs)
     assert not [line for line in done.stderr.splitlines() if ":CONSOLE" in line]

@@ -49,7 +49,8 @@ def program(path: Path, machine: str = "") -> Path:
 def test_a_missing_compiler(tools: Path) -> None:
     words = (
         r"no C compiler for x86_64-linux-gnu was found \(tried cc, gcc, clang, and Python's "
-        r"ziglang\); install one .* apt install g\+\+.* or set CC or ANSORC_CC"
+        r"ziglang\); install one \(pip install 'ansorc\[cross\]'; .* apt install g\+\+.* or set CC "
+        r"or ANSORC_CC"
     )
     with pytest.raises(BuildError, match=words):
         find_toolchain(X86)

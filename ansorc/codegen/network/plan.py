@@ -80,7 +80,9 @@ class NetworkPlan:
         size = self.kernel_workspace + max((s.workspace_bytes for s in called), default=0)
         flops = [signature.flops for signature in called if signature.flops is not None]
         total = sum(flops) if len(flops) == len(called) else None
-        return Signature(self.name, (*self.inputs, *self.outputs), size, parallel, total)
+        records = tuple(dict.fromkeys(one for signature in called for one in signature.records))
+        arrays = (*self.inputs, *self.outputs)
+        return Signature(self.name, arrays, size, parallel, total, records)
 
     @property
     def needs_runtime(self) -> bool:

@@ -22,7 +22,10 @@ from ansorc.target import Target, detect
 
 Command = tuple[str, ...]
 
-_NATIVE_INSTALL = "install one (Debian/Ubuntu: apt install g++; Fedora: dnf install gcc-c++)"
+_NATIVE_INSTALL = (
+    "install one (pip install 'ansorc[cross]'; Debian/Ubuntu: apt install g++; Fedora: dnf install "
+    "gcc-c++)"
+)
 
 
 @dataclass(frozen=True)

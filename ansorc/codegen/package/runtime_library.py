@@ -1,4 +1,7 @@
-"""The C++ runtime, compiled once for each user and compiler, and kept in a cache directory."""
+"""The C++ runtime: from the wheel, or compiled once for each user and compiler and kept in a cache.
+
+A wheel has it compiled for `PREBUILT` architectures, so that no compiler is needed to tune and run.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from ansorc.target import Target, detect
 
 _LIBRARY, _OBJECT = "libansorc_runtime.so", "ansorc_thread_pool.o"
 _WEIGHTS_FILE = "ansorc_weights_file.o"
+PREBUILT = ("x86_64", "aarch64")
+"""What `make wheel` compiles for, with the GNU C library."""
 _NAMES = (
     "ansorc_parallel_for", "ansorc_parallel_for_dynamic", "ansorc_num_threads",
     "ansorc_set_num_threads", "ansorc_team_begin", "ansorc_team_end",
@@ -67,14 +72,40 @@ def cache_directory() -> Path:
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "ansorc"
 
 
+def prebuilt_directory(package: Path, target: Target) -> Path:
+    """Return where a wheel of the package in `package` has the runtime for `target`.
+
+    Its name is a hash of the sources too: what was compiled from others is not taken.
+    """
+    architecture = target.real.triple.partition("-")[0]
+    key = _key(package / "runtime_sources", architecture)
+    return package / "runtime_prebuilt" / f"{architecture}-{key}"
+
+
+def precompile(package: Path, target: Target, linker: Toolchain) -> Path:
+    """Compile the runtime for a wheel of the package in `package`; return the directory made.
+
+    `linker` links the shared library, against as old a C library as the wheel promises to need.
+    Raises BuildError if there is no compiler for `target`, or if it or the linker fails.
+    """
+    directory = prebuilt_directory(package, target)
+    directory.mkdir(parents=True)
+    _compile(package / "runtime_sources", find_toolchain(target), linker, directory)
+    return directory
+
+
 def _compiled(target: Target) -> Path:
     """Return the directory with the compiled runtime, which is made if it is not there.
 
     Its name is a hash of all that it depends on. It is renamed into place when complete, so that
     several processes may do this at once.
     """
-    sources, tools = runtime_sources(), find_toolchain(target)
-    directory = cache_directory() / f"runtime-{_key(sources, tools)}"
+    sources = runtime_sources()
+    prebuilt = prebuilt_directory(sources.parent, target)
+    if target.real.triple.endswith("-linux-gnu") and prebuilt.is_dir():
+        return prebuilt
+    tools = find_toolchain(target)
+    directory = cache_directory() / f"runtime-{_key(sources, tools.identity)}"
     if directory.is_dir():
         return directory
     try:
@@ -86,26 +117,26 @@ def _compiled(target: Target) -> Path:
             "set XDG_CACHE_HOME to a directory that can be written"
         ) from error
     try:
-        _compile(sources, tools, made)
+        _compile(sources, tools, tools, made)
         _publish(made, directory)
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return directory
 
 
-def _key(sources: Path, tools: Toolchain) -> str:
-    digest = hashlib.sha256(tools.identity.encode())
+def _key(sources: Path, compiler: str) -> str:
+    digest = hashlib.sha256(compiler.encode())
     for path in sorted([*(sources / "src").iterdir(), *(sources / "include/ansorc").iterdir()]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 
 
-def _compile(sources: Path, tools: Toolchain, directory: Path) -> None:
+def _compile(sources: Path, tools: Toolchain, linker: Toolchain, directory: Path) -> None:
     thread_pool = directory / _OBJECT
     include = sources / "include"
     compile_cxx(tools, sources / "src/thread_pool.cc", include, thread_pool)
     compile_cxx(tools, sources / "src/weights_file.cc", include, directory / _WEIGHTS_FILE)
-    link_shared(tools, [thread_pool], directory / _LIBRARY, ["ansorc_*"], stays_loaded=True)
+    link_shared(linker, [thread_pool], directory / _LIBRARY, ["ansorc_*"], stays_loaded=True)
 
 
 def _publish(made: Path, directory: Path) -> None:

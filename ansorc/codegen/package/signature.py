@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansorc.codegen.package.c_names import c_names, packer_name, require_c_name
@@ -82,6 +82,30 @@ class Param:
 
 
 @dataclass(frozen=True)
+class MeasuredProgram:
+    """The record that a kernel was built from, for those who want to know years later."""
+
+    task: str
+    """The key of the task, as `ansorc records list` shows the first letters of."""
+    program: str
+    """The key of the program."""
+    median_s: float
+    cpu: str
+    """Where it was measured."""
+    seed: int
+    version: str
+    """The ansorc and compiler that measured."""
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> MeasuredProgram:
+        """Return what a manifest says."""
+        return MeasuredProgram(
+            str(fields["task"]), str(fields["program"]), float(fields["median_s"]),
+            str(fields["cpu"]), int(fields["seed"]), str(fields["version"]),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Signature:
     """The C interface of a kernel: its name, its arrays in call order, and what else it needs."""
 
@@ -92,6 +116,8 @@ class Signature:
     """Has a parallel loop, so it calls the runtime's thread pool."""
     flops: float | None = None
     """Floating-point operations of one call, if known."""
+    records: tuple[MeasuredProgram, ...] = ()
+    """What it was built from, of a network each once; none for untuned schedules."""
 
     def to_json(self) -> dict[str, object]:
         """Return what `from_json` reads back."""
@@ -101,6 +127,7 @@ class Signature:
             "workspace_bytes": self.workspace_bytes,
             "parallel": self.parallel,
             "flops": self.flops,
+            "records": [asdict(record) for record in self.records],
         }
 
     @staticmethod
@@ -112,6 +139,7 @@ class Signature:
             int(fields["workspace_bytes"]),
             bool(fields["parallel"]),
             None if fields["flops"] is None else float(fields["flops"]),
+            tuple(map(MeasuredProgram.from_json, fields.get("records", ()))),
         )
 
 

@@ -159,6 +159,7 @@ def confine(parent: int, memory_bytes: int) -> None:
     when the *thread* that started the worker ends, so the starter must live as long as its workers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # else a program that runs now counts as crashed
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -6,6 +6,8 @@ it has not seen; nothing that was recorded is lost.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import sqlite3
 import time
@@ -380,8 +382,23 @@ def _explain(path: str, text: str) -> str:
         )
     if "full" in text:
         return f"the disk that holds {path} is full; free some space and run again, nothing is lost"
+    if ("locked" in text or "busy" in text) and not _has_locks(path):
+        return (
+            f"the file system of {path} has no locks, without which two runs would damage it; "
+            "give a path on a local disk with --records"
+        )
     if "locked" in text or "busy" in text:
         return f"{path} is in use by another process; wait for it or give another file"
     if "readonly" in text or "unable to open" in text:
         return f"{path} cannot be written ({text}); check its permissions or give another path"
     return f"{path}: {text}"
+
+
+def _has_locks(path: str) -> bool:
+    """Whether the file system of `path` has the locks that SQLite asks for, as far as is known."""
+    try:
+        with Path(path).open("rb") as file:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
+    return True
