@@ -178,7 +178,9 @@ class Final:
         best = self.records.best(self.task_key, self.environment)
         return best is None or self.records.is_winner(best)
 
-    def hold(self, measurer: TaskMeasurer, record: Callable[[MeasureResult], Record]) -> Ranking | None:
+    def hold(
+        self, measurer: TaskMeasurer, record: Callable[[MeasureResult], Record]
+    ) -> Ranking | None:
         """Time the fastest programs against each other: a lucky measuring is no victory.
 
         `record` writes a result down. Return None where there is nothing to decide.

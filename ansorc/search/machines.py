@@ -8,8 +8,8 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from ansorc.search.measure import (
     CachePolicy,
-    Measurer,
     MeasureOptions,
+    Measurer,
     MeasureResult,
     Source,
     Stopwatch,
