@@ -17,5 +17,7 @@ def key() -> None:
     """Make a key, and say where it lies; copy the file to each machine of the fleet.
 
     Workers run what is signed with it, and nothing else. $ANSORC_FLEET_KEY names another file.
+
+    Example:  ansorc fleet key
     """
     click.echo(f"new fleet key: {FleetKey.create(key_path())}")

@@ -12,7 +12,7 @@ import click
 
 from ansorc.errors import OptionError
 from ansorc.fleet.announcement import Announcement
-from ansorc.fleet.device import Device, Sandbox
+from ansorc.fleet.device import FleetDevice, Sandbox
 from ansorc.fleet.signing import FleetKey
 
 
@@ -39,13 +39,13 @@ def worker(*, scheduler: str, device: str, cores: str | None, probe_s: float | N
         engine = import_module("ansorc.fleet.engine")
     except ImportError as error:
         raise OptionError(f"a worker needs Dask ({error}); pip install 'ansorc[fleet]'") from error
-    serve = cast("Callable[[str, Sequence[Device], Callable[[str], None]], None]",
+    serve = cast("Callable[[str, Sequence[FleetDevice], Callable[[str], None]], None]",
                  engine.run_devices)  # fmt: skip
     known = Announcement.here(device, probe_s)
     given = "given" if known.probe_is_given else "measured"
     click.echo(f"device '{device}': {known.cpu}, {known.cores} cores, {known.target}, "
                f"probe {known.probe_s * 1e3:.3f} ms ({given})", err=True)  # fmt: skip
-    with closing(Device(known, key, Sandbox())) as made:
+    with closing(FleetDevice(known, key, Sandbox())) as made:
         serve(scheduler, [made], lambda words: click.echo(words, err=True))
 
 

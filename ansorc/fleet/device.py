@@ -43,7 +43,7 @@ class Labour(Protocol):
         ...
 
 
-class Device:
+class FleetDevice:
     """Takes signed jobs and gives signed answers, which `labour` does."""
 
     def __init__(self, announcement: Announcement, key: FleetKey, labour: Labour) -> None:

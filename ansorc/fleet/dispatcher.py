@@ -75,7 +75,7 @@ class FleetOptions:
     """A job that was lost on so many devices is a failure of the measuring."""
 
 
-class Order(Protocol):
+class DeviceOrder(Protocol):
     """What is to be done by one device: to measure a program, or to rank several."""
 
     @property
@@ -98,7 +98,7 @@ class Order(Protocol):
         ...
 
 
-AnyOrder = TypeVar("AnyOrder", bound=Order)
+AnyOrder = TypeVar("AnyOrder", bound=DeviceOrder)
 
 
 @dataclass(eq=False)

@@ -8,6 +8,7 @@ sends is executed before the signature of the bytes is checked, or at all.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import pickle
 import queue
@@ -18,7 +19,7 @@ from typing import Any, cast
 import distributed
 from distributed.protocol import pickle as dask_pickle
 
-from ansorc.fleet.device import Device
+from ansorc.fleet.device import FleetDevice
 from ansorc.fleet.dispatcher import ConnectionLost
 
 _ADMITTED = {
@@ -32,7 +33,7 @@ _REFUSED = (
 )  # fmt: skip
 """Requests that a worker of Dask answers and that of a fleet does not: they run what they bring."""
 _EXTRA = "ansorc"
-_RECONNECT_S = 1.0
+_RECONNECT_S, _CLOSE_S = 1.0, 2.0
 _ANSWER_S = 5.0
 """A scheduler that does not answer for so long is gone."""
 
@@ -64,7 +65,7 @@ def restricted_loads(data: Any, *, buffers: Iterable[Any] = ()) -> Any:
 class DeviceWorker(distributed.Worker):
     """A worker of Dask that serves one device, one job at a time, and nothing else."""
 
-    def __init__(self, address: str, device: Device) -> None:
+    def __init__(self, address: str, device: FleetDevice) -> None:
         self.device = device
         super().__init__(
             address,
@@ -79,7 +80,7 @@ class DeviceWorker(distributed.Worker):
 
 
 def run_devices(
-    address: str, devices: Sequence[Device], tell: Callable[[str], None] = lambda words: None
+    address: str, devices: Sequence[FleetDevice], tell: Callable[[str], None] = lambda words: None
 ) -> None:
     """Serve `devices` at the scheduler at `address`, until SIGTERM or Ctrl-C.
 
@@ -90,7 +91,9 @@ def run_devices(
     asyncio.run(_serving(address, devices, tell))
 
 
-async def _serving(address: str, devices: Sequence[Device], tell: Callable[[str], None]) -> None:
+async def _serving(
+    address: str, devices: Sequence[FleetDevice], tell: Callable[[str], None]
+) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -98,7 +101,7 @@ async def _serving(address: str, devices: Sequence[Device], tell: Callable[[str]
 
 
 async def _serve_device(
-    address: str, device: Device, stopped: asyncio.Event, tell: Callable[[str], None]
+    address: str, device: FleetDevice, stopped: asyncio.Event, tell: Callable[[str], None]
 ) -> None:
     ending = asyncio.create_task(stopped.wait())
     while not stopped.is_set():
@@ -178,12 +181,14 @@ class DaskConnection:
         """Forget a job, and its answer."""
         future = self._futures.pop(key, None)
         if future is not None and self._is_running:
-            self._client.cancel([future], asynchronous=True)
+            future.release()  # nobody else wants it: the scheduler takes it from the worker
 
     def close(self) -> None:
         """Leave the scheduler; what is under way is given up."""
         self._futures.clear()
-        self._client.close(timeout=1)
+        # A client that has lost its scheduler may be closing itself, and is not to be waited for.
+        with contextlib.suppress(OSError, TimeoutError, AssertionError, asyncio.CancelledError):
+            self._client.close(timeout=_CLOSE_S)
 
     @property
     def _is_running(self) -> bool:
@@ -203,12 +208,19 @@ class DaskConnection:
     def _gathered(self, futures: Sequence[Any]) -> dict[str, bytes]:
         """Their values; of those that were lost on the way there is none."""
         try:
-            values = self._client.gather(futures, errors="skip") if futures else []
+            values = self._fetched(futures) if futures else []
             if len(values) < len(futures):  # it does not say which
-                apart = [self._client.gather([one], errors="skip") for one in futures]
+                apart = [self._fetched([one]) for one in futures]
                 futures = [one for one, found in zip(futures, apart, strict=True) if found]
                 values = [found[0] for found in apart if found]
         except (OSError, TimeoutError, asyncio.CancelledError) as error:
             raise ConnectionLost(f"the scheduler does not answer: {error}") from error
         pairs = zip(futures, values, strict=True)
         return {str(future.key): value for future, value in pairs if type(value) is bytes}
+
+    def _fetched(self, futures: Sequence[Any]) -> list[Any]:
+        client = self._client
+        return client.sync(
+            lambda: client.gather(futures, errors="skip", asynchronous=True),
+            callback_timeout=_ANSWER_S,
+        )

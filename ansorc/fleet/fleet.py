@@ -74,7 +74,7 @@ class Fleet:
     ) -> None:
         self.address, self.device = address, device
         self._options = options or FleetOptions()
-        self._dispatcher: Dispatcher[_Order[Planned]] = Dispatcher(
+        self._dispatcher: Dispatcher[_PlannedOrder[Planned]] = Dispatcher(
             connect(address), FleetKey.read(Path(key) if key else None), (device, build_on),
             uuid.uuid4().hex[:12], self._options,
         )  # fmt: skip
@@ -144,17 +144,18 @@ class Fleet:
     def stream(self, programs: Iterator[AnyPlanned]) -> Arrivals[AnyPlanned]:
         """Measure `programs`, of any tasks; see `Machines.stream`."""
         orders = (
-            _Order(_measurer_of(one.measurer), (one.source,), "measure", one) for one in programs
+            _PlannedOrder(_measurer_of(one.measurer), (one.source,), "measure", one)
+            for one in programs
         )
         for planned, (result,) in self.carried_out(orders):
             _measurer_of(planned.measurer).learn(result)
             yield planned, result
 
     def carried_out(
-        self, orders: Iterator[_Order[AnyPlanned]]
+        self, orders: Iterator[_PlannedOrder[AnyPlanned]]
     ) -> Generator[tuple[AnyPlanned, list[MeasureResult]]]:
         """Have `orders` done; yield what each is for, and its results, as they come."""
-        dispatcher = cast("Dispatcher[_Order[AnyPlanned]]", self._dispatcher)
+        dispatcher = cast("Dispatcher[_PlannedOrder[AnyPlanned]]", self._dispatcher)
         for order, results in dispatcher.stream(orders):
             yield order.purpose, results
 
@@ -182,7 +183,7 @@ class FleetMeasurer:
 
     def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
         """Time `candidates` in turns, all on one device, fastest first; failures last."""
-        order = _Order(self, tuple(candidates), "rank", _Numbered(self, candidates[0], 0))
+        order = _PlannedOrder(self, tuple(candidates), "rank", _Numbered(self, candidates[0], 0))
         with self._watch.phase("contest"):
             for _, results in self._fleet.carried_out(iter([order])):
                 return results
@@ -205,7 +206,7 @@ class _Numbered:
 
 
 @dataclass(frozen=True)
-class _Order(Generic[AnyPlanned]):
+class _PlannedOrder(Generic[AnyPlanned]):
     """What a device is to do, and for whom."""
 
     measurer: FleetMeasurer

@@ -10,7 +10,7 @@ import pytest
 
 from ansorc.errors import OptionError
 from ansorc.fleet.announcement import Announcement, calibrated, kept_together
-from ansorc.fleet.device import Device
+from ansorc.fleet.device import FleetDevice
 from ansorc.fleet.jobs import ANSWER, JOB, decoded
 from ansorc.fleet.signing import KEY_BYTES, FleetKey, SignatureError
 from ansorc.search.measure.messages import Message
@@ -40,7 +40,7 @@ def device(label: str = "one", probe_s: float = 1e-3, cpu: str = "a CPU") -> Ann
 
 def test_what_is_not_signed_for_the_purpose_is_refused_in_words() -> None:
     labour = Echo()
-    made = Device(device(), KEY, labour)
+    made = FleetDevice(device(), KEY, labour)
     job = Message({"job": "1"}).encode()
     forged = FleetKey(b"x" * KEY_BYTES).sign(JOB, job)
     changed = KEY.sign(JOB, job)[:-1] + b"?"

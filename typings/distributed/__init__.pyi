@@ -6,6 +6,7 @@ from typing import Any
 class Future:
     key: str
     status: str
+    def release(self) -> None: ...
     def add_done_callback(self, fn: Callable[[Future], object]) -> None: ...
 
 class _Scheduler:
@@ -35,8 +36,9 @@ class Client:
         retries: int,
         allow_other_workers: bool,
     ) -> Future: ...
-    def gather(self, futures: Sequence[Future], errors: str = ...) -> list[Any]: ...
-    def cancel(self, futures: Sequence[Future], *, asynchronous: bool = ...) -> object: ...
+    def gather(
+        self, futures: Sequence[Future], *, errors: str, asynchronous: bool
+    ) -> Awaitable[list[Any]]: ...
     def sync(
         self,
         func: Callable[..., Awaitable[Any]],
