@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ansorc.codegen.call.module import Module
     from ansorc.codegen.call.network_module import NetworkModule
     from ansorc.codegen.call.network_variants import NetworkVariants
+    from ansorc.fleet import Fleet
     from ansorc.graph.graph import Graph
     from ansorc.graph.graph_variants import GraphVariants
     from ansorc.graph.onnx.importer import from_onnx
@@ -87,6 +88,7 @@ __all__ = [
     "Combiner",
     "ComputeDAG",
     "ComputeOp",
+    "Fleet",
     "Function",
     "Graph",
     "GraphVariants",
@@ -163,6 +165,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "Fleet": "ansorc.fleet",
     "Function": "ansorc.ir.stmt",
     "Graph": "ansorc.graph.graph",
     "GraphVariants": "ansorc.graph.graph_variants",

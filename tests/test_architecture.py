@@ -20,6 +20,7 @@ LADDER = (
     "schedule",
     "codegen",
     "search",
+    "fleet",
     "graph",
     "report",
     "cli",
@@ -30,6 +31,8 @@ BACK_ENDS = ("ansorc.codegen.llvm", "ansorc.codegen.cuda")
 SINGLE_IMPORTERS = {
     "llvmlite": "ansorc.codegen.llvm.binding",
     "cuda": "ansorc.codegen.cuda.toolkit",
+    "dask": "ansorc.fleet.engine",
+    "distributed": "ansorc.fleet.engine",
     "lightgbm": "ansorc.search.model.boosting",
     "onnx": "ansorc.graph.onnx.model",
     "pycuda": "ansorc.codegen.cuda.binding",
@@ -57,9 +60,10 @@ BEING_BUILT = (
     "ansorc.report", "ansorc.cli.report_command", "ansorc.cli.records_command",
     "ansorc.search.record.salvage", "ansorc.search.record.upkeep",
     "ansorc.codegen.llvm.python_call", "ansorc.codegen.llvm.python_call_llvm",
-    "ansorc.ir.notebook",
+    "ansorc.ir.notebook", "ansorc.fleet", "ansorc.search.machines", "ansorc.cli.worker_command",
+    "ansorc.cli.fleet_command",
 )  # fmt: skip
-"""Networks, CUDA, reports, calls in machine code, notebooks: not growth of what there was."""
+"""Networks, CUDA, reports, calls in machine code, notebooks, fleets: not growth of what there was."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 50, 8
 
 

@@ -18,12 +18,14 @@ from ansorc.errors import AnsorcError
 _SUMMARIES = {
     "build": "Make a library and a C header.",
     "doctor": "Show what was detected and what is missing.",
+    "fleet": "Make the key of a fleet.",
     "records": "Look into record files, join them, check them.",
     "report": "Write a page on how a tuning run went.",
     "run": "Check a program's numbers, then time it.",
     "show": "Print loops, IR, LLVM IR, assembly.",
     "train": "Make a cost model of recorded programs.",
     "tune": "Find a fast program and record every measuring.",
+    "worker": "Lend this machine to a fleet as a device.",
 }
 """The commands, each in a module that is imported when it is called: help should not wait."""
 

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ansorc.search.measure import Measurer, MeasureResult, Source
+from ansorc.search.machines import TaskMeasurer
+from ansorc.search.measure import MeasureResult, Source
 from ansorc.search.record import Environment, Record, Records
 
 _CONTENDERS = 4
@@ -74,7 +75,7 @@ def lead(winner: Sequence[float], other: Sequence[float]) -> Lead:
 
 
 def contest(
-    measurer: Measurer,
+    measurer: TaskMeasurer,
     candidates: Sequence[Source],
     best_s: float,
     clock: Callable[[], float] = time.monotonic,
@@ -177,7 +178,9 @@ class Final:
         best = self.records.best(self.task_key, self.environment)
         return best is None or self.records.is_winner(best)
 
-    def hold(self, measurer: Measurer, record: Callable[[MeasureResult], Record]) -> Ranking | None:
+    def hold(
+        self, measurer: TaskMeasurer, record: Callable[[MeasureResult], Record]
+    ) -> Ranking | None:
         """Time the fastest programs against each other: a lucky measuring is no victory.
 
         `record` writes a result down. Return None where there is nothing to decide.

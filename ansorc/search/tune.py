@@ -6,20 +6,23 @@ sketches -> [ evolve by the cost model -> measure -> record -> learn ] -> best p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Unpack, overload
 
 from ansorc.errors import MeasureError
-from ansorc.search.measure import Workers, nothing
+from ansorc.search.machines import Machines, machines_for
+from ansorc.search.measure import nothing
 from ansorc.search.model import Growth, TreeModel, import_ahead, is_available, require_model
-from ansorc.search.programs import require_this_machine
 from ansorc.search.record import Records
 from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
 from ansorc.search.tune_result import Trial, TuneResult
-from ansorc.search.tuning_run import Batch, TuningRun, ignore
+from ansorc.search.tuning_run import Batch, PlannedProgram, TuningRun, ignore
+
+_LEAST_AHEAD = 8
+"""Programs that are chosen at once for machines that measure few at a time."""
 
 
 @overload
@@ -39,7 +42,8 @@ def tune(
     seed=0: of all random choices. threads=0: of the kernels, 0 means all cores. time_budget=None:
     seconds for all tasks together. cache="warm": what the caches hold when a call is timed, also
     "cold" and "cold-weights". cost_model="trees": what scores programs, also "roofline", "random"
-    or an object like `ansorc.search.cost_model.CostModel`. After Ctrl-C the results are those of
+    or an object like `ansorc.search.cost_model.CostModel`. measurer=None: where programs are
+    measured, such as an `ac.Fleet`, instead of this machine. After Ctrl-C the results are those of
     the tasks that were begun.
     """
     options = TuneOptions.of(settings)
@@ -56,13 +60,13 @@ def tune_tasks(tasks: Sequence[Task], options: TuneOptions) -> list[TuneResult]:
         shared = replace(options.search, cost_model=TreeModel(Growth(seed=options.seed)))
         options = replace(options, search=shared)
     results: list[TuneResult] = []
-    with Workers(options.for_workers()) as workers:
+    with machines_for(options.measurer, options.for_workers()) as machines:
         for number, task in enumerate(tasks):
             share = None
             if options.time_budget is not None:
                 left = options.time_budget - (time.monotonic() - begin)
                 share = max(0.0, left) / (len(tasks) - number)
-            results.append(_tuned(task, replace(options, time_budget=share), workers, ignore))
+            results.append(_tuned(task, replace(options, time_budget=share), machines, ignore))
             if results[-1].interrupted:
                 break
     return results
@@ -77,19 +81,22 @@ def tune_task(
     for a target that is not this machine, RecordError for a record file that cannot be used,
     OptionError for a cost model that is none, MeasureError if nothing at all can be measured.
     """
-    with Workers(options.for_workers()) as workers:
-        return _tuned(task, options, workers, on_trial)
+    with machines_for(options.measurer, options.for_workers()) as machines:
+        return _tuned(task, options, machines, on_trial)
 
 
 def _tuned(
-    task: Task, options: TuneOptions, workers: Workers, on_trial: Callable[[Trial], None]
+    task: Task, options: TuneOptions, machines: Machines, on_trial: Callable[[Trial], None]
 ) -> TuneResult:
-    require_this_machine(task.target, options.cache)
+    machines.require(task.target, options.cache)
     require_model(options.search.cost_model)
     with Records.open(options.records) as records:
-        with closing(TuningRun(task, options, records, workers, on_trial)) as run:
+        with closing(TuningRun(task, options, records, machines, on_trial)) as run:
             try:
-                _drive(run, options)
+                if machines.ahead:
+                    _drive_ahead(run, machines)
+                else:
+                    _drive(run, options)
             except KeyboardInterrupt:
                 run.is_interrupted = True
         return run.result()
@@ -117,6 +124,32 @@ def _drive(run: TuningRun, options: TuneOptions) -> None:
             run.measure(batch, choose if is_large else prepare)
             if not ahead:
                 choose()
+    except MeasureError as error:
+        if run.best is None:
+            raise
+        run.tell(f"stopped early: {error}")
+    run.finish()
+
+
+def _drive_ahead(run: TuningRun, machines: Machines) -> None:
+    """Keep `machines` busy until no more is wanted, then let the best compete.
+
+    Programs are chosen by what has come when there is room for them. In what order results come
+    differs from run to run, so what is proposed does, too; the law by which it is does not.
+    """
+    if run.is_over:
+        return
+
+    def chosen() -> Iterator[PlannedProgram]:
+        while batch := run.propose(min(run.round_size, max(_LEAST_AHEAD, machines.ahead))):
+            yield from run.planned(batch)
+
+    try:
+        with closing(machines.stream(chosen())) as arrivals:
+            for planned, result in arrivals:
+                run.take(planned, result)
+                if run.is_late:
+                    break
     except MeasureError as error:
         if run.best is None:
             raise

@@ -8,6 +8,7 @@ from typing import TypedDict, get_args
 
 from ansorc.errors import MeasureError
 from ansorc.search.cost_model import CostModel
+from ansorc.search.machines import Machines
 from ansorc.search.measure import CachePolicy, MeasureOptions
 from ansorc.search.options import SearchOptions
 
@@ -22,6 +23,7 @@ class TuneSettings(TypedDict, total=False):
     time_budget: float | None
     cache: CachePolicy
     cost_model: str | CostModel
+    measurer: Machines | None
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class TuneOptions:
     one do not compare with the others'."""
     search: SearchOptions = field(default_factory=SearchOptions)
     measuring: MeasureOptions = field(default_factory=MeasureOptions)
+    measurer: Machines | None = None
+    """Where programs are measured, such as an `ac.Fleet`, which stays open; None: here."""
 
     def __post_init__(self) -> None:
         """Raise MeasureError for a cache policy that there is not."""
@@ -62,6 +66,7 @@ class TuneOptions:
             time_budget=settings.get("time_budget", known.time_budget),
             cache=settings.get("cache", known.cache),
             search=SearchOptions(cost_model=settings.get("cost_model", known.search.cost_model)),
+            measurer=settings.get("measurer"),
         )
 
     def for_workers(self) -> MeasureOptions:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from ansorc.errors import AnsorcError, OptionError, RecordError
-from ansorc.search.measure import Workers, nothing
+from ansorc.errors import AnsorcError, MeasureError, OptionError, RecordError
+from ansorc.search.machines import Machines, machines_for
+from ansorc.search.measure import nothing
 from ansorc.search.model import import_ahead, require_model
 from ansorc.search.options import Scheduling
-from ansorc.search.programs import require_this_machine
-from ansorc.search.record import Records, current_environment
+from ansorc.search.record import Records
 from ansorc.search.task import Task
 from ansorc.search.task_scheduler import Round, TaskProgress, TaskScheduler, TaskStatus
 from ansorc.search.transfer import structure_of
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import Trial, TuneResult
-from ansorc.search.tuning_run import Batch, TuningRun, curve_of
+from ansorc.search.tuning_run import Batch, PlannedProgram, TuningRun, curve_of
 
 _ROUNDS_SHARE = 0.9
 """Of a limited time; the contests have the rest."""
@@ -142,14 +144,20 @@ def tune_weighted(
     tasks = _distinct(networks)
     if not tasks:
         raise OptionError("there are no networks to tune")
-    for task in tasks:
-        require_this_machine(task.target, options.cache)
     require_model(options.search.cost_model)
     scheduler = _scheduler(networks, tasks, options, scheduling or Scheduling())
-    with Records.open(options.records) as records, Workers(options.for_workers()) as workers:
-        driver = _Driver(tasks, scheduler, options, records, workers, on_round, on_trial)
+    with (
+        machines_for(options.measurer, options.for_workers()) as machines,
+        Records.open(options.records) as records,
+    ):
+        for task in tasks:
+            machines.require(task.target, options.cache)
+        driver = _Driver(tasks, scheduler, options, records, machines, on_round, on_trial)
         try:
-            driver.tune()
+            if machines.ahead:
+                driver.tune_ahead()
+            else:
+                driver.tune()
             driver.finish()
         except KeyboardInterrupt:
             driver.is_interrupted = True
@@ -196,7 +204,7 @@ class _Driver:
     scheduler: TaskScheduler
     options: TuneOptions
     records: Records
-    workers: Workers
+    machines: Machines
     on_round: Callable[[RoundReport], None]
     on_trial: Callable[[Task, Trial], None]
     curve: list[CurvePoint] = field(default_factory=list[CurvePoint])
@@ -205,7 +213,7 @@ class _Driver:
     def __post_init__(self) -> None:
         self._begin = time.monotonic()
         options, target = self.options, self.tasks[0].target
-        self._environment = current_environment(options.threads, options.cache, target)
+        self._environment = self.machines.environment(options.threads, options.cache, target)
         self._runs: dict[int, TuningRun] = {}
         self._errors: dict[int, AnsorcError] = {}
         self._groups = [structure_of(task.dag) for task in self.tasks]
@@ -240,6 +248,59 @@ class _Driver:
             self._report(chosen.task)
         if len(self._errors) == len(self.tasks) and not any(task.curve for task in self._progress):
             raise next(iter(self._errors.values()))
+
+    def tune_ahead(self) -> None:
+        """As `tune`, with so many programs in flight as the machines want, of several tasks."""
+        while self._measured_ahead():
+            pass
+        if len(self._errors) == len(self.tasks) and not any(task.curve for task in self._progress):
+            raise next(iter(self._errors.values()))
+
+    def _measured_ahead(self) -> bool:
+        """Measure until the scheduler wants no more for now; whether there was anything."""
+        flying, numbers = Counter[int](), dict[TuningRun, int]()
+        with closing(self.machines.stream(self._chosen(flying, numbers))) as arrivals:
+            for planned, result in arrivals:
+                number = numbers[planned.run]
+                flying[number] -= 1
+                try:
+                    planned.run.take(planned, result)
+                except MeasureError as error:
+                    self._errors[number] = error
+                is_over = number in self._errors or self._progress[number].is_over
+                self._progress[number] = self._recorded(number, is_over=is_over)
+                if not flying[number]:  # a round of it has ended
+                    self._report(number)
+                if self._left_s(_ROUNDS_SHARE) == 0.0:
+                    return False
+        return bool(numbers)
+
+    def _chosen(
+        self, flying: Counter[int], numbers: dict[TuningRun, int]
+    ) -> Iterator[PlannedProgram]:
+        """The rounds that the scheduler chooses, those under way counted in, while time lasts."""
+        while self._left_s(_ROUNDS_SHARE) != 0.0:
+            progress = [
+                replace(task, trials=task.trials + flying[number])
+                for number, task in enumerate(self._progress)
+            ]
+            if (chosen := self.scheduler.next(progress)) is None:
+                return
+            run = self._run(chosen.task)
+            try:
+                batch = run.propose(chosen.trials, is_local_search=chosen.is_local_search)
+                planned = run.planned(batch)
+            except RecordError:
+                raise
+            except AnsorcError as error:
+                self._errors[chosen.task] = error
+                planned = []
+            if not planned:
+                self._progress[chosen.task] = self._recorded(chosen.task, is_over=True)
+                continue
+            numbers[run] = chosen.task
+            flying[chosen.task] += len(planned)
+            yield from planned
 
     def finish(self) -> None:
         """Let the best programs of each task compete, while the time lasts."""
@@ -303,7 +364,7 @@ class _Driver:
             def tell(trial: Trial) -> None:
                 self.on_trial(task, trial)
 
-            run = TuningRun(task, options, self.records, self.workers, tell)
+            run = TuningRun(task, options, self.records, self.machines, tell)
             self._runs[number] = run
         return run
 

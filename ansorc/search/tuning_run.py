@@ -17,21 +17,20 @@ from ansorc.schedule import Names, steps_from_json, steps_to_json
 from ansorc.schedule.names import Steps
 from ansorc.search.candidate import Candidate
 from ansorc.search.contest import Final, Ranking
+from ansorc.search.machines import Machines, TaskMeasurer
 from ansorc.search.measure import (
     BuildCost,
     Failure,
-    Measurer,
     MeasureResult,
     RunCost,
     Source,
     Stopwatch,
-    Workers,
     concurrently,
     nothing,
 )
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
-from ansorc.search.record import Record, Records, current_environment
+from ansorc.search.record import Record, Records
 from ansorc.search.task import Task
 from ansorc.search.transfer import related_programs
 from ansorc.search.tune_options import TuneOptions
@@ -64,6 +63,18 @@ class Batch:
         return tuple(one if isinstance(one, Source) else one.source for one in self.programs)
 
 
+@dataclass(frozen=True, eq=False)
+class PlannedProgram:
+    """A program of a run, on its way to be measured."""
+
+    run: TuningRun
+    measurer: TaskMeasurer
+    source: Source
+    program: Candidate | Source
+    known: int
+    """As of the `Batch` that it is of."""
+
+
 def ignore(trial: Trial) -> None:
     """Show nothing of `trial`."""
 
@@ -74,8 +85,8 @@ class TuningRun:
     To make a run measures nothing and starts no process. Any number of runs may take turns, with
     the same worker processes and the same record file:
 
-        with Records.open(path) as records, Workers() as workers:
-            runs = [TuningRun(task, options, records, workers) for task in tasks]
+        with Records.open(path) as records, ThisMachine() as machines:
+            runs = [TuningRun(task, options, records, machines) for task in tasks]
             while (run := choose(runs)) is not None:  # by their `best`, `curve`, `is_exhausted`
                 run.measure(run.propose(16))
             for run in runs:
@@ -98,13 +109,13 @@ class TuningRun:
         task: Task,
         options: TuneOptions,
         records: Records,
-        workers: Workers,
+        machines: Machines,
         on_trial: Callable[[Trial], None] = ignore,
     ) -> None:
         self._task, self._options, self._records = task, options, records
-        self._workers, self._on_trial = workers, on_trial
+        self._machines, self._on_trial = machines, on_trial
         self._names = Names(task.dag)
-        self._environment = current_environment(options.threads, options.cache, task.target)
+        self._environment = machines.environment(options.threads, options.cache, task.target)
         self._shared = task.with_threads(self._environment.running)
         records.add_task(task)
         self._known = records.all(task.key, self._environment)
@@ -113,7 +124,7 @@ class TuningRun:
         self._keys = records.measured(task.key, self._environment)
         self._related: list[Steps] = []
         self._read_related()
-        self._measurer: Measurer | None = None
+        self._measurer: TaskMeasurer | None = None
         self._failures: Counter[str] = Counter()
         self._first_failure: Failure | None = None
         self._begin = time.monotonic()
@@ -208,7 +219,7 @@ class TuningRun:
             if self._measurer is None:
                 best_s = (self._best and self._best.median_s) or 0.0
                 options = self._options.for_workers()
-                self._measurer = Measurer(self._task, options, best_s, self._watch, self._workers)
+                self._measurer = self._machines.open(self._task, options, best_s, self._watch)
 
     def measure(self, batch: Batch, meanwhile: Callable[[], None] = nothing) -> None:
         """Measure `batch`, record each result as it comes, and learn from it.
@@ -220,11 +231,30 @@ class TuningRun:
         assert self._measurer is not None
         results = self._measurer.measure(batch.sources, meanwhile)
         for one, result in zip(batch.programs, results, strict=True):
-            self._note(result, batch.known)
-            if isinstance(one, Candidate):
-                self._proposals.learn(one, result.measurement and result.measurement.median_s)
+            self._take(one, result, batch.known)
             if self.is_late:
                 return
+
+    def planned(self, batch: Batch) -> list[PlannedProgram]:
+        """Return the programs of `batch` for `Machines.stream`; `take` wants their results.
+
+        Raise MeasureError where nothing can be measured.
+        """
+        self.start()
+        assert self._measurer is not None
+        pairs = zip(batch.programs, batch.sources, strict=True)
+        return [
+            PlannedProgram(self, self._measurer, source, one, batch.known) for one, source in pairs
+        ]
+
+    def take(self, planned: PlannedProgram, result: MeasureResult) -> None:
+        """Record what came of a program of this run, and learn from it; raise as `measure`."""
+        self._take(planned.program, result, planned.known)
+
+    def _take(self, one: Candidate | Source, result: MeasureResult, known: int) -> None:
+        self._note(result, known)
+        if isinstance(one, Candidate):
+            self._proposals.learn(one, result.measurement and result.measurement.median_s)
 
     def finish(self) -> None:
         """Time the fastest programs against each other, unless that is decided already."""
@@ -270,7 +300,7 @@ class TuningRun:
             first_failure=self._first_failure.message if self._first_failure else "",
             exhausted=self.is_exhausted,
             interrupted=self.is_interrupted,
-            notes=(*self._notes, *self._elsewhere()),
+            notes=(*self._notes, *self._elsewhere(), *self._machines.notes),
         )
 
     @cached_property

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ansorc.schedule import lower, replay
-from ansorc.search.measure import Workers
+from ansorc.search.machines import ThisMachine
 from ansorc.search.options import SearchOptions
 from ansorc.search.programs import recorded_program
 from ansorc.search.record import Environment, Record, Records, current_environment, schema
@@ -70,7 +70,7 @@ def test_the_environment_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_run_goes_on_from_it(path: Path) -> None:
     search = SearchOptions(population=64, generations=1)
     options = TuneOptions(trials=20, threads=1, search=search)
-    with Records.open(path) as records, Workers() as workers:
+    with Records.open(path) as records, ThisMachine() as workers:
         (task,) = records.tasks()
         found = known(records)
         run = TuningRun(task, options, records, workers)

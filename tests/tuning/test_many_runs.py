@@ -14,9 +14,9 @@ import pytest
 from small_tasks import MEASURING, Inventing, matmul, product
 
 import ansorc as ac
-from ansorc.search import tuning_run
+from ansorc.search import machines
 from ansorc.search.candidate import Candidate
-from ansorc.search.measure import Workers
+from ansorc.search.machines import ThisMachine
 from ansorc.search.options import LIMITED_SPACE, SearchOptions
 from ansorc.search.record import Records
 from ansorc.search.tune import tune_task
@@ -35,9 +35,9 @@ def tasks(count: int = 20) -> list[ac.Task]:
 
 
 @pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
-    monkeypatch.setattr(tuning_run, "Measurer", Inventing)
-    with Workers(MEASURING) as made:
+def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThisMachine]:
+    monkeypatch.setattr(machines, "Measurer", Inventing)
+    with ThisMachine(MEASURING) as made:
         yield made
         assert made.pids() == [], "nobody needed them"
 
@@ -66,7 +66,7 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-def test_runs_in_turns_propose_what_each_would_alone(tmp_path: Path, workers: Workers) -> None:
+def test_runs_in_turns_propose_what_each_would_alone(tmp_path: Path, workers: ThisMachine) -> None:
     alone: list[list[str]] = []
     for number, task in enumerate(tasks()):
         with Records.open(tmp_path / f"{number}.db") as records:
@@ -94,7 +94,7 @@ def test_runs_in_turns_propose_what_each_would_alone(tmp_path: Path, workers: Wo
 
 @pytest.mark.parametrize("cost_model", ["trees", "roofline"])
 def test_a_run_that_is_made_again_from_its_records_goes_on_alike(
-    tmp_path: Path, workers: Workers, cost_model: str
+    tmp_path: Path, workers: ThisMachine, cost_model: str
 ) -> None:
     """Also where the trees were corrected, not grown anew, since they were last grown."""
     chosen = options(replace(SEARCH, cost_model=cost_model))
@@ -114,7 +114,7 @@ def convolution(channels: int) -> ac.Task:
     return ac.Task(ac.ComputeDAG([x, w, ac.ops.conv2d(x, w, padding=1, name="conv")]))
 
 
-def test_a_run_takes_40_mb_at_most_and_frees_them(tmp_path: Path, workers: Workers) -> None:
+def test_a_run_takes_40_mb_at_most_and_frees_them(tmp_path: Path, workers: ThisMachine) -> None:
     """With the search's own options: what the first one takes is what all of them share."""
     with Records.open(tmp_path / "tune.db") as records:
 
@@ -139,7 +139,7 @@ def test_a_run_takes_40_mb_at_most_and_frees_them(tmp_path: Path, workers: Worke
 def test_real_runs_share_workers_and_a_record_file(tmp_path: Path) -> None:
     path = tmp_path / "tune.db"
     with ExitStack() as stack:
-        workers = stack.enter_context(Workers(MEASURING))
+        workers = stack.enter_context(ThisMachine(MEASURING))
         records = stack.enter_context(Records.open(path))
         runs = [
             stack.enter_context(closing(TuningRun(task, options(), records, workers)))

@@ -13,7 +13,7 @@ from small_tasks import MEASURING, Inventing, matmul, options
 
 import ansorc as ac
 from ansorc.errors import MeasureError, OptionError
-from ansorc.search import tuning_run
+from ansorc.search import machines, tuning_run
 from ansorc.search.measure import (
     Failure,
     FailureKind,
@@ -72,7 +72,7 @@ class HalfBroken(Scaled):
 @pytest.fixture(autouse=True)
 def invented(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     if "real" not in request.node.name:
-        monkeypatch.setattr(tuning_run, "Measurer", Scaled)
+        monkeypatch.setattr(machines, "Measurer", Scaled)
 
 
 def networks() -> list[WeightedTasks]:
@@ -202,7 +202,7 @@ def test_the_history_of_gains_is_that_of_the_records(
 def test_a_task_of_failures_alone_does_not_end_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning_run, "Measurer", HalfBroken)
+    monkeypatch.setattr(machines, "Measurer", HalfBroken)
     scheduling = replace(SIX, most_failures=10)
     result = tune_weighted(networks(), wanted(tmp_path), scheduling)
     broken, *others = result.results
@@ -228,7 +228,7 @@ def test_an_error_of_one_task_is_a_note_and_of_all_an_error(
                 raise MeasureError("no room for its inputs")
             return super().measure(candidates, meanwhile)
 
-    monkeypatch.setattr(tuning_run, "Measurer", Refusing)
+    monkeypatch.setattr(machines, "Measurer", Refusing)
     result = tune_weighted(networks(), wanted(tmp_path), SIX)
     assert "given up: no room for its inputs" in result.results[0].notes
     assert result.results[2].trials == 72
@@ -256,7 +256,7 @@ def test_of_a_limited_time_every_task_has_some_and_contests_have_the_rest(
             clock[0] += 10.0
             return list(super().measure(candidates))
 
-    monkeypatch.setattr(tuning_run, "Measurer", Slow)
+    monkeypatch.setattr(machines, "Measurer", Slow)
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     reports: list[RoundReport] = []
     limited = replace(wanted(tmp_path), time_budget=50.0)

@@ -17,7 +17,7 @@ import ansorc as ac
 from ansorc.errors import MeasureError
 from ansorc.ir.expr import Expr, Var
 from ansorc.schedule import Names, steps_to_json
-from ansorc.search import contest, tuning_run
+from ansorc.search import contest, machines, tuning_run
 from ansorc.search.candidate import Candidate
 from ansorc.search.measure import (
     FailureKind,
@@ -99,7 +99,7 @@ def test_the_best_is_the_winner_of_a_contest(
                 for result in super().rank(candidates)
             ]
 
-    monkeypatch.setattr(tuning_run, "Measurer", Referee)
+    monkeypatch.setattr(machines, "Measurer", Referee)
     result = tune_task(product(), options(tmp_path))
     assert 2 <= len(contests[0]) <= 5
     assert default_candidate() in contests[0]
@@ -128,7 +128,7 @@ def test_the_least_disturbed_of_the_contests_counts(
         def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
             return [MeasureResult(candidates[0], Measurement(next(seconds), checked=True))]
 
-    monkeypatch.setattr(tuning_run, "Measurer", Disturbed)
+    monkeypatch.setattr(machines, "Measurer", Disturbed)
     monkeypatch.setattr(contest, "_LIMIT_S", 1e9)
     result = tune_task(product(), options(tmp_path, 3))
     assert result.best is not None
@@ -145,7 +145,7 @@ def test_an_interrupted_contest_is_held_by_the_next_run(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(tuning_run, "Measurer", Interrupted)
+        patch.setattr(machines, "Measurer", Interrupted)
         stopped = tune_task(product(), options(tmp_path, 4))
     assert stopped.interrupted
     assert stopped.best is not None
@@ -174,7 +174,7 @@ class Saboteur(Measurer):
 def test_harmful_candidates_are_one_record_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning_run, "Measurer", Saboteur)
+    monkeypatch.setattr(machines, "Measurer", Saboteur)
     result = tune_task(product(), options(tmp_path, 9))
     assert result.trials == result.measured_now == 9
     assert result.failures == {
@@ -212,7 +212,7 @@ class Hopeless(Measurer):
 def test_a_task_whose_programs_all_fail_ends_with_the_first_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning_run, "Measurer", Hopeless)
+    monkeypatch.setattr(machines, "Measurer", Hopeless)
     few = tune_task(product(), options(tmp_path, 3))
     assert few.best is None
     assert few.hint.startswith("3 wrong result of 3 trials; the first: candidate rejected: element")
@@ -235,7 +235,7 @@ def test_equal_failures_in_a_row_end_a_run_that_has_a_best(
             yield from super().measure(candidates[:3])
             raise MeasureError("32 candidates in a row failed alike")
 
-    monkeypatch.setattr(tuning_run, "Measurer", Tired)
+    monkeypatch.setattr(machines, "Measurer", Tired)
     result = tune_task(product(), options(tmp_path, 8))
     assert result.best is not None
     assert result.measured_now == 3

@@ -154,7 +154,7 @@ class Measurer:
             is_last = begin + size >= len(candidates)
             built = self._build(batch, meanwhile if is_last else nothing)
             for candidate, reply in zip(batch, built, strict=True):
-                result = self._finish(candidate, reply)
+                result = self.measure_built(candidate, reply)
                 yield result
                 self._count(result)
 
@@ -223,8 +223,8 @@ class Measurer:
             self._workers.settle()
         return [replies[index] for index in range(len(batch))]
 
-    def _finish(self, candidate: Source, built: Reply) -> MeasureResult:
-        """Run what has been built, unless equal code has a time already."""
+    def measure_built(self, candidate: Source, built: Reply) -> MeasureResult:
+        """Run what a build worker answered, unless equal code has a time already."""
         failure = built if isinstance(built, Failure) else failure_of(built)
         if failure is not None:
             return MeasureResult(candidate, failure)

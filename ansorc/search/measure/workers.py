@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import TracebackType
+from typing import Self
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class Workers:
         self._is_checked = False
         self._is_closed = False
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

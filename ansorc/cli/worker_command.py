@@ -1,0 +1,62 @@
+"""`ansorc worker`: lend this machine to a fleet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from importlib import import_module
+from typing import cast
+
+import click
+
+from ansorc.errors import OptionError
+from ansorc.fleet.announcement import Announcement
+from ansorc.fleet.device import FleetDevice, Sandbox
+from ansorc.fleet.signing import FleetKey
+
+
+@click.command()
+@click.argument("scheduler")
+@click.option("--device", required=True, metavar="NAME",
+              help="The label of this machine and of others like it.")  # fmt: skip
+@click.option("--cores", metavar="0-3,6", help="Use these cores alone.")
+@click.option("--probe-s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+              help="Take this for the time of the calibration probe, instead of measuring it: for "
+              "virtual machines whose speed varies.")  # fmt: skip
+def worker(*, scheduler: str, device: str, cores: str | None, probe_s: float | None) -> None:
+    """Lend this machine to the fleet of the Dask scheduler at SCHEDULER, until it is stopped.
+
+    It runs what tuners with the fleet's key send, one program at a time, in processes of their
+    own. Where the scheduler ends, it waits for the next one.
+
+    Example:  ansorc worker tcp://10.0.0.1:8786 --device epyc --cores 0-15
+    """
+    if cores is not None:
+        _pin(cores)
+    key = FleetKey.read()
+    try:
+        engine = import_module("ansorc.fleet.engine")
+    except ImportError as error:
+        raise OptionError(f"a worker needs Dask ({error}); pip install 'ansorc[fleet]'") from error
+    serve = cast("Callable[[str, Sequence[FleetDevice], Callable[[str], None]], None]",
+                 engine.run_devices)  # fmt: skip
+    known = Announcement.here(device, probe_s)
+    given = "given" if known.probe_is_given else "measured"
+    click.echo(f"device '{device}': {known.cpu}, {known.cores} cores, {known.target}, "
+               f"probe {known.probe_s * 1e3:.3f} ms ({given})", err=True)  # fmt: skip
+    with closing(FleetDevice(known, key, Sandbox())) as made:
+        serve(scheduler, [made], lambda words: click.echo(words, err=True))
+
+
+def _pin(text: str) -> None:
+    """Keep this process and those that it starts on the cores of `text`."""
+    try:
+        found = set[int]()
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            found.update(range(int(first), int(last or first) + 1))
+        os.sched_setaffinity(0, found)
+    except (ValueError, OSError) as error:
+        usable = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        raise click.UsageError(f"--cores {text}: {error}; usable are {usable}") from error

@@ -1,0 +1,124 @@
+"""What a device says of itself when it joins a fleet, and which devices belong together."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ansorc.codegen.base import backend_of
+from ansorc.search.record import Environment, current_environment
+from ansorc.target import Target
+
+MOST_DIFFERENCE = 0.05
+"""Devices of one label whose probes differ by more do not measure for one task."""
+_PROBES = 60
+PURPOSE = "announcement"
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """A device: its label, and what it proved to be at its start."""
+
+    label: str
+    target: str
+    """Its own, as text."""
+    cpu: str
+    features: tuple[str, ...]
+    cores: int
+    """Those that it may use."""
+    probe_s: float
+    """Seconds that a fixed piece of work takes it, in one thread."""
+    probe_is_given: bool = False
+    """It was told, not measured."""
+    since: float = 0.0
+    """Unix time of its start."""
+
+    @staticmethod
+    def here(label: str, probe_s: float | None = None) -> Announcement:
+        """Return what this process can prove of its machine: `probe_s` is measured unless given."""
+        target = Target.parse("native")
+        known = current_environment()
+        measured = calibrated(backend_of(target).probes.steady_work(target, 1))
+        return Announcement(
+            label, target.text, known.cpu, known.features, known.cores,
+            measured if probe_s is None else probe_s, probe_s is not None, since=time.time(),
+        )  # fmt: skip
+
+    def environment(self, threads: int, cache: Any) -> Environment:
+        """Return what its times are recorded under."""
+        return Environment(self.cpu, self.features, self.cores, threads, cache)
+
+    @property
+    def machine(self) -> tuple[object, ...]:
+        """What must be equal of devices that measure for one task."""
+        return self.target, self.cpu, self.features, self.cores
+
+    def to_json(self) -> bytes:
+        """Return the fields as JSON text in UTF-8."""
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def from_json(text: bytes) -> Announcement:
+        """Return what `to_json` wrote."""
+        found = Announcement(**json.loads(text))
+        return replace(found, features=tuple(found.features))
+
+
+def calibrated(
+    work: Callable[[int], None], clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Return the shortest seconds of `work(1)`, of many: what disturbs only makes it slower."""
+    found: list[float] = []
+    for _ in range(_PROBES):
+        begin = clock()
+        work(1)
+        found.append(clock() - begin)
+    return min(found)
+
+
+def kept_together(
+    devices: Sequence[tuple[str, Announcement]],
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the addresses of those devices of one label that may measure for one task, and notes.
+
+    They are the most numerous ones of one machine type whose probes lie within `MOST_DIFFERENCE`,
+    the faster ones of as many. A note says of each other one why it is kept apart.
+    """
+    machines: defaultdict[tuple[object, ...], list[tuple[str, Announcement]]] = defaultdict(list)
+    for address, one in devices:
+        machines[one.machine].append((address, one))
+    groups = [_close_probes(members) for members in machines.values()]
+    if not groups:
+        return frozenset(), ()
+    chosen = max(groups, key=lambda group: (len(group), -group[0][1].probe_s))
+    inside = frozenset(address for address, _ in chosen)
+    kept = chosen[0][1]
+    usual = statistics.median(one.probe_s for _, one in chosen)
+    notes = tuple(
+        f"device '{one.label}' at {address} is kept apart: "
+        + (
+            f"it is another machine ({one.cpu}, {one.cores} cores; the others: {kept.cpu}, "
+            f"{kept.cores} cores)"
+            if one.machine != kept.machine
+            else f"its probe differs by {one.probe_s / usual - 1:+.0%} from that of the others"
+        )
+        + "; give it another label"
+        for address, one in devices
+        if address not in inside
+    )
+    return inside, notes
+
+
+def _close_probes(members: list[tuple[str, Announcement]]) -> list[tuple[str, Announcement]]:
+    """The most members whose probes are close, the fastest first."""
+    ordered = sorted(members, key=lambda member: member[1].probe_s)
+    runs = [
+        [one for one in ordered[first:] if one[1].probe_s <= least * (1 + MOST_DIFFERENCE)]
+        for first, least in enumerate(member[1].probe_s for member in ordered)
+    ]
+    return max(runs, key=len)

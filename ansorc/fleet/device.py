@@ -1,0 +1,150 @@
+"""A device of a fleet: it does signed jobs, one at a time, in the worker processes of measuring."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from ansorc.errors import AnsorcError
+from ansorc.fleet.announcement import PURPOSE, Announcement
+from ansorc.fleet.jobs import (
+    ANSWER,
+    JOB,
+    TaskOrder,
+    built_message,
+    built_of,
+    decoded,
+    fault_message,
+    results_message,
+    sources_of,
+)
+from ansorc.fleet.signing import FleetKey, SignatureError
+from ansorc.search.measure import Measurer, Workers
+from ansorc.search.measure.messages import Message, build_request
+
+_TASKS = 4
+"""Tasks whose inputs and reference are kept."""
+_NEVER = 1 << 30
+
+
+class Labour(Protocol):
+    """What does the jobs of a device."""
+
+    def do(self, job: Message) -> Message:
+        """Do one job and return its answer; raise MeasureError or OSError if it cannot."""
+        ...
+
+    def close(self) -> None:
+        """Free everything."""
+        ...
+
+
+class FleetDevice:
+    """Takes signed jobs and gives signed answers, which `labour` does."""
+
+    def __init__(self, announcement: Announcement, key: FleetKey, labour: Labour) -> None:
+        self.label, self._key, self._labour = announcement.label, key, labour
+        self.announcement = key.sign(PURPOSE, announcement.to_json())
+        self.refused = 0
+        """Jobs that were not signed."""
+        # The processes that measure die with the thread that started them: it is always this one.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ansorc-device")
+
+    def answer(self, signed: bytes) -> bytes:
+        """Return the signed answer to a signed job.
+
+        Nothing of a job is read before its signature was. Whatever goes wrong is an answer, too.
+        """
+        try:
+            content = self._key.verified(JOB, signed)
+        except SignatureError as error:
+            self.refused += 1
+            return self._key.sign(ANSWER, fault_message("", f"refused: {error}").encode())
+        job = decoded(content)
+        try:
+            answer = self._thread.submit(self._labour.do, job).result()
+        except (AnsorcError, OSError) as error:
+            answer = fault_message(job.text("job"), f"{type(error).__name__}: {error}")
+        return self._key.sign(ANSWER, answer.encode())
+
+    def close(self) -> None:
+        """End what measures; a job that is under way is waited for."""
+        self._thread.submit(self._labour.close).result()
+        self._thread.shutdown()
+
+
+class Sandbox:
+    """Builds and measures in worker processes, as a tuning without a fleet does."""
+
+    def __init__(self) -> None:
+        self._workers: Workers | None = None
+        self._orders: OrderedDict[str, Measurer] = OrderedDict()
+        self._directory: TemporaryDirectory[str] | None = None
+
+    def do(self, job: Message) -> Message:
+        """Do one job; raise MeasureError where the processes do not work."""
+        order = TaskOrder.of(job)
+        if job.text("kind") == "build":
+            return self._build(order, job)
+        measurer, sources = self._measurer(order), sources_of(job)
+        measurer.best_s = job.number("best_s")
+        if job.text("kind") == "rank":
+            return results_message(job, measurer.rank(sources))
+        if (built := built_of(job)) is not None:
+            return results_message(job, [measurer.measure_built(one, built) for one in sources])
+        return results_message(job, list(measurer.measure(sources)))
+
+    def close(self) -> None:
+        """Kill the processes, delete the tasks' data."""
+        for measurer in self._orders.values():
+            measurer.close()
+        self._orders.clear()
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
+        if self._directory is not None:
+            self._directory.cleanup()
+            self._directory = None
+
+    def _places(self) -> TemporaryDirectory[str]:
+        if self._directory is None:
+            self._directory = TemporaryDirectory(prefix="ansorc-build-")
+        return self._directory
+
+    def _measurer(self, order: TaskOrder) -> Measurer:
+        """The measurer of a task; processes that no longer start are replaced."""
+        if order.key not in self._orders:
+            # How many failures are too many is for the tuner to say: it sees those of all devices.
+            options = replace(order.options, identical_failures=_NEVER)
+            if self._workers is None:
+                self._workers = Workers(options)
+            self._workers.options = options
+            try:
+                made = Measurer(order.task, options, workers=self._workers)
+            except BaseException:
+                self.close()
+                raise
+            self._orders[order.key] = made
+        self._orders.move_to_end(order.key)
+        while len(self._orders) > _TASKS:
+            _, old = self._orders.popitem(last=False)
+            old.close()
+        return self._orders[order.key]
+
+    def _build(self, order: TaskOrder, job: Message) -> Message:
+        """Object code for a machine that may be another one: nothing of it runs here."""
+        if self._workers is None:
+            self._workers = Workers(order.options)
+        self._workers.start(order.task)
+        (source,) = sources_of(job)
+        # A builder remembers a task by the directory that it came in.
+        place = Path(self._places().name) / order.task.key
+        place.mkdir(exist_ok=True)
+        (place / "task.json").write_text(order.task.to_json())
+        request = build_request(place, source, order.options.build_timeout_s)
+        ((_, reply),) = self._workers.builders.run([request])
+        return built_message(job, reply)

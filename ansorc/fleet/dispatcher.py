@@ -1,0 +1,487 @@
+"""Which device measures what, and what becomes of it where a device fails.
+
+Each device has at most two jobs, one that it does and one that waits there. A job is open until its
+answer is taken, once: answers of attempts that were given up are not looked at. An attempt is given
+up where its device is gone, is at fault, or takes too long; the job then goes to another device, or
+to the same one where there is no other. After `most_attempts` it ends as a failure of the
+measuring. A failure that may be the device's (a wrong result, a crash) counts once a second device
+of the label agrees, where there is one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from ansorc.errors import MeasureError
+from ansorc.fleet.announcement import PURPOSE, Announcement, kept_together
+from ansorc.fleet.jobs import ANSWER, JOB, decoded, results_of, with_object_code
+from ansorc.fleet.signing import FleetKey, SignatureError
+from ansorc.search.measure import Failure, FailureKind, MeasureResult, Source
+from ansorc.search.measure.messages import Message
+
+_JOBS_A_DEVICE = 2
+_DOUBTED = {FailureKind.WRONG_RESULT, FailureKind.CRASH, FailureKind.UNKNOWN}
+"""Failures that may be the device's."""
+_POLL_S = 0.25
+
+
+class ConnectionLost(Exception):  # noqa: N818 - what happened
+    """The scheduler is gone, and with it all that was under way."""
+
+
+class Connection(Protocol):
+    """A tuner's way to the devices; its methods raise ConnectionLost once the scheduler is gone."""
+
+    def devices(self) -> dict[str, bytes]:
+        """Return the signed announcement of each device, by its address."""
+        ...
+
+    def submit(self, address: str, label: str, key: str, signed: bytes) -> None:
+        """Send a job to one device; `arrivals` tells of `key`."""
+        ...
+
+    def arrivals(self, timeout_s: float) -> list[tuple[str, bytes | None]]:
+        """Wait for answers, and return what has come: None where a device was lost."""
+        ...
+
+    def cancel(self, key: str) -> None:
+        """Forget a job, and its answer."""
+        ...
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        ...
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """When a tuner gives up on devices, in seconds."""
+
+    patience_s: float = 120.0
+    """A tuning ends, with what is recorded, when there was no device for so long."""
+    grace_s: float = 60.0
+    """Added to the time that a job may take: for its task's data, and the way there and back."""
+    refresh_s: float = 1.0
+    """The scheduler is asked so often which devices there are."""
+    aside_s: float = 60.0
+    """A device that hung or was at fault gets nothing for so long."""
+    most_faults: int = 3
+    """So many faults in a row, or failures that no other device confirms, set a device aside."""
+    most_attempts: int = 4
+    """A job that was lost on so many devices is a failure of the measuring."""
+
+
+class DeviceOrder(Protocol):
+    """What is to be done by one device: to measure a program, or to rank several."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The programs."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """That of the job: "measure" or "rank"."""
+        ...
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds that a device may take at most."""
+        ...
+
+    def message(self, job: str, kind: str) -> Message:
+        """Return the job, or that of its "build"."""
+        ...
+
+
+AnyOrder = TypeVar("AnyOrder", bound=DeviceOrder)
+
+
+@dataclass(eq=False)
+class DeviceState:
+    """What the tuner knows of one device."""
+
+    address: str
+    announcement: Announcement
+    attempts: dict[str, float] = field(default_factory=dict[str, float])
+    """By their keys: those that are there, with the time limit of each, the first one's running."""
+    heard: float = 0.0
+    """When it answered last, or got something to do when it had nothing."""
+    done: int = 0
+    faults: int = 0
+    """In a row."""
+    all_faults: int = 0
+    unconfirmed: int = 0
+    aside_until: float = 0.0
+
+    @property
+    def deadline(self) -> float:
+        """When its first attempt has taken too long."""
+        return self.heard + next(iter(self.attempts.values())) if self.attempts else float("inf")
+
+
+@dataclass(eq=False)
+class _Job(Generic[AnyOrder]):
+    name: str
+    order: AnyOrder
+    attempts: int = 0
+    tried: set[str] = field(default_factory=set[str])
+    built: Message | None = None
+    doubted: tuple[str, list[MeasureResult]] | None = None
+    """Who answered with a failure that another device is to confirm, and what."""
+    is_built: bool = False
+    """Whether it needs no builder, or has seen one."""
+
+
+class Dispatcher(Generic[AnyOrder]):
+    """Keeps the devices of one label busy with jobs of one tuner; may be used again and again.
+
+    `connect` makes a connection, or raises ConnectionLost. `builders` is the label of the devices
+    that compile, or empty: each compiles what it measures. `run` names this tuner in keys of jobs.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        key: FleetKey,
+        labels: tuple[str, str],
+        run: str,
+        options: FleetOptions,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect, self._key, self._run, self._options = connect, key, run, options
+        self._label, self._builders = labels
+        self._clock = clock
+        self._connection: Connection | None = None
+        self._devices: dict[str, DeviceState] = {}
+        self._kept: frozenset[str] = frozenset()
+        self._attempts: dict[str, tuple[_Job[AnyOrder], str]] = {}
+        """By key: the job, and the address of the device."""
+        self._waiting: deque[_Job[AnyOrder]] = deque()
+        self._open: dict[str, _Job[AnyOrder]] = {}
+        self._ended: deque[tuple[_Job[AnyOrder], list[MeasureResult]]] = deque()
+        """Jobs with their results, which nobody has taken yet."""
+        self._count = self._sent = 0
+        self._refreshed = float("-inf")
+        self._alone_since: float | None = None
+        self.notes: dict[str, None] = {}
+        """What the user should know, once each, oldest first."""
+        self.bytes_sent = self.bytes_received = 0
+
+    @property
+    def devices(self) -> list[DeviceState]:
+        """Those that measure, whether or not they are set aside for now."""
+        return [self._devices[address] for address in self._kept if address in self._devices]
+
+    @property
+    def ahead(self) -> int:
+        """How many jobs are open at once: two for each device, one more for each that compiles."""
+        return max(1, _JOBS_A_DEVICE * len(self.devices) + len(self._of(self._builders)))
+
+    def wait(self) -> Announcement:
+        """Return what the devices are, as soon as there is one.
+
+        Raise MeasureError if there is none for `patience_s`.
+        """
+        while not (found := self.devices):
+            self._look()
+            if not self.devices:
+                time.sleep(min(_POLL_S, self._options.refresh_s))
+        return found[0].announcement
+
+    def stream(self, orders: Iterator[AnyOrder]) -> Generator[tuple[AnyOrder, list[MeasureResult]]]:
+        """Yield each order with its results as they come, each once; see `Machines.stream`.
+
+        Raise MeasureError if there is no device for `patience_s`.
+        """
+        is_more = True
+        try:
+            while True:
+                self._look()
+                while is_more and len(self._open) < self.ahead:
+                    order = next(orders, None)
+                    if order is None:
+                        is_more = False
+                    else:
+                        self._take_in(order)
+                self._hand_out()
+                if not is_more and not self._open:
+                    return
+                self._receive()
+                self._give_up_late()
+                while self._ended:
+                    job, results = self._ended.popleft()
+                    del self._open[job.name]
+                    yield job.order, results
+        finally:
+            self._drop_all()
+
+    def close(self) -> None:
+        """Leave the scheduler; may be called twice."""
+        self._drop_all()
+        self._disconnect()
+
+    def _take_in(self, order: AnyOrder) -> None:
+        self._count += 1
+        job = _Job(f"{self._run}-{self._count}", order)
+        job.is_built = not self._builders or order.kind != "measure"
+        self._open[job.name] = job
+        self._waiting.append(job)
+
+    def _look(self) -> None:
+        """See, if it is time to, which devices there are; raise MeasureError after long without."""
+        now = self._clock()
+        if now - self._refreshed < self._options.refresh_s:
+            return
+        self._refreshed = now
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            self._refresh(self._connection.devices())
+        except ConnectionLost as error:
+            self._lose_connection(str(error))
+        usable = self._usable(self._kept) and (not self._builders or self._of(self._builders))
+        if usable:
+            self._alone_since = None
+            return
+        since = self._alone_since = now if self._alone_since is None else self._alone_since
+        if now - since >= self._options.patience_s:
+            told = "".join(f"\n{note}" for note in self.notes)
+            raise MeasureError(
+                f"no device '{self._label}' for {now - since:.0f} s; what was measured is "
+                f"recorded, the same tuning goes on once there is one {told}"
+            )
+
+    def _refresh(self, announced: dict[str, bytes]) -> None:
+        for address in self._devices.keys() - announced.keys():
+            self._lose_device(address)
+        for address in announced.keys() - self._devices.keys():
+            try:
+                content = self._key.verified(PURPOSE, announced[address])
+            except SignatureError:
+                self.notes[f"the worker at {address} has another fleet key; it is not used"] = None
+                continue
+            announcement = Announcement.from_json(content)
+            if announcement.label in (self._label, self._builders):
+                self._devices[address] = DeviceState(address, announcement)
+        mine = [(state.address, state.announcement) for state in self._of(self._label)]
+        kept, notes = kept_together(sorted(mine, key=lambda one: one[0]))
+        if self._kept and kept.isdisjoint(self._kept) and self.devices:
+            return  # a newer, larger group does not take over what was begun
+        self._kept = kept
+        self.notes.update(dict.fromkeys(notes))
+
+    def _of(self, label: str) -> list[DeviceState]:
+        return [one for one in self._devices.values() if label and one.announcement.label == label]
+
+    def _usable(self, addresses: frozenset[str]) -> list[DeviceState]:
+        now = self._clock()
+        found = [self._devices[address] for address in addresses if address in self._devices]
+        return [state for state in found if state.aside_until <= now]
+
+    def _hand_out(self) -> None:
+        """Send waiting jobs, the oldest first, to the devices that have the least to do."""
+        left: deque[_Job[AnyOrder]] = deque()
+        while self._waiting and self._connection is not None:
+            job = self._waiting.popleft()
+            state = self._chosen(job)
+            if state is None:
+                left.append(job)
+                continue
+            try:
+                self._send(job, state)
+            except ConnectionLost as error:
+                self._waiting.appendleft(job)
+                self._lose_connection(str(error))
+        self._waiting.extendleft(reversed(left))
+
+    def _chosen(self, job: _Job[AnyOrder]) -> DeviceState | None:
+        if job.is_built:
+            able = self._usable(self._kept)
+        else:
+            able = self._usable(frozenset(one.address for one in self._of(self._builders)))
+        fresh = [state for state in able if state.address not in job.tried]
+        free = [one for one in fresh or able if len(one.attempts) < _JOBS_A_DEVICE]
+        return min(free, key=lambda one: (len(one.attempts), one.done), default=None)
+
+    def _send(self, job: _Job[AnyOrder], state: DeviceState) -> None:
+        assert self._connection is not None
+        job.attempts += 1
+        self._sent += 1
+        key = f"ansorc-{job.name}-{self._sent}"
+        message = job.order.message(key, job.order.kind if job.is_built else "build")
+        if job.built is not None:
+            message = with_object_code(message, job.built)
+        signed = self._key.sign(JOB, message.encode())
+        self._connection.submit(state.address, state.announcement.label, key, signed)
+        self.bytes_sent += len(signed)
+        if not state.attempts:
+            state.heard = self._clock()
+        state.attempts[key] = job.order.limit_s + self._options.grace_s
+        self._attempts[key] = job, state.address
+
+    def _receive(self) -> None:
+        """Wait for answers, for a moment, and take them."""
+        if self._connection is None:
+            time.sleep(min(_POLL_S, self._options.refresh_s))
+            return
+        try:
+            arrivals = self._connection.arrivals(min(_POLL_S, self._options.refresh_s))
+        except ConnectionLost as error:
+            self._lose_connection(str(error))
+            return
+        for key, signed in arrivals:
+            if (attempt := self._end(key)) is None:
+                continue
+            job, state = attempt
+            results = self._results(job, state, key, signed)
+            if results is None:
+                self._again(job)
+            else:
+                self._ended.append((job, results))
+
+    def _results(
+        self, job: _Job[AnyOrder], state: DeviceState, key: str, signed: bytes | None
+    ) -> list[MeasureResult] | None:
+        """The results of a job, or None if it goes on."""
+        job.tried.add(state.address)
+        if signed is None:
+            return None  # the worker was lost: nobody's fault yet
+        self.bytes_received += len(signed)
+        try:
+            answer = decoded(self._key.verified(ANSWER, signed))
+        except (SignatureError, MeasureError) as error:
+            self._fault(state, str(error))
+            return None
+        if fault := answer.text("fault"):
+            self._fault(state, fault)
+            return None
+        if answer.text("job") != key:
+            self._fault(state, f"it answered {answer.text('job')} when it was asked for {key}")
+            return None
+        state.done += 1
+        state.faults = 0
+        if "rows" not in answer.fields:  # object code: the next device measures it
+            job.built, job.is_built, job.attempts = answer, True, 0
+            job.tried.clear()
+            return None
+        return self._confirmed(job, state, results_of(answer))
+
+    def _confirmed(
+        self, job: _Job[AnyOrder], state: DeviceState, results: list[MeasureResult]
+    ) -> list[MeasureResult] | None:
+        """Those results, or None if another device is to say whether the program fails."""
+        is_failure = any(one.failure and one.failure.kind in _DOUBTED for one in results)
+        if job.doubted is not None:
+            first, earlier = job.doubted
+            if is_failure:
+                return earlier
+            if (liar := self._devices.get(first)) is not None and liar is not state:
+                liar.unconfirmed += 1
+                self.notes[
+                    f"a program failed on device '{self._label}' at {first} and was right on "
+                    f"another ({_first_failure(earlier)})"
+                ] = None
+                if liar.unconfirmed >= self._options.most_faults:
+                    self._set_aside(liar, "its failures are not confirmed by other devices")
+            return results
+        others = [one for one in self._usable(self._kept) if one.address not in job.tried]
+        if is_failure and others and job.order.kind == "measure" and job.is_built:
+            job.doubted = state.address, results
+            return None
+        return results
+
+    def _again(self, job: _Job[AnyOrder]) -> None:
+        """Let a job go to another device, before those that have not waited, or end it."""
+        if job.attempts < self._options.most_attempts:
+            self._waiting.appendleft(job)
+            return
+        words = f"{job.attempts} devices were lost, or at fault, while they had the program"
+        failure = Failure.of(FailureKind.UNKNOWN, words)
+        results = [MeasureResult(source, failure) for source in job.order.sources]
+        self._ended.append((job, job.doubted[1] if job.doubted else results))
+
+    def _end(self, key: str) -> tuple[_Job[AnyOrder], DeviceState] | None:
+        """Take an attempt from its device; None if it was given up before."""
+        found = self._attempts.pop(key, None)
+        if found is None:
+            return None
+        job, address = found
+        state = self._devices[address]
+        state.attempts.pop(key)
+        state.heard = self._clock()
+        return job, state
+
+    def _fault(self, state: DeviceState, words: str) -> None:
+        state.faults += 1
+        state.all_faults += 1
+        self.notes[f"device '{state.announcement.label}' at {state.address}: {words}"] = None
+        if state.faults >= self._options.most_faults:
+            self._set_aside(state, f"{state.faults} faults in a row")
+
+    def _set_aside(self, state: DeviceState, why: str) -> None:
+        state.aside_until = self._clock() + self._options.aside_s
+        state.faults = state.unconfirmed = 0
+        self.notes[
+            f"device '{state.announcement.label}' at {state.address} is set aside: {why}"
+        ] = None
+        self._give_up(state)
+
+    def _give_up(self, state: DeviceState) -> None:
+        """Take all attempts from a device."""
+        for key in list(state.attempts):
+            if self._connection is not None:
+                self._connection.cancel(key)
+            if (attempt := self._end(key)) is not None:
+                attempt[0].tried.add(state.address)
+                self._again(attempt[0])
+
+    def _give_up_late(self) -> None:
+        now = self._clock()
+        for state in [one for one in self._devices.values() if one.deadline <= now]:
+            state.all_faults += 1
+            self._set_aside(state, f"no answer for {now - state.heard:.0f} s")
+
+    def _lose_device(self, address: str) -> None:
+        state = self._devices[address]
+        if state.attempts:
+            self.notes[f"device '{state.announcement.label}' at {address} left at work"] = None
+        self._give_up(state)
+        del self._devices[address]
+        self._kept -= {address}
+
+    def _lose_connection(self, words: str) -> None:
+        """Have all that was under way done again, once there is a scheduler."""
+        self.notes[f"the scheduler was lost: {words}"] = None
+        self._disconnect()
+        for key, (job, _) in list(self._attempts.items()):
+            self._attempts.pop(key)
+            job.attempts -= 1  # not for anything that the program did
+            self._waiting.appendleft(job)
+        self._devices.clear()
+        self._kept = frozenset()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _drop_all(self) -> None:
+        """Give up everything that is open: nobody waits for it."""
+        for key, (_, address) in self._attempts.items():
+            if self._connection is not None:
+                self._connection.cancel(key)
+            if (state := self._devices.get(address)) is not None:
+                state.attempts.pop(key, None)
+        self._attempts.clear()
+        self._waiting.clear()
+        self._ended.clear()
+        self._open.clear()
+
+
+def _first_failure(results: list[MeasureResult]) -> str:
+    return next((one.failure.message for one in results if one.failure), "")

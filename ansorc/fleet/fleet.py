@@ -1,0 +1,237 @@
+"""`ac.Fleet`: the devices of one label, as the `Machines` that a tuning measures on."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Generic, cast
+
+from ansorc.codegen.base import backend_of
+from ansorc.errors import OptionError, TargetError
+from ansorc.fleet.announcement import Announcement
+from ansorc.fleet.dispatcher import Connection, Dispatcher, FleetOptions
+from ansorc.fleet.jobs import TaskOrder, job_message
+from ansorc.fleet.signing import FleetKey
+from ansorc.search.machines import AnyPlanned, Arrivals, Planned, TaskMeasurer
+from ansorc.search.measure import (
+    CachePolicy,
+    MeasureOptions,
+    MeasureResult,
+    Source,
+    Stopwatch,
+    concurrently,
+    nothing,
+)
+from ansorc.search.measure.messages import Message
+from ansorc.search.measure.options import eviction_limit_s, run_limit_s
+from ansorc.search.record import Environment
+from ansorc.search.task import Task
+from ansorc.target import Target
+
+_BUILDS = 2
+"""So many times the limit of a build: starting processes takes time, too."""
+
+
+def connect(address: str) -> Callable[[], Connection]:
+    """Return what makes a connection to the scheduler at `address`; raise OptionError without Dask.
+
+    The package is imported here, not with ansorc: it takes a second, and is an extra.
+    """
+    try:
+        engine = import_module("ansorc.fleet.engine")
+    except ImportError as error:
+        raise OptionError(f"a fleet needs Dask ({error}); pip install 'ansorc[fleet]'") from error
+    made = cast("Callable[[str], Connection]", engine.DaskConnection)
+    return lambda: made(address)
+
+
+class Fleet:
+    """Devices called `device` at the Dask scheduler at `address`, such as "tcp://host:8786".
+
+        with ac.Fleet("tcp://host:8786", device="a76", build_on="x86") as fleet:
+            task = ac.Task(dag, fleet.target)
+            result = ac.tune(task, measurer=fleet)
+
+    `build_on`: the label of devices that compile, for boards that cannot; by default each compiles
+    what it measures. `key`: the file of the fleet's key, by default where `ansorc fleet key` puts
+    it. Twice as many programs are in flight as there are devices. A device that is lost, hangs or
+    lies is replaced by another of its label; a tuning ends with MeasureError, all that was measured
+    recorded, when there was none for `options.patience_s`.
+
+    Raise OptionError without Dask or a key. Nothing is connected before it is needed.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        device: str,
+        build_on: str = "",
+        key: str | Path | None = None,
+        options: FleetOptions | None = None,
+    ) -> None:
+        self.address, self.device = address, device
+        self._options = options or FleetOptions()
+        self._dispatcher: Dispatcher[_PlannedOrder[Planned]] = Dispatcher(
+            connect(address), FleetKey.read(Path(key) if key else None), (device, build_on),
+            uuid.uuid4().hex[:12], self._options,
+        )  # fmt: skip
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the scheduler; may be called twice. The fleet may be used again."""
+        self._dispatcher.close()
+
+    @property
+    def announcement(self) -> Announcement:
+        """What the devices are; waits for one, raises MeasureError if none comes."""
+        return self._dispatcher.wait()
+
+    @property
+    def target(self) -> Target:
+        """The devices' machine, for which their tasks are to be."""
+        return Target.parse(self.announcement.target)
+
+    @property
+    def ahead(self) -> int:
+        """Programs in flight: two for each device, and one for each that compiles."""
+        return self._dispatcher.ahead
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What went wrong with devices, and which are kept apart."""
+        return tuple(self._dispatcher.notes)
+
+    @property
+    def traffic_bytes(self) -> tuple[int, int]:
+        """Bytes of jobs sent, and of answers received, so far."""
+        return self._dispatcher.bytes_sent, self._dispatcher.bytes_received
+
+    def require(self, target: Target, cache: CachePolicy = "warm") -> None:
+        """Raise TargetError where the devices cannot run code for `target`, or with such caches."""
+        own = self.target
+        if target.kind != "cpu" or own.triple.partition("-")[0] != target.triple.partition("-")[0]:
+            raise TargetError(
+                f"device '{self.device}' is {own.text}, which does not run code for {target.text}; "
+                "make tasks for `Fleet.target`, or give --target"
+            )
+        if missing := sorted({*target.real.features} - {*self.announcement.features}):
+            raise TargetError(
+                f"device '{self.device}' lacks {', '.join(missing)}, which {target.text} has; "
+                "make tasks for `Fleet.target`"
+            )
+        if cache != "warm" and not backend_of(target).capabilities(target).cold_caches:
+            raise TargetError(f"'{target.text}' cannot be measured with cold caches")
+
+    def environment(self, threads: int, cache: CachePolicy, target: Target) -> Environment:
+        """Return the environment of the devices, under which their times are recorded."""
+        del target
+        return self.announcement.environment(threads, cache)
+
+    def open(
+        self, task: Task, options: MeasureOptions, best_s: float, watch: Stopwatch
+    ) -> TaskMeasurer:
+        """Return a measurer of `task`; the devices make ready when they get a program of it."""
+        return FleetMeasurer(self, TaskOrder(task, options), best_s, watch)
+
+    def stream(self, programs: Iterator[AnyPlanned]) -> Arrivals[AnyPlanned]:
+        """Measure `programs`, of any tasks; see `Machines.stream`."""
+        orders = (
+            _PlannedOrder(_measurer_of(one.measurer), (one.source,), "measure", one)
+            for one in programs
+        )
+        for planned, (result,) in self.carried_out(orders):
+            _measurer_of(planned.measurer).learn(result)
+            yield planned, result
+
+    def carried_out(
+        self, orders: Iterator[_PlannedOrder[AnyPlanned]]
+    ) -> Generator[tuple[AnyPlanned, list[MeasureResult]]]:
+        """Have `orders` done; yield what each is for, and its results, as they come."""
+        dispatcher = cast("Dispatcher[_PlannedOrder[AnyPlanned]]", self._dispatcher)
+        for order, results in dispatcher.stream(orders):
+            yield order.purpose, results
+
+
+class FleetMeasurer:
+    """Measures programs of one task on the devices of a fleet."""
+
+    def __init__(self, fleet: Fleet, order: TaskOrder, best_s: float, watch: Stopwatch) -> None:
+        self.order, self.best_s = order, best_s
+        self._fleet, self._watch = fleet, watch
+
+    def measure(
+        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+    ) -> Iterator[MeasureResult]:
+        """Measure `candidates`, doing `meanwhile` beside it; yield the results in this order."""
+        planned = (_Numbered(self, source, number) for number, source in enumerate(candidates))
+        early: dict[int, MeasureResult] = {}
+        following = 0
+        with concurrently(meanwhile):
+            for one, result in self._fleet.stream(planned):
+                early[one.number] = result
+                while following in early:
+                    yield early.pop(following)
+                    following += 1
+
+    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+        """Time `candidates` in turns, all on one device, fastest first; failures last."""
+        order = _PlannedOrder(self, tuple(candidates), "rank", _Numbered(self, candidates[0], 0))
+        with self._watch.phase("contest"):
+            for _, results in self._fleet.carried_out(iter([order])):
+                return results
+        return []
+
+    def learn(self, result: MeasureResult) -> None:
+        """Take note of the best time: others are not timed as long."""
+        if (found := result.measurement) is not None:
+            self.best_s = min(self.best_s or found.median_s, found.median_s)
+
+    def close(self) -> None:
+        """The devices forget the task when they have others."""
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    measurer: FleetMeasurer
+    source: Source
+    number: int
+
+
+@dataclass(frozen=True)
+class _PlannedOrder(Generic[AnyPlanned]):
+    """What a device is to do, and for whom."""
+
+    measurer: FleetMeasurer
+    sources: tuple[Source, ...]
+    kind: str
+    purpose: AnyPlanned
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds that a device may take: what its own processes may, and then some."""
+        order, best_s = self.measurer.order, self.measurer.best_s
+        run, dag = order.options.run, order.task.dag
+        array_bytes = sum(8 * buffer.elements for buffer in dag.params)
+        each_s = run_limit_s(run, best_s, dag.flops, array_bytes)
+        each_s += _BUILDS * order.options.build_timeout_s
+        if self.kind == "rank":
+            each_s += run.rank_rounds * (4 * best_s + 2 * run.rank_repeat_s)
+            each_s += eviction_limit_s(run, array_bytes, run.rank_rounds)
+        return each_s * len(self.sources)
+
+    def message(self, job: str, kind: str) -> Message:
+        """Return the job called `job`."""
+        return job_message(self.measurer.order, kind, job, self.sources, self.measurer.best_s)
+
+
+def _measurer_of(measurer: TaskMeasurer) -> FleetMeasurer:
+    assert isinstance(measurer, FleetMeasurer), "a fleet has opened the measurers of its programs"
+    return measurer

@@ -1,0 +1,137 @@
+"""Jobs for devices and their answers, as bytes: JSON and object code, nothing that is executed.
+
+A job is a `Message`. Its "kind" is "build" (programs to object code), "measure" (one program, from
+its text or from object code) or "rank" (several in turns). It names itself ("job"), so that an
+answer is taken once and for what was asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+from ansorc.errors import MeasureError
+from ansorc.search.measure.messages import (
+    Decoder,
+    Message,
+    failure_of,
+    outcomes_message,
+    outcomes_of,
+)
+from ansorc.search.measure.options import MeasureOptions, RunOptions
+from ansorc.search.measure.result import BuildCost, Failure, MeasureResult, Source
+from ansorc.search.task import Task
+
+JOB, ANSWER = "job", "answer"
+"""The purposes that they are signed for."""
+
+
+@dataclass(frozen=True)
+class TaskOrder:
+    """What all jobs of a task say: the task, and how it is measured."""
+
+    task: Task
+    options: MeasureOptions
+
+    def fields(self) -> dict[str, object]:
+        """Return it as fields of a message; the numbers of the tuner's own processes are not."""
+        options = asdict(self.options)
+        for local in ("builders", "batch"):
+            del options[local]
+        return {"task": self.task.to_json(), "options": options}
+
+    @staticmethod
+    def of(message: Message) -> TaskOrder:
+        """Return what `fields` wrote."""
+        options = dict(cast("dict[str, Any]", message.fields["options"]))
+        run = RunOptions(**options.pop("run"))
+        return TaskOrder(Task.from_json(message.text("task")), MeasureOptions(run, **options))
+
+    @property
+    def key(self) -> str:
+        """Equal orders are served by the same measurer."""
+        return json.dumps(self.fields(), sort_keys=True)
+
+
+def job_message(
+    order: TaskOrder, kind: str, job: str, sources: Sequence[Source], best_s: float = 0.0
+) -> Message:
+    """Return a job; `best_s` is the time of the best program that the tuner knows, 0: none."""
+    programs = [[one.steps, one.function] for one in sources]
+    fields = {"kind": kind, "job": job, "programs": programs, "best_s": best_s}
+    return Message({**order.fields(), **fields})
+
+
+def with_object_code(job: Message, built: Message) -> Message:
+    """Return the job with the code of its only program, as a builder answered."""
+    names = "signature", "lower_s", "passes_s", "emit_s", "llvm_s"
+    return replace(
+        job,
+        fields={**job.fields, "built": {name: built.fields[name] for name in names}},
+        blob=built.blob,
+    )
+
+
+def sources_of(job: Message) -> list[Source]:
+    """Return the programs of a job."""
+    rows = cast("list[list[str]]", job.fields["programs"])
+    return [Source(steps, function) for steps, function in rows]
+
+
+def built_of(job: Message) -> Message | None:
+    """Return the builder's answer in a job, or None if it is to be built where it is measured."""
+    fields = job.fields.get("built")
+    return Message(cast("dict[str, object]", fields), job.blob) if fields else None
+
+
+def results_message(job: Message, results: Sequence[MeasureResult]) -> Message:
+    """Return the answer to a job that measured."""
+    answer = outcomes_message([one.outcome for one in results], [one.run for one in results])
+    rows = [
+        {
+            "program": [one.source.steps, one.source.function],
+            "build": asdict(one.build),
+            "reused": one.reused,
+        }
+        for one in results
+    ]
+    return Message({**answer.fields, "job": job.text("job"), "rows": rows})
+
+
+def results_of(answer: Message) -> list[MeasureResult]:
+    """Return the results that an answer reports."""
+    found: list[MeasureResult] = []
+    rows = cast("list[dict[str, Any]]", answer.fields["rows"])
+    for row, (outcome, run) in zip(rows, outcomes_of(answer), strict=True):
+        source = Source(*row["program"])
+        found.append(
+            MeasureResult(source, outcome, BuildCost(**row["build"]), run, bool(row["reused"]))
+        )
+    return found
+
+
+def built_message(job: Message, reply: Message | Failure) -> Message:
+    """Return the answer to a job that built: object code, or results that say why there is none."""
+    failure = reply if isinstance(reply, Failure) else failure_of(reply)
+    if failure is not None:
+        (source,) = sources_of(job)
+        return results_message(job, [MeasureResult(source, failure)])
+    assert isinstance(reply, Message)
+    return replace(reply, fields={**reply.fields, "job": job.text("job")})
+
+
+def fault_message(job: str, words: str) -> Message:
+    """Return the answer that the device, not the program, is at fault."""
+    return Message({"job": job, "fault": words})
+
+
+def decoded(data: bytes) -> Message:
+    """Return the message that `data` is; raise MeasureError if it is none."""
+    decoder = Decoder()
+    decoder.feed(data)
+    message = decoder.next()
+    if message is None:
+        raise MeasureError(f"{len(data)} bytes that are no message")
+    return message

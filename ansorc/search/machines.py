@@ -1,0 +1,139 @@
+"""Where programs are measured: on this machine, or on others that do the same work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TypeAlias, TypeVar
+
+from ansorc.search.measure import (
+    CachePolicy,
+    MeasureOptions,
+    Measurer,
+    MeasureResult,
+    Source,
+    Stopwatch,
+    Workers,
+    nothing,
+)
+from ansorc.search.programs import require_this_machine
+from ansorc.search.record import Environment, current_environment
+from ansorc.search.task import Task
+from ansorc.target import Target
+
+
+class TaskMeasurer(Protocol):
+    """Measures programs of one task; `measure.Measurer` does in processes of this machine."""
+
+    def measure(
+        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+    ) -> Iterator[MeasureResult]:
+        """Measure `candidates`, doing `meanwhile` beside it; yield the results in this order."""
+        ...
+
+    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+        """Time a few good programs in turns on one machine, fastest first; failures last."""
+        ...
+
+    def close(self) -> None:
+        """Free what the task needs."""
+        ...
+
+
+class Planned(Protocol):
+    """A program to measure, and for whom."""
+
+    @property
+    def measurer(self) -> TaskMeasurer:
+        """One that the same `Machines` opened."""
+        ...
+
+    @property
+    def source(self) -> Source:
+        """The program."""
+        ...
+
+
+AnyPlanned = TypeVar("AnyPlanned", bound=Planned)
+Arrivals: TypeAlias = Generator[tuple[AnyPlanned, MeasureResult]]
+"""Programs with their results; closing it gives up those that are under way."""
+
+
+class Machines(Protocol):
+    """Where programs are measured. `ac.Fleet` is one; without it `ThisMachine` does the work."""
+
+    @property
+    def ahead(self) -> int:
+        """How many programs it wants in flight; 0: it measures round by round."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know of the machines."""
+        ...
+
+    def require(self, target: Target, cache: CachePolicy = "warm") -> None:
+        """Raise TargetError where code for `target` cannot be measured, or with such caches."""
+        ...
+
+    def environment(self, threads: int, cache: CachePolicy, target: Target) -> Environment:
+        """Return what the times are recorded under: the machine that runs the programs."""
+        ...
+
+    def open(
+        self, task: Task, options: MeasureOptions, best_s: float, watch: Stopwatch
+    ) -> TaskMeasurer:
+        """Make ready to measure programs of `task`; raise MeasureError where that fails."""
+        ...
+
+    def stream(self, programs: Iterator[AnyPlanned]) -> Arrivals[AnyPlanned]:
+        """Keep `ahead` of `programs` in flight; yield each with its result, as they come.
+
+        The next program is asked for when there is room for it, so that it may be chosen by what
+        has come until then. Each comes once. Raise MeasureError where nothing can be measured.
+        """
+        ...
+
+
+class ThisMachine(Workers):
+    """Measures in processes of this machine, all programs of a round before the next."""
+
+    @property
+    def ahead(self) -> int:
+        """None is measured while another is chosen."""
+        return 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """There are none."""
+        return ()
+
+    def require(self, target: Target, cache: CachePolicy = "warm") -> None:
+        """Raise TargetError unless this machine can run code for `target`, with such caches."""
+        require_this_machine(target, cache)
+
+    def environment(self, threads: int, cache: CachePolicy, target: Target) -> Environment:
+        """Return the environment of this process; raise BuildError for a GPU that is not here."""
+        return current_environment(threads, cache, target)
+
+    def open(
+        self, task: Task, options: MeasureOptions, best_s: float, watch: Stopwatch
+    ) -> TaskMeasurer:
+        """Start the workers where they are not; raise MeasureError if they do not start."""
+        return Measurer(task, options, best_s, watch, self)
+
+    def stream(self, programs: Iterator[AnyPlanned]) -> Arrivals[AnyPlanned]:
+        """Measure one after the other."""
+        for program in programs:
+            (result,) = program.measurer.measure([program.source])
+            yield program, result
+
+
+@contextmanager
+def machines_for(given: Machines | None, options: MeasureOptions) -> Generator[Machines]:
+    """Have `given`, which stays open, or this machine with workers of its own."""
+    if given is not None:
+        yield given
+        return
+    with ThisMachine(options) as here:
+        yield here

@@ -1,0 +1,62 @@
+"""A real scheduler and real workers, each a process, on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+COMMAND = (sys.executable, "-c", "from ansorc.cli.main import main; main()")
+SCHEDULER = "from distributed.cli.dask_scheduler import main; main()"
+
+
+class FleetHere:
+    """Starts a scheduler and workers, kills them, and ends what is left of them."""
+
+    def __init__(self, directory: Path, key: Path) -> None:
+        self._directory = directory
+        self.environment = {**os.environ, "ANSORC_FLEET_KEY": str(key)}
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port: int = probe.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{self._port}"
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self.start_scheduler()
+
+    def start_scheduler(self) -> subprocess.Popen[bytes]:
+        arguments = ("--host", "127.0.0.1", "--port", str(self._port), "--no-dashboard")
+        self.scheduler = self._start((sys.executable, "-c", SCHEDULER, *arguments), "scheduler")
+        return self.scheduler
+
+    def start_worker(self, label: str, probe_s: float = 1e-3) -> subprocess.Popen[bytes]:
+        """The probe's time is given: this machine is busy with tests."""
+        arguments = ("worker", self.address, "--device", label, "--probe-s", str(probe_s))
+        return self._start((*COMMAND, *arguments), f"worker-{len(self.processes)}")
+
+    def logs(self) -> str:
+        return "\n".join(path.read_text() for path in sorted(self._directory.glob("*.log")))
+
+    def wait_for(self, pattern: str, timeout_s: float = 60.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not re.search(pattern, self.logs()):
+            assert time.monotonic() < deadline, self.logs()
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        for process in reversed(self.processes):
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+
+    def _start(self, command: tuple[str, ...], name: str) -> subprocess.Popen[bytes]:
+        with (self._directory / f"{name}-{len(self.processes)}.log").open("w") as log:
+            process = subprocess.Popen(
+                command, env=self.environment, stdout=log, stderr=log, cwd=self._directory
+            )
+        self.processes.append(process)
+        return process

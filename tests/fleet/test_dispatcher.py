@@ -1,0 +1,186 @@
+"""Devices that vanish, hang, lie, and a scheduler that restarts: each program comes once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from ansorc.errors import MeasureError
+from ansorc.fleet.announcement import PURPOSE, Announcement
+from ansorc.fleet.dispatcher import ConnectionLost, Dispatcher, FleetOptions
+from ansorc.fleet.jobs import ANSWER, JOB, decoded, fault_message, results_message, sources_of
+from ansorc.fleet.signing import KEY_BYTES, FleetKey
+from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, Source
+from ansorc.search.measure.messages import Message
+
+KEY = FleetKey(b"k" * KEY_BYTES)
+OPTIONS = FleetOptions(patience_s=100.0, grace_s=5.0, refresh_s=0.0, aside_s=10.0)
+WRONG = Failure.of(FailureKind.WRONG_RESULT, "the numbers differ")
+
+
+@dataclass(frozen=True)
+class Program:
+    number: int
+    kind: str = "measure"
+    limit_s: float = 5.0
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return (Source("[]", str(self.number)),)
+
+    def message(self, job: str, kind: str) -> Message:
+        return Message({"job": job, "kind": kind, "programs": [["[]", str(self.number)]]})
+
+
+@dataclass
+class Cluster:
+    """Devices that answer at once, by `behave`: "right", "wrong", "fault", "hang", "forged"."""
+
+    behave: Callable[[str], str] = lambda address: "right"
+    disturb: Callable[[Cluster], None] = lambda cluster: None
+    addresses: list[str] = field(default_factory=lambda: ["a", "b", "c"])
+    now: float = 0.0
+    is_there: bool = True
+    pending: dict[str, tuple[str, bytes]] = field(default_factory=dict[str, tuple[str, bytes]])
+    most: int = 0
+
+    def connect(self) -> Cluster:
+        self._require()
+        return self
+
+    def devices(self) -> dict[str, bytes]:
+        self.disturb(self)
+        self._require()
+        shown = Announcement("dev", "native", "a CPU", (), 1, 1.0)
+        return {address: KEY.sign(PURPOSE, shown.to_json()) for address in self.addresses}
+
+    def submit(self, address: str, label: str, key: str, signed: bytes) -> None:
+        self._require()
+        assert label == "dev"
+        assert key not in self.pending, "Dask would take it for the same job"
+        self.pending[key] = address, signed
+        held = [one for one, _ in self.pending.values()]
+        self.most = max(self.most, *(held.count(one) for one in held))
+
+    def arrivals(self, timeout_s: float) -> list[tuple[str, bytes | None]]:
+        del timeout_s
+        self.now += 1.0
+        self._require()
+        found: list[tuple[str, bytes | None]] = []
+        for key, (address, signed) in list(self.pending.items()):
+            if address in self.addresses and (what := self.behave(address)) != "hang":
+                del self.pending[key]
+                found.append((key, None if what == "lost" else answer(what, signed)))
+        return found
+
+    def cancel(self, key: str) -> None:
+        self.pending.pop(key, None)
+
+    def close(self) -> None:
+        self.pending.clear()
+
+    def dispatcher(self) -> Dispatcher[Program]:
+        return Dispatcher(self.connect, KEY, ("dev", ""), "run", OPTIONS, lambda: self.now)
+
+    def _require(self) -> None:
+        self.now += 0.1
+        if not self.is_there:
+            raise ConnectionLost("gone")
+
+
+def answer(what: str, signed: bytes) -> bytes:
+    job = decoded(KEY.verified(JOB, signed))
+    if what == "forged":
+        return signed
+    if what == "fault":
+        return KEY.sign(ANSWER, fault_message(job.text("job"), "no space left").encode())
+    (source,) = sources_of(job)
+    outcome = WRONG if what == "wrong" else Measurement((1.0,), checked=True)
+    result = results_message(job, [MeasureResult(source, outcome)])
+    return KEY.sign(ANSWER, result.encode())
+
+
+def tuned(cluster: Cluster, count: int) -> list[tuple[int, MeasureResult]]:
+    found = cluster.dispatcher().stream(Program(number) for number in range(count))
+    return [(program.number, result) for program, (result,) in found]
+
+
+def require_each_once(found: list[tuple[int, MeasureResult]], count: int) -> None:
+    assert sorted(number for number, _ in found) == list(range(count))
+    assert all(result.source.function == str(number) for number, result in found)
+
+
+def test_a_device_has_two_jobs_at_most_and_each_program_comes_once() -> None:
+    cluster = Cluster()
+    require_each_once(tuned(cluster, 50), 50)
+    assert cluster.most == 2
+
+
+@pytest.mark.parametrize("fault", ["fault", "hang", "forged", "wrong"])
+def test_what_a_bad_device_does_is_done_by_another(fault: str) -> None:
+    cluster = Cluster(lambda address: fault if address == "a" else "right")
+    dispatcher = cluster.dispatcher()
+    stream = dispatcher.stream(Program(number) for number in range(40))
+    found = [(program.number, result) for program, (result,) in stream]
+    require_each_once(found, 40)
+    assert all(result.measurement for _, result in found)
+    assert any("at a is set aside" in note for note in dispatcher.notes)
+
+
+def test_a_program_that_is_wrong_everywhere_is_recorded_as_wrong() -> None:
+    found = tuned(Cluster(lambda address: "wrong"), 10)
+    require_each_once(found, 10)
+    assert all(result.failure == WRONG for _, result in found)
+
+
+def test_a_program_that_every_device_is_lost_with_is_a_failure_of_the_measuring() -> None:
+    found = tuned(Cluster(lambda address: "lost"), 5)
+    require_each_once(found, 5)
+    assert {one.failure and one.failure.kind for _, one in found} == {FailureKind.UNKNOWN}
+
+
+def test_without_a_device_a_tuning_ends_in_words() -> None:
+    with pytest.raises(MeasureError, match="no device 'dev' for 1"):
+        tuned(Cluster(addresses=[]), 1)
+    with pytest.raises(MeasureError, match="no device 'dev' for 1"):
+        tuned(Cluster(is_there=False), 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_under_random_faults_nothing_is_lost_or_doubled(seed: int) -> None:
+    rng = random.Random(seed)
+    faults = 0
+
+    def behave(address: str) -> str:
+        nonlocal faults
+        kinds = ["right", "wrong", "fault", "hang", "forged", "lost"]
+        (what,) = rng.choices(kinds, [20, 1, 1, 1, 1, 1])
+        faults += what != "right"
+        return what
+
+    def disturb(cluster: Cluster) -> None:
+        nonlocal faults
+        if not cluster.is_there:
+            cluster.is_there = True
+        elif rng.random() < 0.1:
+            faults += 1
+            cluster.is_there = rng.random() < 0.5
+            cluster.addresses = rng.sample("abcdef", rng.randint(1, 6))
+
+    cluster = Cluster(behave, disturb)
+    connect = cluster.connect
+
+    def reconnect() -> Cluster:
+        cluster.is_there = True
+        return connect()
+
+    dispatcher = Dispatcher[Program](
+        reconnect, KEY, ("dev", ""), "run", OPTIONS, lambda: cluster.now
+    )
+    stream = dispatcher.stream(Program(number) for number in range(300))
+    require_each_once([(program.number, result) for program, (result,) in stream], 300)
+    assert faults >= 50
+    assert not cluster.pending

@@ -1,0 +1,1 @@
+from distributed.protocol import pickle as pickle
