@@ -63,7 +63,7 @@ BEING_BUILT = (
     "ansorc.ir.notebook", "ansorc.fleet", "ansorc.search.machines", "ansorc.cli.worker_command",
     "ansorc.cli.fleet_command",
 )  # fmt: skip
-"""Networks, CUDA, reports, calls in machine code, notebooks, fleets: not growth of what there was."""
+"""Networks, CUDA, reports, calls, notebooks, fleets: not growth of what there was."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 50, 8
 
 

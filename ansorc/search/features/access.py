@@ -211,8 +211,7 @@ def _reads(nests: LoopNests, nest: LoopNest, line_bytes: int, *, is_held: bool) 
             buffer,
             nest,
             tuple(
-                nest.movement(form.terms, base)
-                for form, base in zip(group[0], bases, strict=True)
+                nest.movement(form.terms, base) for form, base in zip(group[0], bases, strict=True)
             ),
             _shape(nests, buffer, is_held=is_held),
             tuple(max(column) - min(column) for column in constants),
