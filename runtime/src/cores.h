@@ -54,4 +54,16 @@ inline int32_t threads_from_environment() {
   return *end == '\0' && count > 0 ? clamp_threads(count) : 0;
 }
 
+constexpr int32_t kDefaultSpinUs = 250, kMaxSpinUs = 1000000;
+
+// ANSORC_SPIN_US if it is a whole number of at least 0, else the default; at most a second.
+inline int64_t spin_us_from_environment() {
+  const char* text = getenv("ANSORC_SPIN_US");
+  if (text == nullptr || *text == '\0') return kDefaultSpinUs;
+  char* end = nullptr;
+  const long count = strtol(text, &end, 10);
+  if (*end != '\0' || count < 0) return kDefaultSpinUs;
+  return count > kMaxSpinUs ? kMaxSpinUs : count;
+}
+
 }  // namespace ansorc

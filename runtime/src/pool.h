@@ -14,6 +14,7 @@
 namespace ansorc {
 namespace {
 
+// How long a waiting thread spins where something else may need its core.
 constexpr int64_t kSpinNs = 40000;
 // A worker that was woken too late spins longer: its caller, at work on the part that it took back,
 // will soon need it again, and asleep it would be late every time.
@@ -36,6 +37,7 @@ struct Job {
   int64_t extent;
   int64_t parts;
   bool spins;
+  int64_t spin_ns;
   uint32_t go;
   Word pending;  // parts that are not done, and whether the caller sleeps
 };
@@ -48,6 +50,7 @@ struct alignas(64) Worker {  // cache lines of its own, for callers and workers 
   Word state;
   int32_t part;
   std::atomic<bool> spins;  // whether there is a core for all in the last call that told it a part
+  std::atomic<int64_t> spin_ns;  // how long it may spin, while nothing else is seen on its core
   Job* job;
   Team* team;  // that it was told to join, or nullptr if it was told a part of `job`
   pthread_t thread;
@@ -80,6 +83,7 @@ struct Pool {
   std::atomic<bool> growing;             // a lock
   Word tickets;
   bool handles_fork;
+  std::atomic<int64_t> spin_ns;     // 1 more than that, 0 until known
   std::atomic<int32_t> awake;       // threads of all open teams
   std::atomic<int64_t> busy_until;  // when waiting threads may spin long again
   pthread_once_t exit_once;
@@ -104,7 +108,7 @@ extern "C" {
 // start-up files, which define it; where those are linked in, theirs is taken.
 __attribute__((visibility("hidden"), weak)) void* __dso_handle = &__dso_handle;
 
-__attribute__((visibility("default"))) inline ansorc::Pool ansorc_pool_3 = {};
+__attribute__((visibility("default"))) inline ansorc::Pool ansorc_pool_4 = {};
 __attribute__((visibility("default"))) inline __thread bool ansorc_in_part_1 = false;
 __attribute__((visibility("default"))) inline __thread ansorc::Section ansorc_section_1 = {};
 }
@@ -112,7 +116,7 @@ __attribute__((visibility("default"))) inline __thread ansorc::Section ansorc_se
 namespace ansorc {
 namespace {
 
-Pool& pool() { return ansorc_pool_3; }
+Pool& pool() { return ansorc_pool_4; }
 
 int32_t cores() {
   int32_t count = pool().cores.load(std::memory_order_relaxed);
@@ -122,6 +126,59 @@ int32_t cores() {
     pool().cores.store(count = allowed.threads, std::memory_order_relaxed);
   }
   return count;
+}
+
+// How long the threads of a loop on `threads` spin where nothing else needs their cores. Workers do
+// not ask: a program may change its environment meanwhile.
+int64_t spin_ns(int64_t threads) {
+  const bool has_cores = threads <= pool().whole_cores.load(std::memory_order_relaxed);
+  int64_t known = pool().spin_ns.load(std::memory_order_relaxed);
+  if (known == 0) {
+    known = spin_us_from_environment() * 1000 + 1;
+    pool().spin_ns.store(known, std::memory_order_relaxed);
+  }
+  return has_cores || known - 1 < kSpinNs ? known - 1 : threads <= cores() ? kSpinNs : 0;
+}
+
+// Between two looks at the clock, 32 rounds or a yield, pass a few microseconds. A thread for which
+// more time passed was off its core: something else needs it.
+constexpr int64_t kGapNs = 100000;
+// After a gap, waiting threads sleep early for so many times as long as it lasted: looking whether
+// the core is free again may cost another gap.
+constexpr int64_t kBusyGaps = 32, kMaxBusyNs = 1000000000;
+
+void note_gap(int64_t now, int64_t gap) {
+  const int64_t length = gap < kMaxBusyNs / kBusyGaps ? kBusyGaps * gap : kMaxBusyNs;
+  std::atomic<int64_t>& until = pool().busy_until;
+  if (until.load(std::memory_order_relaxed) < now + length) {
+    until.store(now + length, std::memory_order_relaxed);
+  }
+}
+
+// Whether every thread of every team has a core to spin on, as far as is known.
+bool is_calm(int64_t now) {
+  const int32_t whole = pool().whole_cores.load(std::memory_order_relaxed);
+  return pool().awake.load(std::memory_order_relaxed) <= whole &&
+         now >= pool().busy_until.load(std::memory_order_relaxed);
+}
+
+// Spin until `done()`: for `calm_ns` if there is a core for it, else for `busy_ns`.
+template <typename Done>
+bool watch_until(int64_t calm_ns, int64_t busy_ns, Done done) {
+  if (done()) return true;
+  const int64_t begin = now_ns();
+  for (int64_t last = begin;;) {
+    for (int round = 0; round < 32; ++round) {
+      pause();
+      if (done()) return true;
+    }
+    const int64_t now = now_ns();
+    if (now - last > kGapNs) note_gap(now, now - last);
+    const bool calm = is_calm(now);
+    if (now - begin >= (calm ? calm_ns : busy_ns)) return done();
+    last = now;
+    if (calm && now - begin > kSpinNs) sched_yield();
+  }
 }
 
 void run_part(const Job& job, int64_t part) {

@@ -22,47 +22,6 @@ constexpr uint64_t kEnd = 0;  // parts of the ticket after the last loop
 // How long a thread of a team spins where nothing else needs its core: longer than the serial code
 // between two kernels of a network takes.
 constexpr int64_t kTeamSpinNs = 5000000;
-// Between two looks at the clock, 32 rounds or a yield, pass a few microseconds. A thread for which
-// more time passed was off its core: something else needs it.
-constexpr int64_t kGapNs = 100000;
-// After a gap, waiting threads sleep early for so many times as long as it lasted: looking whether
-// the core is free again may cost another gap.
-constexpr int64_t kBusyGaps = 32, kMaxBusyNs = 1000000000;
-
-void note_gap(int64_t now, int64_t gap) {
-  const int64_t length = gap < kMaxBusyNs / kBusyGaps ? kBusyGaps * gap : kMaxBusyNs;
-  std::atomic<int64_t>& until = pool().busy_until;
-  if (until.load(std::memory_order_relaxed) < now + length) {
-    until.store(now + length, std::memory_order_relaxed);
-  }
-}
-
-// Whether every thread of every team has a core to spin on, as far as is known.
-bool is_calm(int64_t now) {
-  const int32_t whole = pool().whole_cores.load(std::memory_order_relaxed);
-  return pool().awake.load(std::memory_order_relaxed) <= whole &&
-         now >= pool().busy_until.load(std::memory_order_relaxed);
-}
-
-// Spin until `done()`: long if there is a core for it, else for `limit_ns`.
-template <typename Done>
-bool watch_until(int64_t limit_ns, Done done) {
-  if (done()) return true;
-  const int64_t begin = now_ns();
-  for (int64_t last = begin;;) {
-    for (int round = 0; round < 32; ++round) {
-      pause();
-      if (done()) return true;
-    }
-    const int64_t now = now_ns();
-    if (now - last > kGapNs) note_gap(now, now - last);
-    const bool calm = is_calm(now);
-    if (now - begin >= (calm ? kTeamSpinNs : limit_ns)) return done();
-    last = now;
-    if (calm && now - begin > kSpinNs) sched_yield();
-  }
-}
-
 // Sleep until the next loop; false if the caller has ended the team and given this worker back.
 bool nap(Team& team, Worker& worker, uint64_t seen) {
   team.nappers.fetch_add(1);
@@ -92,7 +51,7 @@ void serve(Team& team, Worker& worker) {
                           : has_napped                                  ? kLateSpinNs
                                                                         : kSpinNs;
     const auto is_called = [&] { return team.ticket.load(std::memory_order_acquire) != seen; };
-    has_napped = !watch_until(limit, is_called);
+    has_napped = !watch_until(kTeamSpinNs, limit, is_called);
     if (has_napped && !nap(team, worker, seen)) return;
     // Progress first: if the caller has taken a part back, the ticket that is read is not older.
     const uint64_t from = worker.progress.load(std::memory_order_acquire);
@@ -100,7 +59,7 @@ void serve(Team& team, Worker& worker) {
     const uint64_t parts = seen & kPartMask;
     if (parts == kEnd) break;
     if (part >= parts || !begin_part(worker, from, seen, seen)) continue;
-    run_part({team.body, team.closure, team.extent, static_cast<int64_t>(parts), false, 0, {0}},
+    run_part({team.body, team.closure, team.extent, static_cast<int64_t>(parts), false, 0, 0, {0}},
              worker.part);
     worker.progress.store(seen | kDone);
     if (team.caller_sleeps.load() != 0) {
@@ -160,7 +119,7 @@ void wait_for_member(Team& team, Worker& worker, uint64_t ticket, int64_t begin)
   if (is_done()) return;
   const int64_t middle = now_ns();
   const int64_t limit = worker.spins.load(std::memory_order_relaxed) ? kSpinNs : 0;
-  if (!watch_until(limit, is_done)) sleep_until_done(team, worker, done);
+  if (!watch_until(kTeamSpinNs, limit, is_done)) sleep_until_done(team, worker, done);
   const int64_t end = now_ns(), wait = end - middle;
   if (wait > kGapNs && wait > 2 * (middle - begin)) note_gap(end, wait);
 }

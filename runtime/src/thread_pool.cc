@@ -36,13 +36,16 @@ void wait_for_part(Worker& worker) {
     uint32_t state = worker.state.load(std::memory_order_relaxed);
     return (state & kStateMask) == kGo && worker.state.compare_exchange_strong(state, kRunning);
   };
-  if (spin_until(worker.spins.load(std::memory_order_relaxed) ? kSpinNs : 0, has_begun)) return;
+  const auto spin = [&](int64_t busy_ns) {
+    const int64_t most = worker.spin_ns.load(std::memory_order_relaxed);
+    return most <= busy_ns ? spin_until(most, has_begun) : watch_until(most, busy_ns, has_begun);
+  };
+  if (spin(kSpinNs)) return;
   while (!has_begun()) {
     uint32_t state = kIdle;
     if (worker.state.compare_exchange_strong(state, kAsleep) || state == kAsleep) {
       sleep_while(worker.state, kAsleep);
-      const bool spins = worker.spins.load(std::memory_order_relaxed);
-      if (spin_until(spins ? kLateSpinNs : 0, has_begun)) return;
+      if (spin(kLateSpinNs)) return;
     } else if (state == kClaimed) {
       sched_yield();
     }
@@ -90,6 +93,7 @@ bool start_worker(Worker& worker) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   worker.avoided = 0;
   worker.spins.store(false);
+  worker.spin_ns.store(0);
   const bool is_started = pthread_create(&worker.thread, &attributes, work, &worker) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
@@ -158,6 +162,7 @@ void tell(const Claims& claims, Job& job) {
     worker.team = nullptr;
     worker.part = ++part;
     worker.spins.store(job.spins, std::memory_order_relaxed);
+    worker.spin_ns.store(job.spin_ns, std::memory_order_relaxed);
     worker.state.store(job.go, std::memory_order_release);
     if (was_asleep) wake(worker.state);
   });
@@ -177,7 +182,8 @@ void take_back(const Claims& claims, Job& job) {
 
 void wait_for_others(Job& job) {
   const auto is_done = [&] { return job.pending.load(std::memory_order_acquire) == 0; };
-  if (spin_until(job.spins ? kSpinNs : 0, is_done)) return;
+  const bool watches = job.spin_ns > kSpinNs;
+  if (watches ? watch_until(job.spin_ns, kSpinNs, is_done) : spin_until(job.spin_ns, is_done)) return;
   uint32_t pending = job.pending.fetch_or(kWaiterSleeps) | kWaiterSleeps;
   while (pending != kWaiterSleeps) {
     sleep_while(job.pending, pending);
@@ -200,6 +206,7 @@ void recruit(Team& team) {
     worker.team = &team;
     worker.part = team.size;
     worker.spins.store(spins, std::memory_order_relaxed);
+    worker.spin_ns.store(spins ? spin_ns(team.size + 1) : 0, std::memory_order_relaxed);
     worker.progress.store(done, std::memory_order_relaxed);
     team.member[team.size++ - 1] = static_cast<uint16_t>(&worker - pool().worker);
     worker.state.store(team.go, std::memory_order_release);
@@ -278,6 +285,11 @@ ANSORC_EXPORT void ansorc_set_num_threads(int32_t threads) {
   ansorc::pool().default_threads.store(threads > 0 ? ansorc::clamp_threads(threads) : 0);
 }
 
+ANSORC_EXPORT void ansorc_set_spin_us(int32_t microseconds) {
+  const int64_t given = microseconds < 0 ? 0 : INT64_C(1000) * microseconds + 1;
+  ansorc::pool().spin_ns.store(given);
+}
+
 ANSORC_EXPORT int32_t ansorc_parallel_for(ansorc_body body, void* closure, int64_t extent,
                                           int32_t threads) {
   if (extent <= 0) return 0;
@@ -288,7 +300,7 @@ ANSORC_EXPORT int32_t ansorc_parallel_for(ansorc_body body, void* closure, int64
     if (team->size < wanted && team->size < team->wanted) ansorc::recruit(*team);
     if (wanted > team->size) wanted = team->size;
     if (wanted > 1) {
-      ansorc::run_in_team(*team, {body, closure, extent, wanted, false, 0, {0}});
+      ansorc::run_in_team(*team, {body, closure, extent, wanted, false, 0, 0, {0}});
     } else {
       body(closure, 0, extent);
     }
@@ -306,9 +318,10 @@ ANSORC_EXPORT int32_t ansorc_parallel_for(ansorc_body body, void* closure, int64
   const uint32_t others = static_cast<uint32_t>(claims.count);
   // Spinning helps only if everybody who spins has a core.
   const bool spins = others < static_cast<uint32_t>(ansorc::cores());
+  const int64_t spin_ns = spins ? ansorc::spin_ns(others + 1) : 0;
   const uint32_t ticket = ansorc::pool().tickets.fetch_add(1, std::memory_order_relaxed);
   const uint32_t go = ticket << ansorc::kStateBits | ansorc::kGo;
-  ansorc::Job job = {body, closure, extent, others + 1, spins, go, {others}};
+  ansorc::Job job = {body, closure, extent, others + 1, spins, spin_ns, go, {others}};
   ansorc::tell(claims, job);
   ansorc::run_part(job, 0);
   ansorc::take_back(claims, job);

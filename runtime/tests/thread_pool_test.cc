@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -176,6 +177,30 @@ void check_fork() {
   check(visits_each_once(1001, 3), "the parent of a fork goes on");
 }
 
+// Milliseconds of CPU that the process takes in 100 ms after a call.
+double idle_cpu_ms() {
+  visits_each_once(1001, 2);
+  timespec begin, end;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
+  usleep(100000);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+  return (end.tv_sec - begin.tv_sec) * 1e3 + (end.tv_nsec - begin.tv_nsec) * 1e-6;
+}
+
+void check_spinning() {
+  check(idle_cpu_ms() < 20, "an idle pool takes no CPU");
+  ansorc_set_spin_us(0);
+  check(idle_cpu_ms() < 20 && visits_each_once(1001, 3), "workers that do not spin are woken");
+  setenv("ANSORC_SPIN_US", "soon", 1);
+  ansorc_set_spin_us(-1);
+  const bool is_default = idle_cpu_ms() < 20;
+  setenv("ANSORC_SPIN_US", "30", 1);
+  ansorc_set_spin_us(-1);
+  check(is_default && visits_each_once(1001, 3), "an ANSORC_SPIN_US that is no number is ignored");
+  unsetenv("ANSORC_SPIN_US");
+  ansorc_set_spin_us(-1);
+}
+
 void check_thread_counts() {
   ansorc_set_num_threads(3);
   check(ansorc_num_threads() == 3, "ansorc_set_num_threads is obeyed");
@@ -256,6 +281,7 @@ int main() {
   if (!kIsSanitized) check_stack();
   check_workers_avoid_their_caller();
   if (!kIsSanitized) check_fork();
+  check_spinning();
   check_thread_counts();
   check(strcmp(ansorc_runtime_version(), ANSORC_RUNTIME_VERSION) == 0, "the version is known");
   return failures;

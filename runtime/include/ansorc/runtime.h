@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define ANSORC_RUNTIME_VERSION "0.2.0"
+#define ANSORC_RUNTIME_VERSION "0.3.0"
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,6 +51,14 @@ int32_t ansorc_num_threads(void);
 
 /* Set what `threads == 0` means; 0 or less looks at the environment and the allowed cores again. */
 void ansorc_set_num_threads(int32_t threads);
+
+/* Set for how many microseconds an idle worker, or a caller that waits for one, spins before it sleeps;
+ * 0 sleeps at once, less than 0 goes back to the environment variable ANSORC_SPIN_US, else 250.
+ *
+ * A call that comes while workers spin begins in about a microsecond, one that must wake them in tens.
+ * Where something else needs the cores they spin for 40 us at most: other processes, more threads than
+ * cores, a CPU quota. Teams (above) have their own, longer spin. */
+void ansorc_set_spin_us(int32_t microseconds);
 
 /* ANSORC_RUNTIME_VERSION of the code that runs. */
 const char *ansorc_runtime_version(void);
