@@ -53,8 +53,9 @@ def test_a_short_run(tmp_path: Path) -> None:
 def test_64_trials_among_faults(tmp_path: Path) -> None:
     faults = (
         "illegal@10", "out-of-memory@8", "out-of-memory@9",  # pycuda tries once more
-        "failed@20", "hang@30", "misaligned@40", "lost@50",
+        "failed@15", "hang@20", "misaligned@25", "lost@30",
     )  # fmt: skip
+    # Programs of equal machine code run once, so fewer than 64 may run.
     with process(counters=tmp_path / "counters", faults=",".join(faults)) as pool:
         assert pool.submit(tuned, tmp_path / "r.db", 64).result() > 0
     assert failures(tmp_path / "r.db", 64) == {
