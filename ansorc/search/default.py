@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.ir.buffer import Buffer
-from ansorc.lang.access import strictly_inlineable
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Extent, as_array
 from ansorc.schedule.stage import At, Root, Stage
 from ansorc.schedule.state import State, Step
-from ansorc.schedule.steps import ComputeInline, RFactor
+from ansorc.schedule.steps import RFactor
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features.loop_nest import LoopNests
@@ -30,7 +29,6 @@ from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.rules import (
     AddCacheWrite,
     AlwaysInline,
-    InlineRelayout,
     MultiLevelTiling,
     MultiLevelTilingWithFusion,
     Skip,
@@ -57,9 +55,6 @@ IN_LANES: tuple[SketchRule, ...] = (TilingInLanes(levels=(2,)), *RULES)
 """The first sketch of these has the sums of narrow results in the lanes of vectors."""
 WITH_ROWS: tuple[SketchRule, ...] = (TilingWithRows(), *RULES)
 """The first sketch of these has what reduces the rows of a tiled stage computed with them."""
-INLINED: tuple[SketchRule, ...] = (InlineRelayout(), *RULES)
-"""The first sketch of these reads what has another order of the axes where it lies: a pass that
-puts three channels last, with a border, takes longer than a first layer does."""
 TENSORIZED: tuple[SketchRule, ...] = (AlwaysInline(), TensorizeDotProduct(), Skip())
 """Those of these sketches that use a dot-product instruction, where there are any."""
 REDEFINED: tuple[SketchRule, ...] = (
@@ -109,8 +104,7 @@ def default_steps(
 
 def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
     firsts = [
-        generate(dag, target, rules)[0]
-        for rules in (RULES, WITH_RFACTOR, IN_LANES, WITH_ROWS, INLINED)
+        generate(dag, target, rules)[0] for rules in (RULES, WITH_RFACTOR, IN_LANES, WITH_ROWS)
     ]
     fused = {s.steps: laid_out(s) if rewrite_layout else s for s in firsts}
     return tuple(sketch for first in fused.values() for sketch in (first, *packed(first)))
@@ -175,15 +169,8 @@ def _pools(sketch: Sketch) -> Iterator[Pool]:
 def _best(pool: Pool) -> float:
     """The least cycles; what is rather uncertain has to be worth it."""
     has_shares = any(isinstance(step, RFactor) for step in pool.sketch.steps)
-    is_elsewhere = pool.is_elsewhere or _has_relayout(pool.sketch)
-    penalty = (1.1 if has_shares else 1.0) * (PENALTY_ELSEWHERE if is_elsewhere else 1.0)
+    penalty = (1.1 if has_shares else 1.0) * (PENALTY_ELSEWHERE if pool.is_elsewhere else 1.0)
     return float(pool.cycles.min()) * penalty
-
-
-def _has_relayout(sketch: Sketch) -> bool:
-    """Whether borders and other layouts are read where they lie."""
-    inlined = {step.stage for step in sketch.steps if isinstance(step, ComputeInline)}
-    return any(op.name in inlined and not strictly_inlineable(op) for op in sketch.dag.ops)
 
 
 def _evolved(pool: Pool) -> Pool:

@@ -11,20 +11,9 @@ from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark, Stage
-from ansorc.schedule.state import Step
 from ansorc.schedule.steps import ComputeAt, Redefine, RewriteLayout, RFactor
-from ansorc.search.default import (
-    INLINED,
-    NARROW_UNROLL_LIMIT,
-    RULES,
-    UNROLL_LIMIT,
-    default_steps,
-)
-from ansorc.search.evolution.sampling import sample
+from ansorc.search.default import NARROW_UNROLL_LIMIT, UNROLL_LIMIT, default_steps
 from ansorc.search.options import DEFAULTS
-from ansorc.search.sketch.complete import completed
-from ansorc.search.sketch.generate import generate
-from ansorc.search.space.genes import steps
 from ansorc.target import Target
 from bench.paper_cases import case
 
@@ -140,28 +129,3 @@ def test_rows_of_a_softmax_are_finished_beside_their_product() -> None:
 
 def test_the_search_does_not_breed_from_the_default() -> None:
     assert not {UNROLL_LIMIT, NARROW_UNROLL_LIMIT} & set(DEFAULTS.unroll_limits)
-
-
-def first_layer(channels: int, size: int) -> ComputeDAG:
-    """A convolution of 3×3 with stride 2 and a border, of an image whose channels come first."""
-    x = ac.placeholder((1, channels, size, size), "X")
-    w = ac.placeholder((3, 3, channels, 32), "W", constant=True)
-    last = ops.transpose(x, (0, 2, 3, 1), name="last")
-    return ComputeDAG([x, w, ops.conv2d(last, w, stride=2, padding=1, name="conv")])
-
-
-def test_a_first_layer_reads_an_image_where_it_lies() -> None:
-    state = replay(first_layer(3, 224), default_steps(first_layer(3, 224), ZEN3))
-    found = {stage.name for stage in state.stages if not stage.is_inlined}
-    assert found == {"conv.local", "conv"}
-    check_meaning(first_layer(3, 12), relayout_steps(first_layer(3, 12)))
-
-
-def relayout_steps(dag: ComputeDAG) -> tuple[Step, ...]:
-    sketch = next(iter(completed(generate(dag, ZEN3, INLINED)[0], 1, (0,))))
-    return steps(sketch, sample(sketch, 1, np.random.default_rng(0))[0])
-
-
-def test_what_keeps_the_order_of_axes_is_no_relayout() -> None:
-    dag = conv_layer(14, 64, 64)
-    assert generate(dag, ZEN3, INLINED)[0].steps == generate(dag, ZEN3, RULES)[0].steps

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ansorc.ir.expr import Const, Expr, Load, Select
-from ansorc.lang.access import has_data_reuse, reads, reads_of, simple_access, strictly_inlineable
-from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.access import has_data_reuse, reads_of, simple_access, strictly_inlineable
 from ansorc.schedule.stage import Making, Stage
 from ansorc.search.sketch.rule import PartialSketch
 
@@ -31,35 +29,6 @@ def is_inlineable(partial: PartialSketch, name: str) -> bool:
         return False
     is_asked = "always_compute_inline" in dict(stage.op.hints) and not stage.op.reduce_axes
     return is_asked or strictly_inlineable(stage.op)
-
-
-def is_relayout(partial: PartialSketch, name: str) -> bool:
-    """Return whether a stage only moves elements, to another order of the axes or behind that.
-
-    A border around what lies in another order is part of it.
-    """
-    stage = partial.stage(name)
-    if stage.is_output or not stage.is_untouched or not partial.state.readers(name):
-        return False
-    sources = [partial.state.source(buffer.name) for buffer in stage.op.reads]
-    return _is_moved(stage.op) and any(
-        found is not None and _is_moved(found.op) and _changes_order(found.op)
-        for found in (stage, *sources)
-    )
-
-
-def _is_moved(op: ComputeOp) -> bool:
-    def is_element(value: Expr) -> bool:
-        if isinstance(value, Select):
-            return is_element(value.then) and is_element(value.otherwise)
-        return isinstance(value, Load | Const)
-
-    return not op.reduce_axes and all(is_element(body) for body in op.bodies)
-
-
-def _changes_order(op: ComputeOp) -> bool:
-    found = [simple_access(op, access) for several in reads(op).values() for access in several]
-    return any(access is not None and not access.is_in_order for access in found)
 
 
 def needs_tiling(partial: PartialSketch, name: str) -> bool:

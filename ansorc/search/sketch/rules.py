@@ -13,7 +13,6 @@ from ansorc.search.sketch.predicates import (
     fusible_consumer,
     is_cache_write,
     is_inlineable,
-    is_relayout,
     needs_tiling,
 )
 from ansorc.search.sketch.rule import PartialSketch, Verdict
@@ -47,22 +46,6 @@ class AlwaysInline:
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is strictly inlineable."""
         return Verdict.APPLY_AND_STOP if is_inlineable(partial, stage) else Verdict.SKIP
-
-    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
-        """Yield the sketch with the stage inlined."""
-        yield partial.then(ComputeInline(stage)).with_trace(f"inline {stage}")
-
-
-@dataclass(frozen=True)
-class InlineRelayout:
-    """Inline a stage that only moves elements to another order of the axes, and its border.
-
-    Its readers then load each element where it lies, and skip the border.
-    """
-
-    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
-        """Return whether `stage` changes the order of axes, and nothing else."""
-        return Verdict.APPLY_AND_STOP if is_relayout(partial, stage) else Verdict.SKIP
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield the sketch with the stage inlined."""
