@@ -23,6 +23,7 @@ import pytest
 import ansorc as ac
 from ansorc.errors import AnsorcError
 from ansorc.schedule.steps import STEPS
+from bench.gallery import definitions
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -104,15 +105,7 @@ def test_every_block_says_its_language() -> None:
             assert block.language in ("sh", "python") or _FILE.match(block.text)
 
 
-def gallery() -> dict[str, object]:
-    """The names that the page of the gallery defines."""
-    names: dict[str, object] = {"__name__": "gallery"}
-    for block in blocks(DOCS / "gallery.md"):
-        exec(compile(block.text, "gallery.md", "exec"), names)
-    return names
-
-
-GALLERY = gallery()
+GALLERY = definitions()
 OPERATORS = [name for name in GALLERY if f"{name}_numpy" in GALLERY]
 
 

@@ -9,6 +9,7 @@ import click
 
 from ansorc.cli.arguments import WorkloadArguments, describes_workload, networks_of
 from ansorc.errors import RecordError
+from ansorc.graph.network import weights_of
 from ansorc.report.file_page import histories_of, report_page
 from ansorc.search.record import Records
 from ansorc.search.task import Task
@@ -41,8 +42,7 @@ def report(
             if isinstance(workload, Task):
                 found = [one for one in found if one.task_key == workload.key]
             else:
-                weights = {key: count for network in networks_of([workload])
-                           for key, count in network.weights.items()}  # fmt: skip
+                weights = weights_of(networks_of([workload]))
                 found = [one for one in found if one.task_key in weights]
         elif task:
             found = [one for one in found if task == one.name or one.task_key.startswith(task)]

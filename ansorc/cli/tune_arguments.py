@@ -13,7 +13,7 @@ import click
 
 from ansorc.cli.arguments import TaskOrNetworks, networks_of, takes_records
 from ansorc.graph.cache_policy import common_cache_policy
-from ansorc.graph.network import Network
+from ansorc.graph.network import Network, weights_of
 from ansorc.graph.network_tune import TRIALS_PER_TASK
 from ansorc.report.live import LivePage
 from ansorc.search.model import NAMES, TreeModel
@@ -74,8 +74,7 @@ def live_page(records: Path, workloads: Sequence[Task | Network]) -> Generator[L
     if port is None:
         yield None
         return
-    networks = [one for one in workloads if isinstance(one, Network)]
-    weights = {key: count for one in networks for key, count in one.weights.items()}
+    weights = weights_of([one for one in workloads if isinstance(one, Network)])
     keys = {*weights, *(one.key for one in workloads if isinstance(one, Task))}
     with LivePage(port, records, keys, weights or None) as page:
         click.echo(f"live: {page.address}", err=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from importlib import import_module
 from typing import cast
 
 import click
 
-from ansorc.errors import OptionError
 from ansorc.fleet.announcement import Announcement
 from ansorc.fleet.device import FleetDevice, Sandbox
+from ansorc.fleet.fleet import import_engine
 from ansorc.fleet.signing import FleetKey
 
 
@@ -35,12 +34,8 @@ def worker(*, scheduler: str, device: str, cores: str | None, probe_s: float | N
     if cores is not None:
         _pin(cores)
     key = FleetKey.read()
-    try:
-        engine = import_module("ansorc.fleet.engine")
-    except ImportError as error:
-        raise OptionError(f"a worker needs Dask ({error}); pip install 'ansorc[fleet]'") from error
     serve = cast("Callable[[str, Sequence[FleetDevice], Callable[[str], None]], None]",
-                 engine.run_devices)  # fmt: skip
+                 import_engine().run_devices)  # fmt: skip
     known = Announcement.here(device, probe_s)
     given = "given" if known.probe_is_given else "measured"
     click.echo(f"device '{device}': {known.cpu}, {known.cores} cores, {known.target}, "

@@ -35,8 +35,6 @@ class Announcement:
     """Seconds that a fixed piece of work takes it, in one thread."""
     probe_is_given: bool = False
     """It was told, not measured."""
-    since: float = 0.0
-    """Unix time of its start."""
 
     @staticmethod
     def here(label: str, probe_s: float | None = None) -> Announcement:
@@ -46,7 +44,7 @@ class Announcement:
         measured = calibrated(backend_of(target).probes.steady_work(target, 1))
         return Announcement(
             label, target.text, known.cpu, known.features, known.cores,
-            measured if probe_s is None else probe_s, probe_s is not None, since=time.time(),
+            measured if probe_s is None else probe_s, probe_s is not None,
         )  # fmt: skip
 
     def environment(self, threads: int, cache: Any) -> Environment:

@@ -114,7 +114,6 @@ class DeviceState:
     done: int = 0
     faults: int = 0
     """In a row."""
-    all_faults: int = 0
     unconfirmed: int = 0
     aside_until: float = 0.0
 
@@ -194,7 +193,7 @@ class Dispatcher(Generic[AnyOrder]):
         return found[0].announcement
 
     def stream(self, orders: Iterator[AnyOrder]) -> Generator[tuple[AnyOrder, list[MeasureResult]]]:
-        """Yield each order with its results as they come, each once; see `Machines.stream`.
+        """Yield each order with its results as they come, each once; see `MachinesAhead.stream`.
 
         Raise MeasureError if there is no device for `patience_s`.
         """
@@ -418,7 +417,6 @@ class Dispatcher(Generic[AnyOrder]):
 
     def _fault(self, state: DeviceState, words: str) -> None:
         state.faults += 1
-        state.all_faults += 1
         self.notes[f"device '{state.announcement.label}' at {state.address}: {words}"] = None
         if state.faults >= self._options.most_faults:
             self._set_aside(state, f"{state.faults} faults in a row")
@@ -443,7 +441,6 @@ class Dispatcher(Generic[AnyOrder]):
     def _give_up_late(self) -> None:
         now = self._clock()
         for state in [one for one in self._devices.values() if one.deadline <= now]:
-            state.all_faults += 1
             self._set_aside(state, f"no answer for {now - state.heard:.0f} s")
 
     def _lose_device(self, address: str) -> None:

@@ -1,4 +1,4 @@
-"""`ac.Fleet`: the devices of one label, as the `Machines` that a tuning measures on."""
+"""`ac.Fleet`: the devices of one label, as the `MachinesAhead` that a tuning measures on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Generic, cast
 
 from ansorc.codegen.base import backend_of
@@ -35,16 +36,20 @@ _BUILDS = 2
 """So many times the limit of a build: starting processes takes time, too."""
 
 
-def connect(address: str) -> Callable[[], Connection]:
-    """Return what makes a connection to the scheduler at `address`; raise OptionError without Dask.
+def import_engine() -> ModuleType:
+    """Return `ansorc.fleet.engine`; raise OptionError without Dask.
 
     The package is imported here, not with ansorc: it takes a second, and is an extra.
     """
     try:
-        engine = import_module("ansorc.fleet.engine")
+        return import_module("ansorc.fleet.engine")
     except ImportError as error:
         raise OptionError(f"a fleet needs Dask ({error}); pip install 'ansorc[fleet]'") from error
-    made = cast("Callable[[str], Connection]", engine.DaskConnection)
+
+
+def connect(address: str) -> Callable[[], Connection]:
+    """Return what connects to the scheduler at `address`; raise OptionError without Dask."""
+    made = cast("Callable[[str], Connection]", import_engine().DaskConnection)
     return lambda: made(address)
 
 
@@ -142,7 +147,7 @@ class Fleet:
         return FleetMeasurer(self, TaskOrder(task, options), best_s, watch)
 
     def stream(self, programs: Iterator[AnyPlanned]) -> Arrivals[AnyPlanned]:
-        """Measure `programs`, of any tasks; see `Machines.stream`."""
+        """Measure `programs`, of any tasks; see `MachinesAhead.stream`."""
         orders = (
             _PlannedOrder(_measurer_of(one.measurer), (one.source,), "measure", one)
             for one in programs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -75,3 +75,8 @@ class Network:
     def weights(self) -> Mapping[str, int]:
         """How often each task runs in one call of the network, by its key."""
         return Counter(task.key for _, task in self.task_of)
+
+
+def weights_of(networks: Sequence[Network]) -> Mapping[str, int]:
+    """Return how often each task runs in one call of each of `networks`, by its key."""
+    return sum((Counter(network.weights) for network in networks), Counter[str]())

@@ -18,9 +18,6 @@ from ansorc.schedule.state import State, Step
 
 MAX_COPIES = 4096
 """The most copies of a statement, vectors counted one by one."""
-MAX_STRAIGHT = 32
-"""Vectors of a plain stage that become straight-line code, at most: more of them are a loop (see
-`ansorc.ir.passes.vectorize_loops`), and a tail."""
 NOMINAL_LANES = 8
 """Elements of one vector here: schedules are made for no target, and half or double is near."""
 _PASSED = (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE, Mark.TENSORIZE, Mark.MATRIX)
@@ -93,9 +90,9 @@ def require_bounded(step: Step, state: State, after: State, loop: Spot) -> None:
         loops = (*after.around(stage), *((stage, iterator) for iterator in stage.iterators))
         marked = [(owner, it) for owner, it in loops if it.mark is Mark.UNROLL]
         vectors = [(stage, it) for it in stage.iterators if it.mark is Mark.VECTORIZE]
-        copies = prod(_copies(iterator) for _, iterator in (*marked, *vectors))
         if not marked and not stage.op.reduce_axes and not stage.scope:
-            copies = min(copies, MAX_STRAIGHT)
+            continue  # `vectorize_loops` keeps the many vectors of a plain stage a loop
+        copies = prod(_copies(iterator) for _, iterator in (*marked, *vectors))
         if copies > MAX_COPIES:
             spots: list[Spot] = [(owner.name, it.name) for owner, it in (*marked, *vectors)]
             step.refuse(

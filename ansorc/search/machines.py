@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ansorc.search.measure import (
     CachePolicy,
@@ -60,12 +60,7 @@ Arrivals: TypeAlias = Generator[tuple[AnyPlanned, MeasureResult]]
 
 
 class Machines(Protocol):
-    """Where programs are measured. `ac.Fleet` is one; without it `ThisMachine` does the work."""
-
-    @property
-    def ahead(self) -> int:
-        """How many programs it wants in flight; 0: it measures round by round."""
-        ...
+    """Where programs are measured, by default round by round, as `ThisMachine` does."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -86,6 +81,16 @@ class Machines(Protocol):
         """Make ready to measure programs of `task`; raise MeasureError where that fails."""
         ...
 
+
+@runtime_checkable
+class MachinesAhead(Machines, Protocol):
+    """Machines that measure several programs at once while others are chosen, as `ac.Fleet`."""
+
+    @property
+    def ahead(self) -> int:
+        """How many programs they want in flight, 1 or more."""
+        ...
+
     def stream(self, programs: Iterator[AnyPlanned]) -> Arrivals[AnyPlanned]:
         """Keep `ahead` of `programs` in flight; yield each with its result, as they come.
 
@@ -97,11 +102,6 @@ class Machines(Protocol):
 
 class ThisMachine(Workers):
     """Measures in processes of this machine, all programs of a round before the next."""
-
-    @property
-    def ahead(self) -> int:
-        """None is measured while another is chosen."""
-        return 0
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -121,12 +121,6 @@ class ThisMachine(Workers):
     ) -> TaskMeasurer:
         """Start the workers where they are not; raise MeasureError if they do not start."""
         return Measurer(task, options, best_s, watch, self)
-
-    def stream(self, programs: Iterator[AnyPlanned]) -> Arrivals[AnyPlanned]:
-        """Measure one after the other."""
-        for program in programs:
-            (result,) = program.measurer.measure([program.source])
-            yield program, result
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Unpack, overload
 
 from ansorc.errors import MeasureError
-from ansorc.search.machines import Machines, machines_for
+from ansorc.search.machines import Machines, MachinesAhead, machines_for
 from ansorc.search.measure import nothing
 from ansorc.search.model import Growth, TreeModel, import_ahead, is_available, require_model
 from ansorc.search.record import Records
@@ -93,7 +93,7 @@ def _tuned(
     with Records.open(options.records) as records:
         with closing(TuningRun(task, options, records, machines, on_trial)) as run:
             try:
-                if machines.ahead:
+                if isinstance(machines, MachinesAhead):
                     _drive_ahead(run, machines)
                 else:
                     _drive(run, options)
@@ -131,7 +131,7 @@ def _drive(run: TuningRun, options: TuneOptions) -> None:
     run.finish()
 
 
-def _drive_ahead(run: TuningRun, machines: Machines) -> None:
+def _drive_ahead(run: TuningRun, machines: MachinesAhead) -> None:
     """Keep `machines` busy until no more is wanted, then let the best compete.
 
     Programs are chosen by what has come when there is room for them. In what order results come

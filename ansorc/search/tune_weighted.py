@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from ansorc.errors import AnsorcError, MeasureError, OptionError, RecordError
-from ansorc.search.machines import Machines, machines_for
+from ansorc.search.machines import Machines, MachinesAhead, machines_for
 from ansorc.search.measure import nothing
 from ansorc.search.model import import_ahead, require_model
 from ansorc.search.options import Scheduling
@@ -154,8 +154,8 @@ def tune_weighted(
             machines.require(task.target, options.cache)
         driver = _Driver(tasks, scheduler, options, records, machines, on_round, on_trial)
         try:
-            if machines.ahead:
-                driver.tune_ahead()
+            if isinstance(machines, MachinesAhead):
+                driver.tune_ahead(machines)
             else:
                 driver.tune()
             driver.finish()
@@ -249,17 +249,17 @@ class _Driver:
         if len(self._errors) == len(self.tasks) and not any(task.curve for task in self._progress):
             raise next(iter(self._errors.values()))
 
-    def tune_ahead(self) -> None:
+    def tune_ahead(self, machines: MachinesAhead) -> None:
         """As `tune`, with so many programs in flight as the machines want, of several tasks."""
-        while self._measured_ahead():
+        while self._measured_ahead(machines):
             pass
         if len(self._errors) == len(self.tasks) and not any(task.curve for task in self._progress):
             raise next(iter(self._errors.values()))
 
-    def _measured_ahead(self) -> bool:
+    def _measured_ahead(self, machines: MachinesAhead) -> bool:
         """Measure until the scheduler wants no more for now; whether there was anything."""
         flying, numbers = Counter[int](), dict[TuningRun, int]()
-        with closing(self.machines.stream(self._chosen(flying, numbers))) as arrivals:
+        with closing(machines.stream(self._chosen(flying, numbers))) as arrivals:
             for planned, result in arrivals:
                 number = numbers[planned.run]
                 flying[number] -= 1

@@ -236,7 +236,7 @@ class TuningRun:
                 return
 
     def planned(self, batch: Batch) -> list[PlannedProgram]:
-        """Return the programs of `batch` for `Machines.stream`; `take` wants their results.
+        """Return the programs of `batch` for `MachinesAhead.stream`; `take` wants their results.
 
         Raise MeasureError where nothing can be measured.
         """

@@ -8,17 +8,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-import traceback
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.networks.sides import SIDES, NetworkRequest, Run
-from bench.peers.serve import private_pipes
+from bench.peers.serve import gap_of, serve
 
 _WARM_UP = 3
 
@@ -36,11 +34,8 @@ class NetworkServer:
             if message["do"] == "prepare":
                 return self._prepare(message)
             return {"seconds": self._times(message["seconds"])}
-        except ImportError as error:
-            return {"kind": "missing", "gap": str(error)}
         except Exception as error:  # noqa: BLE001 - any fault of a side is one named gap
-            traceback.print_exc()
-            return {"kind": "failed", "gap": f"{type(error).__name__}: {error}"[:300]}
+            return gap_of(error)
 
     def _prepare(self, message: dict[str, Any]) -> dict[str, Any]:
         stem, records = Path(message["stem"]), message["records"]
@@ -73,11 +68,8 @@ class NetworkServer:
 
 
 def main() -> None:
-    """Serve until the input ends."""
-    requests, answers = private_pipes()
-    server = NetworkServer(sys.argv[1])
-    for line in requests:
-        answers.write(json.dumps(server.answer(json.loads(line))) + "\n")
+    """Serve the side that is named."""
+    serve(NetworkServer(sys.argv[1]).answer)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,7 @@ import numpy as np
 from bench.operators.cases import CASES
 from bench.operators.sides import SIDES, OperatorRequest, reference
 from bench.peers.burst import Clocked
-from bench.peers.program import Unsupported
-from bench.peers.serve import private_pipes
+from bench.peers.serve import gap_of, serve
 
 _CHOOSING_S = 0.02
 
@@ -46,13 +43,8 @@ class OperatorServer:
                 case _:
                     assert self._way is not None
                     return {"seconds": float(np.median(self._way.burst(message["seconds"])))}
-        except Unsupported as reason:
-            return {"kind": "cannot", "gap": str(reason)}
-        except ImportError as error:
-            return {"kind": "missing", "gap": str(error)}
         except Exception as error:  # noqa: BLE001 - any fault of a side is one named gap
-            traceback.print_exc()
-            return {"kind": "failed", "gap": f"{type(error).__name__}: {error}"[:300]}
+            return gap_of(error)
 
     def _prepare(self, message: dict[str, Any]) -> dict[str, Any]:
         self._way = None
@@ -78,11 +70,8 @@ def _case(message: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    """Serve until the input ends."""
-    requests, answers = private_pipes()
-    server = OperatorServer(sys.argv[1])
-    for line in requests:
-        answers.write(json.dumps(server.answer(json.loads(line))) + "\n")
+    """Serve the side that is named."""
+    serve(OperatorServer(sys.argv[1]).answer)
 
 
 if __name__ == "__main__":

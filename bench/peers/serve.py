@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -58,13 +59,8 @@ class Server:
                     return {"seconds": self._ways[0].burst(message["seconds"])}
                 case other:
                     return _gap("failed", f"there is no request '{other}'")
-        except Unsupported as reason:
-            return _gap("cannot", str(reason))
-        except ImportError as error:
-            return _gap("missing", str(error))
         except Exception as error:  # noqa: BLE001 - any fault of a peer is one named gap
-            traceback.print_exc()
-            return _gap("failed", f"{type(error).__name__}: {_first_line(error)}")
+            return gap_of(error)
 
     def _hello(self, message: Fields) -> Fields:
         self._peer = cast(Peer, importlib.import_module(self._module))
@@ -137,6 +133,16 @@ def _gap(kind: str, words: str) -> Fields:
     return {"kind": kind, "gap": words}
 
 
+def gap_of(error: Exception) -> Fields:
+    """Return the answer that says why there is none."""
+    if isinstance(error, Unsupported):
+        return _gap("cannot", str(error))
+    if isinstance(error, ImportError):
+        return _gap("missing", str(error))
+    traceback.print_exception(error)
+    return _gap("failed", f"{type(error).__name__}: {_first_line(error)}")
+
+
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else "without words"
@@ -151,14 +157,18 @@ def private_pipes() -> tuple[TextIO, TextIO]:
     return os.fdopen(requests), os.fdopen(answers, "w", buffering=1)
 
 
-def main() -> None:
-    """Serve until the input ends; die with the process that started this one."""
+def serve(answer: Callable[[Fields], Fields]) -> None:
+    """Answer until the input ends; die with the process that started this one."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     requests, answers = private_pipes()
-    server = Server(sys.argv[1])
     for line in requests:
-        answers.write(json.dumps(server.answer(json.loads(line))) + "\n")
+        answers.write(json.dumps(answer(json.loads(line))) + "\n")
+
+
+def main() -> None:
+    """Serve the module that is named."""
+    serve(Server(sys.argv[1]).answer)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ struct Job {
   void* closure;
   int64_t extent;
   int64_t parts;
-  bool spins;
   int64_t spin_ns;
+  bool has_cores;
   uint32_t go;
   Word pending;  // parts that are not done, and whether the caller sleeps
 };
@@ -49,8 +49,9 @@ struct Team;
 struct alignas(64) Worker {  // cache lines of its own, for callers and workers poll `state`
   Word state;
   int32_t part;
-  std::atomic<bool> spins;  // whether there is a core for all in the last call that told it a part
+  std::atomic<bool> spins;       // whether there is a core for all of the team that it was told to join
   std::atomic<int64_t> spin_ns;  // how long it may spin, while nothing else is seen on its core
+  std::atomic<bool> has_core;    // whether it may keep that core, as far as quotas say
   Job* job;
   Team* team;  // that it was told to join, or nullptr if it was told a part of `job`
   pthread_t thread;
@@ -108,7 +109,7 @@ extern "C" {
 // start-up files, which define it; where those are linked in, theirs is taken.
 __attribute__((visibility("hidden"), weak)) void* __dso_handle = &__dso_handle;
 
-__attribute__((visibility("default"))) inline ansorc::Pool ansorc_pool_4 = {};
+__attribute__((visibility("default"))) inline ansorc::Pool ansorc_pool_5 = {};
 __attribute__((visibility("default"))) inline __thread bool ansorc_in_part_1 = false;
 __attribute__((visibility("default"))) inline __thread ansorc::Section ansorc_section_1 = {};
 }
@@ -116,7 +117,7 @@ __attribute__((visibility("default"))) inline __thread ansorc::Section ansorc_se
 namespace ansorc {
 namespace {
 
-Pool& pool() { return ansorc_pool_4; }
+Pool& pool() { return ansorc_pool_5; }
 
 int32_t cores() {
   int32_t count = pool().cores.load(std::memory_order_relaxed);
@@ -128,16 +129,21 @@ int32_t cores() {
   return count;
 }
 
-// How long the threads of a loop on `threads` spin where nothing else needs their cores. Workers do
-// not ask: a program may change its environment meanwhile.
+// How long the threads of a loop on `threads` may spin: it helps only if each of them has a core.
+// Workers do not ask: a program may change its environment meanwhile.
 int64_t spin_ns(int64_t threads) {
-  const bool has_cores = threads <= pool().whole_cores.load(std::memory_order_relaxed);
+  if (threads > cores()) return 0;
   int64_t known = pool().spin_ns.load(std::memory_order_relaxed);
   if (known == 0) {
     known = spin_us_from_environment() * 1000 + 1;
     pool().spin_ns.store(known, std::memory_order_relaxed);
   }
-  return has_cores || known - 1 < kSpinNs ? known - 1 : threads <= cores() ? kSpinNs : 0;
+  return known - 1;
+}
+
+// Whether a quota lets so many threads spin all the time.
+bool has_whole_cores(int64_t threads) {
+  return threads <= pool().whole_cores.load(std::memory_order_relaxed);
 }
 
 // Between two looks at the clock, 32 rounds or a yield, pass a few microseconds. A thread for which
@@ -179,6 +185,13 @@ bool watch_until(int64_t calm_ns, int64_t busy_ns, Done done) {
     last = now;
     if (calm && now - begin > kSpinNs) sched_yield();
   }
+}
+
+// Spin until `done()`, for `most_ns` if the core is there to be kept, else for `busy_ns` at most.
+template <typename Done>
+bool spin_for(int64_t most_ns, bool has_core, int64_t busy_ns, Done done) {
+  if (has_core && most_ns > busy_ns) return watch_until(most_ns, busy_ns, done);
+  return spin_until(most_ns < busy_ns ? most_ns : busy_ns, done);
 }
 
 void run_part(const Job& job, int64_t part) {

@@ -59,7 +59,7 @@ void serve(Team& team, Worker& worker) {
     const uint64_t parts = seen & kPartMask;
     if (parts == kEnd) break;
     if (part >= parts || !begin_part(worker, from, seen, seen)) continue;
-    run_part({team.body, team.closure, team.extent, static_cast<int64_t>(parts), false, 0, 0, {0}},
+    run_part({team.body, team.closure, team.extent, static_cast<int64_t>(parts), 0, false, 0, {0}},
              worker.part);
     worker.progress.store(seen | kDone);
     if (team.caller_sleeps.load() != 0) {

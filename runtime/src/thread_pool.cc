@@ -37,8 +37,8 @@ void wait_for_part(Worker& worker) {
     return (state & kStateMask) == kGo && worker.state.compare_exchange_strong(state, kRunning);
   };
   const auto spin = [&](int64_t busy_ns) {
-    const int64_t most = worker.spin_ns.load(std::memory_order_relaxed);
-    return most <= busy_ns ? spin_until(most, has_begun) : watch_until(most, busy_ns, has_begun);
+    return spin_for(worker.spin_ns.load(std::memory_order_relaxed),
+                    worker.has_core.load(std::memory_order_relaxed), busy_ns, has_begun);
   };
   if (spin(kSpinNs)) return;
   while (!has_begun()) {
@@ -92,7 +92,6 @@ bool start_worker(Worker& worker) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   worker.avoided = 0;
-  worker.spins.store(false);
   worker.spin_ns.store(0);
   const bool is_started = pthread_create(&worker.thread, &attributes, work, &worker) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -161,8 +160,8 @@ void tell(const Claims& claims, Job& job) {
     worker.job = &job;
     worker.team = nullptr;
     worker.part = ++part;
-    worker.spins.store(job.spins, std::memory_order_relaxed);
     worker.spin_ns.store(job.spin_ns, std::memory_order_relaxed);
+    worker.has_core.store(job.has_cores, std::memory_order_relaxed);
     worker.state.store(job.go, std::memory_order_release);
     if (was_asleep) wake(worker.state);
   });
@@ -182,8 +181,7 @@ void take_back(const Claims& claims, Job& job) {
 
 void wait_for_others(Job& job) {
   const auto is_done = [&] { return job.pending.load(std::memory_order_acquire) == 0; };
-  const bool watches = job.spin_ns > kSpinNs;
-  if (watches ? watch_until(job.spin_ns, kSpinNs, is_done) : spin_until(job.spin_ns, is_done)) return;
+  if (spin_for(job.spin_ns, job.has_cores, kSpinNs, is_done)) return;
   uint32_t pending = job.pending.fetch_or(kWaiterSleeps) | kWaiterSleeps;
   while (pending != kWaiterSleeps) {
     sleep_while(job.pending, pending);
@@ -206,7 +204,8 @@ void recruit(Team& team) {
     worker.team = &team;
     worker.part = team.size;
     worker.spins.store(spins, std::memory_order_relaxed);
-    worker.spin_ns.store(spins ? spin_ns(team.size + 1) : 0, std::memory_order_relaxed);
+    worker.spin_ns.store(spin_ns(team.size + 1), std::memory_order_relaxed);
+    worker.has_core.store(has_whole_cores(team.size + 1), std::memory_order_relaxed);
     worker.progress.store(done, std::memory_order_relaxed);
     team.member[team.size++ - 1] = static_cast<uint16_t>(&worker - pool().worker);
     worker.state.store(team.go, std::memory_order_release);
@@ -300,7 +299,7 @@ ANSORC_EXPORT int32_t ansorc_parallel_for(ansorc_body body, void* closure, int64
     if (team->size < wanted && team->size < team->wanted) ansorc::recruit(*team);
     if (wanted > team->size) wanted = team->size;
     if (wanted > 1) {
-      ansorc::run_in_team(*team, {body, closure, extent, wanted, false, 0, 0, {0}});
+      ansorc::run_in_team(*team, {body, closure, extent, wanted, 0, false, 0, {0}});
     } else {
       body(closure, 0, extent);
     }
@@ -316,12 +315,11 @@ ANSORC_EXPORT int32_t ansorc_parallel_for(ansorc_body body, void* closure, int64
     return 0;
   }
   const uint32_t others = static_cast<uint32_t>(claims.count);
-  // Spinning helps only if everybody who spins has a core.
-  const bool spins = others < static_cast<uint32_t>(ansorc::cores());
-  const int64_t spin_ns = spins ? ansorc::spin_ns(others + 1) : 0;
+  const int64_t spin_ns = ansorc::spin_ns(others + 1);
+  const bool has_cores = ansorc::has_whole_cores(others + 1);
   const uint32_t ticket = ansorc::pool().tickets.fetch_add(1, std::memory_order_relaxed);
   const uint32_t go = ticket << ansorc::kStateBits | ansorc::kGo;
-  ansorc::Job job = {body, closure, extent, others + 1, spins, spin_ns, go, {others}};
+  ansorc::Job job = {body, closure, extent, others + 1, spin_ns, has_cores, go, {others}};
   ansorc::tell(claims, job);
   ansorc::run_part(job, 0);
   ansorc::take_back(claims, job);

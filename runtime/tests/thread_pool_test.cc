@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "../src/cores.h"
 #include "ansorc/runtime.h"
 #include "checks.h"
 
@@ -191,14 +192,17 @@ void check_spinning() {
   check(idle_cpu_ms() < 20, "an idle pool takes no CPU");
   ansorc_set_spin_us(0);
   check(idle_cpu_ms() < 20 && visits_each_once(1001, 3), "workers that do not spin are woken");
-  setenv("ANSORC_SPIN_US", "soon", 1);
   ansorc_set_spin_us(-1);
-  const bool is_default = idle_cpu_ms() < 20;
-  setenv("ANSORC_SPIN_US", "30", 1);
-  ansorc_set_spin_us(-1);
-  check(is_default && visits_each_once(1001, 3), "an ANSORC_SPIN_US that is no number is ignored");
+  const auto environment_says = [](const char* text, int64_t microseconds) {
+    setenv("ANSORC_SPIN_US", text, 1);
+    return ansorc::spin_us_from_environment() == microseconds;
+  };
+  check(environment_says("30", 30) && environment_says("0", 0), "ANSORC_SPIN_US is obeyed");
+  const bool is_bounded = environment_says("99999999", ansorc::kMaxSpinUs);
+  const bool is_default = environment_says("soon", ansorc::kDefaultSpinUs) &&
+                          environment_says("-1", ansorc::kDefaultSpinUs);
+  check(is_bounded && is_default, "an ANSORC_SPIN_US that is no number is ignored");
   unsetenv("ANSORC_SPIN_US");
-  ansorc_set_spin_us(-1);
 }
 
 void check_thread_counts() {

@@ -6,7 +6,7 @@ from graph.small_networks import NETWORKS, inputs_of
 
 from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.graph.graph_reference import run_reference
-from ansorc.graph.network import Network
+from ansorc.graph.network import Network, weights_of
 from ansorc.graph.network_plan import compiled_program, network_plan
 from ansorc.search.programs import default_program
 
@@ -35,3 +35,10 @@ def test_equal_layers_are_one_task() -> None:
     network = Network.of(NETWORKS["attention"]())
     assert sum(network.weights.values()) == len(network.partition.groups)
     assert max(network.weights.values()) >= 3  # the projections of queries, keys and values
+
+
+def test_calls_of_several_networks_are_added_up() -> None:
+    network = Network.of(NETWORKS["attention"]())
+    assert weights_of([network]) == network.weights
+    assert weights_of([network, network]) == {key: 2 * n for key, n in network.weights.items()}
+    assert weights_of([]) == {}
