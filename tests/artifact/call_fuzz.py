@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import numpy as np
+from guarded_memory import guarded
 from numpy.typing import NDArray
 
 from ansorc.codegen.package.signature import Param, Signature
@@ -92,8 +93,8 @@ class Draw:
         """An array that fits."""
         if not param.source_shape:
             return np.array(3, param.dtype.numpy)
-        numbers = np.arange(param.elements) % 5
-        return numbers.astype(param.dtype.numpy).reshape(param.source_shape)
+        numbers = (np.arange(param.elements) % 5).astype(param.dtype.numpy)
+        return guarded(numbers.reshape(param.source_shape), at_end=self._random.random() < 0.5)
 
     def _other(self, param: Param) -> object:
         array, draw = self.right(param), self._random

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from guarded_memory import guarded
 
 from ansorc.codegen.build import build_function, prepare
 from ansorc.ir.interpret import interpret
@@ -69,6 +70,7 @@ def keeps_the_meaning(state: Schedule) -> None:
     prepared = poisoned(dag, by_hand)
     interpret(prepare(function, target), prepared)
     check(dag, prepared, expected, "the program after the passes")
-    compiled = poisoned(dag, inputs)
+    at_end = len(state.steps) % 2 == 0
+    compiled = [guarded(array, at_end=at_end) for array in poisoned(dag, inputs)]
     build_function(function, target, "kernel", packings=packings(state))(*compiled, threads=2)
     check(dag, compiled, expected, "the machine code")
