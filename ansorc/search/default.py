@@ -15,6 +15,7 @@ from ansorc.schedule.extent import Extent, as_array
 from ansorc.schedule.stage import At, Root, Stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import RFactor
+from ansorc.search.default_borders import with_borders_read_in_place
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features.loop_nest import LoopNests
@@ -90,7 +91,8 @@ def default_steps(
     Thousands of tilings of a few structures are compared as arrays: with and without a packed
     operand, with long reductions in shares or in lanes, with the rows of a product finished beside
     it, with plain stages in two places, and of other definitions. Where a dot-product
-    instruction fits, it is used. `rewrite_layout` and `redefine` are those of `SearchOptions`.
+    instruction fits, it is used. Borders stay passes of their own only where few tests would be left
+    without them. `rewrite_layout` and `redefine` are those of `SearchOptions`.
     """
     sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))
     if not sketches:
@@ -99,7 +101,8 @@ def default_steps(
     pools = sorted((pool for sketch in sketches for pool in _pools(sketch)), key=_best)
     near = [pool for pool in pools[:EVOLVED] if _best(pool) <= NEAR * _best(pools[0])]
     pool = min(map(_evolved, near), key=_best)
-    return steps(pool.sketch, pool.genes[np.argmin(pool.cycles)])
+    made = steps(pool.sketch, pool.genes[np.argmin(pool.cycles)])
+    return made if is_tensorized(pool.sketch) else with_borders_read_in_place(dag, target, made)
 
 
 def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:

@@ -24,6 +24,7 @@ from typing import assert_never
 from ansorc.ir.expr import Load, MatrixLoad, MatrixMultiply
 from ansorc.ir.node import Node, walk
 from ansorc.ir.passes.accesses import Accesses, is_accessed, is_loaded
+from ansorc.ir.passes.register_hull import find_hull
 from ansorc.ir.passes.register_tile import (
     PromotedTile,
     as_first_value,
@@ -123,7 +124,8 @@ class _Promotion:
         for name, buffer in stored.items():
             if name in done or not self._accesses.may_move(buffer, span):
                 continue
-            tile = find_tile(name, span, self._register_name(name))
+            register = self._register_name(name)
+            tile = find_tile(name, span, register) or find_hull(name, span, register)
             if tile is not None and tile.register.bytes <= free:
                 free -= tile.register.bytes
                 self._uses[name] = self._uses.get(name, 0) + 1

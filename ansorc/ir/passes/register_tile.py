@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from ansorc.ir.arith.affine import difference
+from ansorc.ir.arith.affine import difference, integer, step_along
 from ansorc.ir.arith.scalar import conjuncts
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Expr, Load, Var
+from ansorc.ir.expr import BinaryOp, Expr, Load, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import BufferAccess, Span
-from ansorc.ir.passes.places import are_distinct, flat_place, reads_memory
+from ansorc.ir.passes.places import are_distinct, flat_place, reads_memory, uses
 from ansorc.ir.passes.tile_guards import exists, guarded, happens, split_guards
 from ansorc.ir.stmt import For, If, LoopKind, Stmt, Store
+from ansorc.ir.substitute import substitute
 
 _TILE_KINDS = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
-_THREADED_KINDS = (LoopKind.PARALLEL, LoopKind.BOUND)
+THREADED_KINDS = (LoopKind.PARALLEL, LoopKind.BOUND)
+ZERO = integer(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,17 @@ class PromotedTile:
     def element(self) -> tuple[Expr, ...]:
         """Return the indices of `register` that stand for `indices`."""
         return tuple(loop.var for loop in self.loops)
+
+    def place(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return the indices of `register` that stand for `buffer[indices]`, an access found."""
+        if indices == self.indices:
+            return self.element()
+        found = shifts(self.indices, indices, self.loops)
+        assert found is not None, "an access to elements that are not of the tile"
+        return tuple(
+            moved(loop.var if runs else ZERO, shift)
+            for loop, (runs, shift) in zip(self.loops, found, strict=True)
+        )
 
     def nest(self, buffer: Buffer, indices: tuple[Expr, ...], value: Expr) -> Stmt:
         """Return `buffer[indices] = value` for each element of the tile."""
@@ -56,7 +69,7 @@ def find_tile(name: str, span: Span, register: str) -> PromotedTile | None:
     used = {part.name for index in first.indices for part in walk(index) if isinstance(part, Var)}
     if span.loop.var.name in used or any(reads_memory(index) for index in first.indices):
         return None
-    loops = _tile_loops(first, depth, used)
+    loops = tile_loops(first, depth, used)
     place = flat_place(first.buffer, first.indices)
     if loops is None or place is None or not are_distinct(place, loops):
         return None
@@ -83,14 +96,40 @@ def in_registers(root: Stmt, tiles: Sequence[PromotedTile]) -> Stmt:
 
     def rule(old: Node) -> Node | None:
         match old:
-            case Load(buffer, _) if tile := by_name.get(buffer.name):
-                return Load(tile.register, tile.element())
-            case Store(buffer, _, value) if tile := by_name.get(buffer.name):
-                return Store(tile.register, tile.element(), value)
+            case Load(buffer, indices) if tile := by_name.get(buffer.name):
+                return Load(tile.register, tile.place(indices))
+            case Store(buffer, indices, value) if tile := by_name.get(buffer.name):
+                return Store(tile.register, tile.place(indices), value)
             case _:
                 return None
 
     return rewrite(root, rule)
+
+
+def shifts(
+    base: Sequence[Expr], indices: Sequence[Expr], loops: Sequence[For]
+) -> list[tuple[bool, int]] | None:
+    """Return how far `indices` lie from `base` along each of `loops`, in its steps.
+
+    And before that, whether they run along it. None where they differ in another way.
+    """
+    found: dict[str, tuple[bool, int]] = {}
+    for at, index in zip(base, indices, strict=True):
+        own = [loop.var for loop in loops if uses(at, loop.var.name)]
+        is_run = len(own) != 1 or uses(index, own[0].name)
+        total = difference(index, at if is_run else substitute(at, {own[0].name: ZERO}))
+        step = step_along(at, own[0].name) if len(own) == 1 else 0
+        if total is None or total.terms or (total.constant % step if step else total.constant):
+            return None
+        shift = total.constant // step if step else 0
+        if any(found.setdefault(var.name, (is_run, shift)) != (is_run, shift) for var in own):
+            return None
+    return [found[loop.var.name] for loop in loops]
+
+
+def moved(index: Expr, shift: int) -> Expr:
+    """Return `index + shift`."""
+    return binary(BinaryOp.ADD, index, shift) if shift else index
 
 
 def as_initial_value(stmt: Stmt, tile: PromotedTile) -> Stmt | None:
@@ -179,7 +218,7 @@ def perfect_nest(stmt: Stmt) -> tuple[list[For], list[Expr], Store | None]:
     guards: list[Expr] = []
     while True:
         match stmt:
-            case For(_, _, kind, body) if kind not in _THREADED_KINDS:
+            case For(_, _, kind, body) if kind not in THREADED_KINDS:
                 loops.append(stmt)
                 stmt = body
             case If(condition, then, None) if not reads_memory(condition):
@@ -201,9 +240,10 @@ def rename(expr: Expr, names: dict[str, Var]) -> Expr:
     return rewrite(expr, lambda old: names.get(old.name) if isinstance(old, Var) else None)
 
 
-def _tile_loops(access: BufferAccess, depth: int, used: set[str]) -> list[For] | None:
+def tile_loops(access: BufferAccess, depth: int, used: set[str]) -> list[For] | None:
+    """Return the loops below `depth` whose variables are `used`, None where they are no tile."""
     inner = access.loops[depth:]
-    if any(loop.kind in _THREADED_KINDS for loop in inner):
+    if any(loop.kind in THREADED_KINDS for loop in inner):
         return None
     loops = [loop for loop in inner if loop.var.name in used]
     return loops if all(loop.kind in _TILE_KINDS for loop in loops) else None
@@ -211,7 +251,7 @@ def _tile_loops(access: BufferAccess, depth: int, used: set[str]) -> list[For] |
 
 def _same_loops(access: BufferAccess, depth: int, loops: list[For]) -> bool:
     inner = {loop.var.name: loop for loop in access.loops[depth:]}
-    if any(loop.kind in _THREADED_KINDS for loop in inner.values()):
+    if any(loop.kind in THREADED_KINDS for loop in inner.values()):
         return False
     found = [inner.get(loop.var.name) for loop in loops]
     return all(

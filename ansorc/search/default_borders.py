@@ -1,0 +1,76 @@
+"""Borders of the untuned default: passes of their own, or tests in the loops that read them."""
+
+from __future__ import annotations
+
+from ansorc.codegen.build import prepare
+from ansorc.ir.expr import Binary, Call, Const, Expr, Load, Select
+from ansorc.ir.node import walk
+from ansorc.ir.stmt import For, If, Stmt, Store, substatements
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule import lower, replay
+from ansorc.schedule.state import Step
+from ansorc.schedule.steps import ComputeInline, Redefine
+from ansorc.target import Target
+
+MOST_TESTS = 0.1
+"""Tests for each operation at most, copies and vectors counted as one each. Measured with up to
+0.05, a first layer of 7x7, which gains by it."""
+
+
+def with_borders_read_in_place(
+    dag: ComputeDAG, target: Target, steps: tuple[Step, ...]
+) -> tuple[Step, ...]:
+    """Return `steps` with each stage that only moves elements behind a border made part of its reader.
+
+    The tiles stay what they are. Which tests are left after loops are split at them is not
+    estimated but counted in the loops: with too many, `steps` stay.
+    """
+    borders = [op.name for op in dag.ops if is_border(dag, op)]
+    inlined = _inlined(steps, borders)
+    if not borders or inlined == steps:
+        return steps
+    loops = prepare(lower(replay(dag, inlined)), target)
+    tests, operations = _executed(loops.body)
+    return inlined if tests <= MOST_TESTS * operations else steps
+
+
+def is_border(dag: ComputeDAG, op: ComputeOp) -> bool:
+    """Return whether `op` only moves elements, some of them from nowhere, for one reduction."""
+    readers = [other for other in dag.ops if any(b in other.reads for b in op.buffers)]
+    has_one = len(readers) == 1 and bool(readers[0].reduce_axes)
+    is_inside = not any(buffer in dag.outputs for buffer in op.buffers)
+    moves = not op.reduce_axes and all(map(_is_moved, op.bodies))
+    return has_one and is_inside and moves and any(isinstance(b, Select) for b in op.bodies)
+
+
+def _is_moved(value: Expr) -> bool:
+    if isinstance(value, Select):
+        return _is_moved(value.then) and _is_moved(value.otherwise)
+    return isinstance(value, Load | Const)
+
+
+def _inlined(steps: tuple[Step, ...], names: list[str]) -> tuple[Step, ...]:
+    """The steps without those of the stages `names`, which are inlined after redefinitions."""
+    first = tuple(step for step in steps if isinstance(step, Redefine))
+    rest = tuple(s for s in steps if not isinstance(s, Redefine) and s.stage not in names)
+    asked = {step.stage for step in steps if isinstance(step, ComputeInline)}
+    return (*first, *(ComputeInline(name) for name in names if name not in asked), *rest)
+
+
+def _executed(stmt: Stmt) -> tuple[int, int]:
+    """The tests and the operations that `stmt` executes, the larger arm of each If counted."""
+    match stmt:
+        case For(_, extent, _, body):
+            tests, operations = _executed(body)
+            return extent * tests, extent * operations
+        case If():
+            arms = [_executed(arm) for arm in substatements(stmt)]
+            return 1 + max(arm[0] for arm in arms), max(arm[1] for arm in arms)
+        case Store(_, _, value):
+            parts = list(walk(value))
+            tests = sum(isinstance(part, Select) for part in parts)
+            return tests, sum(isinstance(part, Binary | Call) for part in parts)
+        case _:
+            found = [_executed(part) for part in substatements(stmt)]
+            return sum(tests for tests, _ in found), sum(operations for _, operations in found)
