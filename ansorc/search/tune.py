@@ -144,7 +144,7 @@ def _drive_ahead(run: TuningRun, machines: MachinesAhead) -> None:
 
     def choose() -> Batch:
         nonlocal is_over
-        batch = run.propose(min(run.round_size, max(_LEAST_AHEAD, machines.ahead)))
+        batch = run.propose(run.round_ahead(max(_LEAST_AHEAD, machines.ahead)))
         is_over = not batch
         return batch
 

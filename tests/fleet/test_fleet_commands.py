@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from machines_here import FleetHere
@@ -63,7 +64,8 @@ def test_a_fleet_is_tuned_on_and_seen_from_the_command_line(
         assert records.count() >= 6
     code, out, _ = ansorc(capsys, "build", "ops.py:product", "-o", "product.so")
     assert code == 0
-    deadline, device = time.monotonic() + 20, {"done": 0, "state": "free"}
+    deadline = time.monotonic() + 20
+    device: dict[str, Any] = {"done": 0}
     while device["done"] < 6 or device["state"] != "free":  # it reports every half second
         assert time.monotonic() < deadline, str(device) + here.logs()
         code, out, _ = ansorc(capsys, "fleet", "status", here.address, "--json")
