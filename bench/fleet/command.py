@@ -125,7 +125,7 @@ def _sampled(found: Counter[str], *, is_on: bool) -> Generator[None]:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         while not ended.wait(_SAMPLE_S):
             names = {thread.ident: thread.name for thread in threading.enumerate()}
-            for ident, frame in sys._current_frames().items():
+            for ident, frame in sys._current_frames().items():  # pyright: ignore[reportPrivateUsage]
                 name = names.get(ident, "?")
                 if name.startswith(("MainThread", "ansorc")):
                     places: list[str] = []
