@@ -17,6 +17,7 @@ from bench.compare.result import CaseResult, Results
 from bench.compare.side import Gap
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.compare.table import print_cases, print_gaps, print_means, print_tuning
+from bench.fleet.command import fleet
 from bench.gpu.command import gpu
 from bench.gpu_model.command import gpu_model
 from bench.networks.compare import networks
@@ -105,6 +106,7 @@ main.add_command(torch_compile)
 main.add_command(gpu)
 main.add_command(gpu_model)
 main.add_command(operators)
+main.add_command(fleet)
 
 
 @main.command()

@@ -1,15 +1,30 @@
-"""`ansorc fleet`: what the machines of a fleet share."""
+"""`ansorc fleet`: what the machines of a fleet share, and do; `ansorc tune` on a fleet."""
 
 from __future__ import annotations
 
-import click
+import json
+import shlex
+from collections.abc import Callable
+from contextlib import closing
+from functools import wraps
+from typing import Any
 
+import click
+from rich.console import Console
+
+from ansorc.cli.tables import new_table
+from ansorc.errors import OptionError
+from ansorc.fleet.connection import ConnectionLost
+from ansorc.fleet.fleet import Fleet, connect
 from ansorc.fleet.signing import FleetKey, key_path
+from ansorc.fleet.status import DeviceStatus, fleet_status
+from ansorc.search.tune_options import TuneOptions
+from ansorc.target import Target
 
 
 @click.group()
 def fleet() -> None:
-    """Make the key that the tuners and the workers of a fleet share."""
+    """Make the key that the tuners and the workers of a fleet share, and see what it does."""
 
 
 @fleet.command()
@@ -21,3 +36,111 @@ def key() -> None:
     Example:  ansorc fleet key
     """
     click.echo(f"new fleet key: {FleetKey.create(key_path())}")
+
+
+@fleet.command()
+@click.argument("scheduler")
+@click.option("--json", "as_json", is_flag=True, help="For scripts: one JSON object.")
+def status(*, scheduler: str, as_json: bool) -> None:
+    """Show the devices of the fleet at SCHEDULER: what they are, and what they do now.
+
+    Example:  ansorc fleet status tcp://10.0.0.1:8786
+    """
+    own = FleetKey.read()
+    try:
+        with closing(connect(scheduler)()) as connection:
+            found = fleet_status(connection, own)
+    except ConnectionLost as error:
+        raise OptionError(str(error)) from error
+    if as_json:
+        devices = [one.to_json() for one in found]
+        click.echo(json.dumps({"scheduler": scheduler, "devices": devices}, indent=2))
+        return
+    _print_devices(scheduler, found)
+
+
+def _print_devices(scheduler: str, found: list[DeviceStatus]) -> None:
+    if not found:
+        click.echo(f"{scheduler} has no devices; start `ansorc worker {scheduler} --device NAME`")
+        return
+    console = Console() if Console().is_terminal else Console(width=160)
+    jobs = sum(one.report.waiting + bool(one.report.job) for one in found)
+    rate = sum(one.report.rate for one in found)
+    title = f"{scheduler}: {len(found)} devices, {jobs} jobs there, {rate:.1f} programs/s"
+    headings = ("device", "state", "waiting", "done", "per s", "faults", "refused", "probe",
+                "cores", "CPU", "address")  # fmt: skip
+    table = new_table(console, title, *headings)
+    for one in found:
+        known, report = one.announcement, one.report
+        machine = (
+            (f"{known.probe_s * 1e3:.3f} ms", str(known.cores), known.cpu)
+            if known
+            else ("", "", "")
+        )
+        table.add_row(
+            known.label if known else "?", one.state, str(report.waiting), str(report.done),
+            f"{report.rate:.1f}", str(report.faults), str(report.refused), *machine, one.address,
+        )  # fmt: skip
+    console.print(table)
+    for one in found:
+        if one.state in ("kept apart", "another key"):
+            words = one.note or f"the worker at {one.address} has another fleet key"
+            click.echo(f"note: {words}")
+
+
+def takes_fleet(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --fleet, --device and --build-on to `ansorc tune`: with them it measures on a fleet."""
+
+    @click.option("--fleet", "fleet_at", metavar="ADDRESS",
+                  help="Measure on the fleet of the Dask scheduler at ADDRESS, such as "
+                  "tcp://10.0.0.1:8786; needs --device.")  # fmt: skip
+    @click.option("--device", metavar="NAME", help="The label of the fleet's devices to tune for.")
+    @click.option("--build-on", metavar="NAME",
+                  help="The label of devices that compile, for boards that cannot.")  # fmt: skip
+    @wraps(command)
+    def measured(
+        *,
+        fleet_at: str | None,
+        device: str | None,
+        build_on: str | None,
+        target: str,
+        **given: Any,
+    ) -> None:
+        if fleet_at is None:
+            if device or build_on:
+                raise click.UsageError(
+                    "--device and --build-on are for a fleet: name it by --fleet"
+                )
+            command(target=target, **given)
+            return
+        if device is None:
+            raise click.UsageError(
+                "--fleet needs --device NAME, the label of the devices to tune for; "
+                f"`ansorc fleet status {fleet_at}` shows them"
+            )
+        with Fleet(fleet_at, device, build_on or "") as made:
+            if target == "native" and made.target.text != Target.parse("native").text:
+                target = made.target.text
+            click.get_current_context().params["target"] = target
+            known = made.announcement
+            click.echo(f"device '{device}': {known.cpu}, {known.cores} cores, "
+                       f"{made.summary}", err=True)  # fmt: skip
+            command(target=target, measurer=made, **given)
+
+    return measured
+
+
+def fleet_words() -> str:
+    """Return the options of this command line that name a fleet, for another one; maybe empty."""
+    given = click.get_current_context().params
+    if given["fleet_at"] is None:
+        return ""
+    words = ["--fleet", given["fleet_at"], "--device", given["device"]]
+    words += ["--build-on", given["build_on"]] if given["build_on"] else []
+    return f" {shlex.join(words)}"
+
+
+def in_flight(options: TuneOptions) -> Callable[[], str]:
+    """Return what says how many devices work for a tuning: nothing where this machine does."""
+    measurer = options.measurer
+    return (lambda: measurer.summary) if isinstance(measurer, Fleet) else str

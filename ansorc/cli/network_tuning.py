@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 from rich.console import Console
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ansorc.cli.arguments import same_workloads
 from ansorc.cli.exit_codes import INTERRUPTED
+from ansorc.cli.fleet_command import fleet_words, in_flight
 from ansorc.cli.progress import minutes
 from ansorc.cli.tables import new_table
 from ansorc.cli.tune_arguments import live_page
@@ -36,7 +37,10 @@ def tune_networks_showing(
             f", {len(network.tasks)} different, target {network.target.text}, seed {options.seed}",
             err=True,
         )
-    with live_page(options.records, networks) as live, RoundProgress() as progress:
+    with (
+        live_page(options.records, networks) as live,
+        RoundProgress(in_flight(options)) as progress,
+    ):
 
         def tell(done: RoundReport) -> None:
             progress(done)
@@ -50,7 +54,9 @@ def tune_networks_showing(
         click.echo(f"note: {note}", err=True)
     if tuning.interrupted:
         trials = f" --trials {scheduling.trials}" if scheduling.trials else ""
-        click.echo(f"interrupted; go on with: ansorc tune {same_workloads()}{trials}")
+        click.echo(
+            f"interrupted; go on with: ansorc tune {same_workloads()}{fleet_words()}{trials}"
+        )
         click.get_current_context().exit(INTERRUPTED)
     click.echo(f"records: {options.records}")
     for name in click.get_current_context().params["workloads"]:
@@ -60,7 +66,8 @@ def tune_networks_showing(
 class RoundProgress:
     """Prints rounds on the error output as they come; use it as a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: Callable[[], str] = str) -> None:
+        self._where = where
         self._live: Live | None = None
         if sys.stderr.isatty():
             console = Console(stderr=True)
@@ -88,7 +95,7 @@ class RoundProgress:
         words = [f"{done.trials}/{done.total}", ", ".join(map(_milliseconds, done.latencies))]
         words.append(f"ETA {minutes(done.eta_s)}")
         words.append(f"{measured.task.name} {_milliseconds(measured.best_s)}")
-        return " | ".join(words)
+        return " | ".join((*words, *filter(None, [self._where()])))
 
     def _table(self, done: RoundReport) -> Table:
         """The kernels that take the most of the networks' time."""

@@ -22,11 +22,14 @@ _PLAIN_EVERY_S = 5.0
 class Progress:
     """Prints trials on the error output as they come; use it as a context manager.
 
-    `flops` is the work of one call, `peak` the machine's measured FLOP/s (0 if not known).
+    `flops` is the work of one call, `peak` the machine's measured FLOP/s (0 if not known); `where`
+    says what is under way elsewhere, or nothing.
     """
 
-    def __init__(self, name: str, flops: float, peak: float) -> None:
-        self._name, self._flops, self._peak = name, flops, peak
+    def __init__(
+        self, name: str, flops: float, peak: float, where: Callable[[], str] = str
+    ) -> None:
+        self._name, self._flops, self._peak, self._where = name, flops, peak, where
         self._live: Live | None = None
         if sys.stderr.isatty():
             console = Console(stderr=True)
@@ -67,6 +70,7 @@ class Progress:
         words.append(
             f"took {minutes(trial.elapsed_s)}" if is_last else f"ETA {minutes(trial.eta_s)}"
         )
+        words += filter(None, [self._where()])
         if trial.failures:
             counts = ", ".join(f"{count} {kind}" for kind, count in sorted(trial.failures.items()))
             words.append(f"failed: {counts}")

@@ -16,7 +16,7 @@ _MOSTLY_PYTHON_S = 3e-4
 
 
 def print_table(result: TuneResult, peak: float, *, with_numpy: bool) -> None:
-    """Print a row for each way to compute the task; `peak` is the machine's FLOP/s.
+    """Print a row for each way to compute the task; `peak` is the machine's FLOP/s, 0 if not known.
 
     NumPy is timed here, on all cores, unless it is left out.
     """
@@ -49,7 +49,7 @@ def _cells(time: tuple[float, float], flops: float, peak: float) -> tuple[str, s
     return (
         f"{seconds * 1e3:.4g}",
         f"{rate / 1e9:.1f}" if has_work else "",
-        f"{rate / peak:.0%}" if has_work else "",
+        f"{rate / peak:.0%}" if has_work and peak else "",
         f"{spread / seconds:.1%}",
     )
 

@@ -1,16 +1,16 @@
-"""`ansorc tune`: find a fast program for a workload on this machine."""
+"""`ansorc tune`: find a fast program for a workload, on this machine or on a fleet."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
 
 import click
 
 from ansorc.cli.arguments import TaskOrNetworks, networks_of, same_workloads, takes_workloads
 from ansorc.cli.exit_codes import INTERRUPTED
+from ansorc.cli.fleet_command import fleet_words, in_flight, takes_fleet
 from ansorc.cli.network_tuning import tune_networks_showing
 from ansorc.cli.no_device import takes_no_device
 from ansorc.cli.progress import Progress, minutes
@@ -28,6 +28,7 @@ from ansorc.search.tune_result import Trial
 
 
 @click.command()
+@takes_fleet
 @takes_workloads
 @takes_no_device
 @takes_tune_options
@@ -67,8 +68,9 @@ def _ends_in_words(options: TuneOptions) -> Generator[None]:
 def _tune_all(
     workloads: list[TaskOrNetworks], options: TuneOptions, scheduling: Scheduling
 ) -> None:
+    require = options.measurer.require if options.measurer else require_this_machine
     for workload in workloads:
-        require_this_machine(workload.target, options.cache)
+        require(workload.target, options.cache)
     networks = networks_of(workloads)
     if networks and any(isinstance(one, Task) for one in workloads):
         raise click.UsageError("tune networks together, or operators, but not both")
@@ -83,13 +85,16 @@ def _tune_all(
 def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
     """Tune the operator `name` of the command line; show how it goes and what was found."""
     threads = options.threads or task.target.cores
-    probe = backend_of(task.target).probes.peak(task.target, threads)
-    peak = probe.best()
+    peak_now: Callable[[], float] = float  # of a fleet's devices it is not known
+    if options.measurer is None:
+        peak_now = backend_of(task.target).probes.peak(task.target, threads).best
+    peak = peak_now()
+    words = f"peak {peak / 1e9:.0f} GFLOP/s, " if peak else ""
     click.echo(f"{task.name}: {task.dag.flops / 1e9:.4g} GFLOP a call, target {task.target.text}, "
-               f"peak {peak / 1e9:.0f} GFLOP/s, seed {options.seed}", err=True)  # fmt: skip
+               f"{words}seed {options.seed}", err=True)  # fmt: skip
     with (
         live_page(options.records, [task]) as live,
-        Progress(task.name, task.dag.flops, peak) as progress,
+        Progress(task.name, task.dag.flops, peak, in_flight(options)) as progress,
     ):
 
         def tell(trial: Trial) -> None:
@@ -100,31 +105,31 @@ def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
         result = tune_task(task, options, tell)
     _tell(result, options)
     if result.interrupted:
-        _show(name, result, options.records, peak)
+        _show(name, result, options, peak)
         click.echo(f"interrupted; go on with: ansorc tune {_same_run(options)}")
         click.get_current_context().exit(INTERRUPTED)
     if result.best is None:
         raise MeasureError(f"no program of '{task.name}' could be measured: {result.hint}")
-    _show(name, result, options.records, max(peak, probe.best()))
+    _show(name, result, options, max(peak, peak_now()))
 
 
 def _same_run(options: TuneOptions) -> str:
     """The arguments that go on with this run."""
     ablation = click.get_current_context().params["ablation"]
-    words = f"{same_workloads()} --trials {options.trials}"
+    words = f"{same_workloads()}{fleet_words()} --trials {options.trials}"
     return f"{words} --ablation {ablation}" if ablation else words
 
 
-def _show(name: str, result: TuneResult, records: Path, peak: float) -> None:
+def _show(name: str, result: TuneResult, options: TuneOptions, peak: float) -> None:
     """Print the final table, if there is something to show, and how to build what is best."""
     if result.best is None:
         return
-    print_table(result, peak, with_numpy=not result.interrupted)
+    print_table(result, peak, with_numpy=not (result.interrupted or options.measurer))
     if packed := result.packed_before:
         click.echo(f"{', '.join(packed)}: packed once before the calls, which is not in the times")
     if line := contest_line(result):
         click.echo(line)
-    click.echo(f"records: {records} ({result.trials} programs)")
+    click.echo(f"records: {options.records} ({result.trials} programs)")
     click.echo(f"build it with: ansorc build {same_workloads(name)}")
 
 

@@ -67,6 +67,37 @@ class Announcement:
         return replace(found, features=tuple(found.features))
 
 
+@dataclass(frozen=True)
+class DeviceReport:
+    """What a device says of its work, unsigned: for people, and for how long to wait for it."""
+
+    done: int = 0
+    """Jobs that it has done since its start."""
+    faults: int = 0
+    """Jobs that it could not do, for a reason of its own."""
+    refused: int = 0
+    """Jobs that were not signed."""
+    rate: float = 0.0
+    """Jobs a second, over the last minute."""
+    job: str = ""
+    """The name of the one under way, or empty."""
+    busy_s: float = 0.0
+    """Seconds for which it has been under way."""
+    waiting: int = 0
+    """Jobs that wait at the device, of all tuners."""
+
+
+@dataclass(frozen=True)
+class Presence:
+    """A device as the scheduler knows it."""
+
+    announcement: bytes
+    """Signed."""
+    report: DeviceReport = DeviceReport()
+    silent_s: float = 0.0
+    """Seconds since its last report, as far as was seen."""
+
+
 def calibrated(
     work: Callable[[int], None], clock: Callable[[], float] = time.perf_counter
 ) -> float:
@@ -80,21 +111,24 @@ def calibrated(
 
 
 def kept_together(
-    devices: Sequence[tuple[str, Announcement]],
+    devices: Sequence[tuple[str, Announcement]], like: Announcement | None = None
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the addresses of those devices of one label that may measure for one task, and notes.
 
     They are the most numerous ones of one machine type whose probes lie within `MOST_DIFFERENCE`,
-    the faster ones of as many. A note says of each other one why it is kept apart.
+    the faster ones of as many; if others have measured before, the most that go with `like` of
+    them. A note says of each other one why it is kept apart.
     """
     machines: defaultdict[tuple[object, ...], list[tuple[str, Announcement]]] = defaultdict(list)
     for address, one in devices:
         machines[one.machine].append((address, one))
-    groups = [_close_probes(members) for members in machines.values()]
-    if not groups:
+    if not devices:
         return frozenset(), ()
+    if like is not None:
+        machines = defaultdict(list, {like.machine: [*machines[like.machine], ("", like)]})
+    groups = [_close_probes(members, like) for members in machines.values()]
     chosen = max(groups, key=lambda group: (len(group), -group[0][1].probe_s))
-    inside = frozenset(address for address, _ in chosen)
+    inside = frozenset(address for address, _ in chosen if address)
     kept = chosen[0][1]
     usual = statistics.median(one.probe_s for _, one in chosen)
     notes = tuple(
@@ -112,11 +146,15 @@ def kept_together(
     return inside, notes
 
 
-def _close_probes(members: list[tuple[str, Announcement]]) -> list[tuple[str, Announcement]]:
-    """The most members whose probes are close, the fastest first."""
+def _close_probes(
+    members: list[tuple[str, Announcement]], like: Announcement | None
+) -> list[tuple[str, Announcement]]:
+    """The most members whose probes are close, that of `like` among them, the fastest first."""
     ordered = sorted(members, key=lambda member: member[1].probe_s)
     runs = [
         [one for one in ordered[first:] if one[1].probe_s <= least * (1 + MOST_DIFFERENCE)]
         for first, least in enumerate(member[1].probe_s for member in ordered)
     ]
+    if like is not None:
+        runs = [run for run in runs if ("", like) in run]
     return max(runs, key=len)

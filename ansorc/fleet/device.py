@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import time
+from collections import OrderedDict, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from ansorc.errors import AnsorcError
-from ansorc.fleet.announcement import PURPOSE, Announcement
+from ansorc.fleet.announcement import PURPOSE, Announcement, DeviceReport
 from ansorc.fleet.jobs import (
     ANSWER,
     JOB,
@@ -29,6 +30,8 @@ from ansorc.search.measure.messages import Message, build_request
 _TASKS = 4
 """Tasks whose inputs and reference are kept."""
 _NEVER = 1 << 30
+_RATE_S = 60.0
+"""So far back the rate of a report looks."""
 
 
 class Labour(Protocol):
@@ -49,8 +52,13 @@ class FleetDevice:
     def __init__(self, announcement: Announcement, key: FleetKey, labour: Labour) -> None:
         self.label, self._key, self._labour = announcement.label, key, labour
         self.announcement = key.sign(PURPOSE, announcement.to_json())
+        self._done = self._faults = 0
         self.refused = 0
         """Jobs that were not signed."""
+        self._current: tuple[str, float] | None = None
+        """The job under way, and when it was begun."""
+        self._begin = time.monotonic()
+        self._ends: deque[float] = deque(maxlen=1000)
         # The processes that measure die with the thread that started them: it is always this one.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ansorc-device")
 
@@ -65,11 +73,27 @@ class FleetDevice:
             self.refused += 1
             return self._key.sign(ANSWER, fault_message("", f"refused: {error}").encode())
         job = decoded(content)
+        self._current = job.text("job"), time.monotonic()
         try:
             answer = self._thread.submit(self._labour.do, job).result()
+            self._done += 1
+            self._ends.append(time.monotonic())
         except (AnsorcError, OSError) as error:
+            self._faults += 1
             answer = fault_message(job.text("job"), f"{type(error).__name__}: {error}")
+        finally:
+            self._current = None
         return self._key.sign(ANSWER, answer.encode())
+
+    def report(self, waiting: int = 0) -> DeviceReport:
+        """Return what is to be said of its work; `waiting` jobs were sent and not begun."""
+        now = time.monotonic()
+        lately = [end for end in self._ends if end > now - _RATE_S]
+        job, begin = self._current or ("", now)
+        return DeviceReport(
+            self._done, self._faults, self.refused, len(lately) / min(_RATE_S, now - self._begin),
+            job, now - begin, waiting,
+        )  # fmt: skip
 
     def close(self) -> None:
         """End what measures; a job that is under way is waited for."""

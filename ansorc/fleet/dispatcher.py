@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from ansorc.errors import MeasureError
-from ansorc.fleet.announcement import PURPOSE, Announcement, kept_together
+from ansorc.fleet.announcement import Announcement
+from ansorc.fleet.connection import Connection, ConnectionLost, FleetOptions
 from ansorc.fleet.jobs import ANSWER, JOB, decoded, results_of, with_object_code
+from ansorc.fleet.members import DeviceState, Members
 from ansorc.fleet.signing import FleetKey, SignatureError
 from ansorc.search.measure import Failure, FailureKind, MeasureResult, Source
 from ansorc.search.measure.messages import Message
@@ -26,53 +28,8 @@ from ansorc.search.measure.messages import Message
 _JOBS_A_DEVICE = 2
 _DOUBTED = {FailureKind.WRONG_RESULT, FailureKind.CRASH, FailureKind.UNKNOWN}
 """Failures that may be the device's."""
-_POLL_S = 0.25
-
-
-class ConnectionLost(Exception):  # noqa: N818 - what happened
-    """The scheduler is gone, and with it all that was under way."""
-
-
-class Connection(Protocol):
-    """A tuner's way to the devices; its methods raise ConnectionLost once the scheduler is gone."""
-
-    def devices(self) -> dict[str, bytes]:
-        """Return the signed announcement of each device, by its address."""
-        ...
-
-    def submit(self, address: str, label: str, key: str, signed: bytes) -> None:
-        """Send a job to one device; `arrivals` tells of `key`."""
-        ...
-
-    def arrivals(self, timeout_s: float) -> list[tuple[str, bytes | None]]:
-        """Wait for answers, and return what has come: None where a device was lost."""
-        ...
-
-    def cancel(self, key: str) -> None:
-        """Forget a job, and its answer."""
-        ...
-
-    def close(self) -> None:
-        """Give up what is under way."""
-        ...
-
-
-@dataclass(frozen=True)
-class FleetOptions:
-    """When a tuner gives up on devices, in seconds."""
-
-    patience_s: float = 120.0
-    """A tuning ends, with what is recorded, when there was no device for so long."""
-    grace_s: float = 60.0
-    """Added to the time that a job may take: for its task's data, and the way there and back."""
-    refresh_s: float = 1.0
-    """The scheduler is asked so often which devices there are."""
-    aside_s: float = 60.0
-    """A device that hung or was at fault gets nothing for so long."""
-    most_faults: int = 3
-    """So many faults in a row, or failures that no other device confirms, set a device aside."""
-    most_attempts: int = 4
-    """A job that was lost on so many devices is a failure of the measuring."""
+_POLL_S, _SHORT_POLL_S = 0.25, 0.005
+"""So long it waits for answers; the second while the next program is being chosen."""
 
 
 class DeviceOrder(Protocol):
@@ -99,28 +56,6 @@ class DeviceOrder(Protocol):
 
 
 AnyOrder = TypeVar("AnyOrder", bound=DeviceOrder)
-
-
-@dataclass(eq=False)
-class DeviceState:
-    """What the tuner knows of one device."""
-
-    address: str
-    announcement: Announcement
-    attempts: dict[str, float] = field(default_factory=dict[str, float])
-    """By their keys: those that are there, with the time limit of each, the first one's running."""
-    heard: float = 0.0
-    """When it answered last, or got something to do when it had nothing."""
-    done: int = 0
-    faults: int = 0
-    """In a row."""
-    unconfirmed: int = 0
-    aside_until: float = 0.0
-
-    @property
-    def deadline(self) -> float:
-        """When its first attempt has taken too long."""
-        return self.heard + next(iter(self.attempts.values())) if self.attempts else float("inf")
 
 
 @dataclass(eq=False)
@@ -153,11 +88,11 @@ class Dispatcher(Generic[AnyOrder]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connect, self._key, self._run, self._options = connect, key, run, options
-        self._label, self._builders = labels
         self._clock = clock
+        self.notes: dict[str, None] = {}
+        """What the user should know, once each, oldest first."""
+        self._members = Members(key, labels, run, clock, self._tell)
         self._connection: Connection | None = None
-        self._devices: dict[str, DeviceState] = {}
-        self._kept: frozenset[str] = frozenset()
         self._attempts: dict[str, tuple[_Job[AnyOrder], str]] = {}
         """By key: the job, and the address of the device."""
         self._waiting: deque[_Job[AnyOrder]] = deque()
@@ -166,33 +101,44 @@ class Dispatcher(Generic[AnyOrder]):
         """Jobs with their results, which nobody has taken yet."""
         self._count = self._sent = 0
         self._refreshed = float("-inf")
+        self._obstacle = ""
+        """Why there is no connection."""
         self._alone_since: float | None = None
-        self.notes: dict[str, None] = {}
-        """What the user should know, once each, oldest first."""
         self.bytes_sent = self.bytes_received = 0
 
     @property
     def devices(self) -> list[DeviceState]:
         """Those that measure, whether or not they are set aside for now."""
-        return [self._devices[address] for address in self._kept if address in self._devices]
+        return self._members.measuring
 
     @property
     def ahead(self) -> int:
         """How many jobs are open at once: two for each device, one more for each that compiles."""
-        return max(1, _JOBS_A_DEVICE * len(self.devices) + len(self._of(self._builders)))
+        members = self._members
+        return max(1, _JOBS_A_DEVICE * len(members.measuring) + len(members.building))
 
     def wait(self) -> Announcement:
-        """Return what the devices are, as soon as there is one.
+        """Return what the devices are, as soon as there is one; and one that compiles, if need be.
 
-        Raise MeasureError if there is none for `patience_s`.
+        Raise MeasureError if there is none for `start_s`.
         """
-        while not (found := self.devices):
-            self._look()
-            if not self.devices:
+        while self._members.lacks():
+            self._look(self._options.start_s)
+            if self._members.lacks():
                 time.sleep(min(_POLL_S, self._options.refresh_s))
-        return found[0].announcement
+        assert self._members.like is not None
+        return self._members.like
 
-    def stream(self, orders: Iterator[AnyOrder]) -> Generator[tuple[AnyOrder, list[MeasureResult]]]:
+    @property
+    def in_flight(self) -> tuple[int, int, int]:
+        """(devices that measure or compile, of these set aside, jobs that they have now)."""
+        known = {one.address: one for one in self._members.building + self._members.measuring}
+        aside = len(known) - len(self._members.usable(list(known.values())))
+        return len(known), aside, sum(len(one.attempts) for one in known.values())
+
+    def stream(
+        self, orders: Iterator[AnyOrder | None]
+    ) -> Generator[tuple[AnyOrder, list[MeasureResult]]]:
         """Yield each order with its results as they come, each once; see `MachinesAhead.stream`.
 
         Raise MeasureError if there is no device for `patience_s`.
@@ -201,16 +147,20 @@ class Dispatcher(Generic[AnyOrder]):
         try:
             while True:
                 self._look()
-                while is_more and len(self._open) < self.ahead:
-                    order = next(orders, None)
-                    if order is None:
+                is_short = False
+                while is_more and not is_short and len(self._open) < self.ahead:
+                    try:
+                        order = next(orders)
+                    except StopIteration:
                         is_more = False
                     else:
-                        self._take_in(order)
+                        is_short = order is None
+                        if order is not None:
+                            self._take_in(order)
                 self._hand_out()
                 if not is_more and not self._open:
                     return
-                self._receive()
+                self._receive(_SHORT_POLL_S if is_short else _POLL_S)
                 self._give_up_late()
                 while self._ended:
                     job, results = self._ended.popleft()
@@ -227,60 +177,41 @@ class Dispatcher(Generic[AnyOrder]):
     def _take_in(self, order: AnyOrder) -> None:
         self._count += 1
         job = _Job(f"{self._run}-{self._count}", order)
-        job.is_built = not self._builders or order.kind != "measure"
+        job.is_built = not self._members.builders or order.kind != "measure"
         self._open[job.name] = job
         self._waiting.append(job)
 
-    def _look(self) -> None:
-        """See, if it is time to, which devices there are; raise MeasureError after long without."""
-        now = self._clock()
-        if now - self._refreshed < self._options.refresh_s:
+    def _look(self, patience_s: float | None = None) -> None:
+        """See, if it is time to, which devices there are.
+
+        Raise MeasureError after `patience_s` without any, by default that of the options.
+        """
+        if self._clock() - self._refreshed < self._options.refresh_s:
             return
-        self._refreshed = now
+        self._refreshed = self._clock()
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            self._refresh(self._connection.devices())
+            announced = self._connection.devices()
+            self._obstacle = ""
+            for state in self._members.all:
+                if state.address not in announced:
+                    self._lose_device(state)
+            self._members.refresh(announced)
         except ConnectionLost as error:
             self._lose_connection(str(error))
-        usable = self._usable(self._kept) and (not self._builders or self._of(self._builders))
-        if usable:
+        if not self._members.lacks(self._members.usable):
             self._alone_since = None
             return
+        now = self._clock()  # connecting may take seconds, too
         since = self._alone_since = now if self._alone_since is None else self._alone_since
-        if now - since >= self._options.patience_s:
-            told = "".join(f"\n{note}" for note in self.notes)
-            raise MeasureError(
-                f"no device '{self._label}' for {now - since:.0f} s; what was measured is "
-                f"recorded, the same tuning goes on once there is one {told}"
-            )
-
-    def _refresh(self, announced: dict[str, bytes]) -> None:
-        for address in self._devices.keys() - announced.keys():
-            self._lose_device(address)
-        for address in announced.keys() - self._devices.keys():
-            try:
-                content = self._key.verified(PURPOSE, announced[address])
-            except SignatureError:
-                self.notes[f"the worker at {address} has another fleet key; it is not used"] = None
-                continue
-            announcement = Announcement.from_json(content)
-            if announcement.label in (self._label, self._builders):
-                self._devices[address] = DeviceState(address, announcement)
-        mine = [(state.address, state.announcement) for state in self._of(self._label)]
-        kept, notes = kept_together(sorted(mine, key=lambda one: one[0]))
-        if self._kept and kept.isdisjoint(self._kept) and self.devices:
-            return  # a newer, larger group does not take over what was begun
-        self._kept = kept
-        self.notes.update(dict.fromkeys(notes))
-
-    def _of(self, label: str) -> list[DeviceState]:
-        return [one for one in self._devices.values() if label and one.announcement.label == label]
-
-    def _usable(self, addresses: frozenset[str]) -> list[DeviceState]:
-        now = self._clock()
-        found = [self._devices[address] for address in addresses if address in self._devices]
-        return [state for state in found if state.aside_until <= now]
+        if now - since >= (self._options.patience_s if patience_s is None else patience_s):
+            missing = self._members.lacks(self._members.usable)
+            words = f"no device '{missing}' for {now - since:.0f} s"
+            words += f": {self._obstacle}" if self._obstacle else f"; {self._members.told()}"
+            if patience_s is None:
+                words += "; what was measured is recorded, the same tuning goes on later"
+            raise MeasureError("\n".join((words, *self.notes)))
 
     def _hand_out(self) -> None:
         """Send waiting jobs, the oldest first, to the devices that have the least to do."""
@@ -299,10 +230,8 @@ class Dispatcher(Generic[AnyOrder]):
         self._waiting.extendleft(reversed(left))
 
     def _chosen(self, job: _Job[AnyOrder]) -> DeviceState | None:
-        if job.is_built:
-            able = self._usable(self._kept)
-        else:
-            able = self._usable(frozenset(one.address for one in self._of(self._builders)))
+        members = self._members
+        able = members.usable(members.measuring if job.is_built else members.building)
         fresh = [state for state in able if state.address not in job.tried]
         free = [one for one in fresh or able if len(one.attempts) < _JOBS_A_DEVICE]
         return min(free, key=lambda one: (len(one.attempts), one.done), default=None)
@@ -316,20 +245,20 @@ class Dispatcher(Generic[AnyOrder]):
         if job.built is not None:
             message = with_object_code(message, job.built)
         signed = self._key.sign(JOB, message.encode())
-        self._connection.submit(state.address, state.announcement.label, key, signed)
+        self._connection.submit(state.address, state.label, key, signed)
         self.bytes_sent += len(signed)
         if not state.attempts:
             state.heard = self._clock()
         state.attempts[key] = job.order.limit_s + self._options.grace_s
         self._attempts[key] = job, state.address
 
-    def _receive(self) -> None:
+    def _receive(self, poll_s: float) -> None:
         """Wait for answers, for a moment, and take them."""
         if self._connection is None:
-            time.sleep(min(_POLL_S, self._options.refresh_s))
+            time.sleep(min(poll_s, self._options.refresh_s))
             return
         try:
-            arrivals = self._connection.arrivals(min(_POLL_S, self._options.refresh_s))
+            arrivals = self._connection.arrivals(min(poll_s, self._options.refresh_s))
         except ConnectionLost as error:
             self._lose_connection(str(error))
             return
@@ -379,16 +308,17 @@ class Dispatcher(Generic[AnyOrder]):
             first, earlier = job.doubted
             if is_failure:
                 return earlier
-            if (liar := self._devices.get(first)) is not None and liar is not state:
+            if (liar := self._members.get(first)) is not None and liar is not state:
                 liar.unconfirmed += 1
-                self.notes[
-                    f"a program failed on device '{self._label}' at {first} and was right on "
+                self._tell(
+                    f"a program failed on device '{liar.label}' at {first} and was right on "
                     f"another ({_first_failure(earlier)})"
-                ] = None
+                )
                 if liar.unconfirmed >= self._options.most_faults:
                     self._set_aside(liar, "its failures are not confirmed by other devices")
             return results
-        others = [one for one in self._usable(self._kept) if one.address not in job.tried]
+        able = self._members.usable(self._members.measuring)
+        others = [one for one in able if one.address not in job.tried]
         if is_failure and others and job.order.kind == "measure" and job.is_built:
             job.doubted = state.address, results
             return None
@@ -410,23 +340,21 @@ class Dispatcher(Generic[AnyOrder]):
         if found is None:
             return None
         job, address = found
-        state = self._devices[address]
+        state = self._members[address]
         state.attempts.pop(key)
         state.heard = self._clock()
         return job, state
 
     def _fault(self, state: DeviceState, words: str) -> None:
         state.faults += 1
-        self.notes[f"device '{state.announcement.label}' at {state.address}: {words}"] = None
+        self._tell(f"device '{state.label}' at {state.address}: {words}")
         if state.faults >= self._options.most_faults:
             self._set_aside(state, f"{state.faults} faults in a row")
 
     def _set_aside(self, state: DeviceState, why: str) -> None:
         state.aside_until = self._clock() + self._options.aside_s
         state.faults = state.unconfirmed = 0
-        self.notes[
-            f"device '{state.announcement.label}' at {state.address} is set aside: {why}"
-        ] = None
+        self._tell(f"device '{state.label}' at {state.address} is set aside: {why}")
         self._give_up(state)
 
     def _give_up(self, state: DeviceState) -> None:
@@ -440,27 +368,29 @@ class Dispatcher(Generic[AnyOrder]):
 
     def _give_up_late(self) -> None:
         now = self._clock()
-        for state in [one for one in self._devices.values() if one.deadline <= now]:
+        for state in [one for one in self._members.all if one.deadline <= now]:
             self._set_aside(state, f"no answer for {now - state.heard:.0f} s")
 
-    def _lose_device(self, address: str) -> None:
-        state = self._devices[address]
+    def _lose_device(self, state: DeviceState) -> None:
         if state.attempts:
-            self.notes[f"device '{state.announcement.label}' at {address} left at work"] = None
+            self._tell(f"device '{state.label}' at {state.address} left at work")
         self._give_up(state)
-        del self._devices[address]
-        self._kept -= {address}
+        self._members.remove(state.address)
 
     def _lose_connection(self, words: str) -> None:
         """Have all that was under way done again, once there is a scheduler."""
-        self.notes[f"the scheduler was lost: {words}"] = None
+        if self._connection is not None:
+            self._tell(f"the scheduler was lost: {words}")
+        self._obstacle = words
         self._disconnect()
         for key, (job, _) in list(self._attempts.items()):
             self._attempts.pop(key)
             job.attempts -= 1  # not for anything that the program did
             self._waiting.appendleft(job)
-        self._devices.clear()
-        self._kept = frozenset()
+        self._members.clear()
+
+    def _tell(self, note: str) -> None:
+        self.notes[note] = None
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -472,7 +402,7 @@ class Dispatcher(Generic[AnyOrder]):
         for key, (_, address) in self._attempts.items():
             if self._connection is not None:
                 self._connection.cancel(key)
-            if (state := self._devices.get(address)) is not None:
+            if (state := self._members.get(address)) is not None:
                 state.attempts.pop(key, None)
         self._attempts.clear()
         self._waiting.clear()

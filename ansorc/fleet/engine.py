@@ -8,19 +8,24 @@ sends is executed before the signature of the bytes is checked, or at all.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import io
 import pickle
 import queue
 import signal
-from collections.abc import Callable, Iterable, Sequence
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, cast
 
 import distributed
 from distributed.protocol import pickle as dask_pickle
 
+from ansorc.fleet.announcement import DeviceReport, Presence
+from ansorc.fleet.connection import ConnectionLost
 from ansorc.fleet.device import FleetDevice
-from ansorc.fleet.dispatcher import ConnectionLost
 
 _ADMITTED = {
     ("ansorc.fleet.engine", "serve"),
@@ -36,6 +41,8 @@ _EXTRA = "ansorc"
 _RECONNECT_S, _CLOSE_S = 1.0, 2.0
 _ANSWER_S = 5.0
 """A scheduler that does not answer for so long is gone."""
+_FAULTS = (OSError, TimeoutError, asyncio.CancelledError, concurrent.futures.CancelledError)
+"""What Dask raises where a scheduler is lost."""
 
 
 def serve(signed: bytes) -> bytes:
@@ -72,11 +79,17 @@ class DeviceWorker(distributed.Worker):
             nthreads=1,
             resources={resource(device.label): 1},
             startup_information={_EXTRA: lambda _: device.announcement.hex()},
+            metrics={_EXTRA: _report},
             memory_limit=0,
             dashboard=False,
         )
         for name in _REFUSED:
             self.handlers.pop(name, None)
+
+
+def _report(worker: DeviceWorker) -> dict[str, Any]:
+    waiting = len(worker.state.tasks) - len(worker.state.executing)
+    return asdict(worker.device.report(waiting))
 
 
 def run_devices(
@@ -129,98 +142,189 @@ class DaskConnection:
     """A tuner's side: which workers there are, jobs to each of them, answers as they come.
 
     Every method raises ConnectionLost once the scheduler is gone. Raise it, too, where there is
-    none at `address`.
+    none at `address`. All of Dask runs in one thread of its own: its blocking client may wait for
+    itself where it is freed.
     """
 
     def __init__(self, address: str, timeout_s: float = _ANSWER_S) -> None:
-        self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._futures: dict[str, Any] = {}
+        self._arrived: queue.SimpleQueue[tuple[str, bytes | None]] = queue.SimpleQueue()
+        self._jobs: dict[str, Any] = {}
+        """Futures by key."""
+        self._ended: list[str] = []
+        """Keys of jobs whose answers are to be fetched."""
+        self._is_fetching = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._seen: dict[str, tuple[float, float]] = {}
+        """By address: when the scheduler heard of a worker, by its clock, and by that of here."""
+        self._lost = ""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="ansorc-fleet", daemon=True
+        )
+        self._thread.start()
         try:
-            self._client = distributed.Client(
-                address, timeout=timeout_s, set_as_default=False, name="ansorc-tuner"
-            )
-        except (OSError, ValueError, TimeoutError) as error:
-            raise ConnectionLost(f"no scheduler answers at {address}: {error}") from error
+            self._client = self._result(self._joined(address, timeout_s), 2 * timeout_s)
+        except ConnectionLost as error:
+            self._stop()
+            raise ConnectionLost(f"no scheduler answers at {address} ({error})") from error
 
-    def devices(self) -> dict[str, bytes]:
-        """Return the signed announcement of each worker of a fleet, by its address."""
-        workers: dict[str, dict[str, Any]] = self._identity()["workers"]
-        return {
-            address: bytes.fromhex(worker[_EXTRA])
-            for address, worker in workers.items()
-            if isinstance(worker.get(_EXTRA), str) and worker["status"] == "running"
-        }
+    def devices(self) -> dict[str, Presence]:
+        """Return each worker of a fleet, by its address."""
+        self._require()
+        known = self._result(self._identity(), _ANSWER_S)
+        workers: dict[str, dict[str, Any]] = known["workers"]
+        now, seen = time.monotonic(), self._seen
+        self._seen = {}
+        found: dict[str, Presence] = {}
+        for address, worker in workers.items():
+            if not isinstance(worker.get(_EXTRA), str) or worker["status"] != "running":
+                continue
+            told, at = worker["last_seen"], now
+            if address in seen and seen[address][0] == told:
+                at = seen[address][1]
+            self._seen[address] = told, at
+            report = DeviceReport(**worker["metrics"].get(_EXTRA, {}))
+            found[address] = Presence(bytes.fromhex(worker[_EXTRA]), report, now - at)
+        return found
 
     def submit(self, address: str, label: str, key: str, signed: bytes) -> None:
         """Send a job to one worker; `arrivals` tells of `key`."""
         self._require()
-        future = self._client.submit(
-            serve, signed, key=key, workers=[address], resources={resource(label): 1},
-            pure=False, retries=0, allow_other_workers=False,
-        )  # fmt: skip
-        self._futures[key] = future
-        done = self._done
-        future.add_done_callback(lambda ended: done.put(str(ended.key)))
+        self._loop.call_soon_threadsafe(self._send, address, label, key, signed)
 
     def arrivals(self, timeout_s: float) -> list[tuple[str, bytes | None]]:
         """Wait for answers, and return what has come: None where a worker was lost."""
         self._require()
-        keys: list[str] = []
-        try:
-            keys.append(self._done.get(timeout=timeout_s))
+        found: list[tuple[str, bytes | None]] = []
+        with contextlib.suppress(queue.Empty):
+            found.append(self._arrived.get(timeout=timeout_s))
             while True:
-                keys.append(self._done.get_nowait())
-        except queue.Empty:
-            pass
-        ended = [(key, self._futures.pop(key)) for key in keys if key in self._futures]
-        good = [future for _, future in ended if future.status == "finished"]
-        values = self._gathered(good)
-        return [(key, values.get(key)) for key, _ in ended]
+                found.append(self._arrived.get_nowait())
+        if not found:
+            self._require()
+        return found
 
     def cancel(self, key: str) -> None:
         """Forget a job, and its answer."""
-        future = self._futures.pop(key, None)
-        if future is not None and self._is_running:
-            future.release()  # nobody else wants it: the scheduler takes it from the worker
+        if self._loop.is_running():
+            self._loop.call_soon_threadsafe(self._forget, key)
 
     def close(self) -> None:
         """Leave the scheduler; what is under way is given up."""
-        self._futures.clear()
-        # A client that has lost its scheduler may be closing itself, and is not to be waited for.
-        with contextlib.suppress(OSError, TimeoutError, AssertionError, asyncio.CancelledError):
-            self._client.close(timeout=_CLOSE_S)
-
-    @property
-    def _is_running(self) -> bool:
-        return self._client.status == "running"
+        if self._loop.is_running():
+            with contextlib.suppress(ConnectionLost):
+                self._result(self._leave(), 2 * _CLOSE_S)
+            self._stop()
 
     def _require(self) -> None:
-        if not self._is_running:
-            raise ConnectionLost("the scheduler has ended")
+        if not self._lost and self._client.status != "running":
+            self._lost = "the scheduler has ended"
+        if self._lost:
+            raise ConnectionLost(self._lost)
 
-    def _identity(self) -> dict[str, Any]:
-        self._require()
+    def _result(self, work: Coroutine[Any, Any, Any], timeout_s: float) -> Any:
+        """What `work` returns in the thread of Dask; raise ConnectionLost if it fails."""
+        doing = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return self._client.sync(self._client.scheduler.identity, callback_timeout=_ANSWER_S)
-        except (OSError, TimeoutError, asyncio.CancelledError) as error:
-            raise ConnectionLost(f"the scheduler does not answer: {error}") from error
+            return doing.result(timeout_s)
+        except _FAULTS as error:
+            doing.cancel()
+            words = str(error) or f"no answer for {timeout_s:.0f} s"
+            raise ConnectionLost(words) from error
 
-    def _gathered(self, futures: Sequence[Any]) -> dict[str, bytes]:
-        """Their values; of those that were lost on the way there is none."""
-        try:
-            values = self._fetched(futures) if futures else []
-            if len(values) < len(futures):  # it does not say which
-                apart = [self._fetched([one]) for one in futures]
-                futures = [one for one, found in zip(futures, apart, strict=True) if found]
-                values = [found[0] for found in apart if found]
-        except (OSError, TimeoutError, asyncio.CancelledError) as error:
-            raise ConnectionLost(f"the scheduler does not answer: {error}") from error
-        pairs = zip(futures, values, strict=True)
-        return {str(future.key): value for future, value in pairs if type(value) is bytes}
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_CLOSE_S)
+        if not self._thread.is_alive():
+            self._loop.close()
 
-    def _fetched(self, futures: Sequence[Any]) -> list[Any]:
-        client = self._client
-        return client.sync(
-            lambda: client.gather(futures, errors="skip", asynchronous=True),
-            callback_timeout=_ANSWER_S,
+    # What follows runs in the thread of Dask.
+
+    async def _joined(self, address: str, timeout_s: float) -> Any:
+        client = distributed.Client(
+            address, timeout=timeout_s, set_as_default=False, name="ansorc-tuner", asynchronous=True
         )
+        try:
+            await client
+        except BaseException:
+            client.status = "closed"  # so that nothing is done where it is freed
+            raise
+        return client
+
+    async def _identity(self) -> dict[str, Any]:
+        return await self._client.scheduler.identity()
+
+    async def _leave(self) -> None:
+        self._lost = self._lost or "the connection was closed"
+        for task in self._tasks:
+            task.cancel()
+        self._jobs.clear()
+        # A client that has lost its scheduler may be closing itself.
+        with contextlib.suppress(AssertionError, *_FAULTS):
+            await asyncio.wait_for(self._client.close(), _CLOSE_S)
+        self._client.status = "closed"
+
+    def _send(self, address: str, label: str, key: str, signed: bytes) -> None:
+        if self._lost:
+            return
+        future = self._client.submit(
+            serve, signed, key=key, workers=[address], resources={resource(label): 1},
+            pure=False, retries=0, allow_other_workers=False,
+        )  # fmt: skip
+        self._jobs[key] = future
+        self._begin(self._wait_for(key, future))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        """Let nothing that goes wrong here go by: the tuner would wait for ever."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._lost = self._lost or f"{type(error).__name__}: {error}"
+
+    def _forget(self, key: str) -> None:
+        if (future := self._jobs.pop(key, None)) is not None and not self._lost:
+            future.release()  # nobody else wants it: the scheduler takes it from the worker
+
+    async def _wait_for(self, key: str, future: Any) -> None:
+        """Have the answer of a job fetched once it is there, together with others."""
+        with contextlib.suppress(*_FAULTS), self._client.as_current():
+            await distributed.wait([future])
+        if key not in self._jobs:
+            return
+        if future.status == "cancelled":  # which happens where the scheduler is lost
+            self._lost = self._lost or "the scheduler has ended"
+            return
+        self._ended.append(key)
+        if not self._is_fetching:
+            self._is_fetching = True
+            self._begin(self._fetch())
+
+    async def _fetch(self) -> None:
+        """Fetch answers until there are no more; some were lost on the way."""
+        try:
+            while self._ended:
+                keys, self._ended = self._ended, []
+                jobs = {key: self._jobs.pop(key) for key in keys if key in self._jobs}
+                good = {key: one for key, one in jobs.items() if one.status == "finished"}
+                values = await self._values(list(good.values()))
+                if len(values) < len(good):  # it does not say which
+                    values = [await self._values([one]) for one in good.values()]
+                    values = [found[0] if found else None for found in values]
+                answers = dict(zip(good, values, strict=True))
+                for key in jobs:
+                    value = answers.get(key)
+                    self._arrived.put((key, value if type(value) is bytes else None))
+        except _FAULTS as error:
+            self._lost = f"the scheduler does not answer: {error}"
+        finally:
+            self._is_fetching = False
+
+    async def _values(self, futures: Sequence[Any]) -> list[Any]:
+        if not futures:
+            return []
+        found = self._client.gather(futures, errors="skip", asynchronous=True)
+        return await asyncio.wait_for(found, _ANSWER_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from typing import Generic, cast
 from ansorc.codegen.base import backend_of
 from ansorc.errors import OptionError, TargetError
 from ansorc.fleet.announcement import Announcement
-from ansorc.fleet.dispatcher import Connection, Dispatcher, FleetOptions
+from ansorc.fleet.connection import Connection, FleetOptions
+from ansorc.fleet.dispatcher import Dispatcher
 from ansorc.fleet.jobs import TaskOrder, job_message
 from ansorc.fleet.signing import FleetKey
 from ansorc.search.machines import AnyPlanned, Arrivals, Planned, TaskMeasurer
@@ -48,7 +50,12 @@ def import_engine() -> ModuleType:
 
 
 def connect(address: str) -> Callable[[], Connection]:
-    """Return what connects to the scheduler at `address`; raise OptionError without Dask."""
+    """Return what connects to the scheduler at `address`.
+
+    Raise OptionError without Dask, or for what is no address.
+    """
+    if not re.fullmatch(r"(tcp|tls|ws|wss)://[^/]+:\d{1,5}/?", address):
+        raise OptionError(f"'{address}' is no address of a scheduler, such as tcp://10.0.0.1:8786")
     made = cast("Callable[[str], Connection]", import_engine().DaskConnection)
     return lambda: made(address)
 
@@ -110,6 +117,13 @@ class Fleet:
         return self._dispatcher.ahead
 
     @property
+    def summary(self) -> str:
+        """What is there and under way, for people: "4 devices, 8 in flight"."""
+        devices, aside, jobs = self._dispatcher.in_flight
+        words = f"{devices} device{'s' * (devices != 1)}, {jobs} in flight"
+        return f"{words}, {aside} set aside" if aside else words
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What went wrong with devices, and which are kept apart."""
         return tuple(self._dispatcher.notes)
@@ -146,10 +160,12 @@ class Fleet:
         """Return a measurer of `task`; the devices make ready when they get a program of it."""
         return FleetMeasurer(self, TaskOrder(task, options), best_s, watch)
 
-    def stream(self, programs: Iterator[AnyPlanned]) -> Arrivals[AnyPlanned]:
+    def stream(self, programs: Iterator[AnyPlanned | None]) -> Arrivals[AnyPlanned]:
         """Measure `programs`, of any tasks; see `MachinesAhead.stream`."""
         orders = (
-            _PlannedOrder(_measurer_of(one.measurer), (one.source,), "measure", one)
+            None
+            if one is None
+            else _PlannedOrder(_measurer_of(one.measurer), (one.source,), "measure", one)
             for one in programs
         )
         for planned, (result,) in self.carried_out(orders):
@@ -157,7 +173,7 @@ class Fleet:
             yield planned, result
 
     def carried_out(
-        self, orders: Iterator[_PlannedOrder[AnyPlanned]]
+        self, orders: Iterator[_PlannedOrder[AnyPlanned] | None]
     ) -> Generator[tuple[AnyPlanned, list[MeasureResult]]]:
         """Have `orders` done; yield what each is for, and its results, as they come."""
         dispatcher = cast("Dispatcher[_PlannedOrder[AnyPlanned]]", self._dispatcher)

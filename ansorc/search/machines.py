@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -55,6 +56,7 @@ class Planned(Protocol):
 
 
 AnyPlanned = TypeVar("AnyPlanned", bound=Planned)
+AnyChoice = TypeVar("AnyChoice")
 Arrivals: TypeAlias = Generator[tuple[AnyPlanned, MeasureResult]]
 """Programs with their results; closing it gives up those that are under way."""
 
@@ -91,13 +93,35 @@ class MachinesAhead(Machines, Protocol):
         """How many programs they want in flight, 1 or more."""
         ...
 
-    def stream(self, programs: Iterator[AnyPlanned]) -> Arrivals[AnyPlanned]:
+    def stream(self, programs: Iterator[AnyPlanned | None]) -> Arrivals[AnyPlanned]:
         """Keep `ahead` of `programs` in flight; yield each with its result, as they come.
 
         The next program is asked for when there is room for it, so that it may be chosen by what
-        has come until then. Each comes once. Raise MeasureError where nothing can be measured.
+        has come until then; None says that it is not chosen yet, and it is asked for again soon.
+        Each comes once. Raise MeasureError where nothing can be measured.
         """
         ...
+
+
+def chosen_beside(
+    begin: Callable[[], Callable[[], AnyChoice] | None],
+    planned: Callable[[AnyChoice], Sequence[AnyPlanned]],
+) -> Generator[AnyPlanned | None]:
+    """Yield programs that are chosen in another thread, while devices work; None: not chosen yet.
+
+    `begin` returns what chooses the next ones, or None at the end, and `planned` makes programs of
+    a choice. Both are called in this thread: choosing begins when those before begin to be handed
+    out. What it raises is raised here.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="ansorc-search") as pool:
+        programs: Sequence[AnyPlanned] = ()
+        while (choose := begin()) is not None:
+            choosing = pool.submit(choose)
+            yield from programs
+            while not choosing.done():
+                yield None
+            programs = planned(choosing.result())
+        yield from programs
 
 
 class ThisMachine(Workers):

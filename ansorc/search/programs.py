@@ -29,7 +29,7 @@ from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.measure import CachePolicy, Source
 from ansorc.search.record import Environment, Record, Records, current_environment
 from ansorc.search.task import Task
-from ansorc.target import Target
+from ansorc.target import Target, detect
 
 
 @dataclass(frozen=True)
@@ -151,16 +151,21 @@ def chosen_program(task: Task, choice: ProgramChoice) -> Program:
 def recorded_environment(
     tasks: Sequence[Task], choice: ProgramChoice, records: Records
 ) -> Environment:
-    """Return the environment of this process; of a GPU that is not here, one that the file knows.
+    """Return the environment of this process; of a machine that is not here, one of the file.
 
-    `tasks` are all for one target.
+    Such a one is a GPU, or a device of a fleet. `tasks` are all for one target.
     """
+    target, own = tasks[0].target, current_environment(choice.threads, choice.cache)
+    is_here = (target.real.features, target.cores) == (detect().features, detect().cores)
     try:
-        return current_environment(choice.threads, choice.cache, tasks[0].target)
+        own = current_environment(choice.threads, choice.cache, target)
+        is_here |= target.kind == "cuda"
     except BuildError:
-        none = current_environment(choice.threads, choice.cache)
-        known = (one for t in tasks for one in records.elsewhere(t.key, none).environments)
-        return next((one for one in known if one.cache == choice.cache), none)
+        is_here = False
+    if is_here or any(records.best(task.key, own) for task in tasks):
+        return own
+    known = (one for t in tasks for one in records.elsewhere(t.key, own).environments)
+    return next((one for one in known if one.cache == choice.cache), own)
 
 
 def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:

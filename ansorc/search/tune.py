@@ -6,20 +6,20 @@ sketches -> [ evolve by the cost model -> measure -> record -> learn ] -> best p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Unpack, overload
 
 from ansorc.errors import MeasureError
-from ansorc.search.machines import Machines, MachinesAhead, machines_for
+from ansorc.search.machines import Machines, MachinesAhead, chosen_beside, machines_for
 from ansorc.search.measure import nothing
 from ansorc.search.model import Growth, TreeModel, import_ahead, is_available, require_model
 from ansorc.search.record import Records
 from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
 from ansorc.search.tune_result import Trial, TuneResult
-from ansorc.search.tuning_run import Batch, PlannedProgram, TuningRun, ignore
+from ansorc.search.tuning_run import Batch, TuningRun, ignore
 
 _LEAST_AHEAD = 8
 """Programs that are chosen at once for machines that measure few at a time."""
@@ -134,18 +134,23 @@ def _drive(run: TuningRun, options: TuneOptions) -> None:
 def _drive_ahead(run: TuningRun, machines: MachinesAhead) -> None:
     """Keep `machines` busy until no more is wanted, then let the best compete.
 
-    Programs are chosen by what has come when there is room for them. In what order results come
-    differs from run to run, so what is proposed does, too; the law by which it is does not.
+    Programs are chosen by what has come when those before are handed out. In what order results
+    come differs from run to run, so what is proposed does, too; the law by which it is does not.
     """
     if run.is_over:
         return
+    run.start()
+    is_over = False
 
-    def chosen() -> Iterator[PlannedProgram]:
-        while batch := run.propose(min(run.round_size, max(_LEAST_AHEAD, machines.ahead))):
-            yield from run.planned(batch)
+    def choose() -> Batch:
+        nonlocal is_over
+        batch = run.propose(run.round_ahead(max(_LEAST_AHEAD, machines.ahead)))
+        is_over = not batch
+        return batch
 
+    choosing = chosen_beside(lambda: None if is_over else choose, run.planned)
     try:
-        with closing(machines.stream(chosen())) as arrivals:
+        with closing(choosing) as chosen, closing(machines.stream(chosen)) as arrivals:
             for planned, result in arrivals:
                 run.take(planned, result)
                 if run.is_late:

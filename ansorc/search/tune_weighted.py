@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ansorc.errors import AnsorcError, MeasureError, OptionError, RecordError
-from ansorc.search.machines import Machines, MachinesAhead, machines_for
+from ansorc.search.machines import Machines, MachinesAhead, chosen_beside, machines_for
 from ansorc.search.measure import nothing
 from ansorc.search.model import import_ahead, require_model
 from ansorc.search.options import Scheduling
@@ -259,7 +260,10 @@ class _Driver:
     def _measured_ahead(self, machines: MachinesAhead) -> bool:
         """Measure until the scheduler wants no more for now; whether there was anything."""
         flying, numbers = Counter[int](), dict[TuningRun, int]()
-        with closing(machines.stream(self._chosen(flying, numbers))) as arrivals:
+        choosing = chosen_beside(
+            partial(self._next_ahead, flying), partial(self._planned, flying, numbers)
+        )
+        with closing(choosing) as chosen, closing(machines.stream(chosen)) as arrivals:
             for planned, result in arrivals:
                 number = numbers[planned.run]
                 flying[number] -= 1
@@ -275,32 +279,43 @@ class _Driver:
                     return False
         return bool(numbers)
 
-    def _chosen(
-        self, flying: Counter[int], numbers: dict[TuningRun, int]
-    ) -> Iterator[PlannedProgram]:
-        """The rounds that the scheduler chooses, those under way counted in, while time lasts."""
-        while self._left_s(_ROUNDS_SHARE) != 0.0:
-            progress = [
-                replace(task, trials=task.trials + flying[number])
-                for number, task in enumerate(self._progress)
-            ]
-            if (chosen := self.scheduler.next(progress)) is None:
-                return
-            run = self._run(chosen.task)
+    def _next_ahead(self, flying: Counter[int]) -> Callable[[], tuple[int, Batch]] | None:
+        """What proposes the next round, those under way counted in; None: there is none for now."""
+        progress = [
+            replace(task, trials=task.trials + flying[number])
+            for number, task in enumerate(self._progress)
+        ]
+        if self._left_s(_ROUNDS_SHARE) == 0.0 or (chosen := self.scheduler.next(progress)) is None:
+            return None
+        run = self._run(chosen.task)
+
+        def propose() -> tuple[int, Batch]:
             try:
                 batch = run.propose(chosen.trials, is_local_search=chosen.is_local_search)
-                planned = run.planned(batch)
-            except RecordError:
-                raise
             except AnsorcError as error:
                 self._errors[chosen.task] = error
-                planned = []
-            if not planned:
-                self._progress[chosen.task] = self._recorded(chosen.task, is_over=True)
-                continue
-            numbers[run] = chosen.task
-            flying[chosen.task] += len(planned)
-            yield from planned
+                batch = Batch()
+            return chosen.task, batch
+
+        return propose
+
+    def _planned(
+        self, flying: Counter[int], numbers: dict[TuningRun, int], choice: tuple[int, Batch]
+    ) -> list[PlannedProgram]:
+        """The programs of a round, which is under way from now on."""
+        number, batch = choice
+        run, planned = self._run(number), list[PlannedProgram]()
+        try:
+            planned = run.planned(batch) if batch else []
+        except RecordError:
+            raise
+        except AnsorcError as error:
+            self._errors[number] = error
+        if not planned:
+            self._progress[number] = self._recorded(number, is_over=True)
+        numbers[run] = number
+        flying[number] += len(planned)
+        return planned
 
     def finish(self) -> None:
         """Let the best programs of each task compete, while the time lasts."""

@@ -186,6 +186,10 @@ class TuningRun:
         is_last = before_last < size + size // 4  # a few more are not worth a round
         return min(before_last, most) if is_last else size
 
+    def round_ahead(self, ahead: int) -> int:
+        """As `round_size`, for machines that have `ahead` programs in flight: as many as these."""
+        return min(ahead, self._left()) if self.round_size else 0
+
     def propose(self, count: int, *, is_local_search: bool | None = None) -> Batch:
         """Return the next programs to measure, `count` of them or what there is.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -9,7 +10,11 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
+
+from ansorc.fleet.connection import ConnectionLost
+from ansorc.fleet.fleet import connect
 
 COMMAND = (sys.executable, "-c", "from ansorc.cli.main import main; main()")
 SCHEDULER = "from distributed.cli.dask_scheduler import main; main()"
@@ -37,6 +42,17 @@ class FleetHere:
         """The probe's time is given: this machine is busy with tests."""
         arguments = ("worker", self.address, "--device", label, "--probe-s", str(probe_s))
         return self._start((*COMMAND, *arguments), f"worker-{len(self.processes)}")
+
+    def wait_for_devices(self, count: int, timeout_s: float = 60.0) -> None:
+        """Wait until the scheduler tells of so many: a worker says that it serves before that."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            with contextlib.suppress(ConnectionLost), closing(connect(self.address)()) as client:
+                while len(client.devices()) != count:
+                    assert time.monotonic() < deadline, self.logs()
+                    time.sleep(0.05)
+                return
+            assert time.monotonic() < deadline, self.logs()
 
     def logs(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self._directory.glob("*.log")))

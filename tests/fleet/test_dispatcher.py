@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from ansorc.errors import MeasureError
-from ansorc.fleet.announcement import PURPOSE, Announcement
-from ansorc.fleet.dispatcher import ConnectionLost, Dispatcher, FleetOptions
+from ansorc.fleet.announcement import PURPOSE, Announcement, DeviceReport, Presence
+from ansorc.fleet.connection import ConnectionLost, FleetOptions
+from ansorc.fleet.dispatcher import Dispatcher
 from ansorc.fleet.jobs import ANSWER, JOB, decoded, fault_message, results_message, sources_of
 from ansorc.fleet.signing import KEY_BYTES, FleetKey
 from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, Source
@@ -18,6 +19,7 @@ from ansorc.search.measure.messages import Message
 
 KEY = FleetKey(b"k" * KEY_BYTES)
 OPTIONS = FleetOptions(patience_s=100.0, grace_s=5.0, refresh_s=0.0, aside_s=10.0)
+SOON = replace(OPTIONS, start_s=0.0)
 WRONG = Failure.of(FailureKind.WRONG_RESULT, "the numbers differ")
 
 
@@ -43,19 +45,22 @@ class Cluster:
     disturb: Callable[[Cluster], None] = lambda cluster: None
     addresses: list[str] = field(default_factory=lambda: ["a", "b", "c"])
     now: float = 0.0
+    cpu: str = "a CPU"
     is_there: bool = True
     pending: dict[str, tuple[str, bytes]] = field(default_factory=dict[str, tuple[str, bytes]])
     most: int = 0
+    report: DeviceReport = field(default_factory=DeviceReport)
 
     def connect(self) -> Cluster:
         self._require()
         return self
 
-    def devices(self) -> dict[str, bytes]:
+    def devices(self) -> dict[str, Presence]:
         self.disturb(self)
         self._require()
-        shown = Announcement("dev", "native", "a CPU", (), 1, 1.0)
-        return {address: KEY.sign(PURPOSE, shown.to_json()) for address in self.addresses}
+        shown = Announcement("dev", "native", self.cpu, (), 1, 1.0)
+        signed = KEY.sign(PURPOSE, shown.to_json())
+        return {address: Presence(signed, self.report) for address in self.addresses}
 
     def submit(self, address: str, label: str, key: str, signed: bytes) -> None:
         self._require()
@@ -143,6 +148,10 @@ def test_a_program_that_every_device_is_lost_with_is_a_failure_of_the_measuring(
 
 
 def test_without_a_device_a_tuning_ends_in_words() -> None:
+    with pytest.raises(MeasureError, match=r"no device 'a76' .* the labels .*: 'dev' \(3\)"):
+        Dispatcher[Program](Cluster().connect, KEY, ("a76", ""), "run", SOON).wait()
+    with pytest.raises(MeasureError, match="no device 'x86' for"):
+        Dispatcher[Program](Cluster().connect, KEY, ("dev", "x86"), "run", SOON).wait()
     with pytest.raises(MeasureError, match="no device 'dev' for 1"):
         tuned(Cluster(addresses=[]), 1)
     with pytest.raises(MeasureError, match="no device 'dev' for 1"):
@@ -184,3 +193,26 @@ def test_under_random_faults_nothing_is_lost_or_doubled(seed: int) -> None:
     require_each_once([(program.number, result) for program, (result,) in stream], 300)
     assert faults >= 50
     assert not cluster.pending
+
+
+def test_the_time_of_a_job_does_not_run_while_the_device_works_for_another_tuner() -> None:
+    busy = Cluster(lambda address: "hang" if busy.now < 300 else "right", addresses=["a"])
+    busy.report = DeviceReport(job="ansorc-other-1-1", busy_s=1.0)
+    dispatcher = busy.dispatcher()
+    assert len(list(dispatcher.stream(Program(number) for number in range(3)))) == 3
+    assert not dispatcher.notes
+    stuck = Cluster(lambda address: "hang" if stuck.now < 30 else "right", addresses=["a"])
+    stuck.report = DeviceReport(job="ansorc-other-1-1", busy_s=1e6)
+    dispatcher = stuck.dispatcher()
+    assert len(list(dispatcher.stream(Program(number) for number in range(3)))) == 3
+    assert any("no answer for" in note for note in dispatcher.notes)
+
+
+def test_another_kind_of_machine_does_not_go_on_with_a_tuning() -> None:
+    cluster = Cluster()
+    dispatcher = cluster.dispatcher()
+    stream = dispatcher.stream(Program(number) for number in range(30))
+    found = [next(stream)]
+    cluster.cpu, cluster.addresses = "another CPU", ["x", "y", "z"]
+    with pytest.raises(MeasureError, match="kept apart: it is another machine"):
+        found += stream

@@ -11,7 +11,7 @@ from machines_here import FleetHere
 
 import ansorc as ac
 from ansorc.errors import OptionError, TargetError
-from ansorc.fleet.dispatcher import FleetOptions
+from ansorc.fleet.connection import FleetOptions
 from ansorc.fleet.signing import FleetKey
 from ansorc.search.measure import MeasureOptions, RunOptions
 from ansorc.search.options import SearchOptions
@@ -67,7 +67,7 @@ def test_a_worker_killed_and_a_new_scheduler_lose_and_double_nothing(
     tmp_path: Path, here: FleetHere
 ) -> None:
     first, _ = here.start_worker("one"), here.start_worker("one")
-    here.wait_for("(?s)serves.*serves")
+    here.wait_for_devices(2)
     done: list[int] = []
 
     def disturb(trial: Trial) -> None:
@@ -114,9 +114,9 @@ def test_a_worker_with_another_key_is_not_used(
     tmp_path: Path, here: FleetHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here.start_worker("one")
-    here.wait_for("serves")
+    here.wait_for_devices(1)
     other = FleetKey.create(tmp_path / "other.key")
-    short = replace(SHORT, patience_s=1.0)
+    short = replace(SHORT, start_s=1.0)
     with (
         ac.Fleet(here.address, device="one", key=other, options=short) as fleet,
         pytest.raises(ac.AnsorcError, match="another fleet key"),

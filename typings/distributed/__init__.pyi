@@ -1,13 +1,13 @@
 """The part of Dask distributed that ansorc.fleet.engine uses, with types."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 class Future:
     key: str
     status: str
     def release(self) -> None: ...
-    def add_done_callback(self, fn: Callable[[Future], object]) -> None: ...
 
 class _Scheduler:
     def identity(self, *, n_workers: int = ...) -> Awaitable[dict[str, Any]]: ...
@@ -22,7 +22,9 @@ class Client:
         timeout: float,
         set_as_default: bool,
         name: str,
+        asynchronous: bool,
     ) -> None: ...
+    def __await__(self) -> Generator[Any, None, Client]: ...
     def submit(
         self,
         func: Callable[[bytes], bytes],
@@ -39,17 +41,16 @@ class Client:
     def gather(
         self, futures: Sequence[Future], *, errors: str, asynchronous: bool
     ) -> Awaitable[list[Any]]: ...
-    def sync(
-        self,
-        func: Callable[..., Awaitable[Any]],
-        *,
-        callback_timeout: float,
-        n_workers: int = ...,
-    ) -> Any: ...
-    def close(self, timeout: float = ...) -> None: ...
+    def as_current(self) -> AbstractContextManager[None]: ...
+    def close(self) -> Awaitable[None]: ...
+
+class _WorkerState:
+    tasks: Mapping[str, object]
+    executing: set[Any]
 
 class Worker:
     address: str
+    state: _WorkerState
     handlers: dict[str, Callable[..., object]]
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Worker:
         nthreads: int,
         resources: Mapping[str, float],
         startup_information: Mapping[str, Callable[[Worker], object]],
+        metrics: Mapping[str, Callable[[Any], object]],
         memory_limit: int,
         dashboard: bool,
     ) -> None: ...
@@ -65,4 +67,5 @@ class Worker:
     async def finished(self) -> None: ...
     async def close(self, timeout: float = ...) -> object: ...
 
+def wait(futures: Sequence[Future]) -> Awaitable[object]: ...
 def get_worker() -> Worker: ...

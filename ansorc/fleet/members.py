@@ -1,0 +1,154 @@
+"""Which devices a tuner has: those of its labels, that have its key, and that are alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ansorc.fleet.announcement import PURPOSE, Announcement, Presence, kept_together
+from ansorc.fleet.signing import FleetKey, SignatureError
+
+_SILENT_S = 10.0
+"""A device that did not report for so long is not said to work; Dask's report every 0.5 to 3 s."""
+
+
+@dataclass(eq=False)
+class DeviceState:
+    """What the tuner knows of one device."""
+
+    address: str
+    announcement: Announcement
+    attempts: dict[str, float] = field(default_factory=dict[str, float])
+    """By their keys: those that are there, with the time limit of each, the first one's running."""
+    heard: float = 0.0
+    """When it answered last, or got something to do when it had nothing."""
+    done: int = 0
+    faults: int = 0
+    """In a row."""
+    unconfirmed: int = 0
+    aside_until: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """The label of the machines like it."""
+        return self.announcement.label
+
+    @property
+    def deadline(self) -> float:
+        """When its first attempt has taken too long."""
+        return self.heard + next(iter(self.attempts.values())) if self.attempts else float("inf")
+
+
+class Members:
+    """The devices called `label`, and those called `builders`, as the scheduler tells of them.
+
+    The first group of devices that are alike is the one that measures, for good: the times of all
+    programs of a tuning are of one kind of machine. `tell` is told what the user should know.
+    """
+
+    def __init__(
+        self,
+        key: FleetKey,
+        labels: tuple[str, str],
+        run: str,
+        clock: Callable[[], float],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._key, self._run, self._clock, self._tell = key, run, clock, tell
+        self.label, self.builders = labels
+        self._devices: dict[str, DeviceState] = {}
+        self._kept: frozenset[str] = frozenset()
+        self.like: Announcement | None = None
+        """What the devices that measure are; None before there was one."""
+        self._others: Counter[str] = Counter()
+        """How many devices of each other label there are."""
+
+    def __getitem__(self, address: str) -> DeviceState:
+        return self._devices[address]
+
+    def get(self, address: str) -> DeviceState | None:
+        """Return the device at `address`, or None if it is gone."""
+        return self._devices.get(address)
+
+    @property
+    def all(self) -> list[DeviceState]:
+        """All devices of both labels, also those that are kept apart."""
+        return list(self._devices.values())
+
+    @property
+    def measuring(self) -> list[DeviceState]:
+        """Those that measure, whether or not they are set aside for now."""
+        return [self._devices[address] for address in sorted(self._kept)]
+
+    @property
+    def building(self) -> list[DeviceState]:
+        """Those that compile, none where each compiles what it measures."""
+        return self._of(self.builders)
+
+    def usable(self, devices: list[DeviceState]) -> list[DeviceState]:
+        """Return those that are not set aside."""
+        now = self._clock()
+        return [state for state in devices if state.aside_until <= now]
+
+    def lacks(self, devices: Callable[[list[DeviceState]], list[DeviceState]] = list) -> str:
+        """Return the label of which there is no device among `devices` of it, or empty."""
+        if not devices(self.measuring):
+            return self.label
+        return self.builders if self.builders and not devices(self.building) else ""
+
+    def refresh(self, announced: Mapping[str, Presence]) -> None:
+        """Add devices that joined, and keep those together that are alike."""
+        others = Counter[str]()
+        for address in announced.keys() - self._devices.keys():
+            try:
+                content = self._key.verified(PURPOSE, announced[address].announcement)
+            except SignatureError:
+                self._tell(f"the worker at {address} has another fleet key; it is not used")
+                continue
+            announcement = Announcement.from_json(content)
+            if announcement.label in (self.label, self.builders):
+                self._devices[address] = DeviceState(address, announcement)
+            else:
+                others[announcement.label] += 1
+        self._others = others
+        for state in self._devices.values():
+            self._wait_for_others(state, announced[state.address])
+        mine = [(state.address, state.announcement) for state in self._of(self.label)]
+        self._kept, notes = kept_together(sorted(mine, key=lambda one: one[0]), self.like)
+        if self.like is None and self._kept:
+            self.like = self.measuring[0].announcement
+        for note in notes:
+            self._tell(note)
+
+    def remove(self, address: str) -> None:
+        """Forget a device that is gone."""
+        del self._devices[address]
+        self._kept -= {address}
+
+    def clear(self) -> None:
+        """Forget all devices, but not what they are."""
+        self._devices.clear()
+        self._kept = frozenset()
+
+    def told(self) -> str:
+        """Return which labels there are, in words."""
+        found = self._others + Counter(one.label for one in self._devices.values())
+        if not found:
+            return "its scheduler has no devices at all: start `ansorc worker` on a machine"
+        labels = ", ".join(f"'{label}' ({count})" for label, count in sorted(found.items()))
+        return f"the labels that its scheduler has: {labels}"
+
+    def _of(self, label: str) -> list[DeviceState]:
+        return [one for one in self._devices.values() if label and one.label == label]
+
+    def _wait_for_others(self, state: DeviceState, now: Presence) -> None:
+        """Let the time of an attempt not run while the device works for another tuner.
+
+        That, too, may take as long as an attempt, if the device still reports.
+        """
+        job = now.report.job
+        if not state.attempts or not job or job.startswith(f"ansorc-{self._run}-"):
+            return
+        if now.silent_s < _SILENT_S and now.report.busy_s < next(iter(state.attempts.values())):
+            state.heard = self._clock()

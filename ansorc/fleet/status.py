@@ -1,0 +1,80 @@
+"""What a fleet does now, as its scheduler and its devices tell: for people and for scripts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ansorc.fleet.announcement import PURPOSE, Announcement, DeviceReport, kept_together
+from ansorc.fleet.connection import Connection
+from ansorc.fleet.signing import FleetKey, SignatureError
+
+_SILENT_S = 10.0
+
+
+@dataclass(frozen=True)
+class DeviceStatus:
+    """One device of a fleet."""
+
+    address: str
+    announcement: Announcement | None
+    """None if it was signed with another key."""
+    report: DeviceReport
+    state: str
+    """"free", "measures", "silent", "another key" or "kept apart"."""
+    note: str = ""
+    """Why it is kept apart, or what it measures for whom."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as a JSON object; what is not known is null."""
+        known = self.announcement
+        return {
+            "address": self.address,
+            "label": known and known.label,
+            "state": self.state,
+            "note": self.note,
+            "target": known and known.target,
+            "cpu": known and known.cpu,
+            "cores": known and known.cores,
+            "probe_s": known and known.probe_s,
+            "waiting": self.report.waiting,
+            "done": self.report.done,
+            "rate": self.report.rate,
+            "faults": self.report.faults,
+            "refused": self.report.refused,
+            "busy_s": self.report.busy_s,
+        }
+
+
+def fleet_status(connection: Connection, key: FleetKey) -> list[DeviceStatus]:
+    """Return all devices by label and address; raise ConnectionLost without a scheduler."""
+    present = connection.devices()
+    known: dict[str, Announcement] = {}
+    labels: defaultdict[str, list[tuple[str, Announcement]]] = defaultdict(list)
+    for address in sorted(present):
+        try:
+            content = key.verified(PURPOSE, present[address].announcement)
+        except SignatureError:
+            continue
+        known[address] = Announcement.from_json(content)
+        labels[known[address].label].append((address, known[address]))
+    apart: dict[str, str] = {}
+    for devices in labels.values():
+        kept, notes = kept_together(devices)
+        others = [address for address, _ in devices if address not in kept]
+        apart |= dict(zip(others, notes, strict=True))
+    found: list[DeviceStatus] = []
+    for address, presence in present.items():
+        report, state, note = presence.report, "free", apart.get(address, "")
+        if address not in known:
+            state = "another key"
+        elif presence.silent_s > _SILENT_S:
+            state = "silent"
+        elif note:
+            state = "kept apart"
+        elif report.job:
+            state, note = "measures", f"for tuner {report.job.split('-')[1]}"
+        found.append(DeviceStatus(address, known.get(address), report, state, note))
+    return sorted(
+        found, key=lambda one: (one.announcement.label if one.announcement else "", one.address)
+    )

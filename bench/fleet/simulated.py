@@ -1,0 +1,89 @@
+"""Simulated devices: each sleeps for as long as a recorded trial took, and answers as recorded.
+
+    python -m bench.fleet.simulated tcp://127.0.0.1:8786 tune.db LABEL COUNT SLOWER
+
+serves COUNT of them in one process, SLOWER times as slow as recorded. A program that is not
+recorded gets the times of one that is, the same each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from pathlib import Path
+
+from ansorc.fleet.announcement import Announcement
+from ansorc.fleet.device import FleetDevice
+from ansorc.fleet.engine import run_devices
+from ansorc.fleet.jobs import results_message, sources_of
+from ansorc.fleet.signing import FleetKey
+from ansorc.search.measure import Failure, Measurement, MeasureResult, RunCost, Source
+from ansorc.search.measure.messages import Message
+from ansorc.search.record import Record, Records
+
+
+class RecordedTimes:
+    """What measuring programs came to, and how long it took, by their keys."""
+
+    def __init__(self, path: Path, slower: float = 1.0) -> None:
+        self._slower = slower
+        with Records.open(path, create=False) as records:
+            (task, *_) = records.tasks()
+            known = [one for one in records.all(task.key) if one.build_s + one.run_s > 0]
+        self._known = {one.program_key: one for one in known}
+        self._any = known
+
+    def of(self, source: Source) -> Record:
+        """Return the record of `source`, or that of another program."""
+        if (found := self._known.get(source.key)) is not None:
+            return found
+        digest = hashlib.sha256(source.key.encode()).digest()
+        return self._any[int.from_bytes(digest[:8], "big") % len(self._any)]
+
+    def trial_s(self, record: Record) -> float:
+        """Return for how long a device sleeps."""
+        return self._slower * (record.build_s + record.run_s)
+
+    @property
+    def mean_s(self) -> float:
+        """Seconds that a trial takes on average."""
+        return sum(map(self.trial_s, self._any)) / len(self._any)
+
+
+class SimulatedLabour:
+    """Does jobs by sleeping."""
+
+    def __init__(self, times: RecordedTimes) -> None:
+        self._times = times
+
+    def do(self, job: Message) -> Message:
+        """Sleep for the time of each program, and answer what is recorded of it."""
+        results: list[MeasureResult] = []
+        for source in sources_of(job):
+            record = self._times.of(source)
+            time.sleep(self._times.trial_s(record))
+            outcome = (
+                Failure.of(record.failure, record.message)
+                if record.failure is not None
+                else Measurement((record.median_s or 0.0,), record.checked)
+            )
+            results.append(MeasureResult(source, outcome, run=RunCost(repeats_s=record.run_s)))
+        return results_message(job, results)
+
+    def close(self) -> None:
+        """There is nothing to free."""
+
+
+def main() -> None:
+    """Serve devices until the process is ended."""
+    address, path, label, count, slower = sys.argv[1:]
+    times, key = RecordedTimes(Path(path), float(slower)), FleetKey.read()
+    known = Announcement.here(label, probe_s=1e-3)
+    run_devices(
+        address, [FleetDevice(known, key, SimulatedLabour(times)) for _ in range(int(count))]
+    )
+
+
+if __name__ == "__main__":
+    main()
