@@ -121,6 +121,44 @@ bool draw(const GuardedArray& array, uint64_t seed, Draw how, Element element, u
   return true;
 }
 
+bool pack(const GuardedArray& source, const GuardedArray& packed, uint32_t size, const Packing& packing) {
+  int64_t elements = 1, places = 1, digits[kMostDimensions] = {};
+  for (uint32_t n = 0; n < packing.dimensions; ++n) {
+    if (packing.extents[n] < 1 || __builtin_mul_overflow(elements, packing.extents[n], &elements)) return false;
+  }
+  for (uint32_t n = 0; n < packing.parts; ++n) {
+    const Packing::Part& part = packing.part[n];
+    if (part.dimension >= packing.dimensions || part.extent < 1) return false;
+    if (__builtin_mul_overflow(places, part.extent, &places)) return false;
+  }
+  if (size < 1 || size > 16 || static_cast<uint64_t>(elements) != source.bytes() / size) return false;
+  if (static_cast<uint64_t>(places) != packed.bytes() / size) return false;
+  int64_t index[kMostDimensions];
+  memcpy(index, packing.offsets, sizeof index);
+  for (int64_t place = 0; place < places; ++place) {
+    int64_t at = 0;
+    bool is_inside = true;
+    for (uint32_t n = 0; n < packing.dimensions; ++n) {
+      is_inside = is_inside && index[n] >= 0 && index[n] < packing.extents[n];
+      at = at * packing.extents[n] + index[n];
+    }
+    uint8_t* const to = packed.begin() + place * size;
+    if (is_inside) {
+      memcpy(to, source.begin() + at * size, size);
+    } else {
+      memset(to, 0, size);
+    }
+    for (uint32_t n = packing.parts; n-- > 0;) {
+      const Packing::Part& part = packing.part[n];
+      index[part.dimension] += part.stride;
+      if (++digits[n] < part.extent) break;
+      index[part.dimension] -= part.stride * part.extent;
+      digits[n] = 0;
+    }
+  }
+  return true;
+}
+
 void digest(const uint8_t* data, size_t bytes, uint64_t found[2]) {
   uint64_t first = 0x243F6A8885A308D3u ^ bytes, second = 0x13198A2E03707344u;
   for (size_t at = 0; at < bytes; at += 8) {

@@ -41,6 +41,22 @@ enum class Element : uint32_t { kFloat16, kBfloat16, kFloat32, kFloat64, kIntege
 // Fills an array with elements of `size` bytes; false for an element that there is not.
 bool draw(const GuardedArray& array, uint64_t seed, Draw how, Element element, uint32_t size);
 
+constexpr size_t kMostDimensions = 32;
+
+// A constant in the order in which a kernel reads it: the element at (d_0, d_1, …) is that of the
+// source whose index along dimension n is offsets[n] + the sum of d_p * stride over its parts, or 0.
+struct Packing {
+  uint32_t dimensions, parts;
+  int64_t extents[kMostDimensions], offsets[kMostDimensions];
+  struct Part {
+    uint32_t dimension;
+    int64_t stride, extent;
+  } part[kMostDimensions];
+};
+
+// Fills `packed`; false for a packing that does not fit both arrays.
+bool pack(const GuardedArray& source, const GuardedArray& packed, uint32_t size, const Packing& packing);
+
 // 128 bits that tell arrays apart: equal arrays have equal ones, others by accident only.
 void digest(const uint8_t* data, size_t bytes, uint64_t found[2]);
 

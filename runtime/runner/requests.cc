@@ -69,6 +69,7 @@ void Bench::answer(const Header& header, const uint8_t* payload) {
     case kUnload: return unload(fields);
     case kRun: return run(fields);
     case kFetch: return fetch(fields);
+    case kPack: return pack(fields);
     default: return refuse(header.number, Refusal::kNoRequest, "there is no request %u", header.kind);
   }
 }
@@ -236,6 +237,31 @@ void Bench::fetch(Fields& fields) {
   REQUIRE(found && fields.is_good && number < trial_.outputs && offset <= bytes && count <= bytes - offset && count <= kMostPayload,
           Refusal::kBadField, "the bytes to fetch are not inside of an output");
   write_frame(kFetch | kAnswer, fields.header.number, found + offset, count);
+}
+
+void Bench::pack(Fields& fields) {
+  const GuardedArray* const source = array(fields);
+  GuardedArray* const packed = array(fields);
+  const auto size = fields.take<uint32_t>();
+  Packing packing = {};
+  packing.dimensions = fields.take<uint32_t>();
+  packing.parts = fields.take<uint32_t>();
+  fields.take<uint32_t>();
+  REQUIRE(packing.dimensions <= kMostDimensions && packing.parts <= kMostDimensions, Refusal::kBadField,
+          "an array of more than %zu dimensions", kMostDimensions);
+  for (uint32_t n = 0; n < packing.dimensions; ++n) {
+    packing.extents[n] = fields.take<int64_t>();
+    packing.offsets[n] = fields.take<int64_t>();
+  }
+  for (uint32_t n = 0; n < packing.parts; ++n) {
+    packing.part[n].dimension = fields.take<uint32_t>();
+    fields.take<uint32_t>();
+    packing.part[n].stride = fields.take<int64_t>();
+    packing.part[n].extent = fields.take<int64_t>();
+  }
+  REQUIRE(source && packed && fields.is_good && ansorc::pack(*source, *packed, size, packing), Refusal::kBadField,
+          "the packing does not fit its arrays");
+  DONE();
 }
 
 }  // namespace ansorc

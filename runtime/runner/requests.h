@@ -16,6 +16,9 @@
 //                     u32 stopped early, f64 first call, 2 u64 digest of each output, f64 of each
 //                     repeat
 //   kFetch            u32 output, u64 offset, u32 bytes: of the last program that ran   the bytes
+//   kPack             u32 array, u32 array to fill, u32 element bytes, u32 dimensions, u32 parts,
+//                     u32 0; per dimension i64 extent, i64 offset; per part u32 dimension, u32 0,
+//                     i64 stride, i64 extent: what ansorc/ir/packing.py does, without transforms   -
 //
 // Errors are answered by kError with u32 Refusal and words, and change nothing.
 #pragma once
@@ -27,7 +30,7 @@
 
 namespace ansorc {
 
-enum Request : uint16_t { kHello = 1, kAllocate, kWrite, kDraw, kDrop, kLoad, kUnload, kRun, kFetch };
+enum Request : uint16_t { kHello = 1, kAllocate, kWrite, kDraw, kDrop, kLoad, kUnload, kRun, kFetch, kPack };
 
 enum class Refusal : uint32_t { kNoFrame = 1, kVersion, kNoRequest, kBadField, kNoMemory, kBadObject, kNoProcess };
 
@@ -51,6 +54,7 @@ class Bench {
   bool read_program(Fields& fields, Program* program);
   void report(const Header& header);
   void fetch(Fields& fields);
+  void pack(Fields& fields);
   GuardedArray* array(Fields& fields);
 
   GuardedArray arrays_[kMostArrays];
