@@ -6,6 +6,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from ansorc.errors import MeasureError, TargetError
@@ -109,9 +110,12 @@ class Board:
         """What went wrong with the runner, and that the machine is emulated."""
         return tuple(self._notes)
 
-    def announcement(self, label: str) -> Announcement:
-        """Return what the board is as a device called `label` of a fleet."""
-        return self.machine.announcement(label)
+    def announcement(self, label: str, probe_s: float | None = None) -> Announcement:
+        """Return what the board is as a device called `label`; `probe_s` is measured unless given."""
+        known = self.machine.announcement(label)
+        if probe_s is None:
+            return known
+        return replace(known, probe_s=probe_s, probe_is_given=True)
 
     def require(self, target: Target, cache: CachePolicy = "warm") -> None:
         """Raise TargetError where the board cannot run code for `target`, or with such caches."""
@@ -140,15 +144,13 @@ class Board:
         """Return a measurer of `task`; raise MeasureError where no runner answers."""
         with watch.phase("start"):
             self._live()
-            if self._builds is None:
-                self._builds = ObjectBuilds(options)
         return BoardMeasurer(self, task, options, best_s, watch)
 
-    def built(self, task: Task, sources: Sequence[Source], limit_s: float) -> list[Reply]:
+    def built(self, task: Task, sources: Sequence[Source], options: MeasureOptions) -> list[Reply]:
         """Return the object code of programs, built here, or why there is none."""
         if self._builds is None:
-            raise MeasureError("the board is closed; open a measurer again")
-        replies = dict(self._builds.built(task, sources, limit_s))
+            self._builds = ObjectBuilds(options)
+        replies = dict(self._builds.built(task, sources, options.build_timeout_s))
         return [replies[number] for number in range(len(sources))]
 
     def tried(
@@ -279,7 +281,7 @@ class BoardMeasurer(TaskMeasurer):
         self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
     ) -> list[Reply]:
         with self._watch.phase("search"), concurrently(meanwhile), self._watch.phase("build"):
-            return self._board.built(self._task, candidates, self._options.build_timeout_s)
+            return self._board.built(self._task, candidates, self._options)
 
     def _order(self, *, is_contest: bool = False) -> RunOrder:
         run, dag = self._options.run, self._task.dag
