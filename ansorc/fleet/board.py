@@ -111,7 +111,7 @@ class Board:
         return tuple(self._notes)
 
     def announcement(self, label: str, probe_s: float | None = None) -> Announcement:
-        """Return what the board is as a device called `label`; `probe_s` is measured unless given."""
+        """Return what the board is as the device `label`; `probe_s` is measured unless given."""
         known = self.machine.announcement(label)
         if probe_s is None:
             return known
