@@ -70,8 +70,8 @@ class Board:
         self._runner: BoardRunner | None = None
         self._machine: RunnerMachine | None = None
         self._builds: ObjectBuilds | None = None
-        self._drawn: dict[tuple[str, int], DrawnTask] = {}
-        self._benches: OrderedDict[tuple[str, int], BoardBench] = OrderedDict()
+        self._drawn: OrderedDict[tuple[str, int], DrawnTask] = OrderedDict()
+        self._benches: dict[tuple[str, int], BoardBench] = {}
         self._notes: dict[str, None] = {}
         self.starts = 0
         """How often a runner was started."""
@@ -176,19 +176,21 @@ class Board:
         runner = self._live()
         if key not in self._drawn:
             self._drawn[key] = DrawnTask.of(task, seed)
+        self._drawn.move_to_end(key)
+        while len(self._drawn) > _TASKS:
+            old, _ = self._drawn.popitem(last=False)
+            if (bench := self._benches.pop(old, None)) is not None:
+                bench.close()
         if key not in self._benches:
             self._benches[key] = BoardBench(runner, self._drawn[key])
-        self._benches.move_to_end(key)
-        while len(self._benches) > _TASKS:
-            old, bench = self._benches.popitem(last=False)
-            self._drawn.pop(old)
-            bench.close()
         return self._benches[key]
 
     def _live(self) -> BoardRunner:
         """The runner; started if there is none."""
+        if self._runner is not None:
+            return self._runner
         words = ""
-        for attempt in range(_STARTS if self._runner is None else 0):
+        for attempt in range(_STARTS):
             try:
                 self._runner = BoardRunner(self.through)
                 break
