@@ -15,7 +15,7 @@ from ansorc.fleet.board_bench import BoardBench, RunOrder
 from ansorc.fleet.board_runner import MOST_PROGRAMS, BoardRunner
 from ansorc.fleet.drawn_inputs import DrawnTask
 from ansorc.fleet.object_builds import ObjectBuilds
-from ansorc.fleet.runner_link import LinkError
+from ansorc.fleet.runner_link import LinkError, RefusedError
 from ansorc.fleet.runner_machine import RunnerMachine
 from ansorc.search.machines import TaskMeasurer
 from ansorc.search.measure import (
@@ -40,7 +40,7 @@ from ansorc.search.task import Task
 from ansorc.target import Target
 
 Found = TypeVar("Found")
-_STARTS, _PAUSE_S = 3, 1.0
+_STARTS, _PAUSE_S = 3, 0.5
 """So often a runner is started before the board counts as unreachable."""
 _TRIES = 2
 """So often a program is run with which the runner was lost."""
@@ -94,6 +94,11 @@ class Board:
     def machine(self) -> RunnerMachine:
         """What the runner proves to be on; starts it."""
         return self._machine or self._live().machine
+
+    @property
+    def pid(self) -> int:
+        """The process id of the command."""
+        return self._live().link.pid
 
     @property
     def target(self) -> Target:
@@ -169,6 +174,9 @@ class Board:
                 words = str(error)
                 self._notes[words] = None
                 self._end_runner()
+            except RefusedError as error:
+                self._end_runner()  # which frees all that it had
+                raise MeasureError(f"the board's runner refuses: {error}") from error
         return Failure.of(FailureKind.UNKNOWN, words)
 
     def _bench(self, task: Task, seed: int) -> BoardBench:
@@ -191,12 +199,12 @@ class Board:
             return self._runner
         words = ""
         for attempt in range(_STARTS):
+            time.sleep(_PAUSE_S * attempt)
             try:
                 self._runner = BoardRunner(self.through)
                 break
             except LinkError as error:
                 words = str(error)
-                time.sleep(_PAUSE_S * attempt)
         if self._runner is None:
             raise MeasureError(f"{words} ({_STARTS} times; is there an `ansorc-runner`?)")
         self.starts += 1

@@ -46,9 +46,13 @@ class FrameDecoder:
 
     def __init__(self) -> None:
         self._pending = bytearray()
-        self.skipped = bytearray()
-        """What came before the first frame: the greeting of a login shell, or an error's words."""
+        self._skipped = bytearray()
         self._is_open = False
+
+    @property
+    def skipped(self) -> bytes:
+        """What came before the first frame: the greeting of a login shell, or an error's words."""
+        return bytes(self._skipped) if self._is_open else bytes(self._skipped + self._pending)
 
     def feed(self, data: bytes) -> None:
         """Add bytes that arrived."""
@@ -64,7 +68,7 @@ class FrameDecoder:
                 return None
             if self._is_open:
                 raise FrameError(f"bytes that are no frame: {bytes(self._pending[:16])!r}")
-            self.skipped.append(self._pending.pop(0))
+            self._skipped.append(self._pending.pop(0))
         self._is_open = True
         _, version, kind, number, size, checksum = _HEADER.unpack_from(self._pending)
         if version != VERSION or size > MOST_PAYLOAD:

@@ -156,7 +156,7 @@ class RunnerLink:
         ended = "" if status is None else f"; it has ended with status {status}"
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, self._errors.tell() - _WORDS_BYTES))
-        said = (bytes(self._decoder.skipped[-_WORDS_BYTES:]) + self._errors.read()).decode(
+        said = (self._decoder.skipped[-_WORDS_BYTES:] + self._errors.read()).decode(
             errors="replace"
         )
         words = f": {' '.join(said.split())}" if said.strip() else ""

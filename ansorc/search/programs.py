@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -151,16 +152,18 @@ def chosen_program(task: Task, choice: ProgramChoice) -> Program:
 def recorded_environment(
     tasks: Sequence[Task], choice: ProgramChoice, records: Records
 ) -> Environment:
-    """Return the environment of this process; of a GPU that is not here, one that the file knows.
+    """Return the environment of this process; of another machine, one that the file knows.
 
-    `tasks` are all for one target.
+    `tasks` are all for one target. The file may have measured them on a GPU or a board.
     """
-    try:
-        return current_environment(choice.threads, choice.cache, tasks[0].target)
-    except BuildError:
-        none = current_environment(choice.threads, choice.cache)
-        known = (one for t in tasks for one in records.elsewhere(t.key, none).environments)
-        return next((one for one in known if one.cache == choice.cache), none)
+    target, here = tasks[0].target, current_environment(choice.threads, choice.cache)
+    with suppress(BuildError):
+        here = current_environment(choice.threads, choice.cache, target)
+        if not backend_of(target).capabilities(target).obstacle:
+            return here
+    known = ((t.key, one) for t in tasks for one in records.elsewhere(t.key, here).environments)
+    fitting = (one for key, one in known if one.cache == choice.cache and records.best(key, one))
+    return next(fitting, here)
 
 
 def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:

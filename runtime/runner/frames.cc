@@ -62,8 +62,8 @@ Reading FrameReader::next() {
     drop(sizeof(Header));
     return Reading::kTooLong;
   }
-  if (!fill(sizeof(Header) + header_.length)) return Reading::kEndInside;
-  if (crc32(payload(), header_.length) != header_.payload_crc) {
+  const bool is_whole = fill(sizeof(Header) + header_.length);
+  if (!is_whole || crc32(payload(), header_.length) != header_.payload_crc) {
     drop(sizeof(Header));  // a frame may have begun where this one was cut off
     return Reading::kDamaged;
   }

@@ -82,6 +82,7 @@ def answers(made: Path, sent: bytes) -> tuple[list[Frame], int, str]:
     [
         (b"garbage" * 20, Refusal.NO_FRAME, "140 bytes that are no frame"),
         (Frame(2, 5, b"x" * 99).encode()[:-40], Refusal.NO_FRAME, "damaged, or was cut off"),
+        (Frame(2, 5, b"x" * 99).encode()[:-9], Refusal.NO_FRAME, "damaged, or was cut off"),
         (Frame(2, 5, b"abc").encode()[:-1] + b"X", Refusal.NO_FRAME, "damaged, or was cut off"),
         (header(1, 2, MOST_PAYLOAD + 1), Refusal.NO_FRAME, "longer than"),
         (header(9, 1, 0), Refusal.VERSION, "speaks version 1 of the protocol, not 9"),
@@ -89,12 +90,23 @@ def answers(made: Path, sent: bytes) -> tuple[list[Frame], int, str]:
         (Frame(2, 5, b"abc").encode(), Refusal.BAD_FIELD, "there are arrays 0 to 1023"),
         (Frame(8, 5, bytes(200)).encode(), Refusal.BAD_FIELD, "not described right"),
     ],
+    ids=[
+        "garbage",
+        "cut off",
+        "cut a little",
+        "damaged",
+        "long",
+        "version",
+        "kind",
+        "field",
+        "run",
+    ],
 )
 def test_the_runner_says_what_is_wrong_and_goes_on(
     made: Path, damage: bytes, why: Refusal, words: str
 ) -> None:
     found, status, _ = answers(made, damage + HELLO)
-    error, hello = found
+    error, hello = found[0], found[-1]
     assert error.kind == ERROR
     assert struct.unpack_from("<I", error.payload) == (why,)
     assert words in error.payload[4:].decode()
