@@ -39,7 +39,7 @@ from ansorc.search.record import Environment
 from ansorc.search.task import Task
 from ansorc.target import Target
 
-Found = TypeVar("Found")
+Achieved = TypeVar("Achieved")
 _STARTS, _PAUSE_S = 3, 0.5
 """So often a runner is started before the board counts as unreachable."""
 _TRIES = 2
@@ -159,8 +159,8 @@ class Board:
         return [replies[number] for number in range(len(sources))]
 
     def tried(
-        self, task: Task, seed: int, action: Callable[[BoardBench], Found]
-    ) -> Found | Failure:
+        self, task: Task, seed: int, action: Callable[[BoardBench], Achieved]
+    ) -> Achieved | Failure:
         """Do `action` with `task` on the board; again, with a new runner, if that was lost.
 
         Return a failure of the measuring if it is lost each time; raise MeasureError where none

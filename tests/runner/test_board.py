@@ -5,15 +5,30 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from runners import MACHINES, needs_aarch64, runner_of
+from runner.runners import MACHINES, needs_aarch64, runner_of
 
 import ansorc as ac
 from ansorc.errors import MeasureError, TargetError
+from ansorc.fleet.board_labour import BoardLabour
+from ansorc.fleet.device import FleetDevice
+from ansorc.fleet.jobs import (
+    ANSWER,
+    JOB,
+    TaskOrder,
+    decoded,
+    job_message,
+    results_of,
+    sources_of,
+    with_object_code,
+)
+from ansorc.fleet.signing import KEY_BYTES, FleetKey
 from ansorc.ir.printer import to_text
 from ansorc.search.measure import FailureKind, MeasureOptions, MeasureResult, Source, Stopwatch
+from ansorc.search.measure.messages import Message
 from ansorc.search.model.training import training_set
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Records
@@ -105,6 +120,27 @@ def test_a_command_that_starts_no_runner_ends_in_words(made: Path) -> None:
         pytest.raises(TargetError, match="does not run code for"),
     ):
         board.require(ac.Target.parse("cuda -arch=sm_90"))
+
+
+def test_jobs_of_a_fleet_are_done_on_a_board(board: ac.Board) -> None:
+    key = FleetKey(b"k" * KEY_BYTES)
+    device = FleetDevice(board.announcement("pi", 1e-3), key, BoardLabour(board))
+    task = ac.Task(layer(), board.target)
+    order = TaskOrder(task, replace(MeasureOptions(), builders=1))
+    source = Source.of_function(to_text(ac.lower(ac.schedule(task.dag))))
+
+    def answer(job: Message) -> Message:
+        return decoded(key.verified(ANSWER, device.answer(key.sign(JOB, job.encode()))))
+
+    try:
+        built = answer(job_message(order, "build", "1", [source]))
+        job = with_object_code(job_message(order, "measure", "2", [source]), built)
+        for message in (job, job_message(order, "rank", "3", [source, source])):
+            results = results_of(answer(message))
+            assert [one.measurement is not None for one in results] == [True] * len(results)
+            assert len(results) == len(sources_of(message))
+    finally:
+        device.close()
 
 
 def require_untimed(path: Path, board: ac.Board) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runners import MACHINES, runner_of
+from runner.runners import MACHINES, runner_of
 
 from ansorc.fleet.frames import (
     ANSWER,

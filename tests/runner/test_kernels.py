@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from runners import QUICK, SIZE, Machine, each_machine, object_of, runner_of, trial
+from runner.runners import QUICK, SIZE, Machine, each_machine, object_of, runner_of, trial
 
 from ansorc.fleet.board_runner import BoardRunner, TrialOutcome
 from ansorc.fleet.drawn_inputs import Draw
