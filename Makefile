@@ -4,7 +4,7 @@ BIN := .venv/bin
 OUT := out
 TRIALS ?= 128
 
-.PHONY: help demo test test-as-if nightly gpu docs wheel check lint types clean
+.PHONY: help demo test test-as-if nightly gpu docs wheel runner check lint types clean
 
 help:
 	@echo "make demo    set up, tune two operators and a network, build them, run them from C++"
@@ -14,6 +14,7 @@ help:
 	@echo "make gpu     on a machine with a CUDA device: its tests, then the comparison on it"
 	@echo "make docs    build the documentation site into $(OUT)/site"
 	@echo "make wheel   the source distribution and a wheel in $(OUT)/dist, tried without a compiler"
+	@echo "make runner  the static program for boards without Python in $(OUT), for each cross compiler"
 	@echo "make check   lint, types and tests"
 	@echo "make clean   remove .venv and $(OUT)"
 
@@ -77,6 +78,17 @@ docs: .venv/docs
 wheel: .venv/core
 	$(BIN)/python -m pip install --quiet build 'wheel>=0.41' --editable '.[cross]'
 	$(BIN)/python release/wheel.py $(OUT)/dist
+
+RUNNERS := x86_64:x86_64-linux-gnu-g++ aarch64:aarch64-linux-gnu-g++ armv7:arm-linux-gnueabihf-g++
+
+# Debian and Ubuntu: apt install g++ g++-aarch64-linux-gnu g++-arm-linux-gnueabihf
+runner:
+	@mkdir -p $(OUT)
+	@for pair in $(RUNNERS); do \
+	    program=$(OUT)/ansorc-runner-$${pair%%:*}; \
+	    if ! command -v $${pair#*:} >/dev/null; then echo "no $$program: there is no $${pair#*:}"; continue; fi; \
+	    runtime/runner/build.sh $${pair#*:} $$program && ls -l $$program || exit 1; \
+	done
 
 lint: .venv/dev
 	$(BIN)/ruff format --check .

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ansorc.codegen.call.module import Module
     from ansorc.codegen.call.network_module import NetworkModule
     from ansorc.codegen.call.network_variants import NetworkVariants
-    from ansorc.fleet import Fleet
+    from ansorc.fleet import Board, Fleet
     from ansorc.graph.graph import Graph
     from ansorc.graph.graph_variants import GraphVariants
     from ansorc.graph.onnx.importer import from_onnx
@@ -85,6 +85,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnsorcError",
     "Axis",
+    "Board",
     "Combiner",
     "ComputeDAG",
     "ComputeOp",
@@ -165,6 +166,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "Board": "ansorc.fleet",
     "Fleet": "ansorc.fleet",
     "Function": "ansorc.ir.stmt",
     "Graph": "ansorc.graph.graph",

@@ -10,6 +10,8 @@ from typing import cast
 import click
 
 from ansorc.fleet.announcement import Announcement
+from ansorc.fleet.board import Board
+from ansorc.fleet.board_labour import BoardLabour
 from ansorc.fleet.device import FleetDevice, Sandbox
 from ansorc.fleet.fleet import import_engine
 from ansorc.fleet.signing import FleetKey
@@ -23,7 +25,12 @@ from ansorc.fleet.signing import FleetKey
 @click.option("--probe-s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
               help="Take this for the time of the calibration probe, instead of measuring it: for "
               "virtual machines whose speed varies.")  # fmt: skip
-def worker(*, scheduler: str, device: str, cores: str | None, probe_s: float | None) -> None:
+@click.option("--through", metavar="COMMAND",
+              help="Lend the board instead whose `ansorc-runner` this command starts, such as "
+              "\"ssh pi ./ansorc-runner\"; this machine builds.")  # fmt: skip
+def worker(
+    *, scheduler: str, device: str, cores: str | None, probe_s: float | None, through: str | None
+) -> None:
     """Lend this machine to the fleet of the Dask scheduler at SCHEDULER, until it is stopped.
 
     It runs what tuners with the fleet's key send, one program at a time, in processes of their
@@ -31,16 +38,22 @@ def worker(*, scheduler: str, device: str, cores: str | None, probe_s: float | N
 
     Example:  ansorc worker tcp://10.0.0.1:8786 --device epyc --cores 0-15
     """
+    if cores is not None and through is not None:
+        raise click.UsageError("--cores is for this machine; give it to ansorc-runner in --through")
     if cores is not None:
         _pin(cores)
     key = FleetKey.read()
     serve = cast("Callable[[str, Sequence[FleetDevice], Callable[[str], None]], None]",
                  import_engine().run_devices)  # fmt: skip
-    known = Announcement.here(device, probe_s)
+    board = None if through is None else Board(through)
+    known = (
+        Announcement.here(device, probe_s) if board is None else board.announcement(device, probe_s)
+    )
     given = "given" if known.probe_is_given else "measured"
     click.echo(f"device '{device}': {known.cpu}, {known.cores} cores, {known.target}, "
                f"probe {known.probe_s * 1e3:.3f} ms ({given})", err=True)  # fmt: skip
-    with closing(FleetDevice(known, key, Sandbox())) as made:
+    labour = Sandbox() if board is None else BoardLabour(board)
+    with closing(FleetDevice(known, key, labour)) as made:
         serve(scheduler, [made], lambda words: click.echo(words, err=True))
 
 

@@ -5,6 +5,7 @@ that knows Dask) -> signed bytes -> `FleetDevice` (on each machine), which measu
 worker processes as without a fleet. `docs/fleet.md` is the guide.
 """
 
+from ansorc.fleet.board import Board
 from ansorc.fleet.fleet import Fleet
 
-__all__ = ["Fleet"]
+__all__ = ["Board", "Fleet"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +25,9 @@ from ansorc.fleet.jobs import (
     sources_of,
 )
 from ansorc.fleet.signing import FleetKey, SignatureError
-from ansorc.search.measure import Measurer, Workers
+from ansorc.search.measure import Measurer, MeasureResult, Source, Workers
 from ansorc.search.measure.messages import Message, build_request
+from ansorc.search.measure.pool import Reply
 
 _TASKS = 4
 """Tasks whose inputs and reference are kept."""
@@ -101,6 +103,28 @@ class FleetDevice:
         self._thread.shutdown()
 
 
+class JobMeasurer(Protocol):
+    """Measures the programs of jobs of one task."""
+
+    best_s: float
+
+    def measure(self, candidates: Sequence[Source]) -> Iterator[MeasureResult]: ...
+
+    def measure_built(self, candidate: Source, built: Reply) -> MeasureResult: ...
+
+    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]: ...
+
+
+def measured(job: Message, measurer: JobMeasurer) -> Message:
+    """Do a job that measures or ranks; return its answer."""
+    sources, measurer.best_s = sources_of(job), job.number("best_s")
+    if job.text("kind") == "rank":
+        return results_message(job, measurer.rank(sources))
+    if (built := built_of(job)) is not None:
+        return results_message(job, [measurer.measure_built(one, built) for one in sources])
+    return results_message(job, list(measurer.measure(sources)))
+
+
 class Sandbox:
     """Builds and measures in worker processes, as a tuning without a fleet does."""
 
@@ -114,13 +138,7 @@ class Sandbox:
         order = TaskOrder.of(job)
         if job.text("kind") == "build":
             return self._build(order, job)
-        measurer, sources = self._measurer(order), sources_of(job)
-        measurer.best_s = job.number("best_s")
-        if job.text("kind") == "rank":
-            return results_message(job, measurer.rank(sources))
-        if (built := built_of(job)) is not None:
-            return results_message(job, [measurer.measure_built(one, built) for one in sources])
-        return results_message(job, list(measurer.measure(sources)))
+        return measured(job, self._measurer(order))
 
     def close(self) -> None:
         """Kill the processes, delete the tasks' data."""

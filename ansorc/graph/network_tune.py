@@ -52,7 +52,8 @@ def tune_networks(
     """Tune `networks` together, `scheduling.trials` for all of their tasks (None: 64 for each).
 
     Tasks that networks share are tuned once. At last each network is run with the best programs, to
-    see how many threads each kernel should get. Raise what `tune_weighted` does.
+    see how many threads each kernel should get, where this machine can run it. Raise what
+    `tune_weighted` does.
     """
     weighted = [
         WeightedTasks(
@@ -68,8 +69,7 @@ def tune_networks(
     if not result.interrupted and any(one.measured_now for one in result.results):
         choice = ProgramChoice(options.records, options.threads, options.cache)
         for one in found:
-            target = one.network.target
-            has_threads = backend_of(target).capabilities(target).threads
-            if math.isfinite(one.latency_s) and has_threads:
+            can = backend_of(one.network.target).capabilities(one.network.target)
+            if math.isfinite(one.latency_s) and can.threads and not can.obstacle:
                 tune_threads(one.network, choice)
     return found

@@ -20,6 +20,7 @@ from ansorc.graph.network_build import built_network, built_variants, chosen_pro
 from ansorc.graph.network_tune import NetworkTuneResult, tune_networks
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State
+from ansorc.search.machines import OtherMachines
 from ansorc.search.options import ObjectiveName, SchedulerName, Scheduling
 from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 from ansorc.search.programs import build as build_operator
@@ -124,7 +125,8 @@ def tune(
     all together. cache="warm": what the caches hold when a call is timed, also "cold" and
     "cold-weights", which is the default for networks that the last cache does not hold.
     cost_model="trees": what scores programs, also "roofline", "random" or an object like
-    `ansorc.search.cost_model.CostModel`.
+    `ansorc.search.cost_model.CostModel`. measurer=None: where programs are measured, such as an
+    `ac.Fleet` or an `ac.Board`, whose machine networks are then tuned for.
 
     For networks alone: objective="f1", "f2" (with `requirements` in seconds, one a network), "f3"
     (with `references` in seconds), "f4", or a function of the list of latencies; and
@@ -144,7 +146,9 @@ def tune(
         raise OptionError(
             "tune tasks together, or networks, but not both: trials mean other things"
         )
-    networks = [Network.of(graph) for graph in graphs]
+    measurer = settings.get("measurer")
+    target = measurer.target if isinstance(measurer, OtherMachines) else "native"
+    networks = [Network.of(graph, target) for graph in graphs]
     options = TuneOptions.of(_plain(settings))
     if "cache" not in settings:
         options = replace(options, cache=common_cache_policy(networks))

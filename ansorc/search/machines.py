@@ -124,6 +124,16 @@ def chosen_beside(
         yield from programs
 
 
+@runtime_checkable
+class OtherMachines(Machines, Protocol):
+    """Machines of which this one is none, as `ac.Fleet` and `ac.Board`."""
+
+    @property
+    def target(self) -> Target:
+        """What code for them is made for; raise MeasureError where they do not answer."""
+        ...
+
+
 class ThisMachine(Workers):
     """Measures in processes of this machine, all programs of a round before the next."""
 

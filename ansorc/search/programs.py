@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -164,8 +165,9 @@ def recorded_environment(
         is_here = False
     if is_here or any(records.best(task.key, own) for task in tasks):
         return own
-    known = (one for t in tasks for one in records.elsewhere(t.key, own).environments)
-    return next((one for one in known if one.cache == choice.cache), own)
+    known = ((t.key, one) for t in tasks for one in records.elsewhere(t.key, own).environments)
+    fitting = (one for key, one in known if one.cache == choice.cache and records.best(key, one))
+    return next(fitting, own)
 
 
 def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:

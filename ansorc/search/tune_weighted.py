@@ -350,7 +350,7 @@ class _Driver:
             if number in self._errors:
                 run.tell(f"given up: {self._errors[number]}")
             elif status[number] == "failed":
-                run.tell(f"given up: none of its {run.trials} programs worked")
+                run.tell(f"given up: none of its {run.trials} programs has a time")
             found.append(run.result())
         return tuple(found)
 

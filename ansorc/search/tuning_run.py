@@ -21,6 +21,7 @@ from ansorc.search.machines import Machines, TaskMeasurer
 from ansorc.search.measure import (
     BuildCost,
     Failure,
+    FailureKind,
     MeasureResult,
     RunCost,
     Source,
@@ -257,7 +258,8 @@ class TuningRun:
 
     def _take(self, one: Candidate | Source, result: MeasureResult, known: int) -> None:
         self._note(result, known)
-        if isinstance(one, Candidate):
+        is_untimed = (failure := result.failure) and failure.kind is FailureKind.UNTIMED
+        if isinstance(one, Candidate) and not is_untimed:
             self._proposals.learn(one, result.measurement and result.measurement.median_s)
 
     def finish(self) -> None:
@@ -335,7 +337,8 @@ class TuningRun:
         for number, (record, candidate) in enumerate(found):
             if number in learned_at:
                 proposals.update()
-            if candidate is not None and not record.function:
+            is_known = not record.function and record.failure is not FailureKind.UNTIMED
+            if candidate is not None and is_known:
                 proposals.learn(candidate, record.median_s)
         return proposals
 
@@ -402,7 +405,7 @@ class TuningRun:
         )
 
     def _require_success(self) -> None:
-        failed = self._failures.total()
+        failed = self._failures.total() - self._failures[FailureKind.UNTIMED.value]
         if failed == self._measured >= _ALL_FAILED and self._best is None:
             assert self._first_failure is not None
             raise MeasureError(

@@ -38,9 +38,11 @@ class FleetHere:
         self.scheduler = self._start((sys.executable, "-c", SCHEDULER, *arguments), "scheduler")
         return self.scheduler
 
-    def start_worker(self, label: str, probe_s: float = 1e-3) -> subprocess.Popen[bytes]:
+    def start_worker(
+        self, label: str, probe_s: float = 1e-3, *more: str
+    ) -> subprocess.Popen[bytes]:
         """The probe's time is given: this machine is busy with tests."""
-        arguments = ("worker", self.address, "--device", label, "--probe-s", str(probe_s))
+        arguments = ("worker", self.address, "--device", label, "--probe-s", str(probe_s), *more)
         return self._start((*COMMAND, *arguments), f"worker-{len(self.processes)}")
 
     def wait_for_devices(self, count: int, timeout_s: float = 60.0) -> None:

@@ -122,6 +122,8 @@ class FailureKind(Enum):
     OUT_OF_MEMORY = "out of memory"
     WRONG_RESULT = "wrong result"
     """The numbers differ from the float64 reference by more than rounding explains."""
+    UNTIMED = "untimed"
+    """Right, but run in an emulator, whose times are worth nothing."""
     UNKNOWN = "unknown"
     """A fault of the measuring itself; such a candidate may be measured again."""
 

@@ -166,7 +166,7 @@ def _programs(path: Path) -> dict[str, tuple[Task, _Programs]]:
     with Records.open(path, create=False) as opened:
         for task in opened.tasks():
             for record in opened.all(task.key):
-                if record.failure is not FailureKind.UNKNOWN:
+                if record.failure not in (FailureKind.UNKNOWN, FailureKind.UNTIMED):
                     key = f"{task.key} {record.environment.key}"
                     _keep(found.setdefault(key, (task, {}))[1], record)
     return found
