@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ansorc.compare.side import Gap
 from ansorc.errors import AnsorcError
 from ansorc.search.options import Scheduling
 from ansorc.target import detect
 from bench.compare.case_run import Plan
 from bench.compare.result import CaseResult, Results
-from bench.compare.side import Gap
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.compare.table import print_cases, print_gaps, print_means, print_tuning
 from bench.gpu.command import gpu

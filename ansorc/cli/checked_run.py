@@ -5,10 +5,12 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ansorc.codegen.base import backend_of
+from ansorc.codegen.call.call_times import CallTimes, call_times
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.call.timing import Timing
 from ansorc.errors import MeasureError
@@ -19,7 +21,7 @@ from ansorc.search.measure.data import draw_inputs
 from ansorc.search.task import Task
 
 _NUMPY_REPEATS, _NUMPY_ENOUGH_S = 5, 2.0
-_PAIRS, _PROBE_S, _KERNEL_S = 11, 0.01, 0.03
+_PAIRS, _PROBE_S, _KERNEL_S, _CALLS_S = 11, 0.01, 0.03, 0.1
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class CheckedTime:
     """Largest deviation from the float64 reference, in units of the tolerance."""
     peak_share: float
     """Its FLOP/s by what an FMA probe reached right before, the median of several pairs."""
+    calls: CallTimes
+    """Of calls from Python."""
 
 
 def checked_time(
@@ -66,7 +70,9 @@ def checked_time(
         for _ in range(_PAIRS)
     ]
     shares = [task.dag.flops / timing.median_s / peak for peak, timing in pairs]
-    return CheckedTime(_joined([timing for _, timing in pairs]), worst, statistics.median(shares))
+    calls = call_times(partial(module, *packed, threads=threads), _CALLS_S)
+    timing = _joined([timing for _, timing in pairs])
+    return CheckedTime(timing, worst, statistics.median(shares), calls)
 
 
 def _joined(timings: list[Timing]) -> Timing:

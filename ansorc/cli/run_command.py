@@ -60,3 +60,4 @@ def run(
     rate = task.dag.flops / found.timing.median_s
     click.echo(f"  {found.timing}, {rate / 1e9:.1f} GFLOP/s, "
                f"{found.peak_share:.0%} of the FMA peak (timed in turns)")  # fmt: skip
+    click.echo(f"  from Python: {found.calls}")

@@ -13,11 +13,12 @@ from statistics import median
 import numpy as np
 
 import ansorc as ac
+from ansorc.compare.serving import JsonFields
+from ansorc.compare.side import Gap, Side
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.measure.data import draw_inputs
 from bench.compare.result import CaseResult, SideResult
-from bench.compare.side import Fields, Gap, Side
 from bench.paper_cases import Case
 
 _SEED = 2024
@@ -54,7 +55,8 @@ class _Entry:
 
     side: Side
     result: SideResult
-    times: list[float] = field(default_factory=list[float])
+    times: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """A median a turn, by the way of calling."""
 
 
 def run_case(case: Case, sides: Sequence[Side], limit: Side, plan: Plan, say: Say) -> CaseResult:
@@ -74,7 +76,7 @@ def run_case(case: Case, sides: Sequence[Side], limit: Side, plan: Plan, say: Sa
         dag.flops,
         sum(buffer.bytes for buffer in dag.params),
         bound.result.program,
-        tuple(bound.times),
+        tuple(bound.times.get("seconds", ())),
         {entry.side.info.name: _finished(entry) for entry in entries},
     )
 
@@ -138,7 +140,7 @@ class _Arena:
             trials=answer["trials"],
         )
 
-    def _right(self, side: Side, answer: Fields, output: Path) -> tuple[Fields, float]:
+    def _right(self, side: Side, answer: JsonFields, output: Path) -> tuple[JsonFields, float]:
         """Return the answer of the fastest way of a side whose numbers are right, and its error."""
         try:
             return answer, self._error(output)
@@ -179,8 +181,11 @@ def _take_turns(entries: Sequence[_Entry], plan: Plan) -> None:
             except Gap as gap:
                 entry.result = replace(entry.result, gap=str(gap), gap_kind=gap.kind)
                 continue
-            entry.times.append(median(answer["seconds"]))
+            for way, times in answer.items():
+                entry.times.setdefault(way, []).append(median(times))
 
 
 def _finished(entry: _Entry) -> SideResult:
-    return entry.result if entry.result.gap else replace(entry.result, seconds=tuple(entry.times))
+    if entry.result.gap:
+        return entry.result
+    return replace(entry.result, **{way: tuple(times) for way, times in entry.times.items()})
