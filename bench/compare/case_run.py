@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
 import ansorc as ac
 from ansorc.compare.serving import JsonFields
 from ansorc.compare.side import Gap, Side
+from ansorc.compare.turns import Medians, Turns, take_turns
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.measure.data import draw_inputs
@@ -55,8 +54,7 @@ class _Entry:
 
     side: Side
     result: SideResult
-    times: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
-    """A median a turn, by the way of calling."""
+    times: Medians = field(default_factory=dict[str, list[float]])
 
 
 def run_case(case: Case, sides: Sequence[Side], limit: Side, plan: Plan, say: Say) -> CaseResult:
@@ -167,22 +165,16 @@ class _Arena:
 
 
 def _take_turns(entries: Sequence[_Entry], plan: Plan) -> None:
-    """Time all entries that have no gap in turns: A B C A B C …"""
-    begin = time.monotonic()
-    for turn in range(plan.turns):
-        if turn >= plan.min_turns and time.monotonic() - begin > plan.enough_s:
-            return
-        for entry in entries:
-            if entry.result.gap:
-                continue
-            message = {"do": "time", "seconds": plan.turn_s}
-            try:
-                answer = entry.side.ask(message, plan.prepare_s)
-            except Gap as gap:
-                entry.result = replace(entry.result, gap=str(gap), gap_kind=gap.kind)
-                continue
-            for way, times in answer.items():
-                entry.times.setdefault(way, []).append(median(times))
+    """Time all entries that have no gap."""
+    entries = [entry for entry in entries if not entry.result.gap]
+    turns = Turns(plan.turns, plan.min_turns, plan.turn_s, plan.enough_s, plan.prepare_s)
+    for entry, found in zip(
+        entries, take_turns([entry.side for entry in entries], turns), strict=True
+    ):
+        if isinstance(found, Gap):
+            entry.result = replace(entry.result, gap=str(found), gap_kind=found.kind)
+        else:
+            entry.times = found
 
 
 def _finished(entry: _Entry) -> SideResult:
