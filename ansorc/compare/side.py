@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ _THREAD_VARIABLES = (
     "HL_NUM_THREADS",
 )  # fmt: skip
 _END_S = 10.0
+_POLLED_S = 1e-3
+"""Idle threads poll no longer than that; one that is stopped at it takes its core for busy."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ class Side:
             answer = ""
         if not answer:
             raise Gap("failed", self._last_words())
+        time.sleep(_POLLED_S)
         self._signal(signal.SIGSTOP)
         fields: JsonFields = json.loads(answer)
         if "gap" in fields:

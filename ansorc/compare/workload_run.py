@@ -190,7 +190,7 @@ def _prepared(
         check = _network_check(list(expected.values()))
     arrays = {f"input {name}": array for name, array in inputs.items()}
     arrays |= {f"constant {name}": array for name, array in one.constants.items()}
-    np.savez(directory / "arrays.npz", **arrays)
+    np.savez(directory / "arrays.npz", allow_pickle=False, **arrays)
     workload = {
         "path": str(one.path.absolute()), "name": one.name, "threads": programs.threads,
         "task": one.workload.to_json() if isinstance(one.workload, Task) else "",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -155,8 +155,8 @@ def _called(name: str, call: Callable[[], Any]) -> WorkloadProgram:
         held[:] = [call()]
 
     def outputs() -> list[Array]:
-        found = held[0]
-        several = found if isinstance(found, (tuple, list)) else (found,)
+        found: Any = held[0]
+        several = cast("Sequence[Any]", found if isinstance(found, (tuple, list)) else (found,))
         return [np.asarray(one) for one in several]
 
     return WorkloadProgram(SideProgram(name, run, lambda: outputs()[0]), outputs)

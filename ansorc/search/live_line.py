@@ -87,6 +87,6 @@ def told_in_notebooks(task: Task) -> Callable[[Trial], None]:
 
 def _display() -> Callable[..., Any] | None:
     """IPython's `display` where this is a kernel of Jupyter, which has imported it already."""
-    module: Any = sys.modules.get("IPython")
-    shell = module.get_ipython() if module is not None else None
+    module = cast("Any", sys.modules.get("IPython"))
+    shell = module and module.get_ipython()
     return module.display.display if getattr(shell, "kernel", None) is not None else None
