@@ -9,15 +9,16 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ansorc.compare.side import Gap
 from ansorc.errors import AnsorcError
 from ansorc.search.options import Scheduling
 from ansorc.target import detect
 from bench.compare.case_run import Plan
 from bench.compare.result import CaseResult, Results
-from bench.compare.side import Gap
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.compare.table import print_cases, print_gaps, print_means, print_tuning
 from bench.fleet.command import fleet
+from bench.gaps.command import gaps
 from bench.gpu.command import gpu
 from bench.gpu_model.command import gpu_model
 from bench.networks.compare import networks
@@ -100,6 +101,7 @@ def onnx_nodes(*, tests: str, processes: int, build: bool) -> None:
     run_onnx_nodes(tests, processes, is_built=build)
 
 
+main.add_command(gaps)
 main.add_command(networks)
 main.add_command(pretrained)
 main.add_command(torch_compile)

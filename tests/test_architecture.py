@@ -23,6 +23,7 @@ LADDER = (
     "fleet",
     "graph",
     "report",
+    "compare",
     "cli",
 )
 CODEGEN_MAY_IMPORT = {"errors", "target", "ir", "codegen"}
@@ -61,9 +62,10 @@ BEING_BUILT = (
     "ansorc.search.record.salvage", "ansorc.search.record.upkeep",
     "ansorc.codegen.llvm.python_call", "ansorc.codegen.llvm.python_call_llvm",
     "ansorc.ir.notebook", "ansorc.fleet", "ansorc.search.machines", "ansorc.cli.worker_command",
-    "ansorc.cli.fleet_command",
+    "ansorc.cli.fleet_command", "ansorc.compare", "ansorc.codegen.call.call_times",
+    "ansorc.search.call_threads", "ansorc.search.live_line", "ansorc.cli.bench_command",
 )  # fmt: skip
-"""Networks, CUDA, reports, calls, notebooks, fleets: not growth of what there was."""
+"""Networks, CUDA, reports, calls, notebooks, fleets, comparing: not growth of what there was."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 50, 8
 
 

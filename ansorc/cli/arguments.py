@@ -21,9 +21,10 @@ from ansorc.graph.shaped_networks import ShapedNetworks
 from ansorc.ir.aligned import Array
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.workload import load_workload, load_workloads
-from ansorc.search.measure import CachePolicy
+from ansorc.search.measure import CachePolicy, MeasuredCall
 from ansorc.search.programs import ProgramChoice
 from ansorc.search.task import Task
+from ansorc.search.tune_options import cache_of
 from ansorc.target import Target
 
 TaskOrNetworks: TypeAlias = Task | Network | ShapedNetworks
@@ -172,23 +173,35 @@ def _array(text: str) -> tuple[str, Array]:
         raise click.UsageError(f"--constant {text}: {path} is no .npy file: {error}") from error
 
 
-def takes_records(command: F) -> F:
-    """Add --records, --threads and --cache to a command."""
-    command = click.option(
+def takes_records(command: Callable[..., Any]) -> Callable[..., None]:
+    """Add --records, --threads, --cache and --measure to a command, which gets them as three."""
+
+    @wraps(command)
+    def with_records(*args: Any, measure: MeasuredCall, cache: str, **rest: Any) -> None:
+        if measure == "call":
+            cache = cache_of(measure, None if cache == "auto" else cast(CachePolicy, cache))
+        command(*args, cache=cache, **rest)
+
+    added = click.option(
+        "--measure", default="kernel", show_default=True, type=click.Choice(get_args(MeasuredCall)),
+        help="What is to be fast: the kernel, called again at once, or the call of a user who does "
+        "other work between two calls (1 MB of other data, 200 µs), of an operator.",
+    )(with_records)  # fmt: skip
+    added = click.option(
         "--cache", default="auto", show_default=True,
         type=click.Choice(["auto", *get_args(CachePolicy)]),
         help="What the caches held when programs were timed: what the call before left, nothing, "
-        "or all but the weights (with threads that are awake, as in a large network); auto: warm, "
-        "for a network by its size.",
-    )(command)  # fmt: skip
-    command = click.option(
+        "all but the weights (with threads that are awake, as in a large network), or what other "
+        "work left; auto: warm, for a network by its size.",
+    )(added)  # fmt: skip
+    added = click.option(
         "--threads", default=0, show_default=True, type=click.IntRange(0, 1024),
         help="Threads of the kernel; 0 means all cores.",
-    )(command)  # fmt: skip
+    )(added)  # fmt: skip
     return click.option(
         "--records", default="tune.db", show_default=True, type=click.Path(path_type=Path),
         help="The file that keeps what was measured.",
-    )(command)  # fmt: skip
+    )(added)  # fmt: skip
 
 
 def takes_choice(
@@ -249,6 +262,7 @@ def same_workloads(name: str = "") -> str:
     words += ["--target", given["target"]] if given["target"] != "native" else []
     words += ["--threads", str(given["threads"])] if given["threads"] else []
     words += ["--cache", given["cache"]] if given["cache"] != "auto" else []
+    words += ["--measure", given["measure"]] if given["measure"] != "kernel" else []
     return shlex.join([*words, "--records", str(given["records"])])
 
 

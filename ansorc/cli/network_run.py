@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from rich.console import Console
 from ansorc.cli.progress import task_progress
 from ansorc.cli.tables import new_table
 from ansorc.codegen.base import backend_of
+from ansorc.codegen.call.call_times import call_times
 from ansorc.codegen.call.library import load_library
 from ansorc.codegen.call.network_module import CallTime, NetworkModule
 from ansorc.codegen.call.network_variants import NetworkVariants
@@ -64,6 +66,9 @@ def run_network(
     ).best()  # fmt: skip
     click.echo(f"  {timing}, {flops / timing.median_s / 1e9:.1f} GFLOP/s, "
                f"{flops / timing.median_s / peak:.0%} of the FMA peak")  # fmt: skip
+    click.echo(
+        f"  from Python: {call_times(partial(module, *arrays, threads=choice.threads), 0.5)}"
+    )
     _print_layers(network, module.profile(*arrays, threads=choice.threads), peak)
 
 

@@ -14,11 +14,16 @@ from rich.table import Table
 from ansorc.cli.arguments import same_workloads
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.fleet_command import fleet_words, in_flight
-from ansorc.cli.progress import minutes
 from ansorc.cli.tables import new_table
 from ansorc.cli.tune_arguments import live_page
 from ansorc.graph.network import Network
-from ansorc.graph.network_tune import NetworkTuneResult, tune_networks
+from ansorc.graph.network_tune import (
+    NetworkTuneResult,
+    milliseconds,
+    round_line,
+    tune_networks,
+)
+from ansorc.search.live_line import minutes
 from ansorc.search.options import Scheduling
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_weighted import RoundReport
@@ -85,30 +90,25 @@ class RoundProgress:
     def __call__(self, done: RoundReport) -> None:
         """Show a round: a table of the kernels on a terminal, else a line."""
         if self._live is None:
-            click.echo(self.line(done), err=True)
+            click.echo(self._line(done), err=True)
         else:
             self._live.update(self._table(done))
 
-    def line(self, done: RoundReport) -> str:
-        """Return a round as one line."""
-        measured = done.tasks[done.measured]
-        words = [f"{done.trials}/{done.total}", ", ".join(map(_milliseconds, done.latencies))]
-        words.append(f"ETA {minutes(done.eta_s)}")
-        words.append(f"{measured.task.name} {_milliseconds(measured.best_s)}")
-        return " | ".join((*words, *filter(None, [self._where()])))
+    def _line(self, done: RoundReport) -> str:
+        return " | ".join((round_line(done), *filter(None, [self._where()])))
 
     def _table(self, done: RoundReport) -> Table:
         """The kernels that take the most of the networks' time."""
         console = Console(stderr=True)
         headings = ("kernel", "best", "share", "trials", "may gain", "")
-        table = new_table(console, self.line(done), *headings)
+        table = new_table(console, self._line(done), *headings)
         for number in sorted(range(len(done.tasks)), key=lambda n: -done.tasks[n].share)[
             :_MOST_ROWS
         ]:
             task = done.tasks[number]
             table.add_row(
                 f"{'> ' if number == done.measured else ''}{task.task.name}",
-                _milliseconds(task.best_s), f"{task.share:.1%}", str(task.trials),
+                milliseconds(task.best_s), f"{task.share:.1%}", str(task.trials),
                 f"{task.expected_gain:.2%}", "" if task.status == "active" else task.status,
             )  # fmt: skip
         return table
@@ -130,15 +130,9 @@ def _show(results: Sequence[NetworkTuneResult]) -> None:
                 "far; the same command goes on"
             )
             continue
-        words = f"{network.source.name}: {_milliseconds(result.latency_s)} in its kernels"
+        words = f"{network.source.name}: {milliseconds(result.latency_s)} in its kernels"
         before = [(untuned.get(key), weight) for key, weight in network.weights.items()]
         if all(seconds is not None for seconds, _ in before) and result.latency_s:
             total = sum(weight * (seconds or 0.0) for seconds, weight in before)
             words += f", {total / result.latency_s:.2f} times as fast as untuned"
         click.echo(words)
-
-
-def _milliseconds(seconds: float | None) -> str:
-    if seconds is None or not math.isfinite(seconds):
-        return "no result yet"
-    return f"{seconds * 1e3:.4g} ms"

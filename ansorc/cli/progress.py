@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
+from ansorc.search.live_line import trial_line
 from ansorc.search.task import Task
 from ansorc.search.tune_result import Trial
 
@@ -63,37 +64,13 @@ class Progress:
             self._print(trial)
 
     def line(self, trial: Trial) -> str:
-        """Return `trial` as one line: done/total, best, rate, ETA, failures by class."""
-        words = [f"{self._name} {trial.done}/{trial.total}", self._best(trial.best_s)]
-        words.append(f"{trial.rate:.1f} trials/s")
-        is_last = trial.done >= trial.total
-        words.append(
-            f"took {minutes(trial.elapsed_s)}" if is_last else f"ETA {minutes(trial.eta_s)}"
-        )
-        words += filter(None, [self._where()])
-        if trial.failures:
-            counts = ", ".join(f"{count} {kind}" for kind, count in sorted(trial.failures.items()))
-            words.append(f"failed: {counts}")
-        return " | ".join(words)
+        """Return `trial` as one line."""
+        words = trial_line(self._name, trial, self._flops, self._peak)
+        return " | ".join((words, *filter(None, [self._where()])))
 
     def _print(self, trial: Trial) -> None:
         self._printed, self._printed_at = trial, time.monotonic()
         print(self.line(trial), file=sys.stderr, flush=True)
-
-    def _best(self, best_s: float | None) -> str:
-        if best_s is None:
-            return "no result yet"
-        text = f"best {best_s * 1e3:.4g} ms"
-        if self._flops:
-            rate = self._flops / best_s
-            text += f" {rate / 1e9:.1f} GFLOP/s"
-            text += f" {rate / self._peak:.0%} of peak" if self._peak else ""
-        return text
-
-
-def minutes(seconds: float) -> str:
-    """Return `seconds` as minutes and seconds, such as 1:05."""
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from rich.console import Console
 
-from ansorc.cli.checked_run import numpy_time
 from ansorc.cli.tables import new_table
+from ansorc.compare.numpy_time import numpy_time
 from ansorc.search.record import Record
 from ansorc.search.tune_result import TuneResult
 

@@ -8,9 +8,9 @@ import click
 import numpy as np
 
 from ansorc.cli.arguments import TaskOrNetworks, networks_of, takes_choice, takes_workload
-from ansorc.cli.checked_run import checked_time
 from ansorc.cli.network_run import run_network
 from ansorc.codegen.call.library import load_kernel
+from ansorc.compare.checked_run import checked_time
 from ansorc.search.programs import (
     ProgramChoice,
     build_program,
@@ -60,3 +60,4 @@ def run(
     rate = task.dag.flops / found.timing.median_s
     click.echo(f"  {found.timing}, {rate / 1e9:.1f} GFLOP/s, "
                f"{found.peak_share:.0%} of the FMA peak (timed in turns)")  # fmt: skip
+    click.echo(f"  from Python: {found.calls}")

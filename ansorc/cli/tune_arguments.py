@@ -21,8 +21,8 @@ from ansorc.search.options import ABLATIONS, DEFAULTS, ObjectiveName, SchedulerN
 from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
 
-TRIALS = 200
-"""Of an operator, unless told otherwise."""
+EFFORTS = {"quick": (32, 8), "normal": (200, TRIALS_PER_TASK), "max": (1000, 256)}
+"""Programs to measure: of an operator, and for each different kernel of networks."""
 
 
 def takes_tune_options(
@@ -32,8 +32,12 @@ def takes_tune_options(
 
     @takes_records
     @click.option("--trials", type=click.IntRange(min=1),
-                  help="Programs to measure in all; those in the record file count. Default: "
-                  f"{TRIALS} an operator, {TRIALS_PER_TASK} a kernel of networks.")  # fmt: skip
+                  help="Programs to measure in all, instead of what --effort says; those in the "
+                  "record file count.")  # fmt: skip
+    @click.option("--effort", type=click.Choice(list(EFFORTS)),
+                  help="How many programs: " + ", ".join(
+                      f"{name} {one} (networks: {many} a kernel)"
+                      for name, (one, many) in EFFORTS.items()) + "; default: normal.")  # fmt: skip
     @click.option("--time-budget", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
                   help="Stop after so long.")  # fmt: skip
     @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
@@ -56,8 +60,8 @@ def takes_tune_options(
         path: Path | None = given.pop("model")
         if path is not None:
             given["cost_model"] = _pretrained(path, given["cost_model"], given["seed"])
-        scheduling = replace(scheduling, trials=given["trials"])
-        given["trials"] = given["trials"] or TRIALS
+        given["trials"], total = _trials(given["trials"], given.pop("effort"), workloads)
+        scheduling = replace(scheduling, trials=total)
         if given["cache"] == "auto":
             given["cache"] = common_cache_policy(networks_of(workloads))
         options = TuneOptions.of(cast(TuneSettings, given))
@@ -65,6 +69,17 @@ def takes_tune_options(
         command(workloads, options, scheduling)
 
     return with_options
+
+
+def _trials(
+    asked: int | None, effort: str | None, workloads: list[TaskOrNetworks]
+) -> tuple[int, int | None]:
+    """Programs of an operator, and of all networks together; None: their default."""
+    if asked and effort:
+        raise click.UsageError("--effort says how many trials; leave out --trials, or --effort")
+    of_one, of_kernel = EFFORTS[effort or "normal"]
+    kernels = {key for network in networks_of(workloads) for key in network.tasks}
+    return asked or of_one, asked or (of_kernel * len(kernels) if effort else None)
 
 
 @contextmanager

@@ -13,12 +13,13 @@ from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.fleet_command import fleet_words, in_flight, takes_fleet
 from ansorc.cli.network_tuning import tune_networks_showing
 from ansorc.cli.no_device import takes_no_device
-from ansorc.cli.progress import Progress, minutes
+from ansorc.cli.progress import Progress
 from ansorc.cli.result_table import print_table
 from ansorc.cli.spent_line import contest_line, spent_line
 from ansorc.cli.tune_arguments import live_page, takes_tune_options
 from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
+from ansorc.search.live_line import minutes
 from ansorc.search.options import Scheduling
 from ansorc.search.programs import require_this_machine
 from ansorc.search.task import Task
@@ -127,6 +128,8 @@ def _show(name: str, result: TuneResult, options: TuneOptions, peak: float) -> N
     print_table(result, peak, with_numpy=not (result.interrupted or options.measurer))
     if packed := result.packed_before:
         click.echo(f"{', '.join(packed)}: packed once before the calls, which is not in the times")
+    if result.threads:
+        click.echo(f"it is the fastest on {result.threads} threads, which it is built for")
     if line := contest_line(result):
         click.echo(line)
     click.echo(f"records: {options.records} ({result.trials} programs)")

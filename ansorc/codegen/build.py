@@ -98,14 +98,16 @@ def build_function(
     flops: float | None = None,
     packings: Sequence[Packing] = (),
     records: tuple[MeasuredProgram, ...] = (),
+    threads: int = 0,
 ) -> Module:
     """Compile `function` for `target`, as the C function `name` (by default its own name).
 
     `flops` is what one call computes, for the manifest; `packings` are the layouts of constants
-    that differ from the caller's, `records` what the manifest says it is built from. Raises
+    that differ from the caller's, `records` what the manifest says it is built from, `threads` the
+    most that work on a call (0: as many as the caller allows). Raises
     BuildError for what the target or C cannot do.
     """
     require_c_name(name or function.name)
-    named = replace(function, name=name or function.name)
+    named = replace(function, name=name or function.name, threads=threads)
     built = compile_function(named, target, flops=flops, packings=packings)
     return load_code(built.code, replace(built.signature, records=records), target)

@@ -146,7 +146,7 @@ class Fleet:
                 f"device '{self.device}' lacks {', '.join(missing)}, which {target.text} has; "
                 "make tasks for `Fleet.target`"
             )
-        if cache != "warm" and not backend_of(target).capabilities(target).cold_caches:
+        if cache.startswith("cold") and not backend_of(target).capabilities(target).cold_caches:
             raise TargetError(f"'{target.text}' cannot be measured with cold caches")
 
     def environment(self, threads: int, cache: CachePolicy, target: Target) -> Environment:

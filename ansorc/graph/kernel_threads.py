@@ -16,6 +16,7 @@ from ansorc.graph.network import Network
 from ansorc.graph.network_build import chosen_programs, planned_network
 from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
+from ansorc.search.call_threads import thread_counts
 from ansorc.search.programs import ProgramChoice, program_key
 from ansorc.search.record import KernelThreads, Records, current_environment
 from ansorc.search.task import Task
@@ -90,11 +91,6 @@ def measured_threads(
         kept.append(count if is_faster else 0)
         total_s += chosen_s if is_faster and count else all_s
     return ThreadChoice(tuple(kept), sum(seconds[0]), total_s)
-
-
-def thread_counts(most: int) -> tuple[int, ...]:
-    """Return the powers of two below `most`."""
-    return tuple(1 << power for power in range(most.bit_length()) if 1 << power < most)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.call.network_module import NetworkModule
+from ansorc.errors import OptionError
 from ansorc.graph.kernel_threads import tune_threads
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import built_network, chosen_programs
+from ansorc.search.live_line import minutes
 from ansorc.search.options import Scheduling
 from ansorc.search.programs import ProgramChoice
 from ansorc.search.tune_options import TuneOptions
@@ -55,6 +57,11 @@ def tune_networks(
     see how many threads each kernel should get, where this machine can run it. Raise what
     `tune_weighted` does.
     """
+    if options.cache == "other-work":
+        raise OptionError(
+            'measure="call" is for operators, which are called alone; the kernels of a network '
+            "follow each other"
+        )
     weighted = [
         WeightedTasks(
             network.source.name,
@@ -73,3 +80,19 @@ def tune_networks(
             if math.isfinite(one.latency_s) and can.threads and not can.obstacle:
                 tune_threads(one.network, choice)
     return found
+
+
+def round_line(done: RoundReport) -> str:
+    """Return a round as one line: trials, the networks' times, the task that was measured."""
+    measured = done.tasks[done.measured]
+    words = [f"{done.trials}/{done.total}", ", ".join(map(milliseconds, done.latencies))]
+    words.append(f"ETA {minutes(done.eta_s)}")
+    words.append(f"{measured.task.name} {milliseconds(measured.best_s)}")
+    return " | ".join(words)
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Return `seconds` in milliseconds, for people; None and infinity are no result."""
+    if seconds is None or not math.isfinite(seconds):
+        return "no result yet"
+    return f"{seconds * 1e3:.4g} ms"

@@ -17,16 +17,18 @@ from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import built_network, built_variants, chosen_programs
-from ansorc.graph.network_tune import NetworkTuneResult, tune_networks
+from ansorc.graph.network_tune import NetworkTuneResult, round_line, tune_networks
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State
+from ansorc.search.live_line import NotebookLine
 from ansorc.search.machines import OtherMachines
+from ansorc.search.measure import MeasuredCall
 from ansorc.search.options import ObjectiveName, SchedulerName, Scheduling
 from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 from ansorc.search.programs import build as build_operator
 from ansorc.search.task import Task
 from ansorc.search.tune import tune as tune_operators
-from ansorc.search.tune_options import TuneOptions, TuneSettings
+from ansorc.search.tune_options import TuneOptions, TuneSettings, cache_of
 from ansorc.search.tune_result import TuneResult
 from ansorc.target import Target
 
@@ -40,6 +42,7 @@ def build(
     name: str = "",
     *,
     records: RecordFile | None = None,
+    measure: MeasuredCall = "kernel",
 ) -> Module: ...
 @overload
 def build(
@@ -48,6 +51,7 @@ def build(
     name: str = "",
     *,
     records: RecordFile | None = None,
+    measure: MeasuredCall = "kernel",
 ) -> NetworkModule: ...
 @overload
 def build(
@@ -56,6 +60,7 @@ def build(
     name: str = "",
     *,
     records: RecordFile | None = None,
+    measure: MeasuredCall = "kernel",
 ) -> NetworkVariants: ...
 def build(
     program: State | ComputeDAG | Task | Graph | GraphVariants,
@@ -63,6 +68,7 @@ def build(
     name: str = "",
     *,
     records: RecordFile | None = None,
+    measure: MeasuredCall = "kernel",
 ) -> Module | NetworkModule | NetworkVariants:
     """Return `program` compiled as the C function `name`, an operator or a whole network.
 
@@ -70,11 +76,13 @@ def build(
 
     Without `records` a ComputeDAG, a Task and the tasks of a network get the untuned default
     schedule, else the best program in that file; tasks of a network that have none there keep the
-    default. Of a network they were measured in the caches that `recorded_choice` names. `target` is
+    default. Of a network they were measured in the caches that `recorded_choice` names, of a task
+    as `measure` says, which is what `tune` was told. `target` is
     the task's, else "native", unless given. Raise TargetError or BuildError for what cannot be
     built, RecordError where the file has nothing for it.
     """
-    choice = ProgramChoice(Path(records or "tune.db"), use_default=records is None)
+    cache = cache_of(measure, None)
+    choice = ProgramChoice(Path(records or "tune.db"), cache=cache, use_default=records is None)
     if isinstance(program, GraphVariants):
         networks = [Network.of(graph, "native" if target is None else target) for graph in program]
         choice = recorded_choice(networks, choice)
@@ -124,6 +132,8 @@ def tune(
     all random choices. threads=0: of the kernels, 0 means all cores. time_budget=None: seconds for
     all together. cache="warm": what the caches hold when a call is timed, also "cold" and
     "cold-weights", which is the default for networks that the last cache does not hold.
+    measure="kernel": what is timed; "call", of a task: a call with other work between it and the
+    one before, as a user's.
     cost_model="trees": what scores programs, also "roofline", "random" or an object like
     `ansorc.search.cost_model.CostModel`. measurer=None: where programs are measured, such as an
     `ac.Fleet` or an `ac.Board`, whose machine networks are then tuned for.
@@ -150,9 +160,13 @@ def tune(
     target = measurer.target if isinstance(measurer, OtherMachines) else "native"
     networks = [Network.of(graph, target) for graph in graphs]
     options = TuneOptions.of(_plain(settings))
-    if "cache" not in settings:
+    if "cache" not in settings and "measure" not in settings:
         options = replace(options, cache=common_cache_policy(networks))
-    found = tune_networks(networks, options, _scheduling(settings))
+    line = NotebookLine()
+    found = tune_networks(
+        networks, options, _scheduling(settings),
+        lambda done: line.show(round_line(done), done.trials, done.total),
+    )  # fmt: skip
     return found[0] if isinstance(program, Graph) else found
 
 

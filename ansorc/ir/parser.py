@@ -69,10 +69,12 @@ class _Parser:
             params.append(self._buffer())
             if self._tokens.next.text != ")":
                 self._tokens.require(",")
+        is_limited = self._tokens.accept("threads")
+        threads = int(self._tokens.expect(TokenKind.INT).text) if is_limited else 0
         inner = _Parser(self._tokens, {buffer.name: buffer for buffer in params}, {})
         body = inner._block()
         self._tokens.expect(TokenKind.END)
-        return Function(name, tuple(params), body)
+        return Function(name, tuple(params), body, threads)
 
     def _block(self) -> Stmt:
         return _joined(self._lines_of_block())

@@ -88,10 +88,11 @@ def buffer_text(buffer: Buffer) -> str:
 
 def _header(function: Function) -> list[str]:
     params = [buffer_text(buffer) for buffer in function.params]
-    line = f"kernel {function.name}({', '.join(params)}):"
+    limit = f" threads {function.threads}" if function.threads else ""
+    line = f"kernel {function.name}({', '.join(params)}){limit}:"
     if len(line) <= _WIDTH:
         return [line]
-    return [f"kernel {function.name}(", *(f"{INDENT}{param}," for param in params), "):"]
+    return [f"kernel {function.name}(", *(f"{INDENT}{param}," for param in params), f"){limit}:"]
 
 
 def _block(stmt: Stmt) -> list[str]:

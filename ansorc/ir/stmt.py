@@ -179,6 +179,8 @@ class Function(Node):
     name: str
     params: tuple[Buffer, ...]
     body: Stmt
+    threads: int = 0
+    """The most that work on a call, however many the caller allows; 0: as many as that."""
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the text; on hover the loops around a line."""

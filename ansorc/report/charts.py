@@ -171,6 +171,25 @@ def trials_over_time(histories: Sequence[History]) -> Spec:
     return _chart(rows, body, "Trials of each task over time", 260)
 
 
+def relative_bars(rows: Sequence[tuple[str, str, float]]) -> Spec:
+    """Return bars of (workload, side, speed), grouped by workload; 1 is the fastest side."""
+    found: list[Spec] = [
+        {"workload": workload, "side": side, "speed": _rounded(speed)}
+        for workload, side, speed in rows
+    ]
+    body: Spec = {
+        "mark": {"type": "bar"},
+        "encoding": {
+            "y": {"field": "workload", "type": "nominal", "sort": None, "title": None,
+                  "axis": {"labelLimit": 200}},
+            "yOffset": {"field": "side", "sort": None},
+            "x": _axis("speed", "speed of calls from Python; 1 is the fastest"),
+            "color": {"field": "side", "type": "nominal", "sort": None, "title": None},
+        },
+    }  # fmt: skip
+    return _chart(found, body, "Relative speed of each side", max(80, 18 * len(rows)))
+
+
 def _bars(rows: list[Spec], name: str, value: str, title: str) -> Spec:
     body: Spec = {
         "mark": {"type": "bar"},

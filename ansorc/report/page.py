@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import cast
 
 from ansorc.errors import ReportError
@@ -82,13 +84,31 @@ def page(title: str, subtitle: str, sections: Sequence[PagePart]) -> str:
     )
 
 
+PICTURES = (".svg", ".png")
+_PICTURE_WIDTH = 640
+
+
+def picture(spec: Spec, path: Path) -> bytes:
+    """Return a chart alone as the suffix of `path` says; raise ReportError as `page` does."""
+    wide = {**spec, "width": _PICTURE_WIDTH, "autosize": "pad", "background": "white"}
+    if path.suffix == ".svg":
+        draw = cast("Callable[[Spec], str]", _vl_convert().vegalite_to_svg)
+        return draw(wide).encode()
+    draw_png = cast("Callable[..., bytes]", _vl_convert().vegalite_to_png)
+    return draw_png(wide, scale=2)
+
+
 def _library() -> str:
     """Vega, Vega-Lite and vega-embed as one script, which `vl_convert` brings."""
+    bundle = cast("Callable[[], str]", _vl_convert().javascript_bundle)
+    return bundle()
+
+
+def _vl_convert() -> ModuleType:
     try:
-        found = import_module("vl_convert")
+        return import_module("vl_convert")
     except ModuleNotFoundError as error:
         raise ReportError(
-            "reports need vl-convert, which is not installed; pip install 'ansorc[report]'"
+            "reports and pictures need vl-convert, which is not installed; "
+            "pip install 'ansorc[report]'"
         ) from error
-    bundle = cast("Callable[[], str]", found.javascript_bundle)
-    return bundle()

@@ -21,7 +21,7 @@ MOST_TESTS = 0.1
 def with_borders_read_in_place(
     dag: ComputeDAG, target: Target, steps: tuple[Step, ...]
 ) -> tuple[Step, ...]:
-    """Return `steps` with each stage that only moves elements behind a border made part of its reader.
+    """Return `steps` with each stage that puts a border around elements inlined in its reader.
 
     The tiles stay what they are. Which tests are left after loops are split at them is not
     estimated but counted in the loops: with too many, `steps` stay.

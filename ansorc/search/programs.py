@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from ansorc.schedule import (
     steps_to_json,
 )
 from ansorc.schedule.steps import RewriteLayout
+from ansorc.search.call_threads import known_threads
 from ansorc.search.default import default_steps
 from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.measure import CachePolicy, Source
@@ -43,7 +43,7 @@ class Program:
     is_tuned: bool = False
     """Whether it is the best of a record file."""
     threads: int = 0
-    """The most that work on it within a network; 0: all."""
+    """The most that work on it, with which it was the fastest; 0: all."""
     records: tuple[MeasuredProgram, ...] = ()
     """The record that it is of, for the manifest of what is built; none of the default."""
 
@@ -51,6 +51,9 @@ class Program:
     def packed_before(self) -> tuple[str, ...]:
         """The constant inputs that are packed once before the calls: a time is without that."""
         return tuple(step.tensor for step in self.steps if isinstance(step, RewriteLayout))
+
+
+_BY_HAND = Program((), "schedule by hand")
 
 
 def build(
@@ -74,7 +77,7 @@ def build(
 def build_program(task: Task, program: Program, name: str = "") -> Module:
     """Return `program` compiled for the task's target under `name` (default: the task's)."""
     backend_of(task.target)
-    return _compiled(replay(task.dag, program.steps), task, name or task.name, program.records)
+    return _compiled(replay(task.dag, program.steps), task, name or task.name, program)
 
 
 def default_program(task: Task, *, rewrite_layout: bool = True, redefine: bool = True) -> Program:
@@ -96,8 +99,8 @@ def program_key(task: Task, program: Program) -> str:
     return Source.of_steps(steps_to_json(Names(task.dag).canonical(program.steps))).key
 
 
-def recorded_program(task: Task, record: Record) -> Program:
-    """Return the program of `record`, in the names of `task`."""
+def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
+    """Return the program of `record`, in the names of `task`, on so many threads (0: all)."""
     assert record.median_s is not None
     steps = Names(task.dag).own(steps_from_json(json.loads(record.steps)))
     measured = MeasuredProgram(
@@ -105,7 +108,7 @@ def recorded_program(task: Task, record: Record) -> Program:
         record.version,
     )  # fmt: skip
     origin = f"tuned, {record.median_s * 1e3:.4g} ms when measured"
-    program = Program(steps, origin, is_tuned=True, records=(measured,))
+    program = Program(steps, origin, is_tuned=True, threads=threads, records=(measured,))
     if not program.packed_before:
         return program
     words = f"without the packing of {', '.join(program.packed_before)}, done once before"
@@ -140,12 +143,13 @@ def chosen_program(task: Task, choice: ProgramChoice) -> Program:
         environment = recorded_environment([task], choice, records)
         best = records.best(task.key, environment)
         if best is not None:
-            return recorded_program(task, best)
+            return recorded_program(task, best, known_threads(records, best))
         elsewhere = records.elsewhere(task.key, environment)
     found = "no measured program"
     if elsewhere.count:
         found = "only programs measured on another machine, thread count or cache policy "
-        found += f"({elsewhere.count})"
+        policies = dict.fromkeys(one.cache for one in elsewhere.environments)
+        found += f"({elsewhere.count}, {', '.join(policies)})"
     raise RecordError(f"{path} holds {found} of '{task.name}' for {task.target.text}; {advice}")
 
 
@@ -178,7 +182,12 @@ def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:
             f"'{target.text}' cannot be measured {can.obstacle}; tune and run on such a machine, "
             "or build here with --default for the untuned schedule"
         )
-    if cache != "warm" and not can.cold_caches:
+    if cache == "other-work" and can.device:
+        raise TargetError(
+            f"'{target.text}' is timed by its device's clock, which work of this machine does not "
+            'touch; tune with measure="kernel"'
+        )
+    if cache.startswith("cold") and not can.cold_caches:
         what = "caches" if cache == "cold" else "weights"
         raise TargetError(
             f"'{target.text}' cannot be measured with cold {what}: its back end evicts nothing "
@@ -186,10 +195,8 @@ def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:
         )
 
 
-def _compiled(
-    state: State, task: Task, name: str, records: tuple[MeasuredProgram, ...] = ()
-) -> Module:
+def _compiled(state: State, task: Task, name: str, program: Program = _BY_HAND) -> Module:
     return build_function(
         lower(state, name), task.target, flops=task.dag.flops, packings=packings(state),
-        records=records,
+        records=program.records, threads=program.threads,
     )  # fmt: skip

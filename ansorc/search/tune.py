@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Unpack, overload
 
 from ansorc.errors import MeasureError
+from ansorc.search.live_line import told_in_notebooks
 from ansorc.search.machines import Machines, MachinesAhead, chosen_beside, machines_for
 from ansorc.search.measure import nothing
 from ansorc.search.model import Growth, TreeModel, import_ahead, is_available, require_model
@@ -41,13 +42,16 @@ def tune(
     trials=200: programs to measure for each task. records="tune.db": the file that keeps them.
     seed=0: of all random choices. threads=0: of the kernels, 0 means all cores. time_budget=None:
     seconds for all tasks together. cache="warm": what the caches hold when a call is timed, also
-    "cold" and "cold-weights". cost_model="trees": what scores programs, also "roofline", "random"
-    or an object like `ansorc.search.cost_model.CostModel`. measurer=None: where programs are
-    measured, such as an `ac.Fleet`, instead of this machine. After Ctrl-C the results are those of
-    the tasks that were begun.
+    "cold" and "cold-weights". measure="kernel": what is timed; "call": a call with other work
+    between it and the one before, as a user's. cost_model="trees": what scores programs, also
+    "roofline", "random" or an object like `ansorc.search.cost_model.CostModel`. measurer=None:
+    where programs are measured, such as an `ac.Fleet`, instead of this machine. After Ctrl-C the
+    results are those of the tasks that were begun.
     """
     options = TuneOptions.of(settings)
-    return tune_task(task, options) if isinstance(task, Task) else tune_tasks(task, options)
+    if isinstance(task, Task):
+        return tune_task(task, options, told_in_notebooks(task))
+    return tune_tasks(task, options)
 
 
 def tune_tasks(tasks: Sequence[Task], options: TuneOptions) -> list[TuneResult]:
@@ -66,7 +70,8 @@ def tune_tasks(tasks: Sequence[Task], options: TuneOptions) -> list[TuneResult]:
             if options.time_budget is not None:
                 left = options.time_budget - (time.monotonic() - begin)
                 share = max(0.0, left) / (len(tasks) - number)
-            results.append(_tuned(task, replace(options, time_budget=share), machines, ignore))
+            tell = told_in_notebooks(task)
+            results.append(_tuned(task, replace(options, time_budget=share), machines, tell))
             if results[-1].interrupted:
                 break
     return results
@@ -129,6 +134,7 @@ def _drive(run: TuningRun, options: TuneOptions) -> None:
             raise
         run.tell(f"stopped early: {error}")
     run.finish()
+    run.choose_threads()
 
 
 def _drive_ahead(run: TuningRun, machines: MachinesAhead) -> None:
@@ -160,3 +166,4 @@ def _drive_ahead(run: TuningRun, machines: MachinesAhead) -> None:
             raise
         run.tell(f"stopped early: {error}")
     run.finish()
+    run.choose_threads()

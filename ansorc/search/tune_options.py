@@ -9,7 +9,7 @@ from typing import TypedDict, get_args
 from ansorc.errors import MeasureError
 from ansorc.search.cost_model import CostModel
 from ansorc.search.machines import Machines
-from ansorc.search.measure import CachePolicy, MeasureOptions
+from ansorc.search.measure import CachePolicy, MeasuredCall, MeasureOptions
 from ansorc.search.options import SearchOptions
 
 
@@ -22,6 +22,7 @@ class TuneSettings(TypedDict, total=False):
     threads: int
     time_budget: float | None
     cache: CachePolicy
+    measure: MeasuredCall
     cost_model: str | CostModel
     measurer: Machines | None
 
@@ -41,8 +42,8 @@ class TuneOptions:
     """Seconds after which no further round begins; None for no limit."""
     cache: CachePolicy = "warm"
     """What the caches hold when a timed call begins: what the call before left there ("warm"),
-    nothing of the kernel's arrays ("cold"), or all but its constants ("cold-weights"). Times of the
-    one do not compare with the others'."""
+    nothing of the kernel's arrays ("cold"), all but its constants ("cold-weights"), or what other
+    work has left ("other-work"). Times of the one do not compare with the others'."""
     search: SearchOptions = field(default_factory=SearchOptions)
     measuring: MeasureOptions = field(default_factory=MeasureOptions)
     measurer: Machines | None = None
@@ -64,7 +65,7 @@ class TuneOptions:
             seed=settings.get("seed", known.seed),
             threads=settings.get("threads", known.threads),
             time_budget=settings.get("time_budget", known.time_budget),
-            cache=settings.get("cache", known.cache),
+            cache=cache_of(settings.get("measure", "kernel"), settings.get("cache")),
             search=SearchOptions(cost_model=settings.get("cost_model", known.search.cost_model)),
             measurer=settings.get("measurer"),
         )
@@ -73,3 +74,18 @@ class TuneOptions:
         """Return the options of the measuring with this run's seed, threads and cache policy."""
         run = replace(self.measuring.run, threads=self.threads, cache=self.cache)
         return replace(self.measuring, run=run, seed=self.seed)
+
+
+def cache_of(measure: MeasuredCall, cache: CachePolicy | None) -> CachePolicy:
+    """Return in which caches programs are timed; raise MeasureError if the two contradict.
+
+    "call", what a user's call takes, is with other work between two calls.
+    """
+    if measure not in get_args(MeasuredCall):
+        raise MeasureError(f'measure={measure!r}: there are "kernel" and "call"')
+    if measure == "call" and cache not in (None, "other-work"):
+        raise MeasureError(
+            f'measure="call" says what the caches hold: other work is done between calls; leave '
+            f'out cache="{cache}"'
+        )
+    return "other-work" if measure == "call" else cache or "warm"

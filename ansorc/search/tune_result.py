@@ -99,6 +99,8 @@ class TuneResult:
     elapsed_s: float
     spent: TimeSpent = field(default_factory=TimeSpent)
     """Where the time of this run went."""
+    threads: int = 0
+    """The most that work on the best program, with which it was the fastest; 0: all."""
     ranking: Ranking | None = None
     """How the fastest programs did against each other; None if that was not held in this run."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
@@ -118,7 +120,8 @@ class TuneResult:
         """
         if self.best is None:
             raise MeasureError(f"no program of '{self.task.name}' can be built: {self.hint}")
-        return build_program(self.task, recorded_program(self.task, self.best), name)
+        program = recorded_program(self.task, self.best, self.threads)
+        return build_program(self.task, program, name)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the best and the default time, and the curve of the best."""

@@ -15,6 +15,7 @@ import numpy as np
 from ansorc.errors import MeasureError, ScheduleError
 from ansorc.schedule import Names, steps_from_json, steps_to_json
 from ansorc.schedule.names import Steps
+from ansorc.search.call_threads import choose_threads, known_threads
 from ansorc.search.candidate import Candidate
 from ansorc.search.contest import Final, Ranking
 from ansorc.search.machines import Machines, TaskMeasurer
@@ -272,6 +273,11 @@ class TuningRun:
             self._ranking = self._final.hold(self._measurer, self._recorded)
         self._best = self._records.best(self._task.key, self._environment)
 
+    def choose_threads(self) -> None:
+        """Measure with how many threads the best program is the fastest, unless that is known."""
+        if self._best is not None and self._measurer is not None:
+            choose_threads(self._measurer, self._records, self._best)
+
     def close(self) -> None:
         """Free what proposing and measuring need; the workers are the driver's.
 
@@ -289,10 +295,11 @@ class TuningRun:
     def result(self) -> TuneResult:
         """Return what was found so far, in this and in earlier runs."""
         known = self._records.all(self._task.key, self._environment)
-        key = self._default.key
+        key, best = self._default.key, self._records.best(self._task.key, self._environment)
         return TuneResult(
             task=self._task,
-            best=self._records.best(self._task.key, self._environment),
+            best=best,
+            threads=known_threads(self._records, best) if best else 0,
             default=next((record for record in known if record.program_key == key), None),
             curve=curve_of(known),
             trials=len(known),

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
 import ansorc as ac
+from ansorc.compare.serving import JsonFields
+from ansorc.compare.side import Gap, Side
+from ansorc.compare.turns import Medians, Turns, take_turns
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.measure.data import draw_inputs
 from bench.compare.result import CaseResult, SideResult
-from bench.compare.side import Fields, Gap, Side
 from bench.paper_cases import Case
 
 _SEED = 2024
@@ -54,7 +54,7 @@ class _Entry:
 
     side: Side
     result: SideResult
-    times: list[float] = field(default_factory=list[float])
+    times: Medians = field(default_factory=dict[str, list[float]])
 
 
 def run_case(case: Case, sides: Sequence[Side], limit: Side, plan: Plan, say: Say) -> CaseResult:
@@ -74,7 +74,7 @@ def run_case(case: Case, sides: Sequence[Side], limit: Side, plan: Plan, say: Sa
         dag.flops,
         sum(buffer.bytes for buffer in dag.params),
         bound.result.program,
-        tuple(bound.times),
+        tuple(bound.times.get("seconds", ())),
         {entry.side.info.name: _finished(entry) for entry in entries},
     )
 
@@ -138,7 +138,7 @@ class _Arena:
             trials=answer["trials"],
         )
 
-    def _right(self, side: Side, answer: Fields, output: Path) -> tuple[Fields, float]:
+    def _right(self, side: Side, answer: JsonFields, output: Path) -> tuple[JsonFields, float]:
         """Return the answer of the fastest way of a side whose numbers are right, and its error."""
         try:
             return answer, self._error(output)
@@ -165,22 +165,19 @@ class _Arena:
 
 
 def _take_turns(entries: Sequence[_Entry], plan: Plan) -> None:
-    """Time all entries that have no gap in turns: A B C A B C …"""
-    begin = time.monotonic()
-    for turn in range(plan.turns):
-        if turn >= plan.min_turns and time.monotonic() - begin > plan.enough_s:
-            return
-        for entry in entries:
-            if entry.result.gap:
-                continue
-            message = {"do": "time", "seconds": plan.turn_s}
-            try:
-                answer = entry.side.ask(message, plan.prepare_s)
-            except Gap as gap:
-                entry.result = replace(entry.result, gap=str(gap), gap_kind=gap.kind)
-                continue
-            entry.times.append(median(answer["seconds"]))
+    """Time all entries that have no gap."""
+    entries = [entry for entry in entries if not entry.result.gap]
+    turns = Turns(plan.turns, plan.min_turns, plan.turn_s, plan.enough_s, plan.prepare_s)
+    for entry, found in zip(
+        entries, take_turns([entry.side for entry in entries], turns), strict=True
+    ):
+        if isinstance(found, Gap):
+            entry.result = replace(entry.result, gap=str(found), gap_kind=found.kind)
+        else:
+            entry.times = found
 
 
 def _finished(entry: _Entry) -> SideResult:
-    return entry.result if entry.result.gap else replace(entry.result, seconds=tuple(entry.times))
+    if entry.result.gap:
+        return entry.result
+    return replace(entry.result, **{way: tuple(times) for way, times in entry.times.items()})

@@ -20,7 +20,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from bench.compare.figures import geometric_mean
+from ansorc.compare.figures import geometric_mean
 from bench.compare.result import CaseResult
 from bench.peers import OWN, PEERS
 

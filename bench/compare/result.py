@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Literal, get_args
 
-from bench.compare.figures import paired_ratio, quartiles
+from ansorc.compare.figures import paired_ratio, quartiles
 
 FILE = "results.json"
 _SCHEMA = 1
+Way = Literal["seconds", "called", "spaced"]
+"""How calls are made: in machine code where the side can, from Python, with other work between."""
+WAYS: tuple[Way, ...] = get_args(Way)
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,11 @@ class SideResult:
     program: str = ""
     """How the side computed it."""
     seconds: tuple[float, ...] = ()
-    """Of a call, the median of each turn."""
+    """Of a call, the median of each turn; repeated by machine code where the side can."""
+    called: tuple[float, ...] = ()
+    """The same, called from Python back to back."""
+    spaced: tuple[float, ...] = ()
+    """The same, called from Python with other work between two calls."""
     error: float = 0.0
     """Largest deviation from the float64 reference, in units of the tolerance."""
     dispatch_s: float = 0.0
@@ -65,11 +73,22 @@ class CaseResult:
         found = self.sides.get(side)
         return found.median_s if found is not None and found.seconds else None
 
-    def best_peer(self) -> str | None:
-        """Return the fastest side other than ansorc."""
-        held = {name: side.median_s for name, side in self.sides.items()
-                if name != "ansorc" and side.seconds}  # fmt: skip
+    def best_peer(self, way: Way = "seconds") -> str | None:
+        """Return the fastest side other than ansorc when it is called in this way."""
+        held = {name: median(getattr(side, way)) for name, side in self.sides.items()
+                if name != "ansorc" and getattr(side, way)}  # fmt: skip
         return min(held, key=held.__getitem__) if held else None
+
+    def as_called(self, way: Way) -> tuple[float, float | None] | None:
+        """Return ansorc's median time called in this way, and × the best peer's; None: not timed.
+
+        Results of earlier runs have none.
+        """
+        own, best = self.sides.get("ansorc"), self.best_peer(way)
+        if own is None or not (times := getattr(own, way)):
+            return None
+        ratio = paired_ratio(times, getattr(self.sides[best], way)) if best else None
+        return median(times), ratio
 
     def ratio(self, peer: str, *, less_dispatch: bool = False) -> float | None:
         """Return how many times as fast as `peer` ansorc is; None if one of them has no time.
@@ -139,7 +158,7 @@ class Results:
 
 def _case(fields: dict[str, Any]) -> CaseResult:
     sides = {
-        name: SideResult(**{**side, "seconds": tuple(side["seconds"])})
+        name: SideResult(**{**side, **{way: tuple(side.get(way, ())) for way in WAYS}})
         for name, side in fields["sides"].items()
     }
     return CaseResult(**{**fields, "limit_s": tuple(fields["limit_s"]), "sides": sides})

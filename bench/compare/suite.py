@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ansorc.compare.side import Gap, Side
 from bench.compare.case_run import Plan, run_case
 from bench.compare.machine import describe, is_same
 from bench.compare.result import CaseResult, Results
-from bench.compare.side import Gap, Side
 from bench.paper_cases import CASES, SHAPES, Case
-from bench.peers import LIMIT, OWN, PEERS, PeerInfo
+from bench.peers import LIMIT, OWN, PEERS, ROOT, PeerInfo
 
 _GREETING_S = 300.0
 Say = Callable[[str], None]
@@ -68,8 +68,8 @@ class Suite:
         plan.directory.mkdir(parents=True, exist_ok=True)
         self._plan, self._say = plan, say
         self._log = plan.directory / "sides.log"
-        self._sides = [Side(info, plan.threads, self._log) for info in (own, *peers)]
-        self._limit = Side(limit, plan.threads, self._log)
+        self._sides = [self._side(info) for info in (own, *peers)]
+        self._limit = self._side(limit)
         self._missing: dict[str, str] = {}
         self.results = Results.read(plan.directory) or Results({})
 
@@ -101,7 +101,10 @@ class Suite:
         }
         held -= {side.info.name for side in self._sides}
         earlier = [info for info in PEERS if info.name in held]
-        self._sides += [Side(info, self._plan.threads, self._log) for info in earlier]
+        self._sides += [self._side(info) for info in earlier]
+
+    def _side(self, info: PeerInfo) -> Side:
+        return Side(info, self._plan.threads, self._log, "bench.peers.serve", ROOT)
 
     def _is_complete(self, held: CaseResult) -> bool:
         """Whether `held` has every side, tuned as far as now asked for, or a lasting gap of it."""

@@ -9,19 +9,24 @@ from rich.console import Console
 from rich.table import Table
 
 from ansorc.cli.tables import new_table
-from bench.compare.figures import geometric_mean
-from bench.compare.result import CaseResult
+from ansorc.compare.figures import geometric_mean
+from bench.compare.result import CaseResult, Way
 from bench.paper_cases import SHAPES
 from bench.peers import OWN, PEERS
 
 _LABELS = {info.name: info.label for info in (OWN, *PEERS)}
+_AS_CALLED: tuple[Way, ...] = ("called", "spaced")
 _DISPATCH_SHARE = 0.1
 """From this share of the best peer's time on, what its call costs is marked."""
 
 
 def print_cases(console: Console, cases: Sequence[CaseResult], peers: Sequence[str]) -> None:
-    """Print a line for each case: times, ratio to each peer, share of the limit."""
+    """Print a line for each case: times, ratio to each peer, share of the limit.
+
+    The last two columns are calls from Python, ms and × the peer that is the fastest so.
+    """
     headings = ["case", "ansorc", "±", "of limit", *(_LABELS[name] for name in peers), "× best"]
+    headings += ["from Python", "other work between"]
     table = new_table(console, "milliseconds a call, medians of turns", *headings)
     for case in cases:
         own = case.sides["ansorc"]
@@ -33,6 +38,7 @@ def print_cases(console: Console, cases: Sequence[CaseResult], peers: Sequence[s
             _share(case),
             *(_marked(case, name, best) for name in peers),
             _ratio(case.ratio(best) if best else None),
+            *(_called(case, way) for way in _AS_CALLED),
         )
     console.print(table)
 
@@ -44,6 +50,8 @@ def print_means(console: Console, cases: Sequence[CaseResult], peers: Sequence[s
         "× best",
         "least",
         "× best, less calls",
+        "from Python",
+        "other work between",
         *(f"× {_LABELS[n]}" for n in peers),
     ]
     table = new_table(console, "times as fast, geometric means", *headings)
@@ -99,8 +107,20 @@ def _add_means(table: Table, title: str, cases: Sequence[CaseResult], peers: Seq
         _ratio(geometric_mean(best)),
         _ratio(min(best, default=math.nan)),
         _ratio(geometric_mean(less)),
+        *(_ratio(geometric_mean(_called_ratios(cases, way))) for way in _AS_CALLED),
         *(_ratio(geometric_mean(ratios(lambda _, name=name: name))) for name in peers),
     )
+
+
+def _called(case: CaseResult, way: Way) -> str:
+    """Milliseconds of ansorc called in this way, and how many times as fast as the best peer."""
+    found = case.as_called(way)
+    return f"{found[0] * 1e3:.4g}, {_ratio(found[1])}" if found else "–"
+
+
+def _called_ratios(cases: Sequence[CaseResult], way: Way) -> list[float]:
+    found = [case.as_called(way) for case in cases]
+    return [one[1] for one in found if one is not None and one[1] is not None]
 
 
 def _is_fma(case: CaseResult) -> bool:

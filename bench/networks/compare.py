@@ -16,11 +16,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from ansorc.compare.figures import geometric_mean, paired_ratio
+from ansorc.compare.side import Gap, Side
 from ansorc.target import detect
-from bench.compare.figures import geometric_mean, paired_ratio
-from bench.compare.side import Gap, Side
 from bench.networks.sides import PEERS
-from bench.peers import PeerInfo
+from bench.peers import ROOT, PeerInfo
 
 NETWORKS = ("resnet50", "mobilenet_v2", "resnet3d_18", "dcgan", "bert")
 _PREPARE_S = 3600.0
@@ -130,7 +130,7 @@ def _compared(
     threads = int(str(message["threads"]))
     for name in names:
         side = Side(PeerInfo(name, name, name), threads, directory / f"{name}.log",
-                    server="bench.networks.serve")  # fmt: skip
+                    "bench.networks.serve", ROOT)  # fmt: skip
         try:
             answer = side.ask(message, _PREPARE_S)
             result.errors[name], result.made_s[name] = answer["error"], answer["made_s"]

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ansorc.compare.serving import gap_of, serve
 from bench.networks.sides import SIDES, NetworkRequest, Run
-from bench.peers.serve import gap_of, serve
 
 _WARM_UP = 3
 

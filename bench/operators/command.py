@@ -12,13 +12,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from ansorc.compare.figures import geometric_mean, paired_ratio
+from ansorc.compare.side import Gap, Side
 from ansorc.target import detect
-from bench.compare.figures import geometric_mean, paired_ratio
-from bench.compare.side import Gap, Side
 from bench.operators.case import OperatorCase
 from bench.operators.cases import CASES
 from bench.operators.sides import SIDES
-from bench.peers import PeerInfo
+from bench.peers import ROOT, PeerInfo
 
 _OWN = ("ansorc", "machine code")
 _PATIENCE_S = 3600.0
@@ -72,7 +72,7 @@ def operators(
     names = (*_OWN, *(name for name in peers.split(",") if name in SIDES))
     sides = {
         name: Side(PeerInfo(name, name, name), number, directory / "sides.log",
-                   server="bench.operators.serve")
+                   "bench.operators.serve", ROOT)
         for name in names
     }  # fmt: skip
     results: list[OperatorResult] = []

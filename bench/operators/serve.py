@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from ansorc.compare.program import Clocked
+from ansorc.compare.serving import gap_of, serve
 from bench.operators.cases import CASES
 from bench.operators.sides import SIDES, OperatorRequest, reference
-from bench.peers.burst import Clocked
-from bench.peers.serve import gap_of, serve
 
 _CHOOSING_S = 0.02
 

@@ -6,22 +6,13 @@ itself import ansorc: a peer's process holds the peer's libraries and NumPy, not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pathlib import Path
 
+from ansorc.compare.side import PeerInfo
 
-@dataclass(frozen=True)
-class PeerInfo:
-    """An entry of the table of peers."""
-
-    name: str
-    """What `--peers` takes."""
-    module: str
-    label: str
-    """In tables and charts."""
-    install: str = ""
-    """What to do where it is missing."""
-
-
+__all__ = ["LIMIT", "OWN", "PEERS", "ROOT", "PeerInfo"]
+ROOT = Path(__file__).parents[2]
+"""Of the checkout, where `python -m bench` finds its modules."""
 _ALL = "pip install -e '.[peers]'"
 
 OWN = PeerInfo("ansorc", "bench.peers.own", "ansorc")

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ansorc.compare.program import SideProgram as Program
+from ansorc.compare.program import Unsupported
 from bench.peers.problem import Array, Problem
 
-
-class Unsupported(Exception):  # noqa: N818 - it is an answer, not an error
-    """The side cannot express the workload; the text says what is missing."""
+__all__ = ["Make", "Peer", "Program", "Request", "Unsupported"]
 
 
 @dataclass(frozen=True)
@@ -28,27 +28,6 @@ class Request:
     """Programs that a side which tunes may measure."""
     directory: Path
     """Where a side may keep what it tuned."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """One way in which a side computes the problem, ready to be called."""
-
-    name: str
-    """In a few words, what was chosen: a layout, where the weights were prepared."""
-    run: Callable[[], object]
-    """Compute the result once."""
-    output: Callable[[], Array]
-    """The result of the latest run; its elements in the order of the channels-last result."""
-    time: Callable[[float], list[float]] | None = None
-    """Seconds a call, of several batches of about so many seconds together: for sides that can
-    repeat calls without the interpreter. None to be called from Python."""
-    tuned_s: float = 0.0
-    """What was spent on tuning, in this run."""
-    trials: int = 0
-    """Programs that were measured for it, in earlier runs too."""
-    is_limit: bool = False
-    """Whether it is no computation, but what the machine could do: it has no output."""
 
 
 Make = Callable[[], Program]

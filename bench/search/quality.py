@@ -14,9 +14,9 @@ import click
 import numpy as np
 from rich.console import Console
 
-from ansorc.cli.checked_run import checked_time
 from ansorc.cli.progress import Progress
 from ansorc.codegen.llvm.limits import fma_peak
+from ansorc.compare.checked_run import checked_time
 from ansorc.search.task import Task
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions

@@ -31,21 +31,33 @@ constexpr size_t kStackBytes = 3 << 19;  // 1.5 MiB: kernels keep at most 64 KiB
 constexpr int64_t kLeaveNs = 10000;
 constexpr uint32_t kWaiterSleeps = 1u << 31;
 
-void wait_for_part(Worker& worker) {
+// After so many waits in a row that outlasted long polling, a worker polls for kSpinNs alone, until
+// a wait is short again: where calls are far apart, polling for the next one only burns a core.
+constexpr int32_t kMissesInVain = 4;
+
+// `misses` counts such waits of this worker.
+void wait_for_part(Worker& worker, int32_t& misses) {
   const auto has_begun = [&] {
     uint32_t state = worker.state.load(std::memory_order_relaxed);
     return (state & kStateMask) == kGo && worker.state.compare_exchange_strong(state, kRunning);
   };
-  const auto spin = [&](int64_t busy_ns) {
-    return spin_for(worker.spin_ns.load(std::memory_order_relaxed),
-                    worker.has_core.load(std::memory_order_relaxed), busy_ns, has_begun);
+  const int64_t most_ns = worker.spin_ns.load(std::memory_order_relaxed);
+  const auto spin = [&](int64_t calm_ns, int64_t busy_ns) {
+    return spin_for(calm_ns, worker.has_core.load(std::memory_order_relaxed), busy_ns, has_begun);
   };
-  if (spin(kSpinNs)) return;
+  int64_t since = now_ns();
+  if (spin(misses < kMissesInVain || most_ns < kSpinNs ? most_ns : kSpinNs, kSpinNs)) {
+    misses = 0;
+    return;
+  }
   while (!has_begun()) {
     uint32_t state = kIdle;
     if (worker.state.compare_exchange_strong(state, kAsleep) || state == kAsleep) {
       sleep_while(worker.state, kAsleep);
-      if (spin(kLateSpinNs)) return;
+      const int64_t now = now_ns();
+      misses = now - since < most_ns ? 0 : misses + (misses < kMissesInVain);
+      since = now;
+      if (spin(worker.spin_ns.load(std::memory_order_relaxed), kLateSpinNs)) return;
     } else if (state == kClaimed) {
       sched_yield();
     }
@@ -54,8 +66,9 @@ void wait_for_part(Worker& worker) {
 
 void* work(void* argument) {
   Worker& worker = *static_cast<Worker*>(argument);
+  int32_t misses = 0;
   for (;;) {
-    wait_for_part(worker);
+    wait_for_part(worker, misses);
     if (worker.team != nullptr) {
       serve(*worker.team, worker);
       continue;

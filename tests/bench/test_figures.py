@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.compare.figures import geometric_mean, paired_ratio, quartiles
+from ansorc.compare.figures import geometric_mean, paired_ratio, quartiles
 from bench.compare.result import FILE, CaseResult, Results, SideResult
 
 TIMES = st.lists(st.floats(1e-7, 10.0), min_size=1, max_size=20)

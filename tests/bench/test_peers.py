@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 from paper_reference import expected
 
-from bench.peers import LIMIT, OWN, PEERS, numpy_blas
-from bench.peers.burst import Clocked
+from ansorc.compare.program import Clocked
+from bench.peers import LIMIT, OWN, PEERS, ROOT, numpy_blas
 from bench.peers.layouts import as_images, channels_first, channels_last, library_weight
 from bench.peers.problem import Convolution, problem
 from bench.peers.program import Program, Request, Unsupported
@@ -136,15 +138,18 @@ def test_a_long_call_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
-def test_only_own_modules_import_ansorc(path: Path) -> None:
+def test_only_own_modules_import_what_computes(path: Path) -> None:
     """A peer's process holds the peer's libraries, whose threads and LLVM are its own."""
-    names = {
-        name.split(".")[0]
-        for node in ast.walk(ast.parse(path.read_text()))
-        for name in _imported(node)
-    }
+    names = {name for node in ast.walk(ast.parse(path.read_text())) for name in _imported(node)}
+    own = {name for name in names if name.partition(".")[0] == "ansorc"}
     is_own = f"bench.peers.{path.stem}" in (OWN.module, LIMIT.module)
-    assert ("ansorc" in names) == is_own
+    assert is_own == any(not name.startswith("ansorc.compare.") for name in own)
+
+
+def test_what_serves_a_peer_loads_no_compiler() -> None:
+    code = "import sys, bench.peers.serve; print({'llvmlite', 'onnx', 'torch'} & {*sys.modules})"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+    assert found.stdout.strip() == b"set()"
 
 
 def _imported(node: ast.AST) -> list[str]:

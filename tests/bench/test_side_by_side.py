@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ansorc.compare.side import Gap, Side
 from bench.compare import suite as suite_module
 from bench.compare.case_run import Plan
 from bench.compare.result import CaseResult, Results
-from bench.compare.side import Gap, Side
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.paper_cases import case
-from bench.peers import PeerInfo
+from bench.peers import ROOT, PeerInfo
 
 HERE = Path(__file__).parent
 SMALL = [case("NRM-1-b1"), case("NRM-2-b1")]
@@ -72,6 +72,22 @@ def test_sides_are_timed_and_compared(tmp_path: Path) -> None:
     assert (found.flops, found.array_bytes) == (2 * 256 * 256, 4 * (256 * 256 + 1))
 
 
+def test_calls_from_python_are_timed_in_the_same_turns(tmp_path: Path) -> None:
+    (found,) = compare(tmp_path, ["right", "slow"])
+    for side in found.sides.values():
+        assert len(side.called) == len(side.spaced) == len(side.seconds)
+    assert found.sides["right"].called == found.sides["right"].seconds  # it has no other way
+    assert min(found.sides["slow"].spaced) >= 0.03
+    assert found.best_peer("spaced") == "right"
+    own = found.as_called("spaced")
+    assert own is not None
+    assert own[0] == np.median(found.sides["ansorc"].spaced)
+    (held,) = (Results.read(tmp_path) or Results({})).cases.values()
+    assert held == found
+    earlier = replace(found, sides={"ansorc": replace(found.sides["ansorc"], called=())})
+    assert earlier.as_called("called") is None
+
+
 def test_every_misfortune_of_a_side_is_a_named_gap(tmp_path: Path) -> None:
     (found,) = compare(tmp_path, ["wrong", "raising", "missing", "dying", "leaving", "right"])
     gaps = {name: (side.gap_kind, side.gap) for name, side in found.sides.items() if side.gap}
@@ -110,7 +126,7 @@ def test_a_side_that_died_takes_part_in_the_next_case(tmp_path: Path) -> None:
 def test_a_side_that_never_answers_is_given_up(tmp_path: Path) -> None:
     x = tmp_path / "x.npy"
     np.save(x, np.ones((1, 2, 2), np.float32))
-    side = Side(info("stuck"), 1, tmp_path / "log")
+    side = Side(info("stuck"), 1, tmp_path / "log", "bench.peers.serve", ROOT)
     fields = {"trials": 1, "directory": str(tmp_path), "threads": 1}
     side.greet(fields, 20.0)
     begin = time.monotonic()

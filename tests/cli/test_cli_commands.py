@@ -89,7 +89,26 @@ def test_tune_then_build_run_and_show(cli: CommandLine) -> None:
     )
 
     elsewhere = cli.run("build", *again.split(), "--threads", "1").refused()
-    assert "measured on another machine, thread count or cache policy (4)" in elsewhere
+    assert "measured on another machine, thread count or cache policy (4, warm)" in elsewhere
+
+
+def test_a_search_may_care_for_calls_with_other_work_between(cli: CommandLine) -> None:
+    tuned = cli.run("tune", "ops.py:product", "--trials", "2", "--measure", "call")
+    assert tuned.code == 0, tuned
+    again = "ops.py:product --measure call --records tune.db"
+    assert f"build it with: ansorc build {again}\n" in tuned.out
+    ran = cli.run("run", *again.split())
+    assert re.search(
+        r"  from Python: [\d.]+ [µm]s back to back, [\d.]+ [µm]s with other work", ran.out
+    )
+    assert "cache policy (2, other-work)" in cli.run("run", "ops.py:product").refused()
+    both = cli.run("build", *again.split(), "--cache", "cold").refused()
+    assert 'measure="call" says what the caches hold' in both
+
+
+def test_an_effort_is_a_number_of_trials(cli: CommandLine) -> None:
+    words = cli.run("tune", "ops.py:product", "--trials", "2", "--effort", "max").refused()
+    assert "--effort says how many trials" in words
 
 
 @pytest.mark.parametrize("cache", ["cold", "cold-weights"])
@@ -100,7 +119,7 @@ def test_cold_caches(cli: CommandLine, cache: str) -> None:
     assert f"build it with: ansorc build {again}\n" in tuned.out
     assert cli.run("show", *again.split()).out.startswith("# product: tuned, ")
     warm = cli.run("show", "ops.py:product").refused()
-    assert "measured on another machine, thread count or cache policy (2)" in warm
+    assert "measured on another machine, thread count or cache policy (2, " in warm
 
 
 def test_where_the_time_of_a_run_went_is_one_line(cli: CommandLine) -> None:

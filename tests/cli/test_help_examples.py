@@ -30,7 +30,8 @@ def commands(found: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], 
 
 COMMANDS = dict(commands(group))
 ORDER = (
-    ("doctor",), ("tune",), ("build",), ("run",), ("show",), ("train",), ("report",), ("records",),
+    ("doctor",), ("tune",), ("build",), ("run",), ("bench",), ("show",), ("train",),
+    ("report",), ("records",),
     ("records", "list"), ("records", "best"), ("records", "export"), ("records", "import"),
     ("records", "merge"), ("records", "prune"), ("records", "verify"), ("fleet", "key"),
 )  # fmt: skip
@@ -74,6 +75,7 @@ def test_the_examples_work_one_after_another(
         "tune.jsonl",
         "all.db",
         "fleet.key",
+        "times.json",
     ):
         assert Path(made).stat().st_size > 0
     assert Path("saved.db").exists()

@@ -18,12 +18,12 @@ from ansorc.graph import kernel_threads
 from ansorc.graph.cache_policy import cache_policy_of, used_bytes
 from ansorc.graph.kernel_threads import (
     measured_threads,
-    thread_counts,
     tune_threads,
 )
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import chosen_programs, planned_network
 from ansorc.schedule import Names, steps_to_json
+from ansorc.search.call_threads import thread_counts
 from ansorc.search.measure import Source
 from ansorc.search.programs import Program, ProgramChoice, default_program, program_key
 from ansorc.search.record import KernelThreads, Record, Records, current_environment

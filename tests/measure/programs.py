@@ -64,6 +64,14 @@ def doubled(factor: float = 2.0, extent: int = EXTENT) -> Stmt:
     return loop(extent, Store(result(), index, Load(source(), index) * factor))
 
 
+def parallel_rows() -> Source:
+    """What `right` computes, by several threads."""
+    i = Var("i")
+    return candidate(
+        loop(EXTENT, Store(result(), (i,), Load(source(), (i,)) * 2.0), kind=LoopKind.PARALLEL)
+    )
+
+
 def right(times: int = 1) -> Source:
     """A right program; each count is different code."""
     index = (Var("i"),)

@@ -15,6 +15,7 @@ import pytest
 from measure import programs
 from measure.processes import is_alive, wait_until_dead
 
+from ansorc.codegen.call.call_times import GAP_S
 from ansorc.errors import MeasureError
 from ansorc.search.contest import contest
 from ansorc.search.measure import (
@@ -178,6 +179,30 @@ def test_with_cold_weights_constants_alone_are_read_from_memory() -> None:
         medians[constant] = (result.measurement.median_s, ranked.measurement.median_s)
     for weights, activations in zip(medians[True], medians[False], strict=True):
         assert weights > 1.3 * activations, "measured, and ranked"
+
+
+def test_other_work_comes_between_calls_of_a_user() -> None:
+    """1 MB of it leaves no data in a first cache, so loads take longer than back to back."""
+    options = replace(OPTIONS, run=replace(RUN, cache="other-work", max_repeats=50))
+    begin = time.monotonic()
+    with Measurer(programs.long_task(), options) as measurer:
+        (result,) = measurer.measure([programs.summing()])
+        (ranked,) = measurer.rank([programs.summing()])
+    assert result.measurement is not None, result.failure
+    assert ranked.measurement is not None
+    calls = len(result.measurement.seconds) + len(ranked.measurement.seconds)
+    assert calls > 10
+    assert time.monotonic() - begin > calls * GAP_S
+
+
+def test_a_program_is_timed_on_several_numbers_of_threads() -> None:
+    rows = programs.parallel_rows()
+    with Measurer(programs.task(), replace(OPTIONS, run=replace(RUN, threads=0))) as measurer:
+        found = measurer.time_threads(rows, (0, 2, 1))
+        assert len(found) == 3
+        assert all(0 < seconds < 0.1 for seconds in found)
+        assert measurer.time_threads(programs.right(), (0, 1)) == [], "it has no parallel loop"
+        assert measurer.time_threads(programs.wrong(), (0, 1)) == []
 
 
 def test_something_else_is_done_while_the_last_are_built_and_before_they_run(

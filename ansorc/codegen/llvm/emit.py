@@ -110,7 +110,7 @@ def _write_entry(
         for offset in storage.block.values():
             place = writer.emit(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
             arguments.append(f"ptr {place}")
-        listing = ", ".join([*arguments, "i32 %threads"])
+        listing = ", ".join([*arguments, f"i32 {_most_threads(writer, function.threads)}"])
         return writer.emit(f"call i32 @{function.name}.body({listing})")
 
     if storage.block:
@@ -122,6 +122,15 @@ def _write_entry(
     listing = ", ".join([*params, "ptr %workspace", "i32 %threads"])
     head = f"define i32 @{function.name}({listing}) {ONCE}"
     module.functions.append(f"{head} {{\n{writer.text()}\n}}")
+
+
+def _most_threads(writer: FunctionWriter, most: int) -> str:
+    """The caller's threads, but no more than `most`; the caller's 0 are as many as there may be."""
+    if not most:
+        return "%threads"
+    before = writer.emit("add i32 %threads, -1")  # which makes of 0 the largest number
+    is_fewer = writer.emit(f"icmp ult i32 {before}, {most - 1}")
+    return writer.emit(f"select i1 {is_fewer}, i32 %threads, i32 {most}")
 
 
 def _write_packer(module: ModuleWriter, packer: Function, kernel: str, target: Target) -> None:

@@ -127,9 +127,11 @@ def _workspace_lines(signature: Signature) -> list[str]:
 def _thread_lines(signature: Signature) -> list[str]:
     if not signature.parallel:
         return ["threads: not used, the kernel runs on the calling thread; pass 1."]
+    limit = f"; no more than {signature.threads} ever do, with which it was the fastest"
     return [
         "threads: the most that may work on the call, the calling one counted in; 0 for all cores",
-        "that the process may use (see ansorc/runtime.h), 1 for the calling thread alone.",
+        "that the process may use (see ansorc/runtime.h), 1 for the calling thread alone"
+        f"{limit if signature.threads else ''}.",
     ]
 
 

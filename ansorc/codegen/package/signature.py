@@ -118,6 +118,8 @@ class Signature:
     """Floating-point operations of one call, if known."""
     records: tuple[MeasuredProgram, ...] = ()
     """What it was built from, of a network each once; none for untuned schedules."""
+    threads: int = 0
+    """The most that work on a call, with which it was the fastest; 0: as many as allowed."""
 
     def to_json(self) -> dict[str, object]:
         """Return what `from_json` reads back."""
@@ -128,6 +130,7 @@ class Signature:
             "parallel": self.parallel,
             "flops": self.flops,
             "records": [asdict(record) for record in self.records],
+            "threads": self.threads,
         }
 
     @staticmethod
@@ -140,6 +143,7 @@ class Signature:
             bool(fields["parallel"]),
             None if fields["flops"] is None else float(fields["flops"]),
             tuple(map(MeasuredProgram.from_json, fields.get("records", ()))),
+            int(fields.get("threads", 0)),  # a manifest of an earlier version has none
         )
 
 
@@ -173,7 +177,9 @@ def signature_of(
         for b in function.params
     )  # fmt: skip
     parallel = has_threads and any(map(is_parallel, parts))
-    return Signature(function.name, params, workspace_bytes, parallel, flops)
+    return Signature(
+        function.name, params, workspace_bytes, parallel, flops, threads=function.threads
+    )
 
 
 def packing_functions(signature: Signature) -> list[Function]:

@@ -8,7 +8,7 @@ workers (`worker.py`): a `Builder` makes object code of programs, a `Runner` che
 """
 
 from ansorc.search.measure.measurer import Measurer, concurrently, nothing
-from ansorc.search.measure.options import CachePolicy, MeasureOptions, RunOptions
+from ansorc.search.measure.options import CachePolicy, MeasuredCall, MeasureOptions, RunOptions
 from ansorc.search.measure.result import (
     BuildCost,
     Failure,
@@ -28,6 +28,7 @@ __all__ = [
     "FailureKind",
     "MeasureOptions",
     "MeasureResult",
+    "MeasuredCall",
     "Measurement",
     "Measurer",
     "RunCost",

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -60,6 +61,7 @@ def concurrently(work: Callable[[], None]) -> Generator[None]:
         done.result()
 
 
+_THREAD_ROUNDS = 9
 _KEPT = 16
 """Programs whose machine code is kept, as they may be timed against each other later."""
 
@@ -183,6 +185,24 @@ class Measurer:
             if found is not None:
                 results.append(MeasureResult(candidate, found[0], build_cost_of(message), found[1]))
         return sorted(results, key=_rank_key)
+
+    def time_threads(self, program: Source, counts: Sequence[int]) -> list[float]:
+        """Return the seconds of a call of `program` with each of `counts` threads, in this order.
+
+        None are returned of a program that has no parallel loop, or that is not right any more.
+        """
+        reply = self._kept.get(program) or self._build([program])[0]
+        if isinstance(reply, Failure) or failure_of(reply) is not None:
+            return []
+        compiled, seconds = CompiledKernel.of(reply), list[float]()
+        for count in counts if compiled.signature.parallel else ():
+            run = replace(self.options.run, threads=count, rank_rounds=_THREAD_ROUNDS)
+            with self._watch.phase("contest"):
+                job = run_request(self._open_data, [compiled], run, self._run_limit_s())
+                outcomes = self._outcomes(job)
+            if not isinstance(outcomes, Failure) and isinstance(outcomes[0][0], Measurement):
+                seconds.append(outcomes[0][0].median_s)
+        return seconds if len(seconds) == len(counts) else []
 
     def _batch_size(self, count: int) -> int:
         """The size of equal batches, none larger than the options allow."""

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ansorc.codegen.base import DeviceBackend, DeviceKernel, backend_of, team_of
 from ansorc.codegen.build import CompileCache, compile_function
+from ansorc.codegen.call.call_times import OtherWork
 from ansorc.codegen.call.device_caller import DeviceClock
 from ansorc.codegen.package.signature import LACKS_FEATURES, OUT_OF_MEMORY
 from ansorc.errors import BuildError, DeviceError, IRError, LanguageError, ParseError, ScheduleError
@@ -364,6 +365,8 @@ def _subject(
     call = one.kernel.call
     if options.cache == "warm":
         return Subject(call)
+    if options.cache == "other-work":
+        return Subject(call, OtherWork(), evicts_all=False)
     if options.cache == "cold":
         return Subject(call, partial(evict_each, one.kernel.memory, _eviction(target)))
     is_alone = options.threads == 1 or not one.is_parallel

@@ -14,19 +14,34 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from bench.peers import PeerInfo
+from ansorc.compare.serving import JsonFields
 
-_ROOT = Path(__file__).parents[2]
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM_NUM_THREADS",
     "HL_NUM_THREADS",
 )  # fmt: skip
 _END_S = 10.0
-Fields = dict[str, Any]
+_POLLED_S = 1e-3
+"""Idle threads poll no longer than that; one that is stopped at it takes its core for busy."""
+
+
+@dataclass(frozen=True)
+class PeerInfo:
+    """An entry of a table of sides."""
+
+    name: str
+    """What `--peers` takes."""
+    module: str
+    """What its process is started with."""
+    label: str
+    """In tables and charts."""
+    install: str = ""
+    """What to do where it is missing."""
 
 
 class Gap(Exception):  # noqa: N818 - it is a result, not an error
@@ -41,30 +56,31 @@ class Side:
     """The process of one side. Whatever befalls it is a Gap."""
 
     def __init__(
-        self, info: PeerInfo, threads: int, log: Path, server: str = "bench.peers.serve"
+        self, info: PeerInfo, threads: int, log: Path, server: str, root: Path | None = None
     ) -> None:
         """Begin; what the process prints goes to the end of the file `log`.
 
-        `server` is the module that is run, with the side's own as argument.
+        `server` is the module that is run, with the side's own as argument, in the directory `root`
+        (None: where this process is).
         """
-        self._server = server
+        self._server, self._root = server, root
         self.info = info
         self.versions: dict[str, str] = {}
         self.dispatch_s = 0.0
         self._threads, self._log = threads, log
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._greeting: Fields = {}
+        self._greeting: JsonFields = {}
         self._closed: tuple[str, str] | None = None
 
-    def greet(self, fields: Fields, timeout_s: float) -> None:
+    def greet(self, fields: JsonFields, timeout_s: float) -> None:
         """Start the process, and learn the versions of its packages and what a call costs."""
         self._greeting = {"do": "hello", "threads": self._threads, **fields}
         answer = self.ask(self._greeting, timeout_s)
         self.versions = answer["versions"]
         self.dispatch_s = answer["dispatch_s"]
 
-    def ask(self, message: Fields, timeout_s: float) -> Fields:
+    def ask(self, message: JsonFields, timeout_s: float) -> JsonFields:
         """Return the answer to `message`; raise Gap if there is none.
 
         A process that died is started again for the next case.
@@ -89,8 +105,9 @@ class Side:
             answer = ""
         if not answer:
             raise Gap("failed", self._last_words())
+        time.sleep(_POLLED_S)
         self._signal(signal.SIGSTOP)
-        fields: Fields = json.loads(answer)
+        fields: JsonFields = json.loads(answer)
         if "gap" in fields:
             raise Gap(fields["kind"], fields["gap"])
         return fields
@@ -120,7 +137,7 @@ class Side:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                cwd=_ROOT,
+                cwd=self._root,
                 env=environment,
                 text=True,
                 start_new_session=True,

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import statistics
-import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ansorc.codegen.base import backend_of
+from ansorc.codegen.call.call_times import CallTimes, call_times
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.call.timing import Timing
 from ansorc.errors import MeasureError
 from ansorc.ir.aligned import Array
-from ansorc.lang.reference import evaluate
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.measure.data import draw_inputs
 from ansorc.search.task import Task
 
-_NUMPY_REPEATS, _NUMPY_ENOUGH_S = 5, 2.0
-_PAIRS, _PROBE_S, _KERNEL_S = 11, 0.01, 0.03
+_PAIRS, _PROBE_S, _KERNEL_S, _CALLS_S = 11, 0.01, 0.03, 0.1
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,8 @@ class CheckedTime:
     """Largest deviation from the float64 reference, in units of the tolerance."""
     peak_share: float
     """Its FLOP/s by what an FMA probe reached right before, the median of several pairs."""
+    calls: CallTimes
+    """Of calls from Python."""
 
 
 def checked_time(
@@ -66,7 +67,9 @@ def checked_time(
         for _ in range(_PAIRS)
     ]
     shares = [task.dag.flops / timing.median_s / peak for peak, timing in pairs]
-    return CheckedTime(_joined([timing for _, timing in pairs]), worst, statistics.median(shares))
+    calls = call_times(partial(module, *packed, threads=threads), _CALLS_S)
+    timing = _joined([timing for _, timing in pairs])
+    return CheckedTime(timing, worst, statistics.median(shares), calls)
 
 
 def _joined(timings: list[Timing]) -> Timing:
@@ -75,23 +78,6 @@ def _joined(timings: list[Timing]) -> Timing:
     low, median, high = statistics.quantiles(medians, n=4, method="inclusive")
     fastest = min(timing.fastest_s for timing in timings)
     return Timing(median, high - low, len(timings), timings[0].calls, fastest)
-
-
-def numpy_time(task: Task, rng: np.random.Generator) -> tuple[float, float]:
-    """Return (median, spread) seconds of NumPy for the computation of `task` in float32.
-
-    NumPy runs what the reference runs: array expressions and, where they fit, its matrix product.
-    """
-    inputs, _ = draw_inputs(task, rng)
-    times: list[float] = []
-    while len(times) < _NUMPY_REPEATS or (sum(times) < _NUMPY_ENOUGH_S / 10):
-        begin = time.perf_counter()
-        evaluate(task.dag, inputs, np.float32)
-        times.append(time.perf_counter() - begin)
-        if sum(times) > _NUMPY_ENOUGH_S and len(times) > 1:
-            break
-    low, median, high = statistics.quantiles(times, n=4, method="inclusive")
-    return median, high - low
 
 
 def _arguments(task: Task, inputs: list[Array]) -> list[Array]:

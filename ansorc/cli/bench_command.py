@@ -1,0 +1,150 @@
+"""`ansorc bench`: a user's operators and networks beside the libraries that are installed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+import click
+import numpy as np
+from rich.console import Console
+
+from ansorc.cli.arguments import TaskOrNetworks, takes_records, takes_workloads
+from ansorc.cli.tables import new_table
+from ansorc.compare.side import PeerInfo
+from ansorc.compare.turns import Turns
+from ansorc.compare.workload_run import (
+    OWN,
+    PEERS,
+    ComparedPrograms,
+    ComparedWorkload,
+    WorkloadTimes,
+    as_json,
+    compare_workload,
+    installed_peers,
+    relative_speeds,
+)
+from ansorc.graph.network import Network
+from ansorc.ir.aligned import Array
+from ansorc.report.charts import relative_bars
+from ansorc.report.page import PICTURES, picture
+from ansorc.search.programs import require_this_machine
+from ansorc.search.task import Task
+
+_LABELS = {info.name: info.label for info in (OWN, *PEERS)}
+
+
+@click.command()
+@takes_workloads
+@takes_records
+@click.option("--default", "use_default", is_flag=True,
+              help="The untuned default schedule, not the best recorded program.")  # fmt: skip
+@click.option("--peers", default="", metavar="NAME[,NAME]",
+              help=f"Of {', '.join(info.name for info in PEERS)}; default: all that are "
+              "installed.")  # fmt: skip
+@click.option("--turns", default=15, show_default=True, type=click.IntRange(min=1),
+              help="How often each side is timed.")  # fmt: skip
+@click.option("--json", "json_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write all times.")  # fmt: skip
+@click.option("--picture", "picture_path", type=click.Path(path_type=Path), metavar="FILE.svg",
+              help="Draw relative speeds, as .svg or .png.")  # fmt: skip
+def bench(
+    workloads: list[TaskOrNetworks], records: Path, threads: int, cache: str, peers: str,
+    turns: int, *, use_default: bool, **written: Path | None,
+) -> None:  # fmt: skip
+    """Time operators and networks beside other libraries, in turns, each result checked.
+
+    NumPy computes an operator by its definition. For PyTorch write f_torch(A, B) beside the
+    workload f in its file, for ONNX Runtime and OpenVINO f_onnx = "Y = MatMul(A, B)"; f_numpy takes
+    the place of the definition. Networks are read by ONNX Runtime and OpenVINO.
+
+    Example:  ansorc bench gemm.py:matmul --turns 5 --json times.json
+    """
+    json_path, picture_path = written["json_path"], written["picture_path"]
+    if picture_path is not None and picture_path.suffix not in PICTURES:
+        raise click.UsageError(f"--picture {picture_path}: write {' or '.join(PICTURES)}")
+    compared = _compared(workloads)
+    chosen = _chosen(peers)
+    number = threads or compared[0].workload.target.cores
+    programs = ComparedPrograms(number, None if use_default else records, cache)
+    console, found = Console(stderr=True), list[WorkloadTimes]()
+    with console.status("") as status:
+        for one in compared:
+            plan = Turns(turns, min(turns, 5))
+            found.append(compare_workload(one, chosen, programs, plan, status.update))
+            _print(found[-1])
+    if json_path is not None:
+        json_path.write_text(json.dumps(as_json(found, number), indent=1))
+        click.echo(f"times: {json_path}")
+    if picture_path is not None:
+        picture_path.write_bytes(picture(relative_bars(relative_speeds(found)), picture_path))
+        click.echo(f"picture: {picture_path}")
+    if any(one.sides[OWN.name].gap for one in found):
+        click.get_current_context().exit(1)
+
+
+def _compared(workloads: Sequence[TaskOrNetworks]) -> list[ComparedWorkload]:
+    """The workloads of the command line with their files."""
+    given = click.get_current_context().params
+    constants = dict(_array(text) for text in given["constants"])
+    found: list[ComparedWorkload] = []
+    for text, one in zip(given["workloads"], workloads, strict=True):
+        require_this_machine(one.target)
+        if isinstance(one, Task):
+            path, colon, _ = text.rpartition(":")
+            found.append(ComparedWorkload(Path(path if colon else text), one, one.name))
+        elif isinstance(one, Network):
+            found.append(ComparedWorkload(Path(text), one, constants=constants))
+        else:
+            raise click.UsageError(f"{text}: give one shape for each input; several are compared "
+                                   "one after the other")  # fmt: skip
+    return found
+
+
+def _array(text: str) -> tuple[str, Array]:
+    name, _, path = text.rpartition("=")  # which was read before, so it is there
+    return name, np.load(path, allow_pickle=False)
+
+
+def _chosen(text: str) -> list[PeerInfo]:
+    """The peers that are named, else those that are installed; say which are not."""
+    there, missing = installed_peers()
+    if not text:
+        for info in missing:
+            click.echo(f"{info.label} is not installed; {info.install}", err=True)
+        return there
+    known = {info.name: info for info in PEERS}
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise click.UsageError(f"--peers: there is no '{name}'; there are {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _print(one: WorkloadTimes) -> None:
+    """Print a row for each side that was timed, and a sentence for each that was not."""
+    headings = ("side", "ms", "from Python", "±", "other work between", "ansorc is", "how")
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    table = new_table(console, one.name, *headings)
+    for name, side in one.sides.items():
+        if side.called:
+            ratio = None if name == OWN.name else one.ratio(name)
+            table.add_row(
+                _LABELS[name], *(_ms(times) for times in (side.seconds, side.called)),
+                f"{side.spread:.0%}", _ms(side.spaced), f"{ratio:.2f} × as fast" if ratio else "",
+                side.program,
+            )  # fmt: skip
+    console.print(table)
+    for label, gap in _gaps(one).items():
+        click.echo(f"{label}: {gap}")
+
+
+def _gaps(one: WorkloadTimes) -> Mapping[str, str]:
+    return {_LABELS[name]: side.gap for name, side in one.sides.items() if side.gap}
+
+
+def _ms(times: Sequence[float]) -> str:
+    return f"{median(times) * 1e3:.4g}"

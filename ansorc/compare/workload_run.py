@@ -1,0 +1,259 @@
+"""A user's operators and networks beside other libraries: prepared, checked, timed in turns."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from ansorc.compare.figures import paired_ratio, quartiles
+from ansorc.compare.side import Gap, PeerInfo, Side
+from ansorc.compare.turns import Turns, take_turns
+from ansorc.graph.graph_reference import run_reference
+from ansorc.graph.network import Network
+from ansorc.graph.random_inputs import random_inputs
+from ansorc.ir.aligned import Array
+from ansorc.search.measure.check import Expectation, tolerance
+from ansorc.search.measure.data import draw_inputs
+from ansorc.search.record import current_environment
+from ansorc.search.task import Task
+
+OWN = PeerInfo("ansorc", "ansorc", "ansorc")
+PEERS: tuple[PeerInfo, ...] = (
+    PeerInfo("numpy", "numpy", "NumPy", "pip install numpy"),
+    PeerInfo("torch", "torch", "PyTorch", "pip install torch"),
+    PeerInfo("onnxruntime", "onnxruntime", "ONNX Runtime", "pip install onnxruntime onnx"),
+    PeerInfo("openvino", "openvino", "OpenVINO", "pip install openvino onnx"),
+)
+"""Whom a workload is compared with, in the order of tables and pictures."""
+_NETWORK_TOLERANCE = 1e-4
+"""Of the largest element of an output: what float32 rounding makes of a deep network."""
+_SEED = 1
+_SERVER = "ansorc.compare.workload_server"
+
+
+@dataclass
+class SideTimes:
+    """What was measured of one side, or why nothing was. Seconds of a call, a median a turn."""
+
+    program: str = ""
+    """How the side computed it."""
+    error: float = 0.0
+    """The largest deviation from float64: of an operator in units of what rounding explains, of a
+    network as a share of the largest element."""
+    seconds: list[float] = field(default_factory=list[float])
+    """Repeated by machine code where the side can, else as `called`."""
+    called: list[float] = field(default_factory=list[float])
+    """From Python, back to back."""
+    spaced: list[float] = field(default_factory=list[float])
+    """From Python, with other work between two calls."""
+    gap: str = ""
+
+    @property
+    def spread(self) -> float:
+        """The distance between the quartiles of `called`, as a share of the median."""
+        low, middle, high = quartiles(self.called)
+        return (high - low) / middle
+
+
+@dataclass
+class WorkloadTimes:
+    """One operator or network on all sides, ansorc first."""
+
+    name: str
+    sides: dict[str, SideTimes] = field(default_factory=dict[str, SideTimes])
+    """By the names of `OWN` and `PEERS`."""
+    versions: dict[str, str] = field(default_factory=dict[str, str])
+
+    def ratio(self, side: str) -> float | None:
+        """Return how many times as long calls of `side` take as ansorc's, back to back."""
+        own, other = self.sides[OWN.name], self.sides[side]
+        return paired_ratio(own.called, other.called) if own.called and other.called else None
+
+
+@dataclass(frozen=True)
+class ComparedWorkload:
+    """What is compared: the file, and the operator or network in it."""
+
+    path: Path
+    workload: Task | Network
+    name: str = ""
+    """Of the operator in its file; empty for a network."""
+    constants: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    """Inputs of a network that always have the same values."""
+
+    @property
+    def title(self) -> str:
+        """What tables call it."""
+        return self.name or self.path.stem
+
+
+@dataclass(frozen=True)
+class ComparedPrograms:
+    """Which of ansorc's programs take part, and with how many threads all sides compute."""
+
+    threads: int
+    records: Path | None
+    """What ansorc was tuned to; None: the untuned default."""
+    cache: str = "auto"
+
+
+def installed_peers() -> tuple[list[PeerInfo], list[PeerInfo]]:
+    """Return the peers whose packages are there, and those whose are not."""
+    there = [info for info in PEERS if find_spec(info.module) is not None]
+    return there, [info for info in PEERS if info not in there]
+
+
+def compare_workload(
+    one: ComparedWorkload,
+    peers: Sequence[PeerInfo],
+    programs: ComparedPrograms,
+    turns: Turns,
+    say: Callable[[str], None],
+) -> WorkloadTimes:
+    """Return what all sides reached; a side that fails is a gap of the result.
+
+    Each is a process of its own that stands still while it is not its turn, and its results are
+    held against float64. `say` is told what goes on.
+    """
+    found = WorkloadTimes(one.title)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ansorc-bench-")))
+        message, check = _prepared(one, programs, directory)
+        right = dict[str, Side]()
+        for info in (OWN, *peers):
+            say(f"{one.title}: {info.label} prepares")
+            side = Side(info, programs.threads, directory / "sides.log", _SERVER)
+            stack.callback(side.end)
+            found.sides[info.name] = times = SideTimes()
+            try:
+                answer = side.ask(message, turns.patience_s)
+                times.program, times.error = answer["program"], check(directory / "outputs.npz")
+                found.versions |= answer["versions"]
+                right[info.name] = side
+            except Gap as gap:
+                times.gap = _words(info, gap, directory / "sides.log")
+        say(f"{one.title}: timing in turns")
+        for name, medians in zip(right, take_turns(list(right.values()), turns), strict=True):
+            times = found.sides[name]
+            if isinstance(medians, Gap):
+                times.gap = str(medians)
+            else:
+                times.seconds, times.called = medians["seconds"], medians["called"]
+                times.spaced = medians["spaced"]
+    return found
+
+
+def as_json(found: Sequence[WorkloadTimes], threads: int) -> dict[str, object]:
+    """Return all times, with the machine that they are of."""
+    here = current_environment(threads)
+    return {
+        "cpu": here.cpu, "cores": here.cores, "threads": threads, "load": list(os.getloadavg()),
+        "workloads": [asdict(one) for one in found],
+    }  # fmt: skip
+
+
+def relative_speeds(found: Sequence[WorkloadTimes]) -> list[tuple[str, str, float]]:
+    """Return (workload, side, speed of its calls) for a picture; 1 is the fastest side."""
+    labels = {info.name: info.label for info in (OWN, *PEERS)}
+    rows: list[tuple[str, str, float]] = []
+    for one in found:
+        times = {name: median(side.called) for name, side in one.sides.items() if side.called}
+        best = min(times.values(), default=0.0)
+        rows += [(one.name, labels[name], best / seconds) for name, seconds in times.items()]
+    return rows
+
+
+Check = Callable[[Path], float]
+"""Returns the error of the results in a file; raises Gap if they are wrong."""
+
+
+def _prepared(
+    one: ComparedWorkload, programs: ComparedPrograms, directory: Path
+) -> tuple[dict[str, object], Check]:
+    """The message to all sides, whose arrays are in files, and what judges their results."""
+    if isinstance(one.workload, Task):
+        task = one.workload
+        drawn, references = draw_inputs(task, np.random.default_rng(_SEED))
+        inputs = {buffer.name: a for buffer, a in zip(task.dag.inputs, drawn, strict=True)}
+        check = _operator_check(task, references)
+    else:
+        inputs = random_inputs(one.workload.source)
+        expected = run_reference(one.workload.source, inputs)
+        check = _network_check(list(expected.values()))
+    arrays = {f"input {name}": array for name, array in inputs.items()}
+    arrays |= {f"constant {name}": array for name, array in one.constants.items()}
+    np.savez(directory / "arrays.npz", allow_pickle=False, **arrays)
+    workload = {
+        "path": str(one.path.absolute()), "name": one.name, "threads": programs.threads,
+        "task": one.workload.to_json() if isinstance(one.workload, Task) else "",
+        "inputs": list(inputs), "constants": list(one.constants), "cache": programs.cache,
+        "records": str(programs.records.absolute()) if programs.records else "",
+    }  # fmt: skip
+    return {
+        "do": "prepare", "workload": workload, "arrays": str(directory / "arrays.npz"),
+        "outputs": str(directory / "outputs.npz"),
+    }, check  # fmt: skip
+
+
+def _operator_check(task: Task, references: Sequence[Array]) -> Check:
+    expected = [
+        Expectation(wide, tolerance(task.dag, buffer.name, wide))
+        for buffer, wide in zip(
+            task.dag.outputs, (one.astype(np.float64) for one in references), strict=True
+        )
+    ]
+
+    def check(path: Path) -> float:
+        worst = 0.0
+        for expectation, found in zip(expected, _results(path, references), strict=True):
+            verdict = expectation.compare(found)
+            if verdict.complaint:
+                raise Gap("failed", verdict.complaint.replace("candidate rejected", "wrong"))
+            worst = max(worst, verdict.max_error)
+        return worst
+
+    return check
+
+
+def _network_check(references: Sequence[Array]) -> Check:
+    def check(path: Path) -> float:
+        worst = 0.0
+        for expected, found in zip(references, _results(path, references), strict=True):
+            wide = expected.astype(np.float64)
+            largest = float(np.max(np.abs(wide), initial=1e-30))
+            worst = max(worst, float(np.max(np.abs(found - wide), initial=0.0)) / largest)
+        if not worst <= _NETWORK_TOLERANCE:
+            raise Gap("failed", f"wrong: its largest error is {worst:.2g} of the largest element")
+        return worst
+
+    return check
+
+
+def _results(path: Path, references: Sequence[Array]) -> list[Array]:
+    """The results in a file, in the shapes of the references; raise Gap for others."""
+    with np.load(path) as held:
+        found = [held[name] for name in held.files]
+    path.unlink()
+    if [one.shape for one in found] != [one.shape for one in references]:
+        shapes = ", ".join(str(one.shape) for one in found)
+        wanted = ", ".join(str(one.shape) for one in references)
+        raise Gap("failed", f"it returned {shapes}, not {wanted}")
+    return [np.ascontiguousarray(one) for one in found]
+
+
+def _words(info: PeerInfo, gap: Gap, log: Path) -> str:
+    """Why there is no time, and what to do; the log goes with its directory."""
+    if gap.kind == "missing":
+        return f"{gap}; {info.install}"
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return f"{str(gap).split('; ' + str(log))[0]}" + (
+        f" ({lines[-1][:200]})" if lines and str(log) in str(gap) else ""
+    )

@@ -1,0 +1,60 @@
+"""The process of one side of `ansorc bench`: JSON lines in and out, arrays in .npz files.
+
+{"do": "prepare", "workload": {…}, "arrays": …, "outputs": …}  -> {"program": …, "versions": {…}}
+{"do": "time", "seconds": 0.03}                                -> what `Clocked.times` returns
+
+An answer {"gap": words, "kind": kind} says why there is none.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from ansorc.compare.program import Clocked
+from ansorc.compare.serving import JsonFields, gap_of, serve
+from ansorc.compare.workload_sides import SIDES, WorkloadRequest, versions
+
+
+class WorkloadServer:
+    """Answers the messages to one side."""
+
+    def __init__(self, side: str) -> None:
+        self._side = side
+        self._way: Clocked | None = None
+
+    def answer(self, message: JsonFields) -> JsonFields:
+        """Return the answer to `message`; never raises an ordinary exception."""
+        try:
+            if message["do"] == "prepare":
+                return self._prepare(message)
+            assert self._way is not None
+            return dict(self._way.times(message["seconds"]))
+        except Exception as error:  # noqa: BLE001 - any fault of a side is one named gap
+            return gap_of(error)
+
+    def _prepare(self, message: JsonFields) -> JsonFields:
+        self._way, known = None, versions(self._side)
+        fields = message["workload"]
+        with np.load(message["arrays"]) as held:
+            inputs = {name: held[f"input {name}"] for name in fields.pop("inputs")}
+            constants = {name: held[f"constant {name}"] for name in fields.pop("constants")}
+        fields["path"] = Path(fields["path"])
+        fields["records"] = Path(fields["records"]) if fields["records"] else None
+        request = WorkloadRequest(inputs=inputs, constants=constants, **fields)
+        ways = [make() for make in SIDES[self._side][0](request)]
+        self._way = Clocked(ways[0].program)
+        self._way.program.run()
+        np.savez(message["outputs"], *ways[0].outputs())
+        return {"program": self._way.program.name, "versions": known}
+
+
+def main() -> None:
+    """Serve the side that is named."""
+    serve(WorkloadServer(sys.argv[1]).answer)
+
+
+if __name__ == "__main__":
+    main()

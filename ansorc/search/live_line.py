@@ -1,0 +1,92 @@
+"""What a tuning run tells while it goes on: one line, which a notebook's cell changes in place."""
+
+from __future__ import annotations
+
+import html
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, cast
+
+from ansorc.search.task import Task
+from ansorc.search.tune_result import Trial
+
+_EVERY_S = 0.25
+
+
+def trial_line(name: str, trial: Trial, flops: float = 0.0, peak: float = 0.0) -> str:
+    """Return `trial` as one line: done/total, best, rate, ETA, failures by class.
+
+    `flops` is the work of one call, `peak` the machine's measured FLOP/s (0 if not known).
+    """
+    words = [f"{name} {trial.done}/{trial.total}", _best(trial.best_s, flops, peak)]
+    words.append(f"{trial.rate:.1f} trials/s")
+    is_last = trial.done >= trial.total
+    words.append(f"took {minutes(trial.elapsed_s)}" if is_last else f"ETA {minutes(trial.eta_s)}")
+    if trial.failures:
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(trial.failures.items()))
+        words.append(f"failed: {counts}")
+    return " | ".join(words)
+
+
+def minutes(seconds: float) -> str:
+    """Return `seconds` as minutes and seconds, such as 1:05."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def _best(best_s: float | None, flops: float, peak: float) -> str:
+    if best_s is None:
+        return "no result yet"
+    text = f"best {best_s * 1e3:.4g} ms"
+    if flops:
+        text += f" {flops / best_s / 1e9:.1f} GFLOP/s"
+        text += f" {flops / best_s / peak:.0%} of peak" if peak else ""
+    return text
+
+
+class DisplayHandle(Protocol):
+    """What IPython's `display` returns: an output of a cell that can be changed."""
+
+    def update(self, data: Mapping[str, str], *, raw: bool) -> None:
+        """Show `data`, by MIME type, in the place of what is shown."""
+        ...
+
+
+class NotebookLine:
+    """One output of a notebook's cell: a bar and a line. Nothing is shown outside of notebooks."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._shown_at = clock, -_EVERY_S
+        self._display = _display()
+        self._handle: DisplayHandle | None = None
+
+    def show(self, line: str, done: int, total: int) -> None:
+        """Show `line`, and how much of `total` is done: 4 times a second, and at the end."""
+        if self._display is None:
+            return
+        now = self._clock()
+        if done < total and now - self._shown_at < _EVERY_S:
+            return
+        self._shown_at = now
+        bar = f"<progress value='{done}' max='{total}'></progress> "
+        data = {
+            "text/plain": line,
+            "text/html": f"<div>{bar}<code>{html.escape(line)}</code></div>",
+        }
+        if self._handle is None:
+            self._handle = cast("DisplayHandle", self._display(data, raw=True, display_id=True))
+        else:
+            self._handle.update(data, raw=True)
+
+
+def told_in_notebooks(task: Task) -> Callable[[Trial], None]:
+    """Return what shows trials of `task` in a notebook's cell, and nowhere else."""
+    line = NotebookLine()
+    return lambda one: line.show(trial_line(task.name, one, task.dag.flops), one.done, one.total)
+
+
+def _display() -> Callable[..., Any] | None:
+    """IPython's `display` where this is a kernel of Jupyter, which has imported it already."""
+    module = cast("Any", sys.modules.get("IPython"))
+    shell = module and module.get_ipython()
+    return module.display.display if getattr(shell, "kernel", None) is not None else None

@@ -1,0 +1,79 @@
+"""The process of one side: `python -m bench.gaps.serve SIDE`, JSON lines in and out.
+
+{"do": "prepare", "threads": …, "records": …}      -> {"error": …}
+{"do": "time", "gap_us": …, "seconds": …}          -> {"seconds": a call's, the median}
+
+`error` is the largest deviation from float64, as a share of the largest element. The side
+"one beside other" is "one"; in the same process "other" is called before each gap.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ansorc.compare.program import SideProgram
+from ansorc.compare.serving import gap_of, serve
+from bench.gaps.sides import BESIDE, SIDES, operands
+
+_LEAST_CALLS, _WARM_UP = 11, 3
+
+
+class GapServer:
+    """Answers the messages to one side."""
+
+    def __init__(self, side: str) -> None:
+        self._name, _, self._other_name = side.partition(BESIDE)
+        self._program: SideProgram | None = None
+        self._other: SideProgram | None = None
+
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to `message`; never raises an ordinary exception."""
+        try:
+            if message["do"] == "prepare":
+                return self._prepare(message)
+            return {"seconds": self._median(message["gap_us"] * 1e-6, message["seconds"])}
+        except Exception as error:  # noqa: BLE001 - any fault of a side is one named gap
+            return gap_of(error)
+
+    def _prepare(self, message: dict[str, Any]) -> dict[str, Any]:
+        records = Path(message["records"]) if message["records"] else None
+        self._program = SIDES[self._name](message["threads"], records)
+        if self._other_name:
+            self._other = SIDES[self._other_name](message["threads"], records)
+        a, b = operands()
+        expected = a.astype(np.float64) @ b.astype(np.float64)
+        self._program.run()
+        found = np.asarray(self._program.output())
+        return {"error": float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))}
+
+    def _median(self, gap_s: float, seconds: float) -> float:
+        """The time of a call after a gap in which the calling thread computes."""
+        assert self._program is not None
+        run, clock, other = self._program.run, time.perf_counter, self._other
+        times: list[float] = []
+        end = clock() + seconds
+        while len(times) < _LEAST_CALLS + _WARM_UP or clock() < end:
+            if other is not None:
+                other.run()
+            until = clock() + gap_s
+            while clock() < until:
+                pass
+            begin = clock()
+            run()
+            times.append(clock() - begin)
+        return statistics.median(times[_WARM_UP:])
+
+
+def main() -> None:
+    """Serve the side that is named."""
+    serve(GapServer(sys.argv[1]).answer)
+
+
+if __name__ == "__main__":
+    main()
