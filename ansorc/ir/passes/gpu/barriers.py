@@ -2,13 +2,14 @@
 
 for k in 0..8:                      for k in 0..8:
     S[t] = A[k, t]                      barrier shared
-    C[0] = C[0] + S[63 - t]   ->        S[t] = A[k, t]
+    C[t] = C[t] + S[63 - t]   ->        S[t] = A[k, t]
                                         barrier shared
-                                        C[0] = C[0] + S[63 - t]
+                                        C[t] = C[t] + S[63 - t]
 
 The walk goes through the statements in order, each loop twice because what an iteration leaves may
 race with the next one, and remembers which elements were loaded and stored since the last barrier.
-One is put before a statement that may touch an element that another thread has left.
+One is put before a statement that may touch an element that another thread has left. Where several
+threads store one at a time no barrier helps, and the program is refused.
 """
 
 from __future__ import annotations
@@ -132,11 +133,21 @@ class _Waiting:
                 "that not all threads of a block share; move the condition inwards"
             )
         touches = _touches(stmt, self._loops)
+        self._require_one_each(touches)
         if self._races(touches):
             self._open = touches
             return Seq((Barrier(Scope.SHARED), stmt))
         self._open = (*self._open, *touches)
         return stmt
+
+    def _require_one_each(self, touches: tuple[Touch, ...]) -> None:
+        for touch in touches:
+            if touch.is_store and self._meetings.is_stored_by_several(touch):
+                raise BuildError(
+                    f"kernel '{self._name}' lets several threads of a block store the same element "
+                    f"of '{touch.buffer.name}'; bind its loops to threadIdx, or compute "
+                    "its stage outside of the loops that are bound to it"
+                )
 
     def _exchanges(self, stmt: Stmt) -> bool:
         """Whether there is a shuffle inside of `stmt` under a condition that divides threads."""

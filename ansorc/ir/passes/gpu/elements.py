@@ -124,6 +124,19 @@ class Meetings:
         found = self._elements(first, old), self._elements(second, new)
         return found[0] is None or found[1] is None or _meet(found[0], found[1], shifts)
 
+    def is_stored_by_several(self, store: Touch) -> bool:
+        """Whether threads meet in `store` itself, in the first iteration of all loops around it."""
+        place = flat_place(store.buffer, store.indices)
+        if place is None or any(isinstance(x, Load) for guard in store.guards for x in walk(guard)):
+            return False
+        first = replace(store, fixed={}, free=dict.fromkeys({**store.fixed, **store.free}, 1))
+        found = self._elements(place, first)
+        if found is None:
+            return False
+        order = np.lexsort((found[1], found[0]))
+        apart = np.diff(np.stack(found)[:, order])
+        return bool(np.any((apart[0] == 0) & (apart[1] != 0)))
+
     def _elements(self, place: Linear[Atom], touch: Touch) -> _TouchedElements | None:
         key = (tuple(place.terms.items()), place.constant, touch.guards, tuple(touch.free.items()))
         if key not in self._known:
