@@ -40,9 +40,7 @@ def _by_units(
     dtype, sums = {"mma_s8": ("int8", "int32")}.get(function, ("float16", "float32"))
     dag = matrix_dag(*extents, dtype, layout, sums)
     warps, steps = (2, 2) if dtype == "float16" else (1, 1)
-    return matrix_matmul(
-        dag, (1, 2), (warps, 2), function, steps=steps, lanes=lanes, stages=stages
-    )
+    return matrix_matmul(dag, (1, 2), (warps, 2), function, steps=steps, lanes=lanes, stages=stages)
 
 
 SCHEDULES: dict[str, tuple[Callable[[], Schedule], Target]] = {

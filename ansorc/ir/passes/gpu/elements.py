@@ -252,9 +252,7 @@ def _own_part(
     return own, same
 
 
-def _elements(
-    place: Linear[Atom], touch: Touch, threads: Extents
-) -> _TouchedElements | None:
+def _elements(place: Linear[Atom], touch: Touch, threads: Extents) -> _TouchedElements | None:
     """Return the elements touched and the number of the thread for each; None if unknown."""
     used = set[str]().union(*(_names(atom) for atom in place.terms))
     tests = [g for g in touch.guards if free_vars(g) <= threads.keys() | touch.free.keys()]

@@ -227,7 +227,7 @@ class _MatrixTile:
             if form is None:
                 raise _UnfitError("an index depends on data")
             fixed: Linear[Atom] = Linear()
-            inner = np.full(self._shape, form.constant)
+            inner = np.asarray(form.constant)
             for atom, factor in form.terms.items():
                 names = {atom} if isinstance(atom, str) else free_vars(atom)
                 if names.isdisjoint(self._grid):
@@ -238,7 +238,7 @@ class _MatrixTile:
                     raise _UnfitError("rows and columns of a tile depend on the loops around it")
                 inner = inner + factor * value.astype(np.int64)
             outer.append(fixed.to_expr())
-            places.append(inner)
+            places.append(np.broadcast_to(inner, self._shape))
         return outer, places
 
     def _arranged(self, first: Load, second: Load) -> tuple[_Factor, _Factor, _SumTiles]:
