@@ -57,7 +57,8 @@ SCHEDULES: dict[str, tuple[Callable[[], Schedule], Target]] = {
     "copies ahead with tails": (lambda: _product(30, 29, 45, 1, 2), SM_80),
     "copies ahead in registers": (lambda: _product(30, 29, 45, 1, 3), SM_75),
     "float16 by units": (lambda: _by_units((32, 64, 160), "mk,kn", "mma_f16", 3), SM_80),
-    "float16 by units, with tails": (lambda: _by_units((50, 40, 128), "km,nk", "mma_f16", 2), SM_80),
+    "float16 by units, with tails": (lambda: _by_units((50, 40, 128), "km,nk", "mma_f16", 2),
+                                     SM_80),
     "int8 by units": (lambda: _by_units((32, 32, 64), "mk,nk", "mma_s8", 0, 16), SM_80),
 }  # fmt: skip
 """Every way in which the threads of a GPU share work, on extents that a block does not divide."""
@@ -127,7 +128,8 @@ DEFECTS = (
             lambda found: "load_matrices(" if found[1] else "load_matrices_transposed("),
     _defect("loop too short", _numbers(r"\bfor \(int \w+ = 0; \w+ < ", "(?=;)"), _fewer),
     _defect("wrong start", r"(?<= = )(-infinity_f\(\)|0\.0f|0)(?=;)", "1"),
-    _defect("array too small", _numbers(r"^  __shared__ .*\[", r"(?=\];)"), _fewer),
+    _defect("array too small", _numbers(r"^  __shared__ .*\[", r"(?=\];)"),
+            partial(_number, change=lambda n: n // 2)),
 )  # fmt: skip
 KINDS = tuple(dict.fromkeys(defect.kind for defect in DEFECTS))
 
