@@ -26,10 +26,10 @@ def node(cls: type[N]) -> type[N]:
 
     def known_hash(self: N) -> int:
         try:
-            return self._hash
+            return self._hash  # pyright: ignore[reportPrivateUsage]
         except AttributeError:
             object.__setattr__(self, "_hash", of_fields(self))
-            return self._hash
+            return self._hash  # pyright: ignore[reportPrivateUsage]
 
     made.__hash__ = known_hash
     return made

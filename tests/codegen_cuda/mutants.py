@@ -63,7 +63,7 @@ SCHEDULES: dict[str, tuple[Callable[[], Schedule], Target]] = {
 }  # fmt: skip
 """Every way in which the threads of a GPU share work, on extents that a block does not divide."""
 
-_ARRAY = re.compile(r"^\s*[\w ]+(\(16\) \w+)? \w+(\[\d+\])+;$")
+_ARRAY = re.compile(r"^\s*(__shared__ .*|[\w ]+ \w+(\[\d+\])+);$")
 _INDEX = r"(?<=[\w\]])\[(?P<index>[^\[\]]+)\]"
 
 
@@ -118,7 +118,7 @@ DEFECTS = (
             partial(_number, change=lambda n: 2 * n)),
     _defect("slot of another stage", _numbers(r"\(\w+ \+ ", r"(?=\) % \d+ \*)"), _more, _fewer),
     _defect("tail predicate lost", r"\bif \([^{}]*<[^{}]*\) \{", "if (true) {"),
-    _defect("tail predicate lost", r"(?<== )[^=?]* < \d+ \?", "true ?"),
+    _defect("tail predicate lost", r"[\w *+]+ < \d+ \?", " true ?"),
     _defect("tail predicate off by one", _numbers("< ", r"(?= &&|\) \{| \?)"), _more, _fewer),
     _defect("stored by all threads", r"\bif \(\w+( % \d+)? == 0\) \{", "if (true) {"),
     _defect("wrong lane", _numbers(r"shuffle<\d+>\(\w+, ", r"(?=\))"),
