@@ -10,15 +10,29 @@ from typing import TypeGuard, TypeVar, cast, dataclass_transform, get_args, get_
 N = TypeVar("N", bound="Node")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Node:
     """The root of every IR class; nodes are immutable and compared by structure."""
+
+    __slots__ = ("_hash",)
+    """The hash once it is known; neither compared nor pickled."""
 
 
 @dataclass_transform(frozen_default=True)
 def node(cls: type[N]) -> type[N]:
     """Make `cls` an IR node: a frozen dataclass with slots."""
-    return dataclass(frozen=True, slots=True)(cls)
+    made = dataclass(frozen=True, slots=True)(cls)
+    of_fields = made.__hash__
+
+    def known_hash(self: N) -> int:
+        try:
+            return self._hash  # pyright: ignore[reportPrivateUsage]
+        except AttributeError:
+            object.__setattr__(self, "_hash", of_fields(self))
+            return self._hash  # pyright: ignore[reportPrivateUsage]
+
+    made.__hash__ = known_hash
+    return made
 
 
 def children(parent: Node) -> list[Node]:

@@ -27,9 +27,9 @@ EMULATED = Target.parse("cuda-emulated -arch=sm_80")
 ARCHITECTURES = ("sm_80", "sm_90")
 
 
-def text_of_function(function: Function) -> str:
+def text_of_function(function: Function, target: Target = EMULATED) -> str:
     """The CUDA C of a lowered program; raise BuildError for what no GPU runs."""
-    return backend_of(EMULATED).emit(prepare(function, EMULATED), EMULATED)
+    return backend_of(target).emit(prepare(function, target), target)
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ CASES: dict[str, tuple[tuple[int, int, int], str, str, str, int, tuple[int, int]
     "tfloat32": ((32, 32, 32), "float32", "mma_tf32", "mk,nk", 0, (2, 0)),
     "tfloat32, one by one": ((32, 32, 32), "float32", "mma_tf32", "mk,kn", 0, (1, 0)),
     "ragged": ((50, 40, 64), "float16", "mma_f16", "mk,kn", 2, (1, 1)),
+    "one step of terms": ((32, 32, 16), "float16", "mma_f16", "mk,kn", 0, (1, 0)),
     "a warp beyond the border": ((40, 33, 32), "float16", "mma_f16", "mk,nk", 0, (2, 0)),
 }
 
@@ -94,8 +95,8 @@ def of_case(name: str) -> Schedule:
     dag = matrix_dag(m, n, k, dtype, layout, sums)
     lanes = lanes if n % 2 == 0 or layout == "mk,nk" else 1
     return matrix_matmul(
-        dag, (1, 2), (warps, 2), function, steps=1 if dtype == "int8" else 2, lanes=lanes,
-        stages=stages,
+        dag, (1, 2), (warps, 2), function, steps=1 if dtype == "int8" or k == 16 else 2,
+        lanes=lanes, stages=stages,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import assert_never
 
@@ -275,7 +275,7 @@ class CudaStatements:
         return f"&{self.exprs.places(value.buffer, value.indices, 1)[0]}"
 
     def _has_vectors(self, value: Expr) -> bool:
-        return any(self.exprs.vector(one.buffer, one.indices) for one in _always_loaded(value))
+        return any(self.exprs.vector(one.buffer, one.indices) for one in _vector_loads(value))
 
     def _lanes(self, store: Store, lanes: int, condition: Expr | None) -> None:
         """Write a store lane by lane, between loads and a store of whole vectors."""
@@ -315,14 +315,15 @@ class CudaStatements:
         self._taken.discard(name)
 
     def _load_vectors(self, value: Expr) -> None:
-        for load in _always_loaded(value):
-            if load in self.exprs.loaded:
-                continue
+        for load, condition in _vector_loads(value).items():
             vector = self.exprs.vector(load.buffer, load.indices)
             if vector is not None:
+                test = "" if condition is None else self.exprs.value(condition).at(CHOICE + 1)
                 name = self.name(f"{load.buffer.name}_lanes")
                 kind = f"lanes<{c_type(load.buffer.dtype)}, {vector.dtype.lanes}>"
-                self.line(f"const {kind} {name} = load<{vector.dtype.lanes}>({vector.address});")
+                text = f"load<{vector.dtype.lanes}>({vector.address})"
+                text = text if condition is None else f"{test} ? {text} : {kind}{{}}"
+                self.line(f"const {kind} {name} = {text};")
                 self.exprs.loaded[load] = name
 
     def _kept_apart(self, store: Store) -> bool:
@@ -354,21 +355,24 @@ def _loads(root: Expr) -> Iterator[Load]:
         yield from _loads(child)  # pyright: ignore[reportArgumentType]
 
 
-def _always_loaded(value: Expr) -> Sequence[Load]:
-    """Return the loads of vectors that happen whatever the values are, one for each lane."""
-    found: list[Load] = []
+def _vector_loads(value: Expr) -> dict[Load, Expr | None]:
+    """Return the loads that may be made of whole vectors, and the scalar condition of each.
 
-    def visit(expr: Expr) -> None:
+    None: it happens whatever the values are. What is chosen lane by lane is left out.
+    """
+    found: dict[Load, Expr | None] = {}
+
+    def visit(expr: Expr, condition: Expr | None) -> None:
         if isinstance(expr, Load):
-            found.append(expr)
-            return
-        if isinstance(expr, Reduce):
-            return
-        if isinstance(expr, Select):
-            visit(expr.condition)
-            return
-        for child in children(expr):
-            visit(child)  # pyright: ignore[reportArgumentType]
+            if condition is None or expr not in found:
+                found[expr] = condition
+        elif isinstance(expr, Select):
+            visit(expr.condition, condition)
+            if condition is None and dtype_of(expr.condition).lanes == 1:
+                visit(expr.then, expr.condition)
+        elif not isinstance(expr, Reduce):
+            for child in children(expr):
+                visit(child, condition)  # pyright: ignore[reportArgumentType]
 
-    visit(value)
+    visit(value, None)
     return found

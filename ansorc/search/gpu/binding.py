@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ansorc.ir.arith.affine import step_along
+from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Root, Stage
-from ansorc.schedule.steps import BindThread, Fuse, Split, Vectorize
+from ansorc.schedule.steps import BindThread, Fuse, Reorder, Split, Vectorize
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.sketch import TileVariable
 
@@ -43,6 +45,8 @@ def _bound(partial: PartialSketch, stage: Stage) -> PartialSketch:
         partial = partial.then(split)
         loops = [*loops[:contiguous], split.made[0]]
         vector = split.made[1]
+        if terms := [axis.name for axis in stage.op.reduce_axes]:
+            partial = partial.then(Reorder(name, (*loops, *terms, vector)))
     fused = loops[0]
     if len(loops) > 1:
         fuse = Fuse(name, tuple(loops))
@@ -59,9 +63,17 @@ def _bound(partial: PartialSketch, stage: Stage) -> PartialSketch:
 
 
 def _lanes(partial: PartialSketch, op: ComputeOp) -> int:
-    """The most elements of a vector: 1 of reductions, and where no vectors divide the rows."""
+    """The most elements of a vector: 1 where no vectors divide the rows, or a sum has none."""
     contiguous = vector_axis(op)
-    if op.reduce_axes or contiguous is None or contiguous + 1 < len(op.axes):
+    if contiguous is None or contiguous + 1 < len(op.axes):
         return 1
-    lanes = partial.lanes(op)
-    return lanes if op.axes[contiguous].extent % 2 == 0 else 1
+    axis = op.axes[contiguous]
+    if op.reduce_axes and (len(op.buffers) > 1 or not loads_run_along(op, axis.name)):
+        return 1
+    return partial.lanes(op) if axis.extent % 2 == 0 else 1
+
+
+def loads_run_along(op: ComputeOp, axis: str) -> bool:
+    """Return whether all that `op` loads and that `axis` moves is contiguous along it."""
+    moving = (load for load in op.loads if any(axis in free_vars(i) for i in load.indices))
+    return all(step_along(load.indices[-1], axis) == 1 for load in moving)

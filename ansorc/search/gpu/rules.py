@@ -11,6 +11,7 @@ from ansorc.search.gpu.binding import bound_rest
 from ansorc.search.gpu.kernels import is_by_matrix_units
 from ansorc.search.gpu.matrix_units import TilingForMatrixUnits
 from ansorc.search.gpu.thread_reduction import (
+    in_parts,
     long_reductions,
     reduced_together,
     terms_of,
@@ -26,6 +27,8 @@ from ansorc.search.sketch.sketch import Choice, Sketch, UnrollLimit
 UNROLL_LIMITS = (0, 16, 64, 512, 1024)
 THREADS = (32, 128, 256, 512, 1024)
 """Numbers of threads that reduce together."""
+PARTS = (16, 64, 512)
+"""Parts of a long reduction that blocks make."""
 MAX_RESULTS = 1024
 """Results up to which a stage with data reuse may be left to threads that reduce together."""
 MAX_INLINED_NODES = 400
@@ -80,8 +83,9 @@ def completed_on_gpu(sketch: Sketch) -> tuple[Sketch, ...]:
     """Return `sketch` with all stages bound to blocks and threads, and its choices.
 
     There is one for each number of threads that make long reductions together, with and without
-    the rows of their reader; one in which each result is made by one thread; and one in which
-    tiles are turned round in shared memory, where something is transposed.
+    the rows of their reader; one in which each result is made by one thread; those in which blocks
+    make parts of few results first; and one in which tiles are turned round in shared memory, where
+    something is transposed.
     """
     first = PartialSketch.of(sketch)
     partials = [first]
@@ -90,6 +94,8 @@ def completed_on_gpu(sketch: Sketch) -> tuple[Sketch, ...]:
             partials.append(reduced_together(first, threads))
             rows = with_rows(first, threads)
             partials += [] if rows is None else [rows]
+        for divided in filter(None, (in_parts(first, parts) for parts in PARTS)):
+            partials += [divided, *(reduced_together(divided, threads) for threads in THREADS[:3])]
     turned = turned_round(first)
     partials += [] if turned is None else [turned]
     whole = {partial.state.steps: _with_choices(bound_rest(partial)) for partial in partials}

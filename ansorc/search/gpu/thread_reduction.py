@@ -4,20 +4,35 @@
                                          threadIdx.x k1: S[i] += (Σ A[i, k0 * threads + k1] over k0)
 
 Paper, §4.1 ("cross-thread reduction"). The sums of one thread stay in a register; then the threads
-of a warp exchange theirs.
+of a warp exchange theirs. Beyond the paper, a thread has the sums of as many neighbours as one
+instruction loads, where the rows are made of such vectors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
 from ansorc.errors import ScheduleError
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.substitute import free_vars
 from ansorc.lang.access import reads_of, simple_access
+from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.schedule.extent import Hole
-from ansorc.schedule.stage import Root, Stage
-from ansorc.schedule.steps import BindThread, ComputeAt, Fuse, RFactor, Split
-from ansorc.search.gpu.binding import is_bound
+from ansorc.schedule.stage import Making, Root, Stage
+from ansorc.schedule.steps import (
+    BindThread,
+    ComputeAt,
+    Fuse,
+    Reorder,
+    RFactor,
+    Split,
+    Unroll,
+    Vectorize,
+)
+from ansorc.search.gpu.binding import is_bound, loads_run_along
+from ansorc.search.gpu.tiling import VECTOR_BYTES, results_of
 from ansorc.search.sketch.rule import PartialSketch
 from ansorc.search.sketch.sketch import TileVariable
 
@@ -25,6 +40,8 @@ MAX_ROWS = 8
 """Results of one block at most, each by threads of its own."""
 LEAST_TERMS = 33
 """A sum of fewer terms is made by one thread."""
+MANY_TERMS, MANY_THREADS = 1024, 1 << 18
+"""Sums of as many terms are divided among blocks where their results are not work for the GPU."""
 
 
 def long_reductions(partial: PartialSketch) -> list[Stage]:
@@ -48,8 +65,9 @@ def reduced_together(partial: PartialSketch, threads: int) -> PartialSketch:
     """Return the sketch with each long reduction made by `threads` threads."""
     for stage in long_reductions(partial):
         if threads < 2 * terms_of(stage):
-            partial, loop = _factored(partial, stage, threads)
-            partial = _in_blocks(partial, stage.name, loop)
+            lanes = _lanes(stage.op, threads)
+            partial, loop = _factored(partial, stage, threads, lanes)
+            partial = _in_blocks(partial, stage.name, loop, lanes)
     return partial.with_trace(f"reduce by {threads} threads")
 
 
@@ -63,17 +81,35 @@ def with_rows(partial: PartialSketch, threads: int) -> PartialSketch | None:
     if reader is None or any(threads >= 2 * terms_of(stage) for stage in stages):
         return None
     rows = len(stages[0].op.axes)
-    partial, row = _rows_bound(partial, reader, rows, threads)
+    lanes = _lanes_along(reader.op.axes[rows:], reader.op.buffers, threads)
+    partial, row = _rows_bound(partial, reader, rows, (threads, lanes))
     try:
         for stage in reversed(stages):
-            partial, loop = _factored(partial, stage, threads)
+            own = _lanes(stage.op, threads)
+            partial, loop = _factored(partial, stage, threads, own)
             partial = partial.then(
                 ComputeAt(stage.name, reader.name, row), BindThread(stage.name, loop, "threadIdx.x")
             )
-            partial = _with_partial_sums(partial, stage.name, loop)
+            partial = _with_partial_sums(partial, stage.name, loop, own)
     except ScheduleError:
         return None  # something else reads a reduction
     return partial.with_trace(f"rows of {reader.name} by {threads} threads")
+
+
+def in_parts(partial: PartialSketch, parts: int) -> PartialSketch | None:
+    """Return the sketch with long reductions of few results divided among blocks.
+
+    for i, j, k: S[i] += A[i, j, k]    ->    for j0, i, j1, k: S.rf[j0, i] += A[i, j0 * n + j1, k]
+                                             for i, j0: S[i] += S.rf[j0, i]
+    """
+    divided = partial
+    for stage in long_reductions(partial):
+        first = stage.op.reduce_axes[0]
+        is_few = terms_of(stage) >= MANY_TERMS and parts * results_of(stage.op) <= MANY_THREADS
+        if is_few and first.extent >= 2 * parts:
+            split = Split(stage.name, first.name, (-(-first.extent // parts),))
+            divided = divided.then(split, RFactor(stage.name, split.made[0], 0))
+    return None if divided is partial else divided.with_trace(f"{parts} parts of sums")
 
 
 def _row_reader(partial: PartialSketch, stages: list[Stage]) -> Stage | None:
@@ -109,34 +145,63 @@ def _row_reader(partial: PartialSketch, stages: list[Stage]) -> Stage | None:
 
 
 def _rows_bound(
-    partial: PartialSketch, reader: Stage, rows: int, threads: int
+    partial: PartialSketch, reader: Stage, rows: int, tile: tuple[int, int]
 ) -> tuple[PartialSketch, str]:
-    """The reader with a block for each row, and the loop over the rows."""
+    """The reader with a block for each row, and the loop over the rows.
+
+    `tile`: the threads of a block, and the neighbours that each of them has.
+    """
     name = reader.name
     outer = [axis.name for axis in reader.op.axes[:rows]]
     inner = [axis.name for axis in reader.op.axes[rows:]]
     partial, row = _fused(partial, name, outer)
     partial, column = _fused(partial, name, inner)
-    split = Split(name, column, (threads,))
-    return (
-        partial.then(
-            split,
-            BindThread(name, row, "blockIdx.x"),
-            BindThread(name, split.made[1], "threadIdx.x"),
-        ),
-        row,
+    split = Split(name, column, tile if tile[1] > 1 else tile[:1])
+    partial = partial.then(
+        split,
+        BindThread(name, row, "blockIdx.x"),
+        BindThread(name, split.made[1], "threadIdx.x"),
     )
+    return (partial.then(Vectorize(name, split.made[2])) if tile[1] > 1 else partial), row
 
 
-def _factored(partial: PartialSketch, stage: Stage, threads: int) -> tuple[PartialSketch, str]:
-    """The sketch with the sums of `stage` in `threads` shares, and the loop over these."""
+def _factored(
+    partial: PartialSketch, stage: Stage, threads: int, lanes: int
+) -> tuple[PartialSketch, str]:
+    """The sketch with the sums of `stage` in `threads` shares, and the loop over these.
+
+    Where vectors are loaded, the shares are themselves sums, of one for each lane.
+    """
     name = stage.name
     partial, loop = _fused(partial, name, [axis.name for axis in stage.op.reduce_axes])
-    split = Split(name, loop, (threads,))
-    return partial.then(split, RFactor(name, split.made[1])), split.made[1]
+    split = Split(name, loop, (threads * lanes,))
+    partial, loop = partial.then(split, RFactor(name, split.made[1])), split.made[1]
+    if lanes > 1:
+        of_lanes = Split(name, loop, (lanes,))
+        loop = of_lanes.made[0]
+        partial = partial.then(of_lanes, RFactor(name, loop))
+    return partial, loop
 
 
-def _in_blocks(partial: PartialSketch, name: str, loop: str) -> PartialSketch:
+def _lanes(op: ComputeOp, threads: int) -> int:
+    """Neighbours that a thread loads at a time: all that it adds up lie along the last axis."""
+    last = op.reduce_axes[-1]
+    if len(op.buffers) > 1 or not loads_run_along(op, last.name):
+        return 1
+    moving = [load.buffer for load in op.loads if last.name in free_vars(load.indices[-1])]
+    return _lanes_along(op.reduce_axes, moving, threads)
+
+
+def _lanes_along(axes: Sequence[Axis], buffers: Iterable[Buffer], threads: int) -> int:
+    """The lanes of the widest vectors that divide the last axis and leave work for all threads."""
+    lanes = min((VECTOR_BYTES // buffer.dtype.bytes for buffer in buffers), default=1)
+    count = prod(axis.extent for axis in axes)
+    while lanes > 1 and (axes[-1].extent % lanes or threads * lanes >= 2 * count):
+        lanes //= 2
+    return lanes
+
+
+def _in_blocks(partial: PartialSketch, name: str, loop: str, lanes: int) -> PartialSketch:
     """A block for some results, a row of threads for each."""
     space = [axis.name for axis in partial.stage(name).op.axes]
     if space:
@@ -150,16 +215,27 @@ def _in_blocks(partial: PartialSketch, name: str, loop: str) -> PartialSketch:
             BindThread(name, split.made[1], "threadIdx.y"),
         )
     partial = partial.then(BindThread(name, loop, "threadIdx.x"))
-    return _with_partial_sums(partial, name, loop)
+    return _with_partial_sums(partial, name, loop, lanes)
 
 
-def _with_partial_sums(partial: PartialSketch, name: str, loop: str) -> PartialSketch:
-    stage = partial.stage(name)
-    sources = [partial.state.source(buffer.name) for buffer in stage.op.reads]
-    (shares,) = {
-        source.name for source in sources if source is not None and source.origin.source == name
-    }
-    return partial.then(ComputeAt(shares, name, loop))
+def _with_partial_sums(partial: PartialSketch, name: str, loop: str, lanes: int) -> PartialSketch:
+    """The sums of each thread in its loop; those of lanes, as vectors, inside of them."""
+    shares = _shares_of(partial, name)
+    partial = partial.then(ComputeAt(shares, name, loop))
+    if lanes == 1:
+        return partial
+    of_lanes = _shares_of(partial, shares)
+    *_, own, added = (iterator.name for iterator in partial.stage(shares).iterators)
+    partial = partial.then(ComputeAt(of_lanes, shares, own), Unroll(shares, added))
+    *others, lane, term = (iterator.name for iterator in partial.stage(of_lanes).iterators)
+    return partial.then(Reorder(of_lanes, (*others, term, lane)), Vectorize(of_lanes, lane))
+
+
+def _shares_of(partial: PartialSketch, name: str) -> str:
+    """The stage that the sums of `name` were divided into."""
+    sources = (partial.state.source(buffer.name) for buffer in partial.stage(name).op.reads)
+    (found,) = {x.name for x in sources if x is not None and x.origin.making is Making.RFACTOR}
+    return found
 
 
 def _fused(partial: PartialSketch, stage: str, loops: list[str]) -> tuple[PartialSketch, str]:

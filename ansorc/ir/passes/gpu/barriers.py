@@ -2,17 +2,19 @@
 
 for k in 0..8:                      for k in 0..8:
     S[t] = A[k, t]                      barrier shared
-    C[0] = C[0] + S[63 - t]   ->        S[t] = A[k, t]
+    C[t] = C[t] + S[63 - t]   ->        S[t] = A[k, t]
                                         barrier shared
-                                        C[0] = C[0] + S[63 - t]
+                                        C[t] = C[t] + S[63 - t]
 
 The walk goes through the statements in order, each loop twice because what an iteration leaves may
 race with the next one, and remembers which elements were loaded and stored since the last barrier.
-One is put before a statement that may touch an element that another thread has left.
+One is put before a statement that may touch an element that another thread has left. Where several
+threads store one at a time no barrier helps, and the program is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 
 from ansorc.errors import BuildError
@@ -73,6 +75,7 @@ class _Waiting:
         self._meetings = Meetings(threads)
         self._open: tuple[Touch, ...] = ()
         self._loops: dict[str, int] = {}
+        self._known: dict[Hashable, tuple[Stmt | Expr, tuple[Touch, ...]]] = {}
 
     def stmt(self, stmt: Stmt) -> Stmt:
         """Return `stmt` with barriers inside it and before its parts."""
@@ -107,7 +110,7 @@ class _Waiting:
         return loop if second is body else replace(loop, body=second)
 
     def _uniform(self, stmt: If, then: Stmt, otherwise: Stmt | None) -> Stmt:
-        test = _touches(stmt.condition, self._loops)
+        test = self._touches(stmt.condition)
         waits = self._races(test)
         before = test if waits else (*self._open, *test)
         self._open = before
@@ -131,12 +134,22 @@ class _Waiting:
                 f"kernel '{self._name}' lets threads of a warp exchange values under a condition "
                 "that not all threads of a block share; move the condition inwards"
             )
-        touches = _touches(stmt, self._loops)
+        touches = self._touches(stmt)
+        self._require_one_each(touches)
         if self._races(touches):
             self._open = touches
             return Seq((Barrier(Scope.SHARED), stmt))
         self._open = (*self._open, *touches)
         return stmt
+
+    def _require_one_each(self, touches: tuple[Touch, ...]) -> None:
+        for touch in touches:
+            if touch.is_store and self._meetings.is_stored_by_several(touch):
+                raise BuildError(
+                    f"kernel '{self._name}' lets several threads of a block store the same element "
+                    f"of '{touch.buffer.name}'; bind its loops to threadIdx, or compute "
+                    "its stage outside of the loops that are bound to it"
+                )
 
     def _exchanges(self, stmt: Stmt) -> bool:
         """Whether there is a shuffle inside of `stmt` under a condition that divides threads."""
@@ -162,7 +175,7 @@ class _Waiting:
             return False
         if any(isinstance(part, Barrier) for part in statements(stmt)):
             return True
-        touches = _touches(stmt, self._loops)
+        touches = self._touches(stmt)
         return any(
             self._is_race(a, b)
             for place, a in enumerate(touches)
@@ -170,19 +183,21 @@ class _Waiting:
             if a.statement != b.statement or a.free
         )
 
+    def _touches(self, root: Stmt | Expr) -> tuple[Touch, ...]:
+        """Return what is loaded and stored in memory of several threads, inside of `root`."""
+        key = id(root), tuple(self._loops.items())
+        if key not in self._known:  # the root is kept alive with its id
+            found: list[Touch] = []
+            _collect(root, Touch(_NOWHERE, (), False, 0, fixed=dict(self._loops)), found)
+            self._known[key] = root, tuple(found)
+        return self._known[key][1]
+
     def _divides(self, condition: Expr) -> bool:
         """Whether the threads of a block may disagree about `condition`."""
         return any(
             isinstance(part, Load) or (isinstance(part, Var) and part.name in self._threads)
             for part in walk(condition)
         )
-
-
-def _touches(root: Stmt | Expr, loops: dict[str, int]) -> tuple[Touch, ...]:
-    """Return what is loaded and stored in memory of several threads, inside of `root`."""
-    found: list[Touch] = []
-    _collect(root, Touch(_NOWHERE, (), False, 0, fixed=dict(loops)), found)
-    return tuple(found)
 
 
 def _collect(root: Stmt | Expr, place: Touch, found: list[Touch]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -29,11 +31,12 @@ from ansorc.ir.substitute import free_vars
 
 Values: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 Extents: TypeAlias = Mapping[str, int]
-_TouchedElements: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""Places, and the number of the thread that touches each."""
 
 _MAX_ELEMENTS = 1 << 21
 """More touches of one statement than this are not written down; they are taken for all."""
+_MANY_ELEMENTS = 1 << 15
+"""Fewer are looked at all at once."""
+_NOBODY, _SEVERAL = -1, -2
 _MOST_DIFFERENCES = 16
 """Of two places with more between them nothing is known."""
 
@@ -91,6 +94,12 @@ class Touch:
     free: Extents = field(default_factory=dict[str, int])
     """Those that may be in any iteration."""
 
+    @cached_property
+    def key(self) -> Hashable:
+        """Equal for touches that reach the same elements, as long as both are there."""
+        guards = tuple(map(id, self.guards))
+        return id(self.indices), guards, tuple(self.fixed.items()), tuple(self.free.items())
+
     def leaving(self, name: str) -> Touch:
         """Return the touch when the loop over `name` goes on, or ends."""
         if name not in self.fixed:
@@ -99,16 +108,64 @@ class Touch:
         return replace(self, fixed=fixed, free={**self.free, name: self.fixed[name]})
 
 
+@dataclass(frozen=True, eq=False)
+class _TouchedElements:
+    """Places, and the number of the thread that touches each."""
+
+    places: npt.NDArray[np.int64]
+    threads: npt.NDArray[np.int64]
+
+    @cached_property
+    def is_crowded(self) -> bool:
+        """Whether two threads touch one place."""
+        order = np.lexsort((self.threads, self.places))
+        places, threads = np.diff(self.places[order]), np.diff(self.threads[order])
+        return bool(np.any((places == 0) & (threads != 0)))
+
+    @cached_property
+    def _owners(self) -> tuple[int, npt.NDArray[np.int32]] | None:
+        """The first place, and from there on who is at each; None if they are too many."""
+        low = int(self.places.min())
+        size = int(self.places.max()) - low + 1
+        if size > _MAX_ELEMENTS:
+            return None
+        owner = np.full(size, _NOBODY, dtype=np.int32)
+        place = self.places - low
+        owner[place] = self.threads
+        owner[place[owner[place] != self.threads]] = _SEVERAL
+        return low, owner
+
+    def has_others(self, visitors: _TouchedElements, shift: int) -> bool:
+        """Whether a thread is where another one of `visitors` is, `shift` elements further on."""
+        if self._owners is None:
+            return True
+        low, owner = self._owners
+        place = visitors.places + (shift - low)
+        inside = (place >= 0) & (place < len(owner))
+        if not inside.any():
+            return False
+        found = owner[np.where(inside, place, 0)]
+        return bool((inside & (found != _NOBODY) & (found != visitors.threads)).any())
+
+
 class Meetings:
     """Finds where the threads of a block meet; what was evaluated once is kept."""
 
     def __init__(self, threads: Extents) -> None:
         self._threads = threads
+        self._places: dict[int, tuple[tuple[Expr, ...], Linear[Atom] | None]] = {}
         self._known: dict[Hashable, _TouchedElements | None] = {}
+        self._answers: dict[Hashable, tuple[bool, Touch, Touch]] = {}
 
     def may_meet(self, old: Touch, new: Touch) -> bool:
         """Whether different threads may touch one element, one in `old` and the other in `new`."""
-        places = [flat_place(touch.buffer, touch.indices) for touch in (old, new)]
+        key = old.key, new.key
+        if key not in self._answers:  # the touches are kept alive with their keys
+            self._answers[key] = self._may_meet(old, new), old, new
+        return self._answers[key][0]
+
+    def _may_meet(self, old: Touch, new: Touch) -> bool:
+        places = self._place(old), self._place(new)
         if places[0] is None or places[1] is None:
             return True
         common = {name: extent for name, extent in old.fixed.items() if name in new.fixed}
@@ -117,12 +174,30 @@ class Meetings:
         if shifts is None:
             return True  # they are apart by something that is not known here
         (first, _), (second, _) = own
-        if old.free or new.free:  # the first iterations often tell
+        if max(map(self._size, (old, new))) > _MANY_ELEMENTS:  # the first iterations often tell
             found = self._elements(first, _first(old)), self._elements(second, _first(new))
             if found[0] is not None and found[1] is not None and _meet(found[0], found[1], shifts):
                 return True
         found = self._elements(first, old), self._elements(second, new)
         return found[0] is None or found[1] is None or _meet(found[0], found[1], shifts)
+
+    def is_stored_by_several(self, store: Touch) -> bool:
+        """Whether threads meet in `store` itself, in the first iteration of all loops around it."""
+        place = self._place(store)
+        if place is None or any(isinstance(x, Load) for guard in store.guards for x in walk(guard)):
+            return False
+        first = replace(store, fixed={}, free=dict.fromkeys({**store.fixed, **store.free}, 1))
+        found = self._elements(place, first)
+        return found is not None and found.is_crowded
+
+    def _size(self, touch: Touch) -> int:
+        return prod((*self._threads.values(), *touch.free.values()))
+
+    def _place(self, touch: Touch) -> Linear[Atom] | None:
+        key = id(touch.indices)
+        if key not in self._places:
+            self._places[key] = touch.indices, flat_place(touch.buffer, touch.indices)
+        return self._places[key][1]
 
     def _elements(self, place: Linear[Atom], touch: Touch) -> _TouchedElements | None:
         key = (tuple(place.terms.items()), place.constant, touch.guards, tuple(touch.free.items()))
@@ -177,9 +252,7 @@ def _own_part(
     return own, same
 
 
-def _elements(
-    place: Linear[Atom], touch: Touch, threads: Extents
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+def _elements(place: Linear[Atom], touch: Touch, threads: Extents) -> _TouchedElements | None:
     """Return the elements touched and the number of the thread for each; None if unknown."""
     used = set[str]().union(*(_names(atom) for atom in place.terms))
     tests = [g for g in touch.guards if free_vars(g) <= threads.keys() | touch.free.keys()]
@@ -202,11 +275,11 @@ def _elements(
     total, thread = np.broadcast_to(total, shape), np.broadcast_to(thread, shape)
     found = [holds for test in tests if (holds := evaluate(test, values)) is not None]
     if not found:
-        return total.ravel(), thread.ravel()
+        return _TouchedElements(total.ravel(), thread.ravel())
     wanted = np.ones(shape, dtype=bool)
     for holds in found:
         wanted &= holds.astype(bool)
-    return total[wanted], thread[wanted]
+    return _TouchedElements(total[wanted], thread[wanted])
 
 
 def _names(atom: Atom) -> set[str]:
@@ -217,18 +290,8 @@ def _names(atom: Atom) -> set[str]:
 
 def _meet(first: _TouchedElements, second: _TouchedElements, shifts: Sequence[int]) -> bool:
     """Whether threads meet where `first` is any of `shifts` elements further on."""
-    return any(_meet_at((first[0] + shift, first[1]), second) for shift in shifts)
-
-
-def _meet_at(first: _TouchedElements, second: _TouchedElements) -> bool:
-    if not first[0].size or not second[0].size:
+    if not first.places.size or not second.places.size:
         return False
-    low = min(int(first[0].min()), int(second[0].min()))
-    size = max(int(first[0].max()), int(second[0].max())) - low + 1
-    if size > _MAX_ELEMENTS:
-        return True
-    owner, is_shared = np.full(size, -1), np.zeros(size, dtype=bool)
-    owner[first[0] - low] = first[1]
-    is_shared[first[0][owner[first[0] - low] != first[1]] - low] = True
-    place = second[0] - low
-    return bool(((owner[place] >= 0) & ((owner[place] != second[1]) | is_shared[place])).any())
+    if first.places.size < second.places.size:
+        return any(second.has_others(first, shift) for shift in shifts)
+    return any(first.has_others(second, -shift) for shift in shifts)

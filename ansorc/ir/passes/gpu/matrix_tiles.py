@@ -227,7 +227,7 @@ class _MatrixTile:
             if form is None:
                 raise _UnfitError("an index depends on data")
             fixed: Linear[Atom] = Linear()
-            inner = np.full(self._shape, form.constant)
+            inner = np.asarray(form.constant)
             for atom, factor in form.terms.items():
                 names = {atom} if isinstance(atom, str) else free_vars(atom)
                 if names.isdisjoint(self._grid):
@@ -238,7 +238,7 @@ class _MatrixTile:
                     raise _UnfitError("rows and columns of a tile depend on the loops around it")
                 inner = inner + factor * value.astype(np.int64)
             outer.append(fixed.to_expr())
-            places.append(inner)
+            places.append(np.broadcast_to(inner, self._shape))
         return outer, places
 
     def _arranged(self, first: Load, second: Load) -> tuple[_Factor, _Factor, _SumTiles]:
@@ -294,7 +294,7 @@ class _MatrixTile:
         return _Factor(load, tuple(starts), tile, half, group, term)
 
     def _numbered_sums(self, elements: ElementNumbers) -> _SumTiles:
-        _, places = self._evaluated(self._store.indices)
+        outer, places = self._evaluated(self._store.indices)
         rows, columns = elements.shape[0] // 2, elements.shape[1] // 2
         found: list[tuple[int, ...]] = []
         for each in places:
@@ -304,7 +304,9 @@ class _MatrixTile:
             if steps is None:
                 raise _UnfitError("the sums of a thread are not numbered evenly")
             found.append(steps)
-        return _SumTiles(rows, columns, tuple(found))
+        own = {self._warp.name: self._thread.var // WARP}
+        around = tuple(substitute(index, own) for index in outer)
+        return _SumTiles(rows, columns, around, tuple(found))
 
     def _loaded_left(self) -> tuple[Buffer, Stmt]:
         """Four matrices: the halves of the rows, then those of the terms."""
@@ -413,6 +415,8 @@ class _SumTiles:
     rows: int
     """Tiles one below the other."""
     columns: int
+    outer: tuple[Expr, ...]
+    """What the loops around the tile add to each index."""
     steps: tuple[tuple[int, ...], ...]
     """A constant, then steps to the next tile of rows, its second row, tile, second column."""
 
@@ -420,8 +424,8 @@ class _SumTiles:
         """Return the indices of the four sums of a tile."""
         lanes = _lanes(integer(0), 4)
         found: list[Expr] = []
-        for constant, down, lower, right, odd in self.steps:
-            base = _sum(integer(constant), [(row, down), (column, right)])
+        for outer, (constant, down, lower, right, odd) in zip(self.outer, self.steps, strict=True):
+            base = _sum(outer + constant, [(row, down), (column, right)])
             if lower == 2 * odd and odd:
                 found.append(Ramp(base, integer(odd), 4))
             else:

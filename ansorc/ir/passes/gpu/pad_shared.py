@@ -146,9 +146,12 @@ def _best(buffer: Buffer, requests: Sequence[_BankRequest], room: int) -> Buffer
     if not any(request.is_vector for request in requests):
         paddings += [padding for padding in (1, 2) if padding % unit]
     best, least = buffer, _GAIN * _cycles(buffer, requests)
-    if least <= _GAIN * _fewest(buffer, requests):
+    fewest = _fewest(buffer, requests)
+    if least <= _GAIN * fewest:
         return buffer
     for padding in paddings:
+        if least <= fewest:
+            break
         wider = replace(buffer, shape=(*buffer.shape[:-1], buffer.shape[-1] + padding))
         if wider.bytes - buffer.bytes > room:
             continue
