@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import shlex
@@ -16,6 +17,8 @@ from ansorc.fleet.frames import ANSWER, ERROR, Frame, FrameDecoder, FrameError
 _CHUNK_BYTES = 1 << 16
 _WORDS_BYTES = 500
 _END_S = 2.0
+_LAST_S = 0.5
+"""How long to wait for the status of a command whose pipe has ended."""
 
 
 class RunnerRequest(IntEnum):
@@ -152,6 +155,8 @@ class RunnerLink:
 
     def _lost(self, what: str) -> LinkError:
         """Return the error, with the last words of the command."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LAST_S)
         status = self._process.poll()
         ended = "" if status is None else f"; it has ended with status {status}"
         self._errors.seek(0, os.SEEK_END)
