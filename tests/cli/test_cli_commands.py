@@ -107,7 +107,7 @@ def test_a_search_may_care_for_calls_with_other_work_between(cli: CommandLine) -
 
 
 def test_an_effort_is_a_number_of_trials(cli: CommandLine) -> None:
-    words = cli.run("tune", "ops.py:product", "--trials", "2", "--effort", "max").refused()
+    words = cli.run("tune", "ops.py:product", "--trials", "2", "--effort", "max").refused(2)
     assert "--effort says how many trials" in words
 
 

@@ -11,7 +11,7 @@ from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark, Stage
-from ansorc.schedule.steps import ComputeAt, Redefine, RewriteLayout, RFactor
+from ansorc.schedule.steps import ComputeAt, ComputeInline, Redefine, RewriteLayout, RFactor
 from ansorc.search.default import NARROW_UNROLL_LIMIT, UNROLL_LIMIT, default_steps
 from ansorc.search.options import DEFAULTS
 from ansorc.target import Target
@@ -105,13 +105,17 @@ def test_default_is_the_same_each_time() -> None:
     assert default_steps(dag, TARGET) == default_steps(dag, TARGET)
 
 
-def test_padding_of_a_cheap_reader_is_made_inside_it() -> None:
-    """A depthwise convolution reads each element nine times: a pass of its own costs too much.
+def test_a_border_is_read_in_place_where_few_tests_are_left() -> None:
+    dag = case("DEP-2-b1").dag(constant=True)
+    made = default_steps(dag, ZEN3)
+    assert "conv.pad" in [step.stage for step in made if isinstance(step, ComputeInline)]
+    assert not any(step.stage == "conv.pad" for step in made if isinstance(step, ComputeAt))
 
-    It does not on vectors of 16 bytes, which have more to do for each element.
-    """
-    made = default_steps(case("DEP-1-b16").dag(constant=True), ZEN3)
-    assert "conv.pad" in [step.stage for step in made if isinstance(step, ComputeAt)]
+
+def test_a_border_stays_a_stage_where_many_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ansorc.search.default_borders.MOST_TESTS", 0.0)
+    made = default_steps(case("C2D-1-b1").dag(constant=True), ZEN3)
+    assert "conv.pad" not in [step.stage for step in made if isinstance(step, ComputeInline)]
 
 
 def test_narrow_results_are_summed_in_lanes() -> None:
