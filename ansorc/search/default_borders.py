@@ -10,7 +10,7 @@ from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import lower, replay
 from ansorc.schedule.state import Step
-from ansorc.schedule.steps import ComputeInline, Redefine
+from ansorc.schedule.steps import CacheRead, CacheWrite, ComputeInline, Redefine, RFactor
 from ansorc.target import Target
 
 MOST_TESTS = 0.1
@@ -26,7 +26,7 @@ def with_borders_read_in_place(
     The tiles stay what they are. Which tests are left after loops are split at them is not
     estimated but counted in the loops: with too many, `steps` stay.
     """
-    borders = [op.name for op in dag.ops if is_border(dag, op)]
+    borders = [op.name for op in dag.ops if is_border(dag, op) and _may_go(steps, op.name)]
     inlined = _inlined(steps, borders)
     if not borders or inlined == steps:
         return steps
@@ -42,6 +42,16 @@ def is_border(dag: ComputeDAG, op: ComputeOp) -> bool:
     is_inside = not any(buffer in dag.outputs for buffer in op.buffers)
     moves = not op.reduce_axes and all(map(_is_moved, op.bodies))
     return has_one and is_inside and moves and any(isinstance(b, Select) for b in op.bodies)
+
+
+def _may_go(steps: tuple[Step, ...], name: str) -> bool:
+    """Whether nothing is made of the stage `name`, or computed in its loops."""
+    return not any(
+        isinstance(step, CacheRead | CacheWrite | RFactor)
+        if step.stage == name
+        else name in vars(step).values()
+        for step in steps
+    )
 
 
 def _is_moved(value: Expr) -> bool:
