@@ -66,7 +66,8 @@ def test_a_fleet_is_tuned_on_and_seen_from_the_command_line(
     assert code == 0
     deadline = time.monotonic() + 20
     device: dict[str, Any] = {"done": 0}
-    while device["done"] < 6 or device["state"] != "free":  # it reports every half second
+    while device["done"] < 6 or device["state"] != "free" or device["waiting"]:
+        # it reports every half second
         assert time.monotonic() < deadline, str(device) + here.logs()
         code, out, _ = ansorc(capsys, "fleet", "status", here.address, "--json")
         (device,) = json.loads(out)["devices"]
