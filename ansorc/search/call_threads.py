@@ -34,8 +34,9 @@ def choose_threads(measurer: object, records: Records, best: Record) -> int:
     of a fleet, leaves all. Raise RecordError, MeasureError.
     """
     environment = best.environment
-    if _known(records, best) is not None:
-        return known_threads(records, best)
+    known = _known(records, best)
+    if known is not None:
+        return known
     fewer = thread_counts(environment.running)
     if not fewer or not isinstance(measurer, ThreadMeasurer):
         return 0

@@ -27,9 +27,9 @@ def with_borders_read_in_place(
     estimated but counted in the loops: with too many, `steps` stay.
     """
     borders = [op.name for op in dag.ops if is_border(dag, op) and _may_go(steps, op.name)]
-    inlined = _inlined(steps, borders)
-    if not borders or inlined == steps:
+    if not borders:
         return steps
+    inlined = _inlined(steps, borders)
     loops = prepare(lower(replay(dag, inlined)), target)
     tests, operations = _executed(loops.body)
     return inlined if tests <= MOST_TESTS * operations else steps
@@ -45,9 +45,9 @@ def is_border(dag: ComputeDAG, op: ComputeOp) -> bool:
 
 
 def _may_go(steps: tuple[Step, ...], name: str) -> bool:
-    """Whether nothing is made of the stage `name`, or computed in its loops."""
+    """Whether `name` is no part of its reader yet, and nothing is made of it or computed in it."""
     return not any(
-        isinstance(step, CacheRead | CacheWrite | RFactor)
+        isinstance(step, CacheRead | CacheWrite | ComputeInline | RFactor)
         if step.stage == name
         else name in vars(step).values()
         for step in steps
@@ -64,8 +64,7 @@ def _inlined(steps: tuple[Step, ...], names: list[str]) -> tuple[Step, ...]:
     """The steps without those of the stages `names`, which are inlined after redefinitions."""
     first = tuple(step for step in steps if isinstance(step, Redefine))
     rest = tuple(s for s in steps if not isinstance(s, Redefine) and s.stage not in names)
-    asked = {step.stage for step in steps if isinstance(step, ComputeInline)}
-    return (*first, *(ComputeInline(name) for name in names if name not in asked), *rest)
+    return (*first, *map(ComputeInline, names), *rest)
 
 
 def _executed(stmt: Stmt) -> tuple[int, int]:
