@@ -21,7 +21,10 @@ from small_onnx import write_model
 import ansorc as ac
 from ansorc.graph.network import Network
 from ansorc.report.history import History, retrained
+from ansorc.report.sections import task_sections
+from ansorc.schedule import replay
 from ansorc.search.measure.result import FailureKind
+from ansorc.search.programs import program_key, recorded_program
 from ansorc.search.record import Records, current_environment
 from ansorc.search.task import Task
 
@@ -117,8 +120,32 @@ def test_every_section_is_there(reported: CommandLine) -> None:
         "innermost loops", "GB/s", "1 trial" if not history.failures else "crash", HOSTILE,
     ):  # fmt: skip
         assert words in page.words
-    assert page.marked  # the best program is not the default's, line by line
+    assert history.default is not None
+    with Records.open("tune.db") as records:
+        task = records.task(holding.task_key)
+    is_default = history.best.program_key == program_key(task, history.default)
+    assert bool(page.marked) is not is_default
     assert len(Path("page.html").read_text()) < 3e6
+
+
+def test_lines_of_one_program_alone_are_marked(tuned_file: Path) -> None:
+    with Records.open(tuned_file, read_only=True) as records:
+        (holding,) = records.holdings()
+        history = History.of(records, holding)
+    task, untuned = history.task, history.default
+    assert task is not None
+    assert untuned is not None
+    texts = {
+        record.program_key: str(replay(task.dag, recorded_program(task, record).steps))
+        for record in history.records[:28]
+    }
+    default = str(replay(task.dag, untuned.steps))
+    other = next(one for one in history.records if texts.get(one.program_key, default) != default)
+    parts = {part.title: part for part in task_sections(replace(history, best=other), None)}
+    marked = Page(parts["The best loops beside the untuned default's"].body).marked
+    assert marked
+    columns = default.splitlines() + texts[other.program_key].splitlines()
+    assert set(marked) <= set(columns)
 
 
 def test_a_page_loads_nothing_and_runs_nothing_of_a_record(reported: CommandLine) -> None:
