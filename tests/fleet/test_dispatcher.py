@@ -160,7 +160,20 @@ def test_a_wrong_result_counts_once_another_device_agrees_however_few_are_left()
     require_each_once(results, 8)
     assert all(result.measurement for _, result in results)
     cluster = Cluster(lambda address: "wrong", addresses=["a"])
-    assert all(result.failure == WRONG for _, result in tuned(cluster, 4))
+    assert all(result.failure == WRONG for _, result in tuned(cluster, 4)), "it never had company"
+
+
+def test_a_device_that_is_left_alone_is_not_believed() -> None:
+    cluster = Cluster(lambda address: "wrong" if address == "a" else "right", addresses=["a", "b"])
+    stream = cluster.dispatcher().stream(Program(number) for number in range(8))
+    found = [next(stream)]
+    cluster.addresses = ["a"]
+    results = [(program.number, result) for program, (result,) in [*found, *stream]]
+    require_each_once(results, 8)
+    failures = [result.failure for _, result in results if result.failure]
+    assert failures
+    assert {one.kind for one in failures} == {FailureKind.UNKNOWN}
+    assert "not confirmed" in failures[0].message
 
 
 @pytest.mark.parametrize("liars", [{"a"}, {"a", "b"}])
