@@ -57,8 +57,9 @@ def bench(
     """Time operators and networks beside other libraries, in turns, each result checked.
 
     NumPy computes an operator by its definition. For PyTorch write f_torch(A, B) beside the
-    workload f in its file, for ONNX Runtime and OpenVINO f_onnx = "Y = MatMul(A, B)"; f_numpy takes
-    the place of the definition. Networks are read by ONNX Runtime and OpenVINO.
+    workload f in its file, for Numba f_numba(A, B), for ONNX Runtime and OpenVINO
+    f_onnx = "Y = MatMul(A, B)"; f_numpy takes the place of the definition. Networks are read by
+    ONNX Runtime and OpenVINO.
 
     Example:  ansorc bench gemm.py:matmul --turns 5 --json times.json
     """

@@ -30,6 +30,7 @@ OWN = PeerInfo("ansorc", "ansorc", "ansorc")
 PEERS: tuple[PeerInfo, ...] = (
     PeerInfo("numpy", "numpy", "NumPy", "pip install numpy"),
     PeerInfo("torch", "torch", "PyTorch", "pip install torch"),
+    PeerInfo("numba", "numba", "Numba", "pip install numba"),
     PeerInfo("onnxruntime", "onnxruntime", "ONNX Runtime", "pip install onnxruntime onnx"),
     PeerInfo("openvino", "openvino", "OpenVINO", "pip install openvino onnx"),
 )

@@ -1,8 +1,9 @@
 """The sides of `ansorc bench`: each makes programs of a user's operator or network.
 
 A library computes an operator by what stands beside the workload `f` in the user's file:
-`f_numpy(A, B)` and `f_torch(A, B)` are functions of the inputs in their order, arrays or tensors,
-and `f_onnx` is the text of ONNX nodes that compute Y (or Y0, Y1 …) of inputs by their names.
+`f_numpy(A, B)`, `f_torch(A, B)` and `f_numba(A, B)` are functions of the inputs in their order,
+arrays or tensors, and `f_onnx` is the text of ONNX nodes that compute Y (or Y0, Y1 …) of inputs by
+their names.
 """
 
 from __future__ import annotations
@@ -45,6 +46,15 @@ def torch(request: WorkloadRequest) -> Iterator[Make]:
     found.set_grad_enabled(False)
     tensors = [found.from_numpy(array) for array in request.inputs.values()]
     yield lambda: called_program("eager", lambda: function(*tensors))
+
+
+def numba(request: WorkloadRequest) -> Iterator[Make]:
+    """Yield what the user wrote; its first call compiles it."""
+    found = importlib.import_module("numba")
+    function = request.beside("numba", "a function of its arrays that numba.njit compiles")
+    found.set_num_threads(request.choice.threads)
+    arrays = list(request.inputs.values())
+    yield lambda: called_program("njit", lambda: function(*arrays))
 
 
 def onnxruntime(request: WorkloadRequest) -> Iterator[Make]:
@@ -125,6 +135,7 @@ SIDES: Mapping[str, tuple[Ways, tuple[str, ...]]] = {
     "ansorc": (own_program, ("ansorc",)),
     "numpy": (numpy, ("numpy",)),
     "torch": (torch, ("torch",)),
+    "numba": (numba, ("numba",)),
     "onnxruntime": (onnxruntime, ("onnxruntime",)),
     "openvino": (openvino, ("openvino",)),
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +159,9 @@ def test_a_network_is_checked_and_timed(tmp_path: Path) -> None:
     assert own.error <= 1e-5
     assert len(own.seconds) == len(own.called) == len(own.spaced) == 2
     assert other.gap == "it reads no .onnx files"
+
+
+def test_a_server_loads_no_compiler() -> None:
+    text = "import sys, ansorc.compare.workload_server; print({'llvmlite'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
