@@ -108,7 +108,8 @@ def in_hindsight(tasks: Sequence[RecordedTask], trials: int, round_size: int) ->
     for counts, chosen in reversed(choices):
         given.append(counts[int(chosen[left])])
         left -= given[-1]
-    return Simulated(tuple(enumerate(np.minimum.accumulate(best).tolist())), tuple(reversed(given)))
+    points = [(spent, float(s)) for spent, s in enumerate(np.minimum.accumulate(best))]
+    return Simulated(tuple(points), tuple(reversed(given)))
 
 
 def recorded_tasks(path: Path, weights: dict[str, float]) -> list[RecordedTask]:

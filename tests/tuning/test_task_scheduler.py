@@ -262,7 +262,7 @@ def test_the_first_round_of_a_task_comes_before_the_second_of_one_nearly_as_long
 def test_nobody_is_faster_than_who_knows_the_curves(seed: int) -> None:
     tasks = [replace(task, trials=12) for task in unequal(seed)[-4:]]
     best = in_hindsight(tasks, 24, 4)
-    ways = itertools.product((1, 4, 8, 12), repeat=4)
+    ways: itertools.product[tuple[int, ...]] = itertools.product([1, 4, 8, 12], repeat=4)
     seconds = {
         counts: sum(t.weight * t.after(n).best_s for t, n in zip(tasks, counts, strict=True))
         for counts in ways
