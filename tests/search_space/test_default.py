@@ -141,5 +141,4 @@ def test_an_image_whose_channels_come_first_is_read_where_it_lies() -> None:
     turned = ops.transpose(x, (0, 2, 3, 1), name="turned")
     dag = ComputeDAG([x, w, ops.conv2d(turned, w, stride=2, padding=1, name="y")])
     state = replay(dag, default_steps(dag, ZEN3))
-    assert "turned" in {stage.name for stage in state.stages if stage.is_inlined}
-    assert not state.stage("y.pad").is_inlined
+    assert {"turned", "y.pad"} <= {stage.name for stage in state.stages if stage.is_inlined}
