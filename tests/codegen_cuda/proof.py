@@ -25,6 +25,7 @@ from ansorc.target import Target
 
 EMULATED = Target.parse("cuda-emulated -arch=sm_80")
 ARCHITECTURES = ("sm_80", "sm_90")
+SANITIZERS: tuple[Sanitizer, Sanitizer] = ("thread", "address")
 
 
 def text_of_function(function: Function, target: Target = EMULATED) -> str:

@@ -10,6 +10,7 @@ from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Root, Stage
 from ansorc.schedule.steps import BindThread, Fuse, Reorder, Split, Vectorize
+from ansorc.search.gpu.parts import added_up, adds_up_parts
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.sketch import TileVariable
 
@@ -18,9 +19,13 @@ MAX_THREADS = 1024
 
 def bound_rest(partial: PartialSketch) -> PartialSketch:
     """Return the sketch with each stage bound that no rule has divided among threads yet."""
+    sums = [stage.name for stage in partial.state.stages if adds_up_parts(partial, stage)]
     for stage in partial.state.stages:
-        if isinstance(stage.attach, Root) and not is_bound(partial, stage) and stage.op.axes:
+        is_free = isinstance(stage.attach, Root) and not is_bound(partial, stage)
+        if is_free and stage.op.axes and stage.name not in sums:
             partial = _bound(partial, stage)
+    for name in sums:
+        partial = added_up(partial, name)
     return partial
 
 
