@@ -93,7 +93,7 @@ def _lanes_of_all(partial: PartialSketch, op: ComputeOp) -> int:
     lanes = gcd(partial.lanes(op), prod(shape))
     order = tuple(Var(axis.name) for axis in op.axes)
     is_plain = not op.reduce_axes and len(op.buffers) == 1 and len(shape) > 1
-    if not is_plain or shape[-1] % lanes == 0:
+    if not is_plain or op.axes[-1].extent % lanes == 0:
         return 1
     same = all(load.buffer.shape == shape and load.indices == order for load in op.loads)
     return lanes if same else 1
