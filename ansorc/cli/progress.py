@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from types import TracebackType
 
 from rich.console import Console
 from rich.live import Live
@@ -44,12 +43,7 @@ class Progress:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
         if self._last is not None and self._last is not self._printed:

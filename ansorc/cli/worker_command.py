@@ -12,7 +12,7 @@ import click
 from ansorc.fleet.announcement import Announcement
 from ansorc.fleet.board import Board
 from ansorc.fleet.board_labour import BoardLabour
-from ansorc.fleet.device import FleetDevice, Sandbox
+from ansorc.fleet.device import FleetDevice, Sandbox, probe_here
 from ansorc.fleet.fleet import import_engine
 from ansorc.fleet.signing import FleetKey
 
@@ -53,7 +53,8 @@ def worker(
     click.echo(f"device '{device}': {known.cpu}, {known.cores} cores, {known.target}, "
                f"probe {known.probe_s * 1e3:.3f} ms ({given})", err=True)  # fmt: skip
     labour = Sandbox() if board is None else BoardLabour(board)
-    with closing(FleetDevice(known, key, labour)) as made:
+    probe = None if known.probe_is_given or board is not None else probe_here()
+    with closing(FleetDevice(known, key, labour, probe)) as made:
         serve(scheduler, [made], lambda words: click.echo(words, err=True))
 
 

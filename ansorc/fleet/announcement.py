@@ -16,6 +16,9 @@ from ansorc.target import Target
 
 MOST_DIFFERENCE = 0.05
 """Devices of one label whose probes differ by more do not measure for one task."""
+MOST_DRIFT = 1.5
+"""A device whose probe takes so many times as long or as short as at its start measures nothing:
+something else works there, or its clock is wrong. Clocks that follow heat differ by less."""
 _PROBES = 60
 PURPOSE = "announcement"
 
@@ -35,16 +38,16 @@ class Announcement:
     """Seconds that a fixed piece of work takes it, in one thread."""
     probe_is_given: bool = False
     """It was told, not measured."""
+    identity: str = ""
+    """Of the worker's process: it has another address when it joins again."""
 
     @staticmethod
     def here(label: str, probe_s: float | None = None) -> Announcement:
         """Return what this process can prove of its machine: `probe_s` is measured unless given."""
-        target = Target.parse("native")
         known = current_environment()
-        measured = calibrated(backend_of(target).probes.steady_work(target, 1))
         return Announcement(
-            label, target.text, known.cpu, known.features, known.cores,
-            measured if probe_s is None else probe_s, probe_s is not None,
+            label, Target.parse("native").text, known.cpu, known.features, known.cores,
+            calibrated(steady_work()) if probe_s is None else probe_s, probe_s is not None,
         )  # fmt: skip
 
     def environment(self, threads: int, cache: Any) -> Environment:
@@ -98,16 +101,29 @@ class Presence:
     """Seconds since its last report, as far as was seen."""
 
 
+def steady_work() -> Callable[[int], None]:
+    """Return the work of the calibration probe, for this machine."""
+    target = Target.parse("native")
+    return backend_of(target).probes.steady_work(target, 1)
+
+
 def calibrated(
-    work: Callable[[int], None], clock: Callable[[], float] = time.perf_counter
+    work: Callable[[int], None],
+    clock: Callable[[], float] = time.perf_counter,
+    enough_s: float = 0.0,
 ) -> float:
-    """Return the shortest seconds of `work(1)`, of many: what disturbs only makes it slower."""
-    found: list[float] = []
+    """Return the shortest seconds of `work(1)`, of many: what disturbs only makes it slower.
+
+    It ends early with the first that takes no longer than `enough_s`.
+    """
+    least = float("inf")
     for _ in range(_PROBES):
         begin = clock()
         work(1)
-        found.append(clock() - begin)
-    return min(found)
+        least = min(least, clock() - begin)
+        if least <= enough_s:
+            break
+    return least
 
 
 def kept_together(

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
-from ansorc.errors import AnsorcError
-from ansorc.fleet.announcement import PURPOSE, Announcement, DeviceReport
+from ansorc.errors import AnsorcError, MeasureError
+from ansorc.fleet.announcement import (
+    MOST_DRIFT,
+    PURPOSE,
+    Announcement,
+    DeviceReport,
+    calibrated,
+    steady_work,
+)
 from ansorc.fleet.jobs import (
     ANSWER,
     JOB,
@@ -49,11 +57,23 @@ class Labour(Protocol):
 
 
 class FleetDevice:
-    """Takes signed jobs and gives signed answers, which `labour` does."""
+    """Takes signed jobs and gives signed answers, which `labour` does.
 
-    def __init__(self, announcement: Announcement, key: FleetKey, labour: Labour) -> None:
+    After a job that measured, the calibration probe is taken again, by `probe`, which is told how
+    many seconds are good enough: times of a device that has become another are a fault of it.
+    """
+
+    def __init__(
+        self,
+        announcement: Announcement,
+        key: FleetKey,
+        labour: Labour,
+        probe: Callable[[float], float] | None = None,
+    ) -> None:
         self.label, self._key, self._labour = announcement.label, key, labour
-        self.announcement = key.sign(PURPOSE, announcement.to_json())
+        self._probe, self._probe_s = probe, announcement.probe_s
+        identified = replace(announcement, identity=uuid.uuid4().hex)
+        self.announcement = key.sign(PURPOSE, identified.to_json())
         self._done = self._faults = 0
         self.refused = 0
         """Jobs that were not signed."""
@@ -77,7 +97,7 @@ class FleetDevice:
         job = decoded(content)
         self._current = job.text("job"), time.monotonic()
         try:
-            answer = self._thread.submit(self._labour.do, job).result()
+            answer = self._thread.submit(self._do, job).result()
             self._done += 1
             self._ends.append(time.monotonic())
         except (AnsorcError, OSError) as error:
@@ -86,6 +106,20 @@ class FleetDevice:
         finally:
             self._current = None
         return self._key.sign(ANSWER, answer.encode())
+
+    def _do(self, job: Message) -> Message:
+        """The answer to a job; raise MeasureError where its times are not those of this device."""
+        answer = self._labour.do(job)
+        if self._probe is None or job.text("kind") == "build":
+            return answer
+        now_s = self._probe(MOST_DRIFT * self._probe_s)
+        if not 1 / MOST_DRIFT <= now_s / self._probe_s <= MOST_DRIFT:
+            raise MeasureError(
+                f"its probe takes {now_s * 1e3:.3f} ms, and took {self._probe_s * 1e3:.3f} ms at "
+                "its start: something else works there, or its clock is wrong; start its worker "
+                "again once it is quiet"
+            )
+        return answer
 
     def report(self, waiting: int = 0) -> DeviceReport:
         """Return what is to be said of its work; `waiting` jobs were sent and not begun."""
@@ -101,6 +135,12 @@ class FleetDevice:
         """End what measures; a job that is under way is waited for."""
         self._thread.submit(self._labour.close).result()
         self._thread.shutdown()
+
+
+def probe_here() -> Callable[[float], float]:
+    """Return the probe of this machine, for a `FleetDevice`."""
+    work = steady_work()
+    return lambda enough_s: calibrated(work, enough_s=enough_s)
 
 
 class JobMeasurer(Protocol):

@@ -104,6 +104,10 @@ class Dispatcher(Generic[AnyOrder]):
         self._obstacle = ""
         """Why there is no connection."""
         self._alone_since: float | None = None
+        self._had_company = False
+        """Whether there ever were two devices that measure."""
+        self._single_since: float | None = None
+        """Since when there is exactly one, as far as was seen."""
         self.bytes_sent = self.bytes_received = 0
 
     @property
@@ -200,6 +204,7 @@ class Dispatcher(Generic[AnyOrder]):
             self._members.refresh(announced)
         except ConnectionLost as error:
             self._lose_connection(str(error))
+        self._see_company()
         if not self._members.lacks(self._members.usable):
             self._alone_since = None
             return
@@ -207,17 +212,30 @@ class Dispatcher(Generic[AnyOrder]):
         since = self._alone_since = now if self._alone_since is None else self._alone_since
         if now - since >= (self._options.patience_s if patience_s is None else patience_s):
             missing = self._members.lacks(self._members.usable)
+            self._alone_since = None  # the next tuning waits as long again
             words = f"no device '{missing}' for {now - since:.0f} s"
             words += f": {self._obstacle}" if self._obstacle else f"; {self._members.told()}"
             if patience_s is None:
                 words += "; what was measured is recorded, the same tuning goes on later"
             raise MeasureError("\n".join((words, *self.notes)))
 
+    def _see_company(self) -> None:
+        """Note how many devices measure now: none, one, or more."""
+        usable = len(self._members.usable(self._members.measuring))
+        self._had_company |= usable > 1
+        if usable != 1:
+            self._single_since = None
+        elif self._single_since is None:
+            self._single_since = self._clock()
+
     def _hand_out(self) -> None:
         """Send waiting jobs, the oldest first, to the devices that have the least to do."""
         left: deque[_Job[AnyOrder]] = deque()
         while self._waiting and self._connection is not None:
             job = self._waiting.popleft()
+            if job.doubted is not None and self._is_single and not self._able(job):
+                self._end_in_doubt(job, "no other device was there")
+                continue
             state = self._chosen(job)
             if state is None:
                 left.append(job)
@@ -230,11 +248,16 @@ class Dispatcher(Generic[AnyOrder]):
         self._waiting.extendleft(reversed(left))
 
     def _chosen(self, job: _Job[AnyOrder]) -> DeviceState | None:
-        members = self._members
-        able = members.usable(members.measuring if job.is_built else members.building)
-        fresh = [state for state in able if state.address not in job.tried]
+        able = self._able(job)
+        fresh = [state for state in able if state.identity not in job.tried]
         free = [one for one in fresh or able if len(one.attempts) < _JOBS_A_DEVICE]
         return min(free, key=lambda one: (len(one.attempts), one.done), default=None)
+
+    def _able(self, job: _Job[AnyOrder]) -> list[DeviceState]:
+        """The devices that may do a job: not the one whose failure another is to confirm."""
+        members, doubted = self._members, job.doubted and job.doubted[0]
+        able = members.usable(members.measuring if job.is_built else members.building)
+        return [state for state in able if state.identity != doubted]
 
     def _send(self, job: _Job[AnyOrder], state: DeviceState) -> None:
         assert self._connection is not None
@@ -276,7 +299,7 @@ class Dispatcher(Generic[AnyOrder]):
         self, job: _Job[AnyOrder], state: DeviceState, key: str, signed: bytes | None
     ) -> list[MeasureResult] | None:
         """The results of a job, or None if it goes on."""
-        job.tried.add(state.address)
+        job.tried.add(state.identity)
         if signed is None:
             return None  # the worker was lost: nobody's fault yet
         self.bytes_received += len(signed)
@@ -302,27 +325,38 @@ class Dispatcher(Generic[AnyOrder]):
     def _confirmed(
         self, job: _Job[AnyOrder], state: DeviceState, results: list[MeasureResult]
     ) -> list[MeasureResult] | None:
-        """Those results, or None if another device is to say whether the program fails."""
-        is_failure = any(one.failure and one.failure.kind in _DOUBTED for one in results)
-        if job.doubted is not None:
-            first, earlier = job.doubted
-            if is_failure:
-                return earlier
-            if (liar := self._members.get(first)) is not None and liar is not state:
-                liar.unconfirmed += 1
-                self._tell(
-                    f"a program failed on device '{liar.label}' at {first} and was right on "
-                    f"another ({_first_failure(earlier)})"
-                )
-                if liar.unconfirmed >= self._options.most_faults:
-                    self._set_aside(liar, "its failures are not confirmed by other devices")
+        """Those results, or None if another device is to say whether the same programs fail."""
+        failing, doubted = _doubtful(results), job.doubted
+        if doubted is not None and not failing:
+            self._refuted(doubted, state)
+        agree = doubted is not None and failing == _doubtful(doubted[1])
+        if not failing or agree or not self._had_company or not job.is_built:
             return results
-        able = self._members.usable(self._members.measuring)
-        others = [one for one in able if one.address not in job.tried]
-        if is_failure and others and job.order.kind == "measure" and job.is_built:
-            job.doubted = state.address, results
-            return None
-        return results
+        job.doubted = state.identity, results
+        return None
+
+    def _refuted(self, doubted: tuple[str, list[MeasureResult]], by: DeviceState) -> None:
+        """Note against a device, if it is still here, what it calls wrong and another right."""
+        liar, results = self._members.identified(doubted[0]), doubted[1]
+        if liar is None or liar is by:
+            return
+        liar.unconfirmed += 1
+        self._tell(
+            f"a program failed on device '{liar.label}' at {liar.address} and was right on another "
+            f"({_first_failure(results)})"
+        )
+        if liar.unconfirmed >= self._options.most_faults:
+            self._set_aside(liar, "its failures are not confirmed by other devices")
+
+    @property
+    def _is_single(self) -> bool:
+        """Whether there has long been one device at most, so that nobody else confirms what fails.
+
+        A device that is set aside, or whose worker starts again, may be back in that time.
+        """
+        if self._single_since is None:
+            return False
+        return self._clock() - self._single_since > self._options.aside_s
 
     def _again(self, job: _Job[AnyOrder]) -> None:
         """Let a job go to another device, before those that have not waited, or end it."""
@@ -330,9 +364,14 @@ class Dispatcher(Generic[AnyOrder]):
             self._waiting.appendleft(job)
             return
         words = f"{job.attempts} devices were lost, or at fault, while they had the program"
+        self._end_in_doubt(job, words)
+
+    def _end_in_doubt(self, job: _Job[AnyOrder], words: str) -> None:
+        """End a job as a failure of the measuring, which may be tried again."""
+        if job.doubted is not None:
+            words = f"{_first_failure(job.doubted[1])}; not confirmed: {words}"
         failure = Failure.of(FailureKind.UNKNOWN, words)
-        results = [MeasureResult(source, failure) for source in job.order.sources]
-        self._ended.append((job, job.doubted[1] if job.doubted else results))
+        self._ended.append((job, [MeasureResult(one, failure) for one in job.order.sources]))
 
     def _end(self, key: str) -> tuple[_Job[AnyOrder], DeviceState] | None:
         """Take an attempt from its device; None if it was given up before."""
@@ -363,7 +402,7 @@ class Dispatcher(Generic[AnyOrder]):
             if self._connection is not None:
                 self._connection.cancel(key)
             if (attempt := self._end(key)) is not None:
-                attempt[0].tried.add(state.address)
+                attempt[0].tried.add(state.identity)
                 self._again(attempt[0])
 
     def _give_up_late(self) -> None:
@@ -408,6 +447,13 @@ class Dispatcher(Generic[AnyOrder]):
         self._waiting.clear()
         self._ended.clear()
         self._open.clear()
+
+
+def _doubtful(results: list[MeasureResult]) -> frozenset[Source]:
+    """The programs whose failures may be the device's."""
+    return frozenset(
+        one.source for one in results if one.failure is not None and one.failure.kind in _DOUBTED
+    )
 
 
 def _first_failure(results: list[MeasureResult]) -> str:

@@ -39,6 +39,8 @@ _REFUSED = (
 """Requests that a worker of Dask answers and that of a fleet does not: they run what they bring."""
 _EXTRA = "ansorc"
 _RECONNECT_S, _CLOSE_S = 1.0, 2.0
+JOIN_S = 30.0
+"""A worker that has not joined for so long begins again: its scheduler may be gone."""
 _ANSWER_S = 5.0
 """A scheduler that does not answer for so long is gone."""
 _FAULTS = (OSError, TimeoutError, asyncio.CancelledError, concurrent.futures.CancelledError)
@@ -82,6 +84,7 @@ class DeviceWorker(distributed.Worker):
             metrics={_EXTRA: _report},
             memory_limit=0,
             dashboard=False,
+            death_timeout=JOIN_S,
         )
         for name in _REFUSED:
             self.handlers.pop(name, None)

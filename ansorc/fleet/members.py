@@ -35,6 +35,11 @@ class DeviceState:
         return self.announcement.label
 
     @property
+    def identity(self) -> str:
+        """What it stays when it joins again, at another address."""
+        return self.announcement.identity or self.address
+
+    @property
     def deadline(self) -> float:
         """When its first attempt has taken too long."""
         return self.heard + next(iter(self.attempts.values())) if self.attempts else float("inf")
@@ -58,6 +63,8 @@ class Members:
         self._key, self._run, self._clock, self._tell = key, run, clock, tell
         self.label, self.builders = labels
         self._devices: dict[str, DeviceState] = {}
+        self._past: dict[str, DeviceState] = {}
+        """Those that are gone, by their identities: they may join again."""
         self._kept: frozenset[str] = frozenset()
         self.like: Announcement | None = None
         """What the devices that measure are; None before there was one."""
@@ -70,6 +77,10 @@ class Members:
     def get(self, address: str) -> DeviceState | None:
         """Return the device at `address`, or None if it is gone."""
         return self._devices.get(address)
+
+    def identified(self, identity: str) -> DeviceState | None:
+        """Return the device of that identity, or None if it is gone."""
+        return next((one for one in self._devices.values() if one.identity == identity), None)
 
     @property
     def all(self) -> list[DeviceState]:
@@ -108,7 +119,7 @@ class Members:
                 continue
             announcement = Announcement.from_json(content)
             if announcement.label in (self.label, self.builders):
-                self._devices[address] = DeviceState(address, announcement)
+                self._devices[address] = self._joined(DeviceState(address, announcement))
             else:
                 others[announcement.label] += 1
         self._others = others
@@ -122,14 +133,15 @@ class Members:
             self._tell(note)
 
     def remove(self, address: str) -> None:
-        """Forget a device that is gone."""
-        del self._devices[address]
+        """Let a device go."""
+        state = self._devices.pop(address)
+        self._past[state.identity] = state
         self._kept -= {address}
 
     def clear(self) -> None:
-        """Forget all devices, but not what they are."""
-        self._devices.clear()
-        self._kept = frozenset()
+        """Let all devices go."""
+        for address in list(self._devices):
+            self.remove(address)
 
     def told(self) -> str:
         """Return which labels there are, in words."""
@@ -138,6 +150,13 @@ class Members:
             return "its scheduler has no devices at all: start `ansorc worker` on a machine"
         labels = ", ".join(f"'{label}' ({count})" for label, count in sorted(found.items()))
         return f"the labels that its scheduler has: {labels}"
+
+    def _joined(self, state: DeviceState) -> DeviceState:
+        """A device with what is known of it from when it was here before."""
+        if (past := self._past.pop(state.identity, None)) is not None:
+            state.aside_until, state.unconfirmed = past.aside_until, past.unconfirmed
+            state.done, state.faults = past.done, past.faults
+        return state
 
     def _of(self, label: str) -> list[DeviceState]:
         return [one for one in self._devices.values() if label and one.label == label]

@@ -11,7 +11,10 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
+from collections.abc import Sequence
+from math import inf
 from pathlib import Path
+from typing import Protocol
 
 from ansorc.fleet.announcement import Announcement
 from ansorc.fleet.device import FleetDevice
@@ -20,6 +23,7 @@ from ansorc.fleet.jobs import results_message, sources_of
 from ansorc.fleet.signing import FleetKey
 from ansorc.search.measure import Failure, Measurement, MeasureResult, RunCost, Source
 from ansorc.search.measure.messages import Message
+from ansorc.search.measure.result import Outcome
 from ansorc.search.record import Record, Records
 
 
@@ -50,29 +54,47 @@ class RecordedTimes:
         """Seconds that a trial takes on average."""
         return sum(map(self.trial_s, self._any)) / len(self._any)
 
+    def tried(self, source: Source) -> tuple[Outcome, float]:
+        """Return what comes of `source`, and the seconds that it takes a device."""
+        record = self.of(source)
+        outcome = (
+            Failure.of(record.failure, record.message)
+            if record.failure is not None
+            else Measurement((record.median_s or 0.0,), record.checked)
+        )
+        return outcome, self.trial_s(record)
+
+
+class Times(Protocol):
+    """What programs come to on a simulated device."""
+
+    def tried(self, source: Source) -> tuple[Outcome, float]:
+        """Return what comes of `source`, and the seconds that it takes a device."""
+        ...
+
 
 class SimulatedLabour:
     """Does jobs by sleeping."""
 
-    def __init__(self, times: RecordedTimes) -> None:
+    def __init__(self, times: Times) -> None:
         self._times = times
 
     def do(self, job: Message) -> Message:
-        """Sleep for the time of each program, and answer what is recorded of it."""
+        """Sleep for the time of each program, and answer what comes of it."""
         results: list[MeasureResult] = []
         for source in sources_of(job):
-            record = self._times.of(source)
-            time.sleep(self._times.trial_s(record))
-            outcome = (
-                Failure.of(record.failure, record.message)
-                if record.failure is not None
-                else Measurement((record.median_s or 0.0,), record.checked)
-            )
-            results.append(MeasureResult(source, outcome, run=RunCost(repeats_s=record.run_s)))
-        return results_message(job, results)
+            outcome, seconds = self._times.tried(source)
+            time.sleep(seconds)
+            results.append(MeasureResult(source, outcome, run=RunCost(repeats_s=seconds)))
+        return results_message(job, ranked(results) if job.text("kind") == "rank" else results)
 
     def close(self) -> None:
         """There is nothing to free."""
+
+
+def ranked(results: Sequence[MeasureResult]) -> list[MeasureResult]:
+    """Return `results` as a device ranks them: the fastest first, failures last."""
+    return sorted(results, key=lambda one: one.measurement.median_s if one.measurement else inf)
 
 
 def main() -> None:

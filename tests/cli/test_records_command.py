@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sqlite3
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -197,13 +196,3 @@ def test_help_does_not_wait_for_the_compiler(cli: CommandLine) -> None:
     loaded = "import ansorc.cli.main, sys; print(*sys.modules)"
     modules = cli.start(before=f"{loaded}; sys.exit()").communicate()[0].split()
     assert not {"numpy", "rich", "onnx", "ansorc.lang", "ansorc.search"} & set(modules)
-
-
-def test_a_file_of_many_tasks_is_listed_by_its_index(cli: CommandLine) -> None:
-    """What `list` asks for is in the index: a million rows of 1 KB are not read for it."""
-    written(Path("tune.db"))
-    connection = sqlite3.connect("tune.db")
-    query = "SELECT task_key, environment_key, count(*), count(median_s) FROM records GROUP BY 1, 2"
-    (plan,) = connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
-    connection.close()
-    assert "USING COVERING INDEX records_by_time" in plan[3]

@@ -39,11 +39,12 @@ class FleetHere:
         return self.scheduler
 
     def start_worker(
-        self, label: str, probe_s: float = 1e-3, *more: str
+        self, label: str, probe_s: float = 1e-3, *more: str, before: str = ""
     ) -> subprocess.Popen[bytes]:
-        """The probe's time is given: this machine is busy with tests."""
+        """The probe's time is given: this machine is busy with tests. `before`: Python text."""
         arguments = ("worker", self.address, "--device", label, "--probe-s", str(probe_s), *more)
-        return self._start((*COMMAND, *arguments), f"worker-{len(self.processes)}")
+        command = (*COMMAND[:2], before + COMMAND[2], *arguments)
+        return self._start(command, f"worker-{len(self.processes)}")
 
     def wait_for_devices(self, count: int, timeout_s: float = 60.0) -> None:
         """Wait until the scheduler tells of so many: a worker says that it serves before that."""

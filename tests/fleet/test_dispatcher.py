@@ -13,6 +13,7 @@ from ansorc.fleet.announcement import PURPOSE, Announcement, DeviceReport, Prese
 from ansorc.fleet.connection import ConnectionLost, FleetOptions
 from ansorc.fleet.dispatcher import Dispatcher
 from ansorc.fleet.jobs import ANSWER, JOB, decoded, fault_message, results_message, sources_of
+from ansorc.fleet.members import Members
 from ansorc.fleet.signing import KEY_BYTES, FleetKey
 from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, Source
 from ansorc.search.measure.messages import Message
@@ -139,6 +140,61 @@ def test_a_program_that_is_wrong_everywhere_is_recorded_as_wrong() -> None:
     found = tuned(Cluster(lambda address: "wrong"), 10)
     require_each_once(found, 10)
     assert all(result.failure == WRONG for _, result in found)
+
+
+def test_a_wrong_result_counts_once_another_device_agrees_however_few_are_left() -> None:
+    """The only other device is away when the liar answers; then the liar is alone for good."""
+    cluster = Cluster(lambda address: "wrong" if address == "a" else "right", addresses=["a", "b"])
+    dispatcher = cluster.dispatcher()
+    stream = dispatcher.stream(Program(number) for number in range(8))
+    found = [next(stream)]
+    cluster.addresses = ["a"]
+    back_at = cluster.now + 5
+
+    def come_back(cluster: Cluster) -> None:
+        cluster.addresses = ["a", "b"] if cluster.now > back_at else ["a"]
+
+    cluster.disturb = come_back
+    found += stream
+    results = [(program.number, result) for program, (result,) in found]
+    require_each_once(results, 8)
+    assert all(result.measurement for _, result in results)
+    cluster = Cluster(lambda address: "wrong", addresses=["a"])
+    assert all(result.failure == WRONG for _, result in tuned(cluster, 4)), "it never had company"
+
+
+def test_a_device_that_is_left_alone_is_not_believed() -> None:
+    cluster = Cluster(lambda address: "wrong" if address == "a" else "right", addresses=["a", "b"])
+    stream = cluster.dispatcher().stream(Program(number) for number in range(8))
+    found = [next(stream)]
+    cluster.addresses = ["a"]
+    results = [(program.number, result) for program, (result,) in [*found, *stream]]
+    require_each_once(results, 8)
+    failures = [result.failure for _, result in results if result.failure]
+    assert failures
+    assert {one.kind for one in failures} == {FailureKind.UNKNOWN}
+    assert "not confirmed" in failures[0].message
+
+
+@pytest.mark.parametrize("liars", [{"a"}, {"a", "b"}])
+def test_a_ranking_with_wrong_results_is_done_again_elsewhere(liars: set[str]) -> None:
+    cluster = Cluster(lambda address: "wrong" if address in liars else "right")
+    stream = cluster.dispatcher().stream(iter([Program(0, "rank")]))
+    ((_, (result,)),) = stream
+    assert (result.failure == WRONG) == (len(liars) == 2)
+
+
+def test_a_device_that_joins_again_is_the_one_that_it_was() -> None:
+    """After the scheduler's end workers have other addresses; a liar does not confirm itself."""
+    members = Members(KEY, ("dev", ""), "run", lambda: 0.0, lambda words: None)
+    shown = Announcement("dev", "native", "a CPU", (), 1, 1.0, identity="x")
+    signed = KEY.sign(PURPOSE, shown.to_json())
+    members.refresh({"a": Presence(signed)})
+    members["a"].aside_until, members["a"].faults = 5.0, 2
+    members.clear()
+    members.refresh({"b": Presence(signed)})
+    assert members["b"].identity == "x"
+    assert (members["b"].aside_until, members["b"].faults) == (5.0, 2)
 
 
 def test_a_program_that_every_device_is_lost_with_is_a_failure_of_the_measuring() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -125,3 +126,16 @@ def test_a_worker_with_another_key_is_not_used(
     monkeypatch.setenv("ANSORC_FLEET_KEY", str(tmp_path / "none"))
     with pytest.raises(OptionError, match="ansorc fleet key"):
         ac.Fleet(here.address, device="one")
+
+
+@pytest.mark.nightly
+def test_a_worker_whose_scheduler_vanishes_while_it_joins_begins_again(here: FleetHere) -> None:
+    """Seen where a scheduler was killed behind something that kept the connection open."""
+    here.scheduler.kill()
+    here.scheduler.wait()
+    port = int(here.address.rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", port)):  # it takes connections, and says nothing
+        here.start_worker("one", before="import ansorc.fleet.engine as e; e.JOIN_S = 2.0; ")
+        here.wait_for("cannot join")
+    here.start_scheduler()
+    here.wait_for_devices(1)

@@ -56,6 +56,18 @@ def test_what_is_not_signed_for_the_purpose_is_refused_in_words() -> None:
     made.close()
 
 
+@pytest.mark.parametrize("factor", [3.0, 1 / 3, 1.2, 1.0])
+def test_times_of_a_device_that_has_become_another_are_its_fault(factor: float) -> None:
+    made = FleetDevice(device(), KEY, Echo(), lambda enough_s: 1e-3 * factor)
+    measure = Message({"job": "1", "kind": "measure"}).encode()
+    fault = decoded(KEY.verified(ANSWER, made.answer(KEY.sign(JOB, measure)))).text("fault")
+    assert ("its clock is wrong" in fault) == (factor in {3.0, 1 / 3})
+    build = Message({"job": "2", "kind": "build"}).encode()
+    assert not decoded(KEY.verified(ANSWER, made.answer(KEY.sign(JOB, build)))).text("fault")
+    assert made.report().faults == (factor in {3.0, 1 / 3})
+    made.close()
+
+
 def test_a_worker_unpickles_one_function_and_no_code() -> None:
     pytest.importorskip("distributed", reason="a fleet needs the package distributed")
     from ansorc.fleet import engine  # noqa: PLC0415 - not without Dask
@@ -99,3 +111,5 @@ def test_devices_whose_probes_or_machines_differ_are_kept_apart() -> None:
 def test_the_probe_takes_the_shortest_time() -> None:
     times = iter([0.0, 5.0, 5.0, 7.0] + [t for k in range(58) for t in (10.0 * k, 10.0 * k + 3)])
     assert calibrated(lambda threads: None, lambda: next(times)) == 2.0
+    times = iter([0.0, 5.0, 5.0, 7.0])
+    assert calibrated(lambda threads: None, lambda: next(times), enough_s=2.5) == 2.0

@@ -141,6 +141,9 @@ def test_as_many_threads_as_cores_are_all_cores(tmp_path: Path) -> None:
     connection.execute("UPDATE records SET environment_key = 'two' WHERE id = 2")
     connection.execute("INSERT INTO winners VALUES ('t', 'two', ?, 2)", (both.program_key,))
     connection.execute("ALTER TABLE records DROP COLUMN known")
+    for number in range(3):
+        connection.execute(f"DROP TRIGGER totals_{number}")
+    connection.execute("DROP TABLE totals")
     connection.execute("DROP TABLE kernel_threads")
     connection.execute("PRAGMA user_version = 3")
     connection.commit()

@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -174,12 +173,7 @@ class GuardedKernel:
     def __enter__(self) -> GuardedKernel:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._kernel.close()
 
     def call(self, count: int) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ansorc.errors import AnsorcError, RecordError
@@ -17,20 +16,16 @@ from ansorc.search.record.record import Environment, Record
 from ansorc.search.record.schema import DamageError, connect, transaction, translated
 from ansorc.search.task import Task
 
-COLUMNS = (
-    "task_key, program_key, steps, function, environments.json, median_s, spread_s, repeats, "
+FIELDS = (
+    "task_key, program_key, steps, function, environment_key, median_s, spread_s, repeats, "
     "failure, message, checked, build_s, created, seed, version, run_s, known"
 )
+COLUMNS = FIELDS.replace("environment_key", "environments.json")
 _SELECT = f"SELECT {COLUMNS} FROM records JOIN environments ON environments.key = environment_key "
-_UPSERT = """
-INSERT INTO records (task_key, program_key, steps, function, environment_key, median_s, spread_s,
-    repeats, failure, message, checked, build_s, created, seed, version, run_s, known)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+_UPSERT = f"""
+INSERT INTO records ({FIELDS}) VALUES ({", ".join("?" * len(FIELDS.split()))})
 ON CONFLICT (task_key, program_key, environment_key) DO UPDATE SET
-    median_s = excluded.median_s, spread_s = excluded.spread_s, repeats = excluded.repeats,
-    failure = excluded.failure, message = excluded.message, checked = excluded.checked,
-    build_s = excluded.build_s, created = excluded.created, seed = excluded.seed,
-    version = excluded.version, run_s = excluded.run_s
+    {", ".join(f"{name} = excluded.{name}" for name in FIELDS.split(", ")[5:-1])}
 WHERE excluded.checked >= checked OR excluded.failure IN ('wrong result', 'crash')
 """
 _DECIDE = """
@@ -121,12 +116,7 @@ class Records:
     def __enter__(self) -> Records:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -190,21 +180,22 @@ class Records:
 
     def holdings(self) -> list[Holding]:
         """Return what there is of each task in each environment."""
-        names = {str(row[0]): row[1:] for row in self._rows("SELECT * FROM tasks", ())}
-        known = dict(self._rows("SELECT key, json FROM environments", ()))
-        query = "SELECT task_key, environment_key, count(*), count(median_s) FROM records "
+        query = (
+            "SELECT totals.*, json, ifnull(target_text, ''), ifnull(name, '') FROM totals "
+            "LEFT JOIN environments ON environments.key = environment_key LEFT JOIN tasks "
+            "ON tasks.key = task_key WHERE programs ORDER BY task_key, environment_key"
+        )
         found: list[Holding] = []
-        for key, environment_key, count, timed in self._rows(f"{query} GROUP BY 1, 2", ()):
+        for key, _, count, timed, text, target, name in self._rows(query, ()):
             with intact(self.path):
-                environment = Environment.from_json(known[environment_key])
-                _, target, name = names.get(key, ("", "", ""))
+                environment = Environment.from_json(text)
                 best = self.best(key, environment)
                 found.append(Holding(key, name, target, environment, count, count - timed, best))
         return found
 
     def task_keys(self) -> list[str]:
         """Return the keys of the tasks in the file."""
-        query = "SELECT key FROM tasks UNION SELECT DISTINCT task_key FROM records ORDER BY 1"
+        query = "SELECT key FROM tasks UNION SELECT task_key FROM totals WHERE programs ORDER BY 1"
         return [str(row[0]) for row in self._rows(query, ())]
 
     def defined_keys(self) -> list[str]:
@@ -221,9 +212,7 @@ class Records:
 
     def tasks(self) -> list[Task]:
         """Return the tasks that `add_task` wrote."""
-        query = "SELECT dag_text, target_text, name FROM tasks ORDER BY key"
-        with intact(self.path):
-            return [Task.from_texts(*row) for row in self._rows(query, ())]
+        return [self.task(key) for key in self.defined_keys()]
 
     def measured(self, task_key: str, environment: Environment) -> set[str]:
         """Return the keys of the programs that need not be measured again.
@@ -272,9 +261,8 @@ class Records:
     def elsewhere(self, task_key: str, environment: Environment) -> OtherEnvironments:
         """Return what there is of a task from other environments, which is not used silently."""
         query = (
-            "SELECT environments.json, count(*) FROM records JOIN environments "
-            "ON environments.key = environment_key WHERE task_key = ? AND environment_key != ? "
-            "GROUP BY environment_key"
+            "SELECT json, programs FROM totals JOIN environments ON key = environment_key "
+            "WHERE task_key = ? AND environment_key != ? AND programs ORDER BY environment_key"
         )
         rows = list(self._rows(query, (task_key, environment.key)))
         found = tuple(Environment.from_json(row[0]) for row in rows)
@@ -282,7 +270,8 @@ class Records:
 
     def count(self) -> int:
         """Return how many records there are."""
-        return next(int(row[0]) for row in self._rows("SELECT count(*) FROM records", ()))
+        query = "SELECT ifnull(sum(programs), 0) FROM totals"
+        return next(int(row[0]) for row in self._rows(query, ()))
 
     def _add_environment(self, environment: Environment) -> None:
         row = (environment.key, environment.to_json(), environment.cpu)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ansorc.errors import RecordError
-from ansorc.search.record.database import COLUMNS, ROW_FAULTS
+from ansorc.search.record.database import COLUMNS, FIELDS, ROW_FAULTS
 from ansorc.search.record.record import Environment, current_version
 from ansorc.search.record.salvage import is_record, is_task, salvage
 from ansorc.search.record.schema import (
@@ -26,10 +26,6 @@ from ansorc.search.record.schema import (
 )
 
 _BETTER = """(ifnull({0}.failure IN ('wrong result', 'crash'), 0), {0}.checked, {0}.created)"""
-_FIELDS = (
-    "task_key, program_key, steps, function, environment_key, median_s, spread_s, repeats, "
-    "failure, message, checked, build_s, created, seed, version, run_s, known"
-)
 _NEW_PAIRS = """
 CREATE TEMP TABLE new_pairs AS
 SELECT DISTINCT task_key, environment_key FROM source.records
@@ -39,10 +35,10 @@ _MERGE = (
     "INSERT OR IGNORE INTO main.tasks SELECT * FROM source.tasks",
     "INSERT OR IGNORE INTO main.environments SELECT * FROM source.environments",
     f"""
-    INSERT INTO main.records (id, {_FIELDS})
-    SELECT id + :offset, {_FIELDS} FROM source.records WHERE true ORDER BY id
+    INSERT INTO main.records (id, {FIELDS})
+    SELECT id + :offset, {FIELDS} FROM source.records WHERE true ORDER BY id
     ON CONFLICT (task_key, program_key, environment_key) DO UPDATE SET
-        {", ".join(f"{name} = excluded.{name}" for name in _FIELDS.split(", ")[5:])}
+        {", ".join(f"{name} = excluded.{name}" for name in FIELDS.split(", ")[5:])}
     WHERE {_BETTER.format("excluded")} > {_BETTER.format("records")}
     """,
     """
@@ -270,7 +266,19 @@ def _row_check(reader: sqlite3.Connection, path: Path) -> FileCheck:
                         (bad_environments, "environments")):  # fmt: skip
         if found:
             faults.append(f"{found} {what} are not what was written")
+    if reader.execute(_MISCOUNTED).fetchone():
+        faults.append("the numbers of records are not what was written")
     return FileCheck(path, count, len(tasks), tuple(faults))
+
+
+_COUNTED = (
+    "SELECT task_key, environment_key, count(*), count(median_s) FROM records GROUP BY 1, 2",
+    "SELECT * FROM totals WHERE programs",
+)
+_MISCOUNTED = " UNION ALL ".join(
+    f"SELECT * FROM (SELECT * FROM ({one}) EXCEPT {other})"
+    for one, other in (_COUNTED, _COUNTED[::-1])
+)
 
 
 def _is_environment(key: str, text: str) -> bool:
