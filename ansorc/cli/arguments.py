@@ -217,16 +217,16 @@ def takes_choice(
         workload: TaskOrNetworks, records: Path, threads: int, cache: str, use_default: bool,  # noqa: FBT001
         *args: P.args, **rest: P.kwargs,
     ) -> None:  # fmt: skip
-        choice = _choice(workload, records, threads, cache, use_default=use_default)
+        choice = choice_of(workload, records, threads, cache, use_default=use_default)
         command(workload, choice, *args, **rest)
 
     return with_choice
 
 
-def _choice(
+def choice_of(
     workload: TaskOrNetworks, records: Path, threads: int, cache: str, *, use_default: bool
 ) -> ProgramChoice:
-    """The choice that the options mean for a workload, `cache` maybe "auto"."""
+    """Return the choice that the options mean for a workload, `cache` maybe "auto"."""
     if cache != "auto":
         return ProgramChoice(records, threads, cast(CachePolicy, cache), use_default)
     choice = ProgramChoice(records, threads, use_default=use_default)

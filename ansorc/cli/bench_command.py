@@ -12,14 +12,13 @@ import click
 import numpy as np
 from rich.console import Console
 
-from ansorc.cli.arguments import TaskOrNetworks, takes_records, takes_workloads
+from ansorc.cli.arguments import TaskOrNetworks, choice_of, takes_records, takes_workloads
 from ansorc.cli.tables import new_table
 from ansorc.compare.side import PeerInfo
 from ansorc.compare.turns import Turns
 from ansorc.compare.workload_run import (
     OWN,
     PEERS,
-    ComparedPrograms,
     ComparedWorkload,
     WorkloadTimes,
     as_json,
@@ -31,7 +30,7 @@ from ansorc.graph.network import Network
 from ansorc.ir.aligned import Array
 from ansorc.report.charts import relative_bars
 from ansorc.report.page import PICTURES, picture
-from ansorc.search.programs import require_this_machine
+from ansorc.search.programs import ProgramChoice, require_this_machine
 from ansorc.search.task import Task
 
 _LABELS = {info.name: info.label for info in (OWN, *PEERS)}
@@ -58,23 +57,24 @@ def bench(
     """Time operators and networks beside other libraries, in turns, each result checked.
 
     NumPy computes an operator by its definition. For PyTorch write f_torch(A, B) beside the
-    workload f in its file, for ONNX Runtime and OpenVINO f_onnx = "Y = MatMul(A, B)"; f_numpy takes
-    the place of the definition. Networks are read by ONNX Runtime and OpenVINO.
+    workload f in its file, for Numba f_numba(A, B), for ONNX Runtime and OpenVINO
+    f_onnx = "Y = MatMul(A, B)"; f_numpy takes the place of the definition. Networks are read by
+    ONNX Runtime and OpenVINO.
 
     Example:  ansorc bench gemm.py:matmul --turns 5 --json times.json
     """
     json_path, picture_path = written["json_path"], written["picture_path"]
     if picture_path is not None and picture_path.suffix not in PICTURES:
         raise click.UsageError(f"--picture {picture_path}: write {' or '.join(PICTURES)}")
-    compared = _compared(workloads)
+    number = threads or workloads[0].target.cores
+    choices = [choice_of(one, records, number, cache, use_default=use_default) for one in workloads]
+    compared = _compared(workloads, choices)
     chosen = _chosen(peers)
-    number = threads or compared[0].workload.target.cores
-    programs = ComparedPrograms(number, None if use_default else records, cache)
     console, found = Console(stderr=True), list[WorkloadTimes]()
     with console.status("") as status:
         for one in compared:
             plan = Turns(turns, min(turns, 5))
-            found.append(compare_workload(one, chosen, programs, plan, status.update))
+            found.append(compare_workload(one, chosen, plan, status.update))
             _print(found[-1])
     if json_path is not None:
         json_path.write_text(json.dumps(as_json(found, number), indent=1))
@@ -86,18 +86,21 @@ def bench(
         click.get_current_context().exit(1)
 
 
-def _compared(workloads: Sequence[TaskOrNetworks]) -> list[ComparedWorkload]:
+def _compared(
+    workloads: Sequence[TaskOrNetworks], choices: Sequence[ProgramChoice]
+) -> list[ComparedWorkload]:
     """The workloads of the command line with their files."""
     given = click.get_current_context().params
     constants = dict(_array(text) for text in given["constants"])
     found: list[ComparedWorkload] = []
-    for text, one in zip(given["workloads"], workloads, strict=True):
+    for text, one, choice in zip(given["workloads"], workloads, choices, strict=True):
         require_this_machine(one.target)
         if isinstance(one, Task):
             path, colon, _ = text.rpartition(":")
-            found.append(ComparedWorkload(Path(path if colon else text), one, one.name))
+            file = Path(path if colon else text)
+            found.append(ComparedWorkload(file, one, one.name, choice=choice))
         elif isinstance(one, Network):
-            found.append(ComparedWorkload(Path(text), one, constants=constants))
+            found.append(ComparedWorkload(Path(text), one, "", constants, choice))
         else:
             raise click.UsageError(f"{text}: give one shape for each input; several are compared "
                                    "one after the other")  # fmt: skip

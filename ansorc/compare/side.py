@@ -23,7 +23,7 @@ from ansorc.compare.serving import JsonFields
 
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM_NUM_THREADS",
-    "HL_NUM_THREADS",
+    "HL_NUM_THREADS", "NUMBA_NUM_THREADS",
 )  # fmt: skip
 _END_S = 10.0
 _POLLED_S = 1e-3

@@ -22,6 +22,7 @@ from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.measure.data import draw_inputs
+from ansorc.search.programs import ProgramChoice
 from ansorc.search.record import current_environment
 from ansorc.search.task import Task
 
@@ -29,6 +30,7 @@ OWN = PeerInfo("ansorc", "ansorc", "ansorc")
 PEERS: tuple[PeerInfo, ...] = (
     PeerInfo("numpy", "numpy", "NumPy", "pip install numpy"),
     PeerInfo("torch", "torch", "PyTorch", "pip install torch"),
+    PeerInfo("numba", "numba", "Numba", "pip install numba"),
     PeerInfo("onnxruntime", "onnxruntime", "ONNX Runtime", "pip install onnxruntime onnx"),
     PeerInfo("openvino", "openvino", "OpenVINO", "pip install openvino onnx"),
 )
@@ -37,6 +39,7 @@ _NETWORK_TOLERANCE = 1e-4
 """Of the largest element of an output: what float32 rounding makes of a deep network."""
 _SEED = 1
 _SERVER = "ansorc.compare.workload_server"
+_DEFAULT = ProgramChoice(Path("tune.db"), 1, use_default=True)
 
 
 @dataclass
@@ -88,21 +91,13 @@ class ComparedWorkload:
     """Of the operator in its file; empty for a network."""
     constants: Mapping[str, Array] = field(default_factory=dict[str, Array])
     """Inputs of a network that always have the same values."""
+    choice: ProgramChoice = _DEFAULT
+    """Which of ansorc's programs takes part; all sides compute with its threads, not 0."""
 
     @property
     def title(self) -> str:
         """What tables call it."""
         return self.name or self.path.stem
-
-
-@dataclass(frozen=True)
-class ComparedPrograms:
-    """Which of ansorc's programs take part, and with how many threads all sides compute."""
-
-    threads: int
-    records: Path | None
-    """What ansorc was tuned to; None: the untuned default."""
-    cache: str = "auto"
 
 
 def installed_peers() -> tuple[list[PeerInfo], list[PeerInfo]]:
@@ -114,7 +109,6 @@ def installed_peers() -> tuple[list[PeerInfo], list[PeerInfo]]:
 def compare_workload(
     one: ComparedWorkload,
     peers: Sequence[PeerInfo],
-    programs: ComparedPrograms,
     turns: Turns,
     say: Callable[[str], None],
 ) -> WorkloadTimes:
@@ -126,11 +120,11 @@ def compare_workload(
     found = WorkloadTimes(one.title)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ansorc-bench-")))
-        message, check = _prepared(one, programs, directory)
+        message, check = _prepared(one, directory)
         right = dict[str, Side]()
         for info in (OWN, *peers):
             say(f"{one.title}: {info.label} prepares")
-            side = Side(info, programs.threads, directory / "sides.log", _SERVER)
+            side = Side(info, one.choice.threads, directory / "sides.log", _SERVER)
             stack.callback(side.end)
             found.sides[info.name] = times = SideTimes()
             try:
@@ -175,9 +169,7 @@ Check = Callable[[Path], float]
 """Returns the error of the results in a file; raises Gap if they are wrong."""
 
 
-def _prepared(
-    one: ComparedWorkload, programs: ComparedPrograms, directory: Path
-) -> tuple[dict[str, object], Check]:
+def _prepared(one: ComparedWorkload, directory: Path) -> tuple[dict[str, object], Check]:
     """The message to all sides, whose arrays are in files, and what judges their results."""
     if isinstance(one.workload, Task):
         task = one.workload
@@ -192,10 +184,10 @@ def _prepared(
     arrays |= {f"constant {name}": array for name, array in one.constants.items()}
     np.savez(directory / "arrays.npz", allow_pickle=False, **arrays)
     workload = {
-        "path": str(one.path.absolute()), "name": one.name, "threads": programs.threads,
+        "path": str(one.path.absolute()), "name": one.name,
         "task": one.workload.to_json() if isinstance(one.workload, Task) else "",
-        "inputs": list(inputs), "constants": list(one.constants), "cache": programs.cache,
-        "records": str(programs.records.absolute()) if programs.records else "",
+        "inputs": list(inputs), "constants": list(one.constants),
+        "choice": {**asdict(one.choice), "records": str(one.choice.records.absolute())},
     }  # fmt: skip
     return {
         "do": "prepare", "workload": workload, "arrays": str(directory / "arrays.npz"),

@@ -15,7 +15,9 @@ import numpy as np
 
 from ansorc.compare.program import Clocked
 from ansorc.compare.serving import JsonFields, gap_of, serve
-from ansorc.compare.workload_sides import SIDES, WorkloadRequest, versions
+from ansorc.compare.workload_request import WorkloadRequest
+from ansorc.compare.workload_sides import SIDES, versions
+from ansorc.search.programs import ProgramChoice
 
 
 class WorkloadServer:
@@ -41,9 +43,11 @@ class WorkloadServer:
         with np.load(message["arrays"]) as held:
             inputs = {name: held[f"input {name}"] for name in fields.pop("inputs")}
             constants = {name: held[f"constant {name}"] for name in fields.pop("constants")}
-        fields["path"] = Path(fields["path"])
-        fields["records"] = Path(fields["records"]) if fields["records"] else None
-        request = WorkloadRequest(inputs=inputs, constants=constants, **fields)
+        fields["path"], choice = Path(fields["path"]), fields.pop("choice")
+        choice["records"] = Path(choice["records"])
+        request = WorkloadRequest(
+            inputs=inputs, constants=constants, choice=ProgramChoice(**choice), **fields
+        )
         ways = [make() for make in SIDES[self._side][0](request)]
         self._way = Clocked(ways[0].program)
         self._way.program.run()

@@ -5,6 +5,8 @@ A kernel of a few microseconds loses more by waiting for a second thread than th
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,7 +24,7 @@ from ansorc.search.record import KernelThreads, Records, current_environment
 from ansorc.search.task import Task
 from ansorc.target import Target
 
-_ROUNDS = 31
+_ROUNDS, _LEAST_ROUNDS = 31, 5
 _TIE = 0.02
 """So much faster than all threads fewer must be: times are not known better."""
 _QUANTILE = 0.1
@@ -36,7 +38,8 @@ class ThreadChoice:
     threads: tuple[int, ...]
     """For each of the plan's kernels; 0: all that the network is called with."""
     all_s: float
-    """Seconds of the network where all get all, the sum of its kernels'."""
+    """Seconds of the network where all get all, the sum of its kernels'; inf if nothing was
+    measured, for want of time or of a second thread."""
     chosen_s: float
     """Seconds with this choice, measured in turns with the former."""
 
@@ -47,17 +50,21 @@ class ThreadChoice:
 
 
 def tune_threads(
-    network: Network, choice: ProgramChoice, on_task: Callable[[Task], None] = lambda _: None
-) -> ThreadChoice:
+    network: Network, choice: ProgramChoice, on_task: Callable[[Task], None] = lambda _: None,
+    deadline: float = math.inf,
+) -> ThreadChoice:  # fmt: skip
     """Measure how many threads each kernel gets, and keep that in the record file.
 
     The programs are those that a build with `choice` uses, and its later builds use what was found
-    here. `on_task` is told of each task before it is compiled. Raise RecordError, BuildError.
+    here. `on_task` is told of each task before it is compiled. Where `time.monotonic()` comes to
+    `deadline` before enough is measured, nothing is kept. Raise RecordError, BuildError.
     """
     programs = chosen_programs(network, choice)
     plan = planned_network(network, programs, on_task=on_task)
     arrays = list(random_inputs(network.source).values())
-    found = measured_threads(plan, network.target, arrays, choice.threads)
+    found = measured_threads(plan, network.target, arrays, choice.threads, deadline=deadline)
+    if not math.isfinite(found.all_s):
+        return found
     kept = [
         KernelThreads(key, program_key(task, programs[key]), threads)
         for (key, task), threads in zip(network.tasks.items(), found.threads, strict=True)
@@ -69,22 +76,32 @@ def tune_threads(
 
 def measured_threads(
     plan: NetworkPlan, target: Target, arrays: Sequence[Array], threads: int = 0,
-    rounds: int = _ROUNDS,
+    rounds: int = _ROUNDS, deadline: float = math.inf,
 ) -> ThreadChoice:  # fmt: skip
     """Return the fastest number of threads of each kernel when the network runs on `arrays`.
 
     `arrays` are its inputs, `threads` the most that may work on a kernel (0: all cores). The whole
     network is run with all threads and with fewer, in turns; then so that each kernel has those
-    with which it was the fastest, and those that are not faster there get all after all.
+    with which it was the fastest, and those that are not faster there get all after all. Before
+    `deadline`, of `time.monotonic()`, there are as many of the `rounds` as it leaves time for.
     """
-    whole = ThreadChoice((0,) * len(plan.kernels), 0.0, 0.0).applied(plan)
-    module = build_network(whole, target)
+    unknown = ThreadChoice((0,) * len(plan.kernels), math.inf, math.inf)
     counts = thread_counts(threads or target.real.cores)
+    if not counts:
+        return unknown
+    whole = unknown.applied(plan)
+    module = build_network(whole, target)
     limited = [_Run(module, count) for count in (threads, *counts)]
-    first = _fastest(whole, (0, *counts), _seconds(whole, limited, arrays, rounds))
-    chosen = ThreadChoice(first, 0.0, 0.0).applied(whole)
+    now, share = time.monotonic(), len(limited) / (len(limited) + 2)  # the rest is for the pair
+    seconds = _seconds(whole, limited, arrays, rounds, now + share * (deadline - now))
+    if not seconds:
+        return unknown
+    first = _fastest(whole, (0, *counts), seconds)
+    chosen = replace(unknown, threads=first).applied(whole)
     pair = [_Run(module, threads), _Run(build_network(chosen, target), threads)]
-    seconds = _seconds(whole, pair, arrays, rounds)
+    seconds = _seconds(whole, pair, arrays, rounds, deadline)
+    if not seconds:
+        return unknown
     kept, total_s = list[int](), 0.0
     for count, all_s, chosen_s in zip(first, *seconds, strict=True):
         is_faster = chosen_s < (1.0 - _TIE) * all_s
@@ -102,19 +119,27 @@ class _Run:
 
 
 def _seconds(
-    plan: NetworkPlan, runs: Sequence[_Run], arrays: Sequence[Array], rounds: int
+    plan: NetworkPlan, runs: Sequence[_Run], arrays: Sequence[Array], rounds: int, deadline: float
 ) -> list[list[float]]:
-    """Return for each run the seconds of each kernel, of all of its calls together."""
+    """Return for each run the seconds of each kernel, of all of its calls together.
+
+    Nothing if there is no time for `rounds` or `_LEAST_ROUNDS` of them.
+    """
     found = np.empty((len(runs), rounds, len(plan.calls)))
     order = list(range(len(runs)))
-    for turn in range(rounds):
+    done, begin = 0, time.monotonic()
+    while done < rounds and (now := time.monotonic()) + (now - begin) / max(done, 1) < deadline:
         for number in order:
             run = runs[number]
             times = run.module.profile(*arrays, threads=run.threads, repeats=1)
-            found[number, turn] = [time.seconds for time in times]
+            found[number, done] = [call.seconds for call in times]
         order.reverse()
+        done += 1
+    if done < min(rounds, _LEAST_ROUNDS):
+        return []
     by_kernel = [[0.0] * len(plan.kernels) for _ in runs]
-    for row, quick in zip(by_kernel, np.quantile(found, _QUANTILE, axis=1), strict=True):
+    quickest = np.quantile(found[:, :done], _QUANTILE, axis=1)
+    for row, quick in zip(by_kernel, quickest, strict=True):
         for call, seconds in zip(plan.calls, quick, strict=True):
             row[call.kernel] += float(seconds)
     return by_kernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,8 @@ from ansorc.search.tune_weighted import (
 
 TRIALS_PER_TASK = 64
 """Of a tuning that does not say how many trials it may spend."""
+_THREADS_SHARE = 0.05
+"""Of a limited time, what is kept to choose the threads of kernels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +57,15 @@ def tune_networks(
     """Tune `networks` together, `scheduling.trials` for all of their tasks (None: 64 for each).
 
     Tasks that networks share are tuned once. At last each network is run with the best programs, to
-    see how many threads each kernel should get, where this machine can run it. Raise what
-    `tune_weighted` does.
+    see how many threads each kernel should get, where this machine can run it and the time that the
+    options give suffices to compile and to run it. Raise what `tune_weighted` does.
     """
     if options.cache == "other-work":
         raise OptionError(
             'measure="call" is for operators, which are called alone; the kernels of a network '
             "follow each other"
         )
+    begin, budget = time.monotonic(), options.time_budget
     weighted = [
         WeightedTasks(
             network.source.name,
@@ -69,16 +73,21 @@ def tune_networks(
         )
         for network in networks
     ]
-    tuned = replace(options, trials=TRIALS_PER_TASK)
+    less = None if budget is None else (1 - _THREADS_SHARE) * budget
+    tuned = replace(options, trials=TRIALS_PER_TASK, time_budget=less)
     result = tune_weighted(weighted, tuned, scheduling, on_round)
     pairs = zip(networks, result.latencies, strict=True)
     found = [NetworkTuneResult(network, latency, result, options) for network, latency in pairs]
-    if not result.interrupted and any(one.measured_now for one in result.results):
+    measured = sum(one.measured_now for one in result.results)
+    if measured and not result.interrupted:
         choice = ProgramChoice(options.records, options.threads, options.cache)
+        deadline = math.inf if budget is None else begin + budget
+        build_s = sum(one.spent.builds.total_s for one in result.results) / measured
         for one in found:
             can = backend_of(one.network.target).capabilities(one.network.target)
-            if math.isfinite(one.latency_s) and can.threads and not can.obstacle:
-                tune_threads(one.network, choice)
+            is_late = time.monotonic() + len(one.network.tasks) * build_s >= deadline
+            if math.isfinite(one.latency_s) and can.threads and not (can.obstacle or is_late):
+                tune_threads(one.network, choice, deadline=deadline)
     return found
 
 

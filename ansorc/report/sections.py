@@ -269,7 +269,8 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines: list[str] = [f"<tr>{head}</tr>"] if headings else []
     for first, *others in rows:
         cells = "".join(f"<td>{_text(one)}</td>" for one in others)
-        lines.append(f"<tr><th scope='row'>{_text(first)}</th>{cells}</tr>")
+        header = f"<th scope='row'>{_text(first)}</th>" if first else "<td></td>"
+        lines.append(f"<tr>{header}{cells}</tr>")
     return f"<div class='wide' tabindex='0'><table>{''.join(lines)}</table></div>"
 
 

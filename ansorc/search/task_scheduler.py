@@ -210,15 +210,19 @@ class TaskScheduler:
         ]
 
     def _change(self, tasks: Sequence[TaskProgress], number: int) -> float:
-        """The change of a task's seconds by one round more, as the paper approximates it."""
+        """The change of a task's seconds by one round more, as the paper approximates it.
+
+        But what is expected falls with the square of the rounds, as for seconds a + b / (1 + t): of
+        -seconds / t, as there, second rounds came before the first of tasks nearly as long.
+        """
         options, task = self.options, tasks[number]
-        rounds = max(task.trials / self.round_size, 1.0)
+        rounds = task.trials / self.round_size
         window = min(float(options.backward_window), rounds - 1)
         backward = 0.0
         if window > 0:
             before = task.best_after((rounds - window) * self.round_size)
             backward = (task.best_s - before) / window
-        forward = -task.best_s / rounds
+        forward = -task.best_s / (1 + rounds) ** 2
         if (speed := self._speed_of_similar(tasks, number)) > 0:
             forward = min(forward, options.beta * task.flops / speed - task.best_s)
         return options.alpha * backward + (1 - options.alpha) * forward

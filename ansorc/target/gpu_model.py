@@ -149,12 +149,17 @@ def _bytes_beyond_l1(kernel: KernelDescription, gpu: Gpu, resident: Times) -> tu
     room = np.maximum(0, gpu.architecture.l1_bytes - resident * kernel.shared_bytes)
     l2: Times = np.zeros(np.shape(resident))
     dram: Times = np.zeros(np.shape(resident))
-    for access in kernel.global_accesses:
+    waves = [wave_bytes(access, kernel, gpu, resident) for access in kernel.global_accesses]
+    every = sum((wave for wave, _ in waves), np.zeros(()))
+    blocks = _product(kernel.grid)
+    together = np.minimum(resident * gpu.multiprocessors, blocks)
+    for access, (wave, whole) in zip(kernel.global_accesses, waves, strict=True):
         asked = np.asarray(access.requests * warps * access.sectors * SECTOR_BYTES, float)
         least = np.minimum(asked, access.block_bytes)
         fits = np.clip(room / np.maximum(1, resident * access.held_bytes), 0, 1)
         l2 = l2 + np.where(access.is_store, asked, fits * least + (1 - fits) * asked)
-        dram = dram + np.minimum(_dram_bytes(access, kernel, gpu, resident), asked)
+        stays = whole + every - wave <= gpu.l2_bytes
+        dram = dram + np.minimum(np.where(stays, whole / blocks, wave / together), asked)
     local = np.asarray(kernel.spilled_bytes, float) * (kernel.threads * resident)
     spills = np.asarray(kernel.spill_requests, float) * (warps * float(REQUEST_BYTES))
     spills = spills * (1 - np.clip(room / np.maximum(1, local), 0, 1))
@@ -162,23 +167,23 @@ def _bytes_beyond_l1(kernel: KernelDescription, gpu: Gpu, resident: Times) -> tu
     return l2 + spills, dram + beyond
 
 
-def _dram_bytes(
+def wave_bytes(
     access: GlobalAccess, kernel: KernelDescription, gpu: Gpu, resident: Times
-) -> Times:
-    """Bytes for one block, on average: blocks of a wave share what they read, in the second level.
+) -> tuple[Times, Times]:
+    """Return the distinct bytes that the blocks of a wave touch, and all blocks.
 
-    What it holds altogether is read once.
+    Blocks of a wave share what they read, in the second level. What it holds besides what a wave
+    touches of the rest is read once in the whole kernel.
     """
-    blocks = _product(kernel.grid)
-    wave = np.minimum(resident * gpu.multiprocessors, blocks)
+    wave = np.minimum(resident * gpu.multiprocessors, _product(kernel.grid))
     inner, in_wave, in_all = np.ones(()), np.ones(()), np.ones(())
     for extent, depends in zip(kernel.grid, access.depends_on, strict=True):
         here = np.clip(np.ceil(wave / inner), 1, extent)
         in_wave = in_wave * np.where(depends, here, 1)
         in_all = in_all * np.where(depends, extent, 1)
         inner = inner * extent
-    stays = access.block_bytes * in_all <= gpu.l2_bytes
-    return np.where(stays, in_all / blocks, in_wave / wave) * np.asarray(access.block_bytes, float)
+    each = np.asarray(access.block_bytes, float)
+    return in_wave * each, in_all * each
 
 
 def _resident(kernel: KernelDescription, gpu: Gpu) -> Times:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import importlib.util
 import json
 import os
 import re
@@ -268,23 +270,48 @@ def test_records_of_an_earlier_version_say_less(cli: CommandLine) -> None:
     assert "they are of an earlier version" in page_of(cli, "tune.db").words
 
 
+def in_browser(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run Chromium without a window."""
+    browser = [
+        CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+        f"--user-data-dir={Path('profile').absolute()}", "--virtual-time-budget=20000",
+    ]  # fmt: skip
+    command = [*browser, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+
+
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed to open the page in")
 def test_a_browser_draws_every_chart(reported: CommandLine) -> None:
     """A picture of the page is kept in the directory that ANSORC_TEST_ARTEFACTS names."""
     page = page_of(reported, "tune.db")
     kept = Path(os.environ.get("ANSORC_TEST_ARTEFACTS", "artefacts")).absolute()
     kept.mkdir(parents=True, exist_ok=True)
-    browser = [
-        CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
-        f"--user-data-dir={Path('profile').absolute()}", "--virtual-time-budget=20000",
-    ]  # fmt: skip
     url = Path("page.html").absolute().as_uri()
-    command = [*browser, "--dump-dom", url]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = in_browser("--dump-dom", url)
     picture = kept / "report.png"
-    command = [*browser, "--window-size=1100,4200", f"--screenshot={picture}", url]
-    subprocess.run(command, capture_output=True, check=True, timeout=120)
+    in_browser("--window-size=1100,4200", f"--screenshot={picture}", url)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert f'data-drawn="{len(page.specs)}"' in done.stdout
     assert len(re.findall(r"<svg [^>]*marks", done.stdout)) == len(page.specs)
     assert not [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+
+
+AXE = """<script>setTimeout(() => axe.run(document, {resultTypes: ["violations"]}).then(found =>
+document.body.setAttribute("data-axe", JSON.stringify(found.violations.map(
+one => [one.impact, one.id, one.nodes[0].html])))), 3000)</script></body>"""
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed to open the page in")
+def test_axe_finds_nothing_that_keeps_readers_out(reported: CommandLine) -> None:
+    """axe-core, which checks pages for readers who hear or zoom them, finds nothing at all."""
+    wheel = importlib.util.find_spec("axe_core_python")
+    if wheel is None or wheel.origin is None:
+        pytest.skip("axe-core is not installed: pip install axe-core-python")
+    page_of(reported, "tune.db")
+    text = re.sub(r"<meta[^>]*Content-Security-Policy[^>]*>", "", Path("page.html").read_text())
+    script = Path(wheel.origin).with_name("axe.min.js").read_text()
+    Path("axe.html").write_text(text.replace("</body>", f"<script>{script}</script>{AXE}"))
+    done = in_browser("--dump-dom", Path("axe.html").absolute().as_uri())
+    (found,) = re.findall(r'data-axe="([^"]*)"', done.stdout)
+    assert json.loads(html.unescape(found)) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +18,7 @@ from codegen_cuda.hand_schedules import (
     tiled_matmul,
     transpose,
 )
-from codegen_cuda.proof import Experiment, sanitize, text_of_function
+from codegen_cuda.proof import Experiment, sanitize, sanitized_bits, text_of_function
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule, lower
@@ -177,8 +177,22 @@ def texts() -> Iterator[tuple[str, str, ComputeDAG]]:
         yield name, text_of_function(lower(schedule, "kernel"), target), schedule.dag
 
 
-def caught(mutant: Mutant, experiment: Experiment) -> str:
+def caught(mutant: Mutant, experiments: Sequence[Experiment]) -> str:
     """How the mutant was found out, in other processes: it may write anywhere; "" if it was not."""
-    return sanitize(mutant.text, experiment, "address") or sanitize(
-        mutant.text, experiment, "thread"
+    first, *others = experiments
+    found = sanitize(mutant.text, first, "address") or sanitize(mutant.text, first, "thread")
+    for experiment in others:
+        found = found or sanitize(mutant.text, experiment, "address")
+    return found
+
+
+def is_equivalent(mutant: Mutant, text: str, experiments: Sequence[Experiment]) -> bool:
+    """Whether the mutant computes the same bits as `text` for all experiments.
+
+    What a text computes for one shape is a fixed formula of its inputs: sums of products and, in
+    softmax and argmax, comparisons. Two such formulas that are not the same differ for almost all
+    random inputs, so those that agree in every bit are the same.
+    """
+    return all(
+        sanitized_bits(mutant.text, each) == sanitized_bits(text, each) for each in experiments
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from codegen_cuda.wheels import HAS_WHEELS
@@ -20,11 +20,15 @@ from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.stmt import Function
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
+from ansorc.search.cost_model import Float64Array
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.target import Target
 
 EMULATED = Target.parse("cuda-emulated -arch=sm_80")
 ARCHITECTURES = ("sm_80", "sm_90")
+_MOVES = 8.0
+"""Times what an output moves with its inputs' last bits that rounding may move it."""
+SANITIZERS: tuple[Sanitizer, Sanitizer] = ("thread", "address")
 
 
 def text_of_function(function: Function, target: Target = EMULATED) -> str:
@@ -41,22 +45,34 @@ class Experiment:
     expected: tuple[Expectation, ...]
 
     @staticmethod
-    def of(dag: ComputeDAG, seed: int = 0) -> Experiment:
+    def of(dag: ComputeDAG, seed: int = 0, *, is_wide: bool = False) -> Experiment:
+        """Random inputs of one sign; `is_wide`: of both, and in each row one that is far larger,
+        which no maximum may miss."""
         rng = np.random.default_rng(seed)
         inputs: list[Array] = []
         for buffer in dag.inputs:
             array = _aligned(buffer.shape, buffer.dtype.numpy)
-            if buffer.dtype.is_float:
+            if buffer.dtype.is_float and is_wide:
+                array[...] = rng.normal(size=buffer.shape)
+                for number, row in enumerate(array.reshape(-1, array.shape[-1])):
+                    row[_largest_at(len(row))[number % 3]] = 200.0
+            elif buffer.dtype.is_float:
                 array[...] = rng.uniform(0.25, 1.0, buffer.shape)
             else:
                 array[...] = rng.integers(0, 2 if buffer.dtype.is_bool else 3, buffer.shape)
             inputs.append(array)
-        references = evaluate(dag, inputs)
-        pairs = zip(dag.outputs, references, strict=True)
-        exact = [(b, np.asarray(reference, np.float64)) for b, reference in pairs]
-        with np.errstate(over="ignore"):
-            expected = tuple(Expectation(r, tolerance(dag, b.name, r)) for b, r in exact)
-        return Experiment(dag, tuple(inputs), expected)
+        exact = [np.asarray(found, np.float64) for found in evaluate(dag, inputs)]
+        expected: list[Expectation] = []
+        with np.errstate(over="ignore", invalid="ignore"):
+            nearby = _nearby(dag, inputs, rng)
+            for buffer, reference, others in zip(dag.outputs, exact, nearby, strict=True):
+                allowed = tolerance(dag, buffer.name, reference)
+                if allowed.relative:
+                    moved = _MOVES * np.nanmax(np.abs(others - reference), initial=0.0)
+                    least = float(np.nan_to_num(moved, posinf=0.0)) / allowed.relative
+                    allowed = replace(allowed, scale=max(allowed.scale, least))
+                expected.append(Expectation(reference, allowed))
+        return Experiment(dag, tuple(inputs), tuple(expected))
 
     def arrays(self) -> list[Array]:
         """The arguments of a call: the inputs, and outputs full of what no kernel computes."""
@@ -81,6 +97,30 @@ class Experiment:
         return ""
 
 
+def _largest_at(columns: int) -> tuple[int, int, int]:
+    """The first column, the last, and one whose thread has all bits set: all exchanges move it."""
+    return 0, columns - 1, (1 << columns.bit_length() - 1) - 1
+
+
+def _nearby(
+    dag: ComputeDAG, inputs: Sequence[Array], rng: np.random.Generator
+) -> list[Float64Array]:
+    """What comes out of inputs that are a rounding error away: two draws for each output.
+
+    `1 - x` for an x near 1 moves by as much as x does, which is far more than a rounding error of
+    the small result: nobody can compute it better in this precision.
+    """
+    epsilon = max((b.dtype.epsilon for b in dag.outputs if b.dtype.is_float), default=0.0)
+    draws: list[list[Array]] = []
+    for _ in range(2):
+        moved = [
+            a * (1 + epsilon * rng.choice([-1.0, 1.0], a.shape)) if b.dtype.is_float else a
+            for a, b in zip(inputs, dag.inputs, strict=True)
+        ]
+        draws.append(evaluate(dag, moved))
+    return [np.asarray(both, np.float64) for both in zip(*draws, strict=True)]
+
+
 def emulate(text: str, experiment: Experiment, seed: int = 1) -> str:
     """What is wrong with the text when it is run with fibers; "" if nothing is."""
     workspace = aligned_empty(max(1, LaunchPlan.of_text(text).workspace_bytes), np.uint8)
@@ -100,6 +140,13 @@ def sanitize(text: str, experiment: Experiment, sanitizer: Sanitizer) -> str:
     arrays = experiment.arrays()
     found = check_program(text, arrays, sanitizer)
     return str(found) if found is not None else experiment.compare(arrays)
+
+
+def sanitized_bits(text: str, experiment: Experiment) -> bytes:
+    """The outputs of a text in which AddressSanitizer finds nothing."""
+    arrays = experiment.arrays()
+    assert check_program(text, arrays, "address") is None
+    return b"".join(array.tobytes() for array in arrays)
 
 
 def compiled_for_gpus(text: str) -> None:

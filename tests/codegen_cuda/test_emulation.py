@@ -184,6 +184,20 @@ def test_what_is_wrong_is_found(
     assert any(line in known for line in lines)
 
 
+def test_warps_that_exchange_values_are_not_ordered() -> None:
+    """What a thread of one warp stores and one of the other loads, both between shuffles."""
+    body = """
+__shared__ float last[1];
+if (threadIdx.x == 0) last[0] = 1.0f;
+float x = 1.0f;
+for (int i = 0; i < 9; ++i) x += __shfl_xor_sync(0xffffffffu, x, 1);
+if (threadIdx.x == 32) C[0] = last[0] + x;"""
+    for seed in range(1, 6):
+        found = check_program(text_of(f"{HEAD}{body}\n}}", ONE), [filled(64)], "thread", seed=seed)
+        assert found is not None
+        assert found.kind == "data race"
+
+
 def test_a_misaligned_vector_is_found() -> None:
     body = "if (threadIdx.x < 15)\n*(float4 *)(C + threadIdx.x * 4 + 1) = float4{1, 2, 3, 4};"
     found = check_program(text_of(f"{HEAD}{body}\n}}", ONE), [filled(64)], "address")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from codegen_cuda.proof import SANITIZERS, Experiment, complaint_of, text_of_function
 
+import ansorc as ac
+from ansorc.errors import BuildError
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
 from ansorc.ir.passes.gpu.order_reductions import order_reductions
 from ansorc.ir.passes.gpu.virtual_threads import inject_virtual_threads
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule import lower
 
 
 def same_results(before: Function, after: Function, *shapes: tuple[int, ...]) -> None:
@@ -84,3 +89,21 @@ def test_virtual_threads_share_copies_and_barriers() -> None:
     assert "alloc C: float32[2] local" in text
     assert "S[r * 4 + t] = A[r * 4 + t, k]\n            barrier" in text
     same_results(before, after, (8, 3), (8,))
+
+
+def test_one_element_stored_by_several_threads_is_refused() -> None:
+    """A copy in shared memory that each thread makes; the same copy made together is accepted."""
+    a = ac.placeholder((64, 4), name="A")
+    k = ac.reduce_axis(4, name="k")
+    b = ac.compute((64,), lambda i: ac.sum(a[0, k] * a[i, k], axis=k), name="B")
+    state = ac.schedule(ComputeDAG([a, b])).split("B", "i", [8])
+    state = state.bind("B", "i.0", "blockIdx.x").bind("B", "i.1", "threadIdx.x")
+    state = state.cache_read("A", "shared", ["B"])
+    by_each = state.compute_at("A.shared", "B", "i.1")
+    words = "several threads of a block store the same element of 'A.shared'; bind its loops"
+    with pytest.raises(BuildError, match=words):
+        text_of_function(lower(by_each, "kernel"))
+    together = state.compute_at("A.shared", "B", "i.0").split("A.shared", "ax0", [8])
+    together = together.bind("A.shared", "ax0.1", "threadIdx.x")
+    experiment = Experiment.of(state.dag)
+    assert complaint_of(lower(together, "kernel"), experiment, SANITIZERS) == ""

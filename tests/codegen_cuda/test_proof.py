@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 
 import pytest
 from codegen_cuda.gpu_schedules import drawn_programs, searched_schedules, thread_schedules
-from codegen_cuda.proof import Experiment, complaint_of, text_of_function
+from codegen_cuda.proof import SANITIZERS, Experiment, complaint_of, text_of_function
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from search_space.every_operator import NAMES, computation
 
@@ -17,7 +17,6 @@ from ansorc.schedule import Schedule, lower
 
 SAMPLED = NAMES[::12]
 PARTS, OF_A_PART = 24, 50
-SANITIZERS: tuple[Sanitizer, Sanitizer] = ("thread", "address")
 _OPTIONS = settings(
     max_examples=12,
     deadline=None,

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cli.small_onnx import write_model
 
+import ansorc as ac
 from ansorc.compare.program import Unsupported
 from ansorc.compare.side import Gap, PeerInfo, Side
 from ansorc.compare.turns import Turns, take_turns
+from ansorc.compare.workload_request import WorkloadRequest
 from ansorc.compare.workload_run import (
     PEERS,
-    ComparedPrograms,
     ComparedWorkload,
     SideTimes,
     WorkloadTimes,
@@ -22,10 +26,12 @@ from ansorc.compare.workload_run import (
     compare_workload,
     relative_speeds,
 )
-from ansorc.compare.workload_sides import SIDES, WorkloadRequest
+from ansorc.compare.workload_sides import SIDES
+from ansorc.graph.network import Network
 from ansorc.lang.workload import load_workload
 from ansorc.report.charts import relative_bars
 from ansorc.report.page import picture
+from ansorc.search.programs import ProgramChoice
 from ansorc.search.task import Task
 
 FILE = """
@@ -58,9 +64,9 @@ def file(tmp_path: Path) -> Path:
 
 def compared(file: Path, name: str, peer: PeerInfo, records: Path | None = None) -> WorkloadTimes:
     task = Task(load_workload(file, name), "native", name)
-    programs = ComparedPrograms(1, records)
-    workload = ComparedWorkload(file, task, name)
-    return compare_workload(workload, [peer], programs, FEW, lambda _: None)
+    choice = ProgramChoice(records or Path("tune.db"), 1, use_default=records is None)
+    workload = ComparedWorkload(file, task, name, choice=choice)
+    return compare_workload(workload, [peer], FEW, lambda _: None)
 
 
 def test_sides_are_checked_and_timed_in_every_way(file: Path) -> None:
@@ -97,7 +103,9 @@ def test_what_is_missing_is_said(file: Path) -> None:
 
 
 def test_a_network_is_not_read_by_those_who_cannot(tmp_path: Path) -> None:
-    request = WorkloadRequest(tmp_path / "net.onnx", "", "", {}, {}, 1, None)
+    request = WorkloadRequest(
+        tmp_path / "net.onnx", "", "", {}, {}, ProgramChoice(tmp_path / "tune.db", 1)
+    )
     with pytest.raises(Unsupported, match=r"it reads no \.onnx files"):
         list(SIDES["numpy"][0](request))
 
@@ -138,3 +146,22 @@ def test_the_picture_has_the_fastest_at_one() -> None:
     assert drawn.startswith("<svg")
     assert all(word in drawn for word in ("conv", "ansorc", "NumPy"))
     assert picture(relative_bars(rows), Path("a.png"))[:4] == b"\x89PNG"
+
+
+def test_a_network_is_checked_and_timed(tmp_path: Path) -> None:
+    write_model(tmp_path / "net.onnx")
+    shapes = {"x": (2, 12)}
+    network = Network.of(ac.from_onnx(tmp_path / "net.onnx", inputs=shapes), "native")
+    workload = ComparedWorkload(tmp_path / "net.onnx", network)
+    found = compare_workload(workload, [NUMPY], FEW, lambda _: None)
+    own, other = found.sides["ansorc"], found.sides["numpy"]
+    assert (own.gap, own.program) == ("", "untuned default schedules")
+    assert own.error <= 1e-5
+    assert len(own.seconds) == len(own.called) == len(own.spaced) == 2
+    assert other.gap == "it reads no .onnx files"
+
+
+def test_a_server_loads_no_compiler() -> None:
+    text = "import sys, ansorc.compare.workload_server; print({'llvmlite'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -111,6 +112,31 @@ def test_each_kernel_gets_the_fastest_number(
     assert [call.threads for call in found.applied(plan).calls] == [expected[0]] * 2 + [0]
 
 
+@pytest.mark.parametrize(("seconds", "known"), [(1e9, 1), (60.0, 1), (18.0, 0)])
+def test_time_that_is_up_ends_the_rounds(
+    seconds: float, known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    class Slow(Profiled):
+        """A call takes a second."""
+
+        def profile(self, *arrays: object, threads: int, repeats: int) -> list[CallTime]:
+            now[0] += 1.0
+            return super().profile(*arrays, threads=threads, repeats=repeats)
+
+    def build(plan: NetworkPlan, _: Target) -> Slow:
+        return Slow(plan, {0: (2.0, 2.0, 9.0), 1: (1.0, 1.0, 9.0)})
+
+    monkeypatch.setattr(kernel_threads, "build_network", build)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    plan, target = perceptron(threads=1), Target.parse("native -cores=2")
+    found = measured_threads(plan, target, [X], deadline=seconds)
+    assert now[0] <= min(seconds, 31 * 4)
+    assert math.isfinite(found.all_s) == bool(known)
+    assert found.threads == (known, 0)
+
+
 def test_a_real_network_is_right_with_whatever_was_chosen() -> None:
     plan = perceptron()
     found = measured_threads(plan, NATIVE, [X], rounds=3)
@@ -159,3 +185,10 @@ def test_of_one_thread_there_is_nothing_to_choose(tmp_path: Path) -> None:
     one = network()
     found = tune_threads(one, ProgramChoice(tmp_path / "tune.db", threads=1, use_default=True))
     assert set(found.threads) == {0}
+
+
+def test_of_time_that_is_up_nothing_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "tune.db"
+    found = tune_threads(network(), ProgramChoice(path, use_default=True), deadline=0.0)
+    assert set(found.threads) == {0}
+    assert not path.exists()

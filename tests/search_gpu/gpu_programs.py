@@ -13,6 +13,10 @@ from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Step, lower, replay
+from ansorc.search.gpu.description import descriptions
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.space import steps
+from ansorc.search.space.genes import Genes, population_state
 from ansorc.target import Target
 
 H100 = Target.parse("cuda -arch=sm_90")
@@ -27,6 +31,14 @@ def ready(computation: ac.ComputeDAG, steps: tuple[Step, ...], target: Target) -
         function = change(function, target)
     verify(function)
     return function
+
+
+def fewest_threads(sketch: Sketch, genes: Genes) -> tuple[Step, ...]:
+    """Return the program of `genes` whose kernels have the fewest threads: sanitizers take long."""
+    total = np.zeros(len(genes))
+    for kernel in descriptions(population_state(sketch, genes), len(genes)):
+        total += np.prod(np.broadcast_arrays(*kernel.grid, kernel.threads, total + 1)[:-1], axis=0)
+    return steps(sketch, genes[total.argmin()])
 
 
 def check_threads(

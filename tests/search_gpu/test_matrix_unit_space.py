@@ -148,7 +148,7 @@ def test_every_row_of_many_is_a_program() -> None:
 
 
 def test_a_row_of_a_population_is_the_program_alone() -> None:
-    dag = matrix_dag(100, 192, 128, "float16")
+    dag = matrix_dag(100, 192, 96, "float16")
     sketch = by_units(dag)[0]
     genes = sample(sketch, 16, np.random.default_rng(0))
     state = population_state(sketch, genes)
@@ -170,7 +170,7 @@ def test_what_the_model_is_told() -> None:
     dag = matrix_dag(4096, 4096, 4096, "float16")
     sketch = by_units(dag)[-1]
     program = tuple(
-        replay_split(step, {"i": (2, 4, 2, 8), "j": (2, 4, 2, 4, 2), "k": (2, 16)})
+        replay_split(step, {"i": (2, 4, 2, 8), "j": (8, 2, 4, 2, 4, 2), "k": (2, 16)})
         for step in steps(sketch, sample(sketch, 1, np.random.default_rng(0))[0])
     )
     (found,) = descriptions(replay(dag, program), 1)

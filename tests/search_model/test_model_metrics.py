@@ -7,7 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ansorc.search.model.training import mean_by_task, metrics
+from ansorc.search.model.training import metrics
+from bench.search.model_quality import mean_by_task
 
 
 def test_a_perfect_prediction() -> None:

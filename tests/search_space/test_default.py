@@ -133,3 +133,12 @@ def test_rows_of_a_softmax_are_finished_beside_their_product() -> None:
 
 def test_the_search_does_not_breed_from_the_default() -> None:
     assert not {UNROLL_LIMIT, NARROW_UNROLL_LIMIT} & set(DEFAULTS.unroll_limits)
+
+
+def test_an_image_whose_channels_come_first_is_read_where_it_lies() -> None:
+    x = ac.placeholder((1, 3, 64, 64), "x")
+    w = ac.placeholder((3, 3, 3, 32), "w", constant=True)
+    turned = ops.transpose(x, (0, 2, 3, 1), name="turned")
+    dag = ComputeDAG([x, w, ops.conv2d(turned, w, stride=2, padding=1, name="y")])
+    state = replay(dag, default_steps(dag, ZEN3))
+    assert {"turned", "y.pad"} <= {stage.name for stage in state.stages if stage.is_inlined}

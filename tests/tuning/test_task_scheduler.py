@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import Counter
@@ -19,7 +20,7 @@ from ansorc.search.task_scheduler import (
     objective_slopes,
     objective_value,
 )
-from bench.search.scheduling import RecordedTask, simulate
+from bench.search.scheduling import RecordedTask, compared, in_hindsight, simulate
 
 TEN = Scheduling(trials_per_round=10, warm_up=10, epsilon=0.0, least_gain=0.0)
 
@@ -39,20 +40,20 @@ def known(
 @pytest.mark.parametrize(
     ("task", "other", "expected"),
     [
-        # one round, nothing to go back to: 0.8 · −8/1
-        (known(10, (3, 8.0)), known(10), -6.4),
-        # two rounds, window 1: 0.2 · (6 − 8) + 0.8 · −6/2
-        (known(20, (3, 8.0), (12, 6.0)), known(10), -2.8),
-        # five rounds, window 3, from trial 20 on: 0.2 · (5 − 7)/3 + 0.8 · −5/5
-        (known(50, (3, 8.0), (20, 7.0), (41, 5.0)), known(10), -0.8 - 0.4 / 3),
+        # one round, nothing to go back to: 0.8 · −8/2²
+        (known(10, (3, 8.0)), known(10), -1.6),
+        # two rounds, window 1: 0.2 · (6 − 8) + 0.8 · −6/3²
+        (known(20, (3, 8.0), (12, 6.0)), known(10), -0.4 - 1.6 / 3),
+        # five rounds, window 3, from trial 20 on: 0.2 · (5 − 7)/3 + 0.8 · −5/6²
+        (known(50, (3, 8.0), (20, 7.0), (41, 5.0)), known(10), -1 / 9 - 0.4 / 3),
         # a similar one reaches 4 flops/s, so 2 · 8/4 = 4 s are expected of 8 flops: 0.8 · (4 − 9)
         (known(30, (3, 9.0), flops=8, group="a"), known(10, (1, 2.0), flops=8, group="a"), -4.0),
         # of no other group
-        (known(30, (3, 9.0), flops=8, group="a"), known(10, (1, 2.0), flops=8, group="b"), -2.4),
+        (known(30, (3, 9.0), flops=8, group="a"), known(10, (1, 2.0), flops=8, group="b"), -0.45),
         # more than five rounds ahead, still slower than half: the similar one says nothing
-        (known(72, (3, 9.0), flops=8, group="a"), known(10, (1, 2.0), flops=8, group="a"), -1.0),
+        (known(70, (3, 9.0), flops=8, group="a"), known(10, (1, 2.0), flops=8, group="a"), -0.1125),
         # faster than expected by similar ones: the guess by rounds is the lower one
-        (known(30, (3, 3.0), flops=8, group="a"), known(10, (1, 2.0), flops=8, group="a"), -0.8),
+        (known(30, (3, 3.0), flops=8, group="a"), known(10, (1, 2.0), flops=8, group="a"), -0.15),
     ],
 )  # fmt: skip
 def test_the_gradient_by_hand(task: TaskProgress, other: TaskProgress, expected: float) -> None:
@@ -139,7 +140,7 @@ def test_weights_of_all_networks_count() -> None:
     shared = TaskScheduler(TEN, ((1.0, 2.0, 0.0), (0.0, 2.0, 3.0)), 1000)
     tasks = [known(10, (1, 1.0)), known(10, (1, 1.0)), known(10, (1, 1.0))]
     assert shared.latencies(tasks) == (3.0, 5.0)
-    assert shared.gradients(tasks) == pytest.approx([-0.8, -3.2, -2.4])
+    assert shared.gradients(tasks) == pytest.approx([-0.2, -0.8, -0.6])
     assert shared.latencies([TaskProgress(), tasks[1], tasks[2]]) == (math.inf, 5.0)
 
 
@@ -249,3 +250,28 @@ def test_half_of_round_robin_s_trials_suffice_for_unequal_tasks(seed: int) -> No
 def test_trials_are_left_over_where_nothing_is_gained() -> None:
     flat = [RecordedTask(f"flat {n}", 3000, ((1, 1e-3),)) for n in range(4)]
     assert sum(simulate(flat, Scheduling(epsilon=0.0), 4000).trials) == 4 * 7 * 16
+
+
+def test_the_first_round_of_a_task_comes_before_the_second_of_one_nearly_as_long() -> None:
+    made = scheduler([1, 1], replace(TEN, warm_up=1))
+    assert made.next([known(10, (1, 1.0)), known(1, (1, 0.5))]) == Round(1, 9)
+    assert made.next([known(10, (1, 1.0)), known(1, (1, 0.1))]) == Round(0, 10)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_is_faster_than_who_knows_the_curves(seed: int) -> None:
+    tasks = [replace(task, trials=12) for task in unequal(seed)[-4:]]
+    best = in_hindsight(tasks, 24, 4)
+    ways: itertools.product[tuple[int, ...]] = itertools.product([1, 4, 8, 12], repeat=4)
+    seconds = {
+        counts: sum(t.weight * t.after(n).best_s for t, n in zip(tasks, counts, strict=True))
+        for counts in ways
+        if sum(counts) <= 24
+    }
+    assert best.final_s == pytest.approx(min(seconds.values()))
+    assert best.final_s == pytest.approx(seconds[best.trials])
+    found = compared(tasks, Scheduling(trials_per_round=4), 24, seed)
+    assert found["in hindsight"] == best
+    assert found["round-robin"].final_s >= best.final_s - 1e-12
+    last_round_whole = in_hindsight(tasks, 24 + 3, 4)
+    assert found["gradient"].final_s >= last_round_whole.final_s - 1e-12

@@ -55,7 +55,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.interpret_math import integer_range
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.printer import expr_text
-from ansorc.ir.substitute import substitute
+from ansorc.ir.substitute import free_vars, substitute
 
 LANE = Var("lane number")
 """The lane of a vector that is being written; no loop has such a name."""
@@ -150,21 +150,26 @@ class CudaExpressions:
         ]
 
     def vector(self, buffer: Buffer, indices: Sequence[Expr]) -> Vector | None:
-        """Return the vector that `indices` are, None where no instruction loads or stores it."""
-        last = indices[-1] if indices else None
-        if not isinstance(last, Ramp) or buffer.scope in PRIVATE or last.stride != Const(1, INT64):
+        """Return the vector that `indices` are, None where no instruction loads or stores it.
+
+        The lanes may be neighbours in memory only: in `C[f // 30, f % 30]`, of fused axes.
+        """
+        lanes = max((dtype_of(index).lanes for index in indices), default=1)
+        if buffer.scope in PRIVATE or lanes * buffer.dtype.bytes > 16 or lanes & (lanes - 1):
             return None
-        if last.lanes * buffer.dtype.bytes > 16 or last.lanes & (last.lanes - 1):
+        total = _flat([_one_lane(index) for index in indices], buffer.strides)
+        if total is None or lanes == 1:
             return None
-        if any(dtype_of(index).lanes > 1 for index in indices[:-1]):
+        rejoin(total)
+        if total.terms.pop(LANE.name, 0) != 1:
             return None
-        first = (*indices[:-1], last.base)
-        total = _flat(first, buffer.strides)
-        if total is None or any(x % last.lanes for x in (total.constant, *total.terms.values())):
+        if any(LANE.name in free_vars(x) for x in total.terms if not isinstance(x, str)):
+            return None
+        if any(x % lanes for x in (total.constant, *total.terms.values())):
             return None
         self.parts.add("lanes")
-        dtype = buffer.dtype.vector(last.lanes)
-        return Vector(f"&{self.place(buffer, first)}", dtype)
+        first = self.value(total.to_expr()).text
+        return Vector(f"&{self.buffers[buffer.name]}[{first}]", buffer.dtype.vector(lanes))
 
     def stored(self, value: CExpr, dtype: DType) -> str:
         """Return the text of `value` as it is assigned to an element of `dtype`."""

@@ -16,6 +16,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
+    Broadcast,
     Compare,
     CompareOp,
     Const,
@@ -179,7 +180,7 @@ def _value(expr: Expr, values: Mapping[str, LaneValues]) -> LaneValues:
             return np.asarray(int(value))
         case Var(name):
             return values[name]
-        case Ramp(base):
+        case Ramp(base) | Broadcast(base):
             return _value(base, values)
         case Binary(op, left, right) if op in _ARITHMETIC:
             return _ARITHMETIC[op](_value(left, values), _value(right, values))

@@ -137,11 +137,15 @@ class _Prefetching:
                     self._next_row(load, row, loop)
 
     def _next_row(self, load: Load, row: For, loop: For) -> None:
-        """Ask in `loop` for what `load` reads in the next iteration of `row`."""
+        """Ask in `loop` for what `load` reads in the next iteration of `row`.
+
+        Not where single elements that lie far apart are read in one iteration.
+        """
         *_, inner = (x for x in _loops(loop) if x.kind not in _UNROLLED and load in walk(x))
         piece = _block([load], _loops(inner)[1:])
         assert piece is not None
-        self._ask(inner, piece.lines({row.var.name: row.var + 1}, const(0), piece.elements))
+        if piece.count >= piece.elements:
+            self._ask(inner, piece.lines({row.var.name: row.var + 1}, const(0), piece.elements))
 
     def _panels(self, loops: tuple[For, ...]) -> None:
         """Ask for the next panels of the constants that the innermost of `loops` reads."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import gcd
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -85,18 +84,27 @@ class Access:
         distance has a large divisor in common with that begin in few sets; `spare_bytes` are for
         what else passes through these.
         """
-        box, touched = self._box, self.lines * self.line_bytes
+        box, touched = self._box, self._line_bytes_touched
         if way_bytes == 1 or not box.pieces:
             return touched
         starts = most = np.ones_like(touched)
-        for size, count in box.pieces:
-            places = way_bytes / _common(size, way_bytes)  # of a way, where one of them may begin
+        for divisor, count in box.pieces:
+            places = way_bytes / np.minimum(divisor, way_bytes)  # of a way, where one may begin
             starts = starts * np.minimum(count, places)
             most = np.maximum(most, np.where(count > 1, places, 1))
-        width = np.maximum(box.run * self.element_bytes, self.line_bytes)
-        collided = touched * (way_bytes / (np.minimum(starts, most) * width))
-        is_crowded = (box.segments > 1) & (collided > touched)
-        return np.where(is_crowded, collided + np.float32(spare_bytes), touched)
+        room = np.minimum(starts, most) * self._piece_bytes
+        is_crowded = (box.segments > 1) & (room < way_bytes)
+        collided = touched * (way_bytes / room) + np.float32(spare_bytes)
+        return np.where(is_crowded, collided, touched)
+
+    @cached_property
+    def _line_bytes_touched(self) -> FloatArray:
+        return self.lines * self.line_bytes
+
+    @cached_property
+    def _piece_bytes(self) -> FloatArray:
+        """[places, rows]: of the cache lines of one piece, about."""
+        return np.maximum(self._box.run * self.element_bytes, self.line_bytes)
 
     @cached_property
     def strides(self) -> FloatArray:
@@ -117,7 +125,7 @@ class Access:
         elements, run, segments = ones, ones, ones
         size: Length = float(self.element_bytes)
         whole = ones > 0
-        pieces: list[tuple[Length, FloatArray]] = []
+        pieces: list[tuple[FloatArray | np.float32, FloatArray]] = []
         for dimension in reversed(range(len(self.movements))):
             extent = self.shape[dimension]
             span, count = self._span(dimension)
@@ -129,7 +137,7 @@ class Access:
                 apart = np.where(whole, 1, count)
                 segments = segments * apart
                 if (apart > 1).any():
-                    pieces.append((_distance(size, span, count), apart))
+                    pieces.append((_power_of_two(_distance(size, span, count)), apart))
                 whole = whole & (span >= extent)
             size = size * extent
         return _Box(elements, run, segments, pieces)
@@ -154,8 +162,9 @@ class _Box:
     """Neighbouring elements in one piece."""
     segments: FloatArray
     """Such pieces."""
-    pieces: list[tuple[Length, FloatArray]]
-    """For each dimension with pieces the bytes from one to the next, and how many there are."""
+    pieces: list[tuple[FloatArray | np.float32, FloatArray]]
+    """For each dimension with pieces the largest power of two that divides the bytes from one to
+    the next, and how many there are."""
 
 
 def _distance(size: Length, span: FloatArray, count: FloatArray) -> Length:
@@ -165,12 +174,12 @@ def _distance(size: Length, span: FloatArray, count: FloatArray) -> Length:
     return size * np.maximum(np.floor((span - 1) / np.maximum(count - 1, 1)), 1)
 
 
-def _common(size: Length, way_bytes: int) -> FloatArray | np.float32:
-    """The greatest common divisor with a power of two."""
+def _power_of_two(size: Length) -> FloatArray | np.float32:
+    """The largest power of two that divides whole numbers."""
     if isinstance(size, np.ndarray):
         whole = size.astype(np.int64)
-        return np.minimum(whole & -whole, way_bytes).astype(np.float32)
-    return np.float32(gcd(int(size), way_bytes))
+        return (whole & -whole).astype(np.float32)
+    return np.float32(int(size) & -int(size))
 
 
 def accesses_of(

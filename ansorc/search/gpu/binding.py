@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd, prod
 
 from ansorc.ir.arith.affine import step_along
+from ansorc.ir.expr import Var
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Root, Stage
 from ansorc.schedule.steps import BindThread, Fuse, Reorder, Split, Vectorize
+from ansorc.search.gpu.parts import added_up, adds_up_parts
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.sketch import TileVariable
 
@@ -18,9 +21,13 @@ MAX_THREADS = 1024
 
 def bound_rest(partial: PartialSketch) -> PartialSketch:
     """Return the sketch with each stage bound that no rule has divided among threads yet."""
+    sums = [stage.name for stage in partial.state.stages if adds_up_parts(partial, stage)]
     for stage in partial.state.stages:
-        if isinstance(stage.attach, Root) and not is_bound(partial, stage) and stage.op.axes:
+        is_free = isinstance(stage.attach, Root) and not is_bound(partial, stage)
+        if is_free and stage.op.axes and stage.name not in sums:
             partial = _bound(partial, stage)
+    for name in sums:
+        partial = added_up(partial, name)
     return partial
 
 
@@ -36,7 +43,7 @@ def _bound(partial: PartialSketch, stage: Stage) -> PartialSketch:
     loops = [axis.name for axis in stage.op.axes]
     vector = ""
     lanes = _lanes(partial, stage.op)
-    if lanes > 1:
+    if lanes > 1 and _lanes_of_all(partial, stage.op) == 1:
         contiguous = vector_axis(stage.op)
         assert contiguous is not None
         variable = TileVariable(f"{name}.vector", lanes, 2, lanes, stage=name)
@@ -51,6 +58,10 @@ def _bound(partial: PartialSketch, stage: Stage) -> PartialSketch:
     if len(loops) > 1:
         fuse = Fuse(name, tuple(loops))
         partial, fused = partial.then(fuse), fuse.made
+    if not vector and (lanes := _lanes_of_all(partial, stage.op)) > 1:
+        split = Split(name, fused, (lanes,))
+        partial = partial.then(split)
+        fused, vector = split.made
     threads = TileVariable(f"{name}.threads", MAX_THREADS, 2, MAX_THREADS, stage=name)
     partial = replace(partial, variables=(*partial.variables, threads))
     share = Split(name, fused, (Hole(threads.name, (1,)),))
@@ -71,6 +82,21 @@ def _lanes(partial: PartialSketch, op: ComputeOp) -> int:
     if op.reduce_axes and (len(op.buffers) > 1 or not loads_run_along(op, axis.name)):
         return 1
     return partial.lanes(op) if axis.extent % 2 == 0 else 1
+
+
+def _lanes_of_all(partial: PartialSketch, op: ComputeOp) -> int:
+    """The elements of a vector that does not end with a row: of stages that go through memory.
+
+    1 where whole vectors make up the rows, or something is read in another order.
+    """
+    shape = tuple(axis.extent for axis in op.axes)
+    lanes = gcd(partial.lanes(op), prod(shape))
+    order = tuple(Var(axis.name) for axis in op.axes)
+    is_plain = not op.reduce_axes and len(op.buffers) == 1 and len(shape) > 1
+    if not is_plain or op.axes[-1].extent % lanes == 0:
+        return 1
+    same = all(load.buffer.shape == shape and load.indices == order for load in op.loads)
+    return lanes if same else 1
 
 
 def loads_run_along(op: ComputeOp, axis: str) -> bool:

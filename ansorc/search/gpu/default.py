@@ -22,7 +22,9 @@ from ansorc.target import Target
 from ansorc.target.gpu_model import seconds
 from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 
-ROWS, SURVIVORS, CHILDREN, ROUNDS = 2048, 64, 1024, 6
+ROWS, ALL_ROWS = 2048, 12288
+"""Random programs of each sketch, and of all sketches, at most."""
+SURVIVORS, CHILDREN, ROUNDS = 32, 1024, 10
 EVOLVED, NEAR = 3, 1.5
 """Sketches that are tried further, and the time of their best random programs at most, in those of
 the best one."""
@@ -69,7 +71,8 @@ def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[tuple[Step,
     """Return the `count` programs, or fewer, that should be the fastest ones, the best first."""
     derived = generate(dag, target, gpu_rules())
     sketches = [whole for sketch in derived for whole in completed_on_gpu(sketch)]
-    pools = sorted((_drawn(sketch) for sketch in sketches), key=lambda pool: pool.best)
+    rows = min(ROWS, ALL_ROWS // len(sketches))
+    pools = sorted((_drawn(sketch, rows) for sketch in sketches), key=lambda pool: pool.best)
     near = [pool for pool in pools[:EVOLVED] if pool.best <= NEAR * pools[0].best]
     found: dict[tuple[Step, ...], float] = {}
     for pool in map(_evolved, near):
@@ -102,8 +105,8 @@ def _fills(state: State, target: Target) -> BoolArray:
     return good
 
 
-def _drawn(sketch: Sketch) -> _ThreadPrograms:
-    genes = sample_on_gpu(sketch, ROWS, np.random.default_rng(0))
+def _drawn(sketch: Sketch, rows: int) -> _ThreadPrograms:
+    genes = sample_on_gpu(sketch, rows, np.random.default_rng(0))
     return _ThreadPrograms(sketch, genes, seconds_of(sketch, genes))
 
 

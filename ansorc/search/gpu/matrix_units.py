@@ -1,14 +1,15 @@
 """Sums of products by matrix units: tiles of blocks, of warps, and of 16 x 8 sums.
 
-    for i, j, k: C += cast(A) * cast(B)   ->   blockIdx.x i0@j0, vthread i2@i3@j2@j3:
-                                                 threadIdx.x i1@j1@i4@j4:
+    for i, j, k: C += cast(A) * cast(B)   ->   blockIdx.x j0@i0@j1, vthread i2@i3@j3@j4:
+                                                 threadIdx.x i1@j2@i4@j5:
                                                    for k0, 2 or 3 at a time:
                                                      A.shared, B.shared = …     by all threads
                                                      unrolled k1, matrix k2: C.local += …
-                                                   for j5: C = C.local
+                                                   for j6: C = C.local
 
-Beyond the paper. i1 and j1 are warps, i4 (8) and j4 (4) the threads of one; each has 2 rows (i3)
-and 2 neighbours (j5) of every tile. Two tiles of columns (j3) are loaded together.
+Beyond the paper. i1 and j2 are warps, i4 (8) and j5 (4) the threads of one; each has 2 rows (i3)
+and 2 neighbours (j6) of every tile. Two tiles of columns (j4) are loaded together. j1 are groups
+of blocks, see `block_order`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from ansorc.schedule.steps import (
     Unroll,
     Vectorize,
 )
+from ansorc.search.gpu.block_order import MAX_GROUP, in_groups, walked_axes
 from ansorc.search.gpu.tiling import THREADS_OF_LEVEL, VECTOR_BYTES, bound
 from ansorc.search.sketch.predicates import fusible_consumer
 from ansorc.search.sketch.rule import PartialSketch, Verdict
@@ -49,6 +51,8 @@ CHOSEN = ("mma_f16", "mma_bf16", "mma_s8")
 """What computes what is defined; `mma_tf32` does not."""
 MAX_WARPS, MAX_ROWS, MAX_COLUMNS, MAX_STEPS = 4, 8, 8, 4
 """Along an axis; of a warp's tile in SIDE; tiles of terms that are copied at a time."""
+GROUP, WARPS, TILE = 1, 2, 3
+"""The levels of rows and columns, in SIDE, inside of those of blocks."""
 _WARP = (8, 4)
 """Threads of a warp along rows and columns."""
 
@@ -143,18 +147,19 @@ def _tiled(partial: PartialSketch, name: str, match: _MatrixAxes) -> tuple[Parti
 def _declared(partial: PartialSketch, stage: Stage, match: _MatrixAxes) -> PartialSketch:
     extents = {axis.name: axis.extent for axis in (*stage.op.axes, *stage.op.reduce_axes)}
 
-    def sides(axis: str, most: int) -> TileVariable:
-        limits = (MAX_WARPS, most)
+    def sides(axis: str, most: int, group: int) -> TileVariable:
+        limits = (group, MAX_WARPS, most)
         return TileVariable(
-            f"{stage.name}.{axis}", -(-extents[axis] // SIDE), 3, most,
+            f"{stage.name}.{axis}", -(-extents[axis] // SIDE), 4, most,
             stage=stage.name, axis=axis, limits=limits, is_exact=True,
         )  # fmt: skip
 
     steps = extents[match.term] // MATRIX_FUNCTIONS[match.function]
     name = f"{stage.name}.{match.term}"
+    group = MAX_GROUP if walked_axes(stage.op, len(stage.op.axes) - 1) else 1
     made = (
-        sides(match.row, MAX_ROWS),
-        sides(match.column, MAX_COLUMNS),
+        sides(match.row, MAX_ROWS, 1),
+        sides(match.column, MAX_COLUMNS, group),
         TileVariable(name, steps, 2, MAX_STEPS, stage=stage.name, axis=match.term),
     )
     return replace(partial, variables=(*partial.variables, *made))
@@ -166,28 +171,28 @@ def _hole(stage: str, axis: str, level: int) -> Hole:
 
 def _warps(partial: PartialSketch, name: str, outer: str, match: _MatrixAxes) -> PartialSketch:
     """The loops of the consumer: blocks, tiles of a warp, warps and their threads."""
-    stage = partial.stage(name)
+    stage, consumer = partial.stage(name), partial.stage(outer)
     places = [axis.name for axis in stage.op.axes]
-    own = {match.row: "", match.column: ""}
-    for axis in own:
-        own[axis] = partial.stage(outer).op.axes[places.index(axis)].name
-    row, column = own.values()
-    tile = [_hole(name, axis, level) for axis in own for level in (1, 2)]
-    rows = Split(outer, row, (*tile[:2], 2, _WARP[0]))
-    columns = Split(outer, column, (*tile[2:], 2, _WARP[1], 2))
-    others = [axis.name for axis in partial.stage(outer).op.axes if axis.name not in (row, column)]
-    r, c = rows.made, columns.made
-    levels = (
-        [*others, r[0], c[0]],
-        [r[2], r[3], c[2], c[3]],
-        [r[1], c[1], r[4], c[4]],
-    )
+    blocks = [axis.name for axis in consumer.op.axes]
+    row, column = places.index(match.row), places.index(match.column)
+    walked = walked_axes(stage.op, column)
+    group = [_hole(name, match.column, GROUP)] if walked else []
+    own = [
+        _hole(name, axis, level) for axis in (match.row, match.column) for level in (WARPS, TILE)
+    ]
+    rows = Split(outer, blocks[row], (*own[:2], 2, _WARP[0]))
+    columns = Split(outer, blocks[column], (*group, *own[2:], 2, _WARP[1], 2))
+    blocks[row], *r = rows.made
+    blocks[column], *c = columns.made
+    if walked:
+        blocks = in_groups(blocks, column, c.pop(0), walked)
+    levels = (blocks, [r[1], r[2], c[1], c[2]], [r[0], c[0], r[3], c[3]])
     order = tuple(loop for level in levels for loop in level)
-    partial = partial.then(rows, columns, Reorder(outer, (*order, c[5])))
+    partial = partial.then(rows, columns, Reorder(outer, (*order, c[4])))
     for loops, thread in zip(levels, THREADS_OF_LEVEL, strict=True):
         partial = bound(partial, outer, loops, thread)
-    is_even = partial.stage(outer).op.axes[places.index(match.column)].extent % 2 == 0
-    return partial.then(Vectorize(outer, c[5]) if is_even else Unroll(outer, c[5]))
+    is_even = consumer.op.axes[column].extent % 2 == 0
+    return partial.then(Vectorize(outer, c[4]) if is_even else Unroll(outer, c[4]))
 
 
 def _sums(partial: PartialSketch, name: str, outer: str, match: _MatrixAxes) -> PartialSketch:
@@ -235,7 +240,7 @@ def _copied(partial: PartialSketch, name: str, tensor: str, match: _MatrixAxes) 
     if len(loops) > 1:
         fuse = Fuse(copy.name, tuple(loops))
         partial, fused = partial.then(fuse), fuse.made
-    warps = HoleProduct(tuple(_hole(name, axis, 1) for axis in (match.row, match.column)))
+    warps = HoleProduct(tuple(_hole(name, axis, WARPS) for axis in (match.row, match.column)))
     share = Split(copy.name, fused, (warps, _WARP[0] * _WARP[1]))
     threads = Fuse(copy.name, share.made[1:])
     partial = partial.then(share, threads, BindThread(copy.name, threads.made, "threadIdx.x"))

@@ -10,6 +10,7 @@ from ansorc.schedule.steps import ComputeInline
 from ansorc.search.gpu.binding import bound_rest
 from ansorc.search.gpu.kernels import is_by_matrix_units
 from ansorc.search.gpu.matrix_units import TilingForMatrixUnits
+from ansorc.search.gpu.parts import SumInParts
 from ansorc.search.gpu.thread_reduction import (
     in_parts,
     long_reductions,
@@ -37,7 +38,10 @@ MAX_INLINED_NODES = 400
 
 def gpu_rules() -> tuple[SketchRule, ...]:
     """Return the rules for a GPU, in the order in which they are asked."""
-    return (InlineOnGpu(), LeaveToThreads(), TilingForMatrixUnits(), TilingForThreads(), Skip())
+    return (
+        InlineOnGpu(), LeaveToThreads(), SumInParts(), TilingForMatrixUnits(), TilingForThreads(),
+        Skip(),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

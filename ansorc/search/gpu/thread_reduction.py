@@ -32,6 +32,7 @@ from ansorc.schedule.steps import (
     Vectorize,
 )
 from ansorc.search.gpu.binding import is_bound, loads_run_along
+from ansorc.search.gpu.parts import adds_up_parts
 from ansorc.search.gpu.tiling import VECTOR_BYTES, results_of
 from ansorc.search.sketch.rule import PartialSketch
 from ansorc.search.sketch.sketch import TileVariable
@@ -53,6 +54,7 @@ def long_reductions(partial: PartialSketch) -> list[Stage]:
         and stage.op.reduce_axes
         and not is_bound(partial, stage)
         and terms_of(stage) >= LEAST_TERMS
+        and not adds_up_parts(partial, stage)
     ]
 
 

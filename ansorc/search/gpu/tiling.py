@@ -1,15 +1,16 @@
 """Multi-level tiling for GPUs: blocks, virtual threads, threads, and a tile in registers.
 
-    for i, j, k: C += A * B    ->    blockIdx.x i0@j0:
-                                       vthread i1@j1:
-                                         threadIdx.x i2@j2:
+    for i, j, k: C += A * B    ->    blockIdx.x j0@i0@j1:
+                                       vthread i2@j2:
+                                         threadIdx.x i3@j3:
                                            for k0:
                                              A.shared, B.shared = …     by all threads
-                                             for k1, i3, j3, k2, i4, j4: C.local += …
-                                           for i34, j3, j4: C = C.local
+                                             for k1, i4, j4, k2, i5, j5: C.local += …
+                                           for i45, j4, j5: C = C.local
 
 Paper, §4.1: SSSRRSRS, a cache write to registers, and each input that is used again cached in
-shared memory at the outermost reduce level.
+shared memory at the outermost reduce level. Beyond the paper, blocks walk along the columns in
+groups (j1): those that run at a time then read few rows and few columns, not all of either.
 """
 
 from __future__ import annotations
@@ -34,14 +35,20 @@ from ansorc.schedule.steps import (
     Unroll,
     Vectorize,
 )
-from ansorc.search.sketch.predicates import fusible_consumer, needs_tiling
+from ansorc.search.gpu.block_order import MAX_GROUP, in_groups, walked_axes
+from ansorc.search.sketch.predicates import (
+    fusible_consumer,
+    is_parallel_rfactor,
+    needs_tiling,
+)
 from ansorc.search.sketch.rule import PartialSketch, Verdict, vector_axis
 from ansorc.search.sketch.sketch import TileVariable
 from ansorc.search.sketch.tiling import is_split, variable_name
 
-BLOCK, VTHREAD, THREAD, OUTER, INNER = range(5)
-"""The space levels of SSSRRSRS: the first three are bound, the last two are the register tile."""
-SPACE_LEVELS, REDUCE_LEVELS = 5, 3
+BLOCK, GROUP, VTHREAD, THREAD, OUTER, INNER = range(6)
+"""The space levels of SSSRRSRS: blocks, of one axis in groups, virtual threads and threads are
+bound, the last two are the register tile."""
+SPACE_LEVELS, REDUCE_LEVELS = 6, 3
 THREADS_OF_LEVEL = ("blockIdx.x", "vthread", "threadIdx.x")
 MAX_TILES = (8, 256, 8)
 """The most virtual threads, threads and outer register tiles along one axis."""
@@ -97,7 +104,11 @@ def _declared(partial: PartialSketch, stage: Stage) -> PartialSketch:
     lanes = partial.lanes(stage.op)
     variables: list[TileVariable] = []
     for place, axis in enumerate(stage.op.axes):
-        limits = (*MAX_TILES, lanes if place == contiguous else MAX_INNER)
+        is_grouped = place == contiguous and walked_axes(stage.op, place)
+        inner = lanes if place == contiguous else MAX_INNER
+        limits = (MAX_GROUP if is_grouped else 1, *MAX_TILES, inner)
+        if place == 0 and is_parallel_rfactor(partial, stage.name):
+            limits = (1,) * len(limits)  # parts of sums: of blocks of their own
         variables += [_variable(stage, axis, limits)] if is_split(axis) else []
     for axis in stage.op.reduce_axes:
         found = _variable(stage, axis, MAX_TERMS)
@@ -121,19 +132,28 @@ def _bound_tiles(partial: PartialSketch, name: str, outer: str) -> PartialSketch
     stage, consumer = partial.stage(name), partial.stage(outer)
     pairs = list(zip(stage.op.axes, consumer.op.axes, strict=False))
     contiguous = vector_axis(stage.op)
+    walked = 0 if contiguous is None else walked_axes(stage.op, contiguous)
+    levels: list[list[str]] = [[axis.name for _, axis in pairs], [], []]
+    deepest: list[str] = []
+    group = ""
     for place, (own, axis) in enumerate(pairs):
         if is_split(axis):
-            inner = ((OUTER,), (INNER,)) if place == contiguous else ((OUTER, INNER),)
-            split = Split(outer, axis.name, _holes(stage, own, (VTHREAD,), (THREAD,), *inner))
+            is_last = place == contiguous
+            is_grouped = is_last and walked > 0
+            inner = ((OUTER,), (INNER,)) if is_last else ((OUTER, INNER),)
+            bound_levels = [(GROUP,)] * is_grouped + [(VTHREAD,), (THREAD,)]
+            split = Split(outer, axis.name, _holes(stage, own, *bound_levels, *inner))
             partial = partial.then(split)
-    divided = partial.stage(outer)
-    levels = [
-        [divided.loop(a.name, depth) for _, a in pairs if depth == BLOCK or is_split(a)]
-        for depth in range(OUTER)
-    ]
+            levels[0][place], *made = split.made
+            if is_grouped:
+                group, *made = made
+            levels[1].append(made[0])
+            levels[2].append(made[1])
+            deepest += made[-1:] if is_last else []
+    if contiguous is not None and group:
+        levels[0] = in_groups(levels[0], contiguous, group, walked)
     order = [loop for level in levels for loop in level]
-    inside = [it.name for it in divided.iterators if it.name not in order]
-    deepest = [loop for loop in inside if _level(divided, loop) == INNER]
+    inside = [it.name for it in partial.stage(outer).iterators if it.name not in order]
     rest = [loop for loop in inside if loop not in deepest]
     partial = partial.then(Reorder(outer, (*order, *rest, *deepest)))
     for level, thread in zip(levels, THREADS_OF_LEVEL, strict=True):
@@ -143,10 +163,6 @@ def _bound_tiles(partial: PartialSketch, name: str, outer: str) -> PartialSketch
     for loop in deepest:
         partial = partial.then(Vectorize(outer, loop))
     return partial
-
-
-def _level(stage: Stage, loop: str) -> int:
-    return next(iterator.level for iterator in stage.iterators if iterator.name == loop)
 
 
 def bound(partial: PartialSketch, stage: str, loops: Sequence[str], thread: str) -> PartialSketch:

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -65,30 +64,6 @@ def metrics(predicted: Float64Array, actual: Float64Array, k: int = 30) -> Metri
         recall=float(np.isin(chosen, best).sum()) / k,
         peak=float(actual[chosen].max()) / highest if highest > 0 else 0.0,
         k=k,
-    )
-
-
-def mean_by_task(
-    predicted: Float64Array, actual: Float64Array, tasks: Sequence[str], k: int = 30
-) -> Metrics:
-    """Return the metrics of the programs of each of `tasks` [programs] alone, on average.
-
-    Tasks with fewer than `k` programs are left out, unless all are so small: to find the k best of
-    no more than k is no feat.
-    """
-    names = np.array(tasks)
-    counts = dict(zip(*np.unique(names, return_counts=True), strict=True))
-    large = [name for name, count in counts.items() if count >= k]
-    found = [
-        metrics(predicted[names == name], actual[names == name], k) for name in large or counts
-    ]
-    return Metrics(
-        rmse=fmean(one.rmse for one in found),
-        r2=fmean(one.r2 for one in found),
-        pairwise=fmean(one.pairwise for one in found),
-        recall=fmean(one.recall for one in found),
-        peak=fmean(one.peak for one in found),
-        k=max(one.k for one in found),
     )
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ansorc.errors import ScheduleError
+from ansorc.ir.expr import Load
+from ansorc.lang.access import reads_of, simple_access
 from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
 from ansorc.schedule.steps import ComputeAt, ComputeInline
 from ansorc.search.sketch.loops import marked, marked_last, parallel_loops, shaped
@@ -54,7 +56,7 @@ def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
     """All places in order of preference.
 
     Whole tensors serve the many passes of a tiled reader well. What a reader uses once is best
-    computed just before, while it is in a cache.
+    computed just before, while it is in a cache; what is only moved is best read where it lies.
     """
     outermost_first: list[LoopRef | str] = [*_loops_around(partial, stage)]
     loops = outermost_first[::-1][:MAX_LOOPS]
@@ -62,7 +64,18 @@ def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
     tiled = {tile.stage for tile in partial.register_tiles}
     if any(reader.name in tiled for reader in partial.state.readers(stage.name)):
         return ["root", *loops, *inline]
+    if _is_moved_once(partial, stage):
+        return [*inline, *loops, "root"]
     return [*loops, "root", *inline]
+
+
+def _is_moved_once(partial: PartialSketch, stage: Stage) -> bool:
+    """Whether a stage only moves elements, and its only reader uses each once, as a border does."""
+    (reader, *others) = partial.state.readers(stage.name)
+    found = [simple_access(reader.op, access) for access in reads_of(reader.op, stage.op)]
+    is_once = len(found) == 1 and found[0] is not None and not found[0].has_repeated_axis
+    is_plain = not others and not reader.op.reduce_axes
+    return is_plain and is_once and isinstance(stage.op.body, Load)
 
 
 def _loops_around(partial: PartialSketch, stage: Stage) -> Sequence[LoopRef]:

@@ -167,7 +167,9 @@ def _check(new: object, partial: PartialSketch) -> None:
         raise ValueError(f"it asks for a visit to '{unknown[0]}', which is no stage")
 
 
-GPU_RULES = ("InlineOnGpu", "LeaveToThreads", "TilingForMatrixUnits", "TilingForThreads")
+GPU_RULES = (
+    "InlineOnGpu", "LeaveToThreads", "SumInParts", "TilingForMatrixUnits", "TilingForThreads",
+)  # fmt: skip
 """The names of the rules in `ansorc.search.gpu.rules`, which has more of them from here."""
 BUILT_IN = (
     *dict.fromkeys(rule_name(rule) for rule in (*cpu_rules(), AddOpenRfactor())),

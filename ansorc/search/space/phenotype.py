@@ -234,5 +234,8 @@ def _token(what: object) -> int:
 
 
 def _mixed(keys: Keys, tokens: npt.ArrayLike) -> Keys:
-    mixed = (keys ^ np.asarray(tokens).astype(np.uint64)) * _MULTIPLIER
-    return mixed ^ (mixed >> _SHIFT)
+    given = np.asarray(tokens)
+    mixed = keys ^ (given.view(np.uint64) if given.itemsize == 8 else given.astype(np.uint64))
+    mixed *= _MULTIPLIER
+    mixed ^= mixed >> _SHIFT
+    return mixed

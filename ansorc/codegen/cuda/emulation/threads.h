@@ -23,17 +23,25 @@ inline uint64_t random_number() {
   return random_state;
 }
 
-// Those that wait for each other: a block, or the lanes of a warp that a mask names.
+// Those that wait for each other: a block, or the lanes of a warp that a mask names. A mutex orders
+// what threads did before it for ThreadSanitizer, so no two meetings share one: those of different
+// warps are not ordered, nor is one who has not left a meeting yet by one who is at the next.
 struct Meeting {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
   unsigned arrived = 0, round = 0;
   int line = 0;
   unsigned mask = 0;
 };
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static Meeting block_meeting, warp_meetings[most_warps];
+constexpr unsigned of_some_lanes = 2;
+static Meeting block_meetings[2], warp_meetings[most_warps][3];
 static unsigned threads, alive, alive_of_warp[most_warps];
-static thread_local unsigned current, shuffles;
+static thread_local unsigned current, shuffles, block_rounds, warp_rounds;
+
+// What is only asked for: a relaxed order orders nothing else.
+static unsigned value_of(const unsigned &number) { return __atomic_load_n(&number, __ATOMIC_RELAXED); }
+static unsigned one_more(unsigned &number) { return __atomic_add_fetch(&number, 1, __ATOMIC_RELAXED); }
+static void one_less(unsigned &number) { __atomic_sub_fetch(&number, 1, __ATOMIC_RELAXED); }
 alignas(16) static char slots[most_warps][3][warp_size * slot_bytes];
 static void (*body_function)(void *);
 static void *body;
@@ -52,48 +60,65 @@ EMULATION_HIDDEN void fail(int line, const char *words) {
   _Exit(70);
 }
 
-static void meet(Meeting &meeting, unsigned expected, unsigned mask, int line) {
-  pthread_mutex_lock(&mutex);
+// Who arrives counts itself and then looks who has ended; who ends does the same the other way round.
+static void meet(Meeting &meeting, unsigned expected, unsigned mask, int line, bool is_complete()) {
+  pthread_mutex_lock(&meeting.mutex);
   if (meeting.arrived == 0) meeting.line = line, meeting.mask = mask;
   if (meeting.line != line || meeting.mask != mask)
     fail(line, "a barrier while other threads wait at another one");
   unsigned round = meeting.round;
-  if (++meeting.arrived == expected) {
-    meeting.arrived = 0;
+  if (one_more(meeting.arrived) == expected) {
+    __atomic_store_n(&meeting.arrived, 0, __ATOMIC_RELAXED);
     ++meeting.round;
-    pthread_cond_broadcast(&changed);
+    pthread_cond_broadcast(&meeting.changed);
+  } else if (!is_complete()) {
+    fail(line, mask ? "a warp waits for a lane that has ended"
+                    : "a barrier that not all threads of the block reach");
   }
-  while (meeting.round == round) pthread_cond_wait(&changed, &mutex);
-  pthread_mutex_unlock(&mutex);
+  while (meeting.round == round) pthread_cond_wait(&meeting.changed, &meeting.mutex);
+  pthread_mutex_unlock(&meeting.mutex);
 }
 
 EMULATION_HIDDEN void wait_for_block(int line) {
-  if (alive != threads) fail(line, "a barrier that not all threads of the block reach");
-  meet(block_meeting, threads, 0, line);
+  auto has_all = [] { return value_of(alive) == threads; };
+  meet(block_meetings[block_rounds++ & 1], threads, 0, line, has_all);
+}
+
+static unsigned lanes_of_warp() {
+  unsigned left = threads - current / warp_size * warp_size;
+  return left < warp_size ? left : warp_size;
 }
 
 EMULATION_HIDDEN void wait_for_warp(unsigned mask, int line) {
-  unsigned first = current - lane(), last = threads - first;
-  unsigned there = last >= warp_size ? mask : mask & ((1u << last) - 1);
-  if (mask == whole_warp && alive_of_warp[current / warp_size] != (last < warp_size ? last : warp_size))
-    fail(line, "a warp waits for a lane that has ended");
-  meet(warp_meetings[current / warp_size], __builtin_popcount(there), mask, line);
+  unsigned all = whole_warp >> (warp_size - lanes_of_warp()), there = mask & all;
+  Meeting *meetings = warp_meetings[current / warp_size];
+  unsigned own = there == all ? warp_rounds++ & 1 : of_some_lanes;
+  for (unsigned other = 0; other <= of_some_lanes; ++other)
+    if ((other == of_some_lanes) != (own == of_some_lanes) && value_of(meetings[other].arrived))
+      fail(line, "a barrier while other threads wait at another one");
+  auto has_all = [] { return value_of(alive_of_warp[current / warp_size]) == lanes_of_warp(); };
+  auto has_some = [] { return true; };
+  meet(meetings[own], __builtin_popcount(there), mask, line, there == all ? +has_all : +has_some);
 }
 
 // The end of a thread: whoever still waits for it would wait for ever.
 static void end_thread() {
-  pthread_mutex_lock(&mutex);
-  --alive;
-  --alive_of_warp[current / warp_size];
-  if (block_meeting.arrived) fail(block_meeting.line, "a barrier that not all threads of the block reach");
-  if (warp_meetings[current / warp_size].arrived && warp_meetings[current / warp_size].mask == whole_warp)
-    fail(warp_meetings[current / warp_size].line, "a warp waits for lanes that do not come");
-  pthread_mutex_unlock(&mutex);
+  one_less(alive);
+  one_less(alive_of_warp[current / warp_size]);
+  Meeting *meetings[] = {&block_meetings[block_rounds & 1],
+                         &warp_meetings[current / warp_size][warp_rounds & 1]};
+  const char *words[] = {"a barrier that not all threads of the block reach",
+                         "a warp waits for lanes that do not come"};
+  for (unsigned each = 0; each < 2; ++each) {
+    if (!value_of(meetings[each]->arrived)) continue;
+    pthread_mutex_lock(&meetings[each]->mutex);
+    fail(meetings[each]->line, words[each]);
+  }
 }
 
 static void *run_thread(void *number) {
   current = (unsigned)(uintptr_t)number;
-  shuffles = 0;
+  shuffles = block_rounds = warp_rounds = 0;
   threadIdx.x = current % blockDim.x;
   threadIdx.y = current / blockDim.x % blockDim.y;
   threadIdx.z = current / blockDim.x / blockDim.y;
@@ -112,8 +137,6 @@ static bool run_block() {
     unsigned first = warp * warp_size, left = first < threads ? threads - first : 0;
     alive_of_warp[warp] = left < warp_size ? left : warp_size;
   }
-  block_meeting = Meeting();
-  for (Meeting &meeting : warp_meetings) meeting = Meeting();
   unsigned made = 0;
   for (; made < threads; ++made)
     if (pthread_create(&handles[made], &attributes, run_thread, (void *)(uintptr_t)made)) break;

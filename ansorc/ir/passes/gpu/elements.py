@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.ir.arith.affine import Atom, Linear, atom_expr
+from ansorc.ir.arith.integer import rejoin
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import (
     Binary,
@@ -196,7 +197,10 @@ class Meetings:
     def _place(self, touch: Touch) -> Linear[Atom] | None:
         key = id(touch.indices)
         if key not in self._places:
-            self._places[key] = touch.indices, flat_place(touch.buffer, touch.indices)
+            place = flat_place(touch.buffer, touch.indices)
+            if place is not None:
+                rejoin(place)  # of loops over two axes that are fused, one number is left
+            self._places[key] = touch.indices, place
         return self._places[key][1]
 
     def _elements(self, place: Linear[Atom], touch: Touch) -> _TouchedElements | None:

@@ -1,0 +1,78 @@
+"""What a side of `ansorc bench` is asked for, and what it makes of it."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from ansorc.compare.program import SideProgram, Unsupported
+from ansorc.ir.aligned import Array
+from ansorc.lang.dag import ComputeDAG
+from ansorc.search.programs import ProgramChoice
+from ansorc.search.task import Task
+
+
+@dataclass(frozen=True)
+class WorkloadRequest:
+    """What a side is to make ready."""
+
+    path: Path
+    """The Python file of an operator, or the ONNX file of a network."""
+    name: str
+    """Of the operator; empty for a network."""
+    task: str
+    """The operator as `Task.to_json` wrote it; empty for a network."""
+    inputs: Mapping[str, Array]
+    """By name, in call order; of a network without those that are constants."""
+    constants: Mapping[str, Array]
+    """Inputs of a network that always have the same values."""
+    choice: ProgramChoice
+    """Which of ansorc's programs is meant, and with how many threads every side computes."""
+
+    @property
+    def dag(self) -> ComputeDAG:
+        """The definition of the operator."""
+        return Task.from_json(self.task).dag
+
+    def beside(self, suffix: str, wanted: str) -> Any:
+        """Return what stands beside the operator in its file; raise Unsupported if nothing does."""
+        if not self.name:
+            raise Unsupported(f"it reads no {self.path.suffix} files")
+        held = runpy.run_path(str(self.path), run_name="ansorc_workload")
+        found = held.get(f"{self.name}_{suffix}")
+        if found is None:
+            raise Unsupported(
+                f"{self.path.name} has no '{self.name}_{suffix}'; write {wanted} there"
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class WorkloadProgram:
+    """A program, and all of its results in their order."""
+
+    program: SideProgram
+    outputs: Callable[[], Sequence[Array]]
+
+
+Make: TypeAlias = Callable[[], WorkloadProgram]
+
+
+def called_program(name: str, call: Callable[[], Any]) -> WorkloadProgram:
+    """Return a program that calls a function whose result is an array or tensor, or several."""
+    held: list[Any] = []
+
+    def run() -> None:
+        held[:] = [call()]
+
+    def outputs() -> list[Array]:
+        found: Any = held[0]
+        several = cast("Sequence[Any]", found if isinstance(found, (tuple, list)) else (found,))
+        return [np.asarray(one) for one in several]
+
+    return WorkloadProgram(SideProgram(name, run, lambda: outputs()[0]), outputs)
