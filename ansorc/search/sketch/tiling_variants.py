@@ -13,7 +13,7 @@ from ansorc.lang.hints import hint_axes
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import ComputeAt, Reorder, RFactor, Split, Unroll, Vectorize
-from ansorc.search.sketch.loops import contiguous_terms
+from ansorc.search.sketch.loops import contiguous_terms, gathers_once
 from ansorc.search.sketch.predicates import is_tiled_first
 from ansorc.search.sketch.rule import PartialSketch, Verdict, vector_axis
 from ansorc.search.sketch.rules import fused, shared_tiles
@@ -82,11 +82,19 @@ def _with_whole(partial: PartialSketch, shares: Stage) -> PartialSketch:
 
 
 def _lane_terms(partial: PartialSketch, stage: Stage) -> str | None:
-    """Return the reduce axis that fills vectors where the contiguous axis of `stage` does not."""
-    contiguous, lanes = vector_axis(stage.op), partial.lanes(stage.op)
-    if contiguous is None or stage.op.axes[contiguous].extent * LEAST_FILL >= lanes:
+    """Return the reduce axis that fills vectors where the contiguous axis of `stage` does not.
+
+    Nor does it where something large would be gathered along it that is read once, so that a copy
+    in another order would not pay: a matrix that is data times one vector.
+    """
+    op, lanes = stage.op, partial.lanes(stage.op)
+    contiguous = vector_axis(op)
+    if contiguous is None:
         return None
-    return contiguous_terms(partial, stage.op)
+    axis = op.axes[contiguous]
+    terms = contiguous_terms(op, lanes)
+    is_narrow = axis.extent * LEAST_FILL < lanes
+    return terms if is_narrow or gathers_once(op, axis.name, terms or "") else None
 
 
 @dataclass(frozen=True)
