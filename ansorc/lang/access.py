@@ -89,19 +89,21 @@ def has_data_reuse(op: ComputeOp) -> bool:
     """Return whether `op` reads elements again and again, so that tiles pay (paper: HasDataReuse).
 
     A tensor is reused if some space axis longer than 1 is in none of its indices. One reused
-    tensor suffices with a reduction, else two are needed. The hint `simplify_const_tensor_indices`
-    says no.
+    tensor suffices with a reduction; else two are needed, and nothing that is read once for each
+    result: that alone takes longer than the tiles of others save (a norm's scale and its sums).
+    The hint `simplify_const_tensor_indices` says no.
     """
     if "simplify_const_tensor_indices" in dict(op.hints):
         return False
-    long_axes = {axis.name for axis in op.axes if axis.extent > 1}
-    reused = sum(bool(long_axes - _variables(accesses)) for accesses in reads(op).values())
-    return reused >= 2 or (reused == 1 and bool(op.reduce_axes))
+    found = [_is_reused(op, accesses) for accesses in reads(op).values()]
+    return any(found) if op.reduce_axes else all(found) and len(found) >= 2
+
+
+def _is_reused(op: ComputeOp, accesses: Iterable[Indices]) -> bool:
+    """Whether some space axis longer than 1 is in no index of a tensor."""
+    used = {name for access in accesses for index in access for name in free_vars(index)}
+    return any(axis.extent > 1 and axis.name not in used for axis in op.axes)
 
 
 def _is_expensive(node: object) -> bool:
     return isinstance(node, Call) and node.name in EXPENSIVE
-
-
-def _variables(accesses: Iterable[Indices]) -> set[str]:
-    return {name for access in accesses for index in access for name in free_vars(index)}

@@ -18,6 +18,7 @@ from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.initial import first_pass, initial_place
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
+from ansorc.schedule.needed import needed
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
@@ -191,6 +192,7 @@ class Nests:
 
         def inner() -> Stmt:
             update = self._loops(placed, place, unrolled, lambda: self._update(placed))
+            update = self._where_needed(placed, place, update)
             initial = [] if _is_at_once(placed) else self._initial(placed, place)
             first = first_pass(placed.stage.iterators[reduce:place], placed.leaves)
             if first is not None:
@@ -198,6 +200,28 @@ class Nests:
             return _sequence(*initial, update)
 
         return self._loops(placed, reduce, unrolled, inner, end=place)
+
+    def _where_needed(self, placed: _Placed, place: int, stmt: Stmt) -> Stmt:
+        """Return `stmt`, the loops from `place` on, left out where none of their iterations matter.
+
+        Threads of a GPU, which wait for each other, compute everything.
+        """
+        stage, inner = placed.stage, placed.stage.iterators[place:]
+        marks = {iterator.mark for iterator in stage.iterators}
+        form = None if self.is_in_block or self.threads else needed(self.state, stage)
+        parts = [part for iterator in inner for part in stage.parts[iterator.name]]
+        is_fixed = marks & {Mark.BIND, Mark.TENSORIZE, Mark.MATRIX}
+        if form is None or is_fixed or not all(part.is_whole for part in parts):
+            return stmt
+        values = _axis_values(placed, placed.leaves | {it.name: const(0) for it in inner})[0]
+        least = (min(form.coefficient(p.axis), 0) * known(p.stride) * (known(p.extent) - 1)
+                 for p in parts)  # fmt: skip
+        total: Expr = const(0)
+        for axis, factor in form.terms.items():
+            total = plus(total, times(values[axis], factor))
+        total = plus(total, const(form.constant + sum(least)))
+        condition = compare(CompareOp.LE, total, const(0))
+        return stmt if prove(condition, self.ranges) is True else If(condition, stmt)
 
     def _initial(self, placed: _Placed, reduce: int) -> list[Stmt]:
         """Return what gives each result its identity, with loops of its own."""

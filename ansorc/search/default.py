@@ -36,7 +36,12 @@ from ansorc.search.sketch.rules import (
 )
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import Sketch, UnrollLimit
-from ansorc.search.sketch.tiling_variants import TilingInBlocks, TilingInLanes, TilingWithRows
+from ansorc.search.sketch.tiling_variants import (
+    TilingInBlocks,
+    TilingInLanes,
+    TilingWithRows,
+    TilingWithTerms,
+)
 from ansorc.search.space.genes import Genes, population_state, steps
 from ansorc.target import Target
 from ansorc.target.costs import CORE
@@ -56,6 +61,8 @@ IN_LANES: tuple[SketchRule, ...] = (TilingInLanes(levels=(2,)), *RULES)
 """The first sketch of these has the sums of narrow results in the lanes of vectors."""
 WITH_ROWS: tuple[SketchRule, ...] = (TilingWithRows(), *RULES)
 """The first sketch of these has what reduces the rows of a tiled stage computed with them."""
+WITH_TERMS: tuple[SketchRule, ...] = (AlwaysInline(), AddCacheWrite(), TilingWithTerms(), *RULES)
+"""The first sketch of these has products of rows of other products computed with these."""
 TENSORIZED: tuple[SketchRule, ...] = (AlwaysInline(), TensorizeDotProduct(), Skip())
 """Those of these sketches that use a dot-product instruction, where there are any."""
 REDEFINED: tuple[SketchRule, ...] = (
@@ -107,7 +114,8 @@ def default_steps(
 
 def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
     firsts = [
-        generate(dag, target, rules)[0] for rules in (RULES, WITH_RFACTOR, IN_LANES, WITH_ROWS)
+        generate(dag, target, rules)[0]
+        for rules in (RULES, WITH_RFACTOR, IN_LANES, WITH_ROWS, WITH_TERMS)
     ]
     fused = {s.steps: laid_out(s) if rewrite_layout else s for s in firsts}
     return tuple(sketch for first in fused.values() for sketch in (first, *packed(first)))

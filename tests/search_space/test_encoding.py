@@ -42,7 +42,7 @@ def test_the_operand_that_vectors_run_along_is_packed() -> None:
 
 def test_a_column_of_coefficients_is_not_packed() -> None:
     stage = schedule(matmul(16, 32, 64)).stage("C")
-    assert vector_operands(stage) == ["in1"]  # in0[i, k] has no contiguous step along j
+    assert vector_operands(stage) == {"in1": 1}  # in0[i, k] has no contiguous step along j
 
 
 def test_millions_of_choices_are_recalled_at_once() -> None:

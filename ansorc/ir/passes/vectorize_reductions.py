@@ -124,11 +124,14 @@ class _Sums:
     reduction: ReductionLoop
     tile: PromotedTile
     buffer: Buffer
+    around: For | None = None
+    """A loop of nothing but the reduction's, `turns` iterations of which have sums of their own."""
+    turns: int = 1
 
     @property
     def count(self) -> int:
-        """Vectors for each element of the tile."""
-        return self.buffer.shape[-2]
+        """Vectors for each element of the tile, in a turn."""
+        return self.buffer.shape[-2] // self.turns
 
     @property
     def lanes(self) -> int:
@@ -167,7 +170,8 @@ class _InLanes:
     def _loop(self, loop: For) -> Stmt:
         sums = self._sums(loop)
         for each in sums:
-            self._made[id(each.reduction.loop)] = _updates(each)
+            made = _in_turns(each)
+            self._made |= {id(each.reduction.loop): made, id(each.around): made}
         made = self._made.get(id(loop))
         if made is None:
             body = self.stmt(loop.body)
@@ -186,11 +190,13 @@ class _InLanes:
             around = [x for x in access.loops[span.depth :] if x.kind is LoopKind.VECTORIZED]
             if access.is_store and len(around) == 1 and id(around[0]) not in self._made:
                 reduction = self._found.get(id(around[0]))
-                sums = None if reduction is None else self._kept(reduction, span)
+                loops = access.loops[span.depth :]
+                near = [x for x in loops if x.body is around[0]]
+                sums = None if reduction is None else self._kept(reduction, span, near)
                 result += [] if sums is None else [sums]
         return result
 
-    def _kept(self, reduction: ReductionLoop, span: Span) -> _Sums | None:
+    def _kept(self, reduction: ReductionLoop, span: Span, near: list[For]) -> _Sums | None:
         buffer = reduction.store.buffer
         accesses = [access for access in span.accesses if access.buffer.name == buffer.name]
         if len(accesses) != 2 or not self._accesses.may_move(buffer, span):
@@ -202,9 +208,14 @@ class _InLanes:
         if tile is None or tile.register.elements > self._limits.most_vectors or lanes < 2:
             return None
         self._uses[buffer.name] = uses + 1
-        vectors = self._vectors(reduction, tile.register.elements, lanes)
-        shape = (*tile.register.shape, vectors, lanes)
-        return _Sums(reduction, tile, Buffer(name, shape, buffer.dtype, Scope.REGISTER))
+        wanted = max(1, self._wanted(reduction) // tile.register.elements)
+        vectors = max(1, min(wanted, reduction.loop.extent // lanes))
+        near = [x for x in near if x.kind in _SEQUENTIAL and x not in tile.loops]
+        counts = range(1, wanted // vectors + 1)
+        turns = max(n for n in counts if n == 1 or (near and near[0].extent % n == 0))
+        shape = (*tile.register.shape, turns * vectors, lanes)
+        register = Buffer(name, shape, buffer.dtype, Scope.REGISTER)
+        return _Sums(reduction, tile, register, near[0] if turns > 1 else None, turns)
 
     def _lanes(self, reduction: ReductionLoop) -> int:
         """Return the lanes of native vectors, or of the shortest ones that hold all terms."""
@@ -213,41 +224,60 @@ class _InLanes:
         limit = self._limits.vector_bytes // widest
         return min(limit, 1 << (reduction.loop.extent - 1).bit_length())
 
-    def _vectors(self, reduction: ReductionLoop, rows: int, lanes: int) -> int:
-        """Return how many vectors of sums each of `rows` elements gets."""
+    def _wanted(self, reduction: ReductionLoop) -> int:
+        """Return how many vectors of sums all elements of a tile are to have."""
         loads = (part.buffer for part in walk(reduction.term) if isinstance(part, Load))
-        wanted = wanted_sums(
+        return wanted_sums(
             calls=calls_function(reduction.term),
             streams=any(buffer.bytes > self._limits.last_cache_bytes for buffer in loads),
             streaming_sums=self._limits.streaming_sums,
         )
-        return max(1, min(wanted // rows, reduction.loop.extent // lanes))
 
 
 def _filled(sums: _Sums) -> Stmt:
     """Return what gives all sums their first value."""
     start = identity(sums.reduction.op, sums.buffer.dtype)
-    fill = _vectors_of(sums, sums.count, lambda place, _: Store(sums.buffer, place, start))
+    count = sums.count * sums.turns
+    fill = _vectors_of(sums, count, lambda place, _: Store(sums.buffer, place, start))
     return nest(sums.tile.loops, fill)
 
 
-def _updates(sums: _Sums) -> Stmt:
-    """Return the loop of the reduction on vectors: the bulk, whole vectors, and the rest."""
+def _in_turns(sums: _Sums) -> Stmt:
+    """Return the loop around the reduction, each iteration of a turn with sums of its own."""
+    loop = sums.around
+    if loop is None:
+        return _updates(sums)
+    turn, rounds = Var(f"{loop.var.name}.turn"), Var(f"{loop.var.name}.round")
+    place = {loop.var.name: rounds * sums.turns + turn}
+    body = substitute(_updates(sums, turn * sums.count), place)
+    body = For(turn, sums.turns, LoopKind.UNROLLED, body)
+    return replace(loop, var=rounds, extent=loop.extent // sums.turns, body=body)
+
+
+def _updates(sums: _Sums, first: Expr | None = None) -> Stmt:
+    """Return the loop of the reduction on vectors: the bulk, whole vectors, and the rest.
+
+    They are added to the sums from number `first` on.
+    """
     extent, block = sums.reduction.loop.extent, sums.count * sums.lanes
     step = Var(f"{sums.reduction.loop.var.name}.step")
     vectors, rounds = extent // sums.lanes, extent // block
     parts: list[Stmt] = []
     if rounds > 1:
-        bulk = _vectors_of(sums, sums.count, lambda at, n: _update(sums, at, step * block + n))
+        bulk = _vectors_of(
+            sums, sums.count, lambda at, n: _update(sums, at, step * block + n), first
+        )
         parts.append(For(step, rounds, LoopKind.SERIAL, bulk))
     elif rounds:
-        parts.append(_vectors_of(sums, sums.count, lambda at, n: _update(sums, at, n)))
+        parts.append(_vectors_of(sums, sums.count, lambda at, n: _update(sums, at, n), first))
     if rest := vectors - rounds * sums.count:
         done = rounds * block
-        parts.append(_vectors_of(sums, rest, lambda at, n: _update(sums, at, n + done)))
+        parts.append(_vectors_of(sums, rest, lambda at, n: _update(sums, at, n + done), first))
     if extent % sums.lanes:
         done = vectors * sums.lanes
-        parts.append(_vectors_of(sums, 1, lambda at, n: _update(sums, at, n + done, is_last=True)))
+        parts.append(
+            _vectors_of(sums, 1, lambda at, n: _update(sums, at, n + done, is_last=True), first)
+        )
     return parts[0] if len(parts) == 1 else Seq(tuple(parts))
 
 
@@ -265,12 +295,18 @@ def _update(sums: _Sums, place: Indices, position: Expr, *, is_last: bool = Fals
     return substitute(nest(perfect_nest(loop.body)[0], store), {loop.var.name: position})
 
 
-def _vectors_of(sums: _Sums, count: int, body: Callable[[Indices, Expr], Stmt]) -> Stmt:
-    """Return `body` for `count` vectors of sums in lanes, given each sum's place and number."""
+def _vectors_of(
+    sums: _Sums, count: int, body: Callable[[Indices, Expr], Stmt], first: Expr | None = None
+) -> Stmt:
+    """Return `body` for `count` vectors of sums in lanes, given each sum's place and number.
+
+    Their places begin with `first`; without it, with 0.
+    """
     name, lanes = sums.reduction.loop.var.name, sums.lanes
     lane, vector = Var(f"{name}.lane"), Var(f"{name}.vector")
     which: Expr = vector if count > 1 else integer(0)
     number = vector * lanes + lane if count > 1 else lane
+    which = which if first is None else first + which
     stmt: Stmt = body((*sums.tile.element(), which, lane), number)
     stmt = For(lane, lanes, LoopKind.VECTORIZED, stmt)
     return For(vector, count, LoopKind.UNROLLED, stmt) if count > 1 else stmt
@@ -281,7 +317,8 @@ def _read_out(sums: _Sums) -> Stmt:
     op, tile = sums.reduction.op, sums.tile
     lanes = Ramp(integer(0), integer(1), sums.lanes)
     vectors: list[Expr] = [
-        Load(sums.buffer, (*tile.element(), integer(v), lanes)) for v in range(sums.count)
+        Load(sums.buffer, (*tile.element(), integer(v), lanes))
+        for v in range(sums.buffer.shape[-2])
     ]
     while len(vectors) > 1:
         half = -(-len(vectors) // 2)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import TypedDict, Unpack
 
+from ansorc.errors import LanguageError
 from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
+from ansorc.lang.operators.elementwise import element_at
 from ansorc.lang.operators.normalization import softmax
-from ansorc.lang.operators.shapes import refuse_unknown, require, require_rank
+from ansorc.lang.operators.shapes import broadcast_extents, refuse_unknown, require, require_rank
 from ansorc.lang.operators.view import transpose
 from ansorc.lang.reduction import max, reduce_axis, sum
-from ansorc.lang.scalar import const, exp, if_then_else
+from ansorc.lang.scalar import all_of, const, equal, exp, if_then_else
 from ansorc.lang.tensor import Tensor
 
 _OPERATOR = "attention_scores"
@@ -26,6 +29,10 @@ class AttentionOptions(TypedDict, total=False):
     """Query i sees the keys up to i alone, as in PyTorch; default: all."""
     scale: float
     """Of the scores; default 1 / sqrt(width)."""
+    lengths: Tensor
+    """Integers [batch]: of each sequence, so many keys are seen, the first ones; default: all."""
+    mask: Tensor
+    """Booleans that are broadcast to [batch, heads, n, m]: which keys are seen; default: all."""
     name: str
 
 
@@ -58,39 +65,74 @@ def attention(
     query [batch, heads, n, k], key [batch, heads, m, k], value [batch, heads, m, d]. Stages are
     `<name>.scores` (products), `<name>.seen` (scaled, masked), `<name>.max`, `<name>.exp`,
     `<name>.sum`, `<name>.mix` (products with values) and the quotient: rows are divided by their
-    sum after the second product. Raise LanguageError on other shapes.
+    sum after the second product. With `lengths` or `mask`, a query that sees no key gets zeros.
+    Raise LanguageError on other shapes.
     """
-    name, operator = options.get("name", _ATTENTION), "attention"
-    refuse_unknown(operator, options, AttentionOptions.__optional_keys__)
-    require_rank(operator, 4, query, key, value)
-    fits = query.shape[:2] == key.shape[:2] == value.shape[:2] and query.shape[3] == key.shape[3]
-    fits = fits and key.shape[2] == value.shape[2]
-    need = "they must be [batch, heads, n, k], [batch, heads, m, k] and [batch, heads, m, d]"
-    require(fits, operator, query, key, value, need=need)
-    keys, width = key.shape[2:]
+    name = options.get("name", _ATTENTION)
+    tests = _tests(query, key, value, options)
+    (keys, width), rows = key.shape[2:], query.shape[:3]
     scale = options.get("scale", 1.0 / math.sqrt(width))
     k, m, j, r = (
         reduce_axis(e, n) for e, n in ((width, "k"), (keys, "m"), (keys, "j"), (keys, "r"))
     )
-    rows = query.shape[:3]
+    lowest, zero = const(float("-inf"), query.dtype), const(0, query.dtype)
+    may_be_empty = "lengths" in options or "mask" in options
+
+    def unless(value: Expr, nothing: Expr, instead: Expr | float) -> Expr:
+        return if_then_else(equal(value, nothing), instead, value) if may_be_empty else value
+
+    def visible(*i: Expr) -> Expr:
+        conditions = [test(i) for test in tests]
+        scaled = scores[i] * scale
+        return if_then_else(all_of(*conditions), scaled, lowest) if tests else scaled
+
+    def power(*i: Expr) -> Expr:
+        raised = exp(seen[i] - unless(peak[i[:3]], lowest, zero))
+        return if_then_else(i[3] <= i[2], raised, zero) if options.get("causal") else raised
+
     scores = compute(
         (*rows, keys),
         lambda b, h, i, m: sum(query[b, h, i, k] * key[b, h, m, k], axis=k),
         stage_name(name, "scores"),
     )
-
-    def visible(*i: Expr) -> Expr:
-        scaled = scores[i] * scale
-        lowest = const(float("-inf"), query.dtype)
-        return if_then_else(i[3] <= i[2], scaled, lowest) if options.get("causal") else scaled
-
     seen = compute(scores.shape, visible, stage_name(name, "seen"))
     peak = compute(rows, lambda *i: max(seen[(*i, m)], axis=m), stage_name(name, "max"))
-    raised = compute(scores.shape, lambda *i: exp(seen[i] - peak[i[:3]]), stage_name(name, "exp"))
-    total = compute(rows, lambda *i: sum(raised[(*i, j)], axis=j), stage_name(name, "sum"))
+    powers = compute(scores.shape, power, stage_name(name, "exp"))
+    total = compute(rows, lambda *i: sum(powers[(*i, j)], axis=j), stage_name(name, "sum"))
     mixed = compute(
         (*rows, value.shape[3]),
-        lambda b, h, i, d: sum(raised[b, h, i, r] * value[b, h, r, d], axis=r),
+        lambda b, h, i, d: sum(powers[b, h, i, r] * value[b, h, r, d], axis=r),
         stage_name(name, "mix"),
     )
-    return compute(mixed.shape, lambda *i: mixed[i] * (1.0 / total[i[:3]]), name)
+    return compute(mixed.shape, lambda *i: mixed[i] * (1.0 / unless(total[i[:3]], zero, 1.0)), name)
+
+
+def _tests(
+    query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
+) -> list[Callable[[Sequence[Expr]], Expr]]:
+    """Return what must hold of (batch, head, query, key) for the query to see the key."""
+    operator = "attention"
+    refuse_unknown(operator, options, AttentionOptions.__optional_keys__)
+    require_rank(operator, 4, query, key, value)
+    fits = query.shape[:2] == key.shape[:2] == value.shape[:2] and query.shape[3] == key.shape[3]
+    need = "they must be [batch, heads, n, k], [batch, heads, m, k] and [batch, heads, m, d]"
+    fits = fits and key.shape[2] == value.shape[2]
+    require(fits, operator, query, key, value, need=need)
+    lengths, mask = options.get("lengths"), options.get("mask")
+    for given in (lengths, mask):
+        if not isinstance(given, Tensor | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LanguageError(f"attention's lengths and mask are tensors; given was {given!r}")
+    found: list[Callable[[Sequence[Expr]], Expr]] = []
+    if options.get("causal"):
+        found.append(lambda i: i[3] <= i[2])
+    if lengths is not None:
+        fits = lengths.shape == query.shape[:1] and lengths.dtype.is_integer
+        require(fits, operator, query, lengths, need="lengths must be integers [batch]")
+        found.append(lambda i: i[3] < lengths[i[0]].astype("int64"))
+    if mask is not None:
+        shape = (*query.shape[:3], key.shape[2])
+        fits = mask.dtype.is_bool and broadcast_extents(shape, mask.shape) == shape
+        need = f"the mask must be booleans that are broadcast to {list(shape)}"
+        require(fits, operator, query, key, mask, need=need)
+        found.append(lambda i: element_at(mask, i))
+    return found

@@ -182,8 +182,9 @@ def group_norm(
 ) -> Tensor:
     """Return `data` normalised over the places and channels of each of `groups` groups.
 
-    data is [n, …, c] (or channels first), scale and shift are [c]. Three stages: `<name>.sum`,
-    `<name>.squares` and the result. Raise LanguageError on other shapes.
+    data is [n, …, c] (or channels first), scale and shift are [c]. Stages: `<name>.sum` and
+    `<name>.squares` of groups, `<name>.mean` and `<name>.factor` of channels, and the result. Raise
+    LanguageError on other shapes.
     """
     operator, name = "group_norm", options.get("name", AutoName("group_norm"))
     refuse_unknown(operator, options, NormOptions.__optional_keys__)
@@ -197,6 +198,7 @@ def group_norm(
     require(fits, operator, data, scale, shift, need=need)
     each = channels // groups
     places, rc = window.reduce_axes(spatial), reduce_axis(each, "rc")
+    terms = [axis for axis in window.packed(None, places, rc) if axis is not None]
     share, epsilon = 1.0 / (math.prod(spatial) * each), options.get("epsilon", 1e-5)
 
     def element(n: Expr, g: Expr) -> Expr:
@@ -204,19 +206,23 @@ def group_norm(
 
     def squares(n: Expr, g: Expr) -> Reduction:
         difference = element(n, g) - total[n, g] * share
-        return sum(difference * difference, axis=[*places, rc])
+        return sum(difference * difference, axis=terms)
+
+    of_group = (batch, groups)
+    total = compute(of_group, lambda n, g: sum(element(n, g), axis=terms), stage_name(name, "sum"))
+    variance = compute(of_group, squares, stage_name(name, "squares"))
+
+    def scaling(n: Expr, c: Expr) -> Expr:
+        return scalar.rsqrt(variance[n, c // each] * share + epsilon) * scale[c]
+
+    of_each = (batch, channels)
+    mean = compute(of_each, lambda n, c: total[n, c // each] * share, stage_name(name, "mean"))
+    factor = compute(of_each, scaling, stage_name(name, "factor"))
 
     def result(*i: Expr) -> Expr:
         n, _, c = window.unpacked(i)
-        spread = scalar.rsqrt(variance[n, c // each] * share + epsilon)
-        return (data[i] - total[n, c // each] * share) * spread * scale[c] + shift[c]
+        return (data[i] - mean[n, c]) * factor[n, c] + shift[c]
 
-    total = compute(
-        (batch, groups),
-        lambda n, g: sum(element(n, g), axis=[*places, rc]),
-        stage_name(name, "sum"),
-    )
-    variance = compute((batch, groups), squares, stage_name(name, "squares"))
     return compute(data.shape, result, name, axes=window.axes)
 
 

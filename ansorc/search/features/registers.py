@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import takewhile
 
 import numpy as np
 
 from ansorc.ir.passes.lane_groups import vector_pieces
+from ansorc.ir.passes.vectorize_loops import MAX_UNROLLED_CHUNKS
 from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS, calls_function, wanted_sums
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.search.features.access import Access, Places, reuse_of
@@ -42,6 +44,8 @@ class Vectors:
     """Whether the lanes are terms of one sum."""
     wanted_sums: int
     """Vectors of such sums that are wanted beside each other, for all rows of the tile."""
+    around: FloatArray
+    """Iterations of the reduce loop directly around it, which may have sums of their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +87,11 @@ def vectors_of(nest: LoopNest, accesses: Sequence[Access], target: Target) -> Ve
     chunks = vector_pieces(extent.astype(np.int64), lanes, is_masked=is_masked)
     last = places[-1] if places else None
     chunks = chunks.astype(np.float32)
-    return Vectors(last, extent, chunks, lanes, is_reduce, _wanted(nest, accesses, target))
+    around, outer = np.ones_like(extent), nest.loops[: places[0]] if is_reduce else ()
+    for loop in takewhile(lambda one: one.is_reduce, reversed(outer)):
+        around = np.where(around == 1, loop.extent, around)
+    wanted = _wanted(nest, accesses, target)
+    return Vectors(last, extent, chunks, lanes, is_reduce, wanted, around)
 
 
 def _is_masked(
@@ -227,8 +235,12 @@ def _sums(copies: FloatArray, whole: FloatArray, vectors: Vectors) -> FloatArray
     """The vectors of sums of a tile of so many copies, which has `whole` vectors in all."""
     if not vectors.is_reduce:
         return whole
-    each = np.clip(vectors.wanted_sums // copies, 1, np.maximum(vectors.extent // vectors.lanes, 1))
-    return copies * each
+    wanted = np.maximum(vectors.wanted_sums // copies, 1)
+    each = np.clip(vectors.extent // vectors.lanes, 1, wanted)
+    turns = np.ones_like(copies)
+    for count in range(2, vectors.wanted_sums + 1):
+        turns = np.where((vectors.around % count == 0) & (count <= wanted // each), count, turns)
+    return copies * each * turns
 
 
 def _added(scan: _Scan, best: _Scan, loop: NestLoop) -> _Scan:
@@ -383,13 +395,17 @@ def register_features(
         scattered=_is_gathered(accesses[0], vectors),
         steps=steps,
         tiles=steps / tile.terms,
-        step_code=_step_code(tile, loads, instructions),
+        step_code=_step_code(tile, vectors, loads, instructions, is_kept),
     )
 
 
-def _step_code(tile: Tile, loads: FloatArray, instructions: float) -> FloatArray:
-    """The code of the vectors that are not in a loop: all, or those of sums in lanes."""
+def _step_code(
+    tile: Tile, vectors: Vectors, loads: FloatArray, instructions: float, is_kept: BoolArray
+) -> FloatArray:
+    """The code of the vectors that are not in a loop: all, those of sums in lanes, or so many of a
+    long row that is not kept in registers."""
     share = np.minimum(tile.sums / tile.vectors, 1)
+    share = np.where(is_kept, share, np.minimum(MAX_UNROLLED_CHUNKS / vectors.chunks, share))
     return share * (tile.vectors * tile.unrolled_terms * (instructions + 1) + loads)
 
 

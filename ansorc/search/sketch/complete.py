@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterator as Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TypeAlias
 
 from ansorc.errors import ScheduleError
 from ansorc.ir.expr import Load
 from ansorc.lang.access import reads_of, simple_access
-from ansorc.schedule.stage import Iterator, IteratorKind, Root, Stage
+from ansorc.schedule.bounds import region
+from ansorc.schedule.stage import At, Iterator, IteratorKind, Making, Root, Stage
+from ansorc.schedule.state import State
 from ansorc.schedule.steps import ComputeAt, ComputeInline
 from ansorc.search.sketch.loops import marked, marked_last, parallel_loops, shaped
 from ansorc.search.sketch.predicates import is_parallel_rfactor
@@ -34,13 +37,42 @@ def placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
     is_fixed = not stage.is_untouched or is_parallel_rfactor(partial, name)
     if stage.is_output or is_fixed or not partial.state.readers(name):
         return [partial]
+    tiled = {tile.stage for tile in partial.register_tiles}
+    may_repeat = any(
+        reader.name in tiled or reader.origin.making is Making.CACHE_READ
+        for reader in partial.state.readers(name)
+    )
     found: list[PartialSketch] = []
     for place in _places(partial, stage):
         try:
-            found.append(place_at(partial, name, place))
+            made = place_at(partial, name, place)
         except ScheduleError:
             continue  # a loop that does not hold all readers, or an inlining that is not legal
+        if may_repeat or not _is_repeated(made.state, made.stage(name)):
+            found.append(made)
     return found
+
+
+def _is_repeated(state: State, stage: Stage) -> bool:
+    """Return whether some loop around an attached stage computes the same results again and again.
+
+    Such as the channels of a group around the sum of the group. Tiles and panels may do so, to have
+    their data at hand.
+    """
+    needed = {axis.name for axis in stage.op.axes}
+    while isinstance(stage.attach, At):
+        target = state.stage(stage.attach.stage)
+        count = 1 + [loop.name for loop in target.iterators].index(stage.attach.iterator)
+        boxes = zip(stage.op.axes, region(state, stage.name, target, count), strict=True)
+        lows = [box.low for axis, box in boxes if axis.name in needed and box.low is not None]
+        moves = {anchor: divisor for low in lows for anchor, divisor in low.terms}
+        for loop in (loop for loop in target.iterators[:count] if loop.extent != 1):
+            steps = [(p.stride, moves[p.axis]) for p in target.parts[loop.name] if p.axis in moves]
+            # in steps of a multiple of the divisor, another quotient is reached each time
+            if all(by != 1 and (not isinstance(n, int) or n % by) for n, by in steps):
+                return True
+        needed, stage = set(moves), target
+    return False
 
 
 def place_at(partial: PartialSketch, name: str, place: LoopRef | str) -> PartialSketch:
@@ -88,8 +120,8 @@ def _loops_around(partial: PartialSketch, stage: Stage) -> Sequence[LoopRef]:
 
 def _path(partial: PartialSketch, reader: Stage) -> Sequence[LoopRef]:
     for outer, count in partial.state.chain(reader):
-        yield from _level_ends(outer, outer.iterators[:count])
-    yield from _level_ends(reader, _outer_loops(partial, reader))
+        yield from _level_ends(partial, outer, outer.iterators[:count])
+    yield from _level_ends(partial, reader, _outer_loops(partial, reader))
 
 
 def _outer_loops(partial: PartialSketch, reader: Stage) -> tuple[Iterator, ...]:
@@ -105,7 +137,8 @@ def _outer_loops(partial: PartialSketch, reader: Stage) -> tuple[Iterator, ...]:
     while count < len(kinds) and kinds[count] is IteratorKind.SPACE:
         count += 1
     if tile is None:
-        return reader.iterators[: min(count, len(kinds) - 1)]
+        outer = reader.iterators[: min(count, len(kinds) - 1)]
+        return tuple(takewhile(lambda it: it.level == 0, outer))
     if not reader.op.reduce_axes:
         first = next(it for it in reader.iterators if it.name == tile.iterators[0])
         return tuple(it for it in reader.iterators if it.level < first.level - 1)
@@ -114,12 +147,17 @@ def _outer_loops(partial: PartialSketch, reader: Stage) -> tuple[Iterator, ...]:
     return reader.iterators[:count]
 
 
-def _level_ends(stage: Stage, loops: tuple[Iterator, ...]) -> Sequence[LoopRef]:
+def _level_ends(
+    partial: PartialSketch, stage: Stage, loops: tuple[Iterator, ...]
+) -> Sequence[LoopRef]:
     """The loops after which a new tile level begins; all of a stage that has no levels."""
+    tiled = {tile.stage for tile in partial.register_tiles}
+    is_shaped = any(variable.stage == stage.name for variable in partial.variables)
+    has_levels = stage.name in tiled or (bool(stage.relations) and not is_shaped)
     real = [iterator for iterator in loops if iterator.extent != 1]
     for place, iterator in enumerate(real):
         is_last = place + 1 == len(real)
-        if is_last or not stage.relations or _starts_level(iterator, real[place + 1]):
+        if is_last or not has_levels or _starts_level(iterator, real[place + 1]):
             yield stage.name, iterator.name
 
 

@@ -30,7 +30,12 @@ from ansorc.search.sketch.rules import (
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import Application, Sketch
 from ansorc.search.sketch.tiling import SSRSRS, Tiling
-from ansorc.search.sketch.tiling_variants import TilingInBlocks, TilingInLanes, TilingWithRows
+from ansorc.search.sketch.tiling_variants import (
+    TilingInBlocks,
+    TilingInLanes,
+    TilingWithRows,
+    TilingWithTerms,
+)
 from ansorc.target import Target
 
 MAX_SKETCHES = 256
@@ -68,6 +73,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         AddRfactor(),
         TilingInLanes(tiling),
         TilingWithRows(tiling),
+        TilingWithTerms(tiling),
         TilingInBlocks(tiling),
         AddCacheWrite(),
         MultiLevelTilingWithFusion(tiling),

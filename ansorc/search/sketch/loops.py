@@ -8,7 +8,8 @@ from dataclasses import replace
 from math import prod
 
 from ansorc.ir.arith.affine import step_along
-from ansorc.ir.expr import Call
+from ansorc.ir.expr import Binary, BinaryOp, Call, Const, Var
+from ansorc.lang.access import reads_of
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.hints import hint_axes
 from ansorc.schedule.extent import Hole
@@ -17,9 +18,14 @@ from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.tiling import tile_variable, whole_level
+from ansorc.search.tiles import divisors
 
 UNROLLED_ROWS = 16
 """Reductions of rows that run interleaved, at most."""
+SHORTEST_ROW = 4
+"""Terms of a row that are added up in lanes, at least."""
+SHORT_ROW_VECTORS = 4
+"""Vectors of a row that is worked on together with others, at most."""
 BLOCK_VECTORS = 4
 """Vectors along a side of a block of a transposed tensor, at most."""
 MAX_UNROLLED = 64
@@ -51,6 +57,11 @@ def shaped(partial: PartialSketch, name: str) -> PartialSketch:
     across = transposed_axis(partial, stage.op)
     if across is not None and isinstance(stage.attach, Root):
         return _in_blocks(partial, stage, across, contiguous)
+    for place, axis in enumerate(stage.op.axes[:contiguous]):
+        rows = _rows_together(partial, stage, place, contiguous)
+        partial = partial.then(Split(name, axis.name, (rows,))) if rows > 1 else partial
+    if partial.stage(name) is not stage:
+        return partial
     axes = stage.op.axes
     inner = axes[contiguous].name
     outer = [axis.name for place, axis in enumerate(axes) if place != contiguous]
@@ -137,13 +148,15 @@ def reads_along(op: ComputeOp, axis: str) -> bool:
 def adjoining_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     """Return the reduce axis that is best vectorised: along which the terms of one sum adjoin.
 
-    None where vectors along a space axis suit all loads, where the terms do not fill a vector, and
-    where a reduction has several results.
+    None where vectors along a space axis suit all loads, where the terms do not fill half a vector,
+    and where a reduction has several results.
     """
     contiguous = vector_axis(op)
     if contiguous is not None and _adjoin(op, op.axes[contiguous].name):
         return None
-    return contiguous_terms(partial, op)
+    lanes = partial.lanes(op)
+    is_masked = partial.target.masks_remainders(in_registers=True)
+    return contiguous_terms(op, max(lanes // 2, SHORTEST_ROW) if is_masked else lanes)
 
 
 def transposed_axis(partial: PartialSketch, op: ComputeOp) -> int | None:
@@ -165,18 +178,34 @@ def transposed_axis(partial: PartialSketch, op: ComputeOp) -> int | None:
     return None
 
 
-def contiguous_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
-    """Return the last reduce axis that fills a vector and is contiguous in something `op` loads.
+def contiguous_terms(op: ComputeOp, least: int) -> str | None:
+    """Return the last reduce axis of `least` terms that is contiguous in something `op` loads.
 
     None where there is no such axis, and where a reduction has several results.
     """
     fitting = [
         axis.name
         for axis in op.reduce_axes
-        if axis.extent >= partial.lanes(op)
+        if axis.extent >= least
         and any(step_along(load.indices[-1], axis.name) == 1 for load in op.loads if load.indices)
     ]
     return fitting[-1] if fitting and isinstance(op.combiner, Combiner) else None
+
+
+def gathers_once(op: ComputeOp, axis: str, terms: str) -> bool:
+    """Return whether `op` loads each element once of what adjoins along `terms`, not `axis`.
+
+    Constants do not count: they follow the loops of their reader.
+    """
+    long = {other.name for other in op.axes if other.extent > 1}
+    return any(
+        not load.buffer.constant
+        and any(step_along(index, axis) for index in load.indices[:-1])
+        and step_along(load.indices[-1], terms) == 1
+        and all(any(step_along(index, name) for index in load.indices) for name in long)
+        for load in op.loads
+        if load.indices
+    )
 
 
 def _in_blocks(partial: PartialSketch, stage: Stage, across: int, contiguous: int) -> PartialSketch:
@@ -193,6 +222,36 @@ def _in_blocks(partial: PartialSketch, stage: Stage, across: int, contiguous: in
     inner = [divided.loop(op.axes[place].name, 1) for place in (across, contiguous)]
     outer = [it.name for it in divided.iterators if it.name not in inner]
     return _ordered(partial, op.name, (*outer, *inner))
+
+
+def _rows_together(partial: PartialSketch, stage: Stage, place: int, contiguous: int) -> int:
+    """Return how many rows along an axis of a root stage belong together; 1 for none.
+
+    What is reduced for groups of rows is read by a quotient: the group is a loop of its own. Short
+    rows, each of which would wait for what is reduced for it, are as many as a vector has lanes.
+    """
+    op, lanes, state = stage.op, partial.lanes(stage.op), partial.state
+    sums = [each for each in state.stages if each.op.reduce_axes and each.is_untouched]
+    if op.reduce_axes or not isinstance(stage.attach, Root) or not sums:
+        return 1
+    axis, rows = op.axes[place], 1
+    for reader in state.stages:
+        accesses = reads_of(op, reader.op)
+        for index in (i for each in sums for read in reads_of(reader.op, each.op) for i in read):
+            match index:
+                case Binary(BinaryOp.FLOORDIV, Var(name), Const(size)):
+                    own = [each.name for each in reader.op.axes].index(name)
+                    is_own = reader is stage and name == axis.name
+                    if is_own or any(access[own] == Var(axis.name) for access in accesses):
+                        rows = int(size)
+                case _:
+                    pass
+    if rows > 1:
+        return 1 if axis.extent % rows else rows
+    is_short = op.axes[contiguous].extent <= SHORT_ROW_VECTORS * lanes
+    is_fed = any(stage in state.readers(each.name) for each in sums)
+    is_near = place == contiguous - 1 and is_short and is_fed
+    return max(n for n in divisors(axis.extent) if n <= lanes) if is_near else 1
 
 
 def _wants_split(partial: PartialSketch, op: ComputeOp, contiguous: int) -> bool:

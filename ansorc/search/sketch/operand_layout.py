@@ -50,51 +50,59 @@ def packed(sketch: Sketch) -> Iterator[Sketch]:
     for tile in sketch.register_tiles:
         stage = partial.stage(tile.stage)
         place = "" if "no_cache_read" in dict(stage.op.hints) else _panel_loop(stage)
-        operands = [o for o in vector_operands(stage) if place and o not in partial.state.rewritten]
-        for operand in operands:
+        operands = vector_operands(stage) if place else {}
+        for operand, dimension in operands.items():
+            if operand in partial.state.rewritten:
+                continue
             try:
                 read = partial.then(CacheRead(operand, CACHE_SCOPE, (stage.name,)))
                 (copy,) = read.state.beyond(partial.state)
                 filled = read.then(ComputeAt(copy.name, stage.name, place))
             except ScheduleError:
                 continue  # the operand is computed inside this stage's own loops
-            yield _in_panels(filled, copy.name, tile).with_trace(f"pack {operand}").sketch()
+            made = _in_panels(filled, copy.name, tile, dimension)
+            yield made.with_trace(f"pack {operand}").sketch()
 
 
-def _in_panels(partial: PartialSketch, copy: str, tile: RegisterTile) -> PartialSketch:
+def _in_panels(
+    partial: PartialSketch, copy: str, tile: RegisterTile, dimension: int
+) -> PartialSketch:
     """Return the sketch with `copy` held and filled in panels as wide as the register tile."""
     name = tile.variables[tile.vector]
     variable = next((v for v in partial.variables if v.name == name), None)
     if variable is None:
         return partial
-    *others, along = (iterator.name for iterator in partial.stage(copy).iterators)
+    others = [iterator.name for iterator in partial.stage(copy).iterators]
+    along = others.pop(dimension)
     width = Hole(name, (variable.levels - 1,))
     split = Split(copy, along, (width,))
     outer, inner = split.made
     return partial.then(split, Reorder(copy, (outer, *others, inner)), Panel(copy, inner))
 
 
-def vector_operands(stage: Stage) -> list[str]:
-    """Return the tensors whose rows the vectors of `stage` run along and which it reads again.
+def vector_operands(stage: Stage) -> dict[str, int]:
+    """Return the tensors that the vectors of `stage` run along in one dimension, and which.
 
-    Their last index moves with the contiguous axis, and some longer axis is in none of the indices.
+    Each is read again: some longer axis is in none of its indices. Its elements adjoin in that
+    dimension, or else along a reduce axis.
     """
     contiguous = vector_axis(stage.op)
     if contiguous is None:
-        return []
+        return {}
     name = stage.op.axes[contiguous].name
-    found: dict[str, bool] = {}
-    for load in stage.op.nodes():
-        if not isinstance(load, Load) or not load.indices:
-            continue
+    reduce = [axis.name for axis in stage.op.reduce_axes]
+    found: dict[str, set[int | None]] = {}
+    for load in (node for node in stage.op.nodes() if isinstance(node, Load) and node.indices):
         forms = [affine(index) for index in load.indices]
-        used = {term for form in forms if form is not None for term in form.terms}
-        last = forms[-1]
-        is_reused = any(a.extent > 1 and a.name not in used for a in stage.op.axes)
-        runs_along = last is not None and last.coefficient(name) == 1
-        fits = is_reused and runs_along and all(form is not None for form in forms)
-        found[load.buffer.name] = found.get(load.buffer.name, True) and fits
-    return [tensor for tensor, fits in found.items() if fits]
+        known = [{} if form is None else form.terms for form in forms]
+        along = [n for n, terms in enumerate(known) if name in terms]
+        is_reused = any(a.extent > 1 and not any(a.name in t for t in known) for a in stage.op.axes)
+        fits = None not in forms and len(along) == 1 and known[along[0]][name] == 1
+        adjoins = name in known[-1] or any(known[-1].get(each) == 1 for each in reduce)
+        fits = fits and is_reused and adjoins
+        found.setdefault(load.buffer.name, set()).add(along[0] if fits else None)
+    pairs = ((tensor, *places) for tensor, places in found.items() if len(places) == 1)
+    return {tensor: dimension for tensor, dimension in pairs if dimension is not None}
 
 
 def _panel_loop(stage: Stage) -> str:

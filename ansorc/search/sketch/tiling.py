@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -97,21 +97,30 @@ def _variable(stage: Stage, axis: Axis, levels: int, limit: int) -> TileVariable
     return replace(variable, whole=whole_level(stage.op, axis, levels))
 
 
-def tiled(partial: PartialSketch, name: str, tiling: Tiling, fused: int = 0) -> PartialSketch:
+def tiled(
+    partial: PartialSketch, name: str, tiling: Tiling, fused: int = 0, rows_of: Stage | None = None
+) -> PartialSketch:
     """Return the sketch with stage `name` split and ordered by `tiling`, its variables declared.
 
     With `fused` levels the stage is attached to the innermost of its consumer's first `fused`
-    levels, and its own loops begin at the level after them.
+    levels, and its own loops begin at the level after them. All its axes but the last are tiled
+    like those of `rows_of`, if that is given.
     """
     stage = partial.stage(name)
+    variables = {axis.name: variable_name(stage, axis) for axis in stage.op.axes}
+    if rows_of is not None:
+        rows = zip(stage.op.axes[:-1], rows_of.op.axes, strict=False)
+        variables |= {axis.name: variable_name(rows_of, other) for axis, other in rows}
     for axis in stage.op.axes:
-        partial = _split(partial, stage, axis, range(fused + 1, tiling.space_levels))
+        levels = range(fused + 1, tiling.space_levels)
+        partial = _split(partial, stage, axis, variables[axis.name], levels)
     for axis in stage.op.reduce_axes:
-        partial = _split(partial, stage, axis, range(1, tiling.reduce_levels))
+        variable = variable_name(stage, axis)
+        partial = _split(partial, stage, axis, variable, range(1, tiling.reduce_levels))
     order = _order(partial.stage(name), tiling, fused)
     if len(order) > 1:
         partial = partial.then(Reorder(name, order))
-    tile = _register_tile(partial.stage(name), tiling, fused)
+    tile = _register_tile(partial.stage(name), variables, tiling, fused)
     return replace(partial, register_tiles=(*partial.register_tiles, tile))
 
 
@@ -133,10 +142,11 @@ def part(stage: Stage, axis: Axis, level: int) -> str:
     return stage.loop(axis.name, level if is_split(axis) else 0)
 
 
-def _split(partial: PartialSketch, stage: Stage, axis: Axis, levels: range) -> PartialSketch:
+def _split(
+    partial: PartialSketch, stage: Stage, axis: Axis, variable: str, levels: range
+) -> PartialSketch:
     if not levels or not is_split(axis):
         return partial
-    variable = variable_name(stage, axis)
     lengths = tuple(Hole(variable, (level,)) for level in levels)
     return partial.then(Split(stage.name, axis.name, lengths))
 
@@ -153,14 +163,16 @@ def _order(stage: Stage, tiling: Tiling, fused: int) -> tuple[str, ...]:
     return tuple(order)
 
 
-def _register_tile(stage: Stage, tiling: Tiling, fused: int) -> RegisterTile:
+def _register_tile(
+    stage: Stage, variables: Mapping[str, str], tiling: Tiling, fused: int
+) -> RegisterTile:
     levels = tiling.space_levels - fused
     split = [axis for axis in stage.op.axes if is_split(axis)]
     contiguous = vector_axis(stage.op)
     assert contiguous is not None, "a stage without a long axis has no reuse and is not tiled"
     return RegisterTile(
         stage.name,
-        tuple(variable_name(stage, axis) for axis in split),
+        tuple(variables[axis.name] for axis in split),
         tuple(stage.loop(axis.name, levels - 1) for axis in split),
         split.index(stage.op.axes[contiguous]),
     )

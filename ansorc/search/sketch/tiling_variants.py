@@ -13,8 +13,8 @@ from ansorc.lang.hints import hint_axes
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import ComputeAt, Reorder, RFactor, Split, Unroll, Vectorize
-from ansorc.search.sketch.loops import contiguous_terms
-from ansorc.search.sketch.predicates import is_tiled_first
+from ansorc.search.sketch.loops import contiguous_terms, gathers_once
+from ansorc.search.sketch.predicates import fusible_consumer, is_tiled_first, needs_tiling
 from ansorc.search.sketch.rule import PartialSketch, Verdict, vector_axis
 from ansorc.search.sketch.rules import fused, shared_tiles
 from ansorc.search.sketch.simplify_const_indices import (
@@ -82,11 +82,19 @@ def _with_whole(partial: PartialSketch, shares: Stage) -> PartialSketch:
 
 
 def _lane_terms(partial: PartialSketch, stage: Stage) -> str | None:
-    """Return the reduce axis that fills vectors where the contiguous axis of `stage` does not."""
-    contiguous, lanes = vector_axis(stage.op), partial.lanes(stage.op)
-    if contiguous is None or stage.op.axes[contiguous].extent * LEAST_FILL >= lanes:
+    """Return the reduce axis that fills vectors where the contiguous axis of `stage` does not.
+
+    Nor does it where something large would be gathered along it that is read once, so that a copy
+    in another order would not pay: a matrix that is data times one vector.
+    """
+    op, lanes = stage.op, partial.lanes(stage.op)
+    contiguous = vector_axis(op)
+    if contiguous is None:
         return None
-    return contiguous_terms(partial, stage.op)
+    axis = op.axes[contiguous]
+    terms = contiguous_terms(op, lanes)
+    is_narrow = axis.extent * LEAST_FILL < lanes
+    return terms if is_narrow or gathers_once(op, axis.name, terms or "") else None
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,77 @@ class TilingWithRows:
             made = made.then(ComputeAt(stage, last.name, blocks[-1]))
             words = f"tile {stage} in {word} of {last.name}"
             yield tiled(made, stage, self.tiling, fused=1).with_trace(words)
+
+
+@dataclass(frozen=True)
+class TilingWithTerms:
+    """Compute a few rows of a product, what becomes of them, and their product with something.
+
+        for i, j, k: S += …                     for i0:
+        for i, j: M[i] = max(M[i], S)               for i1, j1, k0, i2, j2, k1, i3, j3: S += …
+        for i, j: E = exp(S - M[i])      ->         for i1': for j: M = max(M, S)
+        for i, d, j: P += E * V[j, d]                        for j: E = exp(S - M)
+        for i, d: O = P / …                         for i1, d1, j0, i2, d2, j1, i3, d3: P += E * V
+                                                    for i1', d: O = P / …
+
+    Beyond the paper: of attention, the scores of a few rows stay in a cache, those of all do not.
+    """
+
+    tiling: Tiling = SSRSRS
+
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
+        """Return whether the terms of `stage` are made row by row of another stage with reuse."""
+        fits = needs_tiling(partial, stage) and bool(self.tiling.fusible((1,)))
+        return Verdict.APPLY if fits and _terms_by_row(partial, stage) else Verdict.SKIP
+
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketch with both products in blocks of rows of the consumer."""
+        first, *between = _terms_by_row(partial, stage)
+        consumer, own = fusible_consumer(partial, stage), partial.stage(stage)
+        assert consumer is not None
+        rows = len(own.op.axes) - 1
+        made = declared(partial, first, self.tiling)
+        known = len(made.variables)
+        made = declared(made, own, self.tiling)
+        shared = {variable_name(own, axis) for axis in own.op.axes[:rows]}
+        mine = (v for v in made.variables[known:] if v.name not in shared)
+        made = replace(made, variables=(*made.variables[:known], *mine))
+        made, (blocks, _) = shared_tiles(made, first.name, consumer, rows, self.tiling, 1)
+        made = made.then(ComputeAt(stage, consumer.name, blocks[-1]))
+        for each in reversed(between):
+            reader, *others = made.state.readers(each.name)
+            is_alone = not others and reader.name not in (stage, consumer.name)
+            row = reader.name, reader.iterators[rows - 1].name
+            place = row if is_alone else (consumer.name, blocks[-1])
+            made = made.then(ComputeAt(each.name, *place))
+        made = made.then(ComputeAt(first.name, consumer.name, blocks[-1]))
+        made = tiled(made, first.name, self.tiling, fused=1)
+        made = tiled(made, stage, self.tiling, fused=1, rows_of=first)
+        yield made.with_trace(f"tile {first.name} and {stage} in rows of {consumer.name}")
+
+
+def _terms_by_row(partial: PartialSketch, name: str) -> tuple[Stage, ...]:
+    """Return the stage with reuse of which a few rows are all that as many rows of `name` need.
+
+    And what is computed of it for them, row by row, in order. Empty where it is otherwise.
+    """
+    stage, consumer = partial.stage(name), fusible_consumer(partial, name)
+    rows = len(stage.op.axes) - 1
+    if consumer is None or not any(is_split(axis) for axis in stage.op.axes[:rows]):
+        return ()
+    needed, extents = [consumer, stage], [axis.extent for axis in stage.op.axes[:rows]]
+    for other in reversed([each for each in partial.state.stages if each not in needed]):
+        readers = partial.state.readers(other.name)
+        is_like = [axis.extent for axis in other.op.axes[:rows]] == extents
+        is_by_row = is_like and all(_reads_own_row(reader, other, rows) for reader in readers)
+        if other.is_inlined or not is_by_row or not any(reader in needed for reader in readers):
+            continue  # such as a copy of the values in another order
+        if not other.is_untouched or other.is_output or any(r not in needed for r in readers):
+            return ()
+        needed.append(other)
+        if needs_tiling(partial, other.name):
+            return (*needed[:1:-1],) if len(needed) > 3 else ()
+    return ()
 
 
 def _row_stages(partial: PartialSketch, name: str) -> tuple[Stage, ...]:
