@@ -149,7 +149,7 @@ def test_a_full_disk_under_the_output(cli: CommandLine) -> None:
 
 
 def test_a_full_disk_under_the_records(cli: CommandLine) -> None:
-    limit = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (90_000, 90_000))"
+    limit = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (200_000, 200_000))"
     process = cli.start("tune", "ops.py:product", "--trials", "40", before=limit)
     _, err = process.communicate()
     assert process.returncode == 1
