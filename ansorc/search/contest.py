@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansorc.search.machines import TaskMeasurer
@@ -27,6 +27,9 @@ _LIMIT_S = 3.0
 _QUIET_SPREAD = 0.1
 """Spread of the winner, and its distance from the best time known before, as shares of its time:
 above this the machine was busy with something else."""
+_FAR = 1.25
+"""A program that once took so many times less than the leader did is not beaten by it: something
+disturbs it alone, such as another machine's work in a cache that both use."""
 _CERTAIN = 2.6
 """Standard deviations of the sign test by which one program must be faster: 99 %."""
 _EQUAL = 0.005
@@ -45,6 +48,9 @@ class Ranking:
     """By what share of the winner's time the second one was slower, the median over all turns."""
     margin_error: float = 0.0
     """The margin is known to plus or minus this much, with 99 % certainty."""
+    disturbed: frozenset[Source] = frozenset()
+    """Those of `ranked` that something disturbed in all attempts: earlier times say how fast they
+    are."""
 
 
 @dataclass(frozen=True)
@@ -77,21 +83,21 @@ def lead(winner: Sequence[float], other: Sequence[float]) -> Lead:
 def contest(
     measurer: TaskMeasurer,
     candidates: Sequence[Source],
-    best_s: float,
+    known_s: Sequence[float],
     clock: Callable[[], float] = time.monotonic,
 ) -> Ranking:
     """Time `candidates` against each other, again while it is not decided or was not quiet.
 
-    `best_s` is the fastest time that one of them had before. Who is certainly slower than the
-    leader is out. What disturbs a program only makes it slower, so of its results the fastest is
-    returned. Candidates that cannot be timed are left out.
+    `known_s` are the times that they had before. Who is certainly slower than the leader is out,
+    unless it was far faster before. What disturbs a program only makes it slower, so of its results
+    the fastest is returned. Candidates that cannot be timed are left out.
     """
     entered = list(candidates)
-    rounds, begin = _Rounds(), clock()
+    rounds, begin = _Rounds(dict(zip(candidates, known_s, strict=True))), clock()
     for _ in range(_ATTEMPTS):
         rounds.add(measurer.rank(entered))
         entered = rounds.undecided(entered)
-        if not entered or rounds.is_over(entered, best_s, clock() - begin):
+        if not entered or rounds.is_over(entered, clock() - begin):
             break
     return rounds.ranking(entered)
 
@@ -99,7 +105,8 @@ def contest(
 class _Rounds:
     """The rounds that were held so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, known_s: Mapping[Source, float]) -> None:
+        self._known_s = known_s
         self._turns: dict[Source, list[float]] = {}
         self._best: dict[Source, MeasureResult] = {}
         self._failed: dict[Source, MeasureResult] = {}
@@ -121,35 +128,51 @@ class _Rounds:
         left = [one for one in entered if one not in self._failed]
         timed = [one for one in left if one in self._turns]
         timed.sort(key=lambda one: statistics.median(self._turns[one]))
-        beaten = [one for one in timed[1:] if self._lead(timed[0], one).low > 0.0]
+        disturbed = self._disturbed(timed)
+        beaten = [
+            one for one in timed[1:] if one not in disturbed and self._lead(timed[0], one).low > 0.0
+        ]
         self._out += reversed(beaten)
         return [one for one in timed if one not in beaten] + [o for o in left if o not in timed]
 
-    def is_over(self, entered: Sequence[Source], best_s: float, elapsed_s: float) -> bool:
+    def is_over(self, entered: Sequence[Source], elapsed_s: float) -> bool:
         """Whether another attempt would tell nothing more, or too late."""
         if not all(one in self._turns for one in entered):
             return False
         leads = [self._lead(entered[0], other) for other in entered[1:]]
-        is_clear = all(one.is_decided for one in leads) and self._is_quiet(entered[0], best_s)
+        is_clear = all(one.is_decided for one in leads) and self._is_quiet(entered[0])
         return is_clear or elapsed_s > _LIMIT_S
 
     def ranking(self, entered: Sequence[Source]) -> Ranking:
-        """What came of it; those of `entered` are not beaten, the leader comes first."""
-        ranked = [*entered, *reversed(self._out)]
-        ranked = [one for one in ranked if one in self._turns and one not in self._failed]
-        second = self._lead(ranked[0], ranked[1]) if len(ranked) > 1 else Lead(0.0, 0.0, 0.0)
+        """What came of it; those of `entered` are not beaten, the leader comes first.
+
+        Before it come those that were far faster before, in the order of those times.
+        """
+        timed = [one for one in entered if one in self._turns and one not in self._failed]
+        disturbed = sorted(self._disturbed(timed), key=self._known_s.__getitem__)
+        ranked = [*disturbed, *(one for one in timed if one not in disturbed)]
+        ranked += [one for one in reversed(self._out) if one not in self._failed]
+        is_known = len(ranked) > 1 and not disturbed
+        second = self._lead(ranked[0], ranked[1]) if is_known else Lead(0.0, 0.0, 0.0)
         return Ranking(
             tuple(self._best[one] for one in ranked),
             tuple(self._failed.values()),
             second.median,
             (second.high - second.low) / 2,
+            frozenset(disturbed),
         )
 
-    def _is_quiet(self, winner: Source, best_s: float) -> bool:
+    def _disturbed(self, timed: Sequence[Source]) -> list[Source]:
+        """Those that were far faster before than the leader, the first of `timed`, ever was."""
+        known = self._known_s
+        return [one for one in timed[1:] if _FAR * known[one] < known[timed[0]]]
+
+    def _is_quiet(self, winner: Source) -> bool:
         """Whether the winner's time is what it takes on an idle machine."""
         found = self._best[winner].measurement
         assert found is not None
         is_steady = found.spread_s <= _QUIET_SPREAD * found.median_s
+        best_s = min(self._known_s.values())
         return is_steady and found.median_s <= (1 + _QUIET_SPREAD) * best_s
 
     def _lead(self, winner: Source, other: Source) -> Lead:
@@ -191,9 +214,13 @@ class Final:
         if len(rivals) == 1:
             self.records.decide(rivals[0])
             return None
-        best_s = rivals[0].median_s or math.inf
-        ranking = contest(measurer, [rival.source for rival in rivals], best_s)
-        ranked = [record(result) for result in ranking.ranked]
+        by_source = {rival.source: rival for rival in rivals}
+        known_s = [rival.median_s or math.inf for rival in by_source.values()]
+        ranking = contest(measurer, list(by_source), known_s)
+        ranked = [
+            by_source[result.source] if result.source in ranking.disturbed else record(result)
+            for result in ranking.ranked
+        ]
         for result in ranking.failed:
             record(result)
         if ranked:

@@ -280,7 +280,7 @@ def test_a_program_that_kills_the_worker_is_found_out(measurer: Measurer) -> Non
     assert harmful.source == programs.crashing()
     assert harmful.failure is not None
     assert harmful.failure.kind is FailureKind.CRASH
-    found = contest(measurer, entered, 1.0)
+    found = contest(measurer, entered, [1.0] * len(entered))
     assert [result.source for result in found.ranked] == [programs.right(), programs.right(5)]
     assert [result.source for result in found.failed] == [programs.crashing()]
 

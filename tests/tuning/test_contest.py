@@ -33,6 +33,7 @@ class Machine:
         self._drift, self._noise = drift, noise
         self.entered: list[list[Source]] = []
         self.wrong: set[Source] = set()
+        self.disturbed: frozenset[Source] = frozenset()
         self.now = 0.0
 
     def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
@@ -41,9 +42,11 @@ class Machine:
         speed = 1 + self._drift * self._rng.uniform(0, 1, TURNS)
         return [self._result(candidate, speed) for candidate in candidates]
 
-    def hold(self, best_s: float = 1.0) -> tuple[list[Source], float]:
+    def hold(self, *known_s: float) -> tuple[list[Source], float]:
         candidates = list(self._seconds)
-        found = contest(cast("Measurer", self), candidates, best_s, lambda: self.now)
+        known = known_s if len(known_s) > 1 else (known_s or (1.0,)) * len(candidates)
+        found = contest(cast("Measurer", self), candidates, known, lambda: self.now)
+        self.disturbed = found.disturbed
         assert {result.source for result in found.failed} == self.wrong
         assert abs(found.margin) <= 1.0
         return [result.source for result in found.ranked], found.margin
@@ -71,6 +74,20 @@ def test_a_quiet_machine_decides_at_once() -> None:
     assert len(machine.entered) == 1
 
 
+def test_who_was_far_faster_before_is_not_beaten() -> None:
+    machine = Machine(1.2, 1.22, 1.0, drift=0.0)
+    assert machine.hold(0.56, 0.55, 1.0)[0] == [PROGRAMS[n] for n in (1, 0, 2)]
+    assert machine.disturbed == {PROGRAMS[0], PROGRAMS[1]}
+    assert all(len(entered) == 3 for entered in machine.entered)
+    assert machine.now > 3.0, "it waits for what disturbs to end"
+
+
+def test_a_lucky_time_does_not_win() -> None:
+    machine = Machine(1.05, 1.0, drift=0.0)
+    assert machine.hold(0.95, 1.0)[0] == [PROGRAMS[1], PROGRAMS[0]]
+    assert machine.disturbed == set()
+
+
 def test_equally_fast_programs_end_a_contest_too() -> None:
     machine = Machine(1.0, 1.0, drift=0.0, noise=0.0005)
     ranked, margin = machine.hold()
@@ -81,14 +98,14 @@ def test_equally_fast_programs_end_a_contest_too() -> None:
 
 def test_a_winner_slower_than_it_was_is_timed_again_but_not_for_ever() -> None:
     machine = Machine(1.1, 1.0, drift=0.0)
-    machine.hold(best_s=0.5)
+    machine.hold(0.5)
     assert len(machine.entered) == 7
     assert machine.entered[-1] == [PROGRAMS[1]], "it is alone by then"
 
 
 def test_the_recorded_time_is_that_of_the_least_disturbed_attempt() -> None:
     machine = Machine(1.0, 2.0, drift=0.3)
-    found = contest(cast("Measurer", machine), PROGRAMS[:2], 0.5, lambda: machine.now)
+    found = contest(cast("Measurer", machine), PROGRAMS[:2], [0.5, 0.5], lambda: machine.now)
     again = Machine(1.0, 2.0, drift=0.3)
     medians = [again.rank(entered)[0].measurement for entered in machine.entered]
     assert found.ranked[0].measurement is not None
