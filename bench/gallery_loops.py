@@ -1,7 +1,5 @@
 """The operators of docs/gallery.md as loops that Numba compiles: the other way to write them."""
 
-# pyright: basic
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -208,10 +208,11 @@ class Nests:
         """
         stage, inner = placed.stage, placed.stage.iterators[place:]
         marks = {iterator.mark for iterator in stage.iterators}
-        form = None if self.is_in_block or self.threads else needed(self.state, stage)
         parts = [part for iterator in inner for part in stage.parts[iterator.name]]
         is_fixed = marks & {Mark.BIND, Mark.TENSORIZE, Mark.MATRIX}
-        if form is None or is_fixed or not all(part.is_whole for part in parts):
+        if self.is_in_block or self.threads or is_fixed or not all(p.is_whole for p in parts):
+            return stmt
+        if (form := needed(self.state, stage)) is None:
             return stmt
         values = _axis_values(placed, placed.leaves | {it.name: const(0) for it in inner})[0]
         least = (min(form.coefficient(p.axis), 0) * known(p.stride) * (known(p.extent) - 1)

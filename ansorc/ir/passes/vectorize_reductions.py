@@ -20,7 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from operator import is_
-from typing import assert_never
+from typing import Any, TypeAlias, assert_never
+
+import numpy as np
+import numpy.typing as npt
 
 from ansorc.ir.arith.affine import integer
 from ansorc.ir.arith.identity import identity
@@ -65,6 +68,7 @@ CALLING_SUMS = 2
 CHEAP_CALLS = ("sqrt", "abs", "floor", "ceil", "round", "fma")
 
 _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
+VectorCount: TypeAlias = int | npt.NDArray[Any]
 
 
 def vectorize_reductions(
@@ -208,11 +212,11 @@ class _InLanes:
         if tile is None or tile.register.elements > self._limits.most_vectors or lanes < 2:
             return None
         self._uses[buffer.name] = uses + 1
-        wanted = max(1, self._wanted(reduction) // tile.register.elements)
-        vectors = max(1, min(wanted, reduction.loop.extent // lanes))
         near = [x for x in near if x.kind in _SEQUENTIAL and x not in tile.loops]
-        counts = range(1, wanted // vectors + 1)
-        turns = max(n for n in counts if n == 1 or (near and near[0].extent % n == 0))
+        around = near[0].extent if near else 1
+        most, rows = reduction.loop.extent // lanes, tile.register.elements
+        found = vectors_and_turns(self._wanted(reduction), rows, most, around)
+        vectors, turns = (int(number) for number in found)
         shape = (*tile.register.shape, turns * vectors, lanes)
         register = Buffer(name, shape, buffer.dtype, Scope.REGISTER)
         return _Sums(reduction, tile, register, near[0] if turns > 1 else None, turns)
@@ -232,6 +236,22 @@ class _InLanes:
             streams=any(buffer.bytes > self._limits.last_cache_bytes for buffer in loads),
             streaming_sums=self._limits.streaming_sums,
         )
+
+
+def vectors_and_turns(
+    wanted: int, rows: VectorCount, most: VectorCount, around: VectorCount
+) -> tuple[VectorCount, VectorCount]:
+    """Return how many vectors of sums each row of a tile gets, and how many turns have their own.
+
+    Of integers, or of arrays of them: `wanted` vectors for all `rows` together, `most` of a row,
+    `around` iterations of the loop around the reduction, a divisor of which are the turns.
+    """
+    each = np.maximum(wanted // rows, 1)
+    vectors = np.clip(most, 1, each)
+    turns = np.ones_like(vectors)
+    for count in range(2, wanted + 1):
+        turns = np.where((around % count == 0) & (count <= each // vectors), count, turns)
+    return vectors, turns
 
 
 def _filled(sums: _Sums) -> Stmt:

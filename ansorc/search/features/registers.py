@@ -18,7 +18,12 @@ import numpy as np
 
 from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.ir.passes.vectorize_loops import MAX_UNROLLED_CHUNKS
-from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS, calls_function, wanted_sums
+from ansorc.ir.passes.vectorize_reductions import (
+    INDEPENDENT_SUMS,
+    calls_function,
+    vectors_and_turns,
+    wanted_sums,
+)
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.search.features.access import Access, Places, reuse_of
 from ansorc.search.features.columns import LOG, BoolArray, FloatArray
@@ -235,11 +240,8 @@ def _sums(copies: FloatArray, whole: FloatArray, vectors: Vectors) -> FloatArray
     """The vectors of sums of a tile of so many copies, which has `whole` vectors in all."""
     if not vectors.is_reduce:
         return whole
-    wanted = np.maximum(vectors.wanted_sums // copies, 1)
-    each = np.clip(vectors.extent // vectors.lanes, 1, wanted)
-    turns = np.ones_like(copies)
-    for count in range(2, vectors.wanted_sums + 1):
-        turns = np.where((vectors.around % count == 0) & (count <= wanted // each), count, turns)
+    most = vectors.extent // vectors.lanes
+    each, turns = vectors_and_turns(vectors.wanted_sums, copies, most, vectors.around)
     return copies * each * turns
 
 
