@@ -15,7 +15,7 @@ from ansorc.errors import MeasureError
 from ansorc.search.live_line import told_in_notebooks
 from ansorc.search.machines import Machines, MachinesAhead, chosen_beside, machines_for
 from ansorc.search.measure import nothing
-from ansorc.search.model import Growth, TreeModel, import_ahead, is_available, require_model
+from ansorc.search.model import Growth, TreeModel, import_ahead, require_model, what_is_missing
 from ansorc.search.record import Records
 from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
@@ -60,7 +60,7 @@ def tune_tasks(tasks: Sequence[Task], options: TuneOptions) -> list[TuneResult]:
     One cost model learns from all of them (paper §5.2), and the same workers measure them.
     """
     begin = time.monotonic()
-    if options.search.cost_model == "trees" and is_available():
+    if options.search.cost_model == "trees" and not what_is_missing():
         shared = replace(options.search, cost_model=TreeModel(Growth(seed=options.seed)))
         options = replace(options, search=shared)
     results: list[TuneResult] = []

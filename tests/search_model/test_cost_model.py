@@ -12,12 +12,19 @@ import numpy as np
 import pytest
 from search_model.workloads import ZEN, matmul
 
-from ansorc.errors import RecordError
+from ansorc.errors import OptionError, RecordError
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import FEATURE_NAMES, Features, estimated_cycles
 from ansorc.search.gpu.feature_sets import extract
-from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel, is_available
+from ansorc.search.model import (
+    Growth,
+    RandomModel,
+    RooflineModel,
+    TreeModel,
+    boosting,
+    what_is_missing,
+)  # fmt: skip
 from ansorc.search.model.training import metrics
 from ansorc.search.model.trees import labels_of
 from ansorc.search.options import SearchOptions
@@ -193,7 +200,48 @@ def test_lightgbm_is_whole_for_others_in_the_process(*, first: bool) -> None:
 
 
 def test_lightgbm_is_found() -> None:
-    assert is_available()
+    assert not what_is_missing()
+
+
+_LENT = """
+from pathlib import Path
+from ansorc.search.model import boosting
+print(boosting.lend_openmp())
+boosting.import_ahead()
+loaded = {line.split(None, 5)[5] for line in Path("/proc/self/maps").read_text().splitlines()
+          if "libgomp" in line}
+print(*sorted(Path(name).name for name in loaded))
+"""
+
+
+def test_openmp_is_lent_where_the_system_has_none() -> None:
+    """Slim images have no libgomp.so.1; LightGBM is loaded with the copy and looks for no other."""
+    found = subprocess.run(
+        [sys.executable, "-c", _LENT], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines() == ["True", "memfd:libgomp.so.1 (deleted)"]
+
+
+_LACKED = """
+from ansorc.errors import OptionError
+from ansorc.search.model import boosting
+boosting._has_openmp = lambda: False
+print(boosting.what_is_missing())
+try:
+    boosting.trees_of("tree\\nend of parameters")
+except OptionError as error:
+    print(error)
+"""
+
+
+def test_without_openmp_it_is_said_what_to_install() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", _LACKED], capture_output=True, text=True, check=True
+    )
+    reason, error = found.stdout.splitlines()
+    assert "cannot be loaded without libgomp.so.1" in reason
+    assert "apt install libgomp1" in reason
+    assert error == f"{reason}; learned cost models need it"
 
 
 def test_random_scores_follow_the_generator() -> None:

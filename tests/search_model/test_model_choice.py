@@ -20,7 +20,7 @@ from ansorc.search.model import (
     RandomModel,
     RooflineModel,
     TreeModel,
-    choice,
+    boosting,
     chosen_model,
 )
 from ansorc.search.options import SearchOptions
@@ -142,7 +142,10 @@ def test_a_search_goes_on_without_the_model_that_failed() -> None:
 
 def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     notes: list[str] = []
-    monkeypatch.setattr(choice, "is_available", lambda: False)
+
+    def found(_name: str) -> None: ...
+
+    monkeypatch.setattr(boosting.util, "find_spec", found)
     model = chosen_model("trees", np.random.default_rng(0), notes.append)
     assert isinstance(model, RooflineModel)
     assert len(notes) == 1

@@ -10,7 +10,7 @@
 `ansorc.search.cost_model` has what all models have in common.
 """
 
-from ansorc.search.model.boosting import Growth, import_ahead, is_available
+from ansorc.search.model.boosting import Growth, import_ahead, what_is_missing
 from ansorc.search.model.choice import (
     NAMES,
     FallbackModel,
@@ -22,6 +22,14 @@ from ansorc.search.model.choice import (
 from ansorc.search.model.trees import TreeModel
 
 __all__ = [
-    "NAMES", "FallbackModel", "Growth", "RandomModel", "RooflineModel", "TreeModel", "chosen_model",
-    "import_ahead", "is_available", "require_model",
+    "NAMES",
+    "FallbackModel",
+    "Growth",
+    "RandomModel",
+    "RooflineModel",
+    "TreeModel",
+    "chosen_model",
+    "import_ahead",
+    "require_model",
+    "what_is_missing",
 ]  # fmt: skip

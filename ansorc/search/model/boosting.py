@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -9,12 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module, util
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from ansorc.errors import OptionError
 from ansorc.search.cost_model import Float64Array
 
 FeatureMatrix = npt.NDArray[np.float32]
@@ -23,6 +27,8 @@ Objective = Callable[[Float64Array, object], tuple[Float64Array, Float64Array]]
 
 _UNUSED = ("sklearn", "pandas", "matplotlib", "pyarrow", "dask", "graphviz")
 """What LightGBM imports if it is there, and is not needed here."""
+_OPENMP = "libgomp.so.1"
+"""What LightGBM's wheel asks of the system, and slim images of Python do not have."""
 
 
 class Trees(Protocol):
@@ -68,15 +74,53 @@ class Growth:
         }
 
 
-def is_available() -> bool:
-    """Return whether LightGBM is installed."""
-    return util.find_spec("lightgbm") is not None
+def what_is_missing() -> str:
+    """Return why LightGBM cannot be used, as a half sentence; "" if it can."""
+    if util.find_spec("lightgbm") is None:
+        return "LightGBM is not installed"
+    if not _has_openmp():
+        return (f"LightGBM cannot be loaded without {_OPENMP}, which this system lacks "
+                "(Debian, Ubuntu: apt install libgomp1; Fedora: dnf install libgomp)")  # fmt: skip
+    return ""
 
 
 def import_ahead() -> None:
     """Import LightGBM at a time when it delays nothing."""
-    if is_available():
+    if not what_is_missing():
         _lightgbm()
+
+
+@lru_cache(maxsize=1)
+def _has_openmp() -> bool:
+    return _loads(_OPENMP) or lend_openmp()
+
+
+def lend_openmp() -> bool:
+    """Load the OpenMP runtime of scikit-learn's wheel for LightGBM; return whether that worked.
+
+        A library that is loaded satisfies later ones by the name that is written in it. That wheel
+    XX"""
+    sklearn = util.find_spec("sklearn")
+    if sklearn is None or sklearn.origin is None:
+        return False
+    site = Path(sklearn.origin).parents[1]
+    for library in site.glob("scikit_learn.libs/libgomp-*.so*"):
+        longer = library.name.encode() + b"\0"
+        short = _OPENMP.encode().ljust(len(longer), b"\0")
+        with os.fdopen(os.memfd_create(_OPENMP), "wb") as copy:
+            copy.write(library.read_bytes().replace(longer, short))
+            copy.flush()
+            if _loads(f"/proc/self/fd/{copy.fileno()}") and _loads(_OPENMP):
+                return True
+    return False
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -95,12 +139,14 @@ class _Without(MetaPathFinder):
 
 @lru_cache(maxsize=1)
 def _lightgbm() -> Any:
-    """LightGBM without the packages that it can do without: 0.3 s instead of 1.
+    """LightGBM without the packages that it can do without: 0.3 s instead of 1; or OptionError.
 
     The copy is our own: who imports LightGBM elsewhere in this process gets all of it.
     """
     if "lightgbm" in sys.modules:
         return sys.modules["lightgbm"]
+    if missing := what_is_missing():
+        raise OptionError(f"{missing}; learned cost models need it")
     finder = _Without(threading.get_ident())
     sys.meta_path.insert(0, finder)
     try:

@@ -14,7 +14,7 @@ import numpy as np
 from ansorc.errors import OptionError
 from ansorc.search.cost_model import CostModel, Float64Array, Sample
 from ansorc.search.features import Features, estimated_cycles
-from ansorc.search.model.boosting import Growth, is_available
+from ansorc.search.model.boosting import Growth, what_is_missing
 from ansorc.search.model.trees import TreeModel
 
 NAMES = ("trees", "roofline", "random")
@@ -38,10 +38,11 @@ def chosen_model(
         return FallbackModel(wanted, tell)
     if wanted == "random":
         return RandomModel(np.random.default_rng(seed))
-    if wanted == "trees" and is_available():
-        return TreeModel(Growth(seed=seed))
     if wanted == "trees":
-        tell("LightGBM is not installed: the search ranks programs by the analytic model alone")
+        missing = what_is_missing()
+        if not missing:
+            return TreeModel(Growth(seed=seed))
+        tell(f"{missing}: the search ranks programs by the analytic model alone")
     return RooflineModel()
 
 

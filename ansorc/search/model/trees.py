@@ -113,7 +113,7 @@ class TreeLayer:
 
 @dataclass
 class TreeModel:
-    """One model for all tasks; needs LightGBM (`boosting.is_available`).
+    """One model for all tasks; needs LightGBM (`boosting.what_is_missing`).
 
     Before it has learned anything it ranks by the analytic estimate alone. Samples of tasks that an
     update does not mention are kept from earlier updates. Two models with the same seed that got
