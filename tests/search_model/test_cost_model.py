@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from search_model.workloads import ZEN, matmul
 
-from ansorc.errors import OptionError, RecordError
+from ansorc.errors import RecordError
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import FEATURE_NAMES, Features, estimated_cycles
@@ -22,7 +22,6 @@ from ansorc.search.model import (
     RandomModel,
     RooflineModel,
     TreeModel,
-    boosting,
     what_is_missing,
 )  # fmt: skip
 from ansorc.search.model.training import metrics
