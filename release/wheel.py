@@ -5,18 +5,22 @@
 The wheel has the runtime for x86-64 and AArch64 and says so in its tags. Objects are compiled by
 g++ and aarch64-linux-gnu-g++; the ziglang package links the shared libraries, against the C library
 that the tags promise. Then the wheel is installed in a virtual environment of its own and tried
-without any compiler (`first_steps.py`), and the source distribution is installed in another.
+without any compiler (`first_steps.py`), in a root directory that has nothing but Python and the C
+library (`own_root.py`), and the source distribution is installed in another environment.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
+
+from own_root import make_root, run_in_root
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FIRST_STEPS = Path(__file__).with_name("first_steps.py")
@@ -90,6 +94,16 @@ def try_without_compiler(wheel: Path, scratch: Path) -> None:
     run("env", "-i", *variables, python, FIRST_STEPS, "ziglang")
 
 
+def try_in_own_root(wheel: Path, scratch: Path) -> None:
+    """The same where the file system holds Python, the C library and what the wheel asked for."""
+    root = scratch / "root"
+    python = make_root(root)
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--target", root / "wheels", wheel)
+    shutil.copy2(FIRST_STEPS, root)
+    steps = f"/{FIRST_STEPS.name}"
+    run_in_root(root, python, steps, "no-compiler", PYTHONPATH="/wheels", HOME="/home")
+
+
 def try_source(sdist: Path, scratch: Path) -> None:
     """Install the source distribution; its runtime is compiled when it is first needed."""
     run(sys.executable, "-m", "venv", scratch / "from-source")
@@ -107,6 +121,7 @@ def main() -> None:
         scratch = Path(name)
         sdist, wheel = build(directory, scratch / "source")
         try_without_compiler(wheel, scratch)
+        try_in_own_root(wheel, scratch)
         try_source(sdist, scratch)
     print(f"{wheel}\n{sdist}")
 
