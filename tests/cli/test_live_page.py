@@ -36,10 +36,12 @@ def test_a_run_shows_its_page_until_it_ends(cli: CommandLine) -> None:
             text, _ = fetched(address[1])
         assert "Best time by trial" in text
         assert "default-src 'none'" in text
-        with pytest.raises(HTTPError, match="403"):
+        with pytest.raises(HTTPError, match="403") as refusal:
             fetched(address[1], Host="elsewhere.example:80")
-        with pytest.raises(HTTPError, match="404"):
+        refusal.value.close()
+        with pytest.raises(HTTPError, match="404") as refusal:
             fetched(address[1] + "tune.db")
+        refusal.value.close()
         process.terminate()
         process.communicate(timeout=60)
     with pytest.raises(URLError, match="refused"):
