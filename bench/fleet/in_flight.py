@@ -172,10 +172,12 @@ def fleet_in_flight(*, records: Path, in_flight: str, trials: int, seeds: int) -
     losses: dict[int, list[float]] = {count: [] for count in counts}
     for task, known in found:
         landscape = Landscape(task, known)
-        best = {
-            count: [_best(landscape, count, trials, seed) for seed in range(seeds)]
-            for count in counts
-        }
+        best: dict[int, list[float]] = {count: [] for count in counts}
+        for seed in range(seeds):
+            for count in counts:
+                best[count].append(_best(landscape, count, trials, seed))
+                click.echo(f"{task.name}, seed {seed}, {count} in flight: "
+                           f"{best[count][-1] * 1e6:.2f} µs", err=True)  # fmt: skip
         cells: list[str] = []
         for count in counts:
             ratios = [a / b for a, b in zip(best[count], best[counts[0]], strict=True)]
