@@ -94,7 +94,7 @@ def filled(records: Records, seed: int) -> None:
             records.keep_threads(record.environment, [threads])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_database_answers_as_a_file_does(url: str, tmp_path: Path, seed: int) -> None:
     with Records.open(url) as there, Records.open(tmp_path / "a.db") as here:
         filled(there, seed)
@@ -162,7 +162,9 @@ def finish(processes: list[subprocess.Popen[str]]) -> None:
         assert process.returncode == 0, errors
 
 
-@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize(
+    "way", [signal.SIGINT, pytest.param(signal.SIGQUIT, marks=pytest.mark.nightly)]
+)
 def test_no_record_is_lost_or_doubled(
     server: PostgresServer, url: str, way: signal.Signals
 ) -> None:
