@@ -17,8 +17,10 @@ from bench.compare.case_run import Plan
 from bench.compare.result import CaseResult, Results
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.compare.table import print_cases, print_gaps, print_means, print_tuning
+from bench.fleet.alike import fleet_alike
 from bench.fleet.command import fleet
 from bench.fleet.faults_command import fleet_faults
+from bench.fleet.in_flight import fleet_in_flight
 from bench.gaps.command import gaps
 from bench.gpu.command import gpu
 from bench.gpu_model.command import gpu_model
@@ -110,7 +112,9 @@ main.add_command(gpu)
 main.add_command(gpu_model)
 main.add_command(operators)
 main.add_command(fleet)
+main.add_command(fleet_alike)
 main.add_command(fleet_faults)
+main.add_command(fleet_in_flight)
 
 
 @main.command()

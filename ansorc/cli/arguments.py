@@ -23,6 +23,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.workload import load_workload, load_workloads
 from ansorc.search.measure import CachePolicy, MeasuredCall
 from ansorc.search.programs import ProgramChoice
+from ansorc.search.record import RecordPlace, place_of
 from ansorc.search.task import Task
 from ansorc.search.tune_options import cache_of
 from ansorc.target import Target
@@ -173,6 +174,22 @@ def _array(text: str) -> tuple[str, Array]:
         raise click.UsageError(f"--constant {text}: {path} is no .npy file: {error}") from error
 
 
+class RecordPlaceType(click.ParamType[RecordPlace]):
+    """A record file, or a database by its URL."""
+
+    name = "path"
+
+    def convert(
+        self, value: str | RecordPlace, param: click.Parameter | None, ctx: click.Context | None
+    ) -> RecordPlace:
+        """Return the place that the text names; raise RecordError for another database."""
+        del param, ctx
+        return place_of(value)
+
+
+RECORD_PLACE = RecordPlaceType()
+
+
 def takes_records(command: Callable[..., Any]) -> Callable[..., None]:
     """Add --records, --threads, --cache and --measure to a command, which gets them as three."""
 
@@ -199,8 +216,8 @@ def takes_records(command: Callable[..., Any]) -> Callable[..., None]:
         help="Threads of the kernel; 0 means all cores.",
     )(added)  # fmt: skip
     return click.option(
-        "--records", default="tune.db", show_default=True, type=click.Path(path_type=Path),
-        help="The file that keeps what was measured.",
+        "--records", default="tune.db", show_default=True, type=RECORD_PLACE,
+        help="The file that keeps what was measured, or postgresql://user@host/database.",
     )(added)  # fmt: skip
 
 
@@ -214,7 +231,7 @@ def takes_choice(
                   help="The untuned default schedule, not the best recorded program.")  # fmt: skip
     @wraps(command)
     def with_choice(
-        workload: TaskOrNetworks, records: Path, threads: int, cache: str, use_default: bool,  # noqa: FBT001
+        workload: TaskOrNetworks, records: RecordPlace, threads: int, cache: str, use_default: bool,  # noqa: FBT001
         *args: P.args, **rest: P.kwargs,
     ) -> None:  # fmt: skip
         choice = choice_of(workload, records, threads, cache, use_default=use_default)
@@ -224,7 +241,7 @@ def takes_choice(
 
 
 def choice_of(
-    workload: TaskOrNetworks, records: Path, threads: int, cache: str, *, use_default: bool
+    workload: TaskOrNetworks, records: RecordPlace, threads: int, cache: str, *, use_default: bool
 ) -> ProgramChoice:
     """Return the choice that the options mean for a workload, `cache` maybe "auto"."""
     if cache != "auto":

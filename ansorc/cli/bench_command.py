@@ -31,6 +31,7 @@ from ansorc.ir.aligned import Array
 from ansorc.report.charts import relative_bars
 from ansorc.report.page import PICTURES, picture
 from ansorc.search.programs import ProgramChoice, require_this_machine
+from ansorc.search.record import RecordPlace
 from ansorc.search.task import Task
 
 _LABELS = {info.name: info.label for info in (OWN, *PEERS)}
@@ -51,7 +52,7 @@ _LABELS = {info.name: info.label for info in (OWN, *PEERS)}
 @click.option("--picture", "picture_path", type=click.Path(path_type=Path), metavar="FILE.svg",
               help="Draw relative speeds, as .svg or .png.")  # fmt: skip
 def bench(
-    workloads: list[TaskOrNetworks], records: Path, threads: int, cache: str, peers: str,
+    workloads: list[TaskOrNetworks], records: RecordPlace, threads: int, cache: str, peers: str,
     turns: int, *, use_default: bool, **written: Path | None,
 ) -> None:  # fmt: skip
     """Time operators and networks beside other libraries, in turns, each result checked.

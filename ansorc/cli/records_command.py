@@ -15,9 +15,17 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from ansorc.cli.arguments import RECORD_PLACE
 from ansorc.cli.tables import new_table
 from ansorc.errors import RecordError
-from ansorc.search.record import Environment, Record, Records, export_lines, import_lines
+from ansorc.search.record import (
+    Environment,
+    Record,
+    RecordPlace,
+    Records,
+    export_lines,
+    import_lines,
+)
 from ansorc.search.record.database import Holding
 from ansorc.search.record.salvage import salvage
 from ansorc.search.record.upkeep import merge, prune, stale, verify
@@ -36,12 +44,14 @@ _TASKS = {"name": "task", "short": "key", "machine": "machine"}
 def records() -> None:
     """Look into record files, join them, and keep them in order.
 
+    Wherever a FILE is asked for, postgresql://user@host/database is one, too.
+
     Example:  ansorc records list tune.db
     """
 
 
 def _takes_file(command: Callable[P, None]) -> Callable[P, None]:
-    return click.argument("file", type=_RECORD_FILE)(command)
+    return click.argument("file", type=RECORD_PLACE)(command)
 
 
 def _shows(command: Callable[Concatenate[Show, P], None]) -> Callable[P, None]:
@@ -70,7 +80,7 @@ def _takes_task(command: Callable[P, None]) -> Callable[P, None]:
 @_takes_file
 @_takes_task
 @_shows
-def list_records(show: Show, file: Path, task: str) -> None:
+def list_records(show: Show, file: RecordPlace, task: str) -> None:
     """Show what a record file holds: programs, failures and the best time of each task.
 
     With --task each of its programs.
@@ -99,7 +109,7 @@ def list_records(show: Show, file: Path, task: str) -> None:
 @_takes_file
 @_takes_task
 @_shows
-def best_records(show: Show, file: Path, task: str) -> None:
+def best_records(show: Show, file: RecordPlace, task: str) -> None:
     """Show the best program of each task and machine: the one that a build takes.
 
     Example:  ansorc records best tune.db
@@ -125,13 +135,14 @@ def best_records(show: Show, file: Path, task: str) -> None:
 @click.option("--output", "-o", type=_RECORD_FILE,
               help="The file to write; default: FILE with .jsonl or .csv.")  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="CSV, which `import` doesn't read.")
-def export_records(file: Path, output: Path | None, *, as_csv: bool) -> None:
+def export_records(file: RecordPlace, output: Path | None, *, as_csv: bool) -> None:
     """Write all records as JSON lines, which people, other programs and `import` read.
 
     Example:  ansorc records export tune.db -o tune.jsonl
     """
-    path = output or file.with_suffix(".csv" if as_csv else ".jsonl")
-    if path.exists() and path.samefile(file):
+    own = file if isinstance(file, Path) else Path(file.name)
+    path = output or own.with_suffix(".csv" if as_csv else ".jsonl")
+    if isinstance(file, Path) and path.exists() and path.samefile(file):
         raise RecordError(f"{path} is the record file itself; give another output")
     with Records.open(file, read_only=True) as opened:
         if as_csv:
@@ -151,7 +162,7 @@ def export_records(file: Path, output: Path | None, *, as_csv: bool) -> None:
 @records.command("import", short_help="Add JSON lines to a record file.")
 @_takes_file
 @click.argument("lines", type=_RECORD_FILE, nargs=-1, required=True)
-def import_records(file: Path, lines: tuple[Path, ...]) -> None:
+def import_records(file: RecordPlace, lines: tuple[Path, ...]) -> None:
     """Add the JSON lines of `export` to a record file, which is made if it is missing.
 
     Example:  ansorc records import tune.db tune.jsonl
@@ -165,10 +176,10 @@ def import_records(file: Path, lines: tuple[Path, ...]) -> None:
 
 
 @records.command("merge", short_help="Join record files of several machines.")
-@click.argument("files", type=_RECORD_FILE, nargs=-1, required=True)
-@click.option("--output", "-o", type=_RECORD_FILE, required=True,
+@click.argument("files", type=RECORD_PLACE, nargs=-1, required=True)
+@click.option("--output", "-o", type=RECORD_PLACE, required=True,
               help="The file that gets them all; one that is there is added to.")  # fmt: skip
-def merge_records(files: tuple[Path, ...], output: Path) -> None:
+def merge_records(files: tuple[RecordPlace, ...], output: RecordPlace) -> None:
     """Join record files; each record keeps the machine that it was measured on.
 
     Of a program that several files have, the record of a crash or of a wrong result stays, else
@@ -185,7 +196,7 @@ def merge_records(files: tuple[Path, ...], output: Path) -> None:
     click.echo(f"{output}: {_count(output)} records")
 
 
-def _count(path: Path) -> int:
+def _count(path: RecordPlace) -> int:
     with Records.open(path, read_only=True) as opened:
         return opened.count()
 
@@ -193,7 +204,7 @@ def _count(path: Path) -> int:
 @records.command("prune", short_help="Drop what another version measured.")
 @_takes_file
 @click.option("--yes", is_flag=True, help="Drop it; without this it is only shown.")
-def prune_records(file: Path, *, yes: bool) -> None:
+def prune_records(file: RecordPlace, *, yes: bool) -> None:
     """Drop the records that this version made stale: of other compilers, of other definitions.
 
     Example:  ansorc records prune tune.db
@@ -213,10 +224,10 @@ def prune_records(file: Path, *, yes: bool) -> None:
 
 
 @records.command("verify", short_help="Check files for damage, and save what is readable.")
-@click.argument("files", type=_RECORD_FILE, nargs=-1, required=True)
+@click.argument("files", type=RECORD_PLACE, nargs=-1, required=True)
 @click.option("--salvage", "output", type=_RECORD_FILE, metavar="NEW.db",
               help="Write what is readable of the file to this new one.")  # fmt: skip
-def verify_records(files: tuple[Path, ...], output: Path | None) -> None:
+def verify_records(files: tuple[RecordPlace, ...], output: Path | None) -> None:
     """Hold every page and every row of record files against what was written.
 
     Programs and tasks are known by their hashes, so a changed byte is found; of a time it is not.
@@ -227,6 +238,11 @@ def verify_records(files: tuple[Path, ...], output: Path | None) -> None:
         if len(files) != 1:
             raise click.UsageError("--salvage takes one file; save several one by one")
         (path,) = files
+        if not isinstance(path, Path):
+            raise RecordError(
+                f"{path} is not a file whose pages could be read; a database is restored by its "
+                "own tools, or from what `ansorc records export` wrote"
+            )
         click.echo(f"{output}: {salvage(path, output).sentence}")
         return
     damaged = 0

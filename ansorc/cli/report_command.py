@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from ansorc.cli.arguments import WorkloadArguments, describes_workload, networks_of
+from ansorc.cli.arguments import RECORD_PLACE, WorkloadArguments, describes_workload, networks_of
 from ansorc.errors import RecordError
 from ansorc.graph.network import weights_of
 from ansorc.report.file_page import histories_of, report_page
-from ansorc.search.record import Records
+from ansorc.search.record import RecordPlace, Records
 from ansorc.search.task import Task
 
 
 @click.command()
-@click.argument("records", type=click.Path(path_type=Path))
+@click.argument("records", type=RECORD_PLACE)
 @click.option("--output", "-o", default="report.html", show_default=True,
               type=click.Path(path_type=Path), help="The page to write.")  # fmt: skip
 @click.option("--task", default="", metavar="NAME|KEY|FILE:WORKLOAD|NETWORK.onnx",
@@ -24,7 +24,7 @@ from ansorc.search.task import Task
 @describes_workload
 @click.option("--no-limits", is_flag=True, help="Don't measure the machine's limits (3 s).")
 def report(
-    records: Path, output: Path, task: str, settings: tuple[str, ...], target: str,
+    records: RecordPlace, output: Path, task: str, settings: tuple[str, ...], target: str,
     shapes: tuple[str, ...], constants: tuple[str, ...], *, no_limits: bool,
 ) -> None:  # fmt: skip
     """Write what a record file tells of tuning as one HTML page that needs no network.

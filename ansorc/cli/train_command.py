@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ansorc.cli.arguments import RECORD_PLACE
 from ansorc.cli.tables import new_table
 from ansorc.search.model import Growth
 from ansorc.search.model.training import (
@@ -17,17 +18,18 @@ from ansorc.search.model.training import (
     trained,
     training_set,
 )
+from ansorc.search.record import RecordPlace
 
 _ENOUGH_TO_TEST = 50
 
 
 @click.command()
 @click.option("--records", "files", multiple=True, default=("tune.db",), show_default=True,
-              type=click.Path(path_type=Path), help="A record file; may be repeated.")  # fmt: skip
+              type=RECORD_PLACE, help="A record file or database; may be repeated.")  # fmt: skip
 @click.option("--output", "-o", default="model.json", show_default=True,
               type=click.Path(path_type=Path), help="The file to write.")  # fmt: skip
 @click.option("--seed", default=0, show_default=True, help="Seed of the split and the trees.")
-def train(files: tuple[Path, ...], output: Path, seed: int) -> None:
+def train(files: tuple[RecordPlace, ...], output: Path, seed: int) -> None:
     """Make a cost model of all programs of the record files, for `ansorc tune --model`.
 
     How well such a model predicts is tested before, on a fifth that is held out.

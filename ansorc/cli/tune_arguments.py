@@ -18,6 +18,7 @@ from ansorc.graph.network_tune import TRIALS_PER_TASK
 from ansorc.report.live import LivePage
 from ansorc.search.model import NAMES, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS, ObjectiveName, SchedulerName, Scheduling
+from ansorc.search.record import RecordPlace
 from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
 
@@ -83,7 +84,9 @@ def _trials(
 
 
 @contextmanager
-def live_page(records: Path, workloads: Sequence[Task | Network]) -> Generator[LivePage | None]:
+def live_page(
+    records: RecordPlace, workloads: Sequence[Task | Network]
+) -> Generator[LivePage | None]:
     """Serve the page that `--live` asked for while its block runs, and say where; else None."""
     port: int | None = click.get_current_context().params["live"]
     if port is None:

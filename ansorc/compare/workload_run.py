@@ -23,7 +23,7 @@ from ansorc.ir.aligned import Array
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.measure.data import draw_inputs
 from ansorc.search.programs import ProgramChoice
-from ansorc.search.record import current_environment
+from ansorc.search.record import current_environment, text_of
 from ansorc.search.task import Task
 
 OWN = PeerInfo("ansorc", "ansorc", "ansorc")
@@ -187,7 +187,7 @@ def _prepared(one: ComparedWorkload, directory: Path) -> tuple[dict[str, object]
         "path": str(one.path.absolute()), "name": one.name,
         "task": one.workload.to_json() if isinstance(one.workload, Task) else "",
         "inputs": list(inputs), "constants": list(one.constants),
-        "choice": {**asdict(one.choice), "records": str(one.choice.records.absolute())},
+        "choice": {**asdict(one.choice), "records": text_of(one.choice.records)},
     }  # fmt: skip
     return {
         "do": "prepare", "workload": workload, "arrays": str(directory / "arrays.npz"),

@@ -113,7 +113,12 @@ async def _serving(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    await asyncio.gather(*(_serve_device(address, one, stopped, tell) for one in devices))
+
+    def say(words: str) -> None:
+        with contextlib.suppress(OSError):  # the disk may be full that this is written to
+            tell(words)
+
+    await asyncio.gather(*(_serve_device(address, one, stopped, say) for one in devices))
 
 
 async def _serve_device(
@@ -121,7 +126,12 @@ async def _serve_device(
 ) -> None:
     ending = asyncio.create_task(stopped.wait())
     while not stopped.is_set():
-        worker = DeviceWorker(address, device)
+        try:
+            worker = DeviceWorker(address, device)
+        except OSError as error:  # Dask makes a folder, for which the disk may be too full
+            tell(f"device '{device.label}' cannot begin: {error}")
+            await asyncio.wait({ending}, timeout=_RECONNECT_S)
+            continue
         starting = asyncio.ensure_future(worker)
         await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():

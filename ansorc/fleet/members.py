@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from ansorc.fleet.announcement import PURPOSE, Announcement, Presence, kept_together
 from ansorc.fleet.signing import FleetKey, SignatureError
 
+_MOST_PAST = 1000
+"""Devices that are gone of which it is known what they did: of a process that was started again
+nothing will come back, and workers of a queue of jobs are started again for months."""
 _SILENT_S = 10.0
 """A device that did not report for so long is not said to work; Dask's report every 0.5 to 3 s."""
 
@@ -64,7 +67,7 @@ class Members:
         self.label, self.builders = labels
         self._devices: dict[str, DeviceState] = {}
         self._past: dict[str, DeviceState] = {}
-        """Those that are gone, by their identities: they may join again."""
+        """Those that are gone, by their identities, the last ones last: they may join again."""
         self._kept: frozenset[str] = frozenset()
         self.like: Announcement | None = None
         """What the devices that measure are; None before there was one."""
@@ -136,6 +139,8 @@ class Members:
         """Let a device go."""
         state = self._devices.pop(address)
         self._past[state.identity] = state
+        while len(self._past) > _MOST_PAST:
+            del self._past[next(iter(self._past))]
         self._kept -= {address}
 
     def clear(self) -> None:

@@ -13,7 +13,7 @@ from ansorc.graph.network import Network
 from ansorc.graph.partition import lifetimes
 from ansorc.search.measure import CachePolicy
 from ansorc.search.programs import ProgramChoice, recorded_environment
-from ansorc.search.record import Records
+from ansorc.search.record import Records, is_missing
 
 
 def cache_policy_of(network: Network) -> CachePolicy:
@@ -50,7 +50,7 @@ def recorded_choice(
     """
     own = common_cache_policy(networks)
     tasks = {key: task for network in networks for key, task in network.tasks.items()}
-    if not choice.use_default and choice.records.exists():
+    if not choice.use_default and not is_missing(choice.records):
         with Records.open(choice.records, create=False) as records:
             for policy in (own, *get_args(CachePolicy)):
                 wanted = replace(choice, cache=policy)

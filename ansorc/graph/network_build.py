@@ -23,7 +23,7 @@ from ansorc.search.programs import (
     recorded_environment,
     recorded_program,
 )
-from ansorc.search.record import KernelThreads, Records
+from ansorc.search.record import KernelThreads, Records, is_missing
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -121,7 +121,7 @@ def c_name(name: str) -> str:
 def _recorded(network: Network, choice: ProgramChoice) -> Mapping[str, Program]:
     """The best recorded programs of those tasks that have any, the default of the others."""
     advice = "run `ansorc tune` first, or use --default for untuned schedules"
-    if not choice.records.exists():
+    if is_missing(choice.records):
         raise RecordError(f"there is no record file {choice.records}; {advice}")
     found: dict[str, Program] = {}
     with Records.open(choice.records, create=False) as records:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Unpack, cast, overload
 
 from ansorc.codegen.call.module import Module
@@ -26,6 +25,7 @@ from ansorc.search.measure import MeasuredCall
 from ansorc.search.options import ObjectiveName, SchedulerName, Scheduling
 from ansorc.search.programs import ProgramChoice, build_program, chosen_program
 from ansorc.search.programs import build as build_operator
+from ansorc.search.record import place_of
 from ansorc.search.task import Task
 from ansorc.search.tune import tune as tune_operators
 from ansorc.search.tune_options import TuneOptions, TuneSettings, cache_of
@@ -82,7 +82,7 @@ def build(
     built, RecordError where the file has nothing for it.
     """
     cache = cache_of(measure, None)
-    choice = ProgramChoice(Path(records or "tune.db"), cache=cache, use_default=records is None)
+    choice = ProgramChoice(place_of(records or "tune.db"), cache=cache, use_default=records is None)
     if isinstance(program, GraphVariants):
         networks = [Network.of(graph, "native" if target is None else target) for graph in program]
         choice = recorded_choice(networks, choice)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from ansorc.codegen.base import MachineLimits, backend_of
 from ansorc.errors import AnsorcError
 from ansorc.report.history import History
 from ansorc.report.page import page
 from ansorc.report.sections import file_sections, task_sections
-from ansorc.search.record import Records, current_environment
+from ansorc.search.record import RecordPlace, Records, current_environment
 from ansorc.search.record.database import Holding
 
 
@@ -54,7 +53,7 @@ def _named_apart(histories: Sequence[History]) -> list[History]:
 
 
 def report_page(
-    records: Path, histories: Sequence[History], weights: Mapping[str, int] | None, *,
+    records: RecordPlace, histories: Sequence[History], weights: Mapping[str, int] | None, *,
     with_limits: bool,
 ) -> str:  # fmt: skip
     """Return the page on the tasks of a record file, the one that is there or several.

@@ -11,12 +11,11 @@ import time
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 from ansorc.errors import AnsorcError, ReportError
 from ansorc.report.file_page import histories_of, report_page
 from ansorc.report.page import page
-from ansorc.search.record import Records
+from ansorc.search.record import RecordPlace, Records
 
 _HOST = "127.0.0.1"
 _REFRESH_S = 5
@@ -31,7 +30,11 @@ class LivePage:
     """
 
     def __init__(
-        self, port: int, records: Path, keys: Collection[str], weights: Mapping[str, int] | None
+        self,
+        port: int,
+        records: RecordPlace,
+        keys: Collection[str],
+        weights: Mapping[str, int] | None,
     ) -> None:
         """Take the port; raise ReportError if it is taken, or if no charts can be drawn."""
         self._records, self._keys, self._weights = records, set(keys), weights

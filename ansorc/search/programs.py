@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.build import build_function
@@ -28,7 +27,14 @@ from ansorc.search.call_threads import known_threads
 from ansorc.search.default import default_steps
 from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.measure import CachePolicy, Source
-from ansorc.search.record import Environment, Record, Records, current_environment
+from ansorc.search.record import (
+    Environment,
+    Record,
+    RecordPlace,
+    Records,
+    current_environment,
+    is_missing,
+)
 from ansorc.search.task import Task
 from ansorc.target import Target, detect
 
@@ -119,7 +125,7 @@ def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
 class ProgramChoice:
     """Which of the programs of a task is meant: the best one of a record file, or the default."""
 
-    records: Path
+    records: RecordPlace
     threads: int = 0
     """That were measured with so many threads; 0 means all cores."""
     cache: CachePolicy = "warm"
@@ -137,7 +143,7 @@ def chosen_program(task: Task, choice: ProgramChoice) -> Program:
     if choice.use_default:
         return default_program(task.with_threads(choice.threads))
     advice = "run `ansorc tune` first, or use --default for the untuned schedule"
-    if not path.exists():
+    if is_missing(path):
         raise RecordError(f"there is no record file {path}; {advice}")
     with Records.open(path, create=False) as records:
         environment = recorded_environment([task], choice, records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict, get_args
@@ -11,13 +12,14 @@ from ansorc.search.cost_model import CostModel
 from ansorc.search.machines import Machines
 from ansorc.search.measure import CachePolicy, MeasuredCall, MeasureOptions
 from ansorc.search.options import SearchOptions
+from ansorc.search.record import RecordPlace, place_of
 
 
 class TuneSettings(TypedDict, total=False):
     """What the arguments of `tune` may be: the options of TuneOptions that most runs need."""
 
     trials: int
-    records: str | Path
+    records: str | os.PathLike[str]
     seed: int
     threads: int
     time_budget: float | None
@@ -33,7 +35,8 @@ class TuneOptions:
 
     trials: int = 200
     """Programs of the task to have measured in all, those in the record file counted in."""
-    records: Path = Path("tune.db")
+    records: RecordPlace = Path("tune.db")
+    """The file that keeps them, or the database, of which several tuners may be writing."""
     seed: int = 0
     """Seed of all random choices: inputs, proposals, the cost model."""
     threads: int = 0
@@ -61,7 +64,7 @@ class TuneOptions:
         known = TuneOptions()
         return TuneOptions(
             trials=settings.get("trials", known.trials),
-            records=Path(settings.get("records", known.records)),
+            records=place_of(settings.get("records", "tune.db")),
             seed=settings.get("seed", known.seed),
             threads=settings.get("threads", known.threads),
             time_budget=settings.get("time_budget", known.time_budget),

@@ -37,8 +37,9 @@ _MEASURING = MeasureOptions(
     RunOptions(threads=1, min_total_s=1e-3, max_total_s=2e-3, min_timeout_s=0.5, retry_share=0.0),
     builders=1, build_timeout_s=1.0,
 )  # fmt: skip
-_HUNG_S = 60.0
-"""A tuner that notes nothing for so long hangs."""
+_HUNG_S, _START_S = 60.0, 300.0
+"""A tuner that notes nothing for so long hangs; one that has not noted anything yet may be waiting
+for the disk and the cores until all that it imports is there."""
 
 
 @dataclass(frozen=True)
@@ -116,27 +117,31 @@ class TunerProcess:
         self.directory, self.label = directory, label
         directory.mkdir()
         self._arguments = (address, str(key), label, str(directory), str(trials))
-        self._size, self._watched, self._idle_s = -1, time.monotonic(), 0.0
+        self._watched = time.monotonic()
         self.hangs: list[str] = []
         self.ends: list[str] = []
         """Exits that it was not asked for."""
         self._process = self._start()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has noted anything."""
+        return self._noted_bytes() > 0
+
     def watch(self) -> None:
         """Look whether it lives and goes on; start it again if not."""
-        path = self.directory / "noted.jsonl"
-        size = path.stat().st_size if path.exists() else 0
+        size = self._noted_bytes()
         now = time.monotonic()
         # All these processes may be stopped together, while something else is measured.
         self._idle_s += min(now - self._watched, 0.5)
         self._watched = now
         if size != self._size:
-            self._size, self._idle_s = size, 0.0
+            self._size, self._idle_s, self._limit_s = size, 0.0, _HUNG_S
         if self._process.poll() is not None:
             self.ends.append(f"exit code {self._process.returncode}")
             self._process = self._start()
-        elif self._idle_s > _HUNG_S:
-            self.hangs.append(f"nothing for {_HUNG_S:.0f} s after {size} bytes")
+        elif self._idle_s > self._limit_s:
+            self.hangs.append(f"nothing for {self._limit_s:.0f} s after {size} bytes")
             self._process.send_signal(signal.SIGUSR1)
             time.sleep(1)
             self.kill()
@@ -163,8 +168,12 @@ class TunerProcess:
         self._process.kill()
         self._process.wait()
 
+    def _noted_bytes(self) -> int:
+        path = self.directory / "noted.jsonl"
+        return path.stat().st_size if path.exists() else 0
+
     def _start(self) -> subprocess.Popen[bytes]:
-        self._idle_s = 0.0
+        self._size, self._idle_s, self._limit_s = self._noted_bytes(), 0.0, _START_S
         with (self.directory / "tuner.log").open("ab") as log:
             return subprocess.Popen(
                 (sys.executable, "-m", "bench.fleet.fault_tuner", *self._arguments),

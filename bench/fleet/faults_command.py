@@ -69,6 +69,8 @@ def disturbed(
     try:
         disturbance = Disturbance(fleet, tuners, seed, shortened)
         rng = random.Random(seed + 1)
+        while not all(tuner.has_begun for tuner in tuners):
+            disturbance.wait(0.1)
         begin = time.monotonic()
         for number in range(faults):
             due = begin + seconds * (number + rng.random()) / faults

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Self
 
 from ansorc.fleet.connection import ConnectionLost
 from ansorc.fleet.fleet import connect
@@ -17,16 +18,16 @@ from ansorc.fleet.signing import FleetKey
 
 LABEL = "simulated"
 _SCHEDULER = "from distributed.cli.dask_scheduler import main; main()"
+_ANSORC = "from ansorc.cli.main import main; main()"
 _START_S = 120.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class SimulatedFleet:
-    """A scheduler and `devices` simulated ones in a few processes; use it as a context manager."""
+class LocalFleet:
+    """A scheduler and what serves `devices`, as processes; use it as a context manager."""
 
-    def __init__(self, directory: Path, records: Path, devices: int, slower: float = 1.0) -> None:
-        self._directory, self._records, self._devices = directory, records, devices
-        self._slower = slower
+    def __init__(self, directory: Path, devices: int) -> None:
+        self._directory, self._devices = directory, devices
         self.key = directory / "fleet.key"
         if not self.key.exists():
             FleetKey.create(self.key)
@@ -39,16 +40,16 @@ class SimulatedFleet:
         """Seconds of processor time, as of the last `used`."""
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def __enter__(self) -> SimulatedFleet:
+    def commands(self) -> list[tuple[str, ...]]:
+        """Return the arguments of Python for each process that serves devices."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
         try:
             self._start(("-c", _SCHEDULER, "--host", "127.0.0.1", "--port", str(self._port),
                          "--no-dashboard"))  # fmt: skip
-            left, each = self._devices, 64
-            while left > 0:
-                count = min(left, each)
-                left -= count
-                self._start(("-m", "bench.fleet.simulated", self.address, str(self._records), LABEL,
-                             str(count), str(self._slower)))  # fmt: skip
+            for arguments in self.commands():
+                self._start(arguments)
             self._wait()
         except BaseException:
             self._ends.close()
@@ -92,6 +93,39 @@ class SimulatedFleet:
             finally:
                 connection.close()
             return
+
+
+class SimulatedFleet(LocalFleet):
+    """Simulated devices that take so many times as long as recorded, up to 64 in a process."""
+
+    def __init__(self, directory: Path, records: Path, devices: int, slower: float = 1.0) -> None:
+        super().__init__(directory, devices)
+        self._records, self._slower = records, slower
+
+    def commands(self) -> list[tuple[str, ...]]:
+        """Return the processes' arguments."""
+        counts = [min(64, self._devices - first) for first in range(0, self._devices, 64)]
+        return [
+            ("-m", "bench.fleet.simulated", self.address, str(self._records), LABEL, str(count),
+             str(self._slower))
+            for count in counts
+        ]  # fmt: skip
+
+
+class WorkersHere(LocalFleet):
+    """A worker of this machine for each label, as `ansorc worker` starts it."""
+
+    def __init__(self, directory: Path, labels: Sequence[str]) -> None:
+        super().__init__(directory, len(labels))
+        self._labels = labels
+
+    def commands(self) -> list[tuple[str, ...]]:
+        """Return the processes' arguments."""
+        # The probe's time is given: the speed of a virtual machine varies.
+        return [
+            ("-c", _ANSORC, "worker", self.address, "--device", label, "--probe-s", "1e-3")
+            for label in self._labels
+        ]
 
 
 def _processor_s(pid: int) -> float:

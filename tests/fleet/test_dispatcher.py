@@ -197,6 +197,21 @@ def test_a_device_that_joins_again_is_the_one_that_it_was() -> None:
     assert (members["b"].aside_until, members["b"].faults) == (5.0, 2)
 
 
+def test_what_is_known_of_devices_that_are_gone_is_bounded() -> None:
+    """Workers of a queue of jobs are started again and again: each process is another device."""
+    members = Members(KEY, ("dev", ""), "run", lambda: 0.0, lambda words: None)
+    like = Announcement("dev", "native", "a CPU", (), 1, 1.0)
+    signed = [KEY.sign(PURPOSE, replace(like, identity=str(n)).to_json()) for n in range(1200)]
+    for one in signed:
+        members.refresh({"a": Presence(one)})
+        members["a"].faults = 2
+        members.remove("a")
+    for number, faults in ((0, 0), (1199, 2)):
+        members.refresh({"b": Presence(signed[number])})
+        assert members["b"].faults == faults
+        members.remove("b")
+
+
 def test_a_program_that_every_device_is_lost_with_is_a_failure_of_the_measuring() -> None:
     found = tuned(Cluster(lambda address: "lost"), 5)
     require_each_once(found, 5)

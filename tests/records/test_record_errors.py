@@ -9,6 +9,7 @@ from records.examples import record_of
 
 from ansorc.errors import RecordError
 from ansorc.search.record import Records, schema
+from ansorc.search.record.store import FileStore
 
 
 def refused(path: Path, words: str) -> None:
@@ -99,7 +100,7 @@ def test_a_locked_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     connection, _ = schema.connect(tmp_path / "a.db", create=True)
-    records = Records(tmp_path / "a.db", connection)
+    records = Records(FileStore(tmp_path / "a.db", connection))
     connection.execute("PRAGMA max_page_count = 12")
     with pytest.raises(RecordError, match="is full; free some space and run again"):
         add_many(records, 1000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -21,6 +20,7 @@ from ansorc.graph.torch.model import TorchProgram, array_of, load_torch, torch_l
 from ansorc.graph.verbs import tune
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
+from ansorc.search.record import place_of
 
 _TUNED = (
     'instead of a mode write options={"records": "tune.db", "trials": 1000} to tune at the first '
@@ -196,7 +196,7 @@ class _CompiledModule:
         if options.trials:
             tune(graph, trials=options.trials, threads=options.threads, records=records)
         choice = ProgramChoice(
-            Path(records), threads=options.threads,
+            place_of(records), threads=options.threads,
             use_default=not (options.records or options.trials),
         )  # fmt: skip
         choice = recorded_choice([network], choice)

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from ansorc.search.gpu.feature_sets import extract_state
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.model.boosting import Growth
 from ansorc.search.model.trees import TreeModel, best_seconds, labels_of
-from ansorc.search.record import Record, Records
+from ansorc.search.record import Record, RecordPlace, Records
 from ansorc.search.task import Task
 
 _BLOCK = 512
@@ -94,7 +93,7 @@ class TrainingSet:
     """Programs whose steps do not fit this ansorc, or that are loop programs without steps."""
 
 
-def training_set(files: Sequence[Path]) -> TrainingSet:
+def training_set(files: Sequence[RecordPlace]) -> TrainingSet:
     """Return what record files have to learn from.
 
     Programs that failed by a fault of the measuring are left out. Raise RecordError for a file that
@@ -135,7 +134,7 @@ def _seconds(record: Record) -> float:
     return math.inf if record.median_s is None else record.median_s
 
 
-def _programs(path: Path) -> dict[str, tuple[Task, _Programs]]:
+def _programs(path: RecordPlace) -> dict[str, tuple[Task, _Programs]]:
     """The programs of a file, without those whose records say nothing of them."""
     found: dict[str, tuple[Task, _Programs]] = {}
     with Records.open(path, create=False) as opened:

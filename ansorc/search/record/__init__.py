@@ -6,14 +6,26 @@ In: one `Record` for each trial. Out: what need not be measured again, and the b
 from ansorc.search.record.database import KernelThreads, Records
 from ansorc.search.record.lines import ImportSummary, export_lines, import_lines
 from ansorc.search.record.record import Environment, Record, current_environment
+from ansorc.search.record.record_place import (
+    RecordPlace,
+    RecordUrl,
+    is_missing,
+    place_of,
+    text_of,
+)
 
 __all__ = [
     "Environment",
     "ImportSummary",
     "KernelThreads",
     "Record",
+    "RecordPlace",
+    "RecordUrl",
     "Records",
     "current_environment",
     "export_lines",
     "import_lines",
+    "is_missing",
+    "place_of",
+    "text_of",
 ]

@@ -1,19 +1,21 @@
-"""The record file: an SQLite database that several processes may read and write at once."""
+"""Records in a file or a database, which several processes may read and write at once."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Generator, Iterator, Sequence
+import os
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from importlib import import_module
+from typing import Any, cast
 
 from ansorc.errors import AnsorcError, RecordError
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.record.record import Environment, Record
-from ansorc.search.record.schema import DamageError, connect, transaction, translated
+from ansorc.search.record.record_place import RecordPlace, RecordUrl, place_of
+from ansorc.search.record.schema import DamageError, connect
+from ansorc.search.record.store import FileStore, RecordStore, StoreStatement
 from ansorc.search.task import Task
 
 FIELDS = (
@@ -26,16 +28,21 @@ _UPSERT = f"""
 INSERT INTO records ({FIELDS}) VALUES ({", ".join("?" * len(FIELDS.split()))})
 ON CONFLICT (task_key, program_key, environment_key) DO UPDATE SET
     {", ".join(f"{name} = excluded.{name}" for name in FIELDS.split(", ")[5:-1])}
-WHERE excluded.checked >= checked OR excluded.failure IN ('wrong result', 'crash')
+WHERE excluded.checked >= records.checked OR excluded.failure IN ('wrong result', 'crash')
 """
 _DECIDE = """
-INSERT OR REPLACE INTO winners (task_key, environment_key, program_key, last_id)
+INSERT INTO winners (task_key, environment_key, program_key, last_id)
 VALUES (?, ?, ?, (SELECT max(id) FROM records))
+ON CONFLICT (task_key, environment_key)
+DO UPDATE SET program_key = excluded.program_key, last_id = excluded.last_id
 """
 _THREADS = """
-INSERT OR REPLACE INTO kernel_threads (task_key, environment_key, program_key, threads)
+INSERT INTO kernel_threads (task_key, environment_key, program_key, threads)
 VALUES (?, ?, ?, ?)
+ON CONFLICT (task_key, environment_key)
+DO UPDATE SET program_key = excluded.program_key, threads = excluded.threads
 """
+_ALL = 2**62
 _UNDEFEATED = """AND NOT EXISTS (
     SELECT 1 FROM winners WHERE winners.task_key = records.task_key
     AND winners.environment_key = records.environment_key
@@ -89,29 +96,30 @@ class KernelThreads:
 
 
 class Records:
-    """The records in one file. Every change is on disk when the method returns.
+    """The records in one file or database. Every change is kept when the method returns.
 
     One program of a task has one record in one environment: a later measuring replaces the earlier
     one, unless that was checked and the later one is not. One that does harm or gives a wrong
     result is a failure from then on, however often it went well. All methods raise RecordError.
     """
 
-    def __init__(
-        self, path: Path, connection: sqlite3.Connection, notes: tuple[str, ...] = ()
-    ) -> None:
-        self.path = path
+    def __init__(self, store: RecordStore, notes: tuple[str, ...] = ()) -> None:
+        self.path = store.place
+        """The file's path, or the database's URL."""
         self.notes = notes
         """What was changed in a file of an earlier version when it was opened."""
-        self._connection = connection
+        self._store = store
 
     @staticmethod
-    def open(path: str | Path, *, create: bool = True, read_only: bool = False) -> Records:
-        """Open the file at `path`, which is made if it is missing and `create` is set.
+    def open(
+        path: str | os.PathLike[str] | RecordUrl, *, create: bool = True, read_only: bool = False
+    ) -> Records:
+        """Open the file at `path`, or the database whose URL that is: postgresql://user@host/name.
 
-        With `read_only` it must be there, and is not changed.
+        It is made if it is missing and `create` is set, of a database the tables. With `read_only`
+        it must be there, and is not changed.
         """
-        where = Path(path)
-        return Records(where, *connect(where, create=create and not read_only, read_only=read_only))
+        return Records(*open_store(path, create=create, read_only=read_only))
 
     def __enter__(self) -> Records:
         return self
@@ -120,46 +128,40 @@ class Records:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
+        """Close the file or the connection."""
+        self._store.close()
 
     def add_task(self, task: Task) -> None:
         """Remember what `task` is, so that its records can be built from the file alone."""
         row = (task.key, task.dag.to_text(), task.target.text, task.name)
-        with translated(self.path):
-            self._connection.execute("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?)", row)
+        self._store.write([("INSERT INTO tasks VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", row)])
 
     def add(self, record: Record) -> None:
         """Write `record` to disk."""
-        with translated(self.path), transaction(self._connection):
-            self._add_environment(record.environment)
-            self._connection.execute(_UPSERT, _row(record))
+        self._store.write([_environment(record.environment), (_UPSERT, _row(record))])
 
     def keep_threads(self, environment: Environment, found: Sequence[KernelThreads]) -> None:
         """Note how many threads each program of `found` gets in a network; earlier ones go."""
         rows = [(one.task_key, environment.key, one.program_key, one.threads) for one in found]
-        with translated(self.path), transaction(self._connection):
-            self._add_environment(environment)
-            self._connection.executemany(_THREADS, rows)
+        self._store.write([_environment(environment), *((_THREADS, row) for row in rows)])
 
     def threads(self, environment: Environment) -> dict[str, KernelThreads]:
         """Return what `keep_threads` noted last of each task, by its key."""
         query = (
             "SELECT task_key, program_key, threads FROM kernel_threads WHERE environment_key = ?"
         )
-        rows = self._rows(query, (environment.key,))
+        rows = self._store.rows(query, (environment.key,))
         return {str(row[0]): KernelThreads(*row) for row in rows}
 
     def decide(self, winner: Record) -> None:
         """Note that `winner` was the fastest when the best programs so far were compared."""
         row = (winner.task_key, winner.environment.key, winner.program_key)
-        with translated(self.path):
-            self._connection.execute(_DECIDE, row)
+        self._store.write([(_DECIDE, row)])
 
     def is_winner(self, record: Record) -> bool:
         """Return whether `record` is the program that `decide` named last."""
         query = "SELECT program_key FROM winners WHERE task_key = ? AND environment_key = ?"
-        rows = self._rows(query, (record.task_key, record.environment.key))
+        rows = self._store.rows(query, (record.task_key, record.environment.key))
         return any(row[0] == record.program_key for row in rows)
 
     def decisions(self, task_key: str) -> list[Decision]:
@@ -167,26 +169,27 @@ class Records:
         query = (
             "SELECT program_key, json, (SELECT count(*) FROM records WHERE "
             "records.task_key = winners.task_key AND id <= last_id) FROM winners "
-            "JOIN environments ON environments.key = environment_key WHERE task_key = ? ORDER BY 3"
+            "JOIN environments ON environments.key = environment_key WHERE task_key = ? "
+            "ORDER BY 3, last_id, environment_key"
         )
-        rows = self._rows(query, (task_key,))
+        rows = self._store.rows(query, (task_key,))
         return [Decision(task_key, row[0], Environment.from_json(row[1]), row[2]) for row in rows]
 
     def environments(self) -> list[Environment]:
         """Return the environments that anything was measured in."""
-        rows = self._rows("SELECT json FROM environments ORDER BY key", ())
+        rows = self._store.rows("SELECT json FROM environments ORDER BY key", ())
         with intact(self.path):
             return [Environment.from_json(row[0]) for row in rows]
 
     def holdings(self) -> list[Holding]:
         """Return what there is of each task in each environment."""
         query = (
-            "SELECT totals.*, json, ifnull(target_text, ''), ifnull(name, '') FROM totals "
+            "SELECT totals.*, json, coalesce(target_text, ''), coalesce(name, '') FROM totals "
             "LEFT JOIN environments ON environments.key = environment_key LEFT JOIN tasks "
-            "ON tasks.key = task_key WHERE programs ORDER BY task_key, environment_key"
+            "ON tasks.key = task_key WHERE programs > 0 ORDER BY task_key, environment_key"
         )
         found: list[Holding] = []
-        for key, _, count, timed, text, target, name in self._rows(query, ()):
+        for key, _, count, timed, text, target, name in self._store.rows(query, ()):
             with intact(self.path):
                 environment = Environment.from_json(text)
                 best = self.best(key, environment)
@@ -195,17 +198,19 @@ class Records:
 
     def task_keys(self) -> list[str]:
         """Return the keys of the tasks in the file."""
-        query = "SELECT key FROM tasks UNION SELECT task_key FROM totals WHERE programs ORDER BY 1"
-        return [str(row[0]) for row in self._rows(query, ())]
+        query = (
+            "SELECT key FROM tasks UNION SELECT task_key FROM totals WHERE programs > 0 ORDER BY 1"
+        )
+        return [str(row[0]) for row in self._store.rows(query, ())]
 
     def defined_keys(self) -> list[str]:
         """Return the keys of the tasks that `task` can return."""
-        return [str(row[0]) for row in self._rows("SELECT key FROM tasks ORDER BY 1", ())]
+        return [str(row[0]) for row in self._store.rows("SELECT key FROM tasks ORDER BY 1", ())]
 
     def task(self, task_key: str) -> Task:
         """Return the task called `task_key`."""
         query = "SELECT dag_text, target_text, name FROM tasks WHERE key = ?"
-        for dag_text, target_text, name in self._rows(query, (task_key,)):
+        for dag_text, target_text, name in self._store.rows(query, (task_key,)):
             with intact(self.path):
                 return Task.from_texts(dag_text, target_text, name)
         raise RecordError(f"{self.path} does not say what the task {task_key} is")
@@ -221,17 +226,17 @@ class Records:
         """
         query = (
             "SELECT program_key FROM records WHERE task_key = ? AND environment_key = ? "
-            "AND failure IS NOT ?"
+            "AND (failure IS NULL OR failure != ?)"
         )
         parameters = (task_key, environment.key, FailureKind.UNKNOWN.value)
-        return {str(row[0]) for row in self._rows(query, parameters)}
+        return {str(row[0]) for row in self._store.rows(query, parameters)}
 
     def best(self, task_key: str, environment: Environment | None = None) -> Record | None:
         """Return the first of `undefeated`, or None."""
         return next(iter(self.undefeated(task_key, environment, 1)), None)
 
     def undefeated(
-        self, task_key: str, environment: Environment | None = None, count: int = -1
+        self, task_key: str, environment: Environment | None = None, count: int = _ALL
     ) -> list[Record]:
         """Return the records whose output was checked, fastest first, `count` of them or all.
 
@@ -239,14 +244,14 @@ class Records:
         different minutes do not compare to the percent. Without `environment` records of all
         machines compete.
         """
-        where = "WHERE task_key = ? AND checked AND median_s IS NOT NULL " + _UNDEFEATED
+        where = "WHERE task_key = ? AND checked = 1 AND median_s IS NOT NULL " + _UNDEFEATED
         keys: tuple[str | int, ...] = (task_key,)
         if environment is not None:
             where += "AND environment_key = ? "
             keys = (task_key, environment.key)
         query = f"{_SELECT}{where}ORDER BY median_s, id LIMIT ?"
         with intact(self.path):
-            return [record_of_row(row) for row in self._rows(query, (*keys, count))]
+            return [record_of_row(row) for row in self._store.rows(query, (*keys, count))]
 
     def all(self, task_key: str, environment: Environment | None = None) -> list[Record]:
         """Return the records of a task (in one environment, if given), oldest first."""
@@ -255,38 +260,55 @@ class Records:
             where += "AND environment_key = ? "
         keys = (task_key,) if environment is None else (task_key, environment.key)
         with intact(self.path):
-            rows = self._rows(f"{_SELECT}{where}ORDER BY records.id", keys)
+            rows = self._store.rows(f"{_SELECT}{where}ORDER BY records.id", keys)
             return [record_of_row(row) for row in rows]
 
     def elsewhere(self, task_key: str, environment: Environment) -> OtherEnvironments:
         """Return what there is of a task from other environments, which is not used silently."""
         query = (
             "SELECT json, programs FROM totals JOIN environments ON key = environment_key "
-            "WHERE task_key = ? AND environment_key != ? AND programs ORDER BY environment_key"
+            "WHERE task_key = ? AND environment_key != ? AND programs > 0 ORDER BY environment_key"
         )
-        rows = list(self._rows(query, (task_key, environment.key)))
+        rows = list(self._store.rows(query, (task_key, environment.key)))
         found = tuple(Environment.from_json(row[0]) for row in rows)
         return OtherEnvironments(sum(int(row[1]) for row in rows), found)
 
     def count(self) -> int:
         """Return how many records there are."""
-        query = "SELECT ifnull(sum(programs), 0) FROM totals"
-        return next(int(row[0]) for row in self._rows(query, ()))
+        query = "SELECT coalesce(sum(programs), 0) FROM totals"
+        return next(int(row[0]) for row in self._store.rows(query, ()))
 
-    def _add_environment(self, environment: Environment) -> None:
-        row = (environment.key, environment.to_json(), environment.cpu)
-        self._connection.execute("INSERT OR IGNORE INTO environments VALUES (?, ?, ?)", row)
 
-    def _rows(self, query: str, parameters: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
-        with translated(self.path):
-            yield from self._connection.execute(query, parameters).fetchall()
+def open_store(
+    path: str | os.PathLike[str] | RecordUrl, *, create: bool = True, read_only: bool = False
+) -> tuple[RecordStore, tuple[str, ...]]:
+    """Return what keeps the records at `path`, and what was changed there, as `Records.open`."""
+    place = place_of(path)
+    if not isinstance(place, RecordUrl):
+        connection, notes = connect(place, create=create and not read_only, read_only=read_only)
+        return FileStore(place, connection), notes
+    try:  # here, not with ansorc: it is an extra, and takes a third of a second
+        server = import_module("ansorc.search.record.server_store")
+        import_module("psycopg")
+    except ImportError as error:
+        raise RecordError(
+            f"records by PostgreSQL need SQLAlchemy and psycopg ({error}); "
+            "pip install 'ansorc[postgresql]'"
+        ) from error
+    store = server.ServerStore(place, create=create, read_only=read_only)
+    return cast("RecordStore", store), ()
+
+
+def _environment(environment: Environment) -> StoreStatement:
+    row = (environment.key, environment.to_json(), environment.cpu)
+    return "INSERT INTO environments VALUES (?, ?, ?) ON CONFLICT DO NOTHING", row
 
 
 def _row(record: Record) -> tuple[object, ...]:
     return (
         record.task_key, record.program_key, record.steps, record.function, record.environment.key,
         record.median_s, record.spread_s, record.repeats,
-        record.failure.value if record.failure else None, record.message, record.checked,
+        record.failure.value if record.failure else None, record.message, int(record.checked),
         record.build_s, record.created, record.seed, record.version, record.run_s,
         record.known,
     )  # fmt: skip
@@ -316,7 +338,7 @@ ROW_FAULTS = (AnsorcError, ValueError, KeyError, TypeError, RecursionError)
 
 
 @contextmanager
-def intact(path: Path) -> Generator[None]:
+def intact(path: RecordPlace) -> Generator[None]:
     """Turn what a row with bytes of chance provokes into a RecordError of one sentence."""
     try:
         yield
@@ -324,4 +346,7 @@ def intact(path: Path) -> Generator[None]:
         raise
     except ROW_FAULTS as error:
         words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise DamageError(path, f"a row is not what was written: {words}") from error
+        words = f"a row is not what was written: {words}"
+        if isinstance(path, RecordUrl):
+            raise RecordError(f"{path} is damaged ({words}) and was left as it is") from error
+        raise DamageError(path, words) from error

@@ -149,11 +149,16 @@ SELECT task_key, environment_key, count(*), count(median_s) FROM records GROUP B
 """
 """How many records there are: counting a million of them reads 80 MB of an index from disk."""
 _COUNTED = """
-INSERT INTO totals VALUES ({0}.task_key, {0}.environment_key, {1}, {1} * ({0}.median_s NOT NULL))
-ON CONFLICT (task_key, environment_key)
-DO UPDATE SET programs = programs + excluded.programs, timed = timed + excluded.timed;"""
+INSERT INTO totals VALUES ({0}.task_key, {0}.environment_key, {1},
+    CASE WHEN {0}.median_s IS NULL THEN 0 ELSE {1} END)
+ON CONFLICT (task_key, environment_key) DO UPDATE SET
+    programs = totals.programs + excluded.programs, timed = totals.timed + excluded.timed;"""
 _ADD, _TAKE = _COUNTED.format("new", 1), _COUNTED.format("old", -1)
 _MOVES = "UPDATE OF task_key, environment_key, median_s"
+COUNTS = ("INSERT", _ADD), ("DELETE", _TAKE), (_MOVES, _TAKE + _ADD)
+"""By which change of a record the totals change how."""
+TABLES = ("tasks", "environments", "records", "winners", "kernel_threads")
+"""Those that are not counted from others; each after what it refers to."""
 _RUN_SECONDS = "ALTER TABLE records ADD COLUMN run_s REAL NOT NULL DEFAULT 0.0"
 _KNOWN = "ALTER TABLE records ADD COLUMN known INTEGER NOT NULL DEFAULT 0"
 
@@ -169,8 +174,7 @@ def _made_by(statements: str) -> Migration:
 
 def _keep_totals(connection: sqlite3.Connection) -> str:
     """Count what there is, and from now on with each change."""
-    counts = ("INSERT", _ADD), ("DELETE", _TAKE), (_MOVES, _TAKE + _ADD)
-    for number, (event, then) in enumerate(counts):
+    for number, (event, then) in enumerate(COUNTS):
         name = f"totals_{number}"
         connection.execute(f"CREATE TRIGGER {name} AFTER {event} ON records BEGIN {then} END")
     return _made_by(_TOTALS)(connection)

@@ -1,4 +1,4 @@
-"""Whole record files: joined, rid of what is stale, held against what was written."""
+"""Whole record files and databases: joined, rid of what is stale, held against what was written."""
 
 from __future__ import annotations
 
@@ -11,59 +11,65 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ansorc.errors import RecordError
-from ansorc.search.record.database import COLUMNS, FIELDS, ROW_FAULTS
+from ansorc.search.record.database import COLUMNS, FIELDS, ROW_FAULTS, open_store
 from ansorc.search.record.record import Environment, current_version
+from ansorc.search.record.record_place import RecordPlace, RecordUrl
 from ansorc.search.record.salvage import is_record, is_task, salvage
 from ansorc.search.record.schema import (
     SET_ASIDE,
     SQLITE_FAULTS,
+    TABLES,
     DamageError,
-    address,
     connect,
     in_words,
     transaction,
     translated,
 )
+from ansorc.search.record.store import FileStore, RecordStore
 
-_BETTER = """(ifnull({0}.failure IN ('wrong result', 'crash'), 0), {0}.checked, {0}.created)"""
+_BETTER = """(
+    CASE WHEN {0}.failure IN ('wrong result', 'crash') THEN 1 ELSE 0 END, {0}.checked, {0}.created
+)"""
 _NEW_PAIRS = """
 CREATE TEMP TABLE new_pairs AS
 SELECT DISTINCT task_key, environment_key FROM source.records
 EXCEPT SELECT DISTINCT task_key, environment_key FROM main.records
 """
 _MERGE = (
-    "INSERT OR IGNORE INTO main.tasks SELECT * FROM source.tasks",
-    "INSERT OR IGNORE INTO main.environments SELECT * FROM source.environments",
+    _NEW_PAIRS,
+    "INSERT INTO main.tasks SELECT * FROM source.tasks WHERE true ON CONFLICT DO NOTHING",
+    "INSERT INTO main.environments SELECT * FROM source.environments WHERE true "
+    "ON CONFLICT DO NOTHING",
     f"""
     INSERT INTO main.records (id, {FIELDS})
-    SELECT id + :offset, {FIELDS} FROM source.records WHERE true ORDER BY id
+    SELECT id + ?, {FIELDS} FROM source.records WHERE true ORDER BY id
     ON CONFLICT (task_key, program_key, environment_key) DO UPDATE SET
         {", ".join(f"{name} = excluded.{name}" for name in FIELDS.split(", ")[5:])}
     WHERE {_BETTER.format("excluded")} > {_BETTER.format("records")}
     """,
     """
-    INSERT OR REPLACE INTO main.winners
-    SELECT task_key, environment_key, program_key, last_id + :offset
-    FROM source.winners JOIN new_pairs USING (task_key, environment_key)
+    INSERT INTO main.winners (task_key, environment_key, program_key, last_id)
+    SELECT task_key, environment_key, program_key, last_id + ?
+    FROM source.winners JOIN new_pairs USING (task_key, environment_key) WHERE true
+    ON CONFLICT (task_key, environment_key)
+    DO UPDATE SET program_key = excluded.program_key, last_id = excluded.last_id
     """,
     """
-    INSERT OR IGNORE INTO main.kernel_threads
+    INSERT INTO main.kernel_threads (task_key, environment_key, program_key, threads)
     SELECT task_key, environment_key, program_key, threads
-    FROM source.kernel_threads JOIN new_pairs USING (task_key, environment_key)
+    FROM source.kernel_threads JOIN new_pairs USING (task_key, environment_key) WHERE true
+    ON CONFLICT DO NOTHING
     """,
+    "DROP TABLE new_pairs",
 )
 """`winners` and threads are taken of what was not there: they say nothing of programs of others."""
-
-
-_CACHE_KB = 256 * 1024
-"""The indexes of a large output, whose pages would be written again and again with less."""
 
 
 @dataclass(frozen=True)
 class MergeSummary:
     """What came of merging one file into another."""
 
-    path: Path
+    path: RecordPlace
     read: int
     """Records that the file has."""
     added: int
@@ -72,54 +78,60 @@ class MergeSummary:
     """What was lost of a damaged file."""
 
 
-def merge(output: Path, files: Sequence[Path]) -> list[MergeSummary]:
+def merge(output: RecordPlace, files: Sequence[RecordPlace]) -> list[MergeSummary]:
     """Add what the record `files` hold to the one at `output`, which is made if it is missing.
 
-    Of a program that two have in one environment the record stays that failed with a crash or a
-    wrong result, else the one that was checked, else the later one: the order of merging does not
-    matter, except that winners and threads come from the first file that has the task in an
-    environment. What is readable of a damaged file is taken. `files` are not changed. Raise
-    RecordError for what is not a record file; then nothing of it is in `output`.
+    Each may be a database, too. Of a program that two have in one environment the record stays that
+    failed with a crash or a wrong result, else the one that was checked, else the later one: the
+    order of merging does not matter, except that winners and threads come from the first file that
+    has the task in an environment. What is readable of a damaged file is taken. `files` are not
+    changed. Raise RecordError for what is not a record file; then nothing of it is in `output`.
     """
     for path in files:
-        if path.resolve() == output.resolve():
+        if _is_same(path, output):
             raise RecordError(f"{path} would be merged into itself; give another output")
         with suppress(DamageError):
-            connect(path, create=False, read_only=True)[0].close()
-    connection, _ = connect(output, create=True)
-    with closing(connection):
-        connection.execute(f"PRAGMA cache_size = {-_CACHE_KB}")
-        return [_merged(connection, output, path) for path in files]
+            open_store(path, read_only=True)[0].close()
+    store, _ = open_store(output)
+    with closing(store):
+        return [_merged(store, path) for path in files]
 
 
-def _merged(connection: sqlite3.Connection, output: Path, path: Path) -> MergeSummary:
-    with _current(path) as (source, notes), translated(output):
-        connection.execute("ATTACH DATABASE ? AS source", (address(source, "mode=ro"),))
-        try:
-            with transaction(connection):
-                before = _count(connection, "main")
-                last = "SELECT max(ifnull(max(id), 0), (SELECT ifnull(max(seq), 0) FROM "
-                last += "main.sqlite_sequence WHERE name = 'records')) FROM main.records"
-                offset = {"offset": connection.execute(last).fetchone()[0]}
-                connection.execute(_NEW_PAIRS)
-                for statement in _MERGE:
-                    connection.execute(statement, offset if ":offset" in statement else {})
-                connection.execute("DROP TABLE new_pairs")
-                added = _count(connection, "main") - before
-            return MergeSummary(path, _count(connection, "source"), added, notes)
-        finally:
-            connection.execute("DETACH DATABASE source")
+def _is_same(one: RecordPlace, other: RecordPlace) -> bool:
+    if isinstance(one, RecordUrl) or isinstance(other, RecordUrl):
+        return one == other
+    return one.resolve() == other.resolve()
 
 
-def _count(connection: sqlite3.Connection, schema: str) -> int:
-    return int(connection.execute(f"SELECT count(*) FROM {schema}.records").fetchone()[0])
+def _merged(store: RecordStore, path: RecordPlace) -> MergeSummary:
+    with _current(path) as (source, notes):
+        return MergeSummary(path, *store.merge(source, _MERGE), notes)
+
+
+def _copy_rows(source: RecordStore, copy: Path) -> None:
+    """Write what a database holds to the new record file `copy`.
+
+    Others may write to it meanwhile: what a row refers to is read after it.
+    """
+    writer, _ = connect(copy, create=True)
+    with closing(writer), translated(copy), transaction(writer):
+        for table in reversed(TABLES):
+            for row in source.each(f"SELECT * FROM {table}"):
+                marks = ", ".join("?" * len(row))
+                writer.execute(f"INSERT INTO {table} VALUES ({marks})", row)
 
 
 @contextmanager
-def _current(path: Path) -> Generator[tuple[Path, tuple[str, ...]]]:
-    """A file of this version that holds what the record file `path` does, and what was lost."""
+def _current(path: RecordPlace) -> Generator[tuple[Path, tuple[str, ...]]]:
+    """A file of this version that holds what there is at `path`, and what was lost."""
     with TemporaryDirectory() as directory:
         copy = Path(directory) / "copy.db"
+        if isinstance(path, RecordUrl):
+            store, _ = open_store(path, read_only=True)
+            with closing(store):
+                _copy_rows(store, copy)
+            yield copy, ()
+            return
         reader, complaint = _read(path)
         with closing(reader):
             if complaint:
@@ -171,32 +183,30 @@ class Stale:
         return self.set_aside + sum(self.versions.values())
 
 
-def stale(path: Path) -> Stale:
-    """Return what `prune` would drop of the record file `path`."""
-    reader, _ = connect(path, create=False, read_only=True)
-    with translated(path), closing(reader):
-        return _stale(reader)
+def stale(path: RecordPlace) -> Stale:
+    """Return what `prune` would drop of the records at `path`."""
+    store, _ = open_store(path, read_only=True)
+    with closing(store):
+        return _stale(store)
 
 
-def prune(path: Path) -> Stale:
-    """Drop what is stale from the record file `path`, and what only that refers to; make it small.
+def prune(path: RecordPlace) -> Stale:
+    """Drop what is stale from the records at `path`, and what only that refers to.
 
-    Return what was dropped. A winner goes with its record; then the fastest one is the best.
+    A file gets smaller by it. Return what was dropped. A winner goes with its record; then the
+    fastest one is the best.
     """
-    connection, _ = connect(path, create=False)
-    with translated(path), closing(connection):
-        with transaction(connection):
-            found = _stale(connection)
-            for statement in _PRUNE:
-                connection.execute(statement, _kept() if ":version" in statement else {})
-        connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store, _ = open_store(path, create=False)
+    with closing(store):
+        found = _stale(store)
+        store.write([(text, _kept() if "?" in text else ()) for text in _PRUNE])
+        store.shrink()
         return found
 
 
 _ASIDE = f"task_key LIKE '{SET_ASIDE}%'"
 _PRUNE = (
-    f"DELETE FROM records WHERE {_ASIDE} OR version != :version",
+    f"DELETE FROM records WHERE {_ASIDE} OR version != ?",
     """
     DELETE FROM winners WHERE NOT EXISTS (SELECT 1 FROM records WHERE
         records.task_key = winners.task_key AND records.program_key = winners.program_key
@@ -213,14 +223,14 @@ _PRUNE = (
 )
 
 
-def _kept() -> dict[str, str]:
-    return {"version": current_version()}
+def _kept() -> tuple[str]:
+    return (current_version(),)
 
 
-def _stale(connection: sqlite3.Connection) -> Stale:
-    aside = connection.execute(f"SELECT count(*) FROM records WHERE {_ASIDE}").fetchone()[0]
-    query = f"SELECT version, count(*) FROM records WHERE NOT {_ASIDE} AND version != :version "
-    rows = connection.execute(f"{query} GROUP BY version ORDER BY version", _kept())
+def _stale(store: RecordStore) -> Stale:
+    ((aside,),) = store.rows(f"SELECT count(*) FROM records WHERE {_ASIDE}")
+    query = f"SELECT version, count(*) FROM records WHERE NOT {_ASIDE} AND version != ? "
+    rows = store.rows(f"{query} GROUP BY version ORDER BY version", _kept())
     return Stale(int(aside), {str(version): int(count) for version, count in rows})
 
 
@@ -228,55 +238,61 @@ def _stale(connection: sqlite3.Connection) -> Stale:
 class FileCheck:
     """What became of a record file since it was written."""
 
-    path: Path
+    path: RecordPlace
     records: int
     tasks: int
     faults: tuple[str, ...]
     """What is wrong with it, for people; nothing if every row is what was written."""
 
 
-def verify(path: Path) -> FileCheck:
-    """Hold every page and every row of the record file `path` against what was written.
+def verify(path: RecordPlace) -> FileCheck:
+    """Hold every page and every row of the records at `path` against what was written.
 
     Keys are hashes of what they stand for, so a changed byte of a program or task is found; of a
-    time it is not. Raise RecordError for what is not a record file or cannot be read.
+    time it is not. Pages are those of a file. Raise RecordError for what is not a record file or
+    cannot be read.
     """
+    if isinstance(path, RecordUrl):
+        store, _ = open_store(path, read_only=True)
+        with closing(store):
+            return _row_check(store)
     reader, complaint = _read(path)
     with closing(reader):
         if complaint:
             return FileCheck(path, 0, 0, (complaint,))
         try:
-            return _row_check(reader, path)
-        except SQLITE_FAULTS as error:
-            return FileCheck(path, 0, 0, (in_words(error),))
+            return _row_check(FileStore(path, reader))
+        except RecordError as error:
+            words = error.words if isinstance(error, DamageError) else str(error)
+            return FileCheck(path, 0, 0, (words,))
 
 
-def _row_check(reader: sqlite3.Connection, path: Path) -> FileCheck:
+def _row_check(store: RecordStore) -> FileCheck:
     faults: list[str] = []
-    tasks = reader.execute("SELECT * FROM tasks").fetchall()
-    bad_tasks = sum(not is_task(tuple(row), is_checked=True) for row in tasks)
-    environments = reader.execute("SELECT key, json FROM environments").fetchall()
+    tasks = store.rows("SELECT * FROM tasks")
+    bad_tasks = sum(not is_task(row, is_checked=True) for row in tasks)
+    environments = store.rows("SELECT key, json FROM environments")
     bad_environments = sum(not _is_environment(key, text) for key, text in environments)
     query = f"SELECT {COLUMNS} FROM records LEFT JOIN environments ON key = environment_key"
     count = bad_records = 0
-    for row in reader.execute(query):
+    for row in store.each(query):
         count += 1
-        bad_records += not is_record(tuple(row))
+        bad_records += not is_record(row)
     for found, what in ((bad_records, "records"), (bad_tasks, "tasks"),
                         (bad_environments, "environments")):  # fmt: skip
         if found:
             faults.append(f"{found} {what} are not what was written")
-    if reader.execute(_MISCOUNTED).fetchone():
+    if store.rows(_MISCOUNTED):
         faults.append("the numbers of records are not what was written")
-    return FileCheck(path, count, len(tasks), tuple(faults))
+    return FileCheck(store.place, count, len(tasks), tuple(faults))
 
 
 _COUNTED = (
     "SELECT task_key, environment_key, count(*), count(median_s) FROM records GROUP BY 1, 2",
-    "SELECT * FROM totals WHERE programs",
+    "SELECT * FROM totals WHERE programs > 0",
 )
 _MISCOUNTED = " UNION ALL ".join(
-    f"SELECT * FROM (SELECT * FROM ({one}) EXCEPT {other})"
+    f"SELECT * FROM (SELECT * FROM ({one}) AS one EXCEPT {other}) AS more"
     for one, other in (_COUNTED, _COUNTED[::-1])
 )
 

@@ -1,0 +1,27 @@
+"""A process that adds records number FIRST, FIRST + 1, …: `record_writer PLACE FIRST END`.
+
+It says "first" when its first record is kept.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from records.examples import record_of
+
+from ansorc.search.record import Records
+
+
+def main() -> None:
+    """Add them, one after another."""
+    place, first, end = sys.argv[1:]
+    with Records.open(place) as records:
+        for number in range(int(first), int(end)):
+            records.add(record_of("t", number))
+            if number == int(first):
+                sys.stdout.write("first\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
