@@ -24,6 +24,9 @@ ATOMS: list[tuple[Expr, Callable[[Mapping[str, int]], int]]] = [
     (K % 2, lambda at: at["k"] % 2),
     ((K + 1) % 3, lambda at: (at["k"] + 1) % 3),
     (T // 2, lambda at: at["t"] // 2),
+    (T % 2, lambda at: at["t"] % 2),
+    (COLUMN // 2, lambda at: at["j"] // 2),
+    (COLUMN % 2, lambda at: at["j"] % 2),
     (T % 3, lambda at: at["t"] % 3),
 ]
 

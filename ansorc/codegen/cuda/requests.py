@@ -163,7 +163,7 @@ def _request(place: _Surroundings, part: Load | Store) -> MemoryRequest | None:
 
 def _elements(part: Load | Store, values: Mapping[str, LaneValues]) -> LaneValues:
     terms = zip(part.indices, part.buffer.strides, strict=True)
-    return sum((_value(index, values) * stride for index, stride in terms), np.int64(0))
+    return np.asarray(sum((_value(i, values) * stride for i, stride in terms), np.int64(0)))
 
 
 def _joined(

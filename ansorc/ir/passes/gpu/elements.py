@@ -215,14 +215,16 @@ class Meetings:
 
     def _are_own(self, place: Linear[Atom], loops: Extents) -> bool:
         """Whether the coefficients tell that each thread has places of its own, as digits do."""
-        extents = {**loops, **self._threads}
-        if any(extent > 1 and name not in place.terms for name, extent in self._threads.items()):
+        digits = _digits(place, {**loops, **self._threads})
+        if digits is None or any(
+            extent > 1 and name not in digits for name, extent in self._threads.items()
+        ):
             return False
         reach = 0
-        for atom, coefficient in sorted(place.terms.items(), key=lambda term: abs(term[1])):
-            if not isinstance(atom, str) or atom not in extents or abs(coefficient) <= reach:
+        for coefficient, extent in sorted(digit for each in digits.values() for digit in each):
+            if coefficient <= reach:
                 return False
-            reach += abs(coefficient) * (extents[atom] - 1)
+            reach += coefficient * (extent - 1)
         return True
 
     def _size(self, touch: Touch) -> int:
@@ -242,6 +244,42 @@ class Meetings:
         if key not in self._known:
             self._known[key] = _elements(place, touch, self._threads)
         return self._known[key]
+
+
+def _digits(place: Linear[Atom], extents: Extents) -> dict[str, list[tuple[int, int]]] | None:
+    """Return what each digit of each variable is multiplied by, and how many values it has.
+
+    `x`, or all of `x % 4`, `x // 4 % 8` and `x // 32`; None where something else is added.
+    """
+    parts: dict[str, list[tuple[int, int, int]]] = {}
+    for atom, coefficient in place.terms.items():
+        name, divisor, modulus = _digit(atom)
+        if name not in extents:
+            return None
+        parts.setdefault(name, []).append((divisor, modulus, abs(coefficient)))
+    found: dict[str, list[tuple[int, int]]] = {}
+    for name, digits in parts.items():
+        below = 1
+        for divisor, modulus, coefficient in sorted(digits):
+            count = modulus or -(-extents[name] // divisor)
+            if divisor != below:
+                return None
+            below = divisor * count
+            found.setdefault(name, []).append((coefficient, count))
+        if below < extents[name]:
+            return None
+    return found
+
+
+def _digit(atom: Atom) -> tuple[str, int, int]:
+    """Return a, c and d of an atom `a // c % d`: c may be 1, d is 0 where it is missing."""
+    divisor, modulus = 1, 0
+    if isinstance(atom, Binary) and atom.op is BinaryOp.MOD and isinstance(atom.right, Const):
+        atom, modulus = atom.left, int(atom.right.value)
+    if isinstance(atom, Binary) and atom.op is BinaryOp.FLOORDIV and isinstance(atom.right, Const):
+        atom, divisor = atom.left, int(atom.right.value)
+    name = atom if isinstance(atom, str) else atom.name if isinstance(atom, Var) else ""
+    return name, divisor, modulus
 
 
 def _first(touch: Touch) -> Touch:
