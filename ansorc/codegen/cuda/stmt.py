@@ -350,22 +350,19 @@ def _slots(loop: For) -> int:
     As many as there are slots: then each has a number, and none is computed. That tells beside
     matrix units, whose instructions are few; more than the instruction cache holds would not.
     """
-    parts = list(statements(loop.body))
-    if not any(isinstance(part, Await) for part in parts):
+    products = _products(loop.body)
+    if not products or not any(isinstance(part, Await) for part in statements(loop.body)):
         return 0
     name = loop.var.name
     slots = {
         int(node.right.value)
-        for part in parts
-        for node in children(part)
-        for node in walk(node)
+        for node in walk(loop.body)
         if isinstance(node, Binary)
         and node.op is BinaryOp.MOD
         and isinstance(node.right, Const)
         and free_vars(node.left) == {name}
     }
-    products = _products(loop.body)
-    fits = len(slots) == 1 and 0 < products * max(slots) <= _MOST_PRODUCTS
+    fits = len(slots) == 1 and products * max(slots) <= _MOST_PRODUCTS
     return max(slots) if fits and max(slots) < loop.extent else 0
 
 
