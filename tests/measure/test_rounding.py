@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from dag_strategies import dags
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from search_space.every_operator import NAMES, computation
 
 import ansorc as ac
+from ansorc.ir.dtype import FLOAT64
 from ansorc.ir.expr import Expr, Var
 from ansorc.lang import ComputeDAG, Reduction, compute, maximum, placeholder, reduce_axis, sum
 from ansorc.lang.reference import evaluate
@@ -115,6 +117,22 @@ def test_near_jumps_and_poles_what_lies_across_is_right(
     dag = ComputeDAG([a, compute((1,), lambda i: function(x[i]), "F")])
     said = complaint(dag, [np.ones(1, np.float32)], np.full(1, found, np.float32))
     assert (said == "") == is_right
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(dags(), st.integers(0, 2**32))
+def test_what_float32_makes_of_random_definitions_passes(dag: ComputeDAG, seed: int) -> None:
+    assume(all(b.dtype != FLOAT64 for op in dag.ops for b in (*op.buffers, *op.reads)))
+    rng = np.random.default_rng(seed)
+    inputs, references, bounds = draw_with_rounding(Task(dag, "native", "task"), rng)
+    assume(all(np.isfinite(one).all() for one in references))
+    with np.errstate(all="ignore"):
+        singles = evaluate(dag, inputs, np.float32)
+    for buffer, expected, found in zip(
+        dag.outputs, expectations(dag, references, bounds), singles, strict=True
+    ):
+        if buffer.dtype.is_float:
+            assert expected.compare(found).complaint == ""
 
 
 @pytest.mark.parametrize("name", NAMES)
