@@ -14,8 +14,8 @@ from ansorc.codegen.call.module import Module
 from ansorc.codegen.call.timing import Timing
 from ansorc.errors import MeasureError
 from ansorc.ir.aligned import Array
-from ansorc.search.measure.check import Expectation, tolerance
-from ansorc.search.measure.data import draw_inputs
+from ansorc.search.measure.check import expectations
+from ansorc.search.measure.data import draw_with_rounding
 from ansorc.search.task import Task
 
 _PAIRS, _PROBE_S, _KERNEL_S, _CALLS_S = 11, 0.01, 0.03, 0.1
@@ -43,7 +43,7 @@ def checked_time(
     only what ran at the same clock compares. Raise MeasureError if an output deviates from the
     float64 reference by more than rounding.
     """
-    inputs, references = draw_inputs(task, rng)
+    inputs, references, roundings = draw_with_rounding(task, rng)
     arrays = _arguments(task, inputs)
     packed = [
         module.pack(param.name, array) if param.is_rewritten else array
@@ -52,10 +52,8 @@ def checked_time(
     module(*packed, threads=threads)
     by_name = dict(zip((b.name for b in task.dag.params), arrays, strict=True))
     worst = 0.0
-    for buffer, found in zip(task.dag.outputs, references, strict=True):
-        reference = found.astype(np.float64)
-        allowed = tolerance(task.dag, buffer.name, reference)
-        expectation = Expectation(reference, allowed)
+    expected = expectations(task.dag, references, roundings)
+    for buffer, expectation in zip(task.dag.outputs, expected, strict=True):
         verdict = expectation.compare(by_name[buffer.name])
         if verdict.complaint:
             raise MeasureError(f"'{buffer.name}' is wrong: {verdict.complaint}")

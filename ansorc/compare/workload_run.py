@@ -20,8 +20,9 @@ from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
 from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
-from ansorc.search.measure.check import Expectation, tolerance
-from ansorc.search.measure.data import draw_inputs
+from ansorc.lang.rounding import Bound
+from ansorc.search.measure.check import expectations
+from ansorc.search.measure.data import draw_with_rounding
 from ansorc.search.programs import ProgramChoice
 from ansorc.search.record import current_environment, text_of
 from ansorc.search.task import Task
@@ -173,9 +174,9 @@ def _prepared(one: ComparedWorkload, directory: Path) -> tuple[dict[str, object]
     """The message to all sides, whose arrays are in files, and what judges their results."""
     if isinstance(one.workload, Task):
         task = one.workload
-        drawn, references = draw_inputs(task, np.random.default_rng(_SEED))
+        drawn, references, roundings = draw_with_rounding(task, np.random.default_rng(_SEED))
         inputs = {buffer.name: a for buffer, a in zip(task.dag.inputs, drawn, strict=True)}
-        check = _operator_check(task, references)
+        check = _operator_check(task, references, roundings)
     else:
         inputs = random_inputs(one.workload.source)
         expected = run_reference(one.workload.source, inputs)
@@ -195,13 +196,8 @@ def _prepared(one: ComparedWorkload, directory: Path) -> tuple[dict[str, object]
     }, check  # fmt: skip
 
 
-def _operator_check(task: Task, references: Sequence[Array]) -> Check:
-    expected = [
-        Expectation(wide, tolerance(task.dag, buffer.name, wide))
-        for buffer, wide in zip(
-            task.dag.outputs, (one.astype(np.float64) for one in references), strict=True
-        )
-    ]
+def _operator_check(task: Task, references: Sequence[Array], roundings: Sequence[Bound]) -> Check:
+    expected = expectations(task.dag, references, roundings)
 
     def check(path: Path) -> float:
         worst = 0.0

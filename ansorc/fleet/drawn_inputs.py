@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType, Kind
-from ansorc.lang.reference import evaluate
-from ansorc.search.measure.check import Expectation, tolerance
+from ansorc.lang.rounding import evaluate_with_rounding
+from ansorc.search.measure.check import Expectation, expectations
 from ansorc.search.task import Task
 
 _SIGNED, _POSITIVE = 0, 1
@@ -86,13 +86,9 @@ class DrawnTask:
                 for number, buffer in enumerate(task.dag.inputs)
             }
             inputs = {b.name: draws[b.name].array(b.shape) for b in task.dag.inputs}
-            with np.errstate(all="ignore"):
-                found = [np.asarray(one) for one in evaluate(task.dag, list(inputs.values()))]
+            found, roundings = evaluate_with_rounding(task.dag, list(inputs.values()))
             if not any(np.isnan(one).any() for one in found):
                 break
-        references = [one.astype(np.float64, copy=False) for one in found]
-        expected = tuple(
-            (buffer, Expectation(reference, tolerance(task.dag, buffer.name, reference)))
-            for buffer, reference in zip(task.dag.outputs, references, strict=True)
-        )
+        checks = expectations(task.dag, found, roundings)
+        expected = tuple(zip(task.dag.outputs, checks, strict=True))
         return DrawnTask(task, draws, inputs, expected)

@@ -72,9 +72,9 @@ class Grid:
             case Select(condition, then, otherwise):
                 return self._select(condition, then, otherwise, mask)
             case Cast(dtype, operand):
-                return _converted(self.evaluate(operand, mask), self.numpy_type(dtype))
+                return converted(self.evaluate(operand, mask), self.numpy_type(dtype))
             case Call(name, args):
-                return _FUNCTIONS[name](*(self.evaluate(arg, mask) for arg in args))
+                return FUNCTIONS[name](*(self.evaluate(arg, mask) for arg in args))
             case Load():
                 return self._load(expr, mask)
             case Ramp() | Broadcast() | Dot() | Reduce():
@@ -126,7 +126,7 @@ class Grid:
         )
 
 
-def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
+def converted(values: Array, dtype: np.dtype[Any]) -> Array:
     """Return `values` as `dtype`; floats outside the range of an integer become its nearest."""
     if values.dtype.kind != "f" or dtype.kind not in "iu":
         return values.astype(dtype)
@@ -144,4 +144,4 @@ def _fma(left: Array, right: Array, addend: Array) -> Array:
     return left * right + addend
 
 
-_FUNCTIONS: dict[str, Callable[..., Array]] = {**NUMPY_FUNCTIONS, "erf": _erf, "fma": _fma}
+FUNCTIONS: dict[str, Callable[..., Array]] = {**NUMPY_FUNCTIONS, "erf": _erf, "fma": _fma}

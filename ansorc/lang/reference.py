@@ -37,6 +37,14 @@ def evaluate(
     value that their own dtype holds; integers wrap around in theirs. Raise LanguageError where
     the inputs do not fit or something is read outside of a tensor.
     """
+    tensors = all_tensors(dag, inputs, dtype)
+    return [tensors[buffer.name] for buffer in dag.outputs]
+
+
+def all_tensors(
+    dag: ComputeDAG, inputs: Sequence[Array], dtype: type[np.floating[Any]] = np.float64
+) -> dict[str, Array]:
+    """Return what `evaluate` computes on the way, and the inputs, by name."""
     floats: np.dtype[np.floating[Any]] = np.dtype(dtype)
     if len(inputs) != len(dag.inputs):
         names = ", ".join(buffer.name for buffer in dag.inputs)
@@ -47,8 +55,8 @@ def evaluate(
     }
     with np.errstate(all="ignore"):
         for op in dag.ops:
-            tensors |= _Evaluation(op, tensors, floats).run()
-    return [tensors[buffer.name] for buffer in dag.outputs]
+            tensors |= Evaluation(op, tensors, floats).run()
+    return tensors
 
 
 def _input(buffer: Buffer, array: Array, floats: np.dtype[np.floating[Any]]) -> Array:
@@ -58,7 +66,7 @@ def _input(buffer: Buffer, array: Array, floats: np.dtype[np.floating[Any]]) -> 
 
 
 @dataclass(frozen=True)
-class _Evaluation:
+class Evaluation:
     """The evaluation of one computation, block by block."""
 
     op: ComputeOp
@@ -68,13 +76,13 @@ class _Evaluation:
     def run(self) -> dict[str, Array]:
         """Return the whole tensors, by name."""
         op, rank = self.op, len(self.op.axes)
-        factors = _factors(op)
+        factors = factors_of(op)
         results = [self._empty(buffer) for buffer in op.buffers]
         for result, identity in zip(results, op.identities, strict=False):
             result[...] = identity.value
         is_whole = isinstance(op.combiner, Reducer)
-        for box in _boxes((*op.axes, *op.reduce_axes), factors, is_whole=is_whole):
-            values = [self._grid(box).evaluate(factor) for factor in factors]
+        for box in boxes((*op.axes, *op.reduce_axes), factors, is_whole=is_whole):
+            values = [self.grid(box).evaluate(factor) for factor in factors]
             shape = [part.stop - part.start for part in box]
             blocks = [result[(*box[:rank], ...)] for result in results]
             for block, new in zip(blocks, self._updated(blocks, values, shape), strict=True):
@@ -96,7 +104,8 @@ class _Evaluation:
             return combined(combiner, blocks, terms, self.floats)
         return [_ACCUMULATE[combiner](blocks[0], self._reduced(values, shape))]
 
-    def _grid(self, box: Slices) -> Grid:
+    def grid(self, box: Slices) -> Grid:
+        """Return the values of the axes in a box, among the tensors."""
         axes: dict[str, Array] = {}
         for place, axis in enumerate((*self.op.axes, *self.op.reduce_axes)):
             shape = [1] * len(box)
@@ -127,7 +136,7 @@ _ACCUMULATE = {
 }
 
 
-def _factors(op: ComputeOp) -> list[Expr]:
+def factors_of(op: ComputeOp) -> list[Expr]:
     """Return what the terms of a sum are products of; otherwise the bodies."""
     factors = list(op.bodies)
     if op.combiner is not Combiner.SUM:
@@ -137,7 +146,7 @@ def _factors(op: ComputeOp) -> list[Expr]:
     return factors
 
 
-def _boxes(axes: Sequence[Axis], factors: Sequence[Expr], *, is_whole: bool) -> Iterator[Slices]:
+def boxes(axes: Sequence[Axis], factors: Sequence[Expr], *, is_whole: bool) -> Iterator[Slices]:
     """Cut the box of all `axes` so that no factor takes more than a block, outermost axes first.
 
     With `is_whole` no box itself is larger than a block.

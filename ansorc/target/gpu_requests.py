@@ -42,11 +42,16 @@ def shared_wavefronts(addresses: Addresses, width: int) -> NDArray[np.int64]:
         return found
     words = _pieces(addresses, width, BANK_BYTES)
     pairs = words.reshape(*words.shape[:-1], -1, 2 * BANKS)
+    return np.where(are_asked_twice(addresses), _conflicts(pairs).sum(axis=-1), found)
+
+
+def are_asked_twice(addresses: Addresses) -> NDArray[np.bool_]:
+    """Whether each thread asks for what its neighbour does, or its neighbour's neighbour."""
     fours = addresses.reshape(*addresses.shape[:-1], -1, 4)
     twice = np.zeros(addresses.shape[:-1], bool)
     for first, second in (([0, 2], [1, 3]), ([0, 1], [2, 3])):
         twice |= (fours[..., first] == fours[..., second]).all(axis=(-1, -2))
-    return np.where(twice, _conflicts(pairs).sum(axis=-1), found)
+    return twice
 
 
 def _conflicts(words: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -15,8 +15,8 @@ from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.codegen.llvm.limits import CopyProbe, FmaProbe, ReadProbe
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule, lower
-from ansorc.search.measure.check import Expectation, tolerance
-from ansorc.search.measure.data import Array, draw_inputs
+from ansorc.search.measure.check import expectations
+from ansorc.search.measure.data import Array, draw_with_rounding
 from ansorc.search.programs import build
 from ansorc.search.task import Task
 from ansorc.target import Target
@@ -69,13 +69,12 @@ def measure(case: Case, target: Target, threads: int) -> Finding:
 def _checked_arrays(dag: ComputeDAG, module: Module, target: Target, threads: int) -> list[Array]:
     """Return the arguments after a run whose outputs, poisoned before, were right."""
     rng = np.random.default_rng(0)
-    inputs, references = draw_inputs(Task(dag, target, "kernel"), rng)
+    inputs, references, roundings = draw_with_rounding(Task(dag, target, "kernel"), rng)
     outputs = [np.full(buffer.shape, np.nan, buffer.dtype.numpy) for buffer in dag.outputs]
     module(*inputs, *outputs, threads=threads)
-    for buffer, found, right in zip(dag.outputs, outputs, references, strict=True):
-        reference = right.astype(np.float64)
-        allowed = tolerance(dag, buffer.name, reference)
-        verdict = Expectation(reference, allowed).compare(found)
+    expected = expectations(dag, references, roundings)
+    for buffer, found, right in zip(dag.outputs, outputs, expected, strict=True):
+        verdict = right.compare(found)
         if verdict.complaint:
             raise SystemExit(f"'{buffer.name}' is wrong: {verdict.complaint}")
     return [*inputs, *outputs]

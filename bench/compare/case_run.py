@@ -15,8 +15,8 @@ from ansorc.compare.serving import JsonFields
 from ansorc.compare.side import Gap, Side
 from ansorc.compare.turns import Medians, Turns, take_turns
 from ansorc.lang.dag import ComputeDAG
-from ansorc.search.measure.check import Expectation, tolerance
-from ansorc.search.measure.data import draw_inputs
+from ansorc.search.measure.check import expectations
+from ansorc.search.measure.data import draw_with_rounding
 from bench.compare.result import CaseResult, SideResult
 from bench.paper_cases import Case
 
@@ -96,15 +96,13 @@ class _Arena:
     def __init__(self, case: Case, dag: ComputeDAG, directory: Path, plan: Plan) -> None:
         self._case, self._directory, self._plan = case, directory, plan
         task = ac.Task(dag, "native", "case")
-        inputs, references = draw_inputs(task, np.random.default_rng(_SEED))
+        inputs, references, roundings = draw_with_rounding(task, np.random.default_rng(_SEED))
         self._inputs: list[str] = []
         for index, array in enumerate(inputs):
             self._inputs.append(str(directory / f"input_{index}.npy"))
             np.save(self._inputs[-1], array)
-        reference = references[0].astype(np.float64)
-        self._shape = reference.shape
-        allowed = tolerance(dag, dag.outputs[0].name, reference)
-        self._expectation = Expectation(reference, allowed)
+        self._shape = references[0].shape
+        self._expectation = expectations(dag, references, roundings)[0]
 
     def prepare(self, side: Side, say: Say, *, is_limit: bool = False) -> SideResult:
         """Let a side prepare the case and check its numbers."""

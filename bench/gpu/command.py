@@ -19,8 +19,8 @@ import numpy as np
 from ansorc.codegen.base import DeviceBackend, backend_of
 from ansorc.errors import AnsorcError, TargetError
 from ansorc.lang.dag import ComputeDAG
-from ansorc.search.measure.check import Expectation, tolerance
-from ansorc.search.measure.data import draw_inputs
+from ansorc.search.measure.check import Expectation, expectations
+from ansorc.search.measure.data import draw_with_rounding
 from ansorc.search.task import Task
 from ansorc.target import Target
 from bench.gpu.sides import SIDES, GpuProgram, GpuRequest, Missing
@@ -127,9 +127,8 @@ def _run(
     """What each side reached on a case, or why nothing."""
     dag = case.dag()
     rng = np.random.default_rng(_SEED)
-    inputs, references = draw_inputs(Task(dag, target, "case"), rng)
-    reference = references[0].astype(np.float64)
-    expectation = Expectation(reference, tolerance(dag, dag.outputs[0].name, reference))
+    inputs, references, roundings = draw_with_rounding(Task(dag, target, "case"), rng)
+    expectation = expectations(dag, references, roundings)[0]
     request = GpuRequest(
         case.name, dag, problem(case.operator, case.shape, inputs), inputs, target, trials,
         directory,
@@ -137,7 +136,7 @@ def _run(
     found: dict[str, dict[str, Any]] = {}
     programs: dict[str, GpuProgram] = {}
     for side in sides:
-        found[side] = _prepared(side, request, expectation, reference.shape, programs)
+        found[side] = _prepared(side, request, expectation, references[0].shape, programs)
     before = clocks()
     for turn in range(_TURNS):
         order = list(programs) if turn % 2 == 0 else list(reversed(programs))

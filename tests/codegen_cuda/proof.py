@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from codegen_cuda.wheels import HAS_WHEELS
@@ -19,15 +19,12 @@ from ansorc.errors import BuildError, CallError
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.stmt import Function
 from ansorc.lang.dag import ComputeDAG
-from ansorc.lang.reference import evaluate
-from ansorc.search.cost_model import Float64Array
-from ansorc.search.measure.check import Expectation, tolerance
+from ansorc.lang.rounding import evaluate_with_rounding
+from ansorc.search.measure.check import Expectation, expectations
 from ansorc.target import Target
 
 EMULATED = Target.parse("cuda-emulated -arch=sm_80")
 ARCHITECTURES = ("sm_80", "sm_90")
-_MOVES = 8.0
-"""Times what an output moves with its inputs' last bits that rounding may move it."""
 SANITIZERS: tuple[Sanitizer, Sanitizer] = ("thread", "address")
 
 
@@ -61,17 +58,7 @@ class Experiment:
             else:
                 array[...] = rng.integers(0, 2 if buffer.dtype.is_bool else 3, buffer.shape)
             inputs.append(array)
-        exact = [np.asarray(found, np.float64) for found in evaluate(dag, inputs)]
-        expected: list[Expectation] = []
-        with np.errstate(over="ignore", invalid="ignore"):
-            nearby = _nearby(dag, inputs, rng)
-            for buffer, reference, others in zip(dag.outputs, exact, nearby, strict=True):
-                allowed = tolerance(dag, buffer.name, reference)
-                if allowed.relative:
-                    moved = _MOVES * np.nanmax(np.abs(others - reference), initial=0.0)
-                    least = float(np.nan_to_num(moved, posinf=0.0)) / allowed.relative
-                    allowed = replace(allowed, scale=max(allowed.scale, least))
-                expected.append(Expectation(reference, allowed))
+        expected = expectations(dag, *evaluate_with_rounding(dag, inputs))
         return Experiment(dag, tuple(inputs), tuple(expected))
 
     def arrays(self) -> list[Array]:
@@ -100,25 +87,6 @@ class Experiment:
 def _largest_at(columns: int) -> tuple[int, int, int]:
     """The first column, the last, and one whose thread has all bits set: all exchanges move it."""
     return 0, columns - 1, (1 << columns.bit_length() - 1) - 1
-
-
-def _nearby(
-    dag: ComputeDAG, inputs: Sequence[Array], rng: np.random.Generator
-) -> list[Float64Array]:
-    """What comes out of inputs that are a rounding error away: two draws for each output.
-
-    `1 - x` for an x near 1 moves by as much as x does, which is far more than a rounding error of
-    the small result: nobody can compute it better in this precision.
-    """
-    epsilon = max((b.dtype.epsilon for b in dag.outputs if b.dtype.is_float), default=0.0)
-    draws: list[list[Array]] = []
-    for _ in range(2):
-        moved = [
-            a * (1 + epsilon * rng.choice([-1.0, 1.0], a.shape)) if b.dtype.is_float else a
-            for a, b in zip(inputs, dag.inputs, strict=True)
-        ]
-        draws.append(evaluate(dag, moved))
-    return [np.asarray(both, np.float64) for both in zip(*draws, strict=True)]
 
 
 def emulate(text: str, experiment: Experiment, seed: int = 1) -> str:

@@ -5,12 +5,16 @@ import pytest
 from codegen_cuda.hand_schedules import elementwise, matmul_dag, tiled_matmul, transpose
 from codegen_cuda.wheels import needs_wheels
 
+import ansorc as ac
 from ansorc.codegen.base import CountingBackend, backend_of
 from ansorc.codegen.build import prepare
 from ansorc.codegen.cuda.requests import MemoryRequest, requests_of
 from ansorc.codegen.cuda.sass import hottest_loops
+from ansorc.ir.buffer import Scope
 from ansorc.ir.parser import parse
-from ansorc.schedule import Schedule, lower
+from ansorc.lang import ComputeDAG
+from ansorc.schedule import Schedule, lower, replay
+from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.target import Target
 
 TARGET = Target.parse("cuda -arch=sm_80")
@@ -74,6 +78,60 @@ kernel f(A: float32[4096], B: float32[32]):
     assert found == {
         ("A", False): 32.0, ("S", True): 32.0, ("S", False): 32.0, ("B", True): 4.0
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("extent", "start", "row", "width", "cycles"),
+    [
+        (4, 0, 4, 16, 4.0),  # neighbours in straight code are one load
+        (4, 0, 32, 16, 32.0),
+        (4, 0, 36, 16, 4.0),
+        (2, 0, 4, 8, 4.0),
+        (6, 0, 8, 8, 8.0),
+        (3, 0, 4, 4, 4.0),
+        (4, 1, 8, 4, 8.0),
+        (4, 2, 8, 8, 8.0),
+    ],
+)
+def test_neighbours_in_straight_code_are_joined(
+    extent: int, start: int, row: int, width: int, cycles: float
+) -> None:
+    text = f"""
+kernel f(B: float32[32, {extent}]):
+    bound blockIdx.x b in 0..1:
+        alloc S: float32[32, {row}] shared
+        bound threadIdx.x t in 0..32:
+            unrolled k in 0..{extent}:
+                B[t, k] = S[t, k + {start}]
+"""
+    (request,) = (r for _, r in requests_of(parse(text)) if r.buffer.name == "S")
+    assert (request.width, request.pieces) == (width, cycles)
+    assert request.least == min(cycles, width / 4)
+
+
+DEFAULTS = {
+    "product of 1024": lambda: matmul_dag(1024, 1024, 1024),
+    "product of 4096": lambda: matmul_dag(4096, 4096, 4096),
+    "convolution": lambda: ComputeDAG(
+        [
+            x := ac.placeholder((1, 56, 56, 64), "X"),
+            w := ac.placeholder((3, 3, 64, 64), "W"),
+            ac.ops.conv2d(x, w, stride=1, padding=1),
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_have_no_bank_conflicts(name: str, arch: str) -> None:
+    target, dag = Target.parse(f"cuda -arch={arch}"), DEFAULTS[name]()
+    function = prepare(lower(replay(dag, default_gpu_steps(dag, target)), "kernel"), target)
+    shared = [r for _, r in requests_of(function) if r.buffer.scope is Scope.SHARED]
+    assert len(shared) >= 4
+    assert {r.width for r in shared if not r.is_store} == {16}
+    for request in shared:
+        assert request.pieces == request.least, request
 
 
 @needs_wheels

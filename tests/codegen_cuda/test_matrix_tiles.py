@@ -367,10 +367,20 @@ def test_any_tiles(
     np.testing.assert_allclose(c, wanted, atol=1e-5)
 
 
+def test_as_many_steps_are_written_out_as_there_are_slots() -> None:
+    """Then no slot is computed; longer code than caches hold is not made."""
+    dag = matrix_dag(512, 512, 512, "float16")
+    for warp, is_written_out in (((2, 4), True), ((8, 16), False)):
+        rows, columns = ((1, count) for count in warp)
+        state = matrix_matmul(dag, rows, columns, "mma_f16", stages=3)
+        text = emit_cuda(prepared(state), SM_80)
+        assert ("#pragma unroll 3\n" in text) == is_written_out
+
+
 @needs_wheels
 @pytest.mark.parametrize(("arch", "least"), [("sm_80", 0.45), ("sm_90", 0.43)])
 def test_the_machine_code_of_a_product(arch: str, least: float) -> None:
-    """A CUTLASS-like loop of warps of 64 x 64: 64 HMMA, 16 LDSM and 8 LDGSTS of 100."""
+    """CUTLASS-like, warps of 64 x 64: 64 HMMA, 16 LDSM and 8 LDGSTS of 102, three times."""
     target = Target.parse(f"cuda -arch={arch}")
     dag = matrix_dag(4096, 4096, 4096, "float16")
     state = matrix_matmul(dag, (2, 4), (2, 8), "mma_f16", stages=3)
@@ -379,7 +389,7 @@ def test_the_machine_code_of_a_product(arch: str, least: float) -> None:
     (resources,) = cubin.resources
     assert (resources.spill_store_bytes, resources.stack_bytes) == (0, 0)
     (loop,) = hottest_loops(disassemble(cubin.image))
-    assert [loop.count(name) for name in ("HMMA", "LDSM", "LDGSTS")] == [64, 16, 8]
+    assert [loop.count(name) for name in ("HMMA", "LDSM", "LDGSTS")] == [192, 48, 24]
     assert loop.share("HMMA") >= least
     for _, request in requests_of(function):
         if not request.is_store:

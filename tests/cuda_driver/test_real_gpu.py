@@ -17,8 +17,8 @@ from ansorc.codegen.cuda.binding import FIRST_DEVICE, device_count, facts_of
 from ansorc.errors import CallError
 from ansorc.ir.aligned import Array
 from ansorc.lang import ComputeDAG
-from ansorc.search.measure.check import Expectation, tolerance
-from ansorc.search.measure.data import draw_inputs
+from ansorc.search.measure.check import expectations
+from ansorc.search.measure.data import draw_with_rounding
 from ansorc.search.programs import build
 from ansorc.search.task import Task
 from ansorc.target import Target
@@ -37,13 +37,11 @@ def target() -> Target:
 
 def checked(task: Task, module: Module) -> None:
     """Hold what `module` computes against the float64 reference."""
-    inputs, references = draw_inputs(task, np.random.default_rng(0))
+    inputs, references, roundings = draw_with_rounding(task, np.random.default_rng(0))
     out = np.zeros(task.dag.outputs[0].shape, task.dag.outputs[0].dtype.numpy)
     given = dict(zip((buffer.name for buffer in task.dag.inputs), inputs, strict=True))
     module(*(given.get(buffer.name, out) for buffer in task.dag.params))
-    reference = references[0].astype(np.float64)
-    allowed = tolerance(task.dag, task.dag.outputs[0].name, reference)
-    assert not Expectation(reference, allowed).compare(out).complaint
+    assert not expectations(task.dag, references, roundings)[0].compare(out).complaint
 
 
 @pytest.mark.parametrize("operator", sorted(TINY))

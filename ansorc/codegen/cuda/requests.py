@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +31,12 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
-from ansorc.target.gpu_requests import SECTOR_BYTES, sectors, wavefronts
+from ansorc.target.gpu_requests import BANK_BYTES, SECTOR_BYTES, sectors, shared_wavefronts
 
 LaneValues = NDArray[np.int64]
 _WARP, _SAMPLES, _VECTOR_BYTES = 32, 6, 16
+_MOST_STRAIGHT = 4096
+"""Copies of a load in straight code that are looked at for neighbours."""
 _INDICES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 _ARITHMETIC = {
     BinaryOp.ADD: np.add, BinaryOp.SUB: np.subtract, BinaryOp.MUL: np.multiply,
@@ -57,7 +60,8 @@ class MemoryRequest:
     pieces: float
     """Sectors of global memory that a request touches, or cycles of the banks that it takes."""
     least: float
-    """As many as would do for the bytes that it touches."""
+    """Sectors that would do for the bytes that it touches, or cycles where no two threads need
+    different words of one bank at a time: more of them are bank conflicts."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +130,9 @@ def _request(place: _Surroundings, part: Load | Store) -> MemoryRequest | None:
     lanes = max((dtype_of(index).lanes for index in part.indices), default=1)
     values = _iterations(place.loops)
     try:
-        terms = zip(part.indices, part.buffer.strides, strict=True)
-        elements = sum((_value(index, values) * stride for index, stride in terms), np.int64(0))
+        if part.buffer.scope is Scope.SHARED and lanes == 1 and isinstance(part, Load):
+            lanes, values = _joined(part, place.loops, values)
+        elements = _elements(part, values)
         active = np.ones(values[""].shape, bool)
         for condition in place.conditions:
             active = active & _value(condition, values).astype(bool)
@@ -146,11 +151,51 @@ def _request(place: _Surroundings, part: Load | Store) -> MemoryRequest | None:
     addresses = np.where(active, addresses, first)
     distinct = np.array([len(np.unique(row)) for row in addresses]) * width
     is_shared = part.buffer.scope is Scope.SHARED
-    count = wavefronts(addresses, width) if is_shared else sectors(addresses, width)
-    unit = _WARP * 4 if is_shared else SECTOR_BYTES
-    least = np.ceil(distinct / unit)
+    count = shared_wavefronts(addresses, width) if is_shared else sectors(addresses, width)
+    least = (
+        np.minimum(count, max(1, width // BANK_BYTES))
+        if is_shared
+        else np.ceil(distinct / SECTOR_BYTES)
+    )
     is_store = isinstance(part, Store)
     return MemoryRequest(part.buffer, is_store, width, float(count.mean()), float(least.mean()))
+
+
+def _elements(part: Load | Store, values: Mapping[str, LaneValues]) -> LaneValues:
+    terms = zip(part.indices, part.buffer.strides, strict=True)
+    return np.asarray(sum((_value(i, values) * stride for i, stride in terms), np.int64(0)))
+
+
+def _joined(
+    load: Load, loops: tuple[For, ...], values: Mapping[str, LaneValues]
+) -> tuple[int, Mapping[str, LaneValues]]:
+    """How many neighbours NVIDIA's compiler loads at once, and where the first of them is loaded.
+
+    Those that a thread loads in straight code, and that are a whole aligned vector, it does.
+    """
+    straight = [loop for loop in loops if loop.kind is LoopKind.UNROLLED]
+    copies = prod(loop.extent for loop in straight)
+    if not straight or copies > _MOST_STRAIGHT:
+        return 1, values
+    grid = np.indices([loop.extent for loop in straight]).reshape(len(straight), -1)
+    size, shape = load.buffer.dtype.bytes, (*values[""].shape, 1)
+    each = {name: np.broadcast_to(x, values[""].shape)[..., None] for name, x in values.items()}
+    each |= {loop.var.name: at for loop, at in zip(straight, grid, strict=True)}
+    places = np.broadcast_to(_elements(load, each), (*shape[:2], copies)) * size
+    for width in (_VECTOR_BYTES, _VECTOR_BYTES // 2):
+        count = width // size
+        slots, first = np.unique(places[0, 0] // width, return_index=True)
+        moves = places - places[..., :1]
+        is_same = (moves == moves[:1, :1]).all() and (
+            places[..., 0] % width == places[0, 0, 0] % width
+        ).all()
+        if count > 1 and is_same and len(np.unique(places[0, 0])) == count * len(slots):
+            start = places[0, 0, first] - places[0, 0, first] % width
+            lead = [int(np.flatnonzero(places[0, 0] == x)[0]) for x in start]
+            chosen = np.random.default_rng(1).choice(lead, len(values[""]))[:, None]
+            found = {loop.var.name: at[chosen] for loop, at in zip(straight, grid, strict=True)}
+            return count, {**values, **found}
+    return 1, values
 
 
 def _iterations(loops: tuple[For, ...]) -> Mapping[str, LaneValues]:

@@ -13,6 +13,8 @@ from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, INT8, INT64
 from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
     Broadcast,
     Const,
     Expr,
@@ -24,7 +26,7 @@ from ansorc.ir.expr import (
     Select,
     dtype_of,
 )
-from ansorc.ir.node import children
+from ansorc.ir.node import children, walk
 from ansorc.ir.operator import MATH_FUNCTIONS
 from ansorc.ir.passes.gpu.overlap_copies import ASYNC_BYTES
 from ansorc.ir.printer import expr_text
@@ -39,7 +41,10 @@ from ansorc.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    statements,
+    substatements,
 )
+from ansorc.ir.substitute import free_vars
 
 _INDENT = "  "
 _RESERVED = frozenset(
@@ -53,6 +58,8 @@ _RESERVED = frozenset(
 """What a C++ compiler, or the prelude, means something else by."""
 
 
+_MOST_PRODUCTS = 640
+"""16 KiB of code, about 1.6 instructions for a product: what the first instruction cache holds."""
 MATRIX_NAMES = {FLOAT16: "mma_f16", BFLOAT16: "mma_bf16", FLOAT32: "mma_tf32", INT8: "mma_s8"}
 
 
@@ -133,6 +140,8 @@ class CudaStatements:
         name = self.bind(loop)
         if loop.kind is LoopKind.UNROLLED:
             self.line("#pragma unroll")
+        elif slots := _slots(loop):
+            self.line(f"#pragma unroll {slots}")
         with self._block(f"for (int {name} = 0; {name} < {loop.extent}; ++{name})"):
             self.statement(loop.body)
 
@@ -333,6 +342,39 @@ class CudaStatements:
             load.buffer.name == store.buffer.name and not (apart and load.indices == store.indices)
             for load in _loads(store.value)
         )
+
+
+def _slots(loop: For) -> int:
+    """Return how many iterations are written out of a loop that copies run ahead of; 0 for none.
+
+    As many as there are slots: then each has a number, and none is computed. That tells beside
+    matrix units, whose instructions are few; more than the instruction cache holds would not.
+    """
+    products = _products(loop.body)
+    if not products or not any(isinstance(part, Await) for part in statements(loop.body)):
+        return 0
+    name = loop.var.name
+    slots = {
+        int(node.right.value)
+        for node in walk(loop.body)
+        if isinstance(node, Binary)
+        and node.op is BinaryOp.MOD
+        and isinstance(node.right, Const)
+        and free_vars(node.left) == {name}
+    }
+    fits = len(slots) == 1 and products * max(slots) <= _MOST_PRODUCTS
+    return max(slots) if fits and max(slots) < loop.extent else 0
+
+
+def _products(stmt: Stmt) -> int:
+    """Return the products by matrix units of the straight code that `stmt` becomes."""
+    match stmt:
+        case For(extent=extent, body=body):
+            return extent * _products(body)
+        case Store(value=value):
+            return int(isinstance(value, MatrixMultiply))
+        case _:
+            return sum(map(_products, substatements(stmt)))
 
 
 def _tells_lanes(index: Expr) -> bool:

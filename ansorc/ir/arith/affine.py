@@ -141,11 +141,14 @@ def wraps(total: Linear[Atom]) -> bool:
     """Whether int64 arithmetic may wrap around in `total`: on data, or on immense literals."""
     if abs(total.constant) > _LARGE or any(abs(c) > _LARGE for c in total.terms.values()):
         return True
+    return any(not isinstance(atom, str) and _may_wrap(atom) for atom in total.terms)
+
+
+@lru_cache(maxsize=1 << 13)
+def _may_wrap(atom: Expr) -> bool:
     return any(
         isinstance(part, Load | Cast | Call | Reduce)
         or (isinstance(part, Const) and abs(part.value) > _LARGE)
-        for atom in total.terms
-        if not isinstance(atom, str)
         for part in walk(atom)
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from operator import is_ as _is
 from typing import assert_never, overload
 
@@ -41,6 +42,7 @@ from ansorc.ir.expr import (
     Var,
     dtype_of,
 )
+from ansorc.ir.node import walk
 from ansorc.ir.stmt import (
     Allocate,
     Await,
@@ -166,6 +168,15 @@ class Simplifier:
         return exprs if all(map(_is, new, exprs)) else new
 
     def _sum(self, expr: Binary) -> Expr:
+        names = _names_of_index(expr)
+        if names is None:
+            return self.sum(expr)
+        ranges = self._ranges
+        result = _sum_within(expr, tuple((n, ranges[n]) for n in names if n in ranges))
+        return expr if result == expr else result
+
+    def sum(self, expr: Binary) -> Expr:
+        """Return an int64 sum, difference or product simplified."""
         total: Linear[Atom] = Linear()
         if not collect(expr, 1, total, self._add):
             return self._binary(expr)
@@ -307,6 +318,27 @@ class Simplifier:
             return new[0]
         unchanged = len(new) == len(seq.stmts) and all(map(_is, new, seq.stmts))
         return seq if unchanged else Seq(tuple(new))
+
+
+@lru_cache(maxsize=1 << 13)
+def _sum_within(expr: Binary, ranges: tuple[tuple[str, tuple[int, int]], ...]) -> Expr:
+    """Return a sum simplified that asks for nothing but the ranges of its own variables.
+
+    The passes simplify the same indices again and again, and so do programs of one sketch.
+    """
+    return Simplifier(dict(ranges)).sum(expr)
+
+
+@lru_cache(maxsize=1 << 13)
+def _names_of_index(expr: Expr) -> tuple[str, ...] | None:
+    """Return the variables of an index; None if it asks for what is known to hold."""
+    names: dict[str, None] = {}
+    for part in walk(expr):
+        if isinstance(part, Compare | Select | Not):
+            return None
+        if isinstance(part, Var):
+            names[part.name] = None
+    return tuple(names)
 
 
 def _shared(old: Binary, left: Expr, right: Expr) -> Binary:

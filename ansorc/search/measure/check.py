@@ -7,7 +7,9 @@ The tolerance of an element with reference value r is
 where L is the longest chain of reduction lengths from an input to that output. Rounding errors of
 a sum of L terms grow like sqrt(L) times the size of the partial sums, for which the rms stands
 where the terms cancel; each further stage rounds once more. One missing or doubled term of a sum
-of n terms changes the result by about rms / sqrt(n), far above that. The dtype of eps is the
+of n terms changes the result by about rms / sqrt(n), far above that. Where more than that is
+explained by how a value came about (a small difference of large sums, see
+`ansorc/lang/rounding.py`), more is allowed, of that element alone. The dtype of eps is the
 coarsest that something is computed in; an input of a coarser one is exact. Integers must be equal;
 where they came from floats, one element in 100,000 may have been rounded over an edge; of the
 places that a reduction of tuples found among computed floats, one in 1,000 may be that of a near
@@ -17,19 +19,21 @@ tie.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType
 from ansorc.ir.expr import Binary, Call, Cast, Expr, dtype_of
 from ansorc.ir.node import Node
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reducer import Reducer
+from ansorc.lang.rounding import SAFETY, Bound
 
-_SAFETY = 8.0
 _CHUNK = 1 << 15  # the four arrays of a chunk stay in the second-level cache
 Reference = NDArray[np.float64]
 
@@ -80,7 +84,7 @@ def tolerance(dag: ComputeDAG, output: str, reference: Reference) -> Tolerance:
     finite = reference[np.isfinite(reference)]
     scale = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
     return Tolerance(
-        _SAFETY * epsilon * (stages + math.sqrt(length)), scale, smallest=dtype.smallest
+        SAFETY * epsilon * (stages + math.sqrt(length)), scale, smallest=dtype.smallest
     )
 
 
@@ -107,15 +111,29 @@ def _has_near_ties(dag: ComputeDAG) -> bool:
     )
 
 
+def expectations(
+    dag: ComputeDAG, references: Sequence[Array], roundings: Sequence[Bound]
+) -> list[Expectation]:
+    """Return what each output must hold, from `evaluate_with_rounding`, in the order of outputs."""
+    found: list[Expectation] = []
+    for buffer, reference, rounding in zip(dag.outputs, references, roundings, strict=True):
+        wide = reference.astype(np.float64, copy=False)
+        found.append(Expectation(wide, tolerance(dag, buffer.name, wide), rounding))
+    return found
+
+
 class Expectation:
     """What an output must hold, kept in the form in which it is compared fastest."""
 
-    def __init__(self, reference: Reference, allowed: Tolerance):
+    def __init__(self, reference: Reference, allowed: Tolerance, rounding: Bound = None):
+        """`rounding`: a bound of each element's error, if known (`evaluate_with_rounding`)."""
         self._reference = reference
         self._allowed = allowed
         self._per_error: Reference | None = None
         if allowed.relative:
             limit = np.maximum(np.abs(reference), allowed.scale) * allowed.relative
+            if rounding is not None:
+                limit = np.maximum(limit, SAFETY * rounding)
             self._per_error = np.reciprocal(limit + self._allowed.smallest).reshape(-1)
 
     def compare(self, actual: NDArray[np.generic]) -> Comparison:
@@ -146,7 +164,9 @@ def _errors(mine: NDArray[np.generic], theirs: Reference, per_error: Reference) 
     got, expected = mine.astype(np.float64), theirs.astype(mine.dtype).astype(np.float64)
     odd = ~np.isfinite(error) | ~np.isfinite(expected)
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
-    error[odd] = np.where(same[odd], 0.0, np.inf)
+    # such as 1 / x where x may as well be 0
+    anything = (per_error == 0.0) & np.isfinite(theirs)
+    error[odd] = np.where(same[odd] | anything[odd], 0.0, np.inf)
     return error
 
 

@@ -1,8 +1,8 @@
 """The inputs and the float64 reference of a task, made once and shared with the workers as files.
 
-The files are `lock`, `task.json`, `input_0.npy` … and `reference_0.npy` … in a directory of the
-system's place for temporary files. The lock is held by the process that made them: if nobody holds
-it, they are rubbish.
+The files are `lock`, `task.json`, `input_0.npy` …, `reference_0.npy` … and, of outputs that may be
+rounded, `rounding_0.npy` …, in a directory of the system's place for temporary files. The lock is
+held by the process that made them: if nobody holds it, they are rubbish.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, Kind
-from ansorc.lang.reference import evaluate
+from ansorc.lang.rounding import Bound, evaluate_with_rounding
 from ansorc.search.task import Task
 
 _PREFIX = "ansorc-measure-"
@@ -45,12 +45,15 @@ class TaskData:
         lock = os.open(directory / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            inputs, references = draw_inputs(task, rng)
+            inputs, references, roundings = draw_with_rounding(task, rng)
             (directory / "task.json").write_text(task.to_json())
             for index, array in enumerate(inputs):
                 np.save(directory / f"input_{index}.npy", array)
             for index, array in enumerate(references):
                 np.save(directory / f"reference_{index}.npy", array)
+            for index, bound in enumerate(roundings):
+                if bound is not None:
+                    np.save(directory / f"rounding_{index}.npy", bound.astype(np.float32))
         except OSError as error:
             _delete(directory, lock)
             raise MeasureError(
@@ -70,18 +73,24 @@ class TaskData:
 
 
 def draw_inputs(task: Task, rng: np.random.Generator) -> tuple[list[Array], list[Array]]:
-    """Return random inputs of `task` and the float64 reference outputs for them.
+    """Return random inputs of `task` and the float64 reference outputs for them."""
+    return draw_with_rounding(task, rng)[:2]
+
+
+def draw_with_rounding(
+    task: Task, rng: np.random.Generator
+) -> tuple[list[Array], list[Array], list[Bound]]:
+    """Return random inputs of `task`, the float64 reference outputs, and bounds of their rounding.
 
     Floats are uniform in [-1, 1), so that sums cancel and a wrong sign shows; where that gives NaN
     (a logarithm, a variance) all floats are drawn again from [0.1, 1).
     """
     for low in (-1.0, 0.1):
         inputs = [_draw(b.shape, b.dtype, low, rng) for b in task.dag.inputs]
-        with np.errstate(all="ignore"):
-            references = [np.asarray(found) for found in evaluate(task.dag, inputs)]
+        references, roundings = evaluate_with_rounding(task.dag, inputs)
         if not any(np.isnan(found).any() for found in references):
             break
-    return inputs, references
+    return inputs, references, roundings
 
 
 def sweep_stale() -> None:

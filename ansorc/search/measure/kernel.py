@@ -295,8 +295,10 @@ def load_bench(directory: Path) -> Bench:
     for index, buffer in enumerate(task.dag.outputs):
         memory = arrays[buffer.name] = GuardedArray(buffer.shape, buffer.dtype.numpy)
         reference = np.load(directory / f"reference_{index}.npy").astype(np.float64, copy=False)
+        stored = directory / f"rounding_{index}.npy"
+        rounding = np.load(stored).astype(np.float64) if stored.exists() else None
         allowed = tolerance(task.dag, buffer.name, reference)
-        expectation = Expectation(reference, allowed)
+        expectation = Expectation(reference, allowed, rounding)
         outputs.append(CheckedOutput(memory, reference, expectation))
     names = tuple(buffer.name for buffer in task.dag.params)
     constants = frozenset(buffer.name for buffer in task.dag.inputs if buffer.constant)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ansorc.ir.arith.affine import Atom, Linear, atom_expr
 from ansorc.ir.arith.integer import rejoin
+from ansorc.ir.arith.interval import linear_bounds
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import (
     Binary,
@@ -175,6 +176,10 @@ class Meetings:
         if shifts is None:
             return True  # they are apart by something that is not known here
         (first, _), (second, _) = own
+        if self._are_apart((first, old), (second, new), shifts=shifts):
+            return False
+        if shifts == [0] and first == second and self._are_own(first, {**old.free, **new.free}):
+            return False
         if max(map(self._size, (old, new))) > _MANY_ELEMENTS:  # the first iterations often tell
             found = self._elements(first, _first(old)), self._elements(second, _first(new))
             if found[0] is not None and found[1] is not None and _meet(found[0], found[1], shifts):
@@ -185,11 +190,42 @@ class Meetings:
     def is_stored_by_several(self, store: Touch) -> bool:
         """Whether threads meet in `store` itself, in the first iteration of all loops around it."""
         place = self._place(store)
+        if place is not None and self._are_own(
+            place, dict.fromkeys({**store.fixed, **store.free}, 1)
+        ):
+            return False
         if place is None or any(isinstance(x, Load) for guard in store.guards for x in walk(guard)):
             return False
         first = replace(store, fixed={}, free=dict.fromkeys({**store.fixed, **store.free}, 1))
         found = self._elements(place, first)
         return found is not None and found.is_crowded
+
+    def _are_apart(self, *both: tuple[Linear[Atom], Touch], shifts: Sequence[int]) -> bool:
+        """Whether their least and greatest places tell that they are two slots, say."""
+        ends: list[tuple[int, int]] = []
+        for place, touch in both:
+            extents = {**self._threads, **touch.free}
+            ranges = {name: (0, extent - 1) for name, extent in extents.items()}
+            found = linear_bounds(place, ranges)
+            if found is None:
+                return False
+            ends.append(found)
+        (low, high), (least, most) = ends
+        return all(high + shift < least or most < low + shift for shift in shifts)
+
+    def _are_own(self, place: Linear[Atom], loops: Extents) -> bool:
+        """Whether the coefficients tell that each thread has places of its own, as digits do."""
+        digits = _digits(place, {**loops, **self._threads})
+        if digits is None or any(
+            extent > 1 and name not in digits for name, extent in self._threads.items()
+        ):
+            return False
+        reach = 0
+        for coefficient, extent in sorted(digit for each in digits.values() for digit in each):
+            if coefficient <= reach:
+                return False
+            reach += coefficient * (extent - 1)
+        return True
 
     def _size(self, touch: Touch) -> int:
         return prod((*self._threads.values(), *touch.free.values()))
@@ -208,6 +244,42 @@ class Meetings:
         if key not in self._known:
             self._known[key] = _elements(place, touch, self._threads)
         return self._known[key]
+
+
+def _digits(place: Linear[Atom], extents: Extents) -> dict[str, list[tuple[int, int]]] | None:
+    """Return what each digit of each variable is multiplied by, and how many values it has.
+
+    `x`, or all of `x % 4`, `x // 4 % 8` and `x // 32`; None where something else is added.
+    """
+    parts: dict[str, list[tuple[int, int, int]]] = {}
+    for atom, coefficient in place.terms.items():
+        name, divisor, modulus = _digit(atom)
+        if name not in extents:
+            return None
+        parts.setdefault(name, []).append((divisor, modulus, abs(coefficient)))
+    found: dict[str, list[tuple[int, int]]] = {}
+    for name, digits in parts.items():
+        below = 1
+        for divisor, modulus, coefficient in sorted(digits):
+            count = modulus or -(-extents[name] // divisor)
+            if divisor != below:
+                return None
+            below = divisor * count
+            found.setdefault(name, []).append((coefficient, count))
+        if below < extents[name]:
+            return None
+    return found
+
+
+def _digit(atom: Atom) -> tuple[str, int, int]:
+    """Return a, c and d of an atom `a // c % d`: c may be 1, d is 0 where it is missing."""
+    divisor, modulus = 1, 0
+    if isinstance(atom, Binary) and atom.op is BinaryOp.MOD and isinstance(atom.right, Const):
+        atom, modulus = atom.left, int(atom.right.value)
+    if isinstance(atom, Binary) and atom.op is BinaryOp.FLOORDIV and isinstance(atom.right, Const):
+        atom, divisor = atom.left, int(atom.right.value)
+    name = atom if isinstance(atom, str) else atom.name if isinstance(atom, Var) else ""
+    return name, divisor, modulus
 
 
 def _first(touch: Touch) -> Touch:

@@ -3,8 +3,9 @@
 alloc S: float32[64, 32] shared       ->      alloc S: float32[64, 33] shared
     … S[t, k] …                                   … S[t, k] …
 
-Every load and store is looked at for all warps of a block; the padding with which all together take
-the fewest cycles of the banks is chosen.
+Every load and store is looked at for all warps of a block. Of the paddings with which no threads
+meet, or of all if there is none, the one with which all requests together take the fewest cycles of
+the banks is chosen.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ansorc.ir.passes.gpu.thread_nests import map_kernels
 from ansorc.ir.passes.places import first_lane
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, statements, substatements
 from ansorc.ir.substitute import free_vars
-from ansorc.target.gpu_requests import BANK_BYTES, wavefronts
+from ansorc.target.gpu_requests import BANK_BYTES, are_asked_twice, shared_wavefronts
 
 _WARP = 32
 _WARPS = 4
@@ -51,6 +52,8 @@ class _BankRequest:
     """Whether it is one of four neighbours that a compiler joins, where they are aligned."""
     times: int
     is_vector: bool
+    is_shared: bool
+    """Whether threads ask for what others do, so that two parts of a vector's request are one."""
 
 
 def _padded(nest: Stmt, most: int) -> Stmt:
@@ -129,7 +132,9 @@ def _request(
     unrolled = [loop for loop in loops if loop.kind is LoopKind.UNROLLED and loop.extent >= 4]
     may_join = not is_vector and any(_steps_by_one(last, loop) for loop in unrolled)
     times = int(np.prod([float(loop.extent) for loop in loops]))
-    return _BankRequest(tuple(found), lanes, may_join, times, is_vector)
+    twice = [are_asked_twice(places) for places in found]
+    is_shared = bool(np.logical_and.reduce(twice).all())
+    return _BankRequest(tuple(found), lanes, may_join, times, is_vector, is_shared)
 
 
 def _steps_by_one(index: Expr, loop: For) -> bool:
@@ -145,19 +150,20 @@ def _best(buffer: Buffer, requests: Sequence[_BankRequest], room: int) -> Buffer
     paddings = list(range(unit, 8 * unit + 1, unit))
     if not any(request.is_vector for request in requests):
         paddings += [padding for padding in (1, 2) if padding % unit]
-    best, least = buffer, _GAIN * _cycles(buffer, requests)
-    fewest = _fewest(buffer, requests)
-    if least <= _GAIN * fewest:
+    conflicts, cycles = _cycles(buffer, requests)
+    best, least = buffer, (conflicts > 0, _GAIN * cycles)
+    goal = False, _fewest(buffer, requests)
+    if not conflicts and least[1] <= _GAIN * goal[1]:
         return buffer
     for padding in paddings:
-        if least <= fewest:
+        if least <= goal:
             break
         wider = replace(buffer, shape=(*buffer.shape[:-1], buffer.shape[-1] + padding))
         if wider.bytes - buffer.bytes > room:
             continue
-        cycles = _cycles(wider, requests)
-        if cycles < least:
-            best, least = wider, cycles
+        conflicts, cycles = _cycles(wider, requests)
+        if (conflicts > 0, cycles) < least:
+            best, least = wider, (conflicts > 0, cycles)
     return best
 
 
@@ -166,15 +172,17 @@ def _fewest(buffer: Buffer, requests: Sequence[_BankRequest]) -> float:
     total = 0.0
     for request in requests:
         width = min(_VECTOR_BYTES, request.lanes * buffer.dtype.bytes)
-        total += request.times * (1 if request.may_join else max(1, width // BANK_BYTES))
+        cycles = 1.0 if request.may_join else max(1.0, width / BANK_BYTES)
+        halved = request.is_shared and (request.may_join or width > BANK_BYTES)
+        total += request.times * (cycles / 2 if halved else cycles)
     return total
 
 
-def _cycles(buffer: Buffer, requests: Sequence[_BankRequest]) -> float:
-    """Return the cycles that the banks take for all requests."""
+def _cycles(buffer: Buffer, requests: Sequence[_BankRequest]) -> tuple[float, float]:
+    """Return the cycles of bank conflicts, and all that the banks take, for all requests."""
     unit = max(1, _VECTOR_BYTES // buffer.dtype.bytes)
     is_aligned = all(stride % unit == 0 for stride in buffer.strides[:-1])
-    total = 0.0
+    lost, total = 0.0, 0.0
     for request in requests:
         place = sum(
             (index * stride for index, stride in zip(request.indices, buffer.strides, strict=True)),
@@ -182,9 +190,11 @@ def _cycles(buffer: Buffer, requests: Sequence[_BankRequest]) -> float:
         )
         joined = unit if request.may_join and is_aligned else 1
         width = min(_VECTOR_BYTES, request.lanes * joined * buffer.dtype.bytes)
-        found = wavefronts(place * buffer.dtype.bytes, width).mean()
-        total += request.times / joined * float(found)
-    return total
+        found = shared_wavefronts(place * buffer.dtype.bytes, width)
+        total += request.times / joined * float(found.mean())
+        parts = max(1, width // BANK_BYTES)
+        lost += request.times / joined * float(np.maximum(found - parts, 0).mean())
+    return lost, total
 
 
 def _with_buffers(nest: Stmt, wider: Mapping[str, Buffer]) -> Stmt:
