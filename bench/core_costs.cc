@@ -5,6 +5,7 @@
 // each measurement: clocks change, and virtual machines do not let them be read. A repetition
 // between two unlike chains was disturbed and is done again.
 
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -138,6 +139,28 @@ double read_by_all(int cores, const char* from, size_t bytes_each) {
   return *std::ranges::max_element(ends) - *std::ranges::min_element(begins);
 }
 
+// Return the seconds it takes to read what a thread on another core has just written.
+double read_what_another_wrote(char* memory, size_t bytes) {
+  cpu_set_t all, others;
+  sched_getaffinity(0, sizeof all, &all);
+  const int own = sched_getcpu();
+  others = all;
+  CPU_CLR(own, &others);
+  std::atomic<bool> is_written{false};
+  std::thread writer([&] {
+    sched_setaffinity(0, sizeof others, &others);
+    std::memset(memory, 2, bytes);
+    is_written = true;
+  });
+  while (!is_written) {
+  }
+  double begin = seconds();
+  read(memory, bytes);
+  double spent = seconds() - begin;
+  writer.join();
+  return spent;
+}
+
 void repeat(Measurement& measurement) {
   double before = 1, spent = 0, after = 0;
   for (int tries = 0; tries < 30 && std::abs(after / before - 1) > 0.02; ++tries)
@@ -157,6 +180,7 @@ int main(int argc, char** argv) {
   const size_t outer = std::max(1ul, std::min(8 * l2, l3 / 4) / (2 * mib)) * 2 * mib;
   const size_t all = cores * 4 * mib, size = (std::max(4 * l3, 4 * all) / all + 1) * all;
   const char *cached = written(outer), *memory = written(size);
+  char* handed = written(l2 / 4);
   size_t place = 0;
   auto cache = [&](const char* name, size_t bytes) -> Measurement {
     auto work = [=] { read(cached, bytes); };
@@ -183,6 +207,7 @@ int main(int argc, char** argv) {
       cache("l2_bytes", l2 / 2),
       cache("l3_bytes", outer),
       {"memory_bytes", 1.0 * mib, timed([&] { read(next(mib), mib); }), {}},
+      {"handed_bytes", l2 / 4.0, [&] { return read_what_another_wrote(handed, l2 / 4); }, {}},
       {"all_memory_bytes", 1.0 * all, [&] { return read_by_all(cores, next(all), 4 * mib); }, {}},
   };
   Measurement clock{"cycle", 1.0, {}, {}};  // in nanoseconds

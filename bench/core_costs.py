@@ -72,6 +72,8 @@ ROWS = {
     "l3_bytes": rate("bytes from the third cache", "fill_bytes[1]", CORE.fill_bytes[1]),
     "memory_bytes": rate("bytes from memory, one core,"),
     "all_memory_bytes": rate("bytes from memory, all cores,", "memory_bytes", CORE.memory_bytes),
+    "handed_bytes": rate("bytes that another core has just written,",
+                         "handed_bytes", CORE.handed_bytes),
     "fork": Row("starting and joining the other cores, which wait for it", "fork", CORE.fork),
     "fork_asleep": Row("the same where they sleep", "fork", CORE.fork),
 }  # fmt: skip

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from itertools import product
+from math import prod
 
 from ansorc.ir.arith.interval import prove
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Binary, CompareOp, Expr, Load, Select, Var, binary, compare, const
 from ansorc.ir.expr import BinaryOp as Op
-from ansorc.ir.node import Node, rewrite
+from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
-from ansorc.ir.substitute import substitute
+from ansorc.ir.substitute import free_vars, substitute
 from ansorc.schedule.bounds import region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.initial import first_pass, initial_place
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
-from ansorc.schedule.needed import needed
-from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
+from ansorc.schedule.needed import Need, needed
+from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
 from ansorc.schedule.unrolling import unrolled_by_pragma
@@ -34,6 +38,11 @@ _KINDS = {
     Mark.BIND: LoopKind.BOUND,
     Mark.MATRIX: LoopKind.MATRIX,
 }
+
+_LEAST_TESTED = 256
+"""Terms for which it is worth a test of data that they may be left out."""
+_MOST_LIMITS = 8
+"""Elements that one test looks at, at most: a tile spans no more sequences."""
 
 
 @dataclass
@@ -191,8 +200,7 @@ class Nests:
         place = int(initial_place(placed.stage.iterators, reduce))
 
         def inner() -> Stmt:
-            update = self._loops(placed, place, unrolled, lambda: self._update(placed))
-            update = self._where_needed(placed, place, update)
+            update = self._updates(placed, place, unrolled)
             initial = [] if _is_at_once(placed) else self._initial(placed, place)
             first = first_pass(placed.stage.iterators[reduce:place], placed.leaves)
             if first is not None:
@@ -201,7 +209,28 @@ class Nests:
 
         return self._loops(placed, reduce, unrolled, inner, end=place)
 
-    def _where_needed(self, placed: _Placed, place: int, stmt: Stmt) -> Stmt:
+    def _updates(self, placed: _Placed, place: int, unrolled: frozenset[str]) -> Stmt:
+        """Return the loops from `place` on, left out where nothing in them matters.
+
+        Data says where sums end, so it is looked at in their outermost loop once more.
+        """
+        stage, iterators = placed.stage, placed.stage.iterators
+        is_long = [it.kind is IteratorKind.REDUCE and known(it.extent) > 1 for it in iterators]
+        turn = is_long.index(True, place) + 1 if any(is_long[place:]) else place
+        if prod(known(it.extent) for it in iterators[turn:]) < _LEAST_TESTED:
+            turn = place
+        moved = {part.axis for it in iterators[place:turn] for part in stage.parts[it.name]}
+        of_data = [n for n in needed(self.state, stage) if n.most != const(0)]
+        again = [need for need in of_data if moved & need.total.terms.keys()]
+
+        def inside() -> Stmt:
+            stmt = self._loops(placed, turn, unrolled, lambda: self._update(placed))
+            return self._where_needed(placed, turn, stmt, again)
+
+        stmt = self._loops(placed, place, unrolled, inside, end=turn)
+        return self._where_needed(placed, place, stmt, needed(self.state, stage))
+
+    def _where_needed(self, placed: _Placed, place: int, stmt: Stmt, needs: Sequence[Need]) -> Stmt:
         """Return `stmt`, the loops from `place` on, left out where none of their iterations matter.
 
         Threads of a GPU, which wait for each other, compute everything.
@@ -212,17 +241,31 @@ class Nests:
         is_fixed = marks & {Mark.BIND, Mark.TENSORIZE, Mark.MATRIX}
         if self.is_in_block or self.threads or is_fixed or not all(p.is_whole for p in parts):
             return stmt
-        if (form := needed(self.state, stage)) is None:
-            return stmt
-        values = _axis_values(placed, placed.leaves | {it.name: const(0) for it in inner})[0]
-        least = (min(form.coefficient(p.axis), 0) * known(p.stride) * (known(p.extent) - 1)
-                 for p in parts)  # fmt: skip
+        leaves = placed.leaves | {it.name: const(0) for it in inner}
+        possible = [self._possible(placed, parts, leaves, need) for need in needs]
+        tests = [t for t in possible if t is not None and prove(t, self.ranges) is not True]
+        return If(conjunction(tests), stmt) if tests else stmt
+
+    def _possible(
+        self, placed: _Placed, inner: Sequence[Part], leaves: Mapping[str, Expr], need: Need
+    ) -> Expr | None:
+        """Return what holds if any iteration of the parts `inner` may matter; None if unknown.
+
+        What it is compared with may be a few elements, and they have to be there.
+        """
+        values = _axis_values(placed, leaves)[0]
         total: Expr = const(0)
-        for axis, factor in form.terms.items():
+        for axis, factor in need.total.terms.items():
             total = plus(total, times(values[axis], factor))
-        total = plus(total, const(form.constant + sum(least)))
-        condition = compare(CompareOp.LE, total, const(0))
-        return stmt if prove(condition, self.ranges) is True else If(condition, stmt)
+        least = (min(need.total.coefficient(p.axis), 0) * known(p.stride) * (known(p.extent) - 1)
+                 for p in inner)  # fmt: skip
+        total = plus(total, const(need.total.constant + sum(least)))
+        limits = _limits(need.most, values, [part for part in inner if part.extent != 1])
+        loads = [node for limit in limits for node in walk(limit) if isinstance(node, Load)]
+        is_there = all(is_inside(load.buffer, load.indices, self.ranges) for load in loads)
+        if not limits or not is_there:
+            return None
+        return compare(CompareOp.LE, total, reduce(partial(binary, Op.MAX), limits))
 
     def _initial(self, placed: _Placed, reduce: int) -> list[Stmt]:
         """Return what gives each result its identity, with loops of its own."""
@@ -349,6 +392,20 @@ class Nests:
         for other in needed[1:]:
             condition = Binary(Op.AND, condition, other)
         return If(condition, stmt)
+
+
+def _limits(most: Expr, values: Mapping[str, Expr], inner: Sequence[Part]) -> list[Expr]:
+    """What `most` is in the iterations of the parts `inner`; nothing if it is too many things."""
+    own = [part for part in inner if part.axis in free_vars(most)]
+    if prod(known(part.extent) for part in own) > _MOST_LIMITS:
+        return []
+    limits: list[Expr] = []
+    for place in product(*(range(known(part.extent)) for part in own)):
+        moved = dict(values)
+        for part, n in zip(own, place, strict=True):
+            moved[part.axis] = plus(moved[part.axis], const(n * known(part.stride)))
+        limits.append(substitute(most, moved))
+    return limits
 
 
 def _axis_values(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ansorc.ir.buffer import Buffer
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule.extent import Extent, as_array
+from ansorc.schedule.extent import Extent
 from ansorc.schedule.stage import At, Root, Stage
-from ansorc.schedule.state import State, Step
+from ansorc.schedule.state import Step
 from ansorc.schedule.steps import RFactor
 from ansorc.search.default_borders import with_borders_read_in_place
+from ansorc.search.default_threads import Cycles, RootLoops, parallel_loops, root_of
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features.loop_nest import LoopNests
@@ -35,7 +34,7 @@ from ansorc.search.sketch.rules import (
     Skip,
 )
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
-from ansorc.search.sketch.sketch import Sketch, UnrollLimit
+from ansorc.search.sketch.sketch import ParallelLoops, Sketch
 from ansorc.search.sketch.tiling_variants import (
     TilingInBlocks,
     TilingInLanes,
@@ -44,7 +43,6 @@ from ansorc.search.sketch.tiling_variants import (
 )
 from ansorc.search.space.genes import Genes, population_state, steps
 from ansorc.target import Target
-from ansorc.target.costs import CORE
 
 RULES: tuple[SketchRule, ...] = (
     AlwaysInline(),
@@ -86,8 +84,6 @@ UNROLL_LIMIT, NARROW_UNROLL_LIMIT, UNROLL_LIMITS = 16, 4, (0, 4, 16, 64)
 """Longer straight-line code is seldom faster and sometimes has spills; with vectors of 16 bytes a
 step is several times as many instructions. Neither of the first two is a limit of the search, which
 would settle too early on the structure of the default."""
-
-Cycles: TypeAlias = npt.NDArray[np.float64]
 
 
 def default_steps(
@@ -216,38 +212,15 @@ def _evaluated(sketch: Sketch, genes: Genes) -> tuple[Genes, Cycles]:
     for stage in state.stages:
         if not stage.is_inlined:
             found = Statement(nests, nests.nest(stage), sketch.target).estimate
-            serial[_root(state, stage.name)] += found.total_cycles
+            serial[root_of(state, stage.name)] += found.total_cycles
+    outer: dict[str, list[Extent]] = {name: [] for name in roots}
+    for choice in sketch.choices:
+        if isinstance(choice, ParallelLoops):
+            loops = state.stage(choice.stage).iterators
+            outer[choice.stage] = [loop.extent for loop in loops if loop.name in choice.iterators]
+    found = {name: RootLoops(outer[name], serial[name]) for name in roots}
+    counts, cycles = parallel_loops(state, found, sketch.target)
     for column, choice in enumerate(sketch.choices, start=len(sketch.variables)):
-        if isinstance(choice, UnrollLimit):
-            genes[:, column] = choice.values.index(limit)
-            continue
-        loops = state.stage(choice.stage).iterators
-        extents = [loop.extent for loop in loops if loop.name in choice.iterators]
-        best = parallel_speed(extents, serial[choice.stage], sketch.target.cores)
-        genes[:, column], serial[choice.stage] = best
-    return genes, np.sum(list(serial.values()), axis=0)
-
-
-def parallel_speed(
-    extents: list[Extent], serial: Cycles, cores: int
-) -> tuple[npt.NDArray[np.int64], Cycles]:
-    """Return how many outer loops to fuse and the cycles then, both [rows].
-
-    An uneven last round of chunks and the start of the threads are counted.
-    """
-    best = serial.copy()
-    count = np.zeros(len(serial), dtype=np.int64)
-    chunks = np.ones(len(serial), dtype=np.int64)
-    for place, extent in enumerate(extents, start=1):
-        chunks = chunks * as_array(extent)
-        rounds = -(-chunks // cores)
-        cycles = serial * rounds / chunks + CORE.fork
-        better = cycles < 0.98 * best
-        best = np.where(better, cycles, best)
-        count = np.where(better, place, count)
-    return count, best
-
-
-def _root(state: State, name: str) -> str:
-    chain = state.chain(state.stage(name))
-    return chain[0][0].name if chain else name
+        is_parallel = isinstance(choice, ParallelLoops)
+        genes[:, column] = counts[choice.stage] if is_parallel else choice.values.index(limit)
+    return genes, cycles

@@ -44,6 +44,8 @@ class CoreCosts:
     22 to 25)."""
     memory_bytes: float = 8.0
     """Bytes per cycle from memory, of all cores together (measured: 6 to 10)."""
+    handed_bytes: float = 6.0
+    """Bytes per cycle of what another core has just written, into one core (measured: 5 to 7)."""
     fork: float = 3_000.0
     """Cycles to start the other cores and to wait for the last one (measured: 800 to 1,400 where
     they wait for it, 51,000 and more where they sleep)."""

@@ -32,4 +32,14 @@ static void take_chunks(void* closure, int64_t, int64_t) {
   }
 }
 
+// How many chunks for each thread a loop is cut into whose threads begin at times of their own.
+constexpr int64_t kChunksEach = 4;
+
+// Return the chunks of a loop that begins before its `threads` are awake: who is there goes on with
+// what a sleeper has not begun.
+static Chunks chunks_for_sleepers(ansorc_body body, void* closure, int64_t extent, int64_t threads) {
+  const int64_t wanted = threads * kChunksEach, chunk = (extent + wanted - 1) / wanted;
+  return {body, closure, extent, chunk, (extent + chunk - 1) / chunk, {0}};
+}
+
 }  // namespace ansorc

@@ -132,6 +132,7 @@ struct Claims {
   uint64_t workers[kMaxThreads / 64] = {};
   uint64_t sleepers[kMaxThreads / 64] = {};
   int32_t count = 0;
+  bool has_sleepers = false;
 };
 
 // How many workers there may be when a call wants `wanted`.
@@ -146,7 +147,10 @@ void claim(Claims& claims, int32_t wanted, int32_t limit) {
       if (!worker.state.compare_exchange_weak(state, kClaimed)) continue;
       const uint64_t bit = UINT64_C(1) << (index % 64);
       claims.workers[index / 64] |= bit;
-      if (state == kAsleep) claims.sleepers[index / 64] |= bit;
+      if (state == kAsleep) {
+        claims.sleepers[index / 64] |= bit;
+        claims.has_sleepers = true;
+      }
       ++claims.count;
       break;
     }
@@ -333,6 +337,10 @@ ANSORC_EXPORT int32_t ansorc_parallel_for(ansorc_body body, void* closure, int64
   const uint32_t ticket = ansorc::pool().tickets.fetch_add(1, std::memory_order_relaxed);
   const uint32_t go = ticket << ansorc::kStateBits | ansorc::kGo;
   ansorc::Job job = {body, closure, extent, others + 1, spin_ns, has_cores, go, {others}};
+  ansorc::Chunks chunks = ansorc::chunks_for_sleepers(body, closure, extent, others + 1);
+  if (claims.has_sleepers && chunks.count > others + 1) {
+    job.body = ansorc::take_chunks, job.closure = &chunks, job.extent = others + 1;
+  }
   ansorc::tell(claims, job);
   ansorc::run_part(job, 0);
   ansorc::take_back(claims, job);

@@ -50,7 +50,25 @@ bool visits_each_once(int64_t extent, int32_t threads) {
   for (auto& visits : counts.visits) {
     if (visits != 1) return false;
   }
-  return counts.parts <= threads && (extent == 0 || counts.longest - counts.shortest <= 1);
+  const bool is_shared_out = counts.parts <= threads && counts.longest - counts.shortest <= 1;
+  // a worker that sleeps comes late, so there are more parts, the last one maybe shorter
+  const int64_t whole = extent == 0 ? 0 : (extent + 4 * threads - 1) / (4 * threads);
+  return extent == 0 || is_shared_out || (counts.longest == whole && counts.parts <= 4 * threads);
+}
+
+void check_parts_of_sleepers() {
+  ansorc_set_spin_us(0);
+  bool good = true;
+  int64_t most = 0;
+  for (int i = 0; i < 200; ++i) {
+    usleep(200);
+    Counts counts(64);
+    ansorc_parallel_for(count_visits, &counts, 64, 2);
+    for (auto& visits : counts.visits) good = good && visits == 1;
+    if (counts.parts > most) most = counts.parts;
+  }
+  ansorc_set_spin_us(-1);
+  check(good && most == 8, "who is awake goes on with what a sleeper has not begun");
 }
 
 void check_one_thread_makes_none() {
@@ -292,6 +310,7 @@ void check_stack() {
 int main() {
   check_one_thread_makes_none();
   check_visits();
+  check_parts_of_sleepers();
   check_chunks();
   check_uneven();
   check_nested();

@@ -97,6 +97,15 @@ def test_what_is_done_to_an_output_does_not_reach_the_next_one() -> None:
     np.testing.assert_array_equal(again, b)
 
 
+def test_of_several_memories_the_one_that_was_used_last_comes_first() -> None:
+    module = build(TWICE)
+    a, _ = arguments()
+    held = [module(a) for _ in range(3)]
+    del held
+    place = begin(module(a))
+    assert {begin(module(a)) for _ in range(9)} == {place}
+
+
 def test_a_refused_call_keeps_no_output() -> None:
     module = build(TWICE)
     a, _ = arguments()

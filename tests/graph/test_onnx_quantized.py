@@ -7,7 +7,11 @@ import pytest
 from onnx_oracle import assert_as_onnx, node_model, random, run_node
 
 from ansorc.errors import GraphError
+from ansorc.graph.graph import Graph
+from ansorc.graph.network import Network
 from ansorc.ir.aligned import Array
+from ansorc.schedule.steps import Tensorize
+from ansorc.search.default import default_steps
 
 RNG = np.random.default_rng(0)
 SCALE, SCALES = np.float32(0.03125), (RNG.random(4) * 0.05 + 0.01).astype(np.float32)
@@ -50,6 +54,53 @@ def test_convolutions_of_integers_are_padded_by_the_zero_point() -> None:
     data, weight = integers(np.uint8, 1, 2, 5, 5), integers(np.uint8, 4, 2, 3, 3)
     zeros = [np.array(7, np.uint8), np.array(3, np.uint8)]
     assert_as_onnx("ConvInteger", [data, weight, *zeros], pads=[1, 1, 1, 1])
+
+
+def operators(graph: Graph) -> set[str]:
+    return {node.operator.name for node in graph.nodes}
+
+
+@pytest.mark.parametrize("shape", [(3, 8), (3, 7), (2, 3, 5), (1, 64), (4,)])
+def test_known_weights_are_multiplied_by_dot_products(shape: tuple[int, ...]) -> None:
+    a, b = integers(np.uint8, *shape), integers(np.int8, shape[-1], 5)
+    for zeros in ([], [np.array(7, np.uint8)], [np.array([201], np.uint8), np.zeros(5, np.int8)]):
+        known = (1, *range(2, 2 + len(zeros)))
+        graph = assert_as_onnx("MatMulInteger", [a, b, *zeros], known=known)
+        assert "dense_packed" in operators(graph)
+    others = [np.array(7, np.uint8), np.array(1, np.int8)]
+    graph = assert_as_onnx("MatMulInteger", [a, b, *others], known=(1, 2, 3))
+    assert "dense_packed" not in operators(graph)
+
+
+@pytest.mark.parametrize(
+    ("window", "options"),
+    [
+        ((1, 1), {}),
+        ((1, 1), {"strides": [2, 1]}),
+        ((3, 3), {"pads": [1, 1, 1, 1]}),
+        ((3, 2), {"pads": [0, 1, 2, 0], "strides": [2, 3]}),
+        ((2, 3), {"dilations": [2, 1], "auto_pad": "SAME_UPPER"}),
+    ],
+)
+@pytest.mark.parametrize("channels", [3, 8])
+def test_known_filters_are_multiplied_by_dot_products(
+    window: tuple[int, int], options: dict[str, Any], channels: int
+) -> None:
+    data, weight = integers(np.uint8, 2, channels, 7, 6), integers(np.int8, 5, channels, *window)
+    zero = np.array(131, np.uint8)
+    graph = assert_as_onnx("ConvInteger", [data, weight, zero], known=(1, 2), **options)
+    assert "dense_packed" in operators(graph)
+    graph = assert_as_onnx("ConvInteger", [data, weight, zero], known=(1,), **options)
+    assert "dense_packed" not in operators(graph)
+
+
+def test_an_instruction_computes_them_where_there_is_one() -> None:
+    data, weight = integers(np.uint8, 1, 8, 6, 6), integers(np.int8, 32, 8, 3, 3)
+    graph, _ = run_node(*node_model("ConvInteger", [data, weight], known=(1,)))
+    for cpu, is_there in (("znver4", True), ("znver2", False)):
+        network = Network.of(graph, f"x86_64-linux-gnu -mcpu={cpu} -cores=2")
+        steps = [s for t in network.tasks.values() for s in default_steps(t.dag, t.target)]
+        assert any(isinstance(step, Tensorize) for step in steps) is is_there
 
 
 def quantised(total: Array, factor: Any, zero: int, kind: Any) -> Array:

@@ -9,16 +9,21 @@ from search_space.small_dags import check_meaning
 
 import ansorc as ac
 from ansorc import ops
+from ansorc.ir.expr import const
 from ansorc.ir.interpret import interpret
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
 from ansorc.ir.printer import to_text
+from ansorc.ir.substitute import free_vars
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule, replay, schedule
 from ansorc.schedule.lower import lower
 from ansorc.schedule.needed import needed
 from ansorc.schedule.stage import At, Mark, Stage
 from ansorc.search.default import default_steps
+from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch import generate
+from ansorc.search.sketch.complete import completed
+from ansorc.search.space.genes import steps
 from ansorc.target import Target
 
 ZEN4 = Target.parse("x86_64-linux-gnu -mcpu=znver4 -cores=4")
@@ -123,10 +128,9 @@ def test_a_search_finds_it_too() -> None:
 def test_products_behind_a_causal_mask_are_left_out() -> None:
     dag = ComputeDAG(attention(40, 40, causal=True))
     state = replay(dag, default_steps(dag, ZEN4))
-    mix, scores = needed(state, state.stage("y.mix")), needed(state, state.stage("y.scores"))
-    assert mix is not None
-    assert scores is not None
-    assert (mix.terms, scores.terms) == ({"r": 1, "i": -1}, {"m": 1, "i": -1})
+    (mix,), (scores,) = (needed(state, state.stage(name)) for name in ("y.mix", "y.scores"))
+    assert (mix.total.terms, scores.total.terms) == ({"r": 1, "i": -1}, {"m": 1, "i": -1})
+    assert mix.most == scores.most == const(0)
     assert re.search(r"if m.0 \* \d+ \+ .* <= 0:", to_text(lower(state)))
     check_meaning(dag, state.steps)
 
@@ -134,7 +138,70 @@ def test_products_behind_a_causal_mask_are_left_out() -> None:
 def test_padding_is_no_reason_to_leave_tiles_out() -> None:
     x, w = ac.placeholder((1, 14, 14, 8), "x"), ac.placeholder((3, 3, 8, 8), "w")
     state = schedule(ComputeDAG([x, w, ops.conv2d(x, w, padding=1, name="y")]))
-    assert needed(state, state.stage("y")) is None
+    assert needed(state, state.stage("y")) == ()
+
+
+def ragged(shape: tuple[int, ...], dtype: str, *, causal: bool = False) -> ComputeDAG:
+    """Attention of [batch, heads, queries, keys, width], each sequence of a length of its own."""
+    batch, heads, n, m, width = shape
+    q, k, v = (
+        ac.placeholder((batch, heads, e, width), t) for e, t in ((n, "q"), (m, "k"), (m, "v"))
+    )
+    lengths = ac.placeholder((batch,), "n", dtype)
+    found = ops.attention(q, k, v, lengths=lengths, causal=causal, name="y")
+    return ComputeDAG([q, k, v, lengths, found])
+
+
+def test_products_beyond_the_length_of_a_sequence_are_left_out() -> None:
+    dag = ragged((2, 3, 1, 1024, 64), "int32")
+    state = replay(dag, default_steps(dag, ZEN4))
+    for name, axis in (("y.mix", "r"), ("y.scores", "m")):
+        (need,) = needed(state, state.stage(name))
+        assert (need.total.terms, need.total.constant) == ({axis: 1}, 1)
+        assert free_vars(need.most) == {"b"}
+    loops = to_text(lower(state))
+    assert re.search(r"if r.0 \* \d+ \+ 1 <= .*n\[", loops)
+    assert re.search(r"if .*m.0 .*\* \d+ \+ 1 <= .*n\[", loops)
+
+
+def test_what_is_left_out_follows_from_inputs_alone() -> None:
+    """What a stage computes may not be there yet, or in another place."""
+    n = ac.placeholder((4,), "n", "int64")
+    x, k = ac.placeholder((4, 64), "x"), ac.reduce_axis(64, "k")
+    more = ac.compute((4,), lambda b: n[b] + 1, "more")
+    kept = ac.compute((4, 64), lambda b, i: ac.if_then_else(i < more[b], x[b, i], 0.0), "kept")
+    total = ac.compute((4,), lambda b: ac.sum(kept[b, k], axis=k), "y")
+    state = schedule(ComputeDAG([n, x, total]))
+    assert needed(state, state.stage("y")) == ()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "uint64"])
+def test_sequences_of_any_length_are_right(dtype: str) -> None:
+    rng = np.random.default_rng()
+    for causal in (False, False, True, True):
+        batch, heads, n, m, width = (int(rng.integers(1, most)) for most in (5, 4, 40, 300, 40))
+        dag = ragged((batch, heads, n, m, width), dtype, causal=causal)
+        sketches = generate(dag, ZEN4)
+        drawn = completed(sketches[int(rng.integers(len(sketches)))], 1)[0]
+        of_search = steps(drawn, sample(drawn, 1, rng)[0])
+        q, k, v = (rng.standard_normal(t.shape).astype(np.float32) for t in dag.inputs[:3])
+        low = 0 if dtype.startswith("u") else -3
+        counts = rng.integers(low, min(m + 5, 255), batch).astype(dtype)
+        visible = np.arange(m) < counts.astype(np.int64)[:, None, None, None]
+        visible = visible & (np.tri(n, m, dtype=bool) | (not causal))
+        scores = np.einsum("bhnk,bhmk->bhnm", q.astype(float), k) / np.sqrt(width)
+        wanted = weights(np.where(visible, scores, -np.inf)) @ v
+        for chosen_steps in (default_steps(dag, ZEN4), of_search):
+            found = ac.build(replay(dag, chosen_steps))(q, k, v, counts)
+            np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("length", [-(2**63), -1, 0, 1, 37, 2**63 - 1])
+def test_no_length_overflows(length: int) -> None:
+    dag = ragged((1, 2, 3, 130, 8), "int64")
+    q, k, v = (np.ones(t.shape, np.float32) for t in dag.inputs[:3])
+    found = ac.build(dag)(q, k, v, np.array([length]))
+    np.testing.assert_allclose(found, np.full_like(found, length > 0), rtol=1e-6)
 
 
 def weights(scores: Array) -> Array:

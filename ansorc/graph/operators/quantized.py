@@ -11,6 +11,7 @@ from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.elementwise import element_at
+from ansorc.lang.operators.quantized import dense_packed
 from ansorc.lang.operators.shapes import axis_number, broadcast_extents, require
 from ansorc.lang.reduction import Reduction, max, min, reduce_axis
 from ansorc.lang.tensor import Tensor
@@ -139,8 +140,46 @@ def _parameter(
     return lambda tensor, i: as_expr(tensor[i[place]])
 
 
+def patches(
+    data: Tensor,
+    *,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    fill: int = 0,
+) -> Tensor:
+    """Return what each place of a window sees of data [n, h, w, c], as [n, oh, ow, kh, kw, c].
+
+    `padding` is the margins before, then those after; there `fill` is seen. A convolution is the
+    product of this with its weights.
+    """
+    fits = len(data.shape) == 4 and len(padding) == 4
+    require(fits, "patches", data, need="it must be [n, h, w, c], with four margins")
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    spatial = data.shape[1:3]
+    out = [
+        (extent + padding[d] + padding[d + 2] - reach[d]) // stride[d] + 1
+        for d, extent in enumerate(spatial)
+    ]
+
+    def body(*i: Expr) -> Expr:
+        places = [i[1 + d] * stride[d] + i[3 + d] * dilation[d] - padding[d] for d in range(2)]
+        seen = as_expr(data[(i[0], *places, i[5])])
+        if not any(padding):
+            return seen
+        bounds = zip(places, spatial, strict=True)
+        inside = scalar.all_of(*(test for at, size in bounds for test in (at >= 0, at < size)))
+        return scalar.if_then_else(inside, seen, scalar.const(fill, data.dtype))
+
+    shape = (data.shape[0], *out, *kernel, data.shape[3])
+    return compute(shape, body, AutoName("patches"))
+
+
 QUANTIZED: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
+    "dense_packed": dense_packed,
     "dequantize": dequantize,
+    "patches": patches,
     "quantize": quantize,
     "quantize_by_range": quantize_by_range,
     "requantize": requantize,

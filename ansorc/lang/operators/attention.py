@@ -88,7 +88,9 @@ def attention(
 
     def power(*i: Expr) -> Expr:
         raised = exp(seen[i] - unless(peak[i[:3]], lowest, zero))
-        return if_then_else(i[3] <= i[2], raised, zero) if options.get("causal") else raised
+        # of a mask that is data each element would have to be looked at once more
+        conditions = [test(i) for test in (tests[:-1] if "mask" in options else tests)]
+        return if_then_else(all_of(*conditions), raised, zero) if conditions else raised
 
     scores = compute(
         (*rows, keys),

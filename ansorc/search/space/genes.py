@@ -96,7 +96,7 @@ def register_vectors(sketch: Sketch, tile: RegisterTile, genes: Genes) -> IntArr
         variable = sketch.variables[column]
         innermost = table_of(variable).rows[:, -1]
         if place == tile.vector:
-            innermost = vector_pieces(innermost, variable.lanes, is_masked=is_masked)
+            innermost = vector_pieces(innermost, max(1, variable.lanes), is_masked=is_masked)
         total *= innermost[genes[..., column]]
     return total
 
@@ -113,7 +113,7 @@ def is_micro_kernel(sketch: Sketch, tile: RegisterTile, genes: Genes) -> np.ndar
     variable = sketch.variables[column]
     is_masked = sketch.target.masks_remainders(in_registers=True)
     innermost = table_of(variable).rows[:, -1]
-    pieces = vector_pieces(innermost, variable.lanes, is_masked=is_masked)
+    pieces = vector_pieces(innermost, max(1, variable.lanes), is_masked=is_masked)
     sums = register_vectors(sketch, tile, genes)
     return (sums >= INDEPENDENT_SUMS) & (sums + pieces[genes[..., column]] + 1 <= registers)
 

@@ -17,6 +17,7 @@ typedef void (*ansorc_body)(void *closure, int64_t begin, int64_t end);
 
 /* Run `body` over 0 … extent - 1, cut into contiguous parts of nearly equal length, one for each
  * thread that takes part; the calling thread is one of them. Returns 0, after all parts are done.
+ * Where a thread has to be woken, they are at most four for each, and whoever is awake takes the next.
  *
  * `threads` is the most that may take part: 0 means ansorc_num_threads(), 1 calls `body` directly.
  * Fewer take part if other calls keep them busy; a call from inside `body` runs alone. */

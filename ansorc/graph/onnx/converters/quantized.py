@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,7 +11,10 @@ from ansorc.graph.onnx.converters.matmul import gemm, product
 from ansorc.graph.onnx.converters.window import LAYOUTS, each, padding, spatial_rank
 from ansorc.graph.onnx.model import numpy_name
 from ansorc.graph.onnx.node_call import Converter, NodeCall
+from ansorc.ir.aligned import Array
 
+_TERMS = 4
+"""Products that one instruction adds up."""
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
 
 
@@ -56,6 +60,45 @@ def _shifted(call: NodeCall, place: int, zero: int, axis: int) -> str:
     return call.add("shift", [data, *_vector(call, zero, rank, axis)])
 
 
+def _product(call: NodeCall, places: Sequence[int], zeros: Sequence[int]) -> str:
+    """The int32 product of two inputs without their zero points."""
+    (data, weight), (start, first) = places, zeros
+    values = call.value(weight)
+    if values is not None and values.ndim == 2 and _is_for_dots(call, places, zeros):
+        shape = call.type(data).shape
+        flat = call.add("reshape", [call.input(data)], shape=(math.prod(shape[:-1]), shape[-1]))
+        total = _dots(call, flat, values, start)
+        return call.add("reshape", [total], shape=(*shape[:-1], values.shape[1]))
+    return product(call, _shifted(call, data, start, -2), _shifted(call, weight, first, -1))
+
+
+def _is_for_dots(call: NodeCall, places: Sequence[int], zeros: Sequence[int]) -> bool:
+    """Whether uint8 is multiplied by known int8, so that sums of four products are exact.
+
+    The zero point of the data is one known number, that of the weights 0.
+    """
+    types = [call.type(place).dtype.name for place in places]
+    start, first = (call.value(zero) if call.has(zero) else np.zeros(1) for zero in zeros)
+    is_known = start is not None and start.size == 1 and first is not None
+    return types == ["uint8", "int8"] and is_known and not np.any(first)
+
+
+def _dots(call: NodeCall, data: str, weight: Array, zero: int) -> str:
+    """data [n, k] without its zero point times weight [k, units], by dot products of four."""
+    depth, units = weight.shape
+    full = np.zeros((-(-depth // _TERMS) * _TERMS, units), np.int8)
+    full[:depth] = weight
+    packed = full.T.reshape(units, len(full) // _TERMS, _TERMS).transpose(1, 0, 2)
+    if len(full) > depth:
+        data = call.add("pad", [data], before=(0, 0), after=(0, len(full) - depth))
+    total = call.add("dense_packed", [data, call.constant(np.ascontiguousarray(packed))])
+    start = call.value(zero) if call.has(zero) else None
+    if start is None or not start.any():
+        return total
+    surplus = weight.sum(0, dtype=np.int32) * np.int32(start.reshape(()))
+    return call.add("subtract", [total, call.constant(surplus)])
+
+
 def _vector(call: NodeCall, place: int, rank: int, axis: int) -> list[str]:
     """An input that is a number, or a vector along `axis`, in a form that is broadcast."""
     if not call.has(place):
@@ -76,14 +119,35 @@ def _along(shape: tuple[int, ...], rank: int, axis: int) -> tuple[int, ...]:
 def _conv_sum(call: NodeCall, places: Sequence[int], zeros: Sequence[int]) -> str:
     """The int32 sums of a convolution of inputs without their zero points."""
     rank, (data, weight), (start, first) = spatial_rank(call), places, zeros
-    kernel = call.type(weight).shape[2:]
+    kernel, groups = call.type(weight).shape[2:], call.attribute("group", 1)
+    if groups == 1 and rank == 2 and _is_for_dots(call, places, zeros):
+        return _conv_by_dots(call, data, weight, start)
     stride, dilation = each(call, "strides", rank), each(call, "dilations", rank)
     tensors = [_shifted(call, data, start, 1), _shifted(call, weight, first, 0)]
     return call.add(
         f"conv{rank}d", tensors, stride=stride, dilation=dilation,
         padding=padding(call, kernel, stride, dilation),
-        groups=call.attribute("group", 1), layout=LAYOUTS[rank],
+        groups=groups, layout=LAYOUTS[rank],
     )  # fmt: skip
+
+
+def _conv_by_dots(call: NodeCall, data: int, weight: int, zero: int) -> str:
+    """The same as a product of what windows see of the data, channels last, and the weights."""
+    values = call.known(weight, "its weights")
+    kernel, units = values.shape[2:], values.shape[0]
+    stride, dilation = each(call, "strides", 2), each(call, "dilations", 2)
+    margins = padding(call, kernel, stride, dilation)
+    seen = call.add("transpose", [call.input(data)], order=(0, 2, 3, 1))
+    if (*kernel, *stride) != (1, 1, 1, 1) or any(margins):
+        start = call.value(zero) if call.has(zero) else None
+        fill = 0 if start is None else int(start.reshape(()))
+        seen = call.add("patches", [seen], kernel=kernel, stride=stride, dilation=dilation,
+                        padding=margins, fill=fill)  # fmt: skip
+    places = call.builder.type(seen).shape[:3]
+    matrix = values.transpose(2, 3, 1, 0).reshape(-1, units)
+    flat = call.add("reshape", [seen], shape=(math.prod(places), len(matrix)))
+    total = call.add("reshape", [_dots(call, flat, matrix, zero)], shape=(*places, units))
+    return call.add("transpose", [total], order=(0, 3, 1, 2))
 
 
 def _conv_integer(call: NodeCall) -> str:
@@ -91,7 +155,7 @@ def _conv_integer(call: NodeCall) -> str:
 
 
 def _matmul_integer(call: NodeCall) -> str:
-    return product(call, _shifted(call, 0, 2, -2), _shifted(call, 1, 3, -1))
+    return _product(call, (0, 1), (2, 3))
 
 
 def _qlinear_conv(call: NodeCall) -> str:
@@ -102,7 +166,7 @@ def _qlinear_conv(call: NodeCall) -> str:
 
 
 def _qlinear_matmul(call: NodeCall) -> str:
-    total = product(call, _shifted(call, 0, 2, -2), _shifted(call, 3, 5, -1))
+    total = _product(call, (0, 3), (2, 5))
     return _requantized(call, total, [(1, -2), (4, -1), (6, -1), (7, -1)])
 
 
