@@ -42,6 +42,13 @@ class CoreCosts:
     fill_bytes: tuple[float, float] = (32.0, 12.0)
     """Bytes per cycle into the first cache and into the second, of each core (measured: 30 to 32,
     22 to 25)."""
+    piece: float = 20.0
+    """Cycles more for each piece of memory, a page at most, that is fetched into the second cache:
+    nothing asks ahead for where it begins (chosen; docs/decisions/0091)."""
+    streams: float = 32.0
+    """Pieces of memory, touched in turns, that the machine goes on asking ahead for (chosen)."""
+    page_bytes: float = 4096.0
+    """Where asking ahead ends (stated; docs/decisions/0091 names where)."""
     memory_bytes: float = 8.0
     """Bytes per cycle from memory, of all cores together (measured: 6 to 10)."""
     handed_bytes: float = 6.0

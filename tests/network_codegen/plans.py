@@ -163,6 +163,17 @@ def doubled() -> NetworkPlan:
     return NetworkPlan("doubled", params[:1], params[1:], (kernel,), (call,), 0)
 
 
+def added(w: Floats) -> NetworkPlan:
+    """y = x + w, of weights of any size."""
+    one = f"float32[{w.size}]"
+    text = f"kernel f(A: {one}, W: {one}, B: {one}):\n    for i in 0..{w.size}:\n"
+    kernel = compile_function(parse(f"{text}        B[i] = A[i] + W[i]\n"), NATIVE)
+    memory, (offset,) = joined_weights([w])
+    call = KernelCall(0, (source(), constant(offset), result()), "added")
+    params = array("x", w.size), array("y", w.size, is_output=True)
+    return NetworkPlan("added", params[:1], params[1:], (kernel,), (call,), 0, memory)
+
+
 def with_call(plan: NetworkPlan, number: int, **changes: object) -> NetworkPlan:
     """`plan` with one call changed."""
     calls = list(plan.calls)

@@ -19,6 +19,7 @@ import ansorc as ac
 from ansorc.codegen.build import compile_function
 from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.llvm.network import native_network
 from ansorc.codegen.network.plan import KernelCall, NetworkPlan
 from ansorc.codegen.network.weights import joined_weights
 from ansorc.codegen.package import manifest, network_artifact
@@ -46,6 +47,17 @@ def module(name: str = "perceptron", seed: int = 1) -> NetworkModule:
 def loaded(path: Path) -> NetworkModule:
     found = ac.load_library(path)
     assert isinstance(found, NetworkModule)
+    return found
+
+
+def resident_parts() -> list[tuple[str, str]]:
+    """Each line of what Linux tells of this process's memory, and the line of its part."""
+    found: list[tuple[str, str]] = []
+    part = ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            part = line
+        found.append((part, line))
     return found
 
 
@@ -88,6 +100,43 @@ def test_weights_are_derived_when_a_library_is_loaded(tmp_path: Path, weights: s
     w1 = plans.weights()[0]
     assert (w1.tobytes() in stored) is (weights is not None)
     assert (w1.T.tobytes() in stored) is (weights is None)
+
+
+@pytest.mark.parametrize("make", [perceptron, plans.derived_perceptron])
+def test_large_weights_are_moved_when_a_library_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], NetworkPlan]
+) -> None:
+    """To memory behind the derived ones, which a file of weights does not need."""
+    monkeypatch.setattr(native_network, "_LEAST_MOVED_BYTES", 1)
+    plan = make()
+    saved = build_network(plan, plans.NATIVE)
+    saved.save(tmp_path / "net.o")
+    held = plan.weights.nbytes + plan.derived.nbytes
+    parts = map(str.split, run("readelf", "-Ws", tmp_path / "net.o").splitlines())
+    objects = [part for part in parts if part[3:4] == ["OBJECT"]]
+    assert [int(part[2]) for part in objects if part[-1].endswith(".derived")] == [held]
+    saved.save(tmp_path / "net.so")
+    check(loaded(tmp_path / "net.so"))
+    check(loaded(tmp_path / "net.so"), threads=2)
+    saved.save(tmp_path / "apart.o", tmp_path / "apart.weights")
+    assert b"perceptron.derived" not in (tmp_path / "apart.o").read_bytes()
+
+
+def test_weights_that_are_moved_leave_their_pages_of_the_file(tmp_path: Path) -> None:
+    """8 MiB of them: kernels read other memory than the file's."""
+    size = 1 << 21
+    weights = np.arange(size, dtype=np.float32)
+    plan = plans.added(weights)
+    build_network(plan, plans.NATIVE).save(tmp_path / "net.so")
+    network = loaded(tmp_path / "net.so")
+    x = np.ones(size, np.float32)
+    np.testing.assert_array_equal(network(x), weights + 1)
+    kinds = [
+        int(line.split()[1])
+        for kind, line in resident_parts()
+        if "net.so" in kind and line.startswith("Rss:")
+    ]
+    assert max(kinds) < 4 << 10, f"KiB that are there of the file's parts: {kinds}"
 
 
 @pytest.mark.parametrize("make", [perceptron, plans.derived_perceptron])
@@ -325,7 +374,7 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         network.save(tmp_path / "net.so", tmp_path / "net.json")
     with pytest.raises(BuildError, match=r"net\.so cannot be written: No such file or directory"):
         network.save(tmp_path / "net.so", tmp_path / "nowhere" / "net.weights")
-    monkeypatch.setattr(network_artifact, "_MOST_EMBEDDED_BYTES", 100)
+    monkeypatch.setattr(network_artifact, "MOST_EMBEDDED_BYTES", 100)
     with pytest.raises(BuildError, match=r"are more than fit into a library .*; save them apart"):
         network.save(tmp_path / "net.so")
     assert names(tmp_path) == []

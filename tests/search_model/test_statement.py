@@ -91,3 +91,41 @@ def test_pieces_a_power_of_two_apart_collide(pitch: int, needed: int) -> None:
     read = statement(schedule(ComputeDAG([x, y])), "y").accesses[1]
     assert read.crowded_bytes(4096)[0, 0] == needed
     assert read.crowded_bytes(4096, 4096)[0, 0] == needed + 4096, "a way for what else passes"
+
+
+def images(order: list[str]) -> Statement:
+    """128 channels of 8 images of 64 x 64 pixels, 16 at a time, by loops in `order`."""
+    x = placeholder((8, 64, 64, 128), name="x")
+    y = compute(x.shape, lambda n, h, w, c: x[n, h, w, c] * 2.0, name="y")
+    state = schedule(ComputeDAG([x, y])).split("y", "c", [16])
+    return statement(state.reorder("y", [*order, "c.1"]).vectorize("y", "c.1"), "y")
+
+
+def test_pieces_are_counted_as_the_loops_touch_them() -> None:
+    """Whole pixels are pages, channels of all pixels a line each; a page is 8 pixels."""
+    pixels, lines = 2 * 8 * 64 * 64, 8 * 64 * 64 * 128 * 4 // ZEN.cache_line_bytes
+    whole = images(["n", "h", "w", "c.0"]).caches
+    apart = images(["c.0", "n", "h", "w"]).caches
+    np.testing.assert_allclose(whole.l2_pieces, pixels // 8)
+    np.testing.assert_allclose(apart.l2_pieces, 2 * lines)
+    assert whole.l2_bytes[0] == apart.l2_bytes[0]
+
+
+def test_many_pieces_in_turns_are_not_asked_for_ahead() -> None:
+    """Two rows in turns go on where they were; those of 8 images, 8 each, begin again each time."""
+    x = placeholder((8, 64, 64, 128), name="x")
+    y = compute(x.shape, lambda n, h, w, c: x[n, h, w, c] * 2.0, name="y")
+
+    def pieces(rows: int, images: int) -> float:
+        state = schedule(ComputeDAG([x, y])).split("y", "h", [rows]).split("y", "n", [images])
+        order = ["n.0", "h.0", "w", "n.1", "h.1", "c"]
+        return float(statement(state.reorder("y", order), "y").caches.l2_pieces[0])
+
+    few, many = pieces(2, 1), pieces(8, 8)
+    assert few == 2 * 8 * 64 * 64 * 512 / 4096
+    assert many == 2 * 8 * 64 * 64
+
+
+def test_what_begins_many_pieces_seems_slower() -> None:
+    whole, apart = images(["n", "h", "w", "c.0"]), images(["c.0", "n", "h", "w"])
+    assert apart.estimate.total_cycles[0] > 1.3 * whole.estimate.total_cycles[0]

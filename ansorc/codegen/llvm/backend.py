@@ -118,7 +118,9 @@ class _LLVM:
         self, path: Path, plan: NetworkPlan, target: Target, weights: Path | None
     ) -> Artifact:
         if weights is None:
-            return write_network(path, plan, lambda _: network_objects(plan, target), target, None)
+            return write_network(
+                path, plan, lambda _: network_objects(plan, target, embeds=True), target, None
+            )
         packed = with_all_packed(plan)  # in a file that processes share, which none has to add to
         return write_network(
             path, packed, lambda digest: network_objects(packed, target, digest), target, weights

@@ -21,7 +21,7 @@ from ansorc.codegen.package.toolchain import assemble, find_toolchain, link_relo
 from ansorc.errors import BuildError
 from ansorc.target import Target
 
-_MOST_EMBEDDED_BYTES = (1 << 31) - (1 << 27)
+MOST_EMBEDDED_BYTES = (1 << 31) - (1 << 27)
 """Code reaches 2 GiB, from which this takes what kernels and tables may need."""
 WEIGHTS_MAGIC, WEIGHTS_HEADER_BYTES = b"ansorcW1", 64
 """A file of weights begins with it, their size (8 bytes, the lowest first) and their SHA-256."""
@@ -29,7 +29,7 @@ WEIGHTS_MAGIC, WEIGHTS_HEADER_BYTES = b"ansorcW1", 64
 
 @dataclass(frozen=True)
 class DerivedSection:
-    """The memory in a library for the weights that are made when it is loaded."""
+    """The memory in a library for the weights that are made, or moved to it, when it is loaded."""
 
     symbol: str
     """What the code calls its first byte."""
@@ -110,10 +110,10 @@ def embedded_weights(library: Path) -> Path:
 def require_embeddable(plan: NetworkPlan) -> None:
     """Raise BuildError where weights are too large for a library."""
     size = plan.weights.nbytes + plan.derived.nbytes
-    if size > _MOST_EMBEDDED_BYTES:
+    if size > MOST_EMBEDDED_BYTES:
         raise BuildError(
             f"the {size} bytes of weights are more than fit into a library "
-            f"({_MOST_EMBEDDED_BYTES}); save them apart: save(path, weights=FILE)"
+            f"({MOST_EMBEDDED_BYTES}); save them apart: save(path, weights=FILE)"
         )
 
 

@@ -20,6 +20,7 @@ from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.columns import FloatArray
 from ansorc.search.features.index_form import IndexForm, grouped_loads
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, Movement, Shift
+from ansorc.target.costs import CORE
 
 Length: TypeAlias = FloatArray | float
 """One number for each program, [rows], or the same number for all."""
@@ -76,6 +77,14 @@ class Access:
         box = self._box
         lines = np.ceil(box.run * (self.element_bytes / self.line_bytes))
         return np.minimum(box.segments * lines, box.elements)
+
+    @cached_property
+    def pieces(self) -> FloatArray:
+        """[places, rows]: runs of neighbouring elements touched inside each place, or pages of them
+        where they are longer."""
+        box = self._box
+        pages = np.ceil(box.run * (self.element_bytes / CORE.page_bytes))
+        return np.minimum(box.segments * pages, self.lines)
 
     def crowded_bytes(self, way_bytes: int, spare_bytes: int = 0) -> FloatArray:
         """Return [places, rows]: the size of the cache in which the touched lines find room.

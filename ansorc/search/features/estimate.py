@@ -62,12 +62,13 @@ def estimate_features(
     )
     arithmetic = steps / cores
     l1 = _moved(caches.l1_bytes, caches.l1_iterations, loops) / CORE.fill_bytes[0] / cores
+    begun = CORE.piece * _moved(caches.l2_pieces, caches.l2_iterations, loops)
     l2 = _moved(caches.l2_bytes, caches.l2_iterations, loops) / CORE.fill_bytes[1] / cores
     l3 = _moved(caches.l3_bytes, caches.l3_iterations, loops) / CORE.memory_bytes
     roofs = (arithmetic, l1, l2, l3)
     highest = reduce(np.maximum, roofs)
     total = highest + CORE.overlap * (sum(roofs[1:], roofs[0]) - highest)
-    total = total + CORE.fork * loops.parallel_starts
+    total = total + begun / cores + CORE.fork * loops.parallel_starts
     lanes = target.vector_bytes / 4
     peak = loops.iterations * counts.total / (2 * target.vector_ports * lanes * target.cores)
     return EstimateFeatures(arithmetic, l1, l2, l3, total, np.minimum(peak / total, 1))

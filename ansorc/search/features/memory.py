@@ -8,12 +8,14 @@ from functools import reduce
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
 from ansorc.search.features.access import Access, Places, at_place, refills, reuse_of
 from ansorc.search.features.columns import LOG, FloatArray
 from ansorc.search.features.loops import LoopFeatures
 from ansorc.search.features.registers import Tile, Vectors
 from ansorc.target import Target
+from ansorc.target.costs import CORE
 from ansorc.target.ways import way_bytes
 
 
@@ -41,6 +43,11 @@ class CacheFeatures:
     """Bytes moved between the second and the third level."""
     l3_bytes: FloatArray = field(metadata=LOG)
     """Bytes moved between the third level and memory."""
+    l2_pieces: FloatArray = field(metadata=LOG)
+    """Pieces of memory, pages at most, that the bytes between the second and the third level are in
+    the order in which they are touched."""
+    l3_pieces: FloatArray = field(metadata=LOG)
+    """Pieces of memory, pages at most, that those between the third level and memory are."""
     l1_intensity: FloatArray = field(metadata=LOG)
     """Float operations for each byte moved between the first and the second level."""
     l2_intensity: FloatArray = field(metadata=LOG)
@@ -59,6 +66,8 @@ class Level:
     iterations: FloatArray
     traffic: tuple[FloatArray, ...]
     """For each access the bytes moved between this level and the next."""
+    pieces: FloatArray
+    """Pieces of memory that these bytes are in the order in which they are touched."""
 
     @property
     def bytes(self) -> FloatArray:
@@ -74,11 +83,9 @@ def levels_of(
     second = second or first
     own = np.ones(accesses[0].rows, dtype=np.float32)
     shared = third / np.minimum(loops.parallel_extent, target.cores) if third else second * own
-    moved = [
-        access.lines * refills(access) * (access.line_bytes * (2 if access.is_written else 1))
-        for access in accesses
-    ]
+    moved = [access.lines * refills(access) * _moved_bytes(access) for access in accesses]
     levels: list[Level] = []
+    shares: list[FloatArray] = []
     for capacity, way, spare in (
         (first * own, way_bytes(first), way_bytes(first)),
         (second * own, way_bytes(second), 0),  # pages lie anywhere in it
@@ -86,8 +93,30 @@ def levels_of(
     ):
         crowded = [access.crowded_bytes(way, spare) for access in accesses]
         held = reduce(np.maximum, crowded, places.line_bytes)
-        levels.append(_level(places, moved, held, capacity))
+        place = np.minimum((held > capacity).sum(axis=0), len(held) - 1)
+        shares = shares or _begun(accesses, place)
+        levels.append(_level(places, moved, held, capacity, place, shares))
     return tuple(levels)
+
+
+def _begun(accesses: Sequence[Access], first: npt.NDArray[np.int64]) -> list[FloatArray]:
+    """For each access the pieces for each byte that it moves, [rows], `first` being the place of
+    the first level.
+
+    Pieces follow each other as the loops inside of it touch them. Where they are no more than the
+    machine follows at a time, the loop around goes on with them.
+    """
+    streams = sum((at_place(access.pieces, first) for access in accesses), np.float32(0))
+    place = np.where(streams <= CORE.streams, np.maximum(first - 1, 0), first)
+    return [
+        at_place(access.pieces, place) / (at_place(access.lines, place) * _moved_bytes(access))
+        for access in accesses
+    ]
+
+
+def _moved_bytes(access: Access) -> int:
+    """Of a line: what is written is read before."""
+    return access.line_bytes * (2 if access.is_written else 1)
 
 
 def cache_features(
@@ -106,6 +135,8 @@ def cache_features(
         l1_bytes=l1.bytes,
         l2_bytes=l2.bytes,
         l3_bytes=l3.bytes,
+        l2_pieces=l2.pieces,
+        l3_pieces=l3.pieces,
         l1_intensity=operations / l1.bytes,
         l2_intensity=operations / l2.bytes,
         l3_intensity=operations / l3.bytes,
@@ -114,17 +145,23 @@ def cache_features(
 
 
 def _level(
-    places: Places, moved: Sequence[FloatArray], held: FloatArray, capacity: FloatArray
+    places: Places,
+    moved: Sequence[FloatArray],
+    held: FloatArray,
+    capacity: FloatArray,
+    place: npt.NDArray[np.int64],
+    begun: Sequence[FloatArray],
 ) -> Level:
-    """The level of `capacity` bytes, [rows].
+    """The level of `capacity` bytes, [rows], which has the loops inside `place`.
 
     `held` [places, rows] is what places take of it, `moved` for each access the bytes that are
-    fetched if a place is what stays in it.
+    fetched if a place is what stays in it, `begun` the pieces for each of these bytes.
     """
-    place = np.minimum((held > capacity).sum(axis=0), len(held) - 1)
     fill = at_place(held, place) / capacity
     traffic = tuple(at_place(each, place) for each in moved)
-    return Level(np.minimum(fill, 1), at_place(places.inside, place), traffic)
+    pieces = [bytes_ * share for bytes_, share in zip(traffic, begun, strict=True)]
+    inside = at_place(places.inside, place)
+    return Level(np.minimum(fill, 1), inside, traffic, sum(pieces[1:], pieces[0]))
 
 
 BUFFERS = 4

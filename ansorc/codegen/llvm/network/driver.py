@@ -6,13 +6,14 @@ NAME.chain, NAME.timed_chain                       the calls, the latter with cl
 int32_t NAME_calls(void)                           how many there are, and their names:
 const char *NAME_call_name(int32_t call)
 uint64_t NAME_workspace_bytes(void)
-NAME.prepare                                       makes the derived weights, once, at load
+NAME.prepare                   makes the derived weights, and moves the others, once, at load
 int32_t NAME_open(const char *path), void NAME_close(void)        where the weights are in a file
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.llvm.parallel import return_if
@@ -22,7 +23,9 @@ from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKin
 from ansorc.codegen.package.signature import NOT_OPEN
 from ansorc.target import Target
 
-_CLOCK_MONOTONIC, _MADV_HUGEPAGE = 1, 14
+_CLOCK_MONOTONIC = 1
+_MADV_DONTNEED, _MADV_HUGEPAGE, _MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 4, 14, 22, 23
+"""Of Linux; one that it does not know it refuses, which changes no result."""
 _PAGE_BYTES, _HUGE_PAGE_BYTES = 1 << 12, 1 << 21
 _CLOCK = f"""\
 define internal i64 @NAME.clock() {ONCE} {{
@@ -66,12 +69,18 @@ def prepare_symbol(plan: NetworkPlan) -> str:
 
 
 def emit_driver(
-    plan: NetworkPlan, target: Target, file_digest: bytes | None = None, *, prepares: bool = True
+    plan: NetworkPlan,
+    target: Target,
+    file_digest: bytes | None = None,
+    *,
+    prepares: bool = True,
+    moved: int = 0,
 ) -> str:
     """Return the text of the LLVM module; it refers to kernels and weights by their symbols.
 
     With the SHA-256 of the weights, `file_digest`, they are in a file that is opened. `prepares`:
-    with the function that makes the derived weights, if the plan has any.
+    with the function that makes the derived weights, if the plan has any, and moves the others, if
+    `moved` is not 0 but their bytes: kernels then read those behind the derived ones.
     """
     module = ModuleWriter(target.real)
     is_mapped = file_digest is not None
@@ -82,13 +91,15 @@ def emit_driver(
         module.functions += _file_functions(plan, file_digest)
     elif plan.weights.nbytes:
         module.declare(f"@{weights_symbol(plan)} = external constant i8, align 64")
-    if plan.derived.nbytes:
+    made = plan.derived.nbytes + moved
+    if made:
         module.declare(f"@{derived_symbol(plan)} = external global i8, align 64")
-    if plan.derived.nbytes and prepares:
-        module.functions.append(_preparation(module, plan))
+    if made and prepares:
+        module.functions.append(_preparation(module, plan, moved))
     for is_timed in (False, True):
         _write_chain(module, plan, is_timed=is_timed)
-        _write_entry(module, plan, is_timed=is_timed, is_mapped=is_mapped)
+        where = _Weights(is_mapped=is_mapped, is_moved=moved > 0)
+        _write_entry(module, plan, where, is_timed=is_timed)
     module.declare("declare i32 @clock_gettime(i32, ptr) nounwind")
     module.functions.append(_CLOCK.replace("NAME", plan.name))
     size = f"define i64 @{plan.name}_workspace_bytes() {ONCE}"
@@ -103,13 +114,17 @@ def _declare_kernel(module: ModuleWriter, plan: NetworkPlan, number: int, kernel
     module.declare(f"declare i32 {symbol}({pointers}, i32)")
 
 
-def _preparation(module: ModuleWriter, plan: NetworkPlan) -> str:
-    """The function that packs the derived weights; the first status that is not 0 ends it."""
+def _preparation(module: ModuleWriter, plan: NetworkPlan, moved: int) -> str:
+    """The function that packs the derived weights and moves so many bytes of the others; the first
+    status that is not 0 ends it."""
     writer, numbers = FunctionWriter(module), dict[int, int]()
     for number, packer in enumerate(plan.derived.packers, len(plan.kernels)):
         numbers[id(packer)] = number
         _declare_kernel(module, plan, number, packer)
-    _write_huge_pages(writer, plan)
+    made = f"@{derived_symbol(plan)}", plan.derived.nbytes + moved
+    _write_advice(writer, *made, _MADV_HUGEPAGE)
+    if moved:
+        _write_advice(writer, *made, _MADV_POPULATE_WRITE)
     for offset, one in plan.derived.weights.items():
         places = (weights_symbol(plan), one.source), (derived_symbol(plan), offset)
         operands = [
@@ -119,31 +134,58 @@ def _preparation(module: ModuleWriter, plan: NetworkPlan) -> str:
         name = f"{kernel_prefix(plan, numbers[id(one.packer)])}{one.packer.signature.name}"
         status = writer.emit(f"call i32 @{name}({', '.join(operands)}, ptr null, i32 1)")
         return_if(writer, writer.emit(f"icmp ne i32 {status}, 0"), status)
+    if moved:
+        _write_move(writer, plan, moved)
     writer.line("ret i32 0")
     return f"define i32 @{prepare_symbol(plan)}() {ONCE} {{\n{writer.text()}\n}}"
 
 
-def _write_huge_pages(writer: FunctionWriter, plan: NetworkPlan) -> None:
-    """Ask for huge pages where the derived weights will lie: to touch small ones takes longer."""
-    if plan.derived.nbytes < _HUGE_PAGE_BYTES:
+def _write_move(writer: FunctionWriter, plan: NetworkPlan, size: int) -> None:
+    """Copy the stored weights behind the derived ones, and let go of their pages of the file."""
+    writer.module.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    stored = f"@{weights_symbol(plan)}"
+    _write_advice(writer, stored, size, _MADV_POPULATE_READ)
+    operands = f"ptr align 64 {_moved(writer, plan)}, ptr align 64 {stored}, i64 {size}"
+    writer.line(f"call void @llvm.memcpy.p0.p0.i64({operands}, i1 false)")
+    _write_advice(writer, stored, size, _MADV_DONTNEED)
+
+
+def _moved(writer: FunctionWriter, plan: NetworkPlan) -> str:
+    base = f"ptr @{derived_symbol(plan)}"
+    return writer.emit(f"getelementptr inbounds i8, {base}, i64 {plan.derived.nbytes}")
+
+
+def _write_advice(writer: FunctionWriter, symbol: str, size: int, advice: int) -> None:
+    """Tell the system about the pages inside of `size` bytes, if a huge one may be among them."""
+    if size < _HUGE_PAGE_BYTES:
         return
     writer.module.declare("declare i32 @madvise(ptr, i64, i32) nounwind")
-    first = writer.emit(f"ptrtoint ptr @{derived_symbol(plan)} to i64")
+    first = writer.emit(f"ptrtoint ptr {symbol} to i64")
     page = writer.emit(
         f"and i64 {writer.emit(f'add i64 {first}, {_PAGE_BYTES - 1}')}, -{_PAGE_BYTES}"
     )
     place = writer.emit(f"inttoptr i64 {page} to ptr")
-    size = plan.derived.nbytes - _PAGE_BYTES
-    writer.emit(f"call i32 @madvise(ptr {place}, i64 {size}, i32 {_MADV_HUGEPAGE})")
+    length = (size - _PAGE_BYTES) & -_PAGE_BYTES
+    writer.emit(f"call i32 @madvise(ptr {place}, i64 {length}, i32 {advice})")
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Where a call finds the weights: as the library holds them, unless one of these is so."""
+
+    is_mapped: bool
+    is_moved: bool
 
 
 def _write_entry(
-    module: ModuleWriter, plan: NetworkPlan, *, is_timed: bool, is_mapped: bool
+    module: ModuleWriter, plan: NetworkPlan, where: _Weights, *, is_timed: bool
 ) -> None:
     writer = FunctionWriter(module)
     params = _arrays(plan)
     weights = f"@{weights_symbol(plan)}" if plan.weights.nbytes else "null"
-    if is_mapped:
+    if where.is_moved:
+        weights = _moved(writer, plan)
+    if where.is_mapped:
         weights = writer.emit(f"load atomic ptr, ptr @{plan.name}.file acquire, align 8")
         return_if(writer, writer.emit(f"icmp eq ptr {weights}, null"), str(NOT_OPEN))
     threads = _most_threads(writer, plan)

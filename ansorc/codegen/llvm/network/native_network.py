@@ -22,7 +22,11 @@ from ansorc.codegen.llvm.network.driver import (
 )
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
-from ansorc.codegen.package.network_artifact import DerivedSection, NetworkObjects
+from ansorc.codegen.package.network_artifact import (
+    MOST_EMBEDDED_BYTES,
+    DerivedSection,
+    NetworkObjects,
+)
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.symbols import hidden_with_prefix
 from ansorc.errors import BuildError
@@ -49,14 +53,24 @@ class NativeNetwork(NativeKernel):
         return status, list(seconds)[: self._calls]
 
 
+_LEAST_MOVED_BYTES = 4 << 20
+"""Fewer weights stay where they are: of so many at least half are in huge pages."""
+
+
 def network_objects(
-    plan: NetworkPlan, target: Target, file_digest: bytes | None = None, *, prepares: bool = True
+    plan: NetworkPlan,
+    target: Target,
+    file_digest: bytes | None = None,
+    *,
+    prepares: bool = True,
+    embeds: bool = False,
 ) -> NetworkObjects:
     """Return the object files of the driver and of the kernels, without the weights.
 
-    With the SHA-256 of the weights, `file_digest`, they are in a file. `prepares`: with what makes
-    the derived weights. Raise BuildError with LLVM's words.
+    `embeds`: for a library that has them inside. With their SHA-256, `file_digest`, they are in a
+    file. `prepares`: with what makes the derived weights. Raise BuildError with LLVM's words.
     """
+    moved = _moved_bytes(plan, target) if embeds else 0
     used = {call.kernel: plan.kernels[call.kernel] for call in plan.calls}
     if prepares:
         used |= dict(enumerate(plan.derived.packers, len(plan.kernels)))
@@ -64,10 +78,21 @@ def network_objects(
         hidden_with_prefix(used[number].code, kernel_prefix(plan, number))
         for number in sorted(used)
     ]
-    driver = emit_driver(plan, target, file_digest, prepares=prepares)
+    driver = emit_driver(plan, target, file_digest, prepares=prepares, moved=moved)
     files = [compile_object(driver, target), *kernels]
-    made = DerivedSection(derived_symbol(plan), plan.derived.nbytes, prepare_symbol(plan))
+    made = DerivedSection(derived_symbol(plan), plan.derived.nbytes + moved, prepare_symbol(plan))
     return NetworkObjects(files, weights_symbol(plan), file_prefix(plan), made)
+
+
+def _moved_bytes(plan: NetworkPlan, target: Target) -> int:
+    """How many of the weights inside a library the loader moves to huge pages: all, or none.
+
+    Linux maps a file by pages of 4 KiB (docs/decisions/0091).
+    """
+    size = plan.weights.nbytes
+    has_room = 2 * size + plan.derived.nbytes <= MOST_EMBEDDED_BYTES
+    is_worth_it = size >= _LEAST_MOVED_BYTES and "linux" in target.real.triple
+    return size if has_room and is_worth_it else 0
 
 
 def variants_objects(plan: VariantsPlan, target: Target) -> NetworkObjects:
@@ -76,7 +101,10 @@ def variants_objects(plan: VariantsPlan, target: Target) -> NetworkObjects:
     The first network makes the derived weights of all.
     """
     files = [compile_object(emit_dispatch(plan, target), target)]
-    parts = [network_objects(each, target, prepares=each is plan.plans[0]) for each in plan.plans]
+    parts = [
+        network_objects(each, target, prepares=each is plan.plans[0], embeds=True)
+        for each in plan.plans
+    ]
     for part in parts:
         files += part.files
     return replace(parts[0], files=files)
