@@ -7,7 +7,7 @@ build a comparison. Python numbers take the dtype of the other operand. Mixed dt
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
@@ -83,11 +83,20 @@ class Operand(Node):
 
 
 @node
-class Const(Operand):
+class Const(Operand):  # noqa: PLW1641, `node` makes the hash
     """A literal. Its value is an int, float or bool as `dtype` says; build it with `const`."""
 
     value: float
     dtype: DType
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same number: 0.0 and -0.0 are two, as 1 / x tells."""
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        one, two = self.value, cast(Const, other).value
+        return (one, self.dtype) == (two, cast(Const, other).dtype) and (
+            bool(one) or one.__class__ is int or math.copysign(1, one) == math.copysign(1, two)
+        )
 
 
 @node

@@ -218,6 +218,18 @@ def test_tangled_loops_keep_every_bit(function: Function, seed: int) -> None:
     assert_kept(function, seed)
 
 
+def test_zeros_of_both_signs_are_two_values() -> None:
+    """max(T, 0.0) and max(T, -0.0) are not one value that is computed twice."""
+    held = Load(T, (const(0),))
+    both = [
+        Store(Y, (v,), Binary(BinaryOp.MAX, held, const(0.0, FLOAT32))),
+        Store(X, (const(0), v), Binary(BinaryOp.MAX, held, const(-0.0, FLOAT32))),
+    ]
+    for order in (both, both[::-1]):
+        nest = Seq((Store(T, (const(0),), ZERO), loops([("v", 4, SERIAL)], Seq(tuple(order)))))
+        assert_kept(Function("zeros", (A, X, Y), Allocate(T, nest)))
+
+
 @settings(max_examples=30, deadline=None)
 @given(tangled())
 def test_nothing_is_left_to_vectorize_or_to_simplify(function: Function) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "old.db"
 
 
+def version_of(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
 def known(records: Records, environment: Environment | None = None) -> list[Record]:
     (task,) = records.tasks()
     return records.all(task.key, environment)
 
 
 def test_everything_that_it_holds_is_read(path: Path) -> None:
-    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (4,)
+    assert version_of(path) == 4
     for _ in range(2):
         with Records.open(path) as records:
             (task,) = records.tasks()
@@ -53,8 +59,7 @@ def test_everything_that_it_holds_is_read(path: Path) -> None:
             assert records.is_winner(best)
             for record in found:
                 lower(replay(task.dag, recorded_program(task, record).steps))
-    version = sqlite3.connect(path).execute("PRAGMA user_version").fetchone()
-    assert version == (schema.SCHEMA_VERSION,)
+    assert version_of(path) == schema.SCHEMA_VERSION
 
 
 def test_the_environment_is_read_as_it_was_written(tmp_path: Path) -> None:
