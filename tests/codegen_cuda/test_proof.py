@@ -16,7 +16,7 @@ from ansorc.errors import BuildError, IRError
 from ansorc.schedule import Schedule, lower
 
 SAMPLED = NAMES[::12]
-PARTS, OF_A_PART = 24, 50
+PARTS, OF_A_PART = 28, 50
 _OPTIONS = settings(
     max_examples=12,
     deadline=None,
