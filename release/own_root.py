@@ -24,6 +24,16 @@ exec chroot "$root" "$@"
 """
 
 
+def obstacle() -> str:
+    """Return why no program can be run in a root of its own here; "" if one can."""
+    tried = ["unshare", "--mount", "--map-root-user", "true"]
+    try:
+        done = subprocess.run(tried, check=False, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.strip()
+
+
 def make_root(root: Path) -> Path:
     """Copy the Python that runs this, its standard library and what both are linked with.
 

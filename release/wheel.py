@@ -20,7 +20,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from own_root import make_root, run_in_root
+from own_root import make_root, obstacle, run_in_root
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FIRST_STEPS = Path(__file__).with_name("first_steps.py")
@@ -96,6 +96,9 @@ def try_without_compiler(wheel: Path, scratch: Path) -> None:
 
 def try_in_own_root(wheel: Path, scratch: Path) -> None:
     """The same where the file system holds Python, the C library and what the wheel asked for."""
+    if reason := obstacle():
+        print(f"NOT TRIED in a root of its own, which needs root or user namespaces: {reason}")
+        return
     root = scratch / "root"
     python = make_root(root)
     run(sys.executable, "-m", "pip", "install", "--quiet", "--target", root / "wheels", wheel)

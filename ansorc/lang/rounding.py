@@ -64,12 +64,18 @@ def evaluate_with_rounding(
     `evaluate` does.
     """
     tensors = all_tensors(dag, inputs)
+    bounds = rounding_of(dag, tensors)
+    outputs = [buffer.name for buffer in dag.outputs]
+    return [tensors[name] for name in outputs], [bounds.get(name) for name in outputs]
+
+
+def rounding_of(dag: ComputeDAG, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Return a bound for each computed one of `all_tensors`, by name, where it is not exact."""
     bounds: dict[str, Array] = {}
     with np.errstate(all="ignore"):
         for op in dag.ops:
             bounds |= _OpRounding(op, tensors, bounds).run()
-    outputs = [buffer.name for buffer in dag.outputs]
-    return [tensors[name] for name in outputs], [bounds.get(name) for name in outputs]
+    return bounds
 
 
 @dataclass(frozen=True)
@@ -140,9 +146,8 @@ class _OpRounding:
             bound = mine
             if buffer.dtype.is_float and op.combiner is not None:
                 if op.combiner is Combiner.SUM:
-                    bound = (
-                        bound + buffer.dtype.epsilon * (rounded + len(factors_of(op)) - 1) * most
-                    )
+                    share = buffer.dtype.epsilon * (rounded + len(factors_of(op)) - 1)
+                    bound += np.multiply(most, share, out=most)
                 elif op.combiner is Combiner.PROD:
                     bound = most - np.abs(value) + buffer.dtype.epsilon * rounded * np.abs(value)
                 elif isinstance(op.combiner, Reducer):
@@ -204,17 +209,17 @@ class _Walk:
         )
 
     def _select(self, expr: Select, mask: Mask) -> tuple[Array, Bound]:
-        test, doubt = self.evaluate(expr.condition, mask)
+        test, unsure = self.evaluate(expr.condition, mask)
         outer = np.True_ if mask is None else mask
         taken, first = self.evaluate(expr.then, np.logical_and(outer, test))
         other, second = self.evaluate(expr.otherwise, np.logical_and(outer, np.logical_not(test)))
         value = np.where(test, taken, other)
-        if first is None and second is None and doubt is None:
+        if first is None and second is None and unsure is None:
             return value, None
         zero = np.zeros((1,) * self.grid.rank)
         bound = np.where(test, zero if first is None else first, zero if second is None else second)
-        if doubt is not None and value.dtype.kind != "b":
-            bound = np.where(doubt > 0, np.maximum(bound, np.abs(taken - other) / SAFETY), bound)
+        if unsure is not None and value.dtype.kind != "b":
+            bound = np.where(unsure > 0, np.maximum(bound, np.abs(taken - other) / SAFETY), bound)
         return value, bound
 
     def _call(self, expr: Call, mask: Mask) -> tuple[Array, Bound]:
@@ -265,8 +270,9 @@ def _rounded(value: Array, bound: Bound, dtype: DType) -> Array:
 
 def _of_finite(value: Array, bound: Array) -> Array:
     """No error where the value is infinite or NaN, an infinite one where it cannot be told."""
-    bound = np.nan_to_num(bound, nan=np.inf, posinf=np.inf)
-    return np.where(np.isfinite(value), bound, 0.0)
+    found = np.where(np.isfinite(value), bound, 0.0)
+    found[np.isnan(found)] = np.inf
+    return found
 
 
 def _moved(function: _OneOperand, found: Array, value: Array, bound: Array) -> Array:

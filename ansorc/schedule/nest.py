@@ -219,8 +219,9 @@ class Nests:
         turn = is_long.index(True, place) + 1 if any(is_long[place:]) else place
         if prod(known(it.extent) for it in iterators[turn:]) < _LEAST_TESTED:
             turn = place
+        needs = self._needs(stage, iterators[turn:])
         moved = {part.axis for it in iterators[place:turn] for part in stage.parts[it.name]}
-        of_data = [n for n in needed(self.state, stage) if n.most != const(0)]
+        of_data = [need for need in needs if need.most != const(0)]
         again = [need for need in of_data if moved & need.total.terms.keys()]
 
         def inside() -> Stmt:
@@ -228,18 +229,25 @@ class Nests:
             return self._where_needed(placed, turn, stmt, again)
 
         stmt = self._loops(placed, place, unrolled, inside, end=turn)
-        return self._where_needed(placed, place, stmt, needed(self.state, stage))
+        return self._where_needed(placed, place, stmt, needs)
 
-    def _where_needed(self, placed: _Placed, place: int, stmt: Stmt, needs: Sequence[Need]) -> Stmt:
-        """Return `stmt`, the loops from `place` on, left out where none of their iterations matter.
+    def _needs(self, stage: Stage, inner: Sequence[Iterator]) -> tuple[Need, ...]:
+        """Return by what a test around the loops `inner`, or more, may leave out iterations.
 
         Threads of a GPU, which wait for each other, compute everything.
         """
-        stage, inner = placed.stage, placed.stage.iterators[place:]
         marks = {iterator.mark for iterator in stage.iterators}
-        parts = [part for iterator in inner for part in stage.parts[iterator.name]]
         is_fixed = marks & {Mark.BIND, Mark.TENSORIZE, Mark.MATRIX}
-        if self.is_in_block or self.threads or is_fixed or not all(p.is_whole for p in parts):
+        is_whole = all(part.is_whole for it in inner for part in stage.parts[it.name])
+        if self.is_in_block or self.threads or is_fixed or not is_whole:
+            return ()
+        return needed(self.state, stage)
+
+    def _where_needed(self, placed: _Placed, place: int, stmt: Stmt, needs: Sequence[Need]) -> Stmt:
+        """Return `stmt`, the loops from `place` on, left out where none of them matters."""
+        inner = placed.stage.iterators[place:]
+        parts = [part for iterator in inner for part in placed.stage.parts[iterator.name]]
+        if not needs or not all(part.is_whole for part in parts):
             return stmt
         leaves = placed.leaves | {it.name: const(0) for it in inner}
         possible = [self._possible(placed, parts, leaves, need) for need in needs]

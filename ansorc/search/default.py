@@ -218,8 +218,8 @@ def _evaluated(sketch: Sketch, genes: Genes) -> tuple[Genes, Cycles]:
         if isinstance(choice, ParallelLoops):
             loops = state.stage(choice.stage).iterators
             outer[choice.stage] = [loop.extent for loop in loops if loop.name in choice.iterators]
-    found = {name: RootLoops(outer[name], serial[name]) for name in roots}
-    counts, cycles = parallel_loops(state, found, sketch.target)
+    by_root = {name: RootLoops(outer[name], serial[name]) for name in roots}
+    counts, cycles = parallel_loops(state, by_root, sketch.target)
     for column, choice in enumerate(sketch.choices, start=len(sketch.variables)):
         is_parallel = isinstance(choice, ParallelLoops)
         genes[:, column] = counts[choice.stage] if is_parallel else choice.values.index(limit)

@@ -64,7 +64,7 @@ class TuneOptions:
         known = TuneOptions()
         return TuneOptions(
             trials=settings.get("trials", known.trials),
-            records=place_of(settings.get("records", "tune.db")),
+            records=place_of(settings.get("records", known.records)),
             seed=settings.get("seed", known.seed),
             threads=settings.get("threads", known.threads),
             time_budget=settings.get("time_budget", known.time_budget),

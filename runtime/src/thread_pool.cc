@@ -337,8 +337,10 @@ ANSORC_EXPORT int32_t ansorc_parallel_for(ansorc_body body, void* closure, int64
   const uint32_t ticket = ansorc::pool().tickets.fetch_add(1, std::memory_order_relaxed);
   const uint32_t go = ticket << ansorc::kStateBits | ansorc::kGo;
   ansorc::Job job = {body, closure, extent, others + 1, spin_ns, has_cores, go, {others}};
-  ansorc::Chunks chunks = ansorc::chunks_for_sleepers(body, closure, extent, others + 1);
-  if (claims.has_sleepers && chunks.count > others + 1) {
+  ansorc::Chunks chunks = claims.has_sleepers
+                              ? ansorc::chunks_for_sleepers(body, closure, extent, others + 1)
+                              : ansorc::Chunks{};
+  if (chunks.count > others + 1) {
     job.body = ansorc::take_chunks, job.closure = &chunks, job.extent = others + 1;
   }
   ansorc::tell(claims, job);

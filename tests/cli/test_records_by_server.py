@@ -19,11 +19,7 @@ from ansorc.search.record import Records
 
 @pytest.fixture(scope="module")
 def server() -> Generator[PostgresServer]:
-    if words := PostgresServer.obstacle():
-        pytest.skip(words)
-    made = PostgresServer()
-    yield made
-    made.close()
+    yield from PostgresServer.served()
 
 
 @pytest.fixture

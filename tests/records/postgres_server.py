@@ -10,9 +10,12 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Generator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypedDict
+
+import pytest
 
 _START_S = 30.0
 
@@ -47,6 +50,15 @@ class PostgresServer:
         except BaseException:
             self.close()
             raise
+
+    @staticmethod
+    def served() -> Generator[PostgresServer]:
+        """What a fixture yields: a server while tests run; without PostgreSQL they skip."""
+        if words := PostgresServer.obstacle():
+            pytest.skip(words)
+        made = PostgresServer()
+        yield made
+        made.close()
 
     @staticmethod
     def obstacle() -> str:

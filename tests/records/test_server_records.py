@@ -39,11 +39,7 @@ from ansorc.search.record.upkeep import merge, prune, stale, verify
 
 @pytest.fixture(scope="module")
 def server() -> Generator[PostgresServer]:
-    if words := PostgresServer.obstacle():
-        pytest.skip(words)
-    made = PostgresServer()
-    yield made
-    made.close()
+    yield from PostgresServer.served()
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, Kind
-from ansorc.lang.rounding import Bound, evaluate_with_rounding
+from ansorc.lang.reference import all_tensors
+from ansorc.lang.rounding import Bound, rounding_of
 from ansorc.search.task import Task
 
 _PREFIX = "ansorc-measure-"
@@ -74,23 +75,32 @@ class TaskData:
 
 def draw_inputs(task: Task, rng: np.random.Generator) -> tuple[list[Array], list[Array]]:
     """Return random inputs of `task` and the float64 reference outputs for them."""
-    return draw_with_rounding(task, rng)[:2]
+    inputs, tensors = _drawn(task, rng)
+    return inputs, [tensors[buffer.name] for buffer in task.dag.outputs]
 
 
 def draw_with_rounding(
     task: Task, rng: np.random.Generator
 ) -> tuple[list[Array], list[Array], list[Bound]]:
-    """Return random inputs of `task`, the float64 reference outputs, and bounds of their rounding.
+    """Return what `draw_inputs` does, and bounds of the references' rounding."""
+    inputs, tensors = _drawn(task, rng)
+    names = [buffer.name for buffer in task.dag.outputs]
+    bounds = rounding_of(task.dag, tensors)
+    return inputs, [tensors[name] for name in names], [bounds.get(name) for name in names]
+
+
+def _drawn(task: Task, rng: np.random.Generator) -> tuple[list[Array], dict[str, Array]]:
+    """Random inputs, and all tensors that follow from them.
 
     Floats are uniform in [-1, 1), so that sums cancel and a wrong sign shows; where that gives NaN
     (a logarithm, a variance) all floats are drawn again from [0.1, 1).
     """
     for low in (-1.0, 0.1):
         inputs = [_draw(b.shape, b.dtype, low, rng) for b in task.dag.inputs]
-        references, roundings = evaluate_with_rounding(task.dag, inputs)
-        if not any(np.isnan(found).any() for found in references):
+        tensors = all_tensors(task.dag, inputs)
+        if not any(np.isnan(tensors[buffer.name]).any() for buffer in task.dag.outputs):
             break
-    return inputs, references, roundings
+    return inputs, tensors
 
 
 def sweep_stale() -> None:

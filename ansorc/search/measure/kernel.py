@@ -24,7 +24,7 @@ from ansorc.codegen.base import LoadedKernel
 from ansorc.codegen.device_array import DeviceArray
 from ansorc.ir.aligned import Array
 from ansorc.ir.packing import Packing
-from ansorc.search.measure.check import Expectation, Reference, tolerance
+from ansorc.search.measure.check import Expectation, Reference, expectations
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -291,14 +291,15 @@ def load_bench(directory: Path) -> Bench:
         stored = np.load(directory / f"input_{index}.npy", mmap_mode="r")
         # a file does not tell the types that NumPy lacks
         arrays[buffer.name] = guarded_copy(stored.view(buffer.dtype.numpy))
+    places = range(len(task.dag.outputs))
+    files = [directory / f"reference_{place}.npy" for place in places]
+    references = [np.load(path).astype(np.float64, copy=False) for path in files]
+    stored = [directory / f"rounding_{place}.npy" for place in places]
+    roundings = [np.load(path) if path.exists() else None for path in stored]
     outputs: list[CheckedOutput] = []
-    for index, buffer in enumerate(task.dag.outputs):
+    expected = expectations(task.dag, references, roundings)
+    for buffer, reference, expectation in zip(task.dag.outputs, references, expected, strict=True):
         memory = arrays[buffer.name] = GuardedArray(buffer.shape, buffer.dtype.numpy)
-        reference = np.load(directory / f"reference_{index}.npy").astype(np.float64, copy=False)
-        stored = directory / f"rounding_{index}.npy"
-        rounding = np.load(stored).astype(np.float64) if stored.exists() else None
-        allowed = tolerance(task.dag, buffer.name, reference)
-        expectation = Expectation(reference, allowed, rounding)
         outputs.append(CheckedOutput(memory, reference, expectation))
     names = tuple(buffer.name for buffer in task.dag.params)
     constants = frozenset(buffer.name for buffer in task.dag.inputs if buffer.constant)

@@ -22,14 +22,6 @@ from ansorc.search.model.choice import (
 from ansorc.search.model.trees import TreeModel
 
 __all__ = [
-    "NAMES",
-    "FallbackModel",
-    "Growth",
-    "RandomModel",
-    "RooflineModel",
-    "TreeModel",
-    "chosen_model",
-    "import_ahead",
-    "require_model",
-    "what_is_missing",
+    "NAMES", "FallbackModel", "Growth", "RandomModel", "RooflineModel", "TreeModel", "chosen_model",
+    "import_ahead", "require_model", "what_is_missing",
 ]  # fmt: skip

@@ -98,8 +98,9 @@ def _has_openmp() -> bool:
 def lend_openmp() -> bool:
     """Load the OpenMP runtime of scikit-learn's wheel for LightGBM; return whether that worked.
 
-        A library that is loaded satisfies later ones by the name that is written in it. That wheel
-    XX"""
+    A library that is loaded satisfies later ones by the name that is written in it. That wheel
+    brings the runtime under a longer name: what is loaded is a copy in memory with the short one.
+    """
     sklearn = util.find_spec("sklearn")
     if sklearn is None or sklearn.origin is None:
         return False
