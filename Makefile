@@ -59,7 +59,7 @@ nightly: .venv/dev
 	$(BIN)/python -m pytest -n 2 -q -m nightly --durations=10
 
 .venv/gpu: .venv/dev
-	$(BIN)/python -m pip install --quiet --editable '.[cuda,bench]'
+	$(BIN)/python -m pip install --quiet --editable '.[gpu,bench]'
 	touch $@
 
 gpu: .venv/gpu

@@ -17,14 +17,15 @@ from ansorc.target import Target, cpu_model, detect
 
 _EXTRAS = {
     "lightgbm": ("learned cost models", "pip install lightgbm"),
-    "pycuda": ("CUDA targets", "pip install 'ansorc[cuda]'"),
+    "cuda": ("CUDA targets", "pip install 'ansorc[cuda]'"),
+    "pycuda": ("GPUs of this machine", "pip install 'ansorc[gpu]'"),
     "vl_convert": ("reports", "pip install 'ansorc[report]'"),
     "matplotlib": ("charts of benchmarks", "pip install 'ansorc[bench]'"),
 }
 
 
 @click.command()
-@click.option("--no-limits", is_flag=True, help="Leave out the measured limits (3 s).")
+@click.option("--no-limits", is_flag=True, help="Leave out the measured limits (3 to 12 s).")
 def doctor(*, no_limits: bool) -> None:
     """Show what was detected here: CPU, caches, limits, compilers and missing extras.
 

@@ -22,7 +22,7 @@ from ansorc.search.task import Task
 @click.option("--task", default="", metavar="NAME|KEY|FILE:WORKLOAD|NETWORK.onnx",
               help="Only this task, or this network's. Default: all of the file.")  # fmt: skip
 @describes_workload
-@click.option("--no-limits", is_flag=True, help="Don't measure the machine's limits (3 s).")
+@click.option("--no-limits", is_flag=True, help="Don't measure the machine's limits (3 to 12 s).")
 def report(
     records: RecordPlace, output: Path, task: str, settings: tuple[str, ...], target: str,
     shapes: tuple[str, ...], constants: tuple[str, ...], *, no_limits: bool,

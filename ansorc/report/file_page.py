@@ -59,7 +59,7 @@ def report_page(
     """Return the page on the tasks of a record file, the one that is there or several.
 
     `weights` says how often a network calls each task, by its key; `with_limits` measures the
-    machine's limits (3 s). Raise ReportError if what draws the charts is not installed.
+    machine's limits (3 to 12 s). Raise ReportError if what draws the charts is not installed.
     """
     if len(histories) > 1:
         counts = [weights[one.records[0].task_key] for one in histories] if weights else None

@@ -54,7 +54,8 @@ def driver() -> Any:
         cuda = import_module("pycuda.driver")
     except ModuleNotFoundError as error:
         raise BuildError(
-            "running on a GPU needs pycuda, which is not installed; pip install pycuda"
+            "running on a GPU needs pycuda, which is not installed; pip install 'ansorc[gpu]', "
+            "which compiles it against CUDA's headers"
         ) from error
     except (ImportError, OSError) as error:
         raise BuildError(f"this machine has no CUDA driver: {error}") from error
