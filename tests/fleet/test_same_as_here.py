@@ -139,7 +139,12 @@ def fleet_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
     def fleet(second_after: int) -> Fleet:
         devices = Devices(made, second_after)
-        monkeypatch.setattr("ansorc.fleet.fleet.connect", lambda address: lambda: devices)
+
+        def connect(address: str) -> Callable[[], Devices]:
+            del address
+            return lambda: devices
+
+        monkeypatch.setattr("ansorc.fleet.fleet.connect", connect)
         return Fleet("tcp://here:1", "dev", key=path, options=FleetOptions(refresh_s=0.0))
 
     yield fleet
