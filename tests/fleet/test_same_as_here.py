@@ -6,35 +6,20 @@ the program, so nothing but the choice of programs can differ.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from made_up import MEASURING, MadeUpMachine, product, ranking, result_of
 
-import ansorc as ac
 from ansorc.fleet.announcement import Announcement, Presence
 from ansorc.fleet.connection import FleetOptions
 from ansorc.fleet.device import FleetDevice
 from ansorc.fleet.fleet import Fleet
 from ansorc.fleet.jobs import results_message, sources_of
 from ansorc.fleet.signing import FleetKey
-from ansorc.search.machines import TaskMeasurer, ThisMachine
-from ansorc.search.measure import (
-    Failure,
-    FailureKind,
-    Measurement,
-    MeasureOptions,
-    Measurer,
-    MeasureResult,
-    RunOptions,
-    Source,
-    Stopwatch,
-    nothing,
-)
 from ansorc.search.measure.messages import Message
-from ansorc.search.measure.pool import Reply
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Record, Records
 from ansorc.search.task import Task
@@ -42,44 +27,7 @@ from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 
 SEARCH = SearchOptions(population=32, generations=1)
-MEASURING = MeasureOptions(RunOptions(threads=1), batch=7)
 TRIALS = 48
-
-
-def result_of(source: Source) -> MeasureResult:
-    """What `source` comes to: a time, or now and then a failure."""
-    number = int.from_bytes(hashlib.sha256(source.key.encode()).digest()[:4], "big")
-    if number % 13 == 0:
-        return MeasureResult(source, Failure.of(FailureKind.WRONG_RESULT, "the numbers differ"))
-    return MeasureResult(source, Measurement((1e-6 * (1 + number / 2**32),), checked=True))
-
-
-def ranking(candidates: Sequence[Source]) -> list[MeasureResult]:
-    results = map(result_of, candidates)
-    return sorted(results, key=lambda one: one.measurement.median_s if one.measurement else 1.0)
-
-
-class MadeUpMeasurer(Measurer):
-    """Decides when programs are measured and chosen as ever, but builds and runs nothing."""
-
-    def _build(
-        self, batch: Sequence[Source], meanwhile: Callable[[], None] = nothing
-    ) -> list[Reply]:
-        meanwhile()
-        return [Message({})] * len(batch)
-
-    def measure_built(self, candidate: Source, built: Reply) -> MeasureResult:
-        return result_of(candidate)
-
-    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
-        return ranking(candidates)
-
-
-class Here(ThisMachine):
-    def open(
-        self, task: Task, options: MeasureOptions, best_s: float, watch: Stopwatch
-    ) -> TaskMeasurer:
-        return MadeUpMeasurer(task, options, best_s, watch, self)
 
 
 class MadeUpLabour:
@@ -152,22 +100,17 @@ def fleet_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         one.close()
 
 
-def tuned(task: Task, path: Path, machines: Fleet | Here) -> list[Record]:
+def tuned(task: Task, path: Path, machines: Fleet | MadeUpMachine) -> list[Record]:
     tune_task(task, TuneOptions(TRIALS, path, threads=1, search=SEARCH, measuring=MEASURING,
                                 measurer=machines))  # fmt: skip
     with Records.open(path) as records:
         return records.all(task.key)
 
 
-def product() -> Task:
-    a, b = ac.placeholder((64, 48), name="A"), ac.placeholder((48, 32), name="B")
-    return Task(ac.ComputeDAG([a, b, ac.ops.matmul(a, b, name="C")]))
-
-
 def test_a_fleet_of_one_device_measures_what_this_machine_would(
     tmp_path: Path, fleet_of: Callable[[int], Fleet]
 ) -> None:
-    with Here(MEASURING) as here:
+    with MadeUpMachine(MEASURING) as here:
         alone = tuned(product(), tmp_path / "here.db", here)
     with fleet_of(1 << 30) as fleet:
         found = tuned(product(), tmp_path / "fleet.db", fleet)
