@@ -75,6 +75,15 @@ def test_a_fleet_is_tuned_on_and_seen_from_the_command_line(
     code, out, _ = ansorc(capsys, "fleet", "status", here.address)
     assert code == 0
     assert "1 devices, 0 jobs" in out
+    page = ("report", "tune.db", "--no-limits", "--fleet", here.address)
+    assert ansorc(capsys, *page)[0] == 0
+    text = Path("report.html").read_text()
+    assert f"{here.address}, when this page was made: 1 devices, 0 jobs there" in text
+    assert "<th scope='row'>a76</th><td>free</td>" in text
+    here.scheduler.kill()
+    here.scheduler.wait()
+    assert ansorc(capsys, *page)[0] == 0
+    assert f"<p>no scheduler answers at {here.address}" in Path("report.html").read_text()
 
 
 @pytest.mark.parametrize(
