@@ -13,6 +13,7 @@ from machines_here import FleetHere
 
 from ansorc.cli.main import main
 from ansorc.fleet.signing import FleetKey
+from ansorc.report.sections import fleet_sections
 from ansorc.search.record import Records
 
 pytest.importorskip("distributed", reason="a fleet needs the package distributed")
@@ -80,10 +81,14 @@ def test_a_fleet_is_tuned_on_and_seen_from_the_command_line(
     text = Path("report.html").read_text()
     assert f"{here.address}, when this page was made: 1 devices, 0 jobs there" in text
     assert "<th scope='row'>a76</th><td>free</td>" in text
-    here.scheduler.kill()
-    here.scheduler.wait()
-    assert ansorc(capsys, *page)[0] == 0
-    assert f"<p>no scheduler answers at {here.address}" in Path("report.html").read_text()
+
+
+def test_a_page_says_why_it_shows_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSORC_FLEET_KEY", "missing.key")
+    (part,) = fleet_sections("tcp://127.0.0.1:1")
+    assert part.title == "Fleet"
+    assert "ansorc fleet key" in part.body
+    assert fleet_sections("") == []
 
 
 @pytest.mark.parametrize(
