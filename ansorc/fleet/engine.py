@@ -259,8 +259,10 @@ class DaskConnection:
         )
         try:
             await client
-        except BaseException:
+        except BaseException as error:
             client.status = "closed"  # so that nothing is done where it is freed
+            if isinstance(error, TypeError):  # what Dask raises for tls:// without a certificate
+                raise ConnectionLost(str(error)) from error
             raise
         return client
 
