@@ -33,6 +33,8 @@ from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 from bench.fleet.processes import LABEL, SimulatedFleet, WorkersHere
 
+_CONTESTS = 5
+
 
 @click.command("fleet_alike")
 @click.option("--trials", default=200, show_default=True)
@@ -146,15 +148,20 @@ def replayed(task: Task, directory: Path, options: TuneOptions) -> Tuned:
 
 
 def _in_turns(task: Task, one: Record, other: Record) -> float:
-    """How many times as long `one` takes as `other`, timed in turns."""
+    """How many times as long `one` takes as `other`, timed in turns, by the best of some contests.
+
+    In one process of three one of two programs was seen to take several times as long as in others.
+    """
     if one.program_key == other.program_key:
         return 1.0
-    options = MeasureOptions()
-    with ThisMachine(options) as here:
-        measurer = here.open(task, options, other.median_s or 0.0, Stopwatch())
-        found: dict[Source, float] = {}
-        for result in measurer.rank([one.source, other.source]):
-            assert result.measurement is not None, result.failure
-            found[result.source] = result.measurement.median_s
-        measurer.close()
+    found: dict[Source, float] = {}
+    for _ in range(_CONTESTS):
+        options = MeasureOptions()
+        with ThisMachine(options) as here:
+            measurer = here.open(task, options, other.median_s or 0.0, Stopwatch())
+            for result in measurer.rank([one.source, other.source]):
+                assert result.measurement is not None, result.failure
+                seconds = result.measurement.median_s
+                found[result.source] = min(seconds, found.get(result.source, seconds))
+            measurer.close()
     return found[one.source] / found[other.source]

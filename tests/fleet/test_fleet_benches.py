@@ -14,6 +14,7 @@ pytest.importorskip("distributed", reason="a fleet needs the package distributed
 
 from made_up import MEASURING, MadeUpMachine, product
 
+from ansorc.search.machines import TaskMeasurer
 from ansorc.search.measure import MeasureOptions, MeasureResult, Source, Stopwatch
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Record, Records
@@ -47,7 +48,7 @@ def landscape(records: list[Record]) -> Landscape:
 @dataclass(frozen=True)
 class Planned:
     source: Source
-    measurer: object = None
+    measurer: TaskMeasurer
 
 
 def test_a_landscape_says_what_was_recorded_and_the_same_of_others_each_time(
@@ -66,16 +67,18 @@ def test_so_many_programs_are_in_flight_on_simulated_devices(
     records: list[Record], landscape: Landscape
 ) -> None:
     asked = ended = most = 0
+    machines = SimulatedMachines(landscape, 7)
+    measurer = machines.open(product(), MEASURING, 0.0, Stopwatch())
 
     def programs() -> Iterator[Planned]:
         nonlocal asked, most
         for record in records:
             asked += 1
             most = max(most, asked - ended)
-            yield Planned(record.source)
+            yield Planned(record.source, measurer)
 
     found: list[tuple[Planned, MeasureResult]] = []
-    for one in SimulatedMachines(landscape, 7).stream(programs()):
+    for one in machines.stream(programs()):
         found.append(one)
         ended += 1
     assert most == 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -107,7 +108,7 @@ def test_a_fleet_is_encrypted_by_tls(tmp_path: Path, monkeypatch: pytest.MonkeyP
     names = {f"{tls}CA_FILE": "ca.pem", "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
     for who in ("SCHEDULER", "WORKER", "CLIENT"):
         names |= {f"{tls}{who}__CERT": "cert.pem", f"{tls}{who}__KEY": "key.pem"}
-    command = (*COMMAND, "fleet", "status")
+    status = (*COMMAND, "fleet", "status")
     with monkeypatch.context() as patched:
         for name, value in names.items():
             patched.setenv(name, value)
@@ -118,13 +119,15 @@ def test_a_fleet_is_encrypted_by_tls(tmp_path: Path, monkeypatch: pytest.MonkeyP
         tune = (*COMMAND, "tune", "ops.py:product", "--device", "a76", "--trials", "4", "--fleet")
         subprocess.run((*tune, here.address), env=here.environment, check=True, timeout=120)
         plain = {**os.environ, "ANSORC_FLEET_KEY": str(key)}
-        for address in (here.address, here.address.replace("tls", "tcp")):
-            done = subprocess.run(
-                (*command, address), env=plain, capture_output=True, text=True, check=False
-            )
+        worker = (*COMMAND, "worker", here.address, "--device", "b", "--probe-s", "1e-3")
+        for arguments, words in (
+            ((*status, here.address), "tls.client.cert"),
+            (worker, "tls.worker.cert"),
+            ((*status, here.address.replace("tls", "tcp")), "no scheduler answers at"),
+        ):
+            done = subprocess.run(arguments, env=plain, capture_output=True, text=True, check=False)
             assert done.returncode != 0
-            assert "error: no scheduler answers at" in done.stderr
-            assert "internal" not in done.stderr
+            assert re.search(f"error: .*{words}", done.stderr), done.stderr
     finally:
         here.close()
 
