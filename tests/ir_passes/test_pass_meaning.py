@@ -66,7 +66,7 @@ PASSES: dict[str, Pass] = {
     "vectorize_interleaved": lambda f: vectorize_loops(f, VectorUnit(32, interleaved=4)),
     "transpose_copies": transpose_copies,
     "prefetch": lambda f: prefetch(f, 16 * 1024, 16 * 1024, has_streams=True),
-    "stream_stores": lambda f: stream_stores(f, 16 * 1024),
+    "stream_stores": lambda f: stream_stores(f, 32 * 1024),
     "prepare_for_cpu": lambda f: run_passes(CPU_PASSES, f, AVX),
     "prepare_masked": lambda f: run_passes(CPU_PASSES, f, MASKING),
     "prepare_loading": lambda f: run_passes(CPU_PASSES, f, LOADING),

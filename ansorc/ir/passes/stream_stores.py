@@ -1,4 +1,4 @@
-"""Store results that no cache holds past the caches.
+"""Store results that no cache keeps past the caches.
 
 A core that stores to a line which is in no cache reads it first, from memory, even where all of it
 is overwritten; and what it stores there drives out what is still needed. A streaming store does
@@ -22,13 +22,19 @@ LINE_BYTES = 64
 """A cache line of x86."""
 
 
+CACHED_SHARE = 2
+"""Of larger results than this part of the last cache little is there when they are read: what they
+are made from, and other cores, take the rest."""
+
+
 def stream_stores(function: Function, last_cache_bytes: int) -> Function:
     """Return `function`, whose loops are vectorised, with streaming stores to large results.
 
-    They are larger than the last cache, and read nowhere in the function.
+    These are read nowhere in the function.
     """
     loaded = {part.buffer for part in walk(function.body) if isinstance(part, Load)}
-    large = {each for each in function.params if each.bytes > last_cache_bytes} - loaded
+    least_bytes = last_cache_bytes // CACHED_SHARE
+    large = {each for each in function.params if each.bytes > least_bytes} - loaded
     if not large:
         return function
     return replace(function, body=_streaming(function.body, large, ()))
