@@ -74,7 +74,7 @@ def numbers(tensor: Buffer, rng: np.random.Generator) -> Array:
 
 @pytest.mark.parametrize(
     "kind",
-    [rows(), norms(), attentions(), images_of_bytes()],
+    [rows(), norms(), attentions(), pytest.param(images_of_bytes(), marks=pytest.mark.nightly)],
     ids=["rows", "norms", "attention", "bytes"],
 )
 @settings(max_examples=6, deadline=None)
