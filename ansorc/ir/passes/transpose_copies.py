@@ -4,10 +4,11 @@ for k in 0..40:                                 for k.block in 0..2:
     for j.chunk in 0..4:                            for j.chunk in 0..4:
         T[k, ramp(j.chunk * 16, 1, 16)] =   ->          unrolled k.row in 0..16:
             S[ramp(j.chunk * 16, 1, 16), k]                 T[k.block * 16 + k.row, …] = S[…]
-                                                for k.rest in 0..8: …
+                                                …
 
 Such a vector of S is gathered element by element. Code generation finds the unrolled loop: it loads
-the block along k and turns it in registers (`Transposition`).
+the block along k and turns it in registers (`Transposition`). A vector that is longer than a block
+is divided, and a last block begins early enough to be whole: it copies some rows again.
 """
 
 from __future__ import annotations
