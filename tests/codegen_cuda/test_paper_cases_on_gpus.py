@@ -20,7 +20,7 @@ from ansorc.search.task import Task
 from bench.paper_cases import CASES, Case, Shape, dag_of
 
 BATCH = 2
-EMULATED_FLOPS, SANITIZED_FLOPS = 2e7, 1e6
+EMULATED_FLOPS, SANITIZED_FLOPS = 2e7, 4e6
 """So that a case takes seconds: sanitizers run each thread of a block as one of the system."""
 
 
