@@ -20,7 +20,7 @@ from ansorc.search.task import Task
 from bench.paper_cases import CASES, Case, Shape, dag_of
 
 BATCH = 2
-EMULATED_FLOPS, SANITIZED_FLOPS = 2e7, 4e6
+EMULATED_FLOPS, SANITIZED_FLOPS = 1e7, 5e5
 """So that a case takes seconds: sanitizers run each thread of a block as one of the system."""
 
 
@@ -30,13 +30,17 @@ def default_text(dag: ComputeDAG) -> str:
 
 
 def smaller(one: Case, flops: float) -> ComputeDAG:
-    """The case with its extents cut off at the largest multiple of 4 that needs so few `flops`."""
-    for most in (*range(256, 32, -32), *range(32, 4, -4)):
-        shape: Shape = tuple(min(extent, most) for extent in one.shape)
-        dag = dag_of(one.operator, min(one.batch, BATCH), shape)
+    """The case with its extents cut off where it needs so few `flops`, or at 8."""
+    for most in (256, 128, 64, 48, 36, 28, 20, 16, 12):
+        dag = at_most(one, most)
         if dag.flops <= flops:
             return dag
-    raise AssertionError(one.name)
+    return at_most(one, 8)
+
+
+def at_most(one: Case, most: int) -> ComputeDAG:
+    shape: Shape = tuple(min(extent, most) for extent in one.shape)
+    return dag_of(one.operator, min(one.batch, BATCH), shape)
 
 
 @pytest.mark.nightly
