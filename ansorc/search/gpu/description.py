@@ -191,7 +191,7 @@ def _excess(root: ThreadStatement, threads: IntArray) -> dict[int, Floats]:
     64 of rows of 28 are 3 rows.
     """
     found: dict[int, Floats] = {}
-    left = root.product(LoopRole.THREAD) / threads
+    left = np.maximum(1, root.product(LoopRole.THREAD) / threads)
     for place, role in enumerate(root.roles):
         if role is LoopRole.THREAD:
             is_it = root.nest.loops[place].extent > 1
@@ -202,16 +202,22 @@ def _excess(root: ThreadStatement, threads: IntArray) -> dict[int, Floats]:
 
 def _grid(root: ThreadStatement, excess: Mapping[int, Floats]) -> tuple[Floats, ...]:
     """The loops that blocks run over, the fastest first."""
-    extents = [
-        loop.extent.astype(np.float64)
-        for loop, role in zip(root.nest.loops, root.roles, strict=True)
-        if role is LoopRole.BLOCK
-    ]
-    if len(extents) == len(excess):
-        beyond = _beyond(root)
-        fewer = (np.where(more > 1, more / beyond, 1.0) for more in excess.values())
-        extents = [extent * times for extent, times in zip(extents, fewer, strict=True)]
-    return tuple(reversed(extents)) or (np.ones(root.rows),)
+    places = [place for place, role in enumerate(root.roles) if role is LoopRole.BLOCK]
+    extents = [root.nest.loops[place].extent.astype(np.float64) for place in places]
+    axes = [_axis(root, place) for place in places]
+    extents, axes = (extents, axes) if axes else ([np.ones(root.rows)], [""])
+    beyond = _beyond(root)
+    for place, more in excess.items():
+        axis = _axis(root, place)
+        own = axes.index(axis) if axis in axes else 0
+        extents[own] = extents[own] * np.where(more > 1, more / beyond, 1.0)
+    return tuple(reversed(extents))
+
+
+def _axis(statement: ThreadStatement, place: int) -> str:
+    """The axis that a loop moves along."""
+    axes = statement.stage.op.axes
+    return next((a.name for a in axes if statement.nest.axes[a.name][place] is not None), "")
 
 
 def _beyond(statement: ThreadStatement) -> Floats:
@@ -257,7 +263,7 @@ def _global(
     is_copied = stages_of(access.statement.nests.state, access.statement.stage) > 1
     dimensions = len(_grid(root, excess))
     elements = access.block_elements
-    if access.statement is root and len(excess) == dimensions:
+    if access.statement is root:
         for place, times in excess.items():
             is_moved = any(move is not None for move in access.moved[place])
             elements = elements / times if is_moved else elements
