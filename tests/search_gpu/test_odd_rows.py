@@ -71,6 +71,20 @@ def test_parts_of_rows_move_as_many_bytes_as_rows() -> None:
     assert [request.width for request in found] == [16] * 2
 
 
+@pytest.mark.parametrize("size", [8, 7])
+def test_a_mean_is_one_kernel(size: int) -> None:
+    """Sums are made by the threads that divide them, and not written out before."""
+    x = ac.placeholder((2, 2 * size, 2 * size, 8), "x")
+    dag = ComputeDAG([x, ac.ops.avg_pool2d(x, 2, stride=2)])
+    program = default_gpu_steps(dag, A100)
+    found = [r for _, r in requests_of(ready(dag, program, A100))]
+    assert [(request.buffer.name, request.is_store) for request in found] == [
+        ("x", False),
+        ("avg_pool2d", True),
+    ]
+    assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag)) == ""
+
+
 def test_what_is_read_in_another_order_keeps_its_rows() -> None:
     """Columns for rows, and a bias for each row: the lanes of one vector would be apart."""
     a, bias = ac.placeholder((9, 12), name="A"), ac.placeholder((9,), name="b")
