@@ -53,7 +53,8 @@ class Experiment:
                 array[...] = rng.normal(size=buffer.shape)
                 for number, row in enumerate(array.reshape(-1, array.shape[-1])):
                     row[_largest_at(len(row))[number % 3]] = 200.0
-                    row -= 400.0 * (number == 0)
+                    if number == 0:
+                        row[:] = row - 400.0
             elif buffer.dtype.is_float:
                 array[...] = rng.uniform(0.25, 1.0, buffer.shape)
             else:
