@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from ansorc.codegen.build import prepare
+from ansorc.ir.arith.affine import step_along
 from ansorc.ir.expr import Binary, Call, Const, Expr, Load, Select
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import For, If, Stmt, Store, substatements
+from ansorc.lang.access import reads_of
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import lower, replay
-from ansorc.schedule.state import Step
+from ansorc.schedule.stage import Mark
+from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import CacheRead, CacheWrite, ComputeInline, Redefine, RFactor
 from ansorc.target import Target
 
@@ -27,6 +30,10 @@ def with_borders_read_in_place(
     estimated but counted in the loops: with too many, `steps` stay.
     """
     borders = [op.name for op in dag.ops if is_border(dag, op) and _may_go(steps, op.name)]
+    if not borders:
+        return steps
+    state = replay(dag, steps)
+    borders = [name for name in borders if not _is_gathered(state, name)]
     if not borders:
         return steps
     inlined = _inlined(steps, borders)
@@ -52,6 +59,26 @@ def _may_go(steps: tuple[Step, ...], name: str) -> bool:
         else name in vars(step).values()
         for step in steps
     )
+
+
+def _is_gathered(state: State, name: str) -> bool:
+    """Whether vectors of the border's reader would lie across memory without it: it transposes."""
+    border = state.stage(name).op
+    for reader in state.readers(name):
+        lanes = [it.axis for it in reader.iterators if it.mark is Mark.VECTORIZE]
+        for place, axis in enumerate(border.axes):
+            along = any(
+                step_along(access[place], each)
+                for access in reads_of(reader.op, border)
+                for each in lanes
+            )
+            if along and any(
+                step_along(load.indices[-1], axis.name) != 1
+                for load in border.loads
+                if any(step_along(index, axis.name) for index in load.indices)
+            ):
+                return True
+    return False
 
 
 def _is_moved(value: Expr) -> bool:

@@ -14,7 +14,7 @@ from ansorc.codegen.build import prepare
 from ansorc.codegen.llvm.binding import assembly
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.dtype import DType, dtype
-from ansorc.ir.expr import Load
+from ansorc.ir.expr import Cast, Load
 from ansorc.ir.math_call import call
 from ansorc.ir.stmt import Function, Store
 from ansorc.target import Target
@@ -52,6 +52,16 @@ def test_only_large_angles_call_the_c_library(name: str, machine: str) -> None:
         allowed = {symbol} if name in ("sin", "cos") else set[str]()
         for copies in (1, 12):  # in place; in place and as functions
             assert called(on_vectors(name, kind, target, copies), target) == allowed
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "int32"])
+def test_floats_become_integers_in_whole_vectors(kind: str, machine: str) -> None:
+    target = Target.parse(machine)
+    data, out = buffer("x", 16), buffer("out", 16, dtype=dtype(kind))
+    store = Store(out, (lanes(0, 16),), Cast(dtype(kind), Load(data, (lanes(0, 16),))))
+    text = assembly(emit_llvm(Function("f", (data, out), store), target), target)
+    assert not re.search(r"cvttss2si|fcvtz[su]\s+w", text)
 
 
 OPERATORS: dict[str, Callable[[ac.Tensor], ac.Tensor]] = {

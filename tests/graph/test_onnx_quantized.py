@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 from onnx_oracle import assert_as_onnx, node_model, random, run_node
 
 from ansorc.errors import GraphError
@@ -67,7 +69,7 @@ def test_known_weights_are_multiplied_by_dot_products(shape: tuple[int, ...]) ->
         known = (1, *range(2, 2 + len(zeros)))
         graph = assert_as_onnx("MatMulInteger", [a, b, *zeros], known=known)
         assert "dense_packed" in operators(graph)
-    others = [np.array(7, np.uint8), np.array(1, np.int8)]
+    b[0, 0], others = -128, [np.array(7, np.uint8), np.array(1, np.int8)]  # -129 is no int8
     graph = assert_as_onnx("MatMulInteger", [a, b, *others], known=(1, 2, 3))
     assert "dense_packed" not in operators(graph)
 
@@ -89,9 +91,66 @@ def test_known_filters_are_multiplied_by_dot_products(
     data, weight = integers(np.uint8, 2, channels, 7, 6), integers(np.int8, 5, channels, *window)
     zero = np.array(131, np.uint8)
     graph = assert_as_onnx("ConvInteger", [data, weight, zero], known=(1, 2), **options)
-    assert "dense_packed" in operators(graph)
+    is_packed = channels == 8 and (window != (1, 1) or "strides" in options)
+    assert ("conv_packed" if is_packed else "dense_packed") in operators(graph)
     graph = assert_as_onnx("ConvInteger", [data, weight, zero], known=(1,), **options)
-    assert "dense_packed" not in operators(graph)
+    assert not {"conv_packed", "dense_packed"} & operators(graph)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize(("groups", "step"), [(8, 1), (8, 2), (2, 1), (1, 2)])
+def test_convolutions_of_groups_keep_their_bytes(kind: Any, groups: int, step: int) -> None:
+    """Neither data nor weights become int32 before they are multiplied; margins are zero points."""
+    data, weight = integers(kind, 2, 8, 7, 6), integers(np.int8, 8, 8 // groups, 3, 3)
+    weight[weight == -128], zeros = 0, [np.array(101, kind), np.array(1, np.int8)]
+    options: dict[str, Any] = {"group": groups, "pads": [1, 1, 0, 1], "strides": [step, 1]}
+    graph = assert_as_onnx("ConvInteger", [data, weight, *zeros], known=(1, 2, 3), **options)
+    assert "shift" not in operators(graph)
+    narrow = [a.dtype for name, a in graph.constants.items() if a.ndim > 2 and name]
+    assert narrow == [np.dtype(np.int8)]
+
+
+def dequantized(name: str, array: Array, scale: Any, zero: Any) -> tuple[Any, dict[str, Any]]:
+    """The node that makes floats of `array`, along its first axis, and its initializers."""
+    given = {f"{name}_scale": np.asarray(scale, np.float32), f"{name}_zero": np.asarray(zero)}
+    node = helper.make_node("DequantizeLinear", [name, *given], [f"{name}_float"], axis=0)
+    return node, {name: array, **given}
+
+
+@pytest.mark.parametrize(("operator", "opset"), [("Conv", 17), ("Conv", 21), ("Gemm", 21)])
+@pytest.mark.parametrize("is_activated", [False, True])
+def test_products_between_dequantised_and_quantised_are_of_integers(
+    operator: str, opset: int, *, is_activated: bool
+) -> None:
+    is_conv, low = operator == "Conv", np.uint8(0 if is_activated else 90)
+    data = integers(np.uint8, 2, 4, 5, 5) if is_conv else integers(np.uint8, 3, 4)
+    weight = integers(np.int8, 4, 4, 3, 3) if is_conv else integers(np.int8, 4, 4)
+    bias, zeros = RNG.integers(-999, 999, 4).astype(np.int32), np.zeros(4, np.int8)
+    parts = [
+        dequantized("x", data, SCALE, np.uint8(120)),
+        dequantized("w", weight, SCALES, zeros),
+        dequantized("b", bias, SCALE * SCALES, zeros.astype(np.int32)),
+    ]
+    options: dict[str, Any] = {"pads": [1] * 4} if is_conv else {"transB": 1}
+    nodes = [node for node, _ in parts]
+    nodes += [helper.make_node(operator, ["x_float", "w_float", "b_float"], ["sum"], **options)]
+    nodes += [helper.make_node("Relu", ["sum"], ["positive"])] if is_activated else []
+    last = "positive" if is_activated else "sum"
+    nodes += [helper.make_node("QuantizeLinear", [last, "y_scale", "y_zero"], ["y"])]
+    known = {n: a for _, given in parts for n, a in given.items() if n != "x"}
+    known |= {"y_scale": np.float32(0.9), "y_zero": low}
+    shape = helper.make_tensor_value_info("x", TensorProto.UINT8, data.shape)
+    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in known.items()]
+    result = helper.make_empty_tensor_value_info("y")
+    graph = helper.make_graph(nodes, "net", [shape], [result], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    found, (mine,) = run_node(model, {"x": data})
+    assert "requantize" in operators(found)
+    assert "dequantize" not in operators(found)
+    later = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    evaluator: Any = ReferenceEvaluator(later)
+    (theirs,) = evaluator.run(None, {"x": data})
+    np.testing.assert_allclose(mine, theirs.astype(np.float64), atol=1)
 
 
 def test_an_instruction_computes_them_where_there_is_one() -> None:
@@ -144,6 +203,16 @@ def test_a_quantised_sum() -> None:
     _, (found,) = run_node(*node_model("QLinearAdd", given, domain="com.microsoft"))
     total = (a.astype(np.int64) - 3) * 0.1 + (b.astype(np.int64) - 5) * 0.2
     np.testing.assert_allclose(found, quantised(total, 1 / 0.3, 11, np.uint8), atol=1)
+
+
+@pytest.mark.parametrize("is_last", [0, 1])
+def test_a_quantised_mean_of_an_image(is_last: int) -> None:
+    data, axes = integers(np.uint8, 2, 3, 4, 5), (1, 2) if is_last else (2, 3)
+    given = [data, np.array(SCALE), np.array(3, np.uint8), np.float32(0.02), np.array(7, np.uint8)]
+    options: dict[str, Any] = {"domain": "com.microsoft", "channels_last": is_last}
+    _, (found,) = run_node(*node_model("QLinearGlobalAveragePool", given, **options))
+    mean = (data.astype(np.int64) - 3).mean(axes, keepdims=True)
+    np.testing.assert_allclose(found, quantised(mean, SCALE / 0.02, 7, np.uint8), atol=1)
 
 
 def test_wide_integers_are_refused() -> None:

@@ -102,6 +102,20 @@ def test_depthwise(layout: str) -> None:
     np.testing.assert_allclose(found, expected)
 
 
+def test_convolutions_of_bytes_are_summed_wide_and_padded_with_their_zero() -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(0, 256, (1, 6, 5, 4)), rng.integers(-128, 128, (3, 2, 4))
+    options: dict[str, Any] = {"padding": 1, "sum_dtype": "int32", "pad_value": 131}
+    data, weight = ac.placeholder(x.shape, "x", "uint8"), ac.placeholder(w.shape, "w", "int8")
+    dag = ComputeDAG([data, weight, ops.depthwise_conv2d(data, weight, **options)])
+    (found,) = evaluate(dag, [x.astype(np.uint8), w.astype(np.int8)])
+    padded = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], constant_values=131)
+    expected = convolved(padded, w[:, :, None, :], 1, 1, groups=4)
+    np.testing.assert_array_equal(found, expected)
+    whole = ac.placeholder((3, 2, 4, 4), "v", "int8")
+    assert ops.conv2d(data, whole, **options).dtype.name == "int32"
+
+
 def test_capsule() -> None:
     found, (x, w), stages = run(
         lambda x, w: ops.capsule_conv2d(x, w, stride=2, padding=1, name="c"),

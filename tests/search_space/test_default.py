@@ -10,7 +10,7 @@ import ansorc.lang as ac
 from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
-from ansorc.schedule.stage import Mark, Stage
+from ansorc.schedule.stage import Mark, Root, Stage
 from ansorc.schedule.steps import ComputeAt, ComputeInline, Redefine, RewriteLayout, RFactor
 from ansorc.search.default import NARROW_UNROLL_LIMIT, UNROLL_LIMIT, default_steps
 from ansorc.search.options import DEFAULTS
@@ -116,6 +116,21 @@ def test_a_border_stays_a_stage_where_many_are_left(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("ansorc.search.default_borders.MOST_TESTS", 0.0)
     made = default_steps(case("C2D-1-b1").dag(constant=True), ZEN3)
     assert "conv.pad" not in [step.stage for step in made if isinstance(step, ComputeInline)]
+
+
+def test_what_is_transposed_is_a_copy_of_its_own() -> None:
+    """Vectors of a convolution are gathered neither from its data nor into its result."""
+    data = ac.placeholder((1, 32, 56, 56), "x")
+    weight = ac.placeholder((3, 3, 32), "w", constant=True)
+    image = ops.transpose(data, (0, 2, 3, 1), name="last")
+    total = ops.depthwise_conv2d(image, weight, padding=1, name="conv")
+    result = ops.transpose(ops.relu(total, name="positive"), (0, 3, 1, 2), name="first")
+    dag = ComputeDAG([data, weight, result])
+    state = replay(dag, default_steps(dag, ZEN3))
+    roots = {stage.name for stage in state.stages if isinstance(stage.attach, Root)}
+    assert {"positive", "first"} <= roots
+    assert not state.stage("last").is_inlined
+    assert [stage.name for stage in state.attached("positive")] == ["conv"]
 
 
 def test_narrow_results_are_summed_in_lanes() -> None:

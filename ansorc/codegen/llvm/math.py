@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ansorc.codegen.llvm.bfloat import narrowed, widened
 from ansorc.codegen.llvm.integer import divide
 from ansorc.codegen.llvm.types import Value, literal, register_type, suffix, with_lanes
@@ -76,6 +78,8 @@ def cast(writer: FunctionWriter, value: Value, dtype: DType) -> Value:
         single = _to_odd(writer, value) if source.bits == 64 and source.is_float else value
         return cast(writer, cast(writer, single, FLOAT32), goal)
     if source.is_float and not goal.is_float:
+        if source.lanes > 1 and writer.module.target.is_x86:
+            return _saturated(writer, value, goal)
         sign = "s" if goal.kind is Kind.INT else "u"
         name = f"fpto{sign}i.sat.{suffix(goal)}.{suffix(source)}"
         return intrinsic(writer, name, goal, [value])
@@ -156,6 +160,38 @@ def _extreme(writer: FunctionWriter, op: BinaryOp, a: Value, b: Value) -> Value:
     writer.module.declare(f"declare {kind} @{name}({kind}, {kind})")
     # nsz: NumPy leaves open which of -0.0 and 0.0 is larger, and the instruction needs no fix-up.
     return Value(writer.emit(f"call nsz {kind} @{name}({a.typed}, {b.typed})"), dtype)
+
+
+def _saturated(writer: FunctionWriter, value: Value, goal: DType) -> Value:
+    """Convert floats to the nearest integers of `goal`, NaN to 0, as LLVM does lane by lane on x86.
+
+    The largest integer may be no float: from there on it is chosen afterwards.
+    """
+    source, is_signed = value.dtype, goal.kind is Kind.INT
+    low = -(1 << (goal.bits - 1)) if is_signed else 0
+    high = low + (1 << goal.bits) - 1
+    held = _chosen(writer, CompareOp.GT, value, literal(float(low), source), value)
+    is_exact = int(float(np.float32(high))) == high if source.bits == 32 else goal.bits <= 32
+    last = literal(float(high if is_exact else high + 1), source)
+    if is_exact:
+        held = _chosen(writer, CompareOp.LT, held, last, held)
+    wide = with_lanes(INT32, goal.lanes) if is_exact and goal.bits < 32 else goal
+    sign = "s" if wide.kind is Kind.INT else "u"
+    text = f"fpto{sign}i {held.typed} to {register_type(wide)}"
+    found = cast(writer, Value(writer.emit(text), wide), goal)
+    if not is_exact:
+        found = _chosen(writer, CompareOp.LT, held, last, found, literal(high, goal))
+    return _chosen(writer, CompareOp.EQ, value, value, found, literal(0, goal)) if low else found
+
+
+def _chosen(
+    writer: FunctionWriter, op: CompareOp, left: Value, right: Value, then: Value,
+    otherwise: Value | None = None,
+) -> Value:  # fmt: skip
+    """Return `then` in lanes where `left op right` holds, `otherwise` (None: `right`) elsewhere."""
+    test = comparison(writer, op, left, right)
+    text = f"select {test.typed}, {then.typed}, {(otherwise or right).typed}"
+    return Value(writer.emit(text), then.dtype)
 
 
 def _to_odd(writer: FunctionWriter, value: Value) -> Value:

@@ -28,6 +28,7 @@ from ansorc.graph.onnx.model import (
 )
 from ansorc.graph.onnx.node_call import NodeCall, OnnxValue
 from ansorc.graph.onnx.ordering import needed_nodes
+from ansorc.graph.onnx.quantized_nodes import with_integers
 from ansorc.graph.onnx.user_operator import user_outputs
 from ansorc.graph.operators.registered import registered_operator
 from ansorc.graph.tensor_type import TensorType
@@ -157,7 +158,7 @@ class _Import:
                 f"its functions and graphs lie in one another, more than {MAX_DEPTH} deep"
             )
         known.update({name: _computed(one) for name, one in graph.initializers.items()})
-        for node in needed_nodes(graph):
+        for node in needed_nodes(with_integers(graph)):
             missing = [name for name in node.inputs if name and name not in known]
             if missing:
                 raise GraphError(f"{node} reads '{missing[0]}', which nothing computes")

@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -28,6 +28,9 @@ MAX_DEPTH = 32
 """How deep graphs lie in attributes of nodes of graphs."""
 MAX_SHAPE_ELEMENTS = 4096
 """A known tensor with more elements is not what a shape is made of."""
+
+_FIRST_COMPUTED = {"DequantizeLinear": 19, "QuantizeLinear": 19}
+"""The first versions that the reference implementation has; earlier ones mean the same."""
 
 Attribute = Any
 """An int, a float, text, an array, an `OnnxGraph`, or a list of one kind of them."""
@@ -145,6 +148,18 @@ def compute_node(node: OnnxNode, inputs: Mapping[str, Array]) -> list[Array]:
     return [np.asarray(one) for one in arrays]
 
 
+def with_operator(
+    node: OnnxNode, operator: str, inputs: Sequence[str], outputs: Sequence[str]
+) -> OnnxNode:
+    """Return a node of another operator with the name and the attributes of `node`."""
+    domain, _, kind = operator.rpartition("::")
+    proto = helper.make_node(kind, inputs, outputs, node.name, domain=domain)
+    proto.attribute.extend(node.proto.attribute)
+    return replace(
+        node, operator=operator, inputs=tuple(inputs), outputs=tuple(outputs), proto=proto
+    )
+
+
 def is_onnx_operator(node: OnnxNode) -> bool:
     """Whether the node's operator is one of ONNX's own."""
     domain = _domain(node.proto.domain)
@@ -182,7 +197,8 @@ def _alone(
 ) -> onnx.ModelProto:
     """A model of one node."""
     graph = helper.make_graph([node.proto], "fold", given, wanted)
-    opset = helper.make_opsetid(node.proto.domain, node.opset)
+    version = max(node.opset, _FIRST_COMPUTED.get(node.operator, 0))
+    opset = helper.make_opsetid(node.proto.domain, version)
     return helper.make_model(graph, opset_imports=[opset])
 
 

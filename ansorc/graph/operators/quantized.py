@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Unpack
 
-from ansorc.ir.dtype import FLOAT32, INT32, UINT8, DType
+from ansorc.ir.dtype import FLOAT32, INT16, INT32, UINT8
 from ansorc.ir.dtype import dtype as parse
 from ansorc.ir.expr import Expr, as_expr
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
-from ansorc.lang.naming import AutoName
+from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.elementwise import element_at
 from ansorc.lang.operators.quantized import dense_packed
-from ansorc.lang.operators.shapes import axis_number, broadcast_extents, require
-from ansorc.lang.reduction import Reduction, max, min, reduce_axis
+from ansorc.lang.operators.shapes import axis_number, broadcast_extents, require, scaled
+from ansorc.lang.operators.window import Window, WindowOptions
+from ansorc.lang.reduction import Reduction, max, min, reduce_axis, sum
 from ansorc.lang.tensor import Tensor
 
 
@@ -36,7 +38,7 @@ def quantize(
 
     def body(*i: Expr) -> Expr:
         found = scalar.round(data[i] / at(scale, i))
-        return saturated(found + at(zero[0], i).astype(data.dtype) if zero else found, kind)
+        return (found + at(zero[0], i).astype(data.dtype) if zero else found).astype(kind)
 
     return compute(data.shape, body, AutoName("quantize"))
 
@@ -65,22 +67,26 @@ def shift(data: Tensor, *zero: Tensor) -> Tensor:
     return compute(data.shape, body, AutoName("shift"))
 
 
-def requantize(
-    data: Tensor, left: Tensor, right: Tensor, scale: Tensor, *zero: Tensor, dtype: str = "uint8"
-) -> Tensor:
-    """Return int32 sums of products as integers: round(data * left * right / scale) + zero.
+def as_unsigned(data: Tensor) -> Tensor:
+    """Return int8 `data` plus 128, in uint8."""
+    return compute(
+        data.shape, lambda *i: (data[i].astype(INT16) + 128).astype(UINT8), AutoName("as_unsigned")
+    )
 
-    The scales are broadcast to `data` as NumPy does. Raise LanguageError on other shapes.
+
+def requantize(data: Tensor, factor: Tensor, *zero: Tensor, dtype: str = "uint8") -> Tensor:
+    """Return int32 sums of products as integers: round(data * factor) + zero.
+
+    Factor and zero are broadcast to `data` as NumPy does. Raise LanguageError on other shapes.
     """
-    scales = (left, right, scale, *zero)
-    fits = all(broadcast_extents(data.shape, one.shape) == data.shape for one in scales)
-    require(fits, "requantize", data, *scales, need="scales and zero must be broadcast to the data")
+    given = (factor, *zero)
+    fits = all(broadcast_extents(data.shape, one.shape) == data.shape for one in given)
+    require(fits, "requantize", data, *given, need="factor and zero must be broadcast to the data")
     kind = parse(dtype)
 
     def body(*i: Expr) -> Expr:
-        factor = element_at(left, i) * element_at(right, i) / element_at(scale, i)
-        found = scalar.round(data[i].astype(FLOAT32) * factor)
-        return saturated(found + element_at(zero[0], i).astype(FLOAT32) if zero else found, kind)
+        found = scalar.round(data[i].astype(FLOAT32) * element_at(factor, i))
+        return (found + element_at(zero[0], i).astype(FLOAT32) if zero else found).astype(kind)
 
     return compute(data.shape, body, AutoName("requantize"))
 
@@ -110,17 +116,10 @@ def quantize_by_range(data: Tensor) -> Sequence[Tensor]:
     point = compute((), start, AutoName("quantize.start"))
     values = compute(
         data.shape,
-        lambda *i: saturated(scalar.round(data[i] / scale[()]) + point[()], UINT8),
+        lambda *i: (scalar.round(data[i] / scale[()]) + point[()]).astype(UINT8),
         AutoName("quantize"),
     )
     return values, scale, compute((), lambda: point[()].astype(UINT8), AutoName("quantize.zero"))
-
-
-def saturated(value: Expr, kind: DType) -> Expr:
-    """Return a float as an integer of `kind`, of those that it is beyond the nearest."""
-    low = 0 if kind.name.startswith("u") else -(1 << (kind.bits - 1))
-    high = (1 << kind.bits) - 1 + low
-    return scalar.minimum(scalar.maximum(value, float(low)), float(high)).astype(kind)
 
 
 def _parameter(
@@ -147,36 +146,71 @@ def patches(
     stride: Sequence[int],
     dilation: Sequence[int],
     padding: Sequence[int],
+    channels: int = 1,
     fill: int = 0,
 ) -> Tensor:
     """Return what each place of a window sees of data [n, h, w, c], as [n, oh, ow, kh, kw, c].
 
-    `padding` is the margins before, then those after; there `fill` is seen. A convolution is the
-    product of this with its weights.
+    With `channels`, data is [n, h, w * channels], and what is seen of a row adjoins: the result is
+    [n, oh, ow, kh, kw * channels]. `padding` is the margins before, then those after; there `fill`
+    is seen. A convolution is the product of this with its weights.
     """
-    fits = len(data.shape) == 4 and len(padding) == 4
-    require(fits, "patches", data, need="it must be [n, h, w, c], with four margins")
+    rank = len(data.shape)
+    fits = rank in (3, 4) and len(padding) == 4 and (rank == 4 or dilation[1] == 1)
+    require(fits, "patches", data, need="it must be [n, h, w, c], with four margins; rows that "
+            "adjoin are not dilated")  # fmt: skip
+    spatial = data.shape[1], data.shape[2] // channels
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-    spatial = data.shape[1:3]
     out = [
         (extent + padding[d] + padding[d + 2] - reach[d]) // stride[d] + 1
         for d, extent in enumerate(spatial)
     ]
+    step = channels if rank == 3 else 1
 
     def body(*i: Expr) -> Expr:
-        places = [i[1 + d] * stride[d] + i[3 + d] * dilation[d] - padding[d] for d in range(2)]
-        seen = as_expr(data[(i[0], *places, i[5])])
+        places = [
+            scaled(i[1], stride[0]) + scaled(i[3], dilation[0]) - padding[0],
+            scaled(i[2], stride[1] * step) + scaled(i[4], dilation[1]) - padding[1] * step,
+        ]
+        seen = as_expr(data[(i[0], *places, *i[5:])])
         if not any(padding):
             return seen
-        bounds = zip(places, spatial, strict=True)
+        bounds = zip(places, data.shape[1:3], strict=True)
         inside = scalar.all_of(*(test for at, size in bounds for test in (at >= 0, at < size)))
         return scalar.if_then_else(inside, seen, scalar.const(fill, data.dtype))
 
-    shape = (data.shape[0], *out, *kernel, data.shape[3])
+    shape = (data.shape[0], *out, kernel[0], kernel[1] * step, *data.shape[3:])
     return compute(shape, body, AutoName("patches"))
 
 
+def conv_packed(
+    data: Tensor, weight: Tensor, *, fill: int = 0, **options: Unpack[WindowOptions]
+) -> Tensor:
+    """Return the int32 sums [n, oh, ow, units] of a convolution of data [n, h, w, c].
+
+    Weights are [kh, kw, c / t, units, t], as `dense_packed` has them; margins hold `fill`.
+    """
+    name = AutoName("conv_packed")
+    window = Window.of(name, 2, options)
+    kernel, units, terms = weight.shape[:2], *weight.shape[3:]
+    fits = len(data.shape) == 4 and data.shape[3] == weight.shape[2] * terms
+    require(fits, name, data, weight, need="they must be [n, h, w, c], [kh, kw, c / t, units, t]")
+    padded = window.padded(data, fill, stage_name(name, "pad"))
+    offsets, k = window.reduce_axes(kernel), reduce_axis(data.shape[3], "k")
+
+    def body(*i: Expr) -> Reduction:
+        seen = padded[(i[0], *window.places(i[1:3], offsets), k)].astype(INT32)
+        return sum(
+            seen * weight[(*offsets, k // terms, i[3], k % terms)].astype(INT32), axis=[*offsets, k]
+        )
+
+    shape = (data.shape[0], *window.output(data, kernel), units)
+    return compute(shape, body, name, axes=window.axes)
+
+
 QUANTIZED: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
+    "as_unsigned": as_unsigned,
+    "conv_packed": conv_packed,
     "dense_packed": dense_packed,
     "dequantize": dequantize,
     "patches": patches,

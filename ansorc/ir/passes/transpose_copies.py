@@ -4,10 +4,11 @@ for k in 0..40:                                 for k.block in 0..2:
     for j.chunk in 0..4:                            for j.chunk in 0..4:
         T[k, ramp(j.chunk * 16, 1, 16)] =   ->          unrolled k.row in 0..16:
             S[ramp(j.chunk * 16, 1, 16), k]                 T[k.block * 16 + k.row, …] = S[…]
-                                                for k.rest in 0..8: …
+                                                …
 
 Such a vector of S is gathered element by element. Code generation finds the unrolled loop: it loads
-the block along k and turns it in registers (`Transposition`).
+the block along k and turns it in registers (`Transposition`). A vector that is longer than a block
+is divided, and a last block begins early enough to be whole: it copies some rows again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from ansorc.ir.passes.register_tile import nest, perfect_nest
 from ansorc.ir.stmt import For, Function, LoopKind, Seq, Stmt, Store, map_substatements
 from ansorc.ir.substitute import substitute
 
+_LEAST_ROWS, _MOST_ROWS = 4, 16
+"""Of a block: it lies in registers, and takes fewer instructions than its elements."""
 _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
 
@@ -78,25 +81,66 @@ def transpose_copies(function: Function) -> Function:
 
 def _in_blocks(stmt: Stmt) -> Stmt:
     if isinstance(stmt, For) and stmt.kind in _SEQUENTIAL:
+        apart = _apart(stmt)
+        if len(apart) > 1:
+            return Seq(tuple(map(_in_blocks, apart)))
         inner, guards, store = perfect_nest(stmt.body)
         found = None if store is None or guards else transposition(store, stmt.var.name)
-        is_long = found is not None and stmt.extent >= found.lanes
-        if found is not None and is_long and _may_interchange(found, [stmt, *inner]):
-            return _blocks(stmt, inner, found)
+        side = 0 if found is None else _side(stmt.extent, found.lanes)
+        if found is not None and side and _may_interchange(found, [stmt, *inner]):
+            return _blocks(stmt, inner, found, side)
     return map_substatements(stmt, _in_blocks)
 
 
-def _blocks(loop: For, inner: Sequence[For], found: Transposition) -> Stmt:
-    name, lanes = loop.var.name, found.lanes
-    block, row, rest = (Var(f"{name}.{part}") for part in ("block", "row", "rest"))
-    count = loop.extent // lanes
-    start = binary(BinaryOp.MUL, block, integer(lanes))
-    square = For(row, lanes, LoopKind.UNROLLED, _at(found.store, name, start + row))
-    whole = For(block, count, loop.kind, nest(inner, square))
-    if count * lanes == loop.extent:
+def _apart(loop: For) -> Sequence[For]:
+    """The loop once for each of its statements, if all of them are such copies: parts of a row."""
+    parts = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+    if any(transposition(part, loop.var.name) is None for part in parts):
+        return (loop,)
+    return [replace(loop, body=part) for part in parts]
+
+
+def _side(rows: int, lanes: int) -> int:
+    """The length of a block's sides, a power of 2; 0 where none is worth it."""
+    side = min(1 << (rows.bit_length() - 1), lanes, _MOST_ROWS)
+    return side if side >= _LEAST_ROWS else 0
+
+
+def _blocks(loop: For, inner: Sequence[For], found: Transposition, side: int) -> Stmt:
+    """The blocks of whole rows; a last one that fits copies some elements again."""
+    name = loop.var.name
+    block, row, piece = (Var(f"{name}.{part}") for part in ("block", "row", "piece"))
+    pieces = found.lanes // side
+    store = _narrowed(found, piece, side) if pieces > 1 else found.store
+
+    def square(start: Expr) -> Stmt:
+        rows = For(row, side, LoopKind.UNROLLED, _at(store, name, start + row))
+        whole = For(piece, pieces, LoopKind.SERIAL, rows) if pieces > 1 else rows
+        return nest(inner, whole)
+
+    count = loop.extent // side
+    start = binary(BinaryOp.MUL, block, integer(side))
+    whole = For(block, count, loop.kind, square(start))
+    if count * side == loop.extent:
         return whole
-    last = nest(inner, _at(found.store, name, rest + count * lanes))
-    return Seq((whole, For(rest, loop.extent - count * lanes, loop.kind, last)))
+    return Seq((whole, square(integer(loop.extent - side))))
+
+
+def _narrowed(found: Transposition, piece: Var, side: int) -> Store:
+    """The copy of some lanes, from `piece` times `side` on."""
+    store, load, places = found.store, found.load, list(found.load.indices)
+
+    def part(index: Expr) -> Ramp:
+        assert isinstance(index, Ramp)
+        offset = binary(BinaryOp.MUL, binary(BinaryOp.MUL, piece, integer(side)), index.stride)
+        return Ramp(binary(BinaryOp.ADD, index.base, offset), index.stride, side)
+
+    places[found.axis] = part(places[found.axis])
+    return Store(
+        store.buffer,
+        (*store.indices[:-1], part(store.indices[-1])),
+        Load(load.buffer, tuple(places)),
+    )
 
 
 def _at(store: Store, name: str, value: Expr) -> Store:

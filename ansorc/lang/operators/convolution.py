@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from ansorc.ir.dtype import DType
 from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
+from ansorc.lang.operators.matmul import product
 from ansorc.lang.operators.shapes import require, require_rank
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
 from ansorc.lang.tensor import Tensor
 
+_NUMBERS = ("pad_value", "sum_dtype")
 
-class ConvOptions(WindowOptions, total=False):
-    """How a convolution moves, and which channels it joins."""
+
+class DepthwiseOptions(WindowOptions, total=False):
+    """How a convolution moves, what it sees beyond the edge, and how it adds up."""
+
+    pad_value: float
+    """What the margins hold (default: 0), as the zero point of quantised data."""
+    sum_dtype: str | DType | None
+    """What factors are cast to (default: none), for the sums of int8 or bfloat16 numbers."""
+
+
+class ConvOptions(DepthwiseOptions, total=False):
+    """The same, and which channels it joins."""
 
     groups: int
     """Input and output channels fall into so many groups that do not see each other."""
@@ -26,7 +39,7 @@ def conv1d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tens
     With layout "NCL": data [n, ci, l], weight [co, ci / groups, k]. Raise LanguageError on other
     shapes. There is a stage `<name>.pad` only if there is padding.
     """
-    return _convolution(Window.of("conv1d", 1, options, "groups"), data, weight, options)
+    return _convolution(Window.of("conv1d", 1, options, *_NUMBERS, "groups"), data, weight, options)
 
 
 def conv2d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tensor:
@@ -35,7 +48,7 @@ def conv2d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tens
     With layout "NCHW": data [n, ci, h, w], weight [co, ci / groups, kh, kw]. Raise LanguageError on
     other shapes. There is a stage `<name>.pad` only if there is padding.
     """
-    return _convolution(Window.of("conv2d", 2, options, "groups"), data, weight, options)
+    return _convolution(Window.of("conv2d", 2, options, *_NUMBERS, "groups"), data, weight, options)
 
 
 def conv3d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tensor:
@@ -44,16 +57,16 @@ def conv3d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tens
     With layout "NCDHW": data [n, ci, d, h, w], weight [co, ci / groups, kd, kh, kw]. Raise
     LanguageError on other shapes. There is a stage `<name>.pad` only if there is padding.
     """
-    return _convolution(Window.of("conv3d", 3, options, "groups"), data, weight, options)
+    return _convolution(Window.of("conv3d", 3, options, *_NUMBERS, "groups"), data, weight, options)
 
 
-def depthwise_conv2d(data: Tensor, weight: Tensor, **options: Unpack[WindowOptions]) -> Tensor:
+def depthwise_conv2d(data: Tensor, weight: Tensor, **options: Unpack[DepthwiseOptions]) -> Tensor:
     """Return the convolution of each channel of data [n, h, w, c] with weight [kh, kw, c].
 
     With layout "NCHW": data [n, c, h, w], weight [c, kh, kw]. Raise LanguageError on other shapes.
     There is a stage `<name>.pad` only if there is padding.
     """
-    window = Window.of("depthwise_conv2d", 2, options)
+    window = Window.of("depthwise_conv2d", 2, options, *_NUMBERS)
     require_rank("depthwise_conv2d", 4, data)
     require_rank("depthwise_conv2d", 3, weight)
     is_last = window.is_channels_last
@@ -63,14 +76,14 @@ def depthwise_conv2d(data: Tensor, weight: Tensor, **options: Unpack[WindowOptio
     require(fits, window.operator, data, weight, need="both must have the same channels")
     name = options.get("name", AutoName(window.operator))
     shape = window.packed(batch, window.output(data, kernel), channels)
-    padded = window.padded(data, 0.0, stage_name(name, "pad"))
+    padded = window.padded(data, options.get("pad_value", 0.0), stage_name(name, "pad"))
     offsets = window.reduce_axes(kernel)
 
     def body(*indices: Expr) -> Reduction:
         n, spatial, c = window.unpacked(indices)
         element = padded[window.packed(n, window.places(spatial, offsets), c)]
         factor = weight[(*offsets, c) if is_last else (c, *offsets)]
-        return sum(element * factor, axis=offsets)
+        return sum(product(element, factor, options.get("sum_dtype")), axis=offsets)
 
     return compute(shape, body, name, axes=window.axes)
 
@@ -85,7 +98,7 @@ def _convolution(window: Window, data: Tensor, weight: Tensor, options: ConvOpti
     require(fits, window.operator, data, weight, need=f"{need} and a multiple of {groups} outputs")
     name = options.get("name", AutoName(window.operator))
     shape = window.packed(batch, window.output(data, kernel), channels_out)
-    padded = window.padded(data, 0.0, stage_name(name, "pad"))
+    padded = window.padded(data, options.get("pad_value", 0.0), stage_name(name, "pad"))
     offsets, rc = window.reduce_axes(kernel), reduce_axis(depth, "rc")
 
     def body(*indices: Expr) -> Reduction:
@@ -93,7 +106,8 @@ def _convolution(window: Window, data: Tensor, weight: Tensor, options: ConvOpti
         channel = rc if groups == 1 else c // (channels_out // groups) * depth + rc
         element = padded[window.packed(n, window.places(spatial, offsets), channel)]
         factor = weight[(*offsets, rc, c) if window.is_channels_last else (c, rc, *offsets)]
-        return sum(element * factor, axis=[*offsets, rc])
+        term = product(element, factor, options.get("sum_dtype"))
+        return sum(term, axis=[*offsets, rc])
 
     return compute(shape, body, name, axes=window.axes)
 

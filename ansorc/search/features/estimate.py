@@ -58,7 +58,7 @@ def estimate_features(
     steps = (
         _dot_products(state, stage, target)
         if is_tensorized
-        else _arithmetic(counts, registers, target)
+        else _arithmetic(counts, registers, target, has_loads=_has_loads(stage, target))
     )
     arithmetic = steps / cores
     l1 = _moved(caches.l1_bytes, caches.l1_iterations, loops) / CORE.fill_bytes[0] / cores
@@ -79,7 +79,15 @@ def _moved(moved: FloatArray, inside: FloatArray, loops: LoopFeatures) -> FloatA
     return np.where(inside >= loops.iterations, 0, moved)
 
 
-def _arithmetic(counts: OperationCounts, registers: RegisterFeatures, target: Target) -> FloatArray:
+def _has_loads(stage: Stage, target: Target) -> bool:
+    """Whether loads are instructions of their own: on x86 those that widen narrow numbers."""
+    width = stage.op.buffer.dtype.bits
+    return not target.is_x86 or any(1 < buffer.dtype.bits < width for buffer in stage.op.reads)
+
+
+def _arithmetic(
+    counts: OperationCounts, registers: RegisterFeatures, target: Target, *, has_loads: bool
+) -> FloatArray:
     """Cycles of one core for all steps."""
     ports = target.vector_ports
     vectors = registers.vectors
@@ -90,22 +98,23 @@ def _arithmetic(counts: OperationCounts, registers: RegisterFeatures, target: Ta
     latency = _latency(registers, busy + registers.loads + control)
     is_late = np.maximum(registers.step_code / CORE.code_limit, 1)
     limits = [busy / ports, registers.reloads / ports, stores, latency]
-    if not target.is_x86:  # where arithmetic does not read memory, loads take the place of it
-        limits.append((busy + registers.reloads) / CORE.instructions)
+    if has_loads:  # where arithmetic does not read memory, loads take the place of it
+        together = ports if target.is_x86 else CORE.instructions
+        limits.append((busy + registers.reloads) / together)
     step = np.maximum.reduce(limits) * is_late
-    step = step + control / CORE.scalar_ports + _spilling(registers, target)
+    step = step + control / CORE.scalar_ports + _spilling(registers, target, has_loads=has_loads)
     results = np.where(registers.sums_in_lanes > 0, registers.sums + CORE.combine_lanes, vectors)
     tile = CORE.tile + np.where(in_registers, results, 0)
     return registers.steps * step + registers.tiles * tile
 
 
-def _spilling(registers: RegisterFeatures, target: Target) -> FloatArray:
+def _spilling(registers: RegisterFeatures, target: Target, *, has_loads: bool) -> FloatArray:
     """Cycles of a step for what does not stay in registers: sums first need their neighbours.
 
     Where arithmetic reads no memory, a step has its operands in registers, and some of the next.
     """
     spilled = CORE.spill * registers.spilled
-    beside = registers.reloads if not target.is_x86 else (CORE.crowding - 1) * registers.sums
+    beside = registers.reloads if has_loads else (CORE.crowding - 1) * registers.sums
     crowded = registers.sums + beside + 1 - target.vector_registers
     return np.where(registers.is_promoted > 0, np.maximum(spilled, crowded), spilled)
 

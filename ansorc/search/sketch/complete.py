@@ -9,13 +9,19 @@ from itertools import takewhile
 from typing import TypeAlias
 
 from ansorc.errors import ScheduleError
-from ansorc.ir.expr import Load
+from ansorc.ir.expr import Load, Select
 from ansorc.lang.access import reads_of, simple_access
 from ansorc.schedule.bounds import region
 from ansorc.schedule.stage import At, Iterator, IteratorKind, Making, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.steps import ComputeAt, ComputeInline
-from ansorc.search.sketch.loops import marked, marked_last, parallel_loops, shaped
+from ansorc.search.sketch.loops import (
+    marked,
+    marked_last,
+    parallel_loops,
+    shaped,
+    transposed_axis,
+)
 from ansorc.search.sketch.predicates import is_parallel_rfactor
 from ansorc.search.sketch.rule import PartialSketch
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, UnrollLimit
@@ -97,6 +103,9 @@ def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
     if any(reader.name in tiled for reader in partial.state.readers(stage.name)):
         return ["root", *loops, *inline]
     if _is_moved_once(partial, stage):
+        (reader,) = partial.state.readers(stage.name)
+        if isinstance(reader.op.body, Select) and transposed_axis(partial, stage.op) is not None:
+            return ["root", *loops, *inline]  # in blocks; then the border may be read in place
         return [*inline, *loops, "root"]
     return [*loops, "root", *inline]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.codegen.base import backend_of
 from ansorc.errors import ScheduleError
+from ansorc.ir.arith.affine import step_along
 from ansorc.ir.dtype import INT32
 from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.expr import Load, Var, binary, dtype_of
@@ -95,9 +96,9 @@ class _Match:
 
 def _match(op: ComputeOp, target: Target) -> _Match | None:
     pair = factors(op.body)
-    if pair is None or len(op.axes) < 2 or len(op.reduce_axes) != 1:
+    if pair is None or len(op.axes) < 2 or not op.reduce_axes:
         return None
-    column, axis = op.axes[-1], op.reduce_axes[0]
+    column, axis = op.axes[-1], op.reduce_axes[-1]
     for function, terms in DOT_FUNCTIONS.items():
         if misfit(op, function) or axis.extent % terms:
             continue
@@ -131,14 +132,15 @@ def _tensorized(partial: PartialSketch, match: _Match, *, is_packed: bool) -> Pa
     variables = _variables(partial, consumer)
     for axis, variable in zip((row, column), variables, strict=True):
         partial = partial.then(Split(consumer.name, axis.name, (Hole(variable.name, (1,)),)))
-    outer = tuple(axis.name for axis in consumer.op.axes[:-2])
     divided = partial.stage(consumer.name)
     loops = tuple(
         divided.loop(axis.name, level)
         for axis, level in ((column, 0), (row, 0), (row, 1), (column, 1))
     )
+    before, inside = _outer_axes(partial.stage(name).op, match.weight, consumer.op)
     partial = partial.then(
-        Reorder(consumer.name, (*outer, *loops)), ComputeAt(name, consumer.name, loops[1])
+        Reorder(consumer.name, (*before, loops[0], *inside, *loops[1:])),
+        ComputeAt(name, consumer.name, loops[1]),
     )
     partial = partial.then(*_inner_steps(partial.stage(name).op, match.function))
     if is_packed:
@@ -158,6 +160,18 @@ def _tensorized(partial: PartialSketch, match: _Match, *, is_packed: bool) -> Pa
     )
 
 
+def _outer_axes(
+    op: ComputeOp, weight: str, consumer: ComputeOp
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The outer axes of the consumer that choose other weights, and those that read the same."""
+    (load,) = (each for each in op.loads if each.buffer.name == weight)
+    own, axes = op.axes[:-2], consumer.axes[:-2]
+    pairs = [(each.name, axis.name) for each, axis in zip(own, axes, strict=True)]
+    moves = [any(step_along(i, name) for i in load.indices) for name, _ in pairs]
+    before = tuple(name for (_, name), moved in zip(pairs, moves, strict=True) if moved)
+    return before, tuple(name for (_, name), moved in zip(pairs, moves, strict=True) if not moved)
+
+
 def _variables(partial: PartialSketch, consumer: Stage) -> tuple[TileVariable, TileVariable]:
     lanes = partial.target.vector_bytes // INT32.bytes
     row, column = consumer.op.axes[-2:]
@@ -168,11 +182,11 @@ def _variables(partial: PartialSketch, consumer: Stage) -> tuple[TileVariable, T
 
 
 def _inner_steps(op: ComputeOp, function: str) -> Iterator[Step]:
-    axis = op.reduce_axes[0].name
+    *others, axis = (own.name for own in op.reduce_axes)
     space = tuple(own.name for own in op.axes)
     split = Split(op.name, axis, (DOT_FUNCTIONS[function],))
     outer, inner = split.made
-    yield from (split, Reorder(op.name, (outer, *space, inner)))
+    yield from (split, Reorder(op.name, (*others, outer, *space, inner)))
     yield Tensorize(op.name, inner, function)
 
 

@@ -28,6 +28,8 @@ SHORT_ROW_VECTORS = 4
 """Vectors of a row that is worked on together with others, at most."""
 BLOCK_VECTORS = 4
 """Vectors along a side of a block of a transposed tensor, at most."""
+NARROW_SIDE = 4
+"""A side of a block of transposed narrow numbers, at least."""
 MAX_UNROLLED = 64
 """Copies of a statement outside of register tiles that `always_unroll_inner` makes, at most."""
 
@@ -162,10 +164,11 @@ def adjoining_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
 def transposed_axis(partial: PartialSketch, op: ComputeOp) -> int | None:
     """Return the place of an axis along which a load adjoins, where the results do not.
 
-    None for reductions, where no load is so, and where a side is shorter than half a vector: such a
-    block would be no better than what its elements are gathered by.
+    None for reductions, where no load is so, and where a side is shorter than half a vector, or 4
+    narrow numbers: such a block would be no better than what its elements are gathered by.
     """
-    contiguous, least = vector_axis(op), partial.lanes(op) // 2
+    contiguous, lanes = vector_axis(op), partial.lanes(op)
+    least = NARROW_SIDE if partial.target.vector_bytes < 4 * lanes else lanes // 2
     if contiguous is None or op.reduce_axes or op.axes[contiguous].extent < max(least, 2):
         return None
     own = op.axes[contiguous].name

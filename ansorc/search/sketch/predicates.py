@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
+from ansorc.ir.expr import Load
 from ansorc.lang.access import has_data_reuse, reads_of, simple_access, strictly_inlineable
 from ansorc.schedule.stage import Making, Stage
 from ansorc.search.sketch.rule import PartialSketch
@@ -28,7 +29,32 @@ def is_inlineable(partial: PartialSketch, name: str) -> bool:
     if stage.is_output or not stage.is_untouched or not partial.state.readers(name):
         return False
     is_asked = "always_compute_inline" in dict(stage.op.hints) and not stage.op.reduce_axes
-    return is_asked or strictly_inlineable(stage.op)
+    return is_asked or (strictly_inlineable(stage.op) and not _is_last_before_transposition(
+        partial, stage))  # fmt: skip
+
+
+def _is_last_before_transposition(partial: PartialSketch, stage: Stage) -> bool:
+    """Whether what a reduction is made into element by element goes on to be transposed.
+
+    It stays in the tiles of the reduction then, and what is transposed is a copy, in blocks.
+    """
+    readers = partial.state.readers(stage.name)
+    if len(readers) != 1 or not isinstance(readers[0].op.body, Load):
+        return False
+    reader = readers[0]
+    orders = [simple_access(reader.op, access) for access in reads_of(reader.op, stage.op)]
+    is_moved = all(order is not None and list(order.axes) != sorted(order.axes) for order in orders)
+    return is_moved and _is_made_of_sums(partial, stage)
+
+
+def _is_made_of_sums(partial: PartialSketch, stage: Stage) -> bool:
+    """Whether `stage` is computed element by element from a reduction."""
+    read = [partial.state.find(buffer.name) for buffer in stage.op.reads]
+    sources = [one for one in read if one is not None]
+    return any(
+        bool(one.op.reduce_axes) or (strictly_inlineable(one.op) and _is_made_of_sums(partial, one))
+        for one in sources
+    )
 
 
 def needs_tiling(partial: PartialSketch, name: str) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -63,28 +65,61 @@ def _shifted(call: NodeCall, place: int, zero: int, axis: int) -> str:
 def _product(call: NodeCall, places: Sequence[int], zeros: Sequence[int]) -> str:
     """The int32 product of two inputs without their zero points."""
     (data, weight), (start, first) = places, zeros
-    values = call.value(weight)
-    if values is not None and values.ndim == 2 and _is_for_dots(call, places, zeros):
+    known = _known(call, places, zeros, -1)
+    if known is not None and known.weight.ndim == 2 and known.is_for_dots:
         shape = call.type(data).shape
-        flat = call.add("reshape", [call.input(data)], shape=(math.prod(shape[:-1]), shape[-1]))
-        total = _dots(call, flat, values, start)
-        return call.add("reshape", [total], shape=(*shape[:-1], values.shape[1]))
+        name, known = _unsigned(call, data, known)
+        flat = call.add("reshape", [name], shape=(math.prod(shape[:-1]), shape[-1]))
+        total = _dots(call, flat, known.weight, known.offset(0))
+        return call.add("reshape", [total], shape=(*shape[:-1], known.weight.shape[1]))
     return product(call, _shifted(call, data, start, -2), _shifted(call, weight, first, -1))
 
 
-def _is_for_dots(call: NodeCall, places: Sequence[int], zeros: Sequence[int]) -> bool:
-    """Whether uint8 is multiplied by known int8, so that sums of four products are exact.
+@dataclass(frozen=True)
+class _IntegerWeights:
+    """What is known at import of a product of integers, whose data has one zero point."""
 
-    The zero point of the data is one known number, that of the weights 0.
+    weight: Array
+    """Without its zero points, in int8 or int16."""
+    zero: int
+    is_for_dots: bool
+    """Whether bytes are multiplied by int8, so that sums of four products are exact."""
+
+    def offset(self, *terms: int, bias: Array | None = None) -> Array:
+        """What is to be added to sums of products of the data as it is; `terms` are reduced."""
+        surplus = self.weight.sum(terms, dtype=np.int32) * np.int32(self.zero)
+        return np.asarray((0 if bias is None else bias.astype(np.int32)) - surplus, np.int32)
+
+
+def _known(
+    call: NodeCall, places: Sequence[int], zeros: Sequence[int], axis: int
+) -> _IntegerWeights | None:
+    """The weights, whose channels lie along `axis`, and the data's zero point.
+
+    None if they depend on the network's input.
     """
-    types = [call.type(place).dtype.name for place in places]
-    start, first = (call.value(zero) if call.has(zero) else np.zeros(1) for zero in zeros)
-    is_known = start is not None and start.size == 1 and first is not None
-    return types == ["uint8", "int8"] and is_known and not np.any(first)
+    values = call.value(places[1])
+    start, first = (call.value(z) if call.has(z) else np.zeros((), np.int8) for z in zeros)
+    if values is None or first is None or start is None or start.size != 1:
+        return None
+    shape = _along(first.shape, values.ndim, axis)
+    weight = values.astype(np.int32) - first.astype(np.int32).reshape(shape)
+    is_narrow = bool(np.all(np.abs(weight + 0.5) < 128))
+    is_byte = call.type(places[0]).dtype.name in ("int8", "uint8")
+    found = weight.astype(np.int8 if is_narrow else np.int16)
+    return _IntegerWeights(found, int(start.reshape(())), is_byte and is_narrow)
 
 
-def _dots(call: NodeCall, data: str, weight: Array, zero: int) -> str:
-    """data [n, k] without its zero point times weight [k, units], by dot products of four."""
+def _unsigned(call: NodeCall, place: int, known: _IntegerWeights) -> tuple[str, _IntegerWeights]:
+    """Bytes as uint8, which instructions multiply by int8, and what is known of them then."""
+    data = call.input(place)
+    if call.type(place).dtype.name == "uint8":
+        return data, known
+    return call.add("as_unsigned", [data]), replace(known, zero=known.zero + 128)
+
+
+def _dots(call: NodeCall, data: str, weight: Array, offset: Array) -> str:
+    """data [n, k] times weight [k, units], by dot products of four, plus `offset`."""
     depth, units = weight.shape
     full = np.zeros((-(-depth // _TERMS) * _TERMS, units), np.int8)
     full[:depth] = weight
@@ -92,11 +127,7 @@ def _dots(call: NodeCall, data: str, weight: Array, zero: int) -> str:
     if len(full) > depth:
         data = call.add("pad", [data], before=(0, 0), after=(0, len(full) - depth))
     total = call.add("dense_packed", [data, call.constant(np.ascontiguousarray(packed))])
-    start = call.value(zero) if call.has(zero) else None
-    if start is None or not start.any():
-        return total
-    surplus = weight.sum(0, dtype=np.int32) * np.int32(start.reshape(()))
-    return call.add("subtract", [total, call.constant(surplus)])
+    return _biased(call, total, offset, 1)
 
 
 def _vector(call: NodeCall, place: int, rank: int, axis: int) -> list[str]:
@@ -116,42 +147,95 @@ def _along(shape: tuple[int, ...], rank: int, axis: int) -> tuple[int, ...]:
     return () if shape == (1,) else shape
 
 
-def _conv_sum(call: NodeCall, places: Sequence[int], zeros: Sequence[int]) -> str:
-    """The int32 sums of a convolution of inputs without their zero points."""
+@dataclass(frozen=True)
+class _IntegerSums:
+    """The int32 sums of a convolution: as ONNX has them, with channels last, or as a matrix."""
+
+    name: str
+    axis: int
+    """That of the channels."""
+    image: tuple[int, ...] = ()
+    """The places of the rows of a matrix, [n, h, w]."""
+
+    def restored(self, call: NodeCall, name: str) -> str:
+        """Return a tensor of the form of the sums as ONNX has it."""
+        if self.axis == 1 and not self.image:
+            return name
+        if self.image:
+            units = call.builder.type(name).shape[1]
+            name = call.add("reshape", [name], shape=(*self.image, units))
+        return call.add("transpose", [name], order=(0, 3, 1, 2))
+
+
+def _conv_sums(
+    call: NodeCall, places: Sequence[int], zeros: Sequence[int], bias: int | None = None
+) -> _IntegerSums:
+    """The sums of a convolution of inputs without their zero points, and of a bias."""
     rank, (data, weight), (start, first) = spatial_rank(call), places, zeros
     kernel, groups = call.type(weight).shape[2:], call.attribute("group", 1)
-    if groups == 1 and rank == 2 and _is_for_dots(call, places, zeros):
-        return _conv_by_dots(call, data, weight, start)
     stride, dilation = each(call, "strides", rank), each(call, "dilations", rank)
-    tensors = [_shifted(call, data, start, 1), _shifted(call, weight, first, 0)]
-    return call.add(
-        f"conv{rank}d", tensors, stride=stride, dilation=dilation,
-        padding=padding(call, kernel, stride, dilation),
-        groups=groups, layout=LAYOUTS[rank],
-    )  # fmt: skip
+    window: dict[str, Any] = {
+        "stride": stride, "dilation": dilation, "padding": padding(call, kernel, stride, dilation)
+    }  # fmt: skip
+    has_bias = bias is not None and call.has(bias)
+    values = call.value(bias) if has_bias and bias is not None else None
+    known = _known(call, places, zeros, 0)
+    if known is None:
+        tensors = [_shifted(call, data, start, 1), _shifted(call, weight, first, 0)]
+        total = call.add(f"conv{rank}d", tensors, groups=groups, layout=LAYOUTS[rank], **window)
+        sums = _IntegerSums(total, 1)
+    else:
+        has_bias = has_bias and values is None
+        if known.is_for_dots and groups == 1 and rank == 2:
+            name, known = _unsigned(call, data, known)
+            sums = _conv_by_dots(call, name, known, known.offset(1, 2, 3, bias=values), window)
+        else:
+            total = call.add(
+                f"conv{rank}d", [call.input(data), call.constant(known.weight)], **window,
+                groups=groups, layout=LAYOUTS[rank], sum_dtype="int32", pad_value=known.zero,
+            )  # fmt: skip
+            offset = known.offset(*range(1, rank + 2), bias=values)
+            sums = _IntegerSums(_biased(call, total, offset, 1), 1)
+    if has_bias and bias is not None:
+        total = call.add("bias_add", [sums.name, call.input(bias)], axis=sums.axis)
+        sums = replace(sums, name=total)
+    return sums
 
 
-def _conv_by_dots(call: NodeCall, data: int, weight: int, zero: int) -> str:
-    """The same as a product of what windows see of the data, channels last, and the weights."""
-    values = call.known(weight, "its weights")
-    kernel, units = values.shape[2:], values.shape[0]
-    stride, dilation = each(call, "strides", 2), each(call, "dilations", 2)
-    margins = padding(call, kernel, stride, dilation)
-    seen = call.add("transpose", [call.input(data)], order=(0, 2, 3, 1))
-    if (*kernel, *stride) != (1, 1, 1, 1) or any(margins):
-        start = call.value(zero) if call.has(zero) else None
-        fill = 0 if start is None else int(start.reshape(()))
-        seen = call.add("patches", [seen], kernel=kernel, stride=stride, dilation=dilation,
-                        padding=margins, fill=fill)  # fmt: skip
-    places = call.builder.type(seen).shape[:3]
-    matrix = values.transpose(2, 3, 1, 0).reshape(-1, units)
-    flat = call.add("reshape", [seen], shape=(math.prod(places), len(matrix)))
-    total = call.add("reshape", [_dots(call, flat, matrix, zero)], shape=(*places, units))
-    return call.add("transpose", [total], order=(0, 3, 1, 2))
+def _biased(call: NodeCall, total: str, offset: Array, axis: int) -> str:
+    if not offset.any():
+        return total
+    return call.add("bias_add", [total, call.constant(offset)], axis=axis)
+
+
+def _conv_by_dots(
+    call: NodeCall, data: str, known: _IntegerWeights, offset: Array, window: Mapping[str, Any]
+) -> _IntegerSums:
+    """A product of what windows see of the data, channels last, and the weights."""
+    kernel, units = known.weight.shape[2:], len(known.weight)
+    seen = call.add("transpose", [data], order=(0, 2, 3, 1))
+    is_window = (*kernel, *window["stride"]) != (1, 1, 1, 1) or any(window["padding"])
+    if is_window and known.weight.shape[1] % _TERMS == 0:
+        shape = (units, known.weight.shape[1] // _TERMS, _TERMS, *kernel)
+        packed = known.weight.reshape(shape).transpose(3, 4, 1, 0, 2)
+        weight = call.constant(np.ascontiguousarray(packed))
+        total = call.add("conv_packed", [seen, weight], fill=known.zero, **window)
+        return _IntegerSums(_biased(call, total, offset, 3), 3)
+    if is_window:
+        n, h, w, channels = call.builder.type(seen).shape
+        step = channels if window["dilation"][1] == 1 else 1
+        if step > 1:  # rows adjoin
+            seen = call.add("reshape", [seen], shape=(n, h, w * channels))
+        seen = call.add("patches", [seen], kernel=kernel, fill=known.zero, channels=step, **window)
+    image = call.builder.type(seen).shape[:3]
+    matrix = known.weight.transpose(2, 3, 1, 0).reshape(-1, units)
+    flat = call.add("reshape", [seen], shape=(math.prod(image), len(matrix)))
+    return _IntegerSums(_dots(call, flat, matrix, offset), 1, image)
 
 
 def _conv_integer(call: NodeCall) -> str:
-    return _conv_sum(call, (0, 1), (2, 3))
+    sums = _conv_sums(call, (0, 1), (2, 3))
+    return sums.restored(call, sums.name)
 
 
 def _matmul_integer(call: NodeCall) -> str:
@@ -159,10 +243,9 @@ def _matmul_integer(call: NodeCall) -> str:
 
 
 def _qlinear_conv(call: NodeCall) -> str:
-    total = _conv_sum(call, (0, 3), (2, 5))
-    if call.has(8):
-        total = call.add("bias_add", [total, call.input(8)], axis=1)
-    return _requantized(call, total, [(1, 1), (4, 1), (6, 1), (7, 1)])
+    sums = _conv_sums(call, (0, 3), (2, 5), 8)
+    axes = [(1, sums.axis), (4, sums.axis), (6, sums.axis), (7, sums.axis)]
+    return sums.restored(call, _requantized(call, sums.name, axes))
 
 
 def _qlinear_matmul(call: NodeCall) -> str:
@@ -176,8 +259,22 @@ def _requantized(call: NodeCall, total: str, places: Sequence[tuple[int, int]]) 
     kind = call.type(zero).dtype.name if call.has(zero) else call.type(0).dtype.name
     if kind not in _INTEGERS:
         call.refuse(f"its result is {kind}; ansorc quantises to {', '.join(_INTEGERS)}")
-    vectors = [one for place, axis in places for one in _vector(call, place, rank, axis)]
-    return call.add("requantize", [total, *vectors], dtype=kind)
+    factor = _factor(call, places[:-1], rank)
+    start = _vector(call, zero, rank, places[-1][1])
+    return call.add("requantize", [total, factor, *start], dtype=kind)
+
+
+def _factor(call: NodeCall, places: Sequence[tuple[int, int]], rank: int) -> str:
+    """The scales of both factors over that of the result."""
+    known = [call.value(place) for place, _ in places]
+    left, right, scale = (
+        None if one is None else one.reshape(_along(one.shape, rank, axis))
+        for one, (_, axis) in zip(known, places, strict=True)
+    )
+    if left is not None and right is not None and scale is not None:
+        return call.constant(left * right / scale)
+    names = [one for place, axis in places for one in _vector(call, place, rank, axis)]
+    return call.add("divide", [call.add("multiply", names[:2]), names[2]])
 
 
 def _qlinear(operator: str) -> Converter:
@@ -199,11 +296,29 @@ def _qlinear(operator: str) -> Converter:
     return convert
 
 
+def _qlinear_mean(call: NodeCall) -> str:
+    """The mean of an image: data, scale, zero, scale, zero."""
+    rank, first = call.rank(0), 1 if call.attribute("channels_last", 0) else 2
+    data = call.add("dequantize", [call.input(p) for p in range(3) if call.has(p)], axis=-1)
+    axes = tuple(range(first, first + rank - 2))
+    mean = call.add("mean", [data], axis=axes, keepdims=True)
+    kind = call.type(4).dtype.name if call.has(4) else call.type(0).dtype.name
+    scales = [call.input(place) for place in (3, 4) if call.has(place)]
+    return call.add("quantize", [mean, *scales], dtype=kind, axis=-1)
+
+
 def _qgemm(call: NodeCall) -> str:
     if call.attribute("alpha", 1.0) != 1:
         call.refuse("an alpha other than 1 is not supported")
     is_transposed = bool(call.attribute("transB", 0))
-    total = gemm(call, _shifted(call, 0, 2, -2), _shifted(call, 3, 5, 0 if is_transposed else -1))
+    axis = 0 if is_transposed else -1
+    known = _known(call, (0, 3), (2, 5), axis)
+    if known is not None and known.is_for_dots and not call.attribute("transA", 0):
+        weight = known.weight.T if is_transposed else known.weight
+        data, known = _unsigned(call, 0, known)
+        total = _dots(call, data, weight, known.offset(1 if is_transposed else 0))
+    else:
+        total = gemm(call, _shifted(call, 0, 2, -2), _shifted(call, 3, 5, axis))
     if call.has(6):
         total = call.add("add", [total, call.input(6)])
     if call.has(7):
@@ -225,6 +340,7 @@ QUANTIZED: Mapping[str, Converter] = {
     "com.microsoft::DequantizeLinear": _dequantize,
     "com.microsoft::QGemm": _qgemm,
     "com.microsoft::QLinearAdd": _qlinear("add"),
+    "com.microsoft::QLinearGlobalAveragePool": _qlinear_mean,
     "com.microsoft::QLinearMul": _qlinear("multiply"),
     "com.microsoft::QuantizeLinear": _quantize,
 }
