@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, cast
+from typing import Generic, Self, cast
 
 from ansorc.codegen.base import backend_of
 from ansorc.errors import OptionError, TargetError
@@ -92,7 +92,7 @@ class Fleet:
             uuid.uuid4().hex[:12], self._options,
         )  # fmt: skip
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -135,7 +136,7 @@ class FaultyFleet:
         finally:
             connection.close()
 
-    def _process(self, target: object, *arguments: object) -> ForkServerProcess:
+    def _process(self, target: Callable[..., None], *arguments: object) -> ForkServerProcess:
         process = self._context.Process(target=target, args=arguments, daemon=False)
         process.start()
         return process
