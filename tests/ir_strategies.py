@@ -119,7 +119,7 @@ class Programs(Exprs):
         value = self.value(buffer.dtype, replace(place, lanes=lanes), 3)
         if not buffer.dtype.is_bool and self.chance(2):
             value = Binary(BinaryOp.ADD, Load(buffer, indices), value)
-        store = Store(buffer, indices, value)
+        store = Store(buffer, indices, value, is_streamed=self.chance(8))
         if lanes == 1 or not self.chance(2):
             return store
         mask = self.value(BOOL, replace(place, lanes=lanes), 2)

@@ -1,8 +1,9 @@
 """The code on the pages that teach is run as it is printed, one page after the other in a folder.
 
 A block after the comment `<!-- illustrative: why -->` is not run; one after `<!-- needs TOOL -->`
-only where that tool is. Blocks of one page build on each other; one that begins with a comment of
-a file's name, such as `# gemm.py`, is that file, too. Tuning is cut short.
+only where that tool is; one after `<!-- nightly: TOOLS -->` with the long checks. Blocks of one
+page build on each other; one that begins with a comment of a file's name, such as `# gemm.py`, is
+that file, too. Tuning is cut short.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import pytest
+from arm.emulated import needs_qemu
 
 import ansorc as ac
 from ansorc.errors import AnsorcError
@@ -33,7 +35,7 @@ PAGES = [
 ]  # fmt: skip
 TRIALS = "2"
 _BLOCK = re.compile(
-    r"^(?:<!-- (?P<word>illustrative|needs)(?P<more>[^\n]*) -->\n)?"
+    r"^(?:<!-- (?P<word>illustrative|needs|nightly)(?P<more>[^\n]*) -->\n)?"
     r"```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
@@ -50,11 +52,11 @@ class Block(NamedTuple):
     needs: str
 
 
-def blocks(page: Path) -> Iterator[Block]:
-    """The blocks that are run or written to files."""
+def blocks(page: Path, *, nightly: bool = False) -> Iterator[Block]:
+    """The blocks that are run or written to files; with `nightly` those of the long checks."""
     for found in _BLOCK.finditer(page.read_text()):
         word, more = found["word"], found["more"]
-        if word != "illustrative":
+        if word != "illustrative" and (word == "nightly") == nightly:
             yield Block(found["language"], found["text"], more.strip() if word else "")
 
 
@@ -62,11 +64,15 @@ def relative(page: Path) -> str:
     return str(page.relative_to(DOCS))
 
 
-def run_shell(text: str) -> None:
-    """Run commands, tuning with few trials; `ansorc` is that of this repository."""
+def run_shell(text: str) -> str:
+    """What commands print, tuning with few trials; `ansorc` is that of this repository."""
     Path("bin").mkdir(exist_ok=True)
-    Path("bin/ansorc").write_text(_SHIM)
-    Path("bin/ansorc").chmod(0o755)
+    for name, program in (
+        ("ansorc", _SHIM),
+        ("python", f'#!/bin/sh\nexec {sys.executable} "$@"\n'),
+    ):
+        Path("bin", name).write_text(program)
+        Path("bin", name).chmod(0o755)
     environment = dict(
         os.environ, PYTHONPATH=str(ROOT), ANSORC=str(ROOT),
         PATH=f"{Path('bin').absolute()}:{os.environ['PATH']}",
@@ -77,6 +83,19 @@ def run_shell(text: str) -> None:
         capture_output=True, timeout=250, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{short}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@needs_qemu
+@pytest.mark.nightly
+def test_the_network_in_cpp_is_built_for_arm_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared, static = blocks(DOCS / "tutorials/cross_compile.md", nightly=True)
+    right = re.findall(r"digits: (\d+) of 297 right", run_shell(shared.text + static.text))
+    assert len(right) == 2
+    assert all(int(one) >= 280 for one in right)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from contextlib import closing
 from functools import wraps
 from typing import Any
 
@@ -13,11 +12,9 @@ import click
 from rich.console import Console
 
 from ansorc.cli.tables import new_table
-from ansorc.errors import OptionError
-from ansorc.fleet.connection import ConnectionLost
-from ansorc.fleet.fleet import Fleet, connect
+from ansorc.fleet.fleet import Fleet
 from ansorc.fleet.signing import FleetKey, key_path
-from ansorc.fleet.status import DeviceStatus, fleet_status
+from ansorc.fleet.status import HEADINGS, DeviceStatus, devices_at, summary_of
 from ansorc.search.tune_options import TuneOptions
 from ansorc.target import Target
 
@@ -46,12 +43,7 @@ def status(*, scheduler: str, as_json: bool) -> None:
 
     Example:  ansorc fleet status tcp://10.0.0.1:8786
     """
-    own = FleetKey.read()
-    try:
-        with closing(connect(scheduler)()) as connection:
-            found = fleet_status(connection, own)
-    except ConnectionLost as error:
-        raise OptionError(str(error)) from error
+    found = devices_at(scheduler)
     if as_json:
         devices = [one.to_json() for one in found]
         click.echo(json.dumps({"scheduler": scheduler, "devices": devices}, indent=2))
@@ -64,23 +56,9 @@ def _print_devices(scheduler: str, found: list[DeviceStatus]) -> None:
         click.echo(f"{scheduler} has no devices; start `ansorc worker {scheduler} --device NAME`")
         return
     console = Console() if Console().is_terminal else Console(width=160)
-    jobs = sum(one.report.waiting + bool(one.report.job) for one in found)
-    rate = sum(one.report.rate for one in found)
-    title = f"{scheduler}: {len(found)} devices, {jobs} jobs there, {rate:.1f} programs/s"
-    headings = ("device", "state", "waiting", "done", "per s", "faults", "refused", "probe",
-                "cores", "CPU", "address")  # fmt: skip
-    table = new_table(console, title, *headings)
+    table = new_table(console, f"{scheduler}: {summary_of(found)}", *HEADINGS)
     for one in found:
-        known, report = one.announcement, one.report
-        machine = (
-            (f"{known.probe_s * 1e3:.3f} ms", str(known.cores), known.cpu)
-            if known
-            else ("", "", "")
-        )
-        table.add_row(
-            known.label if known else "?", one.state, str(report.waiting), str(report.done),
-            f"{report.rate:.1f}", str(report.faults), str(report.refused), *machine, one.address,
-        )  # fmt: skip
+        table.add_row(*one.row())
     console.print(table)
     for one in found:
         if one.state in ("kept apart", "another key"):

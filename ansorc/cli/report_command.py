@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,11 +23,12 @@ from ansorc.search.task import Task
 @click.option("--task", default="", metavar="NAME|KEY|FILE:WORKLOAD|NETWORK.onnx",
               help="Only this task, or this network's. Default: all of the file.")  # fmt: skip
 @describes_workload
+@click.option("--fleet", default="", metavar="ADDRESS",
+              help="Show what the devices at this Dask scheduler do now, too.")  # fmt: skip
 @click.option("--no-limits", is_flag=True, help="Don't measure the machine's limits (3 to 12 s).")
 def report(
-    records: RecordPlace, output: Path, task: str, settings: tuple[str, ...], target: str,
-    shapes: tuple[str, ...], constants: tuple[str, ...], *, no_limits: bool,
-) -> None:  # fmt: skip
+    records: RecordPlace, output: Path, task: str, fleet: str, *, no_limits: bool, **described: Any
+) -> None:
     """Write what a record file tells of tuning as one HTML page that needs no network.
 
     Of one task: every trial, failures, how well the model predicted, roofline, the best loops
@@ -38,7 +40,7 @@ def report(
     with Records.open(records, read_only=True) as opened:
         found = opened.holdings()
         if ":" in task or Path(task).suffix in {".py", ".onnx"}:
-            workload = WorkloadArguments(settings, target, shapes, constants).workload(task)
+            workload = WorkloadArguments(**described).workload(task)
             if isinstance(workload, Task):
                 found = [one for one in found if one.task_key == workload.key]
             else:
@@ -52,7 +54,7 @@ def report(
         histories, notes = histories_of(opened, found)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    text = report_page(records, histories, weights, with_limits=not no_limits)
+    text = report_page(records, histories, weights, with_limits=not no_limits, fleet=fleet)
     output.write_text(text, encoding="utf-8")
     trials = sum(len(one.records) for one in histories)
     click.echo(f"{output}: {trials} trials of {len(histories)} tasks, {len(text) / 1e6:.1f} MB")

@@ -88,13 +88,14 @@ def live_page(
     records: RecordPlace, workloads: Sequence[Task | Network]
 ) -> Generator[LivePage | None]:
     """Serve the page that `--live` asked for while its block runs, and say where; else None."""
-    port: int | None = click.get_current_context().params["live"]
+    given = click.get_current_context().params
+    port: int | None = given["live"]
     if port is None:
         yield None
         return
     weights = weights_of([one for one in workloads if isinstance(one, Network)])
     keys = {*weights, *(one.key for one in workloads if isinstance(one, Task))}
-    with LivePage(port, records, keys, weights or None) as page:
+    with LivePage(port, records, keys, weights or None, given["fleet_at"] or "") as page:
         click.echo(f"live: {page.address}", err=True)
         yield page
     click.echo(f"the page again: ansorc report {records}", err=True)

@@ -304,6 +304,10 @@ class DeviceBackend(Protocol):
         """Return the device of this process; raise BuildError if there is none."""
         ...
 
+    def state(self, target: Target) -> str:
+        """Return what a measurement should be kept with: the clock now, and what holds it down."""
+        ...
+
 
 @runtime_checkable
 class CountingBackend(Protocol):

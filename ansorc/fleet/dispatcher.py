@@ -4,8 +4,8 @@ Each device has at most two jobs, one that it does and one that waits there. A j
 answer is taken, once: answers of attempts that were given up are not looked at. An attempt is given
 up where its device is gone, is at fault, or takes too long; the job then goes to another device, or
 to the same one where there is no other. After `most_attempts` it ends as a failure of the
-measuring. A failure that may be the device's (a wrong result, a crash) counts once a second device
-of the label agrees, where there is one.
+measuring. A failure that may be the device's (a wrong result, a crash) counts once three devices of
+the label agree, or all where there are fewer; a right result counts whoever called it wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
 from ansorc.errors import MeasureError
@@ -28,6 +29,8 @@ from ansorc.search.measure.messages import Message
 _JOBS_A_DEVICE = 2
 _DOUBTED = {FailureKind.WRONG_RESULT, FailureKind.CRASH, FailureKind.UNKNOWN}
 """Failures that may be the device's."""
+_OPINIONS = 3
+"""So many devices must call a program wrong: two that failed one after the other once agreed."""
 _POLL_S, _SHORT_POLL_S = 0.25, 0.005
 """So long it waits for answers; the second while the next program is being chosen."""
 
@@ -65,8 +68,8 @@ class _Job(Generic[AnyOrder]):
     attempts: int = 0
     tried: set[str] = field(default_factory=set[str])
     built: Message | None = None
-    doubted: tuple[str, list[MeasureResult]] | None = None
-    """Who answered with a failure that another device is to confirm, and what."""
+    doubted: dict[str, list[MeasureResult]] = field(default_factory=dict[str, list[MeasureResult]])
+    """What devices answered, by identity, that others are to confirm: the same failures."""
     is_built: bool = False
     """Whether it needs no builder, or has seen one."""
 
@@ -104,10 +107,10 @@ class Dispatcher(Generic[AnyOrder]):
         self._obstacle = ""
         """Why there is no connection."""
         self._alone_since: float | None = None
-        self._had_company = False
-        """Whether there ever were two devices that measure."""
-        self._single_since: float | None = None
-        """Since when there is exactly one, as far as was seen."""
+        self._most = 1
+        """So many devices that measure there were at once."""
+        self._few_since: dict[int, float] = {}
+        """Since when there are so many devices at most, and one at least, as far as was seen."""
         self.bytes_sent = self.bytes_received = 0
 
     @property
@@ -204,7 +207,7 @@ class Dispatcher(Generic[AnyOrder]):
             self._members.refresh(announced)
         except ConnectionLost as error:
             self._lose_connection(str(error))
-        self._see_company()
+        self._see_company(len(self._members.usable(self._members.measuring)))
         if not self._members.lacks(self._members.usable):
             self._alone_since = None
             return
@@ -219,22 +222,25 @@ class Dispatcher(Generic[AnyOrder]):
                 words += "; what was measured is recorded, the same tuning goes on later"
             raise MeasureError("\n".join((words, *self.notes)))
 
-    def _see_company(self) -> None:
-        """Note how many devices measure now: none, one, or more."""
-        usable = len(self._members.usable(self._members.measuring))
-        self._had_company |= usable > 1
-        if usable != 1:
-            self._single_since = None
-        elif self._single_since is None:
-            self._single_since = self._clock()
+    def _see_company(self, usable: int) -> None:
+        """Note how many devices measure now."""
+        self._most = max(self._most, usable)
+        for count in range(1, _OPINIONS):
+            if 1 <= usable <= count:
+                self._few_since.setdefault(count, self._clock())
+            else:
+                self._few_since.pop(count, None)
 
     def _hand_out(self) -> None:
         """Send waiting jobs, the oldest first, to the devices that have the least to do."""
         left: deque[_Job[AnyOrder]] = deque()
         while self._waiting and self._connection is not None:
             job = self._waiting.popleft()
-            if job.doubted is not None and self._is_single and not self._able(job):
-                self._end_in_doubt(job, "no other device was there")
+            if job.doubted and self._are_few(len(job.doubted)) and not self._able(job):
+                if len(job.doubted) > 1:
+                    self._ended.append((job, next(iter(job.doubted.values()))))
+                else:
+                    self._end_in_doubt(job, "no other device was there")
                 continue
             state = self._chosen(job)
             if state is None:
@@ -254,10 +260,10 @@ class Dispatcher(Generic[AnyOrder]):
         return min(free, key=lambda one: (len(one.attempts), one.done), default=None)
 
     def _able(self, job: _Job[AnyOrder]) -> list[DeviceState]:
-        """The devices that may do a job: not the one whose failure another is to confirm."""
-        members, doubted = self._members, job.doubted and job.doubted[0]
+        """The devices that may do a job: not those whose failure another is to confirm."""
+        members = self._members
         able = members.usable(members.measuring if job.is_built else members.building)
-        return [state for state in able if state.identity != doubted]
+        return [state for state in able if state.identity not in job.doubted]
 
     def _send(self, job: _Job[AnyOrder], state: DeviceState) -> None:
         assert self._connection is not None
@@ -326,18 +332,19 @@ class Dispatcher(Generic[AnyOrder]):
         self, job: _Job[AnyOrder], state: DeviceState, results: list[MeasureResult]
     ) -> list[MeasureResult] | None:
         """Those results, or None if another device is to say whether the same programs fail."""
-        failing, doubted = _doubtful(results), job.doubted
-        if doubted is not None and not failing:
-            self._refuted(doubted, state)
-        agree = doubted is not None and failing == _doubtful(doubted[1])
-        if not failing or agree or not self._had_company or not job.is_built:
+        failing = _doubtful(results)
+        if not failing:
+            for identity, wrong in job.doubted.items():
+                self._refuted(identity, wrong, state)
+        if not failing or not job.is_built:
             return results
-        job.doubted = state.identity, results
-        return None
+        job.doubted = {who: was for who, was in job.doubted.items() if _doubtful(was) == failing}
+        job.doubted[state.identity] = results
+        return results if len(job.doubted) >= min(_OPINIONS, self._most) else None
 
-    def _refuted(self, doubted: tuple[str, list[MeasureResult]], by: DeviceState) -> None:
+    def _refuted(self, who: str, results: list[MeasureResult], by: DeviceState) -> None:
         """Note against a device, if it is still here, what it calls wrong and another right."""
-        liar, results = self._members.identified(doubted[0]), doubted[1]
+        liar = self._members.identified(who)
         if liar is None or liar is by:
             return
         liar.unconfirmed += 1
@@ -348,15 +355,12 @@ class Dispatcher(Generic[AnyOrder]):
         if liar.unconfirmed >= self._options.most_faults:
             self._set_aside(liar, "its failures are not confirmed by other devices")
 
-    @property
-    def _is_single(self) -> bool:
-        """Whether there has long been one device at most, so that nobody else confirms what fails.
+    def _are_few(self, count: int) -> bool:
+        """Whether there have long been so many devices at most: nobody else confirms what fails.
 
         A device that is set aside, or whose worker starts again, may be back in that time.
         """
-        if self._single_since is None:
-            return False
-        return self._clock() - self._single_since > self._options.aside_s
+        return self._clock() - self._few_since.get(count, inf) > self._options.aside_s
 
     def _again(self, job: _Job[AnyOrder]) -> None:
         """Let a job go to another device, before those that have not waited, or end it."""
@@ -368,8 +372,8 @@ class Dispatcher(Generic[AnyOrder]):
 
     def _end_in_doubt(self, job: _Job[AnyOrder], words: str) -> None:
         """End a job as a failure of the measuring, which may be tried again."""
-        if job.doubted is not None:
-            words = f"{_first_failure(job.doubted[1])}; not confirmed: {words}"
+        if job.doubted:
+            words = f"{_first_failure(next(iter(job.doubted.values())))}; not confirmed: {words}"
         failure = Failure.of(FailureKind.UNKNOWN, words)
         self._ended.append((job, [MeasureResult(one, failure) for one in job.order.sources]))
 

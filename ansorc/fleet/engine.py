@@ -22,7 +22,9 @@ from typing import Any, cast
 
 import distributed
 from distributed.protocol import pickle as dask_pickle
+from distributed.security import Security
 
+from ansorc.errors import OptionError
 from ansorc.fleet.announcement import DeviceReport, Presence
 from ansorc.fleet.connection import ConnectionLost
 from ansorc.fleet.device import FleetDevice
@@ -55,6 +57,16 @@ def serve(signed: bytes) -> bytes:
 def resource(label: str) -> str:
     """Return the name of the resource of Dask that stands for a device: there is one of it."""
     return f"ansorc-{label}"
+
+
+def require_certificate(address: str, role: str) -> None:
+    """Raise OptionError for tls:// where Dask knows no certificate of a "client" or "worker"."""
+    known = Security().get_connection_args(role)
+    if address.startswith("tls") and known["ssl_context"] is None:
+        raise OptionError(
+            f"{address} needs a certificate, distributed.comm.tls.{role}.cert of Dask's "
+            "configuration, and its key; see docs/fleet.md, Encrypted"
+        )
 
 
 class _AdmittedUnpickler(pickle.Unpickler):
@@ -103,6 +115,7 @@ def run_devices(
     Where the scheduler ends they wait for the next one. From here on this process unpickles
     nothing but what a fleet sends: it should be one of its own.
     """
+    require_certificate(address, "worker")
     dask_pickle.loads = restricted_loads
     asyncio.run(_serving(address, devices, tell))
 
@@ -160,6 +173,7 @@ class DaskConnection:
     """
 
     def __init__(self, address: str, timeout_s: float = _ANSWER_S) -> None:
+        require_certificate(address, "client")
         self._arrived: queue.SimpleQueue[tuple[str, bytes | None]] = queue.SimpleQueue()
         self._jobs: dict[str, Any] = {}
         """Futures by key."""

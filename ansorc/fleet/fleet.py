@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +26,7 @@ from ansorc.search.measure import (
     MeasureResult,
     Source,
     Stopwatch,
-    concurrently,
+    batch_begins,
     nothing,
 )
 from ansorc.search.measure.messages import Message
@@ -191,16 +192,27 @@ class FleetMeasurer:
     def measure(
         self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
-        """Measure `candidates`, doing `meanwhile` beside it; yield the results in this order."""
+        """Measure `candidates`; yield the results in this order.
+
+        `meanwhile` is done beside the last of them, and before their results are seen: as
+        `Measurer.measure`, so that what is chosen then is the same.
+        """
         planned = (_Numbered(self, source, number) for number, source in enumerate(candidates))
+        *_, last = 0, *batch_begins(len(candidates), self.order.options.batch)
         early: dict[int, MeasureResult] = {}
         following = 0
-        with concurrently(meanwhile):
+        with ThreadPoolExecutor(1) as pool:
+            doing = None if last else pool.submit(meanwhile)
             for one, result in self._fleet.stream(planned):
                 early[one.number] = result
-                while following in early:
+                while following in early and (doing is None or doing.done()):
                     yield early.pop(following)
                     following += 1
+                    if following == last:
+                        doing = pool.submit(meanwhile)
+            if doing is not None:
+                doing.result()
+            yield from (early[number] for number in sorted(early))
 
     def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
         """Time `candidates` in turns, all on one device, fastest first; failures last."""

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
+from ansorc.errors import OptionError
 from ansorc.fleet.announcement import PURPOSE, Announcement, DeviceReport, kept_together
-from ansorc.fleet.connection import Connection
+from ansorc.fleet.connection import Connection, ConnectionLost
+from ansorc.fleet.fleet import connect
 from ansorc.fleet.signing import FleetKey, SignatureError
 
 _SILENT_S = 10.0
+HEADINGS = (
+    "device", "state", "waiting", "done", "per s", "faults", "refused", "probe", "cores", "CPU",
+    "address",
+)  # fmt: skip
+"""Of `DeviceStatus.row`."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,19 @@ class DeviceStatus:
     """"free", "measures", "silent", "another key" or "kept apart"."""
     note: str = ""
     """Why it is kept apart, or what it measures for whom."""
+
+    def row(self) -> tuple[str, ...]:
+        """Return it as texts for people."""
+        known, report = self.announcement, self.report
+        machine = (
+            (f"{known.probe_s * 1e3:.3f} ms", str(known.cores), known.cpu)
+            if known
+            else ("", "", "")
+        )
+        return (
+            known.label if known else "?", self.state, str(report.waiting), str(report.done),
+            f"{report.rate:.1f}", str(report.faults), str(report.refused), *machine, self.address,
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, object]:
         """Return it as a JSON object; what is not known is null."""
@@ -44,6 +66,23 @@ class DeviceStatus:
             "refused": self.report.refused,
             "busy_s": self.report.busy_s,
         }
+
+
+def summary_of(found: Sequence[DeviceStatus]) -> str:
+    """Return how many devices there are, and what they do together."""
+    jobs = sum(one.report.waiting + bool(one.report.job) for one in found)
+    rate = sum(one.report.rate for one in found)
+    return f"{len(found)} devices, {jobs} jobs there, {rate:.1f} programs/s"
+
+
+def devices_at(scheduler: str) -> list[DeviceStatus]:
+    """Return all devices at the scheduler at that address; raise OptionError if there is none."""
+    own = FleetKey.read()
+    try:
+        with closing(connect(scheduler)()) as connection:
+            return fleet_status(connection, own)
+    except ConnectionLost as error:
+        raise OptionError(str(error)) from error
 
 
 def fleet_status(connection: Connection, key: FleetKey) -> list[DeviceStatus]:

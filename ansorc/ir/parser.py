@@ -32,7 +32,7 @@ from ansorc.ir.stmt import (
 T = TypeVar("T")
 
 _LOOPS = {kind.value: kind for kind in LoopKind}
-_WORDS = ("if", "alloc", "seq", "pass", "barrier", "prefetch", "async", "await")
+_WORDS = ("if", "alloc", "seq", "pass", "barrier", "prefetch", "async", "await", "stream")
 _SCOPES = {scope.value: scope for scope in Scope}
 
 
@@ -120,6 +120,8 @@ class _Parser:
                 return self._prefetch()
             case "async":
                 return replace(self._store(), is_async=True)
+            case "stream":
+                return replace(self._store(), is_streamed=True)
             case "await":
                 pending = int(self._tokens.expect(TokenKind.INT).text)
                 self._tokens.expect(TokenKind.NEWLINE)

@@ -115,8 +115,8 @@ def _stmt(stmt: Stmt, *, is_last: bool) -> Iterator[str]:
         case For():
             yield _loop_head(stmt)
             yield from _indented(_block(stmt.body))
-        case Store(buffer, indices, value, is_async):
-            begun = "async " if is_async else ""
+        case Store(buffer, indices, value):
+            begun = "async " if stmt.is_async else "stream " if stmt.is_streamed else ""
             yield f"{begun}{_access(buffer, indices)} = {expr_text(value)}"
         case If(condition, then, otherwise):
             yield f"if {expr_text(condition)}:"

@@ -69,6 +69,8 @@ class Store(Node):
     is_async: bool = False
     """Whether a GPU thread goes on before it is stored, which is done at the latest by an `Await`
     that waits for it."""
+    is_streamed: bool = False
+    """Whether a CPU may store it past its caches: what is stored so there fills whole lines."""
 
 
 @node

@@ -9,7 +9,7 @@ from ansorc.codegen.base import MachineLimits, backend_of
 from ansorc.errors import AnsorcError
 from ansorc.report.history import History
 from ansorc.report.page import page
-from ansorc.report.sections import file_sections, task_sections
+from ansorc.report.sections import file_sections, fleet_sections, task_sections
 from ansorc.search.record import RecordPlace, Records, current_environment
 from ansorc.search.record.database import Holding
 
@@ -54,20 +54,23 @@ def _named_apart(histories: Sequence[History]) -> list[History]:
 
 def report_page(
     records: RecordPlace, histories: Sequence[History], weights: Mapping[str, int] | None, *,
-    with_limits: bool,
+    with_limits: bool, fleet: str = "",
 ) -> str:  # fmt: skip
     """Return the page on the tasks of a record file, the one that is there or several.
 
     `weights` says how often a network calls each task, by its key; `with_limits` measures the
-    machine's limits (3 to 12 s). Raise ReportError if what draws the charts is not installed.
+    machine's limits (3 to 12 s); `fleet` is the scheduler whose devices are shown, too. Raise
+    ReportError if what draws the charts is not installed.
     """
     if len(histories) > 1:
         counts = [weights[one.records[0].task_key] for one in histories] if weights else None
         title = f"{len(histories)} tasks of {records.name}"
-        return page(title, "A report of ansorc", file_sections(histories, counts))
+        return page(
+            title, "A report of ansorc", [*file_sections(histories, counts), *fleet_sections(fleet)]
+        )
     (history,) = histories
     limits = _limits(history) if with_limits else None
-    sections = task_sections(history, limits)
+    sections = [*task_sections(history, limits), *fleet_sections(fleet)]
     return page(f"{history.name}", f"A report of ansorc on {records.name}", sections)
 
 

@@ -26,7 +26,8 @@ _LEAST_PAUSE = 10.0
 class LivePage:
     """Serves what `report_page` makes of a record file; use it as a context manager.
 
-    `port` 0 is any free one; `weights` says how often networks call each task, by its key.
+    `port` 0 is any free one; `weights` says how often networks call each task, by its key;
+    `fleet` is the scheduler of the devices that measure.
     """
 
     def __init__(
@@ -35,9 +36,11 @@ class LivePage:
         records: RecordPlace,
         keys: Collection[str],
         weights: Mapping[str, int] | None,
+        fleet: str = "",
     ) -> None:
         """Take the port; raise ReportError if it is taken, or if no charts can be drawn."""
         self._records, self._keys, self._weights = records, set(keys), weights
+        self._fleet = fleet
         waiting = page("ansorc is tuning", "No trial is done yet; this page asks again.", [])
         self._content = waiting.encode()
         self._asked = threading.Event()
@@ -87,7 +90,9 @@ class LivePage:
             if not found:
                 raise ReportError("no trial is recorded yet")
             histories, _ = histories_of(opened, found)
-        return report_page(self._records, histories, self._weights, with_limits=False)
+        return report_page(
+            self._records, histories, self._weights, with_limits=False, fleet=self._fleet
+        )
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         live = self

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from ansorc.codegen.base import MachineLimits, backend_of
 from ansorc.codegen.build import prepare
 from ansorc.errors import AnsorcError
+from ansorc.fleet.status import HEADINGS, devices_at, summary_of
 from ansorc.report import charts
 from ansorc.report.charts import Spec
 from ansorc.report.history import PAUSE_S, History, retrained
@@ -250,6 +251,20 @@ def _environment(history: History) -> PagePart:
         ("measured", f"{_date(records[0])} to {_date(records[-1])}"),
     ]  # fmt: skip
     return PagePart("Environment", _table((), rows))
+
+
+def fleet_sections(scheduler: str) -> list[PagePart]:
+    """Return what the devices of a fleet do now, or why that is not known; "": there is none."""
+    if not scheduler:
+        return []
+    try:
+        found = devices_at(scheduler)
+    except AnsorcError as error:
+        return [PagePart("Fleet", f"<p>{_text(str(error))}</p>")]
+    told = _table(HEADINGS, [one.row() for one in found])
+    notes = "".join(f"<p>{_text(one.note)}</p>" for one in found if one.state == "kept apart")
+    words = f"{scheduler}, when this page was made: {summary_of(found)}"
+    return [PagePart("Fleet", f"<p>{_text(words)}</p>{told}{notes}")]
 
 
 def _date(record: Record) -> str:

@@ -24,6 +24,8 @@ from ansorc.search.tuning_run import Batch, TuningRun, ignore
 
 _LEAST_AHEAD = 8
 """Programs that are chosen at once for machines that measure few at a time."""
+_ONE_DEVICE = 2
+"""Programs in flight of a device alone: it is driven as this machine, and gets the same ones."""
 
 
 @overload
@@ -98,21 +100,16 @@ def _tuned(
     with Records.open(options.records) as records:
         with closing(TuningRun(task, options, records, machines, on_trial)) as run:
             try:
-                if isinstance(machines, MachinesAhead):
-                    _drive_ahead(run, machines)
-                else:
-                    _drive(run, options)
+                _drive(run, options, machines)
             except KeyboardInterrupt:
                 run.is_interrupted = True
         return run.result()
 
 
-def _drive(run: TuningRun, options: TuneOptions) -> None:
-    """Measure rounds until `options` want no more, then let the best compete.
+def _drive(run: TuningRun, options: TuneOptions, machines: Machines) -> None:
+    """Measure until `options` want no more, then let the best compete.
 
-    The first round is chosen while the workers start. After a large one the next is chosen while
-    its last programs are built, and without knowing them: they are those that the model thought
-    least of.
+    The first round is chosen while the workers start.
     """
     if run.is_over:
         return
@@ -121,14 +118,12 @@ def _drive(run: TuningRun, options: TuneOptions) -> None:
     def choose() -> None:
         ahead.append(run.propose(run.round_size))
 
-    run.start(choose)
-    prepare = import_ahead if options.search.cost_model == "trees" else nothing
+    run.start(nothing if _are_many(machines) else choose)
     try:
-        while not run.is_late and (batch := ahead.pop()):
-            is_large = len(batch) > options.measuring.batch
-            run.measure(batch, choose if is_large else prepare)
-            if not ahead:
-                choose()
+        if ahead:
+            _measure_rounds(run, ahead, choose, options, machines)
+        if isinstance(machines, MachinesAhead) and _are_many(machines):
+            _measure_ahead(run, ahead, machines)
     except MeasureError as error:
         if run.best is None:
             raise
@@ -137,33 +132,48 @@ def _drive(run: TuningRun, options: TuneOptions) -> None:
     run.choose_threads()
 
 
-def _drive_ahead(run: TuningRun, machines: MachinesAhead) -> None:
-    """Keep `machines` busy until no more is wanted, then let the best compete.
+def _are_many(machines: Machines) -> bool:
+    return isinstance(machines, MachinesAhead) and machines.ahead > _ONE_DEVICE
+
+
+def _measure_rounds(
+    run: TuningRun,
+    ahead: list[Batch],
+    choose: Callable[[], None],
+    options: TuneOptions,
+    machines: Machines,
+) -> None:
+    """Measure what is `ahead` and `choose` more, round by round, unless there come many machines.
+
+    After a large round the next is chosen while its last programs are built, and without knowing
+    them: they are those that the model thought least of.
+    """
+    prepare = import_ahead if options.search.cost_model == "trees" else nothing
+    while not run.is_late and not _are_many(machines) and (batch := ahead.pop()):
+        is_large = len(batch) > options.measuring.batch
+        run.measure(batch, choose if is_large else prepare)
+        if not ahead:
+            choose()
+
+
+def _measure_ahead(run: TuningRun, ahead: list[Batch], machines: MachinesAhead) -> None:
+    """Keep `machines` busy until no more is wanted, beginning with what was chosen `ahead`.
 
     Programs are chosen by what has come when those before are handed out. In what order results
     come differs from run to run, so what is proposed does, too; the law by which it is does not.
     """
-    if run.is_over:
-        return
-    run.start()
     is_over = False
 
     def choose() -> Batch:
         nonlocal is_over
-        batch = run.propose(run.round_ahead(max(_LEAST_AHEAD, machines.ahead)))
+        count = run.round_ahead(max(_LEAST_AHEAD, machines.ahead))
+        batch = ahead.pop() if ahead else run.propose(count)
         is_over = not batch
         return batch
 
     choosing = chosen_beside(lambda: None if is_over else choose, run.planned)
-    try:
-        with closing(choosing) as chosen, closing(machines.stream(chosen)) as arrivals:
-            for planned, result in arrivals:
-                run.take(planned, result)
-                if run.is_late:
-                    break
-    except MeasureError as error:
-        if run.best is None:
-            raise
-        run.tell(f"stopped early: {error}")
-    run.finish()
-    run.choose_threads()
+    with closing(choosing) as chosen, closing(machines.stream(chosen)) as arrivals:
+        for planned, result in arrivals:
+            run.take(planned, result)
+            if run.is_late:
+                break

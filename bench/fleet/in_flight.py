@@ -1,9 +1,10 @@
 """`python -m bench fleet_in_flight`: what it costs to choose programs before results have come.
 
 Devices are simulated: each of those in flight takes as long as its trial took, by a clock that
-stands while programs are chosen. What a program comes to is what was recorded of it; of others it
-is what a model expects that has learned from all records, with the errors that it makes on records
-it has not seen, drawn by the program's key. So all runs of a task search the same landscape.
+stands while programs are chosen. One in flight is this machine, which measures in rounds. What a
+program comes to is what was recorded of it; of others it is the time of the recorded program whose
+features are the nearest, times what a model expects of the difference, which has not learned from
+that one. So all runs of a task search the same landscape, without noise.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ansorc.schedule import Names
-from ansorc.search.cost_model import Sample
+from ansorc.search.cost_model import Float64Array, Sample
 from ansorc.search.machines import AnyPlanned, Arrivals, TaskMeasurer
 from ansorc.search.measure import (
     CachePolicy,
@@ -33,16 +34,21 @@ from ansorc.search.measure import (
     RunCost,
     Source,
     Stopwatch,
+    batch_begins,
     nothing,
 )
-from ansorc.search.model import Growth
-from ansorc.search.model.training import predictions, random_folds, sample_of, trained
+from ansorc.search.model import Growth, TreeModel
+from ansorc.search.model.training import sample_of, trained
 from ansorc.search.record import Environment, Record, Records
 from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 from ansorc.target import Target
 from bench.fleet.simulated import ranked
+
+_FOLDS = 5
+_BATCH = 16
+"""Of the tuner, as on two cores."""
 
 
 class Landscape:
@@ -54,24 +60,30 @@ class Landscape:
         self._names = Names(task.dag)
         self._known = {one.program_key: one.median_s or 0.0 for one in known}
         samples = [one for record in known if (one := self._sample(record)) is not None]
-        growth = Growth(seed=0)
-        self._model = trained(samples, growth)
-        held_out = predictions(samples, random_folds(len(samples), 0), ["test"], growth)
-        self.error = float(np.std(np.log(held_out.predicted / held_out.actual)))
-        """Of the model on programs that it has not seen: standard deviation of the logarithm."""
+        folds: list[int] = (np.random.default_rng(0).permutation(len(samples)) % _FOLDS).tolist()
+        self._models = [_model_without(fold, samples, folds) for fold in range(_FOLDS)]
+        self._most = max(len(one.features) for one in samples)
+        self._features = np.stack([self._row(one) for one in samples])
+        self._scale = np.std(self._features, axis=0) + 1e-9
+        self._corrections = [
+            (fold, (one.seconds or 0.0) / self._expected(one, fold))
+            for one, fold in zip(samples, folds, strict=True)
+        ]
+        """By recorded program: the model that has not seen it, and its time by the expected one."""
+        self.error = float(np.std(np.log([error for _, error in self._corrections])))
+        """Of the models, of programs that they have not seen: standard deviation of logarithms."""
         self.trial_s = median(one.build_s + one.run_s for one in known)
 
     def seconds(self, source: Source) -> float:
         """Return the time of a call of the program."""
-        if (found := self._known.get(source.key)) is None:
-            digest = hashlib.sha256(source.key.encode()).digest()
-            first, second = (
-                (int.from_bytes(digest[at : at + 8], "big") + 0.5) / 2**64 for at in (0, 8)
-            )
-            normal = math.sqrt(-2 * math.log(first)) * math.cos(2 * math.pi * second)
-            found = self._expected(source) * math.exp(self.error * normal)
-            self._known[source.key] = found
-        return found
+        if source.key not in self._known:
+            record = Record(self.task.key, source.key, source.steps, "", self.environment, 1.0)
+            sample = self._sample(record)
+            assert sample is not None, "programs without steps are not simulated"
+            away = np.abs((self._features - self._row(sample)) / self._scale).sum(axis=1)
+            fold, correction = self._corrections[int(away.argmin())]
+            self._known[source.key] = correction * self._expected(sample, fold)
+        return self._known[source.key]
 
     def tried(self, source: Source) -> tuple[MeasureResult, float]:
         """Return the result of a trial, and how long it takes a device."""
@@ -80,28 +92,40 @@ class Landscape:
         outcome = Measurement((self.seconds(source),), checked=True)
         return MeasureResult(source, outcome, run=RunCost(repeats_s=took)), took
 
-    def _expected(self, source: Source) -> float:
-        record = Record(self.task.key, source.key, source.steps, "", self.environment, 1.0)
-        sample = self._sample(record)
-        assert sample is not None, "programs without steps are not simulated"
-        return float(self._model.expected_seconds(sample.features[None])[0])
+    def _row(self, sample: Sample) -> Float64Array:
+        """The features of all statements; of those that a program lacks zeros."""
+        found = sample.features[: self._most].ravel()
+        return np.pad(
+            found.astype(np.float64), (0, self._most * sample.features.shape[1] - len(found))
+        )
+
+    def _expected(self, sample: Sample, fold: int) -> float:
+        return float(self._models[fold].expected_seconds(sample.features[None])[0])
 
     def _sample(self, record: Record) -> Sample | None:
         return sample_of(self.task, self._names, self.task.key, record)
 
 
-class SimulatedMeasurer:
-    """Ranks by the landscape."""
+def _model_without(fold: int, samples: Sequence[Sample], folds: Sequence[int]) -> TreeModel:
+    """A model that has learned from the samples of all folds but one."""
+    seen = [one for one, its in zip(samples, folds, strict=True) if its != fold]
+    return trained(seen, Growth(seed=0))
 
-    def __init__(self, landscape: Landscape) -> None:
-        self._landscape = landscape
+
+class SimulatedMeasurer:
+    """Measures and ranks by the landscape, and chooses when `Measurer` does."""
+
+    def __init__(self, landscape: Landscape, batch: int) -> None:
+        self._landscape, self._batch = landscape, batch
 
     def measure(
         self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         """Yield what comes of `candidates`, in this order."""
-        meanwhile()
-        for source in candidates:
+        begins = batch_begins(len(candidates), self._batch)
+        for number, source in enumerate(candidates):
+            if number == begins[-1]:
+                meanwhile()
             yield self._landscape.tried(source)[0]
 
     def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
@@ -131,7 +155,7 @@ class SimulatedMachines:
         self, task: Task, options: MeasureOptions, best_s: float, watch: Stopwatch
     ) -> TaskMeasurer:
         """Return what measures."""
-        return SimulatedMeasurer(self._landscape)
+        return SimulatedMeasurer(self._landscape, options.batch)
 
     def stream(self, programs: Iterator[AnyPlanned | None]) -> Arrivals[AnyPlanned]:
         """Yield programs in the order in which devices end them."""
@@ -197,7 +221,7 @@ def _best(landscape: Landscape, ahead: int, trials: int, seed: int) -> float:
     with tempfile.TemporaryDirectory(prefix="ansorc-in-flight-") as place:
         options = TuneOptions(
             trials, Path(place) / "tune.db", seed=seed, threads=landscape.environment.threads,
-            measurer=SimulatedMachines(landscape, ahead),
+            measurer=SimulatedMachines(landscape, ahead), measuring=MeasureOptions(batch=_BATCH),
         )  # fmt: skip
         result = tune_task(landscape.task, options)
     assert result.best is not None

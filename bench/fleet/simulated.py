@@ -34,9 +34,9 @@ class RecordedTimes:
         self._slower = slower
         with Records.open(path, create=False) as records:
             (task, *_) = records.tasks()
-            known = [one for one in records.all(task.key) if one.build_s + one.run_s > 0]
+            known = records.all(task.key)
         self._known = {one.program_key: one for one in known}
-        self._any = known
+        self._any = [one for one in known if one.build_s + one.run_s > 0]
 
     def of(self, source: Source) -> Record:
         """Return the record of `source`, or that of another program."""

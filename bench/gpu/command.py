@@ -7,8 +7,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,6 +24,7 @@ from ansorc.search.measure.check import Expectation, expectations
 from ansorc.search.measure.data import draw_with_rounding
 from ansorc.search.task import Task
 from ansorc.target import Target
+from bench.gpu.networks import NAMES, NETWORK_SIDES, NetworkRequest
 from bench.gpu.sides import SIDES, GpuProgram, GpuRequest, Missing
 from bench.paper_cases import CASES, SHAPES, Shape, dag_of
 from bench.peers.problem import Array, problem
@@ -43,7 +45,8 @@ _SMI = (
     "power.draw",
     "clocks_throttle_reasons.active",
 )
-NO_NETWORKS = "networks are not compiled for GPUs yet"
+Ways = Mapping[str, Callable[[], Iterable[Callable[[], GpuProgram]]]]
+"""The ways in which each side computes a problem, by the side's name."""
 
 
 @dataclass(frozen=True)
@@ -63,40 +66,60 @@ class GpuCase:
 @click.command()
 @click.option("--cases", default="all", show_default=True,
               help="Operators or cases: c2d,gmm-3-b1.")  # fmt: skip
+@click.option("--networks", default="all", show_default=True,
+              help=f"Of {', '.join(NAMES)}; or none.")  # fmt: skip
 @click.option("--sides", default="all", show_default=True, help=f"Of {', '.join(SIDES)}.")
 @click.option("--trials", default=200, show_default=True, type=click.IntRange(min=1))
+@click.option("--network-trials", type=click.IntRange(min=1),
+              help="For all tasks of a network; default: 64 for each.")  # fmt: skip
 @click.option("--target", default="", help="E.g. 'cuda -arch=sm_90'; default: this GPU.")
 @click.option("--tiny", is_flag=True, help="Small shapes, to rehearse on an emulated driver.")
 @click.option("--results", default="out/gpu", show_default=True, type=click.Path(path_type=Path),
               help="Directory of the results, which a run goes on from.")  # fmt: skip
-def gpu(*, cases: str, sides: str, trials: int, target: str, tiny: bool, results: Path) -> None:
+def gpu(
+    *, cases: str, networks: str, sides: str, trials: int, network_trials: int | None, target: str,
+    tiny: bool, results: Path,
+) -> None:  # fmt: skip
     """Compare on a GPU with cuBLAS and cuDNN (PyTorch), torch.compile and Triton."""
     machine = Target.parse(target or this_gpu())
-    results.mkdir(parents=True, exist_ok=True)
-    path = results / FILE
-    document: dict[str, Any] = {"cases": {}}
-    if path.exists():
-        document = json.loads(path.read_text())
     backend = backend_of(machine)
     if not isinstance(backend, DeviceBackend):
         raise TargetError(f"'{machine.text}' runs on no GPU")
-    document |= {
-        "device": asdict(backend.machine(machine)), "target": machine.text, "trials": trials,
-        "peak_flops": machine.gpu.fp32_flops, "networks": NO_NETWORKS,
-    }  # fmt: skip
     chosen = list(SIDES) if sides == "all" else sides.split(",")
-    for case in _chosen(cases, tiny=tiny):
-        if case.name in document["cases"]:
-            continue
-        click.echo(f"{case.name}", err=True)
-        document["cases"][case.name] = _run(case, chosen, machine, trials, results)
-        path.with_suffix(".new").write_text(json.dumps(document, indent=1) + "\n")
-        path.with_suffix(".new").replace(path)
-        click.echo(_line(case.name, document["cases"][case.name]))
-    click.echo(f"networks: {NO_NETWORKS}; all figures: {path}")
-    wrong = [name for name, one in document["cases"].items() if one["sides"]["ansorc"].get("wrong")]
+    runs = {
+        case.name: partial(_case, case, chosen, machine, trials, results)
+        for case in _chosen(cases, tiny=tiny)
+    } | {
+        name: partial(_network, name, chosen, machine, network_trials, results)
+        for name in _names(networks)
+    }
+    results.mkdir(parents=True, exist_ok=True)
+    facts = {
+        "device": asdict(backend.machine(machine)), "target": machine.text, "trials": trials,
+        "peak_flops": machine.gpu.fp32_flops,
+    }  # fmt: skip
+    found = _all(runs, results / FILE, facts)
+    click.echo(f"all figures: {results / FILE}")
+    wrong = [name for name, one in found.items() if one["sides"]["ansorc"].get("wrong")]
     if wrong:
         sys.exit(f"wrong results of ansorc: {', '.join(wrong)}")
+
+
+def _all(
+    runs: Mapping[str, Callable[[], dict[str, Any]]], path: Path, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """Run what the file at `path` does not hold yet; it is written after each."""
+    document = json.loads(path.read_text()) if path.exists() else {"cases": {}}
+    document |= facts
+    for name, run in runs.items():
+        if name in document["cases"]:
+            continue
+        click.echo(name, err=True)
+        document["cases"][name] = run()
+        path.with_suffix(".new").write_text(json.dumps(document, indent=1) + "\n")
+        path.with_suffix(".new").replace(path)
+        click.echo(_line(name, document["cases"][name]))
+    return document["cases"]
 
 
 def this_gpu() -> str:
@@ -121,33 +144,59 @@ def _chosen(words: str, *, tiny: bool) -> list[GpuCase]:
     return [one for one in all_ if {one.operator.lower(), one.name.lower()} & names]
 
 
-def _run(
+def _names(words: str) -> list[str]:
+    """The networks that are meant: of the paper, or others whose files are there already."""
+    if words in {"all", "none"}:
+        return list(NAMES) if words == "all" else []
+    return [word.strip() for word in words.split(",")]
+
+
+def _case(
     case: GpuCase, sides: Sequence[str], target: Target, trials: int, directory: Path
 ) -> dict[str, Any]:
     """What each side reached on a case, or why nothing."""
     dag = case.dag()
     rng = np.random.default_rng(_SEED)
     inputs, references, roundings = draw_with_rounding(Task(dag, target, "case"), rng)
-    expectation = expectations(dag, references, roundings)[0]
     request = GpuRequest(
         case.name, dag, problem(case.operator, case.shape, inputs), inputs, target, trials,
         directory,
     )  # fmt: skip
+    ways = {side: partial(SIDES[side], request) for side in sides}
+    expectation = expectations(dag, references, roundings)[0]
+    return {"flops": dag.flops, **_compared(ways, expectation, references[0].shape)}
+
+
+def _network(
+    name: str, sides: Sequence[str], target: Target, trials: int | None, directory: Path
+) -> dict[str, Any]:
+    """What each side that runs networks reached on one, or why nothing."""
+    own = [side for side in sides if side in NETWORK_SIDES]
+    try:
+        request = NetworkRequest.of(name, target, trials, directory)
+    except Missing as missing:
+        return {"sides": {side: {"missing": str(missing)} for side in own}, "clocks": []}
+    ways = {side: partial(NETWORK_SIDES[side], request) for side in own}
+    return _compared(ways, request.expectation, request.reference.shape)
+
+
+def _compared(ways: Ways, expectation: Expectation, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Time the fastest right way of each side, in turns."""
     found: dict[str, dict[str, Any]] = {}
     programs: dict[str, GpuProgram] = {}
-    for side in sides:
-        found[side] = _prepared(side, request, expectation, references[0].shape, programs)
+    for side in ways:
+        found[side] = _prepared(side, ways, expectation, shape, programs)
     before = clocks()
     for turn in range(_TURNS):
         order = list(programs) if turn % 2 == 0 else list(reversed(programs))
         for side in order:
             found[side].setdefault("seconds", []).append(programs[side].seconds(_TURN_S))
-    return {"flops": dag.flops, "sides": found, "clocks": [before, clocks()]}
+    return {"sides": found, "clocks": [before, clocks()]}
 
 
 def _prepared(
     side: str,
-    request: GpuRequest,
+    ways: Ways,
     expectation: Expectation,
     shape: tuple[int, ...],
     programs: dict[str, GpuProgram],
@@ -155,7 +204,7 @@ def _prepared(
     """Choose the fastest right way of a side, which goes to `programs`."""
     best, taken, fields = None, 0.0, dict[str, Any]()
     try:
-        for make in SIDES[side](request):
+        for make in ways[side]():
             program = make()
             output: Array = program.output().reshape(shape)
             verdict = expectation.compare(np.ascontiguousarray(output))

@@ -81,14 +81,14 @@ def _tuned(request: GpuRequest) -> GpuProgram:
 
 def pytorch(request: GpuRequest) -> Iterator[Callable[[], GpuProgram]]:
     """PyTorch called eagerly: cuBLAS and cuDNN in float32, both layouts."""
-    torch = _torch()
+    torch = torch_on_gpu()
     for name, compute, restore in _ways(torch, request.problem):
-        yield partial(_torch_program, torch, name, compute, restore)
+        yield partial(torch_program, torch, name, compute, restore)
 
 
 def compiled(request: GpuRequest) -> Iterator[Callable[[], GpuProgram]]:
     """torch.compile, autotuned as far as it goes: Triton's kernels or the libraries'."""
-    torch = _torch()
+    torch = torch_on_gpu()
     for name, compute, restore in _ways(torch, request.problem):
 
         def make(
@@ -101,14 +101,14 @@ def compiled(request: GpuRequest) -> Iterator[Callable[[], GpuProgram]]:
             fast()
             torch.cuda.synchronize()
             taken = time.perf_counter() - begin
-            return _torch_program(torch, name, fast, restore, taken)
+            return torch_program(torch, name, fast, restore, taken)
 
         yield make
 
 
 def triton(request: GpuRequest) -> Iterator[Callable[[], GpuProgram]]:
     """A product written in Triton, autotuned; other problems are what torch.compile writes."""
-    torch = _torch()
+    torch = torch_on_gpu()
     if not isinstance(request.problem, Product):
         raise Missing("the Triton side has products alone; see torch.compile for what it generates")
     try:
@@ -116,13 +116,13 @@ def triton(request: GpuRequest) -> Iterator[Callable[[], GpuProgram]]:
     except ImportError as error:
         raise Missing(f"Triton is not installed ({error})") from error
     a, b = _on_gpu(torch, request.problem.a), _on_gpu(torch, request.problem.b)
-    yield lambda: _torch_program(torch, "autotuned", lambda: product(a, b), lambda found: found)
+    yield lambda: torch_program(torch, "autotuned", lambda: product(a, b), lambda found: found)
 
 
 SIDES = {"ansorc": own, "pytorch": pytorch, "torch.compile": compiled, "triton": triton}
 
 
-def _torch() -> Any:
+def torch_on_gpu() -> Any:
     """PyTorch, set to full float32 precision; raise Missing without it or a GPU that it sees."""
     try:
         torch: Any = import_module("torch")
@@ -140,13 +140,15 @@ def _on_gpu(torch: Any, array: Array) -> Any:
     return torch.from_numpy(np.ascontiguousarray(array)).cuda()
 
 
-def _torch_program(
+def torch_program(
     torch: Any,
     name: str,
     compute: Callable[[], Any],
     restore: Callable[[Array], Array],
     prepared_s: float = 0.0,
 ) -> GpuProgram:
+    """What PyTorch computes by `compute`, whose result `restore` puts in our order."""
+
     def timed(calls: int) -> float:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()

@@ -20,7 +20,7 @@ BORDER = FILTER - 1
 BASE_REGISTERS, RESULT_REGISTERS = 24, 5
 """Addresses and counters; a result with what was loaded for it."""
 IN_FLIGHT = 4
-"""Loads that are issued together."""
+"""Loads that are issued together; of a row that is copied, what is left over goes one by one."""
 READ_ONLY_OPERATIONS = 4
 """Integer operations for an address of a load that is moved ahead."""
 INSTRUCTION_BYTES = 16
@@ -45,6 +45,7 @@ def describe(columns: Columns) -> KernelDescription:
         global_accesses=kernel.global_accesses(),
         shared_accesses=kernel.shared_accesses(),
         independent=kernel.results,
+        steps=np.where(kernel.is_shared, kernel.copy_waits, 1),
         waits=batches,
         global_waits=np.where(kernel.is_shared, 0, batches),
         barriers=1.0 * kernel.is_shared,
@@ -71,6 +72,7 @@ class _Kernel:
         self.loads = np.where(self.is_shared | self.divides, once, self.multiply_adds)
         across, down = -(-self.width // self.bx), -(-self.height // self.by)
         self.copies = self.is_shared * across * down
+        self.copy_waits = down * np.maximum(_waits(across), _waits(self.width // self.bx))
         is_moved = (p["read_only"] == 1) & ~self.is_shared
         self.others = (
             20 + 3 * self.copies + 2 * self.results + READ_ONLY_OPERATIONS * self.loads * is_moved
@@ -123,6 +125,11 @@ class _Kernel:
 def _distinct(block: Integers, tile: Integers) -> Integers:
     """Elements along one axis that a thread needs: tiles of the filter, a block apart."""
     return np.minimum(block, FILTER) * (tile - 1) + FILTER
+
+
+def _waits(loads: Integers) -> Integers:
+    """How often a thread waits that loads so many elements of a row."""
+    return loads // IN_FLIGHT + loads % IN_FLIGHT
 
 
 def _padding(block: Integers, width: Integers) -> Integers:

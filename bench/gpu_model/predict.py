@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ansorc.search.model.boosting import FeatureMatrix, Growth, grown
@@ -11,7 +13,8 @@ from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 from bench.gpu_model.data import Measured
 from bench.gpu_model.gemm import Floats
 
-GROWTH = Growth(trees=300, leaves=31, learning_rate=0.1)
+GROWTH = Growth(trees=300, leaves=31, learning_rate=0.1, least_rows=50)
+"""Leaves are large: what a few kernels of one GPU do seldom carries over to another."""
 SEEDS = 3
 ENOUGH_WARPS = 16
 """Of an SM, from which on more do not help; in the naive model."""
@@ -55,7 +58,7 @@ def corrected(others: list[Measured], measured: Measured) -> Floats:
 
     found = np.zeros(len(measured.seconds))
     for seed in range(SEEDS):
-        growth = Growth(GROWTH.trees, GROWTH.leaves, GROWTH.learning_rate, seed)
+        growth = replace(GROWTH, seed=seed)
         trees = grown(rows, squares, growth)
         found += trees.predict(_features(measured), raw_score=True, num_threads=1) / SEEDS
     return modelled(measured) * np.exp(found)

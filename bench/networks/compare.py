@@ -24,7 +24,8 @@ from bench.peers import ROOT, PeerInfo
 
 NETWORKS = ("resnet50", "mobilenet_v2", "resnet3d_18", "dcgan", "bert")
 _PREPARE_S = 3600.0
-_TOLERANCE = 1e-4
+TOLERANCE = 1e-4
+"""Of an output, as a share of its largest element."""
 
 
 @dataclass
@@ -70,7 +71,9 @@ def takes_comparison(directory: str) -> Callable[[Callable[..., None]], Callable
 def networks(networks: str, batches: str, peers: str, directory: Path, **given: Any) -> None:
     """Time whole networks, ansorc beside other libraries, each in a process of its own."""
     names = [f"{name}-b{batch}" for batch in batches.split(",") for name in networks.split(",")]
-    compare(names, peers.split(","), directory, lambda name: _prepared(name, directory), **given)
+    compare(
+        names, peers.split(","), directory, lambda name: network_files(name, directory), **given
+    )
 
 
 def compare(
@@ -97,7 +100,7 @@ def compare(
             "do": "prepare", "name": name, "stem": str(prepared(name)),
             "threads": threads or detect().cores, "records": str(records or ""),
         }  # fmt: skip
-        tolerance = tolerances.get(name, _TOLERANCE)
+        tolerance = tolerances.get(name, TOLERANCE)
         results.append(_compared(name, sides, message, directory, turns, tolerance))
         _print_one(results[-1])
         text = json.dumps([asdict(result) for result in results], indent=1)
@@ -105,8 +108,11 @@ def compare(
     _print(results, sides[0])
 
 
-def _prepared(name: str, directory: Path) -> Path:
-    """Return the path, without its suffix, of a network's files, which are made if missing."""
+def network_files(name: str, directory: Path) -> Path:
+    """Return the path, without its suffix, of a network's files, which are made if missing.
+
+    Raise ClickException where they cannot be made.
+    """
     stem, (network, _, batch) = directory.absolute() / name, name.rpartition("-b")
     if not stem.with_suffix(".onnx").exists():
         click.echo(f"writing {stem}.onnx", err=True)

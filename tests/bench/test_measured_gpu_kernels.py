@@ -56,6 +56,12 @@ def test_a_convolution_is_described() -> None:
     assert np.asarray(kernel.multiply_adds).tolist() == [900, 900, 675]
 
 
+def test_copies_that_are_left_over_are_waited_for_one_by_one() -> None:
+    rows = [CONV, CONV | {"tile_size_x": 3}, CONV | {"tile_size_x": 4}, CONV | {"use_shmem": 0}]
+    kernel = conv.describe(columns(rows))
+    assert np.asarray(kernel.steps).tolist() == [8 * 2, 8 * 3, 8 * 2, 1]
+
+
 @pytest.mark.parametrize("name", GPUS)
 def test_order_of_products(name: str) -> None:
     """Larger register tiles are faster, and 16 in a row of a factor slower."""

@@ -44,7 +44,7 @@ class Experiment:
     @staticmethod
     def of(dag: ComputeDAG, seed: int = 0, *, is_wide: bool = False) -> Experiment:
         """Random inputs of one sign; `is_wide`: of both, and in each row one that is far larger,
-        which no maximum may miss."""
+        which no maximum may miss, in the first row a negative one."""
         rng = np.random.default_rng(seed)
         inputs: list[Array] = []
         for buffer in dag.inputs:
@@ -53,6 +53,8 @@ class Experiment:
                 array[...] = rng.normal(size=buffer.shape)
                 for number, row in enumerate(array.reshape(-1, array.shape[-1])):
                     row[_largest_at(len(row))[number % 3]] = 200.0
+                    if number == 0:
+                        row[:] = row - 400.0
             elif buffer.dtype.is_float:
                 array[...] = rng.uniform(0.25, 1.0, buffer.shape)
             else:

@@ -15,6 +15,7 @@ from ansorc.codegen.llvm.binding import assembly, compile_object, load_object_co
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.codegen.llvm.storage import workspace_bytes
 from ansorc.errors import BuildError
+from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Scope
 from ansorc.ir.dtype import BOOL, FLOAT32, INT64
 from ansorc.ir.expr import (
@@ -24,6 +25,7 @@ from ansorc.ir.expr import (
     CompareOp,
     Expr,
     Load,
+    Ramp,
     Select,
     Var,
     as_expr,
@@ -45,6 +47,8 @@ from ansorc.ir.stmt import (
 )
 from ansorc.target import Target, detect
 from ansorc.target.presets import ARM_FEATURES, GUARDED_FEATURES
+
+A76 = "aarch64-linux-gnu -mcpu=cortex-a76"
 
 
 def test_loops_of_every_extent() -> None:
@@ -393,6 +397,35 @@ def test_a_prefetch_far_outside_its_buffer_changes_nothing() -> None:
     np.testing.assert_array_equal(found, np.arange(4))
     target = Target.parse("x86_64-linux-gnu -mcpu=znver3")
     assert "prefetcht0" in assembly(emit_llvm(function, target), target)
+
+
+@pytest.mark.parametrize(("begin", "shift"), [(0, 0), (1, 0), (0, 1)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_streamed_stores_of_arrays_that_begin_anywhere(
+    begin: int, shift: int, threads: int
+) -> None:
+    source, out = buffer("source", 6, 32), buffer("out", 6, 32)
+
+    def row(i: Var) -> Stmt:
+        def vector(j: Var) -> Stmt:
+            place = (i, Ramp(i * shift + j * 8, const(1), 8))
+            return Store(out, place, Load(source, place), is_streamed=True)
+
+        return loop("j", 3, vector)
+
+    function = Function("f", (source, out), loop("i", 6, row, LoopKind.PARALLEL))
+    memory = aligned_empty((1 + 6 * 32,), np.float32)
+    memory.fill(np.nan)
+    found, given = memory[begin:][: 6 * 32].reshape(6, 32), random((6, 32))
+    call(function, (given, found), threads)
+    for i in range(6):
+        row_of = slice(i * shift, i * shift + 24)
+        np.testing.assert_array_equal(found[i, row_of], given[i, row_of])
+    assert np.isnan(memory).sum() == memory.size - 6 * 24
+    x86, arm = (Target.parse(name) for name in ("x86_64-linux-gnu -mcpu=znver3", A76))
+    code = assembly(emit_llvm(function, x86), x86)
+    assert ("vmovntps" in code, "sfence" in code) == (not shift, not shift)
+    assert "sfence" not in emit_llvm(function, arm)
 
 
 @pytest.mark.parametrize("elements", [100, 1 << 15])

@@ -23,18 +23,18 @@ SCHEDULER = "from distributed.cli.dask_scheduler import main; main()"
 class FleetHere:
     """Starts a scheduler and workers, kills them, and ends what is left of them."""
 
-    def __init__(self, directory: Path, key: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, key: Path, protocol: str = "tcp") -> None:
+        self._directory, self._host = directory, f"{protocol}://127.0.0.1"
         self.environment = {**os.environ, "ANSORC_FLEET_KEY": str(key)}
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self._port: int = probe.getsockname()[1]
-        self.address = f"tcp://127.0.0.1:{self._port}"
+        self.address = f"{self._host}:{self._port}"
         self.processes: list[subprocess.Popen[bytes]] = []
         self.scheduler = self.start_scheduler()
 
     def start_scheduler(self) -> subprocess.Popen[bytes]:
-        arguments = ("--host", "127.0.0.1", "--port", str(self._port), "--no-dashboard")
+        arguments = ("--host", self._host, "--port", str(self._port), "--no-dashboard")
         self.scheduler = self._start((sys.executable, "-c", SCHEDULER, *arguments), "scheduler")
         return self.scheduler
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from machines_here import FleetHere
+from machines_here import COMMAND, FleetHere
 
 from ansorc.cli.main import main
 from ansorc.fleet.signing import FleetKey
+from ansorc.report.sections import fleet_sections
 from ansorc.search.record import Records
 
 pytest.importorskip("distributed", reason="a fleet needs the package distributed")
@@ -75,6 +80,64 @@ def test_a_fleet_is_tuned_on_and_seen_from_the_command_line(
     code, out, _ = ansorc(capsys, "fleet", "status", here.address)
     assert code == 0
     assert "1 devices, 0 jobs" in out
+    page = ("report", "tune.db", "--no-limits", "--fleet", here.address)
+    assert ansorc(capsys, *page)[0] == 0
+    text = Path("report.html").read_text()
+    assert f"{here.address}, when this page was made: 1 devices, 0 jobs there" in text
+    assert "<th scope='row'>a76</th><td>free</td>" in text
+
+
+def made_certificates(place: Path) -> None:
+    """An authority, ca.pem, and what it has signed: cert.pem with key.pem."""
+    for words in (
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -keyout ca.key -out ca.pem -subj /CN=ca",
+        "req -newkey rsa:2048 -nodes -keyout key.pem -out request -subj /CN=fleet",
+        "x509 -req -in request -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out cert.pem",
+    ):
+        subprocess.run(("openssl", *words.split()), cwd=place, check=True, capture_output=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_a_fleet_is_encrypted_by_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_certificates(tmp_path)
+    key = FleetKey.create(tmp_path / "fleet.key")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ops.py").write_text(WORKLOAD)
+    tls = "DASK_DISTRIBUTED__COMM__TLS__"
+    names = {f"{tls}CA_FILE": "ca.pem", "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
+    for who in ("SCHEDULER", "WORKER", "CLIENT"):
+        names |= {f"{tls}{who}__CERT": "cert.pem", f"{tls}{who}__KEY": "key.pem"}
+    status = (*COMMAND, "fleet", "status")
+    with monkeypatch.context() as patched:
+        for name, value in names.items():
+            patched.setenv(name, value)
+        here = FleetHere(tmp_path, key, "tls")
+    try:
+        here.start_worker("a76")
+        here.wait_for("serves tls")
+        tune = (*COMMAND, "tune", "ops.py:product", "--device", "a76", "--trials", "4", "--fleet")
+        subprocess.run((*tune, here.address), env=here.environment, check=True, timeout=120)
+        plain = {**os.environ, "ANSORC_FLEET_KEY": str(key)}
+        worker = (*COMMAND, "worker", here.address, "--device", "b", "--probe-s", "1e-3")
+        for arguments, words in (
+            ((*status, here.address), "tls.client.cert"),
+            (worker, "tls.worker.cert"),
+            ((*status, here.address.replace("tls", "tcp")), "no scheduler answers at"),
+        ):
+            done = subprocess.run(arguments, env=plain, capture_output=True, text=True, check=False)
+            assert done.returncode != 0
+            assert re.search(f"error: .*{words}", done.stderr), done.stderr
+    finally:
+        here.close()
+
+
+def test_a_page_says_why_it_shows_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSORC_FLEET_KEY", "missing.key")
+    (part,) = fleet_sections("tcp://127.0.0.1:1")
+    assert part.title == "Fleet"
+    assert "ansorc fleet key" in part.body
+    assert fleet_sections("") == []
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from ansorc.ir.passes.pipeline import CPU_PASSES, run_passes
 from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.skip_padding import skip_padding
+from ansorc.ir.passes.stream_stores import stream_stores
 from ansorc.ir.passes.transpose_copies import transpose_copies
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
@@ -65,6 +66,7 @@ PASSES: dict[str, Pass] = {
     "vectorize_interleaved": lambda f: vectorize_loops(f, VectorUnit(32, interleaved=4)),
     "transpose_copies": transpose_copies,
     "prefetch": lambda f: prefetch(f, 16 * 1024, 16 * 1024, has_streams=True),
+    "stream_stores": lambda f: stream_stores(f, 32 * 1024),
     "prepare_for_cpu": lambda f: run_passes(CPU_PASSES, f, AVX),
     "prepare_masked": lambda f: run_passes(CPU_PASSES, f, MASKING),
     "prepare_loading": lambda f: run_passes(CPU_PASSES, f, LOADING),
@@ -246,6 +248,7 @@ def test_the_trace_names_every_pass() -> None:
         "simplify", "skip_padding", "hoist_conditions", "partition_loops", "hoist_conditions",
         "choose_values", "vectorize_reductions", "promote_accumulators", "vectorize_loops",
         "transpose_copies", "simplify", "hoist_values", "prefetch",
+        "stream_stores",
     ]  # fmt: skip
 
 

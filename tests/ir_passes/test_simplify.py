@@ -183,6 +183,7 @@ def test_affine_form_has_the_same_value(expr: Expr) -> None:
         ((c // 4) * 4 + c % 4, c),
         ((n // 4) % 3 * 4 + n % 4 + a, n % 12 + a),
         (n % 2 + n // 2 % 3 * 2 + n // 6 * 6, n),
+        ((n * 4 + b) // 6 % 2 * 6 + (n * 4 + b) % 6, n % 3 * 4 + b),
         (n // 10 % 3 * 6 + n // 5 % 2 * 3 + n // 20, n // 5 % 6 * 3 + n // 20),
         ((c % 4 + a) % 2, (c + a) % 2),
         (d + b, b),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ from ansorc.search.record import (
     export_lines,
     import_lines,
     place_of,
+    schema,
     server_store,
 )
 from ansorc.search.record.upkeep import merge, prune, stale, verify
@@ -248,6 +250,64 @@ def test_other_databases_are_refused_in_words(server: PostgresServer, url: str) 
     server.execute("UPDATE ansorc.about SET version = 99", url.rpartition("/")[2])
     with pytest.raises(RecordError, match=r"a newer ansorc \(schema 99"):
         Records.open(url)
+
+
+def test_tables_of_an_earlier_version_are_brought_up_to_date(
+    server: PostgresServer, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a file is, with a migration that changes tables, rows and keys."""
+    with Records.open(url) as there, Records.open(tmp_path / "a.db") as here:
+        filled(there, 0)
+        filled(here, 0)
+
+    def migrate(connection: sqlite3.Connection) -> str:
+        connection.execute("CREATE TABLE more (key TEXT PRIMARY KEY)")
+        connection.execute("ALTER TABLE winners ADD COLUMN margin REAL")
+        connection.execute("UPDATE records SET message = 'new ' || message")
+        connection.execute("DELETE FROM records WHERE id = (SELECT max(id) FROM records)")
+        return "messages are new"
+
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, migrate))
+    for module in (schema, server_store):
+        monkeypatch.setattr(module, "SCHEMA_VERSION", len(schema.MIGRATIONS))
+    with pytest.raises(RecordError, match="an older ansorc"):
+        Records.open(url, read_only=True)
+    name = url.rpartition("/")[2]
+    for statement in ('CREATE ROLE "A reader" LOGIN', 'GRANT USAGE ON SCHEMA ansorc TO "A reader"',
+                      'GRANT SELECT ON ALL TABLES IN SCHEMA ansorc TO "A reader"',
+                      "GRANT SELECT ON ansorc.tasks TO PUBLIC"):  # fmt: skip
+        server.execute(statement, name)
+    with Records.open(url) as there, Records.open(tmp_path / "a.db") as here:
+        assert there.notes[0] == here.notes[0] == "messages are new"
+        assert told(there) == told(here)
+        for records in (there, here):
+            records.add(record_of("t", 1))
+            records.decide(record_of("t", 1))
+        assert told(there) == told(here)
+        assert here.holdings()
+    with Records.open(url) as there:
+        assert not there.notes
+        assert there.count() > 40
+    assert not verify(place_of(url)).faults
+    with Records.open(url.replace("ansorc@", "A%20reader@"), read_only=True) as there:
+        assert there.count() > 40
+
+
+def test_a_migration_that_fails_changes_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(connection: sqlite3.Connection) -> str:
+        connection.execute("DELETE FROM records")
+        raise RecordError("no")
+
+    with Records.open(url) as records:
+        filled(records, 0)
+        before = told(records)
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, fail))
+        patched.setattr(server_store, "SCHEMA_VERSION", len(schema.MIGRATIONS))
+        with pytest.raises(RecordError, match="no"):
+            Records.open(url)
+    with Records.open(url) as records:
+        assert told(records) == before
 
 
 def test_what_a_text_may_hold(url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from codegen_cuda.proof import SANITIZERS, Experiment, complaint_of
 from search_gpu.gpu_programs import ready
@@ -11,6 +12,11 @@ from ansorc.codegen.cuda.requests import requests_of
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import lower, replay
 from ansorc.search.gpu.default import default_gpu_steps
+from ansorc.search.gpu.description import descriptions
+from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
+from ansorc.search.gpu.sampling import sample_on_gpu
+from ansorc.search.sketch.generate import generate
+from ansorc.search.space.genes import choice_values, population_state
 from ansorc.target import Target
 
 A100 = Target.parse("cuda -arch=sm_80")
@@ -38,6 +44,45 @@ def test_rows_of_odd_length(rows: int, columns: int, dtype: str, width: int) -> 
     assert [request.width for request in found] == [width] * 3
     sanitizers = SANITIZERS if columns == 30 else ()
     assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag), sanitizers) == ""
+
+
+def test_images_are_loaded_and_stored_as_vectors() -> None:
+    """Fused axes of which a block has a part: the element is one number of block and thread."""
+    x = ac.placeholder((4, 56, 56, 64), "x")
+    w, b = (ac.placeholder((64,), name) for name in "wb")
+    dag = ComputeDAG([x, w, b, ac.ops.relu(ac.ops.batch_norm(x, w, b))])
+    found = [r for _, r in requests_of(ready(dag, default_gpu_steps(dag, A100), A100))]
+    assert [request.width for request in found] == [16] * 4
+
+
+def test_parts_of_rows_move_as_many_bytes_as_rows() -> None:
+    """Blocks of 32 threads with 2 elements each have a row and a seventh of the next, not two."""
+    x = ac.placeholder((16, 64, 56, 56), "x")
+    dag = ComputeDAG([x, ac.ops.relu(x)])
+    (sketch,) = (s for each in generate(dag, A100, gpu_rules()) for s in completed_on_gpu(each))
+    genes = np.unique(sample_on_gpu(sketch, 200, np.random.default_rng(0)), axis=0)
+    state, choices = population_state(sketch, genes), choice_values(sketch, genes)
+    (kernel,) = descriptions(state, len(genes), choices)
+    blocks = np.prod(np.broadcast_arrays(*kernel.grid), axis=0)
+    for access in kernel.global_accesses:
+        moved = (blocks * access.block_bytes)[access.block_bytes >= 56 * 4]
+        assert np.allclose(moved, 16 * 64 * 56 * 56 * 4)
+    found = [r for _, r in requests_of(ready(dag, default_gpu_steps(dag, A100), A100))]
+    assert [request.width for request in found] == [16] * 2
+
+
+@pytest.mark.parametrize("size", [8, 7])
+def test_a_mean_is_one_kernel(size: int) -> None:
+    """Sums are made by the threads that divide them, and not written out before."""
+    x = ac.placeholder((2, 2 * size, 2 * size, 8), "x")
+    dag = ComputeDAG([x, ac.ops.avg_pool2d(x, 2, stride=2)])
+    program = default_gpu_steps(dag, A100)
+    found = [r for _, r in requests_of(ready(dag, program, A100))]
+    assert [(request.buffer.name, request.is_store) for request in found] == [
+        ("x", False),
+        ("avg_pool2d", True),
+    ]
+    assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag)) == ""
 
 
 def test_what_is_read_in_another_order_keeps_its_rows() -> None:

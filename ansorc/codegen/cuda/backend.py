@@ -18,7 +18,8 @@ from ansorc.codegen.base import (
     Probes,
 )
 from ansorc.codegen.cuda.artifact import read_cuda_artifact, write_cuda_artifact
-from ansorc.codegen.cuda.binding import FIRST_DEVICE, facts_of
+from ansorc.codegen.cuda.binding import FIRST_DEVICE, bus_of, facts_of
+from ansorc.codegen.cuda.clocks import clock_of
 from ansorc.codegen.cuda.counts import counted
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT, emit_cuda, workspace_bytes
 from ansorc.codegen.cuda.image import image_for
@@ -156,6 +157,9 @@ class Cuda:
     def machine(self, target: Target) -> Machine:
         facts = facts_of(FIRST_DEVICE)
         return Machine(facts.name, (facts.arch,), facts.multiprocessors)
+
+    def state(self, target: Target) -> str:
+        return clock_of(bus_of(FIRST_DEVICE))
 
     def load(self, code: bytes, signature: Signature, target: Target) -> LoadedKernel:
         _require_driver(signature, target)

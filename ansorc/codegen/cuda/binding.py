@@ -345,6 +345,12 @@ def facts_of(ordinal: int) -> DeviceFacts:
 
 
 @lru_cache(maxsize=64)
+def bus_of(ordinal: int) -> str:
+    """Return the address of a device on the PCI bus."""
+    return str(driver().Device(ordinal).pci_bus_id())
+
+
+@lru_cache(maxsize=64)
 def _primary(ordinal: int) -> Device:
     return Device(ordinal, driver().Device(ordinal).retain_primary_context(), is_callers=False)
 

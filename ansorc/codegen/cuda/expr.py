@@ -26,6 +26,7 @@ from ansorc.codegen.cuda.types import (
 from ansorc.errors import BuildError
 from ansorc.ir.arith.affine import Atom, Linear, linear
 from ansorc.ir.arith.integer import rejoin
+from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DType
@@ -160,7 +161,7 @@ class CudaExpressions:
         total = _flat([_one_lane(index) for index in indices], buffer.strides)
         if total is None or lanes == 1:
             return None
-        rejoin(total)
+        rejoin(total, {**self._ranges(), LANE.name: (0, lanes - 1)})
         if total.terms.pop(LANE.name, 0) != 1:
             return None
         if any(LANE.name in free_vars(x) for x in total.terms if not isinstance(x, str)):
@@ -190,8 +191,11 @@ class CudaExpressions:
             for index, stride in zip(indices, strides, strict=True):
                 found = found + index * stride
             return self.value(found).text
-        rejoin(total)
+        rejoin(total, self._ranges())
         return self.value(total.to_expr()).text
+
+    def _ranges(self) -> dict[str, Interval]:
+        return {name: (v.low, v.high) for name, v in self.variables.items()}
 
     def _load(self, expr: Load, buffer: Buffer, indices: Sequence[Expr]) -> CExpr:
         low, high = integer_range(buffer.dtype) if buffer.dtype.is_integer else (0, 0)

@@ -93,6 +93,7 @@ def _write_body(module: ModuleWriter, function: Function, storage: Storage) -> N
     for buffer in storage.stack:
         body.reserve(buffer)
     body.statement(function.body)
+    writer.finish_streams()
     writer.line("ret i32 0")
     listing = ", ".join([*arguments, "i32 %threads"])
     head = f"define internal i32 @{function.name}.body({listing}) #0"

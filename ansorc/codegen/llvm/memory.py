@@ -10,11 +10,13 @@ from ansorc.codegen.llvm.index import IndexWriter
 from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol, bounds, by_depth, depth_of
 from ansorc.codegen.llvm.types import Value, in_memory, literal, memory_type, suffix
 from ansorc.codegen.llvm.vector import any_lane, extract, pack, splat
-from ansorc.codegen.llvm.writer import FunctionWriter
+from ansorc.codegen.llvm.writer import STREAMED, FunctionWriter
 from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import UINT8, DType
 from ansorc.ir.expr import Expr, dtype_of
+from ansorc.ir.passes.stream_stores import LINE_BYTES
+from ansorc.ir.stmt import Store
 
 _Loading = Callable[[Buffer, LaneIndex[Symbol]], Value]
 _Flat = LaneIndex[Symbol] | list[Linear[Symbol]]
@@ -71,14 +73,13 @@ class MemoryWriter:
         self._writer.scopes[-1].loads.setdefault(buffer.name, {})[key] = value
         return value
 
-    def store(
-        self, buffer: Buffer, indices: tuple[Expr, ...], value: Value, mask: Value | None = None
-    ) -> None:
-        """Store `value` to `buffer[indices]`; of lanes with one address the last one counts.
+    def store(self, store: Store, value: Value, mask: Value | None = None) -> None:
+        """Store `value` where `store` does; of lanes with one address the last one counts.
 
         Where a lane of `mask` is false, nothing is written.
         """
-        flat = self._flat(buffer, indices)
+        buffer = store.buffer
+        flat = self._flat(buffer, store.indices)
         if mask is not None:
             self._store_lanes(buffer, flat, splat(self._writer, value, mask.dtype.lanes), mask)
             places = []
@@ -87,7 +88,8 @@ class MemoryWriter:
         else:
             count = max(flat.lanes, value.dtype.lanes)
             if flat.step == 1 and flat.lanes == count:
-                self._store_at(buffer, flat.first, splat(self._writer, value, count))
+                write = self._stream_at if store.is_streamed else self._store_at
+                write(buffer, flat.first, splat(self._writer, value, count))
                 places = []
             else:
                 places = [flat.lane(number) for number in range(count)]
@@ -217,6 +219,34 @@ class MemoryWriter:
         pointer = self.pointer(buffer, place)
         text = self._to_memory(value)
         self._writer.line(f"store {text}, ptr {pointer}, align {buffer.dtype.bytes}")
+
+    def _stream_at(self, buffer: Buffer, place: Linear[Symbol], value: Value) -> None:
+        """Store a vector past the caches if the array, a caller's perhaps, begins with a line."""
+        aligned = min(value.dtype.lanes * buffer.dtype.bytes, LINE_BYTES)
+        if any(n * buffer.dtype.bytes % aligned for n in (place.constant, *place.terms.values())):
+            self._store_at(buffer, place, value)
+            return
+        writer, pointer, text = self._writer, self.pointer(buffer, place), self._to_memory(value)
+        past, through, join = writer.name("past"), writer.name("through"), writer.name("join")
+        is_line = self._begins_with_line(buffer)
+        writer.line(f"br i1 {is_line}, label {past}, label {through}")
+        writer.start_block(past)
+        writer.line(f"store {text}, ptr {pointer}, align {aligned}, !nontemporal {STREAMED}")
+        writer.line(f"br label {join}")
+        writer.start_block(through)
+        writer.line(f"store {text}, ptr {pointer}, align {buffer.dtype.bytes}")
+        writer.line(f"br label {join}")
+        writer.start_block(join)
+        writer.has_streams = True
+
+    def _begins_with_line(self, buffer: Buffer) -> str:
+        base, memo = self.bases[buffer.name], self._writer.scopes[0].memo
+        key = ("begins with a line", base)
+        if key not in memo:
+            start = self._writer.emit_at(0, f"ptrtoint ptr {base} to i64")
+            rest = self._writer.emit_at(0, f"and i64 {start}, {LINE_BYTES - 1}")
+            memo[key] = self._writer.emit_at(0, f"icmp eq i64 {rest}, 0")
+        return memo[key]
 
     def _to_memory(self, value: Value) -> str:
         """Return `value` as it is in memory, with its type."""

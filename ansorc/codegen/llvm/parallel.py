@@ -65,6 +65,7 @@ class Outliner:
         storage = chunk_storage(loop)
         heap = _reserve(inner, storage)
         inner.loop(loop, "%begin", "%end")
+        writer.finish_streams()
         if heap:
             writer.line(f"call void @free(ptr {heap})")
         writer.line("ret i32 0")

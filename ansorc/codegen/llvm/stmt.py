@@ -59,8 +59,8 @@ class StmtWriter:
     def statement(self, stmt: Stmt) -> None:
         """Write the code of `stmt` here."""
         match stmt:
-            case Store(buffer, indices, value):
-                self.exprs.memory.store(buffer, indices, self.exprs.value(value))
+            case Store():
+                self.exprs.memory.store(stmt, self.exprs.value(stmt.value))
             case For():
                 self._for(stmt)
             case Seq(stmts):
@@ -143,7 +143,7 @@ class StmtWriter:
             assert isinstance(stmt.then, Store)
             with self.exprs.masked(condition) as mask:
                 value = self.exprs.value(stmt.then.value)
-                self.exprs.memory.store(stmt.then.buffer, stmt.then.indices, value, mask)
+                self.exprs.memory.store(stmt.then, value, mask)
         elif decided is None:
             self._branch(stmt, condition.text)
         elif decided:

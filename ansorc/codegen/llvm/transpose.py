@@ -24,7 +24,7 @@ def write_block(writer: FunctionWriter, exprs: ExprWriter, loop: For, found: Tra
     rows = [exprs.value(found.row(lane)) for lane in range(found.lanes)]
     for number, column in enumerate(_transposed(writer, rows)):
         exprs.index.bind(loop.var.name, Linear(constant=number))
-        exprs.memory.store(found.store.buffer, found.store.indices, column)
+        exprs.memory.store(found.store, column)
 
 
 def _transposed(writer: FunctionWriter, rows: list[Value]) -> list[Value]:

@@ -22,6 +22,10 @@ ONCE = "noinline optnone nounwind"
 which is about 1 ms a function."""
 
 
+STREAMED = "!2"
+"""The metadata of a store past the caches."""
+
+
 class ModuleWriter:
     """The parts of a module: functions, declarations and metadata."""
 
@@ -35,6 +39,7 @@ class ModuleWriter:
         self._metadata = [
             '!0 = !{!"llvm.loop.unroll.disable"}',
             '!1 = !{!"llvm.loop.vectorize.enable", i1 false}',
+            f"{STREAMED} = !{{i32 1}}",
         ]
 
     @property
@@ -97,6 +102,8 @@ class FunctionWriter:
         self._lines: Lines = []
         self._count = 0
         self.block = "%entry"
+        self.has_streams = False
+        """Whether it stores past the caches."""
 
     @property
     def depth(self) -> int:
@@ -149,6 +156,12 @@ class FunctionWriter:
         """
         if self.module.target.is_x86:
             self.line('call void asm sideeffect "", "~{memory}"()')
+
+    def finish_streams(self) -> None:
+        """Let other threads see what was stored past the caches, which x86 does not order."""
+        if self.has_streams and self.module.target.is_x86:
+            self.module.declare("declare void @llvm.x86.sse.sfence()")
+            self.line("call void @llvm.x86.sse.sfence()")
 
     def insert(self, lines: list[str]) -> None:
         """Write, here, what `lines` will hold in the end."""

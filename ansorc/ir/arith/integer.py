@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
-from ansorc.ir.arith.affine import Atom, Linear, difference, integer, linear
+from ansorc.ir.arith.affine import Atom, Linear, difference, integer, linear, wraps
 from ansorc.ir.arith.interval import Ranges, decide, linear_bounds
 from ansorc.ir.dtype import BOOL
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr
@@ -67,31 +67,28 @@ def remainder(total: Linear[Atom], divisor: int, ranges: Ranges) -> Linear[Atom]
     return Linear({Binary(BinaryOp.MOD, rest.to_expr(), integer(divisor)): 1})
 
 
-def rejoin(total: Linear[Atom]) -> None:
+def rejoin(total: Linear[Atom], ranges: Ranges) -> None:
     """Rewrite, in place, where x may be some y // d:
 
     (x // c)*c*a + (x % c)*a      ->  x*a
-    (x // c % e)*c*a + (x % c)*a  ->  (x % (c*e))*a
+    (x // c % e)*c*a + (x % c)*a  ->  (x % (c*e))*a, which may be simpler
     """
-    waiting = [atom for atom in total.terms if _is_remainder(atom)]
-    while waiting:
-        made = _rejoined(total, waiting.pop(0))
-        if made is not None:
-            waiting.append(made)
+    while any(_rejoined(total, atom, ranges) for atom in total.terms if _is_remainder(atom)):
+        pass
 
 
 def _is_remainder(atom: Atom) -> bool:
     return isinstance(atom, Binary) and atom.op is BinaryOp.MOD
 
 
-def _rejoined(total: Linear[Atom], atom: Atom) -> Atom | None:
-    """Join the remainder `atom` with the digits above it; return the remainder that this makes."""
+def _rejoined(total: Linear[Atom], atom: Atom, ranges: Ranges) -> bool:
+    """Join the remainder `atom` with the digits above it; return whether there are any."""
     factor = total.coefficient(atom)
     match atom:
         case Binary(BinaryOp.MOD, inner, Const(divisor, _) as literal) if factor:
             pass
         case _:
-            return None
+            return False
     quotient = Binary(BinaryOp.FLOORDIV, inner, literal)
     match inner:
         case Binary(BinaryOp.FLOORDIV, dividend, Const(first, _)):  # x // c, simplified
@@ -101,14 +98,16 @@ def _rejoined(total: Linear[Atom], atom: Atom) -> Atom | None:
     whole = linear(inner)
     if whole and total.coefficient(quotient) == factor * divisor:
         _replace(total, (atom, quotient), whole, factor)
-        return None
+        return True
     for above, coefficient in total.terms.items():
         count = _count(above, quotient)
         if count and divisor > 0 and coefficient == factor * divisor:
-            joined = Binary(BinaryOp.MOD, inner, integer(int(divisor) * count))
-            _replace(total, (atom, above), Linear({joined: 1}), factor)
-            return joined
-    return None
+            if whole is None or wraps(whole):
+                whole = Linear[Atom]({inner: 1})
+            joined = remainder(whole, int(divisor) * count, ranges)
+            _replace(total, (atom, above), joined, factor)
+            return True
+    return False
 
 
 def _count(atom: Atom, quotient: Expr) -> int:

@@ -180,7 +180,7 @@ class Simplifier:
         total: Linear[Atom] = Linear()
         if not collect(expr, 1, total, self._add):
             return self._binary(expr)
-        integer.rejoin(total)
+        integer.rejoin(total, self._ranges)
         result = total.to_expr()
         return expr if result == expr else result
 
@@ -222,7 +222,7 @@ class Simplifier:
             return None
         law = integer.divide if op is BinaryOp.FLOORDIV else integer.remainder
         result = law(total, divisor, self._ranges)
-        integer.rejoin(result)
+        integer.rejoin(result, self._ranges)
         return result.to_expr()
 
     def _compare(self, expr: Compare) -> Expr:

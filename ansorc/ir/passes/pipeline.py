@@ -14,6 +14,7 @@ from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.skip_padding import skip_padding
+from ansorc.ir.passes.stream_stores import stream_stores
 from ansorc.ir.passes.transpose_copies import transpose_copies
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
@@ -64,6 +65,7 @@ CPU_PASSES: Passes = (
     ("hoist_values", lambda f, _: hoist_values(f)),
     ("prefetch", lambda f, t: prefetch(
         f, _core_bytes(t), max(t.cache_bytes), has_streams=t.asks_ahead)),
+    ("stream_stores", lambda f, t: stream_stores(f, max(t.cache_bytes)) if t.is_x86 else f),
 )  # fmt: skip
 """What makes a loop program ready for code generation on a CPU."""
 

@@ -13,6 +13,7 @@ from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Root, Stage
 from ansorc.schedule.steps import BindThread, Fuse, Reorder, Split, Vectorize
 from ansorc.search.gpu.parts import added_up, adds_up_parts
+from ansorc.search.sketch.predicates import fusible_consumer
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.sketch import TileVariable
 
@@ -20,15 +21,26 @@ MAX_THREADS = 1024
 
 
 def bound_rest(partial: PartialSketch) -> PartialSketch:
-    """Return the sketch with each stage bound that no rule has divided among threads yet."""
-    sums = [stage.name for stage in partial.state.stages if adds_up_parts(partial, stage)]
+    """Return the sketch with each stage bound that no rule has divided among threads yet.
+
+    What is summed up for one other stage, element by element, is computed by the threads of that.
+    """
+    sums = [stage.name for stage in partial.state.stages if _is_for_one(partial, stage)]
     for stage in partial.state.stages:
         is_free = isinstance(stage.attach, Root) and not is_bound(partial, stage)
         if is_free and stage.op.axes and stage.name not in sums:
-            partial = _bound(partial, stage)
+            keeps_rows = any(buffer.name in sums for buffer in stage.op.reads)
+            partial = _bound(partial, stage, keeps_rows=keeps_rows)
     for name in sums:
         partial = added_up(partial, name)
     return partial
+
+
+def _is_for_one(partial: PartialSketch, stage: Stage) -> bool:
+    if adds_up_parts(partial, stage):
+        return True
+    is_sum = isinstance(stage.attach, Root) and stage.is_untouched and bool(stage.op.reduce_axes)
+    return is_sum and fusible_consumer(partial, stage.name) is not None
 
 
 def is_bound(partial: PartialSketch, stage: Stage) -> bool:
@@ -37,8 +49,11 @@ def is_bound(partial: PartialSketch, stage: Stage) -> bool:
     return own or bool(partial.state.attached(stage.name))
 
 
-def _bound(partial: PartialSketch, stage: Stage) -> PartialSketch:
-    """All space loops, but for short vectors: blocks, then the threads of a block."""
+def _bound(partial: PartialSketch, stage: Stage, *, keeps_rows: bool) -> PartialSketch:
+    """All space loops, but for short vectors: blocks, then the threads of a block.
+
+    `keeps_rows`: no vector goes beyond the end of a row, as sums for it are made in whole rows.
+    """
     name = stage.name
     loops = [axis.name for axis in stage.op.axes]
     vector = ""
@@ -58,7 +73,7 @@ def _bound(partial: PartialSketch, stage: Stage) -> PartialSketch:
     if len(loops) > 1:
         fuse = Fuse(name, tuple(loops))
         partial, fused = partial.then(fuse), fuse.made
-    if not vector and (lanes := _lanes_of_all(partial, stage.op)) > 1:
+    if not vector and not keeps_rows and (lanes := _lanes_of_all(partial, stage.op)) > 1:
         split = Split(name, fused, (lanes,))
         partial = partial.then(split)
         fused, vector = split.made

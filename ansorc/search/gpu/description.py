@@ -11,7 +11,7 @@ import numpy as np
 
 from ansorc.ir.operator import MATRIX_FUNCTIONS
 from ansorc.ir.substitute import free_vars
-from ansorc.schedule.extent import Extent, IntArray
+from ansorc.schedule.extent import BoolArray, Extent, IntArray
 from ansorc.schedule.stage import Mark
 from ansorc.schedule.state import State
 from ansorc.search.features.loop_nest import LoopNests
@@ -92,15 +92,19 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
     requests = (np.asarray(request.requests, float) for request in (*in_global, *shared))
     addresses = ADDRESS_OPERATIONS * _sum(requests, rows)
     functions = [function for each in statements if (function := _matrix_function(each))]
+    excess = _excess(root, kernel.threads)
+    is_part = np.asarray(root.product(LoopRole.THREAD) > kernel.threads)
     return KernelDescription(
-        grid=_grid(root),
+        grid=_grid(root, excess),
         threads=_row(kernel.threads, rows),
         registers=_row(kernel.registers, rows),
         shared_bytes=_row(kernel.shared_bytes, rows),
         multiply_adds=_sum(map(_arithmetic, statements), rows),
-        integer_operations=_sum(map(_integers, statements), rows) + addresses,
+        integer_operations=_sum((_integers(each, is_part) for each in statements), rows)
+        + addresses,
         global_accesses=tuple(
-            _global(access, root, bypasses=kernel.is_by_matrix_units) for access in in_global
+            _global(access, root, excess, bypasses=kernel.is_by_matrix_units)
+            for access in in_global
         ),
         shared_accesses=tuple(shared),
         independent=_most((each.results for each in active), rows, 1.0),
@@ -163,12 +167,16 @@ def _code(statement: ThreadStatement) -> Floats:
     return executed / statement.serial
 
 
-def _integers(statement: ThreadStatement) -> Floats:
-    """Instructions of a thread for indices and loops, but those of addresses."""
+def _integers(statement: ThreadStatement, is_part: BoolArray) -> Floats:
+    """Instructions of a thread for indices and loops, but those of addresses.
+
+    `is_part`: the threads of a block are a part of fused axes, which is no matter of guards.
+    """
     if _matrix_function(statement):
         return statement.serial * LOOP_OPERATIONS
     counts = operation_counts(statement.stage.op)
-    each = counts.integer + counts.selected + _guards(statement)
+    guards = np.where(is_part, 0, _guards(statement))
+    each = counts.integer + counts.selected + guards
     return statement.iterations * each + statement.serial * LOOP_OPERATIONS
 
 
@@ -176,14 +184,50 @@ def _row(values: IntArray, rows: int) -> IntArray:
     return np.broadcast_to(values, (rows,))
 
 
-def _grid(statement: ThreadStatement) -> tuple[Floats, ...]:
+def _excess(root: ThreadStatement, threads: IntArray) -> dict[int, Floats]:
+    """How many times as many threads as a block has its digit at each place would make.
+
+    Threads over fused axes have a part of the slowest digit that they reach, which is rounded up:
+    64 of rows of 28 are 3 rows.
+    """
+    found: dict[int, Floats] = {}
+    left = np.maximum(1, root.product(LoopRole.THREAD) / threads)
+    for place, role in enumerate(root.roles):
+        if role is LoopRole.THREAD:
+            is_it = root.nest.loops[place].extent > 1
+            found[place] = np.where(is_it, left, 1.0)
+            left = np.where(is_it, 1.0, left)
+    return found
+
+
+def _grid(root: ThreadStatement, excess: Mapping[int, Floats]) -> tuple[Floats, ...]:
     """The loops that blocks run over, the fastest first."""
-    extents = [
-        loop.extent.astype(np.float64)
-        for loop, role in zip(statement.nest.loops, statement.roles, strict=True)
-        if role is LoopRole.BLOCK
-    ]
-    return tuple(reversed(extents)) or (np.ones(statement.rows),)
+    places = [place for place, role in enumerate(root.roles) if role is LoopRole.BLOCK]
+    extents = [root.nest.loops[place].extent.astype(np.float64) for place in places]
+    axes = [_axis(root, place) for place in places]
+    extents, axes = (extents, axes) if axes else ([np.ones(root.rows)], [""])
+    beyond = _beyond(root)
+    for place, more in excess.items():
+        axis = _axis(root, place)
+        own = axes.index(axis) if axis in axes else 0
+        extents[own] = extents[own] * np.where(more > 1, more / beyond, 1.0)
+    return tuple(reversed(extents))
+
+
+def _axis(statement: ThreadStatement, place: int) -> str:
+    """The axis that a loop moves along."""
+    axes = statement.stage.op.axes
+    return next((a.name for a in axes if statement.nest.axes[a.name][place] is not None), "")
+
+
+def _beyond(statement: ThreadStatement) -> Floats:
+    """How many times as many results as there are the loops come to, each rounded up."""
+    found = np.ones(statement.rows)
+    for axis in statement.stage.op.axes:
+        for loop, step in zip(statement.nest.loops, statement.nest.axes[axis.name], strict=True):
+            found = found * (1 if step is None else loop.extent)
+        found = found / axis.extent
+    return found
 
 
 def _around(statement: ThreadStatement) -> Floats:
@@ -208,21 +252,28 @@ def _guards(statement: ThreadStatement) -> Floats:
     return found
 
 
-def _global(access: ThreadAccess, root: ThreadStatement, *, bypasses: bool) -> GlobalAccess:
+def _global(
+    access: ThreadAccess, root: ThreadStatement, excess: Mapping[int, Floats], *, bypasses: bool
+) -> GlobalAccess:
     """What a statement asks of global memory; `bypasses`: copies are not kept in the first level,
     so its banks do not matter."""
     touched = access.sectors
     lanes = np.minimum(32, access.statement.product(LoopRole.THREAD))
     asked = touched * SECTOR_BYTES / np.maximum(1, lanes * access.width * access.buffer.dtype.bytes)
     is_copied = stages_of(access.statement.nests.state, access.statement.stage) > 1
-    dimensions = len(_grid(root))
+    dimensions = len(_grid(root, excess))
+    elements = access.block_elements
+    if access.statement is root:
+        for place, times in excess.items():
+            is_moved = any(move is not None for move in access.moved[place])
+            elements = elements / times if is_moved else elements
     depends = access.depends_on
     depends = (*depends, *[np.zeros(access.statement.rows)] * (dimensions - len(depends)))
     return GlobalAccess(
         requests=access.requests,
         sectors=touched,
         wavefronts=np.zeros(access.statement.rows) if is_copied and bypasses else access.wavefronts,
-        block_bytes=access.block_elements * access.buffer.dtype.bytes * np.maximum(1, asked),
+        block_bytes=elements * access.buffer.dtype.bytes * np.maximum(1, asked),
         depends_on=depends[:dimensions],
         is_store=access.is_store,
         is_asynchronous=is_copied,

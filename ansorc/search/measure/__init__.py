@@ -7,7 +7,7 @@ Who starts whom: a `Measurer` of one task uses `Workers`, which may serve many. 
 workers (`worker.py`): a `Builder` makes object code of programs, a `Runner` checks and times it.
 """
 
-from ansorc.search.measure.measurer import Measurer, concurrently, nothing
+from ansorc.search.measure.measurer import Measurer, batch_begins, concurrently, nothing
 from ansorc.search.measure.options import CachePolicy, MeasuredCall, MeasureOptions, RunOptions
 from ansorc.search.measure.result import (
     BuildCost,
@@ -36,6 +36,7 @@ __all__ = [
     "Source",
     "Stopwatch",
     "Workers",
+    "batch_begins",
     "concurrently",
     "nothing",
 ]

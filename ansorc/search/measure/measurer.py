@@ -60,6 +60,11 @@ def concurrently(work: Callable[[], None]) -> Generator[None]:
         done.result()
 
 
+def batch_begins(count: int, most: int) -> range:
+    """Return where equal batches of `count` programs begin, none of them larger than `most`."""
+    return range(0, count, math.ceil(count / math.ceil(count / most)) if count else 1)
+
+
 _THREAD_ROUNDS = 9
 _KEPT = 16
 """Programs whose machine code is kept, as they may be timed against each other later."""
@@ -144,11 +149,10 @@ class Measurer:
         these is run: nothing else happens while a program is timed. Raises MeasureError with the
         first full text after `options.identical_failures` equal failures in a row.
         """
-        size = self._batch_size(len(candidates))
-        for begin in range(0, len(candidates), size):
-            batch = candidates[begin : begin + size]
-            is_last = begin + size >= len(candidates)
-            built = self._build(batch, meanwhile if is_last else nothing)
+        begins = batch_begins(len(candidates), self.options.batch)
+        for begin in begins:
+            batch = candidates[begin : begin + begins.step]
+            built = self._build(batch, meanwhile if begin == begins[-1] else nothing)
             for candidate, reply in zip(batch, built, strict=True):
                 result = self.measure_built(candidate, reply)
                 yield result
@@ -197,10 +201,6 @@ class Measurer:
             if not isinstance(outcomes, Failure) and isinstance(outcomes[0][0], Measurement):
                 seconds.append(outcomes[0][0].median_s)
         return seconds if len(seconds) == len(counts) else []
-
-    def _batch_size(self, count: int) -> int:
-        """The size of equal batches, none larger than the options allow."""
-        return math.ceil(count / math.ceil(count / self.options.batch)) if count else 1
 
     def _contest(self, built: Sequence[Message]) -> Sequence[tuple[Outcome, RunCost] | None]:
         """Time all in turns; if one of them harms the worker, each alone, to see which."""

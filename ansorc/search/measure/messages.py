@@ -264,8 +264,9 @@ def _outcome(row: dict[str, Any]) -> Outcome:
     if "failure" in row:
         return _failure(row)
     return Measurement(
-        tuple(row["seconds"]), row["checked"], row["stopped_early"], row["max_error"]
-    )
+        tuple(row["seconds"]), row["checked"], row["stopped_early"], row["max_error"],
+        row.get("note", ""),
+    )  # fmt: skip
 
 
 def _failure(fields: dict[str, Any]) -> Failure:

@@ -157,6 +157,8 @@ class Measurement:
     """Timing stopped after one repeat because it was far slower than the best known."""
     max_error: float = 0.0
     """Largest deviation from the reference, in units of the tolerance; 0 when not checked."""
+    note: str = ""
+    """What a device said of its clock then; it is the message of the record."""
 
     @cached_property
     def median_s(self) -> float:

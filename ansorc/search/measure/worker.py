@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -252,7 +252,9 @@ class Runner:
         if message.number("rank"):
             rounds = interleave(subjects, clock, options)
             return [
-                Measurement(tuple(seconds), checked=True, max_error=one.max_error)
+                Measurement(
+                    tuple(seconds), checked=True, max_error=one.max_error, note=_state(target)
+                )
                 for seconds, one in zip(rounds, checked, strict=True)
             ]
         budget = None  # a device is not shared, and its clock does not wait for this machine
@@ -260,7 +262,10 @@ class Runner:
             budget = self._budget(target, options, probe_time_of(message))
         trial = partial(sample, clock=clock, options=options, best_s=message.number("best_s"))
         return [
-            _time(one, partial(trial, subject), options, message.number("best_s"), budget)
+            replace(
+                _time(one, partial(trial, subject), options, message.number("best_s"), budget),
+                note=_state(target),
+            )
             for one, subject in zip(checked, subjects, strict=True)
         ]
 
@@ -280,6 +285,11 @@ class Runner:
         if fastest is not None:
             budget.probe.remember(fastest)
         return budget
+
+
+def _state(target: Target) -> str:
+    backend = backend_of(target)
+    return backend.state(target) if isinstance(backend, DeviceBackend) else ""
 
 
 def _time(

@@ -50,6 +50,8 @@ class Growth:
     learning_rate: float = 0.2
     seed: int = 0
     threads: int = 1
+    least_rows: int = 4
+    """Of a leaf."""
 
     def parameters(self) -> dict[str, object]:
         """Return LightGBM's names for these numbers, and the ones that are always the same."""
@@ -57,7 +59,7 @@ class Growth:
             "objective": "none",
             "num_leaves": self.leaves,
             "learning_rate": self.learning_rate,
-            "min_data_in_leaf": 4,
+            "min_data_in_leaf": self.least_rows,
             "min_sum_hessian_in_leaf": 0.0,
             "lambda_l2": 0.3,
             "feature_fraction": 0.8,

@@ -296,7 +296,7 @@ def open_store(
             "pip install 'ansorc[postgresql]'"
         ) from error
     store = server.ServerStore(place, create=create, read_only=read_only)
-    return cast("RecordStore", store), ()
+    return cast("RecordStore", store), store.notes
 
 
 def _environment(environment: Environment) -> StoreStatement:

@@ -101,6 +101,7 @@ class Record:
     repeats: int = 0
     failure: FailureKind | None = None
     message: str = ""
+    """Of a failure; else what a device said of its clock."""
     checked: bool = False
     """The output agreed with the float64 reference; only such a record can be the best."""
     build_s: float = 0.0
@@ -147,6 +148,7 @@ class Record:
             median_s=found.median_s,
             spread_s=found.spread_s,
             repeats=len(found.seconds),
+            message=found.note,
             checked=found.checked,
         )
 

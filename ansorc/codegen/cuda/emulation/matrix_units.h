@@ -54,23 +54,18 @@ void multiply_add(T *sums, const void *a, const void *b, int line) {
     }
   for (unsigned i = 0; i < 4; ++i) sums[i] = (T)found[i];
 }
-
-inline const char *row_of(const char *slots, unsigned number) {
-  const char *row;
-  __builtin_memcpy(&row, slots + number * slot_bytes, sizeof row);
-  return row;
-}
 }  // namespace emulation
 
-// Lane l gives row l % 8 of matrix l / 8, 16 bytes, and gets 4 bytes of row l / 4 of each.
+// Lane l gives row l % 8 of matrix l / 8, 16 bytes, and gets 4 bytes of row l / 4 of each. It reads
+// its row before it meets the others, which does not order what they stored before.
 template <typename T>
 void load_matrices(T *to, const void *row, int line = __builtin_LINE()) {
   if ((uintptr_t)row % 16) emulation::fail(line, "a row of a matrix at a misaligned address");
   char *slots;
-  emulation::give<sizeof row>(&row, &slots, line);
+  emulation::give<16>(row, &slots, line);
   unsigned lane = emulation::lane();
   for (unsigned i = 0; i < 4; ++i)
-    __builtin_memcpy((char *)to + 4 * i, emulation::row_of(slots, 8 * i + lane / 4) + lane % 4 * 4, 4);
+    __builtin_memcpy((char *)to + 4 * i, slots + (8 * i + lane / 4) * emulation::slot_bytes + lane % 4 * 4, 4);
 }
 
 // The same, of the transposed matrices of 16-bit elements.
@@ -78,12 +73,12 @@ template <typename T>
 void load_matrices_transposed(T *to, const void *row, int line = __builtin_LINE()) {
   if ((uintptr_t)row % 16) emulation::fail(line, "a row of a matrix at a misaligned address");
   char *slots;
-  emulation::give<sizeof row>(&row, &slots, line);
+  emulation::give<16>(row, &slots, line);
   unsigned lane = emulation::lane();
   for (unsigned i = 0; i < 4; ++i) {
     unsigned short pair[2];
     for (unsigned odd = 0; odd < 2; ++odd)
-      __builtin_memcpy(&pair[odd], emulation::row_of(slots, 8 * i + lane % 4 * 2 + odd) + lane / 4 * 2, 2);
+      __builtin_memcpy(&pair[odd], slots + (8 * i + lane % 4 * 2 + odd) * emulation::slot_bytes + lane / 4 * 2, 2);
     __builtin_memcpy((char *)to + 4 * i, pair, sizeof pair);
   }
 }

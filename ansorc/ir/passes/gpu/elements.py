@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ansorc.ir.arith.affine import Atom, Linear, atom_expr
 from ansorc.ir.arith.integer import rejoin
-from ansorc.ir.arith.interval import linear_bounds
+from ansorc.ir.arith.interval import Interval, linear_bounds
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import (
     Binary,
@@ -204,9 +204,7 @@ class Meetings:
         """Whether their least and greatest places tell that they are two slots, say."""
         ends: list[tuple[int, int]] = []
         for place, touch in both:
-            extents = {**self._threads, **touch.free}
-            ranges = {name: (0, extent - 1) for name, extent in extents.items()}
-            found = linear_bounds(place, ranges)
+            found = linear_bounds(place, self._ranges(touch))
             if found is None:
                 return False
             ends.append(found)
@@ -227,6 +225,10 @@ class Meetings:
             reach += coefficient * (extent - 1)
         return True
 
+    def _ranges(self, touch: Touch) -> dict[str, Interval]:
+        extents = {**self._threads, **touch.free}
+        return {name: (0, extent - 1) for name, extent in extents.items()}
+
     def _size(self, touch: Touch) -> int:
         return prod((*self._threads.values(), *touch.free.values()))
 
@@ -235,7 +237,8 @@ class Meetings:
         if key not in self._places:
             place = flat_place(touch.buffer, touch.indices)
             if place is not None:
-                rejoin(place)  # of loops over two axes that are fused, one number is left
+                # Of loops over two axes that are fused, one number is left.
+                rejoin(place, self._ranges(touch))
             self._places[key] = touch.indices, place
         return self._places[key][1]
 
