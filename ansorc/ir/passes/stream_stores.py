@@ -50,8 +50,8 @@ def _streaming(stmt: Stmt, large: set[Buffer], loops: tuple[For, ...]) -> Stmt:
 
 def _fills_lines(store: Store, loops: tuple[For, ...]) -> bool:
     """Whether `store` fills whole lines, in the unrolled ones of `loops` and one around them."""
-    *_, last = store.indices
     place = flat_place(store.buffer, store.indices)
+    last = store.indices[-1] if store.indices else const(0)
     if place is None or not isinstance(last, Ramp) or last.stride != const(1):
         return False
     filled, line = last.lanes, LINE_BYTES // store.buffer.dtype.bytes
