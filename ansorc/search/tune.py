@@ -118,11 +118,13 @@ def _drive(run: TuningRun, options: TuneOptions, machines: Machines) -> None:
     def choose() -> None:
         ahead.append(run.propose(run.round_size))
 
-    run.start(nothing if _are_many(machines) else choose)
+    are_many = _are_many(machines)
+    run.start(nothing if are_many else choose)
     try:
-        if ahead:
+        if not are_many:
             _measure_rounds(run, ahead, choose, options, machines)
-        if isinstance(machines, MachinesAhead) and _are_many(machines):
+            are_many = _are_many(machines) and not run.is_late
+        if are_many and isinstance(machines, MachinesAhead):
             _measure_ahead(run, ahead, machines)
     except MeasureError as error:
         if run.best is None:

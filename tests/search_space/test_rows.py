@@ -9,6 +9,7 @@ from search_space.small_dags import check_meaning
 
 import ansorc as ac
 from ansorc import ops
+from ansorc.errors import BuildError
 from ansorc.ir.expr import const
 from ansorc.ir.interpret import interpret
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
@@ -192,7 +193,12 @@ def test_sequences_of_any_length_are_right(dtype: str) -> None:
         scores = np.einsum("bhnk,bhmk->bhnm", q.astype(float), k) / np.sqrt(width)
         wanted = weights(np.where(visible, scores, -np.inf)) @ v
         for chosen_steps in (default_steps(dag, ZEN4), of_search):
-            found = ac.build(replay(dag, chosen_steps))(q, k, v, counts)
+            try:
+                found = ac.build(replay(dag, chosen_steps))(q, k, v, counts)
+            except BuildError as refusal:  # of a random program, which may unroll too much
+                if chosen_steps is of_search and "would write out" in str(refusal):
+                    continue
+                raise
             np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
 
 

@@ -51,10 +51,14 @@ def load_object_code(object_bytes: bytes, symbols: Mapping[str, int]) -> LoadedC
 
 
 def link_object_code(objects: Sequence[bytes], symbols: Mapping[str, int]) -> LoadedCode:
-    """Do the same with several object files, which may refer to each other."""
+    """Do the same with several object files, which may refer to each other.
+
+    The sections of each lie together, by LLVM's JITLink: its older linker takes free addresses one
+    by one, and ends the process where code cannot reach its constants within 2 GiB.
+    """
     _initialize()
     try:
-        engine = llvm.create_lljit_compiler(suppress_errors=True)
+        engine = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
         library = llvm.JITLibraryBuilder().add_current_process()
         for code in objects:
             library.add_object_img(code)
