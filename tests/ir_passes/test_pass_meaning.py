@@ -269,6 +269,23 @@ def test_sums_of_what_comes_from_memory_have_fewer_vectors(
     assert lanes.shape == (1 if vectors == 4 else vectors, 8)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_copies_of_each_other_stay_in_one_loop(first: int) -> None:
+    """As do copies to rows that follow each other: the last copy to a row counts."""
+    source, made, last = (Buffer(name, (9, 8), FLOAT32) for name in ("source", "made", "last"))
+    k, row = Var("k"), Ramp(const(0), const(1), 8)
+    others = [
+        Store(last, (k, row), Load(made, (row, k))),
+        Store(made, (k + 1, row), Load(source, (Ramp(const(1), const(1), 8), k))),
+    ]
+    copies = Seq((Store(made, (k, row), Load(source, (row, k))), others[first]))
+    function = Function("copies", (source, made, last), For(k, 8, LoopKind.SERIAL, copies))
+    for mine, wanted in zip(
+        outcome(transpose_copies(function), 0), outcome(function, 0), strict=True
+    ):
+        np.testing.assert_array_equal(mine, wanted)
+
+
 @pytest.mark.parametrize("asks_ahead", [True, False])
 def test_memory_is_asked_for_ahead_where_that_pays(*, asks_ahead: bool) -> None:
     source = Buffer("source", (1 << 14,), FLOAT32)

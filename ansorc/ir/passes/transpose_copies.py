@@ -93,9 +93,17 @@ def _in_blocks(stmt: Stmt) -> Stmt:
 
 
 def _apart(loop: For) -> Sequence[For]:
-    """The loop once for each of its statements, if all of them are such copies: parts of a row."""
+    """The loop once for each of its statements, if all of them are such copies: parts of a row.
+
+    None reads what another stores, and those that store to one buffer do so in one row at a time.
+    """
     parts = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
-    if any(transposition(part, loop.var.name) is None for part in parts):
+    found = [transposition(part, loop.var.name) for part in parts]
+    copies = [each for each in found if each is not None]
+    read = {each.load.buffer for each in copies}
+    rows = {(each.store.buffer, each.store.indices[:-1]) for each in copies}
+    stored = {buffer for buffer, _ in rows}
+    if len(copies) < len(parts) or read & stored or len(rows) > len(stored):
         return (loop,)
     return [replace(loop, body=part) for part in parts]
 
