@@ -162,7 +162,7 @@ def test_scales_along_another_axis_are_those_of_no_product() -> None:
     nodes += [helper.make_node("Conv", ["x_float", "w_float"], ["sum"])]
     nodes += [helper.make_node("QuantizeLinear", ["sum", "y_scale", "y_zero"], ["y"], axis=2)]
     known = {n: a for _, given in parts for n, a in given.items() if n != "x"}
-    known |= {"y_scale": np.float32([0.1, 0.4, 0.2, 0.9]), "y_zero": integers(np.uint8, 4)}
+    known |= {"y_scale": np.array([0.1, 0.4, 0.2, 0.9], np.float32), "y_zero": integers(np.uint8, 4)}
     tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in known.items()]
     shape = helper.make_tensor_value_info("x", TensorProto.UINT8, data.shape)
     result = helper.make_empty_tensor_value_info("y")
@@ -228,7 +228,8 @@ def test_a_quantised_sum() -> None:
 @pytest.mark.parametrize("is_last", [0, 1])
 def test_a_quantised_mean_of_an_image(is_last: int) -> None:
     data, axes = integers(np.uint8, 2, 3, 4, 5), (1, 2) if is_last else (2, 3)
-    given = [data, np.array(SCALE), np.array(3, np.uint8), np.float32(0.02), np.array(7, np.uint8)]
+    low, high = np.array(3, np.uint8), np.array(7, np.uint8)
+    given = [data, np.array(SCALE), low, np.array(0.02, np.float32), high]
     options: dict[str, Any] = {"domain": "com.microsoft", "channels_last": is_last}
     _, (found,) = run_node(*node_model("QLinearGlobalAveragePool", given, **options))
     mean = (data.astype(np.int64) - 3).mean(axes, keepdims=True)

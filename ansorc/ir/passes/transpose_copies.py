@@ -97,13 +97,13 @@ def _apart(loop: For) -> Sequence[For]:
 
     None reads what another stores, and those that store to one buffer do so in one row at a time.
     """
-    parts = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
-    found = [transposition(part, loop.var.name) for part in parts]
-    copies = [each for each in found if each is not None]
-    read = {each.load.buffer for each in copies}
+    name, parts = loop.var.name, loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+    copies = [each for part in parts if (each := transposition(part, name)) is not None]
+    read, stored = {each.load.buffer for each in copies}, {each.store.buffer for each in copies}
     rows = {(each.store.buffer, each.store.indices[:-1]) for each in copies}
-    stored = {buffer for buffer, _ in rows}
-    if len(copies) < len(parts) or read & stored or len(rows) > len(stored):
+    is_moved = any(uses(each.store.indices[-1], name) for each in copies)
+    meet = len(rows) > len(stored) or (is_moved and len(copies) > len(stored))
+    if len(copies) < len(parts) or read & stored or meet:
         return (loop,)
     return [replace(loop, body=part) for part in parts]
 
