@@ -162,7 +162,10 @@ def test_scales_along_another_axis_are_those_of_no_product() -> None:
     nodes += [helper.make_node("Conv", ["x_float", "w_float"], ["sum"])]
     nodes += [helper.make_node("QuantizeLinear", ["sum", "y_scale", "y_zero"], ["y"], axis=2)]
     known = {n: a for _, given in parts for n, a in given.items() if n != "x"}
-    known |= {"y_scale": np.array([0.1, 0.4, 0.2, 0.9], np.float32), "y_zero": integers(np.uint8, 4)}
+    known |= {
+        "y_scale": np.array([0.1, 0.4, 0.2, 0.9], np.float32),
+        "y_zero": integers(np.uint8, 4),
+    }
     tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in known.items()]
     shape = helper.make_tensor_value_info("x", TensorProto.UINT8, data.shape)
     result = helper.make_empty_tensor_value_info("y")
