@@ -41,11 +41,10 @@ class FakeLibrary:
         (FakeLibrary(0x64), "1005 MHz, held down by power and heat"),
         (FakeLibrary(0, status=3), ""),
         (None, ""),
+        (object(), ""),
     ],
 )
-def test_clocks_in_words(
-    monkeypatch: pytest.MonkeyPatch, library: FakeLibrary | None, words: str
-) -> None:
+def test_clocks_in_words(monkeypatch: pytest.MonkeyPatch, library: object, words: str) -> None:
     monkeypatch.setattr(clocks, "_library", lambda: library)
     assert clocks.clock_of("0000:01:00.0") == words
 

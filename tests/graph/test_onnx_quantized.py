@@ -153,6 +153,29 @@ def test_products_between_dequantised_and_quantised_are_of_integers(
     np.testing.assert_allclose(mine, theirs.astype(np.float64), atol=1)
 
 
+def test_scales_along_another_axis_are_those_of_no_product() -> None:
+    """Four scales of rows, where there are four channels, too."""
+    data, weight = integers(np.uint8, 1, 4, 4, 4), integers(np.int8, 4, 4, 1, 1)
+    parts = [dequantized(*each) for each in (("x", data, SCALE, np.uint8(120)),
+                                             ("w", weight, SCALE, np.int8(0)))]  # fmt: skip
+    nodes = [node for node, _ in parts]
+    nodes += [helper.make_node("Conv", ["x_float", "w_float"], ["sum"])]
+    nodes += [helper.make_node("QuantizeLinear", ["sum", "y_scale", "y_zero"], ["y"], axis=2)]
+    known = {n: a for _, given in parts for n, a in given.items() if n != "x"}
+    known |= {
+        "y_scale": np.array([0.1, 0.4, 0.2, 0.9], np.float32),
+        "y_zero": integers(np.uint8, 4),
+    }
+    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in known.items()]
+    shape = helper.make_tensor_value_info("x", TensorProto.UINT8, data.shape)
+    result = helper.make_empty_tensor_value_info("y")
+    graph = helper.make_graph(nodes, "net", [shape], [result], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=8)
+    _, (mine,) = run_node(model, {"x": data})
+    evaluator: Any = ReferenceEvaluator(model)
+    np.testing.assert_allclose(mine, evaluator.run(None, {"x": data})[0].astype(float), atol=1)
+
+
 def test_an_instruction_computes_them_where_there_is_one() -> None:
     data, weight = integers(np.uint8, 1, 8, 6, 6), integers(np.int8, 32, 8, 3, 3)
     graph, _ = run_node(*node_model("ConvInteger", [data, weight], known=(1,)))
@@ -208,7 +231,8 @@ def test_a_quantised_sum() -> None:
 @pytest.mark.parametrize("is_last", [0, 1])
 def test_a_quantised_mean_of_an_image(is_last: int) -> None:
     data, axes = integers(np.uint8, 2, 3, 4, 5), (1, 2) if is_last else (2, 3)
-    given = [data, np.array(SCALE), np.array(3, np.uint8), np.float32(0.02), np.array(7, np.uint8)]
+    low, high = np.array(3, np.uint8), np.array(7, np.uint8)
+    given = [data, np.array(SCALE), low, np.array(0.02, np.float32), high]
     options: dict[str, Any] = {"domain": "com.microsoft", "channels_last": is_last}
     _, (found,) = run_node(*node_model("QLinearGlobalAveragePool", given, **options))
     mean = (data.astype(np.int64) - 3).mean(axes, keepdims=True)

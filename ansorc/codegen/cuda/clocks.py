@@ -27,11 +27,15 @@ def clock_of(bus: str) -> str:
     if library is None:
         return ""
     mhz, bits = ctypes.c_uint(), ctypes.c_ulonglong()
-    if (
-        library.nvmlDeviceGetHandleByPciBusId_v2(bus.encode(), ctypes.byref(device))
-        or library.nvmlDeviceGetClockInfo(device, _SM_CLOCK, ctypes.byref(mhz))
-        or library.nvmlDeviceGetCurrentClocksThrottleReasons(device, ctypes.byref(bits))
-    ):
+    try:
+        is_unknown = (
+            library.nvmlDeviceGetHandleByPciBusId_v2(bus.encode(), ctypes.byref(device))
+            or library.nvmlDeviceGetClockInfo(device, _SM_CLOCK, ctypes.byref(mhz))
+            or library.nvmlDeviceGetCurrentClocksThrottleReasons(device, ctypes.byref(bits))
+        )
+    except AttributeError:  # its version has no such function
+        is_unknown = True
+    if is_unknown:
         return ""
     reasons = dict.fromkeys(words for bit, words in _HELD_BY.items() if bits.value & bit)
     return f"{mhz.value} MHz" + (f", held down by {' and '.join(reasons)}" if reasons else "")

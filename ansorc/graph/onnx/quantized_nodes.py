@@ -52,8 +52,8 @@ class _Joining:
             product = self._alone(product.inputs[0])
         if product is None or product.operator not in _OPERATORS:
             return node
-        given = self._integers(product)
-        if given is None:
+        given, scale = self._integers(product), self._known(node.inputs[1])
+        if given is None or scale is None or scale.size != 1:
             return node
         left, right, bias = given
         inputs = (*left, *right, *bias, *node.inputs[1:3])

@@ -93,9 +93,17 @@ def _in_blocks(stmt: Stmt) -> Stmt:
 
 
 def _apart(loop: For) -> Sequence[For]:
-    """The loop once for each of its statements, if all of them are such copies: parts of a row."""
-    parts = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
-    if any(transposition(part, loop.var.name) is None for part in parts):
+    """The loop once for each of its statements, if all of them are such copies: parts of a row.
+
+    None reads what another stores, and those that store to one buffer do so in one row at a time.
+    """
+    name, parts = loop.var.name, loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+    copies = [each for part in parts if (each := transposition(part, name)) is not None]
+    read, stored = {each.load.buffer for each in copies}, {each.store.buffer for each in copies}
+    rows = {(each.store.buffer, each.store.indices[:-1]) for each in copies}
+    is_moved = any(uses(each.store.indices[-1], name) for each in copies)
+    meet = len(rows) > len(stored) or (is_moved and len(copies) > len(stored))
+    if len(copies) < len(parts) or read & stored or meet:
         return (loop,)
     return [replace(loop, body=part) for part in parts]
 
