@@ -88,6 +88,7 @@ def test_a_disk_without_locks_is_refused(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.nightly
 def test_a_clock_that_jumps_changes_no_time(tmp_path: Path) -> None:
     with started(tmp_path, 8, JUMPS) as process:
         _, err = process.communicate(timeout=60)
@@ -101,6 +102,7 @@ def test_a_clock_that_jumps_changes_no_time(tmp_path: Path) -> None:
     assert re.search(r"measured 8 programs in 0:\d\d\n", err)
 
 
+@pytest.mark.nightly
 def test_sleep_is_not_measured(tmp_path: Path) -> None:
     """Stopped and woken, all processes at once, as a suspended machine is."""
     with started(tmp_path, 16) as process:
@@ -132,6 +134,7 @@ def test_a_terminal_that_goes_away_ends_the_run_as_ctrl_c_does(tmp_path: Path) -
     assert all(record.failure is None for record in records_in(tmp_path))
 
 
+@pytest.mark.nightly
 def test_nohup_goes_on(tmp_path: Path) -> None:
     ignored = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
     with started(tmp_path, 12, ignored) as process:
