@@ -15,7 +15,7 @@ from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import UINT8, DType
 from ansorc.ir.expr import Expr, dtype_of
-from ansorc.ir.passes.stream_stores import LINE_BYTES
+from ansorc.ir.passes.places import LINE_BYTES
 from ansorc.ir.stmt import Store
 
 _Loading = Callable[[Buffer, LaneIndex[Symbol]], Value]

@@ -8,7 +8,22 @@ from ansorc.ir.arith.affine import Atom, Linear, linear
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Expr, Load, Ramp, Var
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import For
+from ansorc.ir.stmt import For, LoopKind, Stmt, statements
+
+LINE_BYTES = 64
+"""A cache line of x86, and of most ARM."""
+UNROLLED = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
+"""Loops that are none in the code."""
+
+
+def loops_of(stmt: Stmt) -> list[For]:
+    """Return the loops of `stmt`, itself included, outer ones before those inside."""
+    return [part for part in statements(stmt) if isinstance(part, For)]
+
+
+def has_loops(stmt: Stmt) -> bool:
+    """Whether loops remain that are not unrolled."""
+    return any(loop.kind not in UNROLLED for loop in loops_of(stmt))
 
 
 def uses(expr: Expr, name: str) -> bool:

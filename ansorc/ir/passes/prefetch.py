@@ -35,7 +35,15 @@ from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, const, dtype_of
 from ansorc.ir.node import walk
-from ansorc.ir.passes.places import first_lane, flat_place, uses
+from ansorc.ir.passes.places import (
+    LINE_BYTES,
+    UNROLLED,
+    first_lane,
+    flat_place,
+    has_loops,
+    loops_of,
+    uses,
+)
 from ansorc.ir.stmt import (
     Allocate,
     For,
@@ -51,8 +59,6 @@ from ansorc.ir.stmt import (
 )
 from ansorc.ir.substitute import substitute
 
-LINE_BYTES = 64
-"""Bytes that one prefetch asks for: a cache line of x86, and of most ARM."""
 ROW_BYTES = (1024, 64 * 1024)
 """Shorter rows are followed by the processor; longer ones would displace what is worked on."""
 LEAST_PANEL_BYTES = 4096
@@ -70,8 +76,6 @@ STREAM_AHEAD_BYTES = 1024
 LEAST_STREAM_BYTES = 4 * STREAM_AHEAD_BYTES
 STREAM_LINES = (2, 4)
 """Asked for in one iteration, at least and at most."""
-
-_UNROLLED = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
 
 def prefetch(
@@ -102,11 +106,11 @@ class _Prefetching:
 
     def stmt(self, stmt: Stmt, loops: tuple[For, ...]) -> Stmt:
         """`stmt` inside `loops`, the outermost first."""
-        if not isinstance(stmt, For) or stmt.kind in _UNROLLED:
+        if not isinstance(stmt, For) or stmt.kind in UNROLLED:
             return map_substatements(stmt, lambda part: self.stmt(part, loops))
         inside = (*loops, stmt)
         self._rows(stmt)
-        if stmt.kind is LoopKind.SERIAL and not _has_loops(stmt.body):
+        if stmt.kind is LoopKind.SERIAL and not has_loops(stmt.body):
             self._panels(inside)
             if self._has_streams:
                 self._stream(inside)
@@ -128,7 +132,7 @@ class _Prefetching:
         for loop in loops if len(loops) > 1 else ():
             for load in _large_loads(loop, self._cached_bytes):
                 name = load.buffer.name
-                block = None if name in asked else _block([load], _loops(loop))
+                block = None if name in asked else _block([load], loops_of(loop))
                 if block is None or block.count < block.elements or not _is_row(block, row):
                     continue
                 before, whole = first.setdefault(name, (loop, block))
@@ -141,8 +145,8 @@ class _Prefetching:
 
         Not where single elements that lie far apart are read in one iteration.
         """
-        *_, inner = (x for x in _loops(loop) if x.kind not in _UNROLLED and load in walk(x))
-        piece = _block([load], _loops(inner)[1:])
+        *_, inner = (x for x in loops_of(loop) if x.kind not in UNROLLED and load in walk(x))
+        piece = _block([load], loops_of(inner)[1:])
         assert piece is not None
         if piece.count >= piece.elements:
             self._ask(inner, piece.lines({row.var.name: row.var + 1}, const(0), piece.elements))
@@ -157,7 +161,7 @@ class _Prefetching:
             if number is None:
                 continue
             panel, tiles = loops[number], loops[number + 1 :]
-            block = _block(own, _loops(tiles[0]))
+            block = _block(own, loops_of(tiles[0]))
             if block is None or block.count < block.elements or not _moves_always(block, panel):
                 continue
             size = block.elements * buffer.dtype.bytes
@@ -191,7 +195,7 @@ class _Prefetching:
         buffers = {load.buffer.name for load in loads}
         if len(buffers) != 1 or any(_is_large(buffer, size) for buffer in stores):
             return
-        block = _block(loads, _loops(loop)[1:])
+        block = _block(loads, loops_of(loop)[1:])
         if block is None or not all(_moves(block.fixed, each.var.name) for each in loops):
             return
         item, step = block.buffer.dtype.bytes, block.fixed.get(loop.var.name, 0)
@@ -267,16 +271,6 @@ def _large_loads(stmt: Stmt, size: int) -> list[Load]:
 
 def _lanes(load: Load) -> int:
     return max(dtype_of(index).lanes for index in load.indices)
-
-
-def _loops(stmt: Stmt) -> list[For]:
-    """Return the loops of `stmt`, itself included, outer ones before those inside."""
-    return [part for part in statements(stmt) if isinstance(part, For)]
-
-
-def _has_loops(stmt: Stmt) -> bool:
-    """Whether loops remain that are not unrolled."""
-    return any(loop.kind not in _UNROLLED for loop in _loops(stmt))
 
 
 def _serial_loops(stmt: Stmt) -> list[For]:

@@ -15,12 +15,8 @@ from dataclasses import replace
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Load, Ramp, const
 from ansorc.ir.node import walk
-from ansorc.ir.passes.places import flat_place
-from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, map_substatements, statements
-
-LINE_BYTES = 64
-"""A cache line of x86."""
-
+from ansorc.ir.passes.places import LINE_BYTES, flat_place, has_loops
+from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, map_substatements
 
 CACHED_SHARE = 2
 """Of larger results than this part of the last cache little is there when they are read: what they
@@ -59,16 +55,10 @@ def _fills_lines(store: Store, loops: tuple[For, ...]) -> bool:
         return False
     steps = dict(place.terms)
     for loop in loops:
-        if filled % line == 0 or steps.get(loop.var.name) != filled or _has_loops(loop.body):
+        if filled % line == 0 or steps.get(loop.var.name) != filled or has_loops(loop.body):
             break
         filled *= loop.extent
         del steps[loop.var.name]
         if loop.kind is not LoopKind.UNROLLED:
             break
     return not any(step % line for step in (filled, place.constant, *steps.values()))
-
-
-def _has_loops(stmt: Stmt) -> bool:
-    """Whether loops remain that are not unrolled."""
-    loops = (part for part in statements(stmt) if isinstance(part, For))
-    return any(loop.kind is not LoopKind.UNROLLED for loop in loops)
