@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ansorc.ir.buffer import Scope
+from ansorc.ir.expr import Load
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import For, LoopKind, Store, statements
+from ansorc.ir.stmt import For, LoopKind, Stmt, Store, statements
 
 
 class Counters:
@@ -40,4 +41,18 @@ def is_tile_step(loop: For) -> bool:
         store.buffer.scope is Scope.REGISTER
         and not any(part == loop.var for index in store.indices for part in walk(index))
         for store in stores
+    )
+
+
+def adds_to_tile(stmt: Stmt) -> bool:
+    """Whether unrolled loops do nothing but add to a register tile."""
+    stores = [part for part in statements(stmt) if isinstance(part, Store)]
+    return (
+        isinstance(stmt, For)
+        and is_innermost(stmt)
+        and all(
+            store.buffer.scope is Scope.REGISTER
+            and any(isinstance(p, Load) and p.buffer == store.buffer for p in walk(store.value))
+            for store in stores
+        )
     )

@@ -9,7 +9,7 @@ from itertools import pairwise
 from ansorc.codegen.llvm.index import IndexWriter
 from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol, bounds, by_depth, depth_of
 from ansorc.codegen.llvm.types import Value, in_memory, literal, memory_type, suffix
-from ansorc.codegen.llvm.vector import any_lane, extract, pack, splat
+from ansorc.codegen.llvm.vector import any_lane, extract, pack, shuffled, splat
 from ansorc.codegen.llvm.writer import STREAMED, FunctionWriter
 from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer, Scope
@@ -21,6 +21,9 @@ from ansorc.ir.stmt import Store
 _Loading = Callable[[Buffer, LaneIndex[Symbol]], Value]
 _Flat = LaneIndex[Symbol] | list[Linear[Symbol]]
 """Elements from the start of a buffer: evenly spaced, or one for each lane."""
+_APART_STEPS, _APART_BYTES = 4, 4
+"""Elements so far apart at most are picked out of vectors: narrower ones are not by one instruction
+everywhere."""
 _ZERO_BYTES = 512
 _ZEROS = f"@zeros = private unnamed_addr constant [{_ZERO_BYTES} x i8] zeroinitializer, align 64"
 
@@ -68,9 +71,11 @@ class MemoryWriter:
         for scope in reversed(self._writer.scopes):
             loads = scope.loads.get(buffer.name)
             if loads and (found := loads.get(key)) is not None:
+                scope.used[found.text] = self._writer.step
                 return found
         value = load(buffer, flat)
         self._writer.scopes[-1].loads.setdefault(buffer.name, {})[key] = value
+        self._writer.scopes[-1].used[value.text] = self._writer.step
         return value
 
     def store(self, store: Store, value: Value, mask: Value | None = None) -> None:
@@ -156,12 +161,40 @@ class MemoryWriter:
             scalar = self._load_at(buffer, flat.first, mask and any_lane(self._writer, mask))
             return splat(self._writer, scalar, flat.lanes)
         if flat.step != 1:
+            is_memory = buffer.scope is not Scope.REGISTER and buffer.dtype.bytes >= _APART_BYTES
+            if 1 < flat.step <= _APART_STEPS and is_memory:
+                return self._load_apart(buffer, flat, mask)
             return self._gather(buffer, [flat.lane(n) for n in range(flat.lanes)], mask)
         pointer = self.pointer(buffer, flat.first)
         if mask is None:
             return self._load_near(buffer, pointer, flat.lanes)
         name = suffix(in_memory(buffer.dtype.vector(flat.lanes)))
         return self._masked(f"masked.load.{name}.p0", buffer, f"ptr {pointer}", mask)
+
+    def _load_apart(self, buffer: Buffer, flat: LaneIndex[Symbol], mask: Value | None) -> Value:
+        """Load all between elements that are a few steps apart, and leave out the others."""
+        lanes, step = flat.lanes, flat.step
+        found: Value | None = None
+        for number in range(step):
+            start = min(number * lanes, (lanes - 1) * (step - 1))  # the last ends with an element
+            wanted = None if mask is None else self._spread(mask, step, start)
+            part = self._load_flat(buffer, LaneIndex(flat.first.shifted(start), lanes, 1), wanted)
+            places = [lane * step - start for lane in range(lanes)]
+            if found is None:
+                order = [min(at, lanes - 1) for at in places]
+            else:
+                order = [n if at < 0 else lanes + min(at, lanes - 1) for n, at in enumerate(places)]
+            found = shuffled(self._writer, part if found is None else found, part, order)
+        assert found is not None
+        return found
+
+    def _spread(self, mask: Value, step: int, start: int) -> Value:
+        """Return the lanes of `mask` for a vector of all elements between, from `start` on."""
+        lanes = mask.dtype.lanes
+        none = Value("zeroinitializer", mask.dtype)
+        found = [divmod(start + place, step) for place in range(lanes)]
+        order = [lanes if rest or lane >= lanes else lane for lane, rest in found]
+        return shuffled(self._writer, mask, none, order)
 
     def _gather(self, buffer: Buffer, places: list[Linear[Symbol]], mask: Value | None) -> Value:
         if mask is None or all(_inside(place, buffer) for place in places):

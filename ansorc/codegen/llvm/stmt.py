@@ -7,7 +7,7 @@ from typing import assert_never
 
 from ansorc.codegen.llvm.condition import known
 from ansorc.codegen.llvm.expr import ExprWriter
-from ansorc.codegen.llvm.loops import Counters, is_innermost, is_tile_step
+from ansorc.codegen.llvm.loops import Counters, adds_to_tile, is_innermost, is_tile_step
 from ansorc.codegen.llvm.transpose import transposed_block, write_block
 from ansorc.codegen.llvm.types import memory_type
 from ansorc.codegen.llvm.writer import FunctionWriter
@@ -44,6 +44,8 @@ class StmtWriter:
         self._parallel = parallel
         self._stores = Stores()
         self._places: dict[Buffer, str] = {}
+        self._held = 0
+        """Vectors of the register tiles in sight."""
 
     def place(self, buffer: Buffer, pointer: str) -> None:
         """Let `buffer`, when it is allocated, live at `pointer`."""
@@ -64,7 +66,9 @@ class StmtWriter:
             case For():
                 self._for(stmt)
             case Seq(stmts):
-                for item in stmts:
+                for before, item in zip((None, *stmts), stmts, strict=False):
+                    if before is not None and adds_to_tile(before) and adds_to_tile(item):
+                        self.writer.next_step(self._held)
                     self.statement(item)
             case If():
                 self._if(stmt)
@@ -72,7 +76,14 @@ class StmtWriter:
                 _require_cpu_scope(buffer)
                 self.exprs.memory.bases[buffer.name] = self._places[buffer]
                 self.writer.forget_loads((buffer.name,))
+                held = (
+                    buffer.bytes // self.writer.module.target.vector_bytes
+                    if buffer.scope is Scope.REGISTER
+                    else 0
+                )
+                self._held += held
                 self.statement(body)
+                self._held -= held
             case Prefetch(buffer, indices):
                 self.exprs.memory.prefetch(buffer, indices)
             case Await():
@@ -130,7 +141,7 @@ class StmtWriter:
                 is_step = is_tile_step(stmt)
                 for number in range(stmt.extent):
                     if is_step and number:
-                        self.writer.fence()
+                        self.writer.next_step(self._held)
                     self.exprs.index.bind(stmt.var.name, Linear(constant=number))
                     self.statement(stmt.body)
             case _:

@@ -61,6 +61,13 @@ def _lanes(writer: FunctionWriter, value: Value, lanes: range) -> Value:
     return Value(writer.emit(f"shufflevector {value.typed}, {kind} poison, {mask}"), dtype)
 
 
+def shuffled(writer: FunctionWriter, left: Value, right: Value, lanes: list[int]) -> Value:
+    """Return so numbered lanes of two vectors, those of `right` counted after those of `left`."""
+    mask = f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
+    text = f"shufflevector {left.typed}, {right.typed}, {mask}"
+    return Value(writer.emit(text), with_lanes(left.dtype, len(lanes)))
+
+
 def any_lane(writer: FunctionWriter, mask: Value) -> Value:
     """Return whether any lane of a bool vector holds."""
     lanes = mask.dtype.lanes

@@ -84,6 +84,8 @@ class CodeRegion:
         """Names of values computed in this scope."""
         self.loads: dict[str, dict[object, Value]] = {}
         """For each buffer, the values loaded from it since it was last stored to."""
+        self.used: dict[str, int] = {}
+        """For each of these values, by its name, the step of a tile that used it last."""
         self.counters: Counters | None = None
         """What the iterations of a loop advance, where this is an iteration of an innermost one."""
 
@@ -102,6 +104,8 @@ class FunctionWriter:
         self._lines: Lines = []
         self._count = 0
         self.block = "%entry"
+        self.step = 0
+        """Steps of register tiles written so far."""
         self.has_streams = False
         """Whether it stores past the caches."""
 
@@ -156,6 +160,30 @@ class FunctionWriter:
         """
         if self.module.target.is_x86:
             self.line('call void asm sideeffect "", "~{memory}"()')
+
+    def next_step(self, tile: int) -> None:
+        """Begin another step of a register tile of `tile` vectors.
+
+        What the steps before have loaded is loaded again unless it has room beside the tile.
+        """
+        self.fence()
+        scope, target = self.scopes[-1], self.module.target
+        room = 8 * target.vector_bytes * (target.vector_registers - tile)
+        groups: dict[int, int] = {}
+        for loads in scope.loads.values():
+            for value in loads.values():
+                step = scope.used[value.text]
+                groups[step] = groups.get(step, 0) + value.dtype.bits * value.dtype.lanes
+        kept = set[int]()
+        for step in sorted(groups, reverse=True):
+            room -= groups[step]
+            if room < 0:
+                break
+            kept.add(step)
+        for name, loads in scope.loads.items():
+            found = {key: value for key, value in loads.items() if scope.used[value.text] in kept}
+            scope.loads[name] = found
+        self.step += 1
 
     def finish_streams(self) -> None:
         """Let other threads see what was stored past the caches, which x86 does not order."""
