@@ -29,6 +29,7 @@ from ansorc.ir.node import walk
 from ansorc.ir.passes.guarded_values import choose_values
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
+from ansorc.ir.passes.hold_tiles import hold_tiles
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import CPU_PASSES, run_passes
@@ -57,6 +58,7 @@ PASSES: dict[str, Pass] = {
     "hoist_conditions": hoist_conditions,
     "hoist_values": hoist_values,
     "vectorize_reductions": lambda f: vectorize_reductions(f, 32, 16, 1 << 20, 4),
+    "hold_tiles": lambda f: hold_tiles(f, 1024),
     "promote_accumulators": lambda f: promote_accumulators(f, 1024),
     "promote_little": lambda f: promote_accumulators(f, 64),
     "partition_loops": lambda f: partition_loops(simplify_stmt(f), 256),
@@ -246,8 +248,8 @@ def test_the_trace_names_every_pass() -> None:
     run_passes(CPU_PASSES, Matmul().function(), AVX, lambda name, function: seen.append(name))
     assert seen == [
         "simplify", "skip_padding", "hoist_conditions", "partition_loops", "hoist_conditions",
-        "choose_values", "vectorize_reductions", "promote_accumulators", "vectorize_loops",
-        "transpose_copies", "simplify", "hoist_values", "prefetch",
+        "choose_values", "vectorize_reductions", "hold_tiles", "promote_accumulators",
+        "vectorize_loops", "transpose_copies", "simplify", "hoist_values", "prefetch",
         "stream_stores",
     ]  # fmt: skip
 

@@ -86,7 +86,7 @@ class Accesses:
 
     def __init__(self, root: Stmt) -> None:
         self.has_barrier = False
-        self._found: list[BufferAccess] = []
+        self.all: list[BufferAccess] = []
         self._spans: dict[int, Span] = {}
         self._visit(root, StmtContext())
 
@@ -109,15 +109,15 @@ class Accesses:
     def _visit(self, stmt: Stmt, place: StmtContext) -> None:
         match stmt:
             case For():
-                start = len(self._found)
+                start = len(self.all)
                 self._visit(stmt.body, replace(place, loops=(*place.loops, stmt)))
-                span = Span(stmt, len(place.loops), tuple(self._found[start:]))
+                span = Span(stmt, len(place.loops), tuple(self.all[start:]))
                 self._spans[id(stmt)] = span
             case Store(buffer, indices, value):
                 for index in indices:
                     self._loads(index, place)
                 self._loads(value, place)
-                self._found.append(BufferAccess(buffer, indices, True, place))
+                self.all.append(BufferAccess(buffer, indices, True, place))
             case If(condition, then, otherwise):
                 self._loads(condition, place)
                 self._visit(then, place.guarded(condition))
@@ -139,7 +139,7 @@ class Accesses:
     def _loads(self, expr: Expr, place: StmtContext) -> None:
         for part in walk(expr):
             if isinstance(part, Load):
-                self._found.append(BufferAccess(part.buffer, part.indices, False, place))
+                self.all.append(BufferAccess(part.buffer, part.indices, False, place))
 
 
 class Stores:

@@ -9,6 +9,7 @@ from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.guarded_values import choose_values
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
+from ansorc.ir.passes.hold_tiles import hold_tiles
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.prefetch import prefetch
@@ -58,6 +59,7 @@ CPU_PASSES: Passes = (
     ("choose_values", lambda f, _: choose_values(f)),
     ("vectorize_reductions", lambda f, t: vectorize_reductions(
         f, t.vector_bytes, t.vector_registers, max(t.cache_bytes), t.streaming_sums)),
+    ("hold_tiles", lambda f, t: hold_tiles(f, _register_bytes(t))),
     ("promote_accumulators", lambda f, t: promote_accumulators(f, _register_bytes(t))),
     ("vectorize_loops", lambda f, t: vectorize_loops(f, _vectors(t))),
     ("transpose_copies", lambda f, _: transpose_copies(f)),
