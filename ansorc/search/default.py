@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ansorc.ir.arith.affine import step_along
 from ansorc.ir.buffer import Buffer
+from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.stage import At, Root, Stage
-from ansorc.schedule.state import Step
+from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import RFactor
-from ansorc.search.default_borders import with_borders_read_in_place
+from ansorc.search.default_borders import is_border, with_borders_read_in_place
 from ansorc.search.default_threads import Cycles, RootLoops, parallel_loops, root_of
 from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
@@ -84,6 +86,9 @@ UNROLL_LIMIT, NARROW_UNROLL_LIMIT, UNROLL_LIMITS = 16, 4, (0, 4, 16, 64)
 """Longer straight-line code is seldom faster and sometimes has spills; with vectors of 16 bytes a
 step is several times as many instructions. Neither of the first two is a limit of the search, which
 would settle too early on the structure of the default."""
+WINDOW_UNROLL_LIMIT, WINDOW_GAIN, WINDOW_ROUNDS = 64, 0.98, 6
+"""Where windows overlap, longer code may load what they have in common once. It is taken where it
+seems to take this share of the time at most; with that choice more rounds are needed."""
 
 
 def default_steps(
@@ -94,18 +99,29 @@ def default_steps(
     Thousands of tilings of a few structures are compared as arrays: with and without a packed
     operand, with long reductions in shares or in lanes, with the rows of a product finished beside
     it, with plain stages in two places, and of other definitions. Where a dot-product
-    instruction fits, it is used. Borders are read in place where that leaves few tests.
+    instruction fits, it is used. Borders are read in place where that leaves few tests: what is
+    best without them is tried first.
     `rewrite_layout` and `redefine` are those of `SearchOptions`.
     """
     sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))
-    if not sketches:
-        others = _redefined(dag, target, rewrite_layout=rewrite_layout) if redefine else ()
-        sketches = (*_plain(dag, target, rewrite_layout=rewrite_layout), *others)
-    pools = sorted((pool for sketch in sketches for pool in _pools(sketch)), key=_best)
+    if sketches:
+        return _fastest(sketches)
+    others = _redefined(dag, target, rewrite_layout=rewrite_layout) if redefine else ()
+    sketches = (*_plain(dag, target, rewrite_layout=rewrite_layout), *others)
+    borders = frozenset(op.name for op in dag.ops if is_border(dag, op))
+    made = _fastest(sketches, borders)
+    read_in_place = with_borders_read_in_place(dag, target, made)
+    if read_in_place is not made or not borders:
+        return read_in_place
+    return with_borders_read_in_place(dag, target, _fastest(sketches))
+
+
+def _fastest(sketches: Sequence[Sketch], without: frozenset[str] = frozenset()) -> tuple[Step, ...]:
+    """Return the program that seems best if the stages `without` took no time."""
+    pools = sorted((pool for sketch in sketches for pool in _pools(sketch, without)), key=_best)
     near = [pool for pool in pools[:EVOLVED] if _best(pool) <= NEAR * _best(pools[0])]
     pool = min(map(_evolved, near), key=_best)
-    made = steps(pool.sketch, pool.genes[np.argmin(pool.cycles)])
-    return made if is_tensorized(pool.sketch) else with_borders_read_in_place(dag, target, made)
+    return steps(pool.sketch, pool.genes[np.argmin(pool.cycles)])
 
 
 def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
@@ -161,16 +177,18 @@ class Pool:
     sketch: Sketch
     genes: Genes
     cycles: Cycles
+    without: frozenset[str]
+    """Stages whose time is not counted."""
     is_elsewhere: bool = False
     """Whether a plain stage is not in its first place."""
 
 
-def _pools(sketch: Sketch) -> Iterator[Pool]:
+def _pools(sketch: Sketch, without: frozenset[str]) -> Iterator[Pool]:
     """Random programs with the plain stages in their first place, and fewer in another."""
     for number, whole in enumerate(completed(sketch, PLACES, UNROLL_LIMITS)):
         rows = ROWS_ELSEWHERE if number else ROWS
         genes = sample(whole, rows, np.random.default_rng(0))
-        yield Pool(whole, *_evaluated(whole, genes), is_elsewhere=number > 0)
+        yield Pool(whole, *_evaluated(whole, genes, without), without, is_elsewhere=number > 0)
 
 
 def _best(pool: Pool) -> float:
@@ -183,7 +201,8 @@ def _best(pool: Pool) -> float:
 def _evolved(pool: Pool) -> Pool:
     """The pool after rounds of mutations."""
     rng = np.random.default_rng(0)
-    for _ in range(ROUNDS if pool.sketch.variables else 0):
+    rounds = WINDOW_ROUNDS if any(_has_windows(s.op) for s in pool.sketch.state.stages) else ROUNDS
+    for _ in range(rounds if pool.sketch.variables else 0):
         pool = _next(pool, rng)
     return pool
 
@@ -192,7 +211,7 @@ def _next(pool: Pool, rng: np.random.Generator) -> Pool:
     """The best programs of the pool and mutations of them."""
     best = np.argsort(pool.cycles, kind="stable")[:SURVIVORS]
     parents = np.repeat(pool.genes[best], CHILDREN // SURVIVORS, axis=0)
-    genes, cycles = _evaluated(pool.sketch, mutate(pool.sketch, parents, rng))
+    genes, cycles = _evaluated(pool.sketch, mutate(pool.sketch, parents, rng), pool.without)
     return replace(
         pool,
         genes=np.concatenate([pool.genes[best], genes]),
@@ -200,27 +219,54 @@ def _next(pool: Pool, rng: np.random.Generator) -> Pool:
     )
 
 
-def _evaluated(sketch: Sketch, genes: Genes) -> tuple[Genes, Cycles]:
+def _evaluated(sketch: Sketch, genes: Genes, without: frozenset[str]) -> tuple[Genes, Cycles]:
     """The rows with the choices made for them, and their estimated cycles."""
-    genes = genes.copy()
-    rows = len(genes)
     state = population_state(sketch, genes)
-    roots = [stage.name for stage in state.stages if isinstance(stage.attach, Root)]
+    is_narrow = sketch.target.vector_bytes <= 16
+    limits = (
+        (NARROW_UNROLL_LIMIT, UNROLL_LIMIT) if is_narrow else (UNROLL_LIMIT, WINDOW_UNROLL_LIMIT)
+    )
+    found, cycles = _with_limit(sketch, state, genes, without, limits[0])
+    if any(_has_windows(stage.op) for stage in state.stages):
+        others, less = _with_limit(sketch, state, genes, without, limits[1])
+        better = less < WINDOW_GAIN * cycles
+        return np.where(better[:, None], others, found), np.where(better, less, cycles)
+    return found, cycles
+
+
+def _has_windows(op: ComputeOp) -> bool:
+    """Whether neighbouring results share terms that unrolling their last loop brings together."""
+    return any(
+        step_along(index, op.reduce_axes[-1].name)
+        and any(step_along(index, axis.name) for axis in op.axes)
+        for load in (op.loads if op.reduce_axes else ())
+        for index in load.indices
+    )
+
+
+def _with_limit(
+    sketch: Sketch, state: State, genes: Genes, without: frozenset[str], limit: int
+) -> tuple[Genes, Cycles]:
+    """The rows with loops unrolled up to `limit` copies."""
+    genes, rows = genes.copy(), len(genes)
+    counted = [s for s in state.stages if not without & {s.name, root_of(state, s.name)}]
+    roots = [stage.name for stage in counted if isinstance(stage.attach, Root)]
     serial = {name: np.zeros(rows) for name in roots}
-    limit = NARROW_UNROLL_LIMIT if sketch.target.vector_bytes <= 16 else UNROLL_LIMIT
     nests = LoopNests(state, rows, {f"unroll:{stage.name}": limit for stage in state.stages})
-    for stage in state.stages:
+    for stage in counted:
         if not stage.is_inlined:
             found = Statement(nests, nests.nest(stage), sketch.target).estimate
             serial[root_of(state, stage.name)] += found.total_cycles
     outer: dict[str, list[Extent]] = {name: [] for name in roots}
     for choice in sketch.choices:
-        if isinstance(choice, ParallelLoops):
+        if isinstance(choice, ParallelLoops) and choice.stage in roots:
             loops = state.stage(choice.stage).iterators
             outer[choice.stage] = [loop.extent for loop in loops if loop.name in choice.iterators]
     by_root = {name: RootLoops(outer[name], serial[name]) for name in roots}
     counts, cycles = parallel_loops(state, by_root, sketch.target)
     for column, choice in enumerate(sketch.choices, start=len(sketch.variables)):
         is_parallel = isinstance(choice, ParallelLoops)
-        genes[:, column] = counts[choice.stage] if is_parallel else choice.values.index(limit)
+        genes[:, column] = (
+            counts.get(choice.stage, 0) if is_parallel else choice.values.index(limit)
+        )
     return genes, cycles

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.schedule.extent import Extent, as_array
-from ansorc.schedule.stage import Root
 from ansorc.schedule.state import State
 from ansorc.target import Target
 from ansorc.target.costs import CORE
@@ -60,7 +59,7 @@ def parallel_loops(
         pays = cycles < 0.98 * roots[name].serial
         each[name] = np.where(pays, count, 0), np.where(pays, cycles, roots[name].serial)
     none = {name: (np.zeros_like(count), roots[name].serial) for name, (count, _) in shared.items()}
-    handed = _handed_over(state, target)
+    handed = _handed_over(state, roots, target)
     counts, best = {name: count for name, (count, _) in each.items()}, _cycles(each, handed, target)
     for way in (shared, none):
         cycles = _cycles(way, handed, target)
@@ -82,14 +81,16 @@ def _cycles(way: Way, handed: Mapping[tuple[str, str], int], target: Target) -> 
     return total
 
 
-def _handed_over(state: State, target: Target) -> dict[tuple[str, str], int]:
-    """The bytes that root stages have of each other, as far as the second caches hold them."""
+def _handed_over(
+    state: State, roots: Mapping[str, RootLoops], target: Target
+) -> dict[tuple[str, str], int]:
+    """The bytes that `roots` have of each other, as far as the second caches hold them."""
     held = target.cores * target.cache_bytes[1]
     found: dict[tuple[str, str], int] = {}
     for stage in state.stages:
         reader = root_of(state, stage.name)
-        for source in state.stages:
-            if isinstance(source.attach, Root) and source.name != reader and not stage.is_inlined:
+        for source in (each for each in state.stages if reader in roots and each.name in roots):
+            if source.name != reader and not stage.is_inlined:
                 size = sum(buffer.bytes for buffer in source.op.buffers if buffer in stage.op.reads)
                 if size:
                     found[source.name, reader] = min(size, held)

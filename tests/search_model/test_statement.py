@@ -129,3 +129,20 @@ def test_many_pieces_in_turns_are_not_asked_for_ahead() -> None:
 def test_what_begins_many_pieces_seems_slower() -> None:
     whole, apart = images(["n", "h", "w", "c.0"]), images(["c.0", "n", "h", "w"])
     assert apart.estimate.total_cycles[0] > 1.3 * whole.estimate.total_cycles[0]
+
+
+@pytest.mark.parametrize(("rows", "step", "loads"), [(6, 1, 11), (5, 2, 14), (8, 1, 27)])
+def test_windows_that_overlap_are_loaded_once_where_they_fit(
+    rows: int, step: int, loads: int
+) -> None:
+    """Three steps of a filter: with 8 rows of 16 sums there is no room for what they share."""
+    x, w = placeholder((16, 128, 8), name="x"), placeholder((3, 8), name="w")
+    r = ac.reduce_axis(3, name="r")
+    y = compute(
+        (16, rows, 8), lambda h, i, c: ac.sum(x[h, i * step + r, c] * w[r, c], axis=r), name="y"
+    )
+    state = schedule(ComputeDAG([x, w, y])).reorder("y", ["h", "r", "i", "c"])
+    state = state.vectorize("y", "c").unroll("y", "i")
+    assert statement(state, "y").registers.reloads == rows + 1
+    shared = statement(state.unroll("y", "r"), "y").registers.reloads
+    assert 3 * shared == pytest.approx(loads)

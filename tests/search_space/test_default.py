@@ -7,12 +7,24 @@ import pytest
 from search_space.small_dags import DAGS, TARGET, ZEN3, check_meaning, conv_layer, matmul, softmax
 
 import ansorc.lang as ac
+from ansorc.codegen.build import prepare
+from ansorc.codegen.inspect.assembly import innermost_loops
+from ansorc.codegen.llvm.binding import assembly
+from ansorc.codegen.llvm.emit import emit_llvm
+from ansorc.ir.buffer import Scope
+from ansorc.ir.node import walk
+from ansorc.ir.stmt import Allocate
 from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
-from ansorc.schedule import replay
+from ansorc.schedule import lower, replay
 from ansorc.schedule.stage import Mark, Root, Stage
 from ansorc.schedule.steps import ComputeAt, ComputeInline, Redefine, RewriteLayout, RFactor
-from ansorc.search.default import NARROW_UNROLL_LIMIT, UNROLL_LIMIT, default_steps
+from ansorc.search.default import (
+    NARROW_UNROLL_LIMIT,
+    UNROLL_LIMIT,
+    WINDOW_UNROLL_LIMIT,
+    default_steps,
+)
 from ansorc.search.options import DEFAULTS
 from ansorc.target import Target
 from bench.paper_cases import case
@@ -106,10 +118,16 @@ def test_default_is_the_same_each_time() -> None:
 
 
 def test_a_border_is_read_in_place_where_few_tests_are_left() -> None:
+    """And the tile of a depthwise convolution stays in registers beside it."""
     dag = case("DEP-2-b1").dag(constant=True)
     made = default_steps(dag, ZEN3)
     assert "conv.pad" in [step.stage for step in made if isinstance(step, ComputeInline)]
     assert not any(step.stage == "conv.pad" for step in made if isinstance(step, ComputeAt))
+    prepared = prepare(lower(replay(dag, made)), ZEN3)
+    scopes = {part.buffer.scope for part in walk(prepared.body) if isinstance(part, Allocate)}
+    assert scopes == {Scope.REGISTER}
+    loops = innermost_loops(assembly(emit_llvm(prepared, ZEN3), ZEN3))
+    assert sum(loop.spills for loop in loops) == 0
 
 
 def test_a_border_stays_a_stage_where_many_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +165,8 @@ def test_rows_of_a_softmax_are_finished_beside_their_product() -> None:
 
 
 def test_the_search_does_not_breed_from_the_default() -> None:
-    assert not {UNROLL_LIMIT, NARROW_UNROLL_LIMIT} & set(DEFAULTS.unroll_limits)
+    limits = {UNROLL_LIMIT, NARROW_UNROLL_LIMIT, WINDOW_UNROLL_LIMIT}
+    assert not limits & set(DEFAULTS.unroll_limits)
 
 
 def test_an_image_whose_channels_come_first_is_read_where_it_lies() -> None:

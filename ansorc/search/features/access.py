@@ -66,6 +66,13 @@ class Access:
         moving = tuple(any(step is not None for step in steps) for steps in found)
         return moving if self.movements else (False,) * len(self.nest.loops)
 
+    def moves_together(self, first: int, second: int | None) -> bool:
+        """Whether two loops move the same index."""
+        return second is not None and any(
+            movement.steps[first] is not None and movement.steps[second] is not None
+            for movement in self.movements
+        )
+
     @cached_property
     def elements(self) -> FloatArray:
         """[places, rows]: different elements touched inside each place."""

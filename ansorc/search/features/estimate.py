@@ -105,7 +105,9 @@ def _arithmetic(
     step = step + control / CORE.scalar_ports + _spilling(registers, target, has_loads=has_loads)
     results = np.where(registers.sums_in_lanes > 0, registers.sums + CORE.combine_lanes, vectors)
     tile = CORE.tile + np.where(in_registers, results, 0)
-    return registers.steps * step + registers.tiles * tile
+    cycles = registers.steps * step + registers.tiles * tile
+    direct = registers.steps * np.maximum(busy / ports, stores)
+    return np.where(registers.is_read_out > 0, direct, cycles)
 
 
 def _spilling(registers: RegisterFeatures, target: Target, *, has_loads: bool) -> FloatArray:

@@ -208,6 +208,25 @@ class LoopNest:
         """[loops + 1, rows]: iterations of the loops outside each place."""
         return outside_of(self.extents)
 
+    def is_tile(self, elements: float) -> BoolArray:
+        """Return [rows]: whether a run of the stage makes one register tile of so many at most.
+
+        Its vectors are whole rows.
+        """
+        found, size = np.ones(self.rows, dtype=np.bool_), np.ones(self.rows, dtype=np.float32)
+        own = [n for n in range(self.own, len(self.loops)) if not self.loops[n].is_reduce]
+        vectors = [n for n in own if self.loops[n].is_vector]
+        along = [
+            steps for steps in self.axes.values() if any(steps[n] is not None for n in vectors)
+        ]
+        for number in own:
+            loop = self.loops[number]
+            is_part = any(steps[number] is not None for steps in along) and not loop.is_vector
+            is_unrolled = np.asarray(False) if is_part else loop.is_unrolled
+            found = found & (is_unrolled | loop.is_vector | (loop.extent == 1))
+            size = size * loop.extent
+        return found & (size <= elements)
+
     def movement(
         self, terms: tuple[tuple[str, float], ...], without: tuple[int, ...] = ()
     ) -> Movement:

@@ -161,7 +161,9 @@ def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target
         elif loop.is_reduce:
             is_open = scan.is_open & (scan.tile.sums <= limit)
             scan = _Scan(scan.tile, is_open, scan.is_straight)
-            best = _chosen(scan.is_open & (loop.extent > 1), _added(scan, best, loop), best)
+            operands = _operands(scan.tile, place, accesses, vectors, target)
+            added = _added(scan, best, loop, operands)
+            best = _chosen(scan.is_open & (loop.extent > 1), added, best)
         else:
             inside = loop.is_unrolled | loop.is_vector | (loop.extent == 1)
             scan = _Scan(scan.tile, scan.is_open & inside, scan.is_straight)
@@ -245,8 +247,11 @@ def _sums(copies: FloatArray, whole: FloatArray, vectors: Vectors) -> FloatArray
     return copies * each * turns
 
 
-def _added(scan: _Scan, best: _Scan, loop: NestLoop) -> _Scan:
-    """`scan` with a reduce loop around its tile; `best` knows the reduce loops inside."""
+def _added(scan: _Scan, best: _Scan, loop: NestLoop, operands: FloatArray) -> _Scan:
+    """`scan` with a reduce loop around its tile; `best` knows the reduce loops inside.
+
+    `operands` are loaded for each term, if it is the innermost one.
+    """
     is_straight = best.is_straight & loop.is_unrolled
     inner = best.tile
     copies = np.where(is_straight, inner.unrolled_terms * loop.extent, inner.unrolled_terms)
@@ -258,15 +263,30 @@ def _added(scan: _Scan, best: _Scan, loop: NestLoop) -> _Scan:
         terms=inner.terms * loop.extent,
         unrolled_terms=copies,
         beside=beside,
-        beside_loads=np.where(is_inner, _operands(scan.tile), inner.beside_loads),
+        beside_loads=np.where(is_inner, operands, inner.beside_loads),
         beside_terms=np.where(is_same, inner.beside_terms * loop.extent, inner.beside_terms),
     )
     return _Scan(tile, scan.is_open, is_straight)
 
 
-def _operands(tile: Tile) -> FloatArray:
-    """Instructions that load what is read in a step, but for the sums, of the first access."""
-    return sum(tile.loads[1:], np.zeros_like(tile.copies))
+def _operands(
+    tile: Tile, place: int, accesses: Sequence[Access], vectors: Vectors, target: Target
+) -> FloatArray:
+    """Instructions that load what is read in a step, but for the sums, of the first access.
+
+    In an unrolled reduce loop at `place`, vectors that several steps read are loaded once if there
+    are registers for them: neighbouring windows of a convolution.
+    """
+    nest, zeros = accesses[0].nest, np.zeros_like(tile.copies)
+    terms, each, shared, more = nest.extents[place], zeros, zeros, zeros
+    for access, loads in zip(accesses[1:], tile.loads[1:], strict=True):
+        whole = loads * terms
+        if not access.moves_together(place, vectors.loop):
+            whole = np.minimum(whole, loads * access.elements[place] / access.elements[place + 1])
+        each, shared = each + loads, shared + whole / terms
+        more = more + (whole - loads) / np.maximum(terms - 1, 1)
+    has_room = tile.sums + each + more <= target.vector_registers
+    return np.where(nest.loops[place].is_unrolled & has_room, shared, each)
 
 
 def _chosen(condition: BoolArray, new: _Scan, old: _Scan) -> _Scan:
@@ -320,6 +340,8 @@ class RegisterFeatures:
     """Vectors that do not fit into the registers."""
     is_promoted: FloatArray
     """1 if sums are made in registers, else 0."""
+    is_read_out: FloatArray
+    """1 if it only reads and stores what other statements have just left in registers, else 0."""
     accumulators: FloatArray
     """Sums that do not wait for each other, for each one that the latency of an addition asks for;
     1 at most, and where nothing is added up."""
@@ -356,19 +378,18 @@ def register_features(
     places: Places,
     instructions: float,
     target: Target,
+    is_read_out: FloatArray,
 ) -> RegisterFeatures:
     """Return the register features of a statement of `instructions` arithmetic instructions."""
     rows = accesses[0].rows
     zeros = np.zeros(rows, dtype=np.float32)
-    pairs = zip(accesses, tile.loads, strict=True)
-    reads = [(access, count) for access, count in pairs if not access.is_written]
+    reads = [(a, n) for a, n in zip(accesses, tile.loads, strict=True) if not a.is_written]
     loads = sum((count for _, count in reads), zeros)
     most = reduce(np.maximum, (count for _, count in reads), zeros)
     is_sum = accesses[0].is_read
     in_lanes = (vectors.extent > 1) & vectors.is_reduce
     is_kept = (tile.terms > 1) | in_lanes
-    operands = np.where(in_lanes, len(reads), loads - most + 1)
-    kept = np.where(is_kept, tile.sums, 1) + operands
+    kept = np.where(is_kept, tile.sums, 1) + np.where(in_lanes, len(reads), loads - most + 1)
     registers = float(target.vector_registers)
     steps = places.inside[0] / tile.elements
     beside = np.where(tile.terms > 1, tile.beside, tile.sums)
@@ -385,6 +406,7 @@ def register_features(
         live_ratio=np.minimum(kept / registers, _MAX_RATIO),
         spilled=np.maximum(kept - registers, 0),
         is_promoted=is_kept.astype(np.float32),
+        is_read_out=is_read_out,
         accumulators=np.minimum(beside / INDEPENDENT_SUMS, 1) if is_sum else zeros + 1,
         inner_terms=tile.terms,
         beside_terms=tile.beside_terms,

@@ -9,7 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
+from ansorc.schedule.stage import At
 from ansorc.search.features.access import Access, Places, accesses_of, in_panels, places_of
+from ansorc.search.features.columns import FloatArray
 from ansorc.search.features.estimate import EstimateFeatures, estimate_features
 from ansorc.search.features.loop_nest import LoopNest, LoopNests
 from ansorc.search.features.loops import LoopFeatures, loop_features
@@ -24,6 +28,7 @@ from ansorc.search.features.registers import (
     vectors_of,
 )
 from ansorc.target import Target
+from ansorc.target.costs import CORE
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +75,21 @@ class Statement:
         """The register tile against the machine."""
         instructions = self.counts.vector_instructions
         return register_features(
-            self.tile, self.vectors, self.accesses, self.places, instructions, self.target
-        )
+            self.tile, self.vectors, self.accesses, self.places, instructions, self.target,
+            self._is_read_out(),
+        )  # fmt: skip
+
+    def _is_read_out(self) -> FloatArray:
+        """1 where all that it reads of other statements inside its loops is in register tiles."""
+        state, op = self.nests.state, self.nest.stage.op
+        found = [state.source(buffer.name) for buffer in op.reads]
+        inside = [s for s in found if s is not None and isinstance(s.attach, At)]
+        is_read_out = np.full(self.nests.rows, bool(inside) and op.combiner is None)
+        most = CORE.tile_ratio * self.target.vector_registers * self.vectors.lanes
+        for source in inside:
+            is_sum = source.op.combiner is not None
+            is_read_out &= is_sum & self.nests.nest(source).is_tile(most)
+        return is_read_out.astype(np.float32)
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
