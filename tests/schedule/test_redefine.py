@@ -24,7 +24,7 @@ from ansorc.schedule import Schedule, packings, schedule, steps_from_json, steps
 """Weights are packed for a single call."""
 
 _OPTIONS = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     database=None,
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),

@@ -16,7 +16,7 @@ from ansorc.schedule import Schedule, lower, replay, steps_from_json, steps_to_j
 
 Arrays = list[np.ndarray]
 _OPTIONS = settings(
-    max_examples=320,
+    max_examples=240,
     deadline=None,
     database=None,
     suppress_health_check=(
