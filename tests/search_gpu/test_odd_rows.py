@@ -106,3 +106,12 @@ def test_what_is_read_in_another_order_keeps_its_rows() -> None:
     dag = ComputeDAG([a, bias, turned])
     program = default_gpu_steps(dag, A100)
     assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag)) == ""
+
+
+def test_an_image_with_a_border_is_copied_in_vectors_of_channels() -> None:
+    x, k = ac.placeholder((1, 6, 6, 32), "x"), ac.placeholder((3, 3, 32), name="k")
+    dag = ComputeDAG([x, k, ac.ops.depthwise_conv2d(x, k, padding=1)])
+    program = default_gpu_steps(dag, A100)
+    found = [r for _, r in requests_of(ready(dag, program, A100)) if r.buffer.name == "x"]
+    assert {request.width for request in found} == {16}
+    assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag), SANITIZERS) == ""

@@ -36,9 +36,8 @@ LEAST_WARPS, PENALTY = 8, 1.25
 with fewer must seem: what the compiler makes of it is known less well than these."""
 
 NARROW, WIDE_SECTORS = 0.03, 16
-"""Share of the time that narrow accesses to memory cost at most beyond what the model says, so that
-of two programs that are as good the one with fewer is taken; sectors of a request of 16 bytes a
-thread."""
+"""How much slower narrow accesses may seem, so that of programs that are as good one with wide ones
+is taken; sectors of a request of 16 bytes a thread."""
 
 MAX_CODE = 24 << 10
 """Bytes of straight code in which the compiler finds registers for all; in more it may spill."""
@@ -83,20 +82,24 @@ def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[tuple[Step,
     found: dict[tuple[Step, ...], float] = {}
     for pool in map(_evolved, near):
         _, different = np.unique(pool.genes, axis=0, return_index=True)
-        different = np.sort(different)
-        for row in different[np.argsort(pool.seconds[different], kind="stable")][: 2 * count]:
-            found.setdefault(steps(pool.sketch, pool.genes[row]), float(pool.seconds[row]))
+        genes = pool.genes[np.sort(different)]
+        times = seconds_of(pool.sketch, genes, NARROW)
+        for row in np.argsort(times, kind="stable")[: 2 * count]:
+            found.setdefault(steps(pool.sketch, genes[row]), float(times[row]))
     return sorted(found, key=lambda program: found[program])[:count]
 
 
-def seconds_of(sketch: Sketch, genes: Genes) -> Float64Array:
-    """Return the estimated seconds of the programs `genes` [rows, columns]: [rows]."""
+def seconds_of(sketch: Sketch, genes: Genes, narrow: float = 0.0) -> Float64Array:
+    """Return the estimated seconds of the programs `genes` [rows, columns]: [rows].
+
+    Those all of whose accesses to memory are narrow seem slower by the share `narrow`.
+    """
     state = population_state(sketch, genes)
     choices, rows = choice_values(sketch, genes), len(genes)
     found = np.zeros(rows)
     for kernel in descriptions(state, rows, choices):
         is_long = np.asarray(kernel.code_bytes) > MAX_CODE
-        factor = np.where(is_long, PENALTY, 1.0) * (1 + NARROW * narrow_share(kernel))
+        factor = np.where(is_long, PENALTY, 1.0) * (1 + narrow * narrow_share(kernel))
         found += seconds(kernel, sketch.target.gpu) * factor
     return found * np.where(_fills(state, sketch.target), 1.0, PENALTY)
 
