@@ -277,6 +277,8 @@ def _global(
         block_bytes=elements * access.buffer.dtype.bytes * np.maximum(1, asked),
         depends_on=depends[:dimensions],
         is_store=access.is_store,
+        tensor=access.part_of,
+        tensor_bytes=float(access.buffer.bytes),
         is_asynchronous=is_copied,
     )
 

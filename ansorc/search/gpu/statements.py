@@ -402,3 +402,13 @@ class ThreadAccess:
             if role is LoopRole.BLOCK
         ]
         return tuple(reversed(found))
+
+    @property
+    def part_of(self) -> str:
+        """The name of the tensor, and which of its dimensions each loop over blocks moves."""
+        moved = (
+            [number for number, move in enumerate(moves) if move is not None]
+            for role, moves in zip(self.statement.roles, self.moved, strict=True)
+            if role is LoopRole.BLOCK
+        )
+        return f"{self.buffer.name}{list(moved)}"
