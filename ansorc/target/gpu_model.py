@@ -193,7 +193,7 @@ def wave_bytes(
     part = np.asarray(access.tensor_bytes) / inner
     is_near = inner / kernel.grid[-1] * each <= gpu.l2_bytes / 2
     each = np.where((in_all == inner) & is_near, np.minimum(each, part), each)
-    return in_wave * each, in_all * each
+    return np.minimum(in_wave, wave) * each, in_all * each
 
 
 def _resident(kernel: KernelDescription, gpu: Gpu) -> Times:
