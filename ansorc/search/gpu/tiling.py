@@ -228,7 +228,9 @@ def _in_shared_memory(partial: PartialSketch, name: str, tensor: str) -> Partial
     read = partial.then(CacheRead(tensor, "shared", (name,)))
     (copy,) = read.state.beyond(partial.state)
     opened = read.then(ComputeAt(copy.name, name, reduce[-1]))
-    return cooperative(opened, copy.name, threads_of(partial, name), _lanes(partial, stage.op, tensor))
+    return cooperative(
+        opened, copy.name, threads_of(partial, name), _lanes(partial, stage.op, tensor)
+    )
 
 
 def _reduce_axes(stage: Stage) -> set[str]:

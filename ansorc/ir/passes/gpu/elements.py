@@ -254,14 +254,15 @@ def _guarded_bounds(
 ) -> Interval | None:
     """Return bounds of a place where `guards` hold: of `4*t + v` with `t < 100`, v below 4, 399."""
     found = linear_bounds(place, ranges)
-    for guard in guards if found is not None else ():
-        if not isinstance(guard, Compare) or guard.op is not CompareOp.LT:
+    for guard in guards:
+        if found is None or not isinstance(guard, Compare) or guard.op is not CompareOp.LT:
             continue
         total = difference(guard.left, guard.right)  # it is at most -1
-        lead = total and max(total.terms, key=lambda atom: abs(total.terms[atom]), default=None)
-        if found is None or total is None or lead is None:
+        terms = {} if total is None else total.terms
+        if total is None or not terms:
             continue
-        factor, left = divmod(place.coefficient(lead), total.coefficient(lead))
+        lead = max(terms, key=lambda atom: abs(terms[atom]))
+        factor, left = divmod(place.coefficient(lead), terms[lead])
         rest = linear_bounds(place.plus(total, -factor), ranges)
         if factor > 0 and not left and rest is not None:
             found = found[0], min(found[1], rest[1] - factor)
