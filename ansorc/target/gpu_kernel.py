@@ -37,7 +37,7 @@ class GlobalAccess:
     tensor: str = ""
     """Accesses of one name touch the same bytes, or some of the same, a block after the other."""
     tensor_bytes: Numbers = np.inf
-    """Of the whole tensor."""
+    """Of the whole tensor, with what is not asked for of sectors, as in `block_bytes`."""
     is_asynchronous: bool = False
     """Copied to shared memory without passing registers (`cp.async`)."""
 

@@ -184,8 +184,7 @@ def wave_bytes(
 
     Blocks of a wave share what they read, in the second level. What it holds besides what a wave
     touches of the rest is read once in the whole kernel. Of a tensor that each block has a part of
-    the parts may overlap at their borders, which blocks near each other touch, or have ends of
-    sectors: all are the whole tensor.
+    the parts may overlap at their borders, which blocks near each other touch: all are the tensor.
     """
     wave = np.minimum(resident * gpu.multiprocessors, _product(kernel.grid))
     inner, in_wave, in_all = np.ones(()), np.ones(()), np.ones(())

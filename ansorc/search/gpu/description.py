@@ -278,7 +278,7 @@ def _global(
         depends_on=depends[:dimensions],
         is_store=access.is_store,
         tensor=access.part_of,
-        tensor_bytes=float(access.buffer.bytes),
+        tensor_bytes=access.buffer.bytes * np.maximum(1, asked),
         is_asynchronous=is_copied,
     )
 
