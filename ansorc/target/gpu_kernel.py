@@ -34,6 +34,10 @@ class GlobalAccess:
     """Of a block, what it touches between two uses of the same byte: reuse is from the first-level
     cache where that fits. 0 where no byte is used again, or where L1 is not asked."""
     is_store: bool = False
+    tensor: str = ""
+    """Accesses of one name touch the same bytes, or some of the same, a block after the other."""
+    tensor_bytes: Numbers = np.inf
+    """Of the whole tensor, with what is not asked for of sectors, as in `block_bytes`."""
     is_asynchronous: bool = False
     """Copied to shared memory without passing registers (`cp.async`)."""
 

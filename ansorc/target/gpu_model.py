@@ -153,13 +153,23 @@ def _bytes_beyond_l1(kernel: KernelDescription, gpu: Gpu, resident: Times) -> tu
     every = sum((wave for wave, _ in waves), np.zeros(()))
     blocks = _product(kernel.grid)
     together = np.minimum(resident * gpu.multiprocessors, blocks)
+    known: dict[str, Times] = {}
     for access, (wave, whole) in zip(kernel.global_accesses, waves, strict=True):
         asked = np.asarray(access.requests * warps * access.sectors * SECTOR_BYTES, float)
         least = np.minimum(asked, access.block_bytes)
         fits = np.clip(room / np.maximum(1, resident * access.held_bytes), 0, 1)
         l2 = l2 + np.where(access.is_store, asked, fits * least + (1 - fits) * asked)
         stays = whole + every - wave <= gpu.l2_bytes
-        dram = dram + np.minimum(np.where(stays, whole / blocks, wave / together), asked)
+        part: Times = np.zeros(())
+        if access.tensor:  # all of it is read, whatever the loops tell of requests
+            own = np.prod(np.broadcast_arrays(*access.depends_on), axis=0)
+            part = own * access.tensor_bytes / blocks
+        read = np.where(stays, whole / blocks, wave / together)
+        moved = np.minimum(read, np.maximum(asked, part))
+        before = known.get(access.tensor, 0.0) if access.tensor else 0.0
+        again = np.where(every <= gpu.l2_bytes, np.minimum(moved, before), 0.0)
+        known[access.tensor] = np.maximum(moved, before)
+        dram = dram + moved - again
     local = np.asarray(kernel.spilled_bytes, float) * (kernel.threads * resident)
     spills = np.asarray(kernel.spill_requests, float) * (warps * float(REQUEST_BYTES))
     spills = spills * (1 - np.clip(room / np.maximum(1, local), 0, 1))
@@ -173,7 +183,8 @@ def wave_bytes(
     """Return the distinct bytes that the blocks of a wave touch, and all blocks.
 
     Blocks of a wave share what they read, in the second level. What it holds besides what a wave
-    touches of the rest is read once in the whole kernel.
+    touches of the rest is read once in the whole kernel. Of a tensor that each block has a part of
+    the parts may overlap at their borders, which blocks near each other touch: all are the tensor.
     """
     wave = np.minimum(resident * gpu.multiprocessors, _product(kernel.grid))
     inner, in_wave, in_all = np.ones(()), np.ones(()), np.ones(())
@@ -183,7 +194,10 @@ def wave_bytes(
         in_all = in_all * np.where(depends, extent, 1)
         inner = inner * extent
     each = np.asarray(access.block_bytes, float)
-    return in_wave * each, in_all * each
+    part = np.asarray(access.tensor_bytes) / inner
+    is_near = inner / kernel.grid[-1] * each <= gpu.l2_bytes / 2
+    each = np.where((in_all == inner) & is_near, np.minimum(each, part), each)
+    return np.minimum(in_wave, wave) * each, in_all * each
 
 
 def _resident(kernel: KernelDescription, gpu: Gpu) -> Times:

@@ -46,6 +46,16 @@ def test_rows_of_odd_length(rows: int, columns: int, dtype: str, width: int) -> 
     assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag), sanitizers) == ""
 
 
+def test_what_is_the_same_in_a_row_is_read_by_each_lane() -> None:
+    """A bias of each channel, of images of 7 by 7."""
+    x, b = ac.placeholder((4, 8, 7, 7), "x"), ac.placeholder((8,), name="b")
+    dag = ComputeDAG([x, b, ac.ops.relu(ac.ops.bias_add(x, b, axis=1))])
+    program = default_gpu_steps(dag, A100)
+    found = {r.buffer.name: r for _, r in requests_of(ready(dag, program, A100))}
+    assert {name: request.width for name, request in found.items()} == {"x": 16, "b": 4, "relu": 16}
+    assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag), SANITIZERS) == ""
+
+
 def test_images_are_loaded_and_stored_as_vectors() -> None:
     """Fused axes of which a block has a part: the element is one number of block and thread."""
     x = ac.placeholder((4, 56, 56, 64), "x")
@@ -91,4 +101,13 @@ def test_what_is_read_in_another_order_keeps_its_rows() -> None:
     turned = ac.compute((12, 9), lambda i, j: a[j, i] + bias[j], name="T")
     dag = ComputeDAG([a, bias, turned])
     program = default_gpu_steps(dag, A100)
+    assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag)) == ""
+
+
+def test_an_image_with_a_border_is_copied_in_vectors_of_channels() -> None:
+    x, k = ac.placeholder((1, 6, 6, 32), "x"), ac.placeholder((3, 3, 32), name="k")
+    dag = ComputeDAG([x, k, ac.ops.depthwise_conv2d(x, k, padding=1)])
+    program = default_gpu_steps(dag, A100)
+    found = [r for _, r in requests_of(ready(dag, program, A100)) if r.buffer.name == "x"]
+    assert {request.width for request in found} == {16}
     assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag)) == ""

@@ -185,9 +185,9 @@ class _KernelText:
 
 def _accessed(nest: Stmt) -> tuple[set[str], set[str]]:
     """Return the names of the buffers that `nest` stores to, and of all that it accesses."""
-    stored = {part.buffer.name for part in walk(nest) if isinstance(part, Store)}
-    loaded = {part.buffer.name for part in walk(nest) if isinstance(part, Load)}
-    return stored, stored | loaded
+    found = [part for part in walk(nest) if isinstance(part, Load | Store)]
+    stored = {part.buffer.name for part in found if isinstance(part, Store)}
+    return stored, {part.buffer.name for part in found}
 
 
 def _bound_loops(stmt: Stmt) -> Iterator[For]:

@@ -58,6 +58,9 @@ _RESERVED = frozenset(
 """What a C++ compiler, or the prelude, means something else by."""
 
 
+_LONG_BODY = 64
+"""Stores in the body of a loop from which on NVIDIA's compiler is told to leave it a loop: else it
+writes out short ones, which takes long and is not what the model chose."""
 _MOST_PRODUCTS = 640
 """16 KiB of code, about 1.6 instructions for a product: what the first instruction cache holds."""
 MATRIX_NAMES = {FLOAT16: "mma_f16", BFLOAT16: "mma_bf16", FLOAT32: "mma_tf32", INT8: "mma_s8"}
@@ -142,6 +145,8 @@ class CudaStatements:
             self.line("#pragma unroll")
         elif slots := _slots(loop):
             self.line(f"#pragma unroll {slots}")
+        elif _straight(loop.body) >= _LONG_BODY:
+            self.line("#pragma unroll 1")
         with self._block(f"for (int {name} = 0; {name} < {loop.extent}; ++{name})"):
             self.statement(loop.body)
 
@@ -364,6 +369,18 @@ def _slots(loop: For) -> int:
     }
     fits = len(slots) == 1 and products * max(slots) <= _MOST_PRODUCTS
     return max(slots) if fits and max(slots) < loop.extent else 0
+
+
+def _straight(stmt: Stmt) -> int:
+    """Return the most stores of straight code inside of `stmt`, those of loops left out."""
+    match stmt:
+        case For(extent=extent, kind=kind, body=body):
+            is_loop = kind not in (LoopKind.UNROLLED, LoopKind.VECTORIZED)
+            return _straight(body) * (1 if is_loop else extent)
+        case Store():
+            return 1
+        case _:
+            return sum(map(_straight, substatements(stmt)))
 
 
 def _products(stmt: Stmt) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 from ansorc.ir.arith.affine import Atom, Linear, difference, linear
@@ -21,8 +22,14 @@ def bounds(expr: Expr, ranges: Ranges) -> Interval | None:
 
     Exact for sums in which every variable occurs once; else they may be wider than needed.
     """
-    total = linear(expr)
+    total = _form(expr)
     return None if total is None else linear_bounds(total, ranges)
+
+
+@lru_cache(maxsize=1 << 13)
+def _form(expr: Expr) -> Linear[Atom] | None:
+    """`linear`, which the passes ask for again and again; nobody changes what it returns."""
+    return linear(expr)
 
 
 def linear_bounds(total: Linear[Atom], ranges: Ranges) -> Interval | None:

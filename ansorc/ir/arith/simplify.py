@@ -59,6 +59,7 @@ from ansorc.ir.stmt import (
 
 _ADDITIVE = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL)
 _DIVISIVE = (BinaryOp.FLOORDIV, BinaryOp.MOD)
+_OF_INDICES = (*_ADDITIVE, *_DIVISIVE)
 
 
 def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
@@ -119,8 +120,8 @@ class Simplifier:
     def _rewritten(self, expr: Expr) -> Expr:
         match expr:
             case Binary(op, left, _):
-                if op in _ADDITIVE and is_index(leading_dtype(left)):
-                    return self._sum(expr)
+                if op in _OF_INDICES and is_index(leading_dtype(left)):
+                    return self._index(expr)
                 return self._binary(expr)
             case Load(buffer, indices):
                 new = self.exprs(indices)
@@ -167,16 +168,19 @@ class Simplifier:
         new = tuple(map(self.expr, exprs))
         return exprs if all(map(_is, new, exprs)) else new
 
-    def _sum(self, expr: Binary) -> Expr:
+    def _index(self, expr: Binary) -> Expr:
         names = _names_of_index(expr)
         if names is None:
-            return self.sum(expr)
+            return self.index(expr)
         ranges = self._ranges
-        result = _sum_within(expr, tuple((n, ranges[n]) for n in names if n in ranges))
+        result = _index_within(expr, tuple((n, ranges[n]) for n in names if n in ranges))
         return expr if result == expr else result
 
-    def sum(self, expr: Binary) -> Expr:
-        """Return an int64 sum, difference or product simplified."""
+    def index(self, expr: Binary) -> Expr:
+        """Return an int64 sum, difference, product, quotient or remainder simplified."""
+        return self._binary(expr) if expr.op in _DIVISIVE else self._sum(expr)
+
+    def _sum(self, expr: Binary) -> Expr:
         total: Linear[Atom] = Linear()
         if not collect(expr, 1, total, self._add):
             return self._binary(expr)
@@ -321,12 +325,12 @@ class Simplifier:
 
 
 @lru_cache(maxsize=1 << 13)
-def _sum_within(expr: Binary, ranges: tuple[tuple[str, tuple[int, int]], ...]) -> Expr:
-    """Return a sum simplified that asks for nothing but the ranges of its own variables.
+def _index_within(expr: Binary, ranges: tuple[tuple[str, tuple[int, int]], ...]) -> Expr:
+    """Return an index simplified that asks for nothing but the ranges of its own variables.
 
     The passes simplify the same indices again and again, and so do programs of one sketch.
     """
-    return Simplifier(dict(ranges)).sum(expr)
+    return Simplifier(dict(ranges)).index(expr)
 
 
 @lru_cache(maxsize=1 << 13)

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
 
 from ansorc.schedule.bounds import region
 from ansorc.schedule.extent import Extent, divide_up, multiply, smaller
-from ansorc.schedule.stage import At, FuseRelation, IteratorKind, Mark, SplitRelation, Stage
+from ansorc.schedule.stage import At, FuseRelation, IteratorKind, Mark, Root, SplitRelation, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import unroll_limit, unrolled_by_pragma
 from ansorc.search.features.columns import BoolArray, FloatArray
@@ -42,12 +43,31 @@ def digits_of(stage: Stage) -> dict[str, tuple[Digit, ...]]:
     }
     found |= {axis.name: (Digit(axis.name, 1, axis.extent),) for axis in stage.op.reduce_axes}
     for relation in stage.relations:
-        if isinstance(relation, FuseRelation):
+        if isinstance(relation, FuseRelation) and is_flat(stage):
+            axes = stage.op.axes
+            found = {relation.child.name: (Digit(axes[-1].name, 1, prod(a.extent for a in axes)),)}
+        elif isinstance(relation, FuseRelation):
             joined = [digit for parent in relation.parents for digit in found.pop(parent.name)]
             found[relation.child.name] = tuple(joined)
         else:
             found |= _split(found.pop(relation.parent.name), relation)
     return found
+
+
+def is_flat(stage: Stage) -> bool:
+    """Whether threads go through all elements in order, in vectors that rows do not end.
+
+    All is then counted as if the last axis, along which they move, had all elements.
+    """
+    first = stage.relations[0] if stage.relations else None
+    return (
+        isinstance(first, FuseRelation)
+        and [parent.name for parent in first.parents] == [axis.name for axis in stage.op.axes]
+        and not stage.op.reduce_axes
+        and isinstance(stage.attach, Root)
+        and any(iterator.mark is Mark.VECTORIZE for iterator in stage.iterators)
+        and any(iterator.thread for iterator in stage.iterators)
+    )
 
 
 def _split(digits: tuple[Digit, ...], relation: SplitRelation) -> dict[str, tuple[Digit, ...]]:

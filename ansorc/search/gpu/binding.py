@@ -102,7 +102,8 @@ def _lanes(partial: PartialSketch, op: ComputeOp) -> int:
 def _lanes_of_all(partial: PartialSketch, op: ComputeOp) -> int:
     """The elements of a vector that does not end with a row: of stages that go through memory.
 
-    1 where whole vectors make up the rows, or something is read in another order.
+    1 where whole vectors make up the rows, or something is read in another order. What is the same
+    in a row, such as a bias of a channel, each lane reads for itself.
     """
     shape = tuple(axis.extent for axis in op.axes)
     lanes = gcd(partial.lanes(op), prod(shape))
@@ -110,8 +111,12 @@ def _lanes_of_all(partial: PartialSketch, op: ComputeOp) -> int:
     is_plain = not op.reduce_axes and len(op.buffers) == 1 and len(shape) > 1
     if not is_plain or op.axes[-1].extent % lanes == 0:
         return 1
-    same = all(load.buffer.shape == shape and load.indices == order for load in op.loads)
-    return lanes if same else 1
+    fits = all(
+        (load.buffer.shape == shape and load.indices == order)
+        or not any(op.axes[-1].name in free_vars(index) for index in load.indices)
+        for load in op.loads
+    )
+    return lanes if fits else 1
 
 
 def loads_run_along(op: ComputeOp, axis: str) -> bool:

@@ -19,6 +19,7 @@ from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, choice_values, population_state, steps
 from ansorc.target import Target
+from ansorc.target.gpu_kernel import KernelDescription
 from ansorc.target.gpu_model import seconds
 from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 
@@ -33,6 +34,10 @@ the best one."""
 LEAST_WARPS, PENALTY = 8, 1.25
 """Warps of a multiprocessor that hide each other's latencies, and how many times as fast a program
 with fewer must seem: what the compiler makes of it is known less well than these."""
+
+NARROW, WIDE_SECTORS = 0.03, 16
+"""How much slower narrow accesses may seem, so that of programs that are as good one with wide ones
+is taken; sectors of a request of 16 bytes a thread."""
 
 MAX_CODE = 24 << 10
 """Bytes of straight code in which the compiler finds registers for all; in more it may spill."""
@@ -77,21 +82,36 @@ def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[tuple[Step,
     found: dict[tuple[Step, ...], float] = {}
     for pool in map(_evolved, near):
         _, different = np.unique(pool.genes, axis=0, return_index=True)
-        different = np.sort(different)
-        for row in different[np.argsort(pool.seconds[different], kind="stable")][: 2 * count]:
-            found.setdefault(steps(pool.sketch, pool.genes[row]), float(pool.seconds[row]))
+        genes = pool.genes[np.sort(different)]
+        times = seconds_of(pool.sketch, genes, NARROW)
+        for row in np.argsort(times, kind="stable")[: 2 * count]:
+            found.setdefault(steps(pool.sketch, genes[row]), float(times[row]))
     return sorted(found, key=lambda program: found[program])[:count]
 
 
-def seconds_of(sketch: Sketch, genes: Genes) -> Float64Array:
-    """Return the estimated seconds of the programs `genes` [rows, columns]: [rows]."""
+def seconds_of(sketch: Sketch, genes: Genes, narrow: float = 0.0) -> Float64Array:
+    """Return the estimated seconds of the programs `genes` [rows, columns]: [rows].
+
+    Those all of whose accesses to memory are narrow seem slower by the share `narrow`.
+    """
     state = population_state(sketch, genes)
     choices, rows = choice_values(sketch, genes), len(genes)
     found = np.zeros(rows)
     for kernel in descriptions(state, rows, choices):
         is_long = np.asarray(kernel.code_bytes) > MAX_CODE
-        found += seconds(kernel, sketch.target.gpu) * np.where(is_long, PENALTY, 1.0)
+        factor = np.where(is_long, PENALTY, 1.0) * (1 + narrow * narrow_share(kernel))
+        found += seconds(kernel, sketch.target.gpu) * factor
     return found * np.where(_fills(state, sketch.target), 1.0, PENALTY)
+
+
+def narrow_share(kernel: KernelDescription) -> Float64Array:
+    """Return how much of what a block moves is asked for less than 16 bytes a thread at a time."""
+    narrow, total = np.zeros(()), np.zeros(())
+    for access in kernel.global_accesses:
+        moved = np.asarray(access.block_bytes, float)
+        total = total + moved
+        narrow = narrow + moved * (1 - np.minimum(1, np.asarray(access.sectors) / WIDE_SECTORS))
+    return np.asarray(narrow / np.maximum(1, total), float)
 
 
 def _fills(state: State, target: Target) -> BoolArray:

@@ -216,17 +216,17 @@ def _grid(root: ThreadStatement, excess: Mapping[int, Floats]) -> tuple[Floats, 
 
 def _axis(statement: ThreadStatement, place: int) -> str:
     """The axis that a loop moves along."""
-    axes = statement.stage.op.axes
-    return next((a.name for a in axes if statement.nest.axes[a.name][place] is not None), "")
+    nest = statement.nest
+    return next((axis for axis in statement.extents if nest.axes[axis][place] is not None), "")
 
 
 def _beyond(statement: ThreadStatement) -> Floats:
     """How many times as many results as there are the loops come to, each rounded up."""
     found = np.ones(statement.rows)
-    for axis in statement.stage.op.axes:
-        for loop, step in zip(statement.nest.loops, statement.nest.axes[axis.name], strict=True):
+    for axis, extent in statement.extents.items():
+        for loop, step in zip(statement.nest.loops, statement.nest.axes[axis], strict=True):
             found = found * (1 if step is None else loop.extent)
-        found = found / axis.extent
+        found = found / extent
     return found
 
 
@@ -243,11 +243,12 @@ def _guards(statement: ThreadStatement) -> Floats:
     """Operations for each result of a stage whose tiles may reach beyond its extents."""
     found = np.zeros(statement.rows)
     stage, nest = statement.stage, statement.nest
-    for axis in (*stage.op.axes, *stage.op.reduce_axes):
+    terms = {axis.name: axis.extent for axis in stage.op.reduce_axes}
+    for axis, extent in (*statement.extents.items(), *terms.items()):
         covered = np.ones(statement.rows)
-        for loop, step in zip(nest.loops, nest.axes[axis.name], strict=True):
+        for loop, step in zip(nest.loops, nest.axes[axis], strict=True):
             covered = covered * (1 if step is None else loop.extent)
-        is_ragged = (covered != axis.extent) & (stage.scope != "shared")
+        is_ragged = (covered != extent) & (stage.scope != "shared")
         found = found + np.where(is_ragged, GUARD_OPERATIONS, 0)
     return found
 
@@ -276,6 +277,8 @@ def _global(
         block_bytes=elements * access.buffer.dtype.bytes * np.maximum(1, asked),
         depends_on=depends[:dimensions],
         is_store=access.is_store,
+        tensor=access.part_of,
+        tensor_bytes=access.buffer.bytes * np.maximum(1, asked),
         is_asynchronous=is_copied,
     )
 

@@ -7,10 +7,11 @@ copies of the statement within a thread: those of virtual threads, unrolled and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, reduce
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from ansorc.schedule.extent import BoolArray, IntArray
 from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.index_form import IndexForm, grouped_loads
-from ansorc.search.features.loop_nest import LoopNest, LoopNests, NestLoop
+from ansorc.search.features.loop_nest import LoopNest, LoopNests, NestLoop, is_flat
 from ansorc.target.gpu_requests import sectors, wavefronts
 
 Floats = NDArray[np.float64]
@@ -166,7 +167,10 @@ class ThreadStatement:
             if isinstance(source.attach, At):
                 space = MemorySpace.SHARED if source.scope == "shared" else MemorySpace.PRIVATE
         sizes = [self.nests.array(extent).astype(np.float64) for extent in shape]
-        steps = [self.nest.movement(form.terms).steps for form in group[0]]
+        forms = group[0]
+        if is_flat(self.stage):
+            forms, sizes = self._in_order(forms, sizes)
+        steps = [self.nest.movement(form.terms).steps for form in forms]
         moved = tuple(
             tuple(
                 None
@@ -180,6 +184,34 @@ class ThreadStatement:
         if space is not MemorySpace.GLOBAL and source is not None:
             held = self.nests.nest(source).own
         return ThreadAccess(self, buffer, space, tuple(sizes), moved, held, len(group), is_store)
+
+    def _in_order(
+        self, forms: tuple[IndexForm, ...], sizes: list[Floats]
+    ) -> tuple[tuple[IndexForm, ...], list[Floats]]:
+        """What the number of an element moves: one index, of all elements where it has all axes.
+
+        Of others the one that changes most often, by less than one element at a time.
+        """
+        axes = self.stage.op.axes
+        inner = {a.name: prod(b.extent for b in axes[n + 1 :]) for n, a in enumerate(axes)}
+        moved = [(inner[axis], n, f) for n, form in enumerate(forms) for axis, f in form.terms]
+        if not moved:
+            return forms, sizes
+        each, place, factor = min(moved)
+        last = axes[-1].name
+        only = [IndexForm(())] * len(forms)
+        only[place] = IndexForm(((last, factor / each),))
+        if each == 1 and len(forms) == len(axes):
+            sizes[place] = reduce(np.multiply, sizes)
+        return tuple(only), sizes
+
+    @cached_property
+    def extents(self) -> Mapping[str, int]:
+        """Of the axes that the loops move along."""
+        axes = self.stage.op.axes
+        if is_flat(self.stage):
+            return {axes[-1].name: prod(axis.extent for axis in axes)}
+        return {axis.name: axis.extent for axis in axes}
 
 
 def _role(loop: NestLoop, *, is_dropped: bool) -> LoopRole:
@@ -369,3 +401,13 @@ class ThreadAccess:
             if role is LoopRole.BLOCK
         ]
         return tuple(reversed(found))
+
+    @property
+    def part_of(self) -> str:
+        """The name of the tensor, and which of its dimensions each loop over blocks moves."""
+        moved = (
+            [number for number, move in enumerate(moves) if move is not None]
+            for role, moves in zip(self.statement.roles, self.moved, strict=True)
+            if role is LoopRole.BLOCK
+        )
+        return f"{self.buffer.name}{list(moved)}"

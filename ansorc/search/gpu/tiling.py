@@ -19,6 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from ansorc.ir.expr import Select, Var
+from ansorc.ir.substitute import free_vars
 from ansorc.lang.access import strictly_inlineable
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.schedule.extent import Hole, HoleProduct
@@ -226,21 +228,38 @@ def _in_shared_memory(partial: PartialSketch, name: str, tensor: str) -> Partial
     read = partial.then(CacheRead(tensor, "shared", (name,)))
     (copy,) = read.state.beyond(partial.state)
     opened = read.then(ComputeAt(copy.name, name, reduce[-1]))
-    return cooperative(opened, copy.name, threads_of(partial, name), _lanes(partial, tensor))
+    return cooperative(
+        opened, copy.name, threads_of(partial, name), _lanes(partial, stage.op, tensor)
+    )
 
 
 def _reduce_axes(stage: Stage) -> set[str]:
     return {axis.name for axis in stage.op.reduce_axes}
 
 
-def _lanes(partial: PartialSketch, tensor: str) -> int:
-    """The most elements that a thread copies at a time: 1 of what is computed on the way."""
+def _lanes(partial: PartialSketch, reader: ComputeOp, tensor: str) -> int:
+    """The most elements that a thread copies at a time: 1 of what is computed on the way.
+
+    But borders are no matter, if the elements are of one place and `reader` does not add them up:
+    with whole vectors there is no padding that keeps those which it does out of each other's banks.
+    """
     source = partial.state.source(tensor)
     if source is not None and not source.op.reduce_axes and not strictly_inlineable(source.op):
-        return 1
+        terms = {axis.name for axis in reader.reduce_axes}
+        own = (load for load in reader.loads if load.buffer.name == tensor)
+        if not _has_borders(source.op) or any(free_vars(x.indices[-1]) & terms for x in own):
+            return 1
     buffers = (*partial.state.inputs, *(() if source is None else source.op.buffers))
     (buffer,) = (buffer for buffer in buffers if buffer.name == tensor)
     return max(1, VECTOR_BYTES // buffer.dtype.bytes)
+
+
+def _has_borders(op: ComputeOp) -> bool:
+    """Whether `op` copies vectors along its last axis, those within the borders of others."""
+    last = op.axes[-1].name
+    tests = [part.condition for part in op.nodes() if isinstance(part, Select)]
+    copies = all(load.indices and load.indices[-1] == Var(last) for load in op.loads)
+    return copies and not any(last in free_vars(test) for test in tests)
 
 
 def cooperative(

@@ -14,6 +14,7 @@ extern "C" __global__ void __launch_bounds__(4) matmul_0(const float *__restrict
       }
     }
   }
+  #pragma unroll 1
   for (int k_0 = 0; k_0 < 2; ++k_0) {
     __syncthreads();
     for (int ax0_ax1_0 = 0; ax0_ax1_0 < 4; ++ax0_ax1_0) {

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.ir.arith.affine import Atom, Linear, atom_expr
+from ansorc.ir.arith.affine import Atom, Linear, atom_expr, difference
 from ansorc.ir.arith.integer import rejoin
 from ansorc.ir.arith.interval import Interval, linear_bounds
 from ansorc.ir.buffer import Buffer
@@ -204,7 +204,7 @@ class Meetings:
         """Whether their least and greatest places tell that they are two slots, say."""
         ends: list[tuple[int, int]] = []
         for place, touch in both:
-            found = linear_bounds(place, self._ranges(touch))
+            found = _guarded_bounds(place, touch.guards, self._ranges(touch))
             if found is None:
                 return False
             ends.append(found)
@@ -247,6 +247,26 @@ class Meetings:
         if key not in self._known:
             self._known[key] = _elements(place, touch, self._threads)
         return self._known[key]
+
+
+def _guarded_bounds(
+    place: Linear[Atom], guards: Sequence[Expr], ranges: Mapping[str, Interval]
+) -> Interval | None:
+    """Return bounds of a place where `guards` hold: of `4*t + v` with `t < 100`, v below 4, 399."""
+    found = linear_bounds(place, ranges)
+    for guard in guards:
+        if found is None or not isinstance(guard, Compare) or guard.op is not CompareOp.LT:
+            continue
+        total = difference(guard.left, guard.right)  # it is at most -1
+        terms = {} if total is None else total.terms
+        if total is None or not terms:
+            continue
+        lead = max(terms, key=lambda atom: abs(terms[atom]))
+        factor, left = divmod(place.coefficient(lead), terms[lead])
+        rest = linear_bounds(place.plus(total, -factor), ranges)
+        if factor > 0 and not left and rest is not None:
+            found = found[0], min(found[1], rest[1] - factor)
+    return found
 
 
 def _digits(place: Linear[Atom], extents: Extents) -> dict[str, list[tuple[int, int]]] | None:

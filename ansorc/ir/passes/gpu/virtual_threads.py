@@ -19,7 +19,7 @@ from typing import assert_never
 
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Load, Var
-from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.node import Node, children, rewrite, walk
 from ansorc.ir.stmt import (
     Allocate,
     Await,
@@ -61,6 +61,7 @@ class _Distribution:
     def __init__(self, loop: For) -> None:
         self._loop = loop
         self._copies = _varying(loop)
+        self._known: dict[int, tuple[Node, bool]] = {}  # kept alive with their ids
 
     def result(self) -> Stmt:
         return self._stmt(self._loop.body)
@@ -111,7 +112,10 @@ class _Distribution:
         )
 
     def _depends(self, root: Node) -> bool:
-        return any(self._is_varying(part) for part in walk(root))
+        if (known := self._known.get(id(root))) is None:
+            found = self._is_varying(root) or any(map(self._depends, children(root)))
+            known = self._known[id(root)] = root, found
+        return known[1]
 
     def _is_varying(self, part: Node) -> bool:
         match part:
