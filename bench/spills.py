@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from ansorc.cli.arguments import takes_choice, takes_task
+from ansorc.cli.arguments import TaskOrNetworks, takes_choice, takes_workload
 from ansorc.codegen.build import prepare
 from ansorc.codegen.inspect.assembly import Loop, innermost_loops
 from ansorc.codegen.llvm.binding import assembly
@@ -25,10 +25,12 @@ def kernel_loops(state: State, target: Target, name: str = "kernel") -> list[Loo
 
 
 @click.command()
-@takes_task
+@takes_workload
 @takes_choice
-def main(task: Task, choice: ProgramChoice) -> None:
+def main(task: TaskOrNetworks, choice: ProgramChoice) -> None:
     """Print a line for each innermost loop of a workload's program, and the spills in all."""
+    if not isinstance(task, Task):
+        raise click.UsageError("name an operator, FILE:WORKLOAD: a network has many programs")
     program = chosen_program(task, choice)
     found = kernel_loops(replay(task.dag, program.steps), task.target, task.name)
     for loop in found:

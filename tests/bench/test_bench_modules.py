@@ -1,0 +1,35 @@
+"""Every benchmark can be imported, as far as what it compares with is installed."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bench
+
+FOUND = [module.name for module in pkgutil.walk_packages(bench.__path__, "bench.")]
+TVM = [name for name in FOUND if name.endswith(("meta_schedule", "tvm_definitions"))]
+"""They keep PyTorch out of their process."""
+OTHERS = [name for name in FOUND if name not in TVM and not name.endswith("__main__")]
+IMPORT = """
+import importlib, sys
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        if (error.name or "ansorc").partition(".")[0] in ("ansorc", "bench"):
+            raise
+"""
+
+
+@pytest.mark.parametrize("names", [TVM, OTHERS], ids=["tvm", "others"])
+def test_they_can_be_imported(names: list[str]) -> None:
+    assert names
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", IMPORT, *names]
+    done = subprocess.run(command, check=False, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
