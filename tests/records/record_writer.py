@@ -1,15 +1,19 @@
 """A process that adds records number FIRST, FIRST + 1, …: `record_writer PLACE FIRST END`.
 
-It says "first" when its first record is kept.
+It says "first" when its first record is kept, and goes on, none too fast, when it gets a line.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 
 from records.examples import record_of
 
 from ansorc.search.record import Records
+
+PAUSE_S = 2e-3
+"""After a record: the server is stopped before the last one."""
 
 
 def main() -> None:
@@ -21,6 +25,8 @@ def main() -> None:
             if number == int(first):
                 sys.stdout.write("first\n")
                 sys.stdout.flush()
+                sys.stdin.readline()
+            time.sleep(PAUSE_S)
 
 
 if __name__ == "__main__":

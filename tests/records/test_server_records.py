@@ -149,7 +149,7 @@ def writer(place: str, first: int, end: int) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(tests), str(tests.parent), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
         (sys.executable, "-m", "records.record_writer", place, str(first), str(end)),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
 
@@ -173,6 +173,10 @@ def test_no_record_is_lost_or_doubled(
         for process in processes:
             assert process.stdout is not None
             assert process.stdout.readline() == "first\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("on\n")
+            process.stdin.flush()
         server.stop(way)
         time.sleep(0.5)
         assert all(process.poll() is None for process in processes)
