@@ -19,7 +19,7 @@ from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import dtype
-from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Select, Var, binary, compare, const
+from ansorc.ir.expr import BinaryOp, CompareOp, Const, Expr, Select, Var, binary, compare, const
 from ansorc.ir.stmt import For, Function, LoopKind, Seq, Stmt, Store
 from ansorc.ir.transform import Transform, apply_all, transformed, transformed_element
 
@@ -188,6 +188,8 @@ class Packing:
                 indices[part.dimension] = binary(BinaryOp.ADD, indices[part.dimension], step)
         inside: list[Expr] = []
         for n, (index, extent) in enumerate(zip(indices, self.transformed.shape, strict=True)):
+            if isinstance(index, Const) and not 0 <= int(index.value) < extent:
+                return const(0, source.dtype)
             before, after = self._margin(n)
             inside += [compare(CompareOp.GE, index, const(0))] if before else []
             inside += [compare(CompareOp.LT, index, const(extent))] if after else []

@@ -216,7 +216,7 @@ def tangled(draw: st.DrawFn) -> Function:
     return Function("tangled", (A, X, Y), loops(headers[:place], nest))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(tangled(), st.integers(0, 9))
 def test_tangled_loops_keep_every_bit(function: Function, seed: int) -> None:
     assert_kept(function, seed)

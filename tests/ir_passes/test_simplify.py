@@ -186,6 +186,7 @@ def test_affine_form_has_the_same_value(expr: Expr) -> None:
         ((n * 4 + b) // 6 % 2 * 6 + (n * 4 + b) % 6, n % 3 * 4 + b),
         (n // 10 % 3 * 6 + n // 5 % 2 * 3 + n // 20, n // 5 % 6 * 3 + n // 20),
         ((c % 4 + a) % 2, (c + a) % 2),
+        (((n % 4 * 3 + a) % 8 + b) % 2, (n * 3 + a + b) % 2),
         (d + b, b),
         (Binary(BinaryOp.MIN, a, const(7)), a),
         (Binary(BinaryOp.MAX, a + 1, a), a + 1),

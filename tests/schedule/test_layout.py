@@ -69,7 +69,7 @@ def shifted_weights() -> ac.ComputeDAG:
 
 DAGS = (matmul(7, 11, 5), matmul(4, 13, 6), convolution(), reversed_weights(), shifted_weights())
 _OPTIONS = settings(
-    max_examples=150,
+    max_examples=100,
     deadline=None,
     database=None,
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),

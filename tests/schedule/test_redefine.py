@@ -14,8 +14,11 @@ from schedule_strategies import schedules
 
 import ansorc as ac
 from ansorc.errors import ScheduleError
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.interpret import interpret
-from ansorc.ir.packing import Packing
+from ansorc.ir.packing import PackedPart, Packing
+from ansorc.ir.transform import Transform
 from ansorc.lang import operators as ops
 from ansorc.lang.definitions import DEFINITIONS
 from ansorc.lang.definitions.filters import F2, F4, TAPS, Filter
@@ -266,6 +269,18 @@ def test_transformed_weights_are_packed_as_numpy_packs_them() -> None:
     np.testing.assert_allclose(by_hand[:, :, 0], wanted[..., :16], 1e-6, 1e-6)
     np.testing.assert_allclose(by_hand[:, :, 1, :, :4], wanted[..., 16:], 1e-6, 1e-6)
     assert Packing.from_json(json.loads(json.dumps(packing.to_json()))) == packing
+
+
+def test_a_packing_that_goes_beyond_a_transform_has_zeros_there() -> None:
+    source = Buffer("w", (3, 2), FLOAT32, constant=True)
+    parts = (PackedPart(0, 3, 2), PackedPart(0, 1, 3), PackedPart(1, 1, 2))
+    packing = Packing(source, parts, (0, 0), (Transform(0, F2.weight),))
+    weight = np.arange(6, dtype=np.float32).reshape(3, 2)
+    by_hand, packed = (np.full((2, 3, 2), np.nan, np.float32) for _ in range(2))
+    interpret(packing.function("pack"), [weight, by_hand])
+    packing.fill(packed, weight)
+    np.testing.assert_array_equal(by_hand, packed)
+    assert not packed[1, 1:].any()
 
 
 def doubled() -> ac.ComputeDAG:

@@ -60,6 +60,7 @@ def started(
     )  # fmt: skip
 
 
+@pytest.mark.nightly  # a full disk under the records of a command is in the default suite
 def test_a_disk_that_fills_up_loses_nothing_and_the_same_command_goes_on(tmp_path: Path) -> None:
     with started(tmp_path, 500, file_bytes=200_000) as process:
         _, err = process.communicate(timeout=60)

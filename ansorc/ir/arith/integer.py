@@ -233,7 +233,8 @@ def _without_inner_mod(rest: Linear[Atom], divisor: int) -> Linear[Atom]:
     def value(atom: Atom) -> Linear[Atom]:
         match atom:
             case Binary(BinaryOp.MOD, inner, Const(c, _)) if c > 0 and c % divisor == 0:
-                return linear(inner) or Linear({atom: 1})
+                found = linear(inner)
+                return Linear({atom: 1}) if found is None else _without_inner_mod(found, divisor)
             case _:
                 return Linear({atom: 1})
 
