@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ansorc.ir.arith.affine import Linear, affine
-from ansorc.ir.buffer import Scope
+from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Load
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Accesses, BufferAccess
@@ -29,21 +29,21 @@ def hold_tiles(function: Function, register_bytes: int) -> Function:
     """Return `function` with such buffers of up to `register_bytes` bytes in registers."""
 
     def rule(old: Node) -> Node | None:
-        is_held = isinstance(old, Allocate) and _is_held(old, register_bytes)
-        return _in_registers(old) if isinstance(old, Allocate) and is_held else None
+        return _held(old, register_bytes) if isinstance(old, Allocate) else None
 
     return replace(function, body=rewrite(function.body, rule))
 
 
-def _is_held(stmt: Allocate, register_bytes: int) -> bool:
+def _held(stmt: Allocate, register_bytes: int) -> Allocate | None:
+    """Return `stmt` with its buffer in registers, or None where it cannot be."""
     buffer = stmt.buffer
     if buffer.scope is not Scope.LOCAL or buffer.bytes > register_bytes:
-        return False
+        return None
     if not _has_parts(stmt.body, buffer.name):
-        return False
+        return None
     unrolled = _unrolled(stmt.body, buffer.name)
     found = [each for each in Accesses(unrolled).all if each.buffer.name == buffer.name]
-    return all(_is_numbered(each) for each in found)
+    return _in_registers(buffer, unrolled) if all(map(_is_numbered, found)) else None
 
 
 def _has_parts(stmt: Stmt, name: str) -> bool:
@@ -94,8 +94,8 @@ def _is_numbered(access: BufferAccess) -> bool:
     return is_row and vector.kind is LoopKind.VECTORIZED
 
 
-def _in_registers(stmt: Allocate) -> Allocate:
-    buffer = replace(stmt.buffer, scope=Scope.REGISTER)
+def _in_registers(local: Buffer, body: Stmt) -> Allocate:
+    buffer = replace(local, scope=Scope.REGISTER)
 
     def rule(old: Node) -> Node | None:
         match old:
@@ -106,7 +106,7 @@ def _in_registers(stmt: Allocate) -> Allocate:
             case _:
                 return None
 
-    return Allocate(buffer, rewrite(_unrolled(stmt.body, buffer.name), rule))
+    return Allocate(buffer, rewrite(body, rule))
 
 
 def _unrolled(root: Stmt, name: str) -> Stmt:
