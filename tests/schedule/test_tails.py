@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from assumed import executable
 from fenced import Fenced
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ansorc as ac
@@ -108,6 +108,7 @@ extents = st.sampled_from(EXTENTS)
 
 @settings(max_examples=15, deadline=None)
 @given(extents, extents, extents, tiles, st.sampled_from(("float32", "float64", "int32", "int8")))
+@example(2, 5, 5, Tile(2, 3, 4, True, False), "float32")  # a held tile and one in memory
 def test_products_of_any_size_in_any_tile(m: int, n: int, k: int, tile: Tile, dtype: str) -> None:
     dag = matmul(m, n, k, dtype)
     assert_right(dag, lower(tiled(dag, tile)), seed=m + n + k)

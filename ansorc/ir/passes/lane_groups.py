@@ -115,20 +115,20 @@ def with_padded_tiles(
     function: Function, accesses: Accesses, groups: dict[int, LaneGroup]
 ) -> Function:
     """Return `function` with room for whole vectors in the register tiles of padded groups."""
-    wider: dict[str, Buffer] = {}
+    wider: dict[Buffer, Buffer] = {}  # another of the same name may be in memory
     for span in accesses.spans():
         group = groups.get(id(span.loop))
         if group is not None and group.is_padded:
             for tile in _tiles(span):
                 whole = _whole(tile.shape[-1], group.native)
-                wider[tile.name] = replace(tile, shape=(*tile.shape[:-1], whole))
+                wider[tile] = replace(tile, shape=(*tile.shape[:-1], whole))
     if not wider:
         return function
 
     def rule(old: Node) -> Node | None:
         match old:
             case Load(buffer, _) | Store(buffer, _, _) | Allocate(buffer, _):
-                new = wider.get(buffer.name)
+                new = wider.get(buffer)
                 return None if new is None else replace(old, buffer=new)
             case _:
                 return None
