@@ -21,7 +21,9 @@ ROW_BYTES = 16
 """Of one row of the 8 that `ldmatrix` loads (PTX ISA, "Warp-level matrix load instruction")."""
 REGISTER_BYTES = 4
 """Of a 32-bit register, in which a thread holds its part of a matrix."""
-SUMS: dict[DType, DType] = {FLOAT16: FLOAT32, BFLOAT16: FLOAT32, FLOAT32: FLOAT32, INT8: INT32}
+SUMS: dict[DType, tuple[DType, ...]] = {
+    FLOAT16: (FLOAT32, FLOAT16), BFLOAT16: (FLOAT32,), FLOAT32: (FLOAT32,), INT8: (INT32,)
+}  # fmt: skip
 """What sums of products of each dtype are in."""
 
 Given = Mapping[int, Sequence[Any]]
@@ -43,8 +45,8 @@ def check_matrix_load(expr: MatrixLoad, operand: DType) -> DType:
 def check_matrix_multiply(expr: MatrixMultiply, total: DType, left: DType, right: DType) -> DType:
     """Return the dtype of `expr`, whose parts have these; raise IRError on illegal ones."""
     factor = left.element
-    if left.element != right.element or SUMS.get(factor) != total.element:
-        known = ", ".join(f"{each} into {sums}" for each, sums in SUMS.items())
+    if left.element != right.element or total.element not in SUMS.get(factor, ()):
+        known = ", ".join(f"{each} into {one}" for each, sums in SUMS.items() for one in sums)
         raise IRError(
             f"{expr_text(expr)}: it multiplies {left.element} and {right.element} into "
             f"{total.element}; matrix units multiply {known}"
@@ -71,7 +73,7 @@ def given_rows(given: Given, number: int, *, is_transposed: bool) -> list[Any]:
 def multiplied(given: Given, number: int, total: Sequence[Any], dtype: DType) -> list[Any]:
     """Return the sums of thread `number`: each has given its factors, first those of `left`.
 
-    The sums of floats are exact, or nearly, until they are rounded to float32 at the end.
+    The sums of floats are exact, or nearly, until they are rounded to `dtype` at the end.
     """
     first, lane = number // WARP * WARP, number % WARP
     per = len(given[number]) // 6
@@ -85,7 +87,7 @@ def multiplied(given: Given, number: int, total: Sequence[Any], dtype: DType) ->
                 a, b = (i // 2 + 2 * half) * per, (4 + half) * per
                 for e in range(per):
                     result += _factor(left[a + e]) * _factor(right[b + e])
-        found.append(np.float32(result) if dtype.is_float else (result + 2**31) % 2**32 - 2**31)
+        found.append(dtype.numpy.type(result) if dtype.is_float else (result + 2**31) % 2**32 - 2**31)
     return found
 
 

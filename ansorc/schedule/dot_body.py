@@ -29,7 +29,9 @@ _FACTORS: dict[tuple[str, DType], tuple[DType, ...]] = {
     ("dot2", INT32): (INT8, UINT8, INT16),
     ("dot2", FLOAT32): (BFLOAT16,),
     ("mma_f16", FLOAT32): (FLOAT16,),
+    ("mma_f16", FLOAT16): (FLOAT16,),
     ("mma_bf16", FLOAT32): (BFLOAT16,),
+    ("mma_bf16", BFLOAT16): (BFLOAT16,),
     ("mma_tf32", FLOAT32): (FLOAT32,),
     ("mma_s8", INT32): (INT8,),
 }

@@ -96,6 +96,10 @@ class CudaExpressions:
                 return self._const(value, dtype)
             case Var(name):
                 return self.variables[name]
+            case Binary(BinaryOp.ADD, total, Binary(BinaryOp.MUL, left, right)) if is_narrow(
+                dtype_of(total).element
+            ):
+                return self._multiply_add(left, right, total)
             case Binary(op, left, right):
                 return self._binary(op, self.value(left), self.value(right))
             case Compare(op, left, right):
@@ -143,12 +147,7 @@ class CudaExpressions:
 
     def places(self, buffer: Buffer, indices: Sequence[Expr], lanes: int) -> list[str]:
         """Return the text of the element of each lane."""
-        own = [_one_lane(index) for index in indices]
-        each = [{LANE.name: Const(lane, INT64)} for lane in range(lanes)]
-        return [
-            self.place(buffer, [simplify(substitute(index, lane), {}) for index in own])
-            for lane in each
-        ]
+        return [self.place(buffer, in_lane(indices, lane)) for lane in range(lanes)]
 
     def vector(self, buffer: Buffer, indices: Sequence[Expr]) -> Vector | None:
         """Return the vector that `indices` are, None where no instruction loads or stores it.
@@ -231,6 +230,14 @@ class CudaExpressions:
             return CExpr(f"-{b.at(UNARY)}".replace("--", "- -"), a.dtype, UNARY)
         level = _FLOAT_LEVELS[op]
         return CExpr(f"{a.at(level)} {op.value} {b.at(level + 1)}", a.dtype, level)
+
+    def _multiply_add(self, *parts: Expr) -> CExpr:
+        """Return a product and a sum of 16-bit floats, rounded once."""
+        dtype = dtype_of(parts[0]).element
+        self._use(dtype)
+        self.parts.add(f"{c_type(dtype)}_fma")
+        operands = ", ".join(self.stored(self.value(part), dtype) for part in parts)
+        return CExpr(f"multiply_add({operands})", dtype)
 
     def _compare(self, op: CompareOp, left: Expr, right: Expr) -> CExpr:
         a, b = self._single(self.value(left)), self._single(self.value(right))
@@ -361,6 +368,12 @@ def _one_lane(index: Expr) -> Expr:
                 return None
 
     return index if dtype_of(index).lanes == 1 else rewrite(index, rule)
+
+
+def in_lane(indices: Sequence[Expr], lane: int) -> list[Expr]:
+    """Return the indices of one lane of vectors."""
+    number = {LANE.name: Const(lane, INT64)}
+    return [simplify(substitute(_one_lane(index), number), {}) for index in indices]
 
 
 def _flat(indices: Sequence[Expr], strides: Sequence[int]) -> Linear[Atom] | None:

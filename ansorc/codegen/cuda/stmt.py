@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import assert_never
 
-from ansorc.codegen.cuda.expr import LANE, PRIVATE, CudaExpressions
+from ansorc.codegen.cuda.expr import LANE, PRIVATE, CudaExpressions, in_lane
 from ansorc.codegen.cuda.types import CHOICE, CExpr, c_type, is_narrow
 from ansorc.errors import BuildError
+from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, INT8, INT64
 from ansorc.ir.expr import (
@@ -53,7 +54,7 @@ _RESERVED = frozenset(
     new operator private protected public register return short signed sizeof static store struct
     switch template this throw true try typedef typename union unsigned using virtual void volatile
     while half bfloat16 asm main add double_of fabs float_of floor_div floor_mod join max_of min_of
-    rint saturate shuffle sigmoid to_float to_half""".split()  # noqa: SIM905
+    multiply_add rint saturate shuffle sigmoid to_float to_half""".split()  # noqa: SIM905
 ) | {f"{name}{ending}" for name in MATH_FUNCTIONS for ending in ("", "f")}
 """What a C++ compiler, or the prelude, means something else by."""
 
@@ -275,10 +276,23 @@ class CudaStatements:
         total = Load(store.buffer, store.indices)
         if value.total != total:
             raise _undone(value, "sums are added to where they are stored")
-        sums = ", ".join(exprs.places(store.buffer, store.indices, 4))
+        sums = exprs.places(store.buffer, store.indices, 4)
         factors = ", ".join(map(self._fragment, (value.left, value.right)))
         name = MATRIX_NAMES[dtype_of(value.left).element]
-        self.line(f"{name}({sums}, {factors});")
+        if not is_narrow(store.buffer.dtype):
+            self.line(f"{name}({', '.join(sums)}, {factors});")
+            return
+        exprs.parts.add("half_sums")
+        if all(_are_neighbours(store.indices, first) for first in (0, 2)):
+            self.line(f"{name}({sums[0]}, {sums[2]}, {factors});")
+            return
+        rows = self.name("rows")
+        with self._block(""):
+            self.line(f"half {rows}[4] = {{{', '.join(sums)}}};")
+            self.line(f"{name}({rows}[0], {rows}[2], {factors});")
+            for number, each in enumerate(sums):
+                self.line(f"{each} = {rows}[{number}];")
+        self._taken.discard(rows)
 
     def _fragment(self, value: Expr) -> str:
         """Return the text of where the registers of a thread begin that hold a vector."""
@@ -397,6 +411,13 @@ def _products(stmt: Stmt) -> int:
 def _tells_lanes(index: Expr) -> bool:
     """Whether each lane has another index."""
     return isinstance(index, Ramp) and isinstance(index.stride, Const) and index.stride.value != 0
+
+
+def _are_neighbours(indices: Sequence[Expr], lane: int) -> bool:
+    """Whether the next lane has the next element of an array."""
+    pairs = zip(in_lane(indices, lane + 1), in_lane(indices, lane), strict=True)
+    *others, last = [simplify(b - a, {}) for b, a in pairs]
+    return last == Const(1, INT64) and all(each == Const(0, INT64) for each in others)
 
 
 def _undone(value: Expr, reason: str) -> BuildError:

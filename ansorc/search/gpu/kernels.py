@@ -11,6 +11,7 @@ from functools import cached_property, reduce
 
 import numpy as np
 
+from ansorc.ir.dtype import FLOAT16
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.extent import IntArray, as_array, multiply
 from ansorc.schedule.memory import memory_shape
@@ -102,7 +103,7 @@ class ThreadKernel:
         """Registers of a thread, about: its tiles, what a step loads, indices and addresses."""
         private = [stage for stage in self.inside if stage.scope != "shared"]
         shared = [stage for stage in self.inside if stage.scope == "shared"]
-        held = [-(-bytes_of(stage) // REGISTER_BYTES) * self.vthreads for stage in private]
+        held = [_held(stage) * self.vthreads for stage in private]
         loaded = [self._loaded(stage) for stage in private]
         copied = [_copied(stage) for stage in shared if not self.is_by_matrix_units]
         return (
@@ -155,6 +156,15 @@ def bytes_of(stage: Stage) -> IntArray:
     """Return the bytes that hold what `stage` computes in its place."""
     elements = as_array(multiply(memory_shape(stage)))
     return elements * sum(buffer.dtype.bytes for buffer in stage.op.buffers)
+
+
+def _held(stage: Stage) -> IntArray:
+    """Registers of what a thread keeps of `stage`: one for each number, or for two of float16 that
+    matrix units add up."""
+    if is_by_matrix_units(stage) and stage.op.buffer.dtype == FLOAT16:
+        return -(-bytes_of(stage) // REGISTER_BYTES)
+    words = sum(-(-buffer.dtype.bytes // REGISTER_BYTES) for buffer in stage.op.buffers)
+    return as_array(multiply(memory_shape(stage))) * words
 
 
 def _rows_of(stage: Stage) -> IntArray:

@@ -482,12 +482,12 @@ def _factors(store: Store) -> tuple[Load, Load]:
             first, second = found
             if isinstance(first, Load) and isinstance(second, Load):
                 dtype = first.buffer.dtype
-                fits = SUMS.get(dtype) == buffer.dtype and second.buffer.dtype == dtype
+                fits = buffer.dtype in SUMS.get(dtype, ()) and second.buffer.dtype == dtype
                 if fits and buffer.scope in _PRIVATE:
                     return first, second
         case _:
             pass
     raise _UnfitError(
-        "it is no sum, held by each thread, of products of elements: of float16, bfloat16 or "
-        "float32 in float32, or of int8 in int32"
+        "it is no sum, held by each thread, of products of elements: of float16 or "
+        "bfloat16 in float32 or their own dtype, of float32 in float32, or of int8 in int32"
     )

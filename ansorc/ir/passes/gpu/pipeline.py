@@ -12,6 +12,7 @@ from ansorc.ir.passes.gpu.private_arrays import MAX_REGISTERS, unroll_private
 from ansorc.ir.passes.gpu.thread_nests import gather_threads
 from ansorc.ir.passes.gpu.virtual_threads import inject_virtual_threads
 from ansorc.ir.passes.gpu.whole_tiles import compute_whole_tiles
+from ansorc.ir.passes.gpu.wide_sums import widen_sums
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
@@ -33,6 +34,7 @@ CUDA_PASSES: Passes = (
     ("simplify", lambda f, _: simplify_stmt(f)),
     ("compute_whole_tiles", lambda f, _: compute_whole_tiles(f)),
     ("order_reductions", lambda f, _: order_reductions(f)),
+    ("widen_sums", lambda f, _: widen_sums(f)),
     (
         "form_matrix_tiles",
         lambda f, t: form_matrix_tiles(f, has_tiles=t.gpu.architecture.has_matrix_tiles),

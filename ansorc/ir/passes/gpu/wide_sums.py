@@ -1,0 +1,54 @@
+"""Sums of bfloat16 by matrix units, which have none: they are float32 until they are read.
+
+matrix k in 0..16:                       matrix k in 0..16:
+    C[i] = C[i] + A[i, k] * B[k]     ->      W[i] = W[i] + cast(float32, A[i, k]) * cast(float32, B[k])
+D[i] = C[i]                              D[i] = cast(bfloat16, W[i])
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ansorc.ir.dtype import BFLOAT16, FLOAT32
+from ansorc.ir.expr import Binary, BinaryOp, Cast, Expr, Load
+from ansorc.ir.node import Node, rewrite
+from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Store, statements
+
+
+def widen_sums(function: Function) -> Function:
+    """Keep what matrix units add up in float32, if no unit adds up in its dtype.
+
+    Each number is rounded where it is read.
+    """
+    sums = {
+        store.buffer.name: replace(store.buffer, dtype=FLOAT32)
+        for loop in statements(function.body)
+        if isinstance(loop, For) and loop.kind is LoopKind.MATRIX
+        for store in statements(loop)
+        if isinstance(store, Store) and store.buffer.dtype == BFLOAT16
+    }
+
+    def rule(old: Node) -> Node | None:
+        match old:
+            case Allocate(buffer, body) if buffer.name in sums:
+                return Allocate(sums[buffer.name], body)
+            case Load(buffer, indices) if buffer.name in sums:
+                return Cast(BFLOAT16, replace(old, buffer=sums[buffer.name]))
+            case Store(buffer, indices, value) if buffer.name in sums:
+                return replace(old, buffer=sums[buffer.name], value=_widened(value))
+            case _:
+                return None
+
+    return rewrite(function, rule) if sums else function
+
+
+def _widened(value: Expr) -> Expr:
+    """`value`, of bfloat16, in float32; of a sum of products, its parts."""
+    match value:
+        case Cast(_, Load(buffer) as load) if buffer.dtype == FLOAT32:
+            return load
+        case Binary(BinaryOp.ADD, total, Binary(BinaryOp.MUL, left, right)):
+            product = Cast(FLOAT32, left) * Cast(FLOAT32, right)
+            return Binary(BinaryOp.ADD, _widened(total), product)
+        case _:
+            return Cast(FLOAT32, value)
