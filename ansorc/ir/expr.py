@@ -251,7 +251,19 @@ class MatrixMultiply(Operand):
     right: Expr
 
 
-Exchange: TypeAlias = Shuffle | MatrixLoad | MatrixMultiply
+@node
+class Transpose(Operand):
+    """What `threads` neighbours of a GPU warp, 2 or 4, have of a piece of their vectors `operand`.
+
+    Each vector has as many pieces as there are neighbours: number i of them gets piece i of each
+    neighbour, in their order. See `Shuffle` for when and where.
+    """
+
+    operand: Expr
+    threads: int
+
+
+Exchange: TypeAlias = Shuffle | MatrixLoad | MatrixMultiply | Transpose
 """What the threads of a warp do together."""
 _OfLanes: TypeAlias = Load | Ramp | Broadcast | Reduce | Dot | Exchange
 _Compound: TypeAlias = Binary | Compare | Not | Select | Cast | Call | _OfLanes
@@ -278,6 +290,8 @@ def _dtype_of(expr: _Compound) -> DType:
         case Compare(_, left, right):
             return BOOL.vector(max(dtype_of(left).lanes, dtype_of(right).lanes))
         case Not(operand) | Dot(_, operand, _, _) | Shuffle(operand) | MatrixLoad(operand):
+            return dtype_of(operand)
+        case Transpose(operand):
             return dtype_of(operand)
         case MatrixMultiply(total):
             return dtype_of(total)

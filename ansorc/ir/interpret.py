@@ -14,10 +14,19 @@ import numpy as np
 
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Exchange, Expr, MatrixLoad, MatrixMultiply, Shuffle, Var, dtype_of
+from ansorc.ir.expr import (
+    Exchange,
+    Expr,
+    MatrixLoad,
+    MatrixMultiply,
+    Shuffle,
+    Transpose,
+    Var,
+    dtype_of,
+)
 from ansorc.ir.interpret_expr import LANE, ExprCompiler, PyExpr
 from ansorc.ir.interpret_math import poison
-from ansorc.ir.matrix_units import given_rows, multiplied
+from ansorc.ir.matrix_units import given_pieces, given_rows, multiplied
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text
 from ansorc.ir.stmt import (
@@ -133,7 +142,7 @@ class _Compiler:
         names = self.exprs.globals
         names |= {"together": self._together, "clock": self.clock, "watched": self._watched}
         names["AsyncStores"] = _AsyncStores
-        names |= {"given_rows": given_rows, "multiplied": multiplied}
+        names |= {"given_rows": given_rows, "multiplied": multiplied, "given_pieces": given_pieces}
         code = compile("\n".join(self.lines), f"<kernel {self.function.name}>", "exec")
         exec(code, names)
         return cast("Callable[..., None]", names["run"])
@@ -292,6 +301,9 @@ class _Compiler:
         match value:
             case Shuffle(operand, distance):
                 gives, takes = self._vector(operand), f"{given}[({number}) ^ {distance}]"
+            case Transpose(operand, threads):
+                gives = self._vector(operand)
+                takes = f"given_pieces({given}, {number}, {threads})"
             case MatrixLoad(operand, is_transposed):
                 gives = self._vector(operand)
                 takes = f"given_rows({given}, {number}, is_transposed={is_transposed})"

@@ -34,6 +34,7 @@ from ansorc.ir.expr import (
     Reduce,
     Select,
     Shuffle,
+    Transpose,
     Var,
     dtype_of,
 )
@@ -135,7 +136,7 @@ class ExprCompiler:
                 return _arithmetic(BinaryOp.ADD, self.expr(base), step, dtype)
             case Broadcast(operand, _):
                 return self.expr(operand)
-            case Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply():
+            case Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply() | Transpose():
                 assert isinstance(expr, Reduce), (
                     "verified: an exchange is the whole value of a store"
                 )

@@ -1,6 +1,6 @@
-"""What the matrix units of a GPU do: the rules of `MatrixLoad` and `MatrixMultiply`, their meaning.
+"""What matrix units of a GPU do: rules and meaning of `MatrixLoad`, `MatrixMultiply`, `Transpose`.
 
-Both are done by the 32 threads of a warp together. Where each has what is said in `ansorc.ir.expr`.
+All are done by the 32 threads of a warp together. Where each has what is said in `ansorc.ir.expr`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from ansorc.errors import IRError
 from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, DType
-from ansorc.ir.expr import MatrixLoad, MatrixMultiply
+from ansorc.ir.expr import MatrixLoad, MatrixMultiply, Transpose
 from ansorc.ir.printer import expr_text
 
 WARP = 32
@@ -39,6 +39,16 @@ def check_matrix_load(expr: MatrixLoad, operand: DType) -> DType:
             f"{expr_text(expr)}: only matrices of 16-bit elements are transposed, not of "
             f"{operand.element}; load their elements one by one"
         )
+    return operand
+
+
+def check_transpose(expr: Transpose, operand: DType) -> DType:
+    """Return the dtype of `expr`, whose operand has this one; raise IRError on an illegal one."""
+    pieces = expr.threads
+    if pieces not in (2, 4) or operand.lanes % pieces or operand.is_bool:
+        raise IRError(f"{expr_text(expr)}: 2 or 4 threads exchange as many pieces of {operand}")
+    if operand.lanes // pieces * operand.bits > 8 * REGISTER_BYTES:
+        raise IRError(f"{expr_text(expr)}: a piece of {operand} is more than 4 bytes")
     return operand
 
 
@@ -70,6 +80,14 @@ def given_rows(given: Given, number: int, *, is_transposed: bool) -> list[Any]:
     return [given[first + 8 * i + row][column + e] for i in range(4) for e in range(per)]
 
 
+def given_pieces(given: Given, number: int, threads: int) -> list[Any]:
+    """Return what thread `number` gets of the vectors that its neighbours have given."""
+    place, size = number % threads, len(given[number]) // threads
+    first = number - place
+    pieces = [given[first + i][place * size : (place + 1) * size] for i in range(threads)]
+    return [element for piece in pieces for element in piece]
+
+
 def multiplied(given: Given, number: int, total: Sequence[Any], dtype: DType) -> list[Any]:
     """Return the sums of thread `number`: each has given its factors, first those of `left`.
 
@@ -87,7 +105,8 @@ def multiplied(given: Given, number: int, total: Sequence[Any], dtype: DType) ->
                 a, b = (i // 2 + 2 * half) * per, (4 + half) * per
                 for e in range(per):
                     result += _factor(left[a + e]) * _factor(right[b + e])
-        found.append(dtype.numpy.type(result) if dtype.is_float else (result + 2**31) % 2**32 - 2**31)
+        is_float = dtype.is_float
+        found.append(dtype.numpy.type(result) if is_float else (result + 2**31) % 2**32 - 2**31)
     return found
 
 

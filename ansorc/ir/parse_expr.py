@@ -26,6 +26,7 @@ from ansorc.ir.expr import (
     Reduce,
     Select,
     Shuffle,
+    Transpose,
     Var,
 )
 from ansorc.ir.lexer import Token, TokenKind, Tokens
@@ -42,7 +43,8 @@ _OPERANDS = {
 }  # fmt: skip
 """Functions of expressions alone, and how many each takes."""
 _FUNCTIONS = (
-    *_EXTREMES, "cast", "ramp", "broadcast", "shuffle", *_REDUCERS, *list(_OPERANDS)[2:], *SCALARS,
+    *_EXTREMES, "cast", "ramp", "broadcast", "shuffle", "transpose", *_REDUCERS,
+    *list(_OPERANDS)[2:], *SCALARS,
 )  # fmt: skip
 
 
@@ -155,6 +157,8 @@ class ExprParser:
                 return Broadcast(self.expr(), self._lanes())
             case "shuffle":
                 return Shuffle(self.expr(), self._lanes())
+            case "transpose":
+                return Transpose(self.expr(), self._lanes())
             case text if text in _REDUCERS:
                 operand = self.expr()
                 self._tokens.require(")")

@@ -29,6 +29,7 @@ from ansorc.ir.expr import (
     Reduce,
     Select,
     Shuffle,
+    Transpose,
     Var,
 )
 from ansorc.ir.operator import REDUCTIONS
@@ -182,7 +183,7 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"({arms})", ATOM_LEVEL
         case Cast(dtype, operand):
             return f"cast({dtype}, {expr_text(operand)})", ATOM_LEVEL
-        case Call() | Dot() | Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply():
+        case Call() | Dot() | Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply() | Transpose():
             return _function(expr), ATOM_LEVEL
         case Load(buffer, indices):
             return _access(buffer, indices), ATOM_LEVEL
@@ -204,6 +205,8 @@ def _function(expr: Call | Dot | Reduce | Exchange) -> str:
             return f"{REDUCTIONS.get(op, op.value)}({expr_text(operand)})"
         case Shuffle(operand, distance):
             return f"shuffle({expr_text(operand)}, {distance})"
+        case Transpose(operand, threads):
+            return f"transpose({expr_text(operand)}, {threads})"
         case MatrixLoad(operand, is_transposed):
             return f"matrix_load{'_transposed' * is_transposed}({expr_text(operand)})"
         case MatrixMultiply(total, left, right):

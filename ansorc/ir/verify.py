@@ -15,7 +15,7 @@ from typing import assert_never
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL, INT64
-from ansorc.ir.expr import Exchange, Load, Ramp, Shuffle
+from ansorc.ir.expr import Exchange, Load, Ramp, Shuffle, Transpose
 from ansorc.ir.lexer import NAME, RESERVED
 from ansorc.ir.matrix_units import WARP
 from ansorc.ir.node import walk
@@ -210,6 +210,8 @@ def _check_exchange(stmt: Store, place: _VerifyContext) -> None:
         raise IRError(f"{expr_text(found[-1])}: store it on its own; all threads take part in it")
     own = {loop.thread: loop.extent for loop in place.loops.values() if "thread" in loop.thread}
     own.pop("vthread", None)
+    if isinstance(stmt.value, Transpose) and own["threadIdx.x"] % stmt.value.threads:
+        raise IRError(f"{expr_text(stmt.value)}: neighbours are so along threadIdx.x alone")
     if found and not isinstance(found[0], Shuffle) and prod(own.values()) % WARP:
         raise IRError(
             f"{expr_text(found[0])}: whole warps of {WARP} threads work on matrices, and here are "

@@ -26,10 +26,11 @@ from ansorc.ir.expr import (
     Reduce,
     Select,
     Shuffle,
+    Transpose,
     Var,
 )
 from ansorc.ir.interpret_math import integer_range
-from ansorc.ir.matrix_units import check_matrix_load, check_matrix_multiply
+from ansorc.ir.matrix_units import check_matrix_load, check_matrix_multiply, check_transpose
 from ansorc.ir.operator import MATH_FUNCTIONS, REDUCTIONS
 from ansorc.ir.printer import buffer_text, expr_text
 from ansorc.ir.verify_dot import check_dot
@@ -79,7 +80,12 @@ class ExprRules:
                 return _widened(expr, dtype, lanes)
             case Broadcast(operand, lanes):
                 return _widened(expr, self.dtype(operand), lanes)
-            case Reduce(operand=operand) | Shuffle(operand) | MatrixLoad(operand):
+            case (
+                Reduce(operand=operand)
+                | Shuffle(operand)
+                | MatrixLoad(operand)
+                | Transpose(operand)
+            ):
                 return _combined(expr, self.dtype(operand))
             case _:
                 assert_never(expr)
@@ -195,12 +201,14 @@ def _converted(expr: Expr, dtype: DType, lanes: int) -> DType:
     return dtype.vector(lanes)
 
 
-def _combined(expr: Reduce | Shuffle | MatrixLoad, dtype: DType) -> DType:
+def _combined(expr: Reduce | Shuffle | MatrixLoad | Transpose, dtype: DType) -> DType:
     """Return the dtype of what is made of the lanes, or the threads, of one operand."""
     if isinstance(expr, Reduce):
         return _reduced(expr, expr.op, dtype)
     if isinstance(expr, MatrixLoad):
         return check_matrix_load(expr, dtype)
+    if isinstance(expr, Transpose):
+        return check_transpose(expr, dtype)
     return _shuffled(expr, expr.distance, dtype)
 
 

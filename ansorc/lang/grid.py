@@ -35,6 +35,7 @@ from ansorc.ir.expr import (
     Reduce,
     Select,
     Shuffle,
+    Transpose,
     Var,
 )
 from ansorc.ir.interpret_math import NUMPY_FUNCTIONS
@@ -79,7 +80,7 @@ class Grid:
                 return self._load(expr, mask)
             case Ramp() | Broadcast() | Dot() | Reduce():
                 raise LanguageError(f"'{self.op_name}' holds a vector; it defines one element")
-            case Shuffle() | MatrixLoad() | MatrixMultiply():
+            case Shuffle() | MatrixLoad() | MatrixMultiply() | Transpose():
                 raise LanguageError(f"'{self.op_name}' exchanges values between threads")
             case _:
                 assert_never(expr)

@@ -50,6 +50,7 @@ from ansorc.ir.expr import (
     Reduce,
     Select,
     Shuffle,
+    Transpose,
     Var,
     dtype_of,
 )
@@ -130,7 +131,7 @@ class CudaExpressions:
                 return self._dot(expr)
             case Shuffle(operand, distance):
                 return self._shuffle(self.value(operand), distance)
-            case MatrixLoad() | MatrixMultiply():
+            case MatrixLoad() | MatrixMultiply() | Transpose():
                 raise BuildError(f"{expr_text(expr)} is not the whole value of a store")
             case _:
                 assert_never(expr)

@@ -151,6 +151,26 @@ template <int THREADS, typename T> DEVICE T shuffle(T value, int distance) {
   }
   return __shfl_xor_sync(together, value, distance);
 }""",
+    "transpose": """
+// Neighbours exchange pieces of BYTES: number i of N gets the i-th of each.
+template <int THREADS, int N, int BYTES, typename T> DEVICE void transpose(T *to, const T *from) {
+  unsigned piece[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) memcpy(&piece[i], (const char *)from + i * BYTES, BYTES);
+#pragma unroll
+  for (int bit = 1; bit < N; bit *= 2) {
+    bool upper = threadIdx.x & bit;
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      if (!(i & bit)) {
+        unsigned got = shuffle<THREADS>(upper ? piece[i] : piece[i | bit], bit);
+        piece[i] = upper ? got : piece[i];
+        piece[i | bit] = upper ? piece[i | bit] : got;
+      }
+  }
+#pragma unroll
+  for (int i = 0; i < N; ++i) memcpy((char *)to + i * BYTES, &piece[i], BYTES);
+}""",
     "half": """
 #ifdef __CUDACC__
 struct half { unsigned short bits; };

@@ -25,6 +25,7 @@ from ansorc.ir.expr import (
     Ramp,
     Reduce,
     Select,
+    Transpose,
     dtype_of,
 )
 from ansorc.ir.node import children, walk
@@ -197,7 +198,7 @@ class CudaStatements:
         lanes = max((dtype_of(index).lanes for index in store.indices), default=1)
         if store.is_async and condition is None and self._copy(store, lanes):
             return
-        if isinstance(store.value, MatrixLoad | MatrixMultiply):
+        if isinstance(store.value, MatrixLoad | MatrixMultiply | Transpose):
             self._by_warp(store, store.value)
             return
         if lanes == 1:
@@ -258,32 +259,40 @@ class CudaStatements:
         self.line(f"copy_async<{size}>({', '.join(places)}{test});")
         return True
 
-    def _by_warp(self, store: Store, value: MatrixLoad | MatrixMultiply) -> None:
-        """Write what the matrix units do; raise BuildError where no instruction does it."""
+    def _by_warp(self, store: Store, value: MatrixLoad | MatrixMultiply | Transpose) -> None:
+        """Write what a warp does together; raise BuildError where no instruction does it."""
         exprs = self.exprs
-        exprs.parts.add("matrix_units")
-        if isinstance(value, MatrixLoad):
-            row = value.operand
-            vector = None
-            if isinstance(row, Load) and row.buffer.scope is Scope.SHARED:
-                vector = exprs.vector(row.buffer, row.indices)
-            if vector is None:
-                raise _undone(value, "it takes aligned rows of a shared array")
-            name = f"load_matrices{'_transposed' * value.is_transposed}"
-            goal = self._fragment(Load(store.buffer, store.indices))
-            self.line(f"{name}({goal}, {vector.address});")
-            return
-        total = Load(store.buffer, store.indices)
-        if value.total != total:
-            raise _undone(value, "sums are added to where they are stored")
-        sums = exprs.places(store.buffer, store.indices, 4)
+        goal = Load(store.buffer, store.indices)
+        match value:
+            case Transpose(operand, count):
+                exprs.parts.update(("shuffle", "transpose"))
+                size = dtype_of(value).lanes * store.buffer.dtype.bytes // count
+                ends = ", ".join(map(self._fragment, (goal, operand)))
+                self.line(f"transpose<{exprs.threads}, {count}, {size}>({ends});")
+            case MatrixLoad(row, is_transposed):
+                exprs.parts.add("matrix_units")
+                vector = None
+                if isinstance(row, Load) and row.buffer.scope is Scope.SHARED:
+                    vector = exprs.vector(row.buffer, row.indices)
+                if vector is None:
+                    raise _undone(value, "it takes aligned rows of a shared array")
+                name = f"load_matrices{'_transposed' * is_transposed}"
+                self.line(f"{name}({self._fragment(goal)}, {vector.address});")
+            case MatrixMultiply(total) if total != goal:
+                raise _undone(value, "sums are added to where they are stored")
+            case MatrixMultiply():
+                exprs.parts.add("matrix_units")
+                self._multiply(goal, value)
+
+    def _multiply(self, goal: Load, value: MatrixMultiply) -> None:
+        sums = self.exprs.places(goal.buffer, goal.indices, 4)
         factors = ", ".join(map(self._fragment, (value.left, value.right)))
         name = MATRIX_NAMES[dtype_of(value.left).element]
-        if not is_narrow(store.buffer.dtype):
+        if not is_narrow(goal.buffer.dtype):
             self.line(f"{name}({', '.join(sums)}, {factors});")
             return
-        exprs.parts.add("half_sums")
-        if all(_are_neighbours(store.indices, first) for first in (0, 2)):
+        self.exprs.parts.add("half_sums")
+        if all(_are_neighbours(goal.indices, first) for first in (0, 2)):
             self.line(f"{name}({sums[0]}, {sums[2]}, {factors});")
             return
         rows = self.name("rows")

@@ -36,6 +36,7 @@ from ansorc.ir.expr import (
     Reduce,
     Select,
     Shuffle,
+    Transpose,
     Var,
     dtype_of,
 )  # fmt: skip
@@ -82,7 +83,7 @@ class ExprWriter:
                 return cast(self._writer, self.index.materialize(self.index.variables[name]), dtype)
             case Ramp(base, stride, lanes):
                 return self._ramp(self.value(base), self.value(stride), lanes)
-            case Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply():
+            case Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply() | Transpose():
                 return self._across(expr)
 
     def _call(self, name: str, args: tuple[Expr, ...]) -> Value:

@@ -39,6 +39,7 @@ from ansorc.ir.expr import (
     Reduce,
     Select,
     Shuffle,
+    Transpose,
     Var,
     dtype_of,
 )
@@ -145,7 +146,10 @@ class Simplifier:
                 if isinstance(step, Const) and step.value == 0:
                     return Broadcast(first, lanes)
                 return expr if first is base and step is stride else Ramp(first, step, lanes)
-            case Broadcast(operand) | Reduce(_, operand) | Shuffle(operand) | MatrixLoad(operand):
+            case (
+                Broadcast(operand) | Reduce(_, operand) | Shuffle(operand) | MatrixLoad(operand)
+                | Transpose(operand)
+            ):  # fmt: skip
                 new = scalar.as_wide(self.expr(operand), operand)
                 return expr if new is operand else replace(expr, operand=new)
             case Const() | Var():

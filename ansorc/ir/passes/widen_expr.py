@@ -30,6 +30,7 @@ from ansorc.ir.expr import (
     Reduce,
     Select,
     Shuffle,
+    Transpose,
     Var,
     const,
 )
@@ -147,7 +148,9 @@ class ExprWidener:
                     return load, is_vector
                 zero = Broadcast(const(0, buffer.dtype), self._lanes.count)
                 return Select(self._mask, load, zero), True
-            case Ramp() | Broadcast() | Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply():
+            case Ramp() | Broadcast() | Reduce():
+                raise NotWidenableError
+            case Shuffle() | MatrixLoad() | MatrixMultiply() | Transpose():
                 raise NotWidenableError
             case _:
                 assert_never(expr)

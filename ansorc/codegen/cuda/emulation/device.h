@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 // Of <math.h> only what is called: all of it takes longer to read than most kernels to compile.
 #define EMULATION_MATH(name) \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.gpu.barriers import insert_barriers
+from ansorc.ir.passes.gpu.join_stores import join_stores
 from ansorc.ir.passes.gpu.matrix_tiles import form_matrix_tiles
 from ansorc.ir.passes.gpu.order_reductions import order_reductions
 from ansorc.ir.passes.gpu.overlap_copies import overlap_copies
@@ -46,6 +47,7 @@ CUDA_PASSES: Passes = (
     ),
     ("simplify", lambda f, _: simplify_stmt(f)),
     ("insert_barriers", lambda f, _: insert_barriers(f)),
+    ("join_stores", lambda f, _: join_stores(f)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
     ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS, by_choice=False)),
     ("unroll_private", lambda f, _: unroll_private(f)),

@@ -1,8 +1,8 @@
 """Sums of bfloat16 by matrix units, which have none: they are float32 until they are read.
 
-matrix k in 0..16:                       matrix k in 0..16:
-    C[i] = C[i] + A[i, k] * B[k]     ->      W[i] = W[i] + cast(float32, A[i, k]) * cast(float32, B[k])
-D[i] = C[i]                              D[i] = cast(bfloat16, W[i])
+matrix k in 0..16:            matrix k in 0..16:
+    C[i] = C[i] + A * B   ->      W[i] = W[i] + cast(float32, A) * cast(float32, B)
+D[i] = C[i]                   D[i] = cast(bfloat16, W[i])
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def widen_sums(function: Function) -> Function:
         match old:
             case Allocate(buffer, body) if buffer.name in sums:
                 return Allocate(sums[buffer.name], body)
-            case Load(buffer, indices) if buffer.name in sums:
+            case Load(buffer) if buffer.name in sums:
                 return Cast(BFLOAT16, replace(old, buffer=sums[buffer.name]))
-            case Store(buffer, indices, value) if buffer.name in sums:
+            case Store(buffer, _, value) if buffer.name in sums:
                 return replace(old, buffer=sums[buffer.name], value=_widened(value))
             case _:
                 return None
