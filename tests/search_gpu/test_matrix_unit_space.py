@@ -184,6 +184,18 @@ def test_what_the_model_is_told() -> None:
     assert [np.asarray(access.requests).item() for access in loads] == [4 * 256, 4 * 256]
 
 
+def test_the_model_knows_what_threads_exchange() -> None:
+    """16 bytes of results a thread, in whole sectors: 64 x 96 results by warps of 32 threads."""
+    dag = dense(64, 96, 64)
+    program = default_gpu_steps(dag, A100)
+    (found,) = descriptions(replay(dag, program), 1)
+    (stored,) = (access for access in found.global_accesses if access.is_store)
+    (counted,) = (r for _, r in requests_of(prepared(dag, program)) if r.buffer.name == "Z")
+    assert np.asarray(stored.sectors).item() == counted.pieces == counted.least == 16
+    threads = np.asarray(found.threads * found.grid[0]).item()
+    assert np.asarray(stored.requests).item() * threads * 8 == 64 * 96
+
+
 def replay_split(step: Step, lengths: dict[str, tuple[int, ...]]) -> Step:
     """The step with other lengths, of the splits of these axes; 4 warps copy."""
     if isinstance(step, Split) and step.iterator in lengths:

@@ -10,13 +10,14 @@ from typing import Literal
 import numpy as np
 
 from ansorc.ir.operator import MATRIX_FUNCTIONS
+from ansorc.ir.passes.gpu.join_stores import NEIGHBOURS
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.extent import BoolArray, Extent, IntArray
 from ansorc.schedule.stage import Mark
 from ansorc.schedule.state import State
 from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.operations import operation_counts
-from ansorc.search.gpu.kernels import ThreadKernel, kernels_of, stages_of
+from ansorc.search.gpu.kernels import REGISTER_BYTES, ThreadKernel, kernels_of, stages_of
 from ansorc.search.gpu.statements import (
     WARP,
     Floats,
@@ -40,6 +41,8 @@ ADDRESS_OPERATIONS = 2
 """Of each access to memory."""
 GUARD_OPERATIONS = 2
 """Of each result that may lie beyond the extent."""
+EXCHANGE_OPERATIONS = 4
+"""For each vector that a thread gives others: three of four choose, one exchanges."""
 SECTOR_BYTES = 32
 INSTRUCTION_BYTES = 16
 SHARED_BYTES = 128
@@ -101,7 +104,8 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
         shared_bytes=_row(kernel.shared_bytes, rows),
         multiply_adds=_sum(map(_arithmetic, statements), rows),
         integer_operations=_sum((_integers(each, is_part) for each in statements), rows)
-        + addresses,
+        + addresses
+        + EXCHANGE_OPERATIONS * _sum((a.requests * (_exchanging(a) > 1) for a in in_global), rows),
         global_accesses=tuple(
             _global(access, root, excess, bypasses=kernel.is_by_matrix_units)
             for access in in_global
@@ -258,9 +262,11 @@ def _global(
 ) -> GlobalAccess:
     """What a statement asks of global memory; `bypasses`: copies are not kept in the first level,
     so its banks do not matter."""
-    touched = access.sectors
     lanes = np.minimum(32, access.statement.product(LoopRole.THREAD))
-    asked = touched * SECTOR_BYTES / np.maximum(1, lanes * access.width * access.buffer.dtype.bytes)
+    exchanging = _exchanging(access)
+    each = access.width * exchanging * access.buffer.dtype.bytes
+    touched = np.where(exchanging > 1, lanes * each / SECTOR_BYTES, access.sectors)
+    asked = touched * SECTOR_BYTES / np.maximum(1, lanes * each)
     is_copied = stages_of(access.statement.nests.state, access.statement.stage) > 1
     dimensions = len(_grid(root, excess))
     elements = access.block_elements
@@ -271,7 +277,7 @@ def _global(
     depends = access.depends_on
     depends = (*depends, *[np.zeros(access.statement.rows)] * (dimensions - len(depends)))
     return GlobalAccess(
-        requests=access.requests,
+        requests=access.requests / exchanging,
         sectors=touched,
         wavefronts=np.zeros(access.statement.rows) if is_copied and bypasses else access.wavefronts,
         block_bytes=elements * access.buffer.dtype.bytes * np.maximum(1, asked),
@@ -281,6 +287,19 @@ def _global(
         tensor_bytes=access.buffer.bytes * np.maximum(1, asked),
         is_asynchronous=is_copied,
     )
+
+
+def _exchanging(access: ThreadAccess) -> IntArray:
+    """[rows]: neighbours that exchange what they store, for longer vectors (`join_stores`)."""
+    ones = np.ones(access.statement.rows, dtype=np.int64)
+    if not access.is_store or not access.is_in(MemorySpace.GLOBAL) or not access.lanes:
+        return ones
+    extent, step = access.lanes[-1]
+    size = access.width * access.buffer.dtype.bytes
+    pays = (access.width > 1) & (size <= REGISTER_BYTES) & (step == access.width)
+    pays &= (extent % NEIGHBOURS[0] == 0) & (extent * size < SECTOR_BYTES)
+    vectors = access.sizes[-1].astype(np.int64) // access.width
+    return np.where(pays, np.gcd(vectors, NEIGHBOURS[0]), ones)
 
 
 def _shared(statement: ThreadStatement, kernel: ThreadKernel) -> Iterator[SharedAccess]:

@@ -37,8 +37,10 @@ from ansorc.ir.stmt import (
     map_substatements,
 )
 from ansorc.ir.substitute import free_vars, substitute
+from ansorc.target.gpu_requests import SECTOR_BYTES
 
-SECTOR_BYTES = 32
+NEIGHBOURS = (4, 2)
+"""How many threads exchange results, the first if rows allow it."""
 
 
 def join_stores(function: Function) -> Function:
@@ -106,7 +108,7 @@ class _Results:
         size = self.lanes.extent * self.store.buffer.dtype.bytes
         if size > REGISTER_BYTES or self._first(thread, ranges, SECTOR_BYTES // size) is not None:
             return None
-        for count in (4, 2):
+        for count in NEIGHBOURS:
             first = self._first(thread, ranges, count)
             if self.loop.extent % count == 0 and first is not None:
                 stmt = self._exchanged(thread, count, first)
