@@ -192,7 +192,7 @@ def test_the_model_knows_what_threads_exchange() -> None:
     (stored,) = (access for access in found.global_accesses if access.is_store)
     (counted,) = (r for _, r in requests_of(prepared(dag, program)) if r.buffer.name == "Z")
     assert np.asarray(stored.sectors).item() == counted.pieces == counted.least == 16
-    threads = np.asarray(found.threads * found.grid[0]).item()
+    threads = np.prod([found.threads, *found.grid])
     assert np.asarray(stored.requests).item() * threads * 8 == 64 * 96
 
 
