@@ -35,9 +35,14 @@ def _product(
 
 
 def _by_units(
-    extents: tuple[int, int, int], layout: str, function: str, stages: int, lanes: int = 8
+    extents: tuple[int, int, int],
+    layout: str,
+    function: str,
+    stages: int,
+    lanes: int = 8,
+    sums: str = "float32",
 ) -> Schedule:
-    dtype, sums = {"mma_s8": ("int8", "int32")}.get(function, ("float16", "float32"))
+    dtype, sums = ("int8", "int32") if function == "mma_s8" else ("float16", sums)
     dag = matrix_dag(*extents, dtype, layout, sums)
     warps, steps = (2, 2) if dtype == "float16" else (1, 1)
     return matrix_matmul(dag, (1, 2), (warps, 2), function, steps=steps, lanes=lanes, stages=stages)
@@ -59,6 +64,8 @@ SCHEDULES: dict[str, tuple[Callable[[], Schedule], Target]] = {
     "float16 by units": (lambda: _by_units((32, 64, 160), "mk,kn", "mma_f16", 3), SM_80),
     "float16 by units, with tails": (lambda: _by_units((50, 40, 128), "km,nk", "mma_f16", 2),
                                      SM_80),
+    "float16 exchanged": (lambda: _by_units((50, 40, 64), "mk,nk", "mma_f16", 0, sums="float16"),
+                          SM_80),
     "int8 by units": (lambda: _by_units((32, 32, 64), "mk,nk", "mma_s8", 0, 16), SM_80),
 }  # fmt: skip
 """Every way in which the threads of a GPU share work, on extents that a block does not divide."""
@@ -123,6 +130,8 @@ DEFECTS = (
     _defect("stored by all threads", r"\bif \(\w+( % \d+)? == 0\) \{", "if (true) {"),
     _defect("wrong lane", _numbers(r"shuffle<\d+>\(\w+, ", r"(?=\))"),
             partial(_number, change=lambda n: n // 2 or 2)),
+    _defect("wrong lane", _numbers(r"transpose<\d+, ", r"(?=, )"),
+            partial(_number, change=lambda n: n // 2)),
     _defect("exchange lost", r"shuffle<\d+>\((\w+), \d+\)", r"\1"),
     _defect("matrix turned round", r"\bload_matrices(_transposed)?\(",
             lambda found: "load_matrices(" if found[1] else "load_matrices_transposed("),
