@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -192,7 +193,7 @@ def test_the_model_knows_what_threads_exchange() -> None:
     (stored,) = (access for access in found.global_accesses if access.is_store)
     (counted,) = (r for _, r in requests_of(prepared(dag, program)) if r.buffer.name == "Z")
     assert np.asarray(stored.sectors).item() == counted.pieces == counted.least == 16
-    threads = np.prod([found.threads, *found.grid])
+    threads = prod(np.asarray(each).item() for each in (found.threads, *found.grid))
     assert np.asarray(stored.requests).item() * threads * 8 == 64 * 96
 
 
