@@ -13,6 +13,7 @@
 
 EMULATION_HIDDEN uint3 threadIdx, blockIdx;
 EMULATION_HIDDEN dim3 blockDim, gridDim;
+#include "order.h"
 extern "C" EMULATION_HIDDEN char __start_ansorc_shared[], __stop_ansorc_shared[];
 
 namespace emulation {
@@ -21,13 +22,6 @@ constexpr size_t stack_bytes = 256 << 10, guard_bytes = 4 << 10;
 enum Status { succeeded = 0, wrong = 1, no_memory = 2 };
 
 static char failure[512];
-static uint64_t random_state;
-inline uint64_t random_number() {
-  random_state ^= random_state << 13;
-  random_state ^= random_state >> 7;
-  random_state ^= random_state << 17;
-  return random_state;
-}
 
 // Where a fiber goes on.
 #if defined(__x86_64__)
@@ -222,10 +216,6 @@ static void run_block_of_loops() {
   }
 }
 
-static unsigned greatest_divisor(unsigned a, unsigned b) {
-  return b == 0 ? a : greatest_divisor(b, a % b);
-}
-
 // Runs `kernel` once for each thread; `waits`: whether it may wait for others.
 template <typename Kernel> Status launch(dim3 grid, dim3 block, bool waits, Kernel kernel) {
   gridDim = grid, blockDim = block;
@@ -240,16 +230,9 @@ template <typename Kernel> Status launch(dim3 grid, dim3 block, bool waits, Kern
     index.y = thread / block.x % block.y;
     index.z = thread / block.x / block.y;
   }
-  uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
-  uint64_t start = random_number() % blocks, stride = random_number() % blocks | 1;
-  while (greatest_divisor(blocks, stride) != 1) stride = (stride + 1) % blocks;
-  for (uint64_t number = 0, place = start; number < blocks && !is_failed; ++number) {
-    blockIdx.x = place % grid.x;
-    blockIdx.y = place / grid.x % grid.y;
-    blockIdx.z = place / grid.x / grid.y;
+  for (BlockOrder order(grid); !is_failed && order.next();) {
     __builtin_memset(__start_ansorc_shared, 0xff, __stop_ansorc_shared - __start_ansorc_shared);
     has_fibers ? run_block_of_fibers() : run_block_of_loops();
-    place = (place + stride) % blocks;
   }
   return is_failed ? wrong : succeeded;
 }

@@ -49,7 +49,8 @@ class EmulatedProgram:
         seed: int = 1,
         seconds: Array | None = None,
     ) -> int:
-        """Run all launches `calls` times, blocks in the order of `seed`.
+        """Run all launches `calls` times, blocks in the order of `seed`; that of 2 n + 1 is the
+        reverse of that of 2 n.
 
         `workspace` is the address of as many bytes as the launch plan says; to `seconds` (float64,
         one for each launch) is added what they take. Return 0, or a status if there is no memory

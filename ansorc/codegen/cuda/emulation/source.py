@@ -41,7 +41,7 @@ def emulation_source(text: str) -> str:
         "    void *const *parameters, char *workspace, int64_t calls, uint64_t seed,",
         "    double *seconds) {",
         "  emulation::is_failed = false;",
-        "  emulation::random_state = seed * 0x9e3779b97f4a7c15ull | 1;",
+        "  emulation::set_seed(seed);",
         "  for (; calls > 0; --calls) {",
         *([poison] if plan.workspace_bytes else []),
         "  emulation::Clock clock;",

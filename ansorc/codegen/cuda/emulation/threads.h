@@ -11,17 +11,11 @@
 static thread_local uint3 threadIdx;
 EMULATION_HIDDEN uint3 blockIdx;
 EMULATION_HIDDEN dim3 blockDim, gridDim;
+#include "order.h"
 
 namespace emulation {
 constexpr unsigned most_threads = 1024, most_warps = most_threads / warp_size;
 enum Status { succeeded = 0, wrong = 1, no_memory = 2 };
-static uint64_t random_state;
-inline uint64_t random_number() {
-  random_state ^= random_state << 13;
-  random_state ^= random_state >> 7;
-  random_state ^= random_state << 17;
-  return random_state;
-}
 
 // Those that wait for each other: a block, or the lanes of a warp that a mask names. A mutex orders
 // what threads did before it for ThreadSanitizer, so no two meetings share one: those of different
@@ -145,25 +139,14 @@ static bool run_block() {
   return true;
 }
 
-static unsigned greatest_divisor(unsigned a, unsigned b) {
-  return b == 0 ? a : greatest_divisor(b, a % b);
-}
-
 template <typename Kernel> Status launch(dim3 grid, dim3 block, bool, Kernel kernel) {
   gridDim = grid, blockDim = block;
   threads = block.x * block.y * block.z;
   body = &kernel;
   body_function = [](void *held) { (*(Kernel *)held)(); };
-  uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
-  uint64_t start = random_number() % blocks, stride = random_number() % blocks | 1;
-  while (greatest_divisor(blocks, stride) != 1) stride = (stride + 1) % blocks;
-  for (uint64_t number = 0, place = start; number < blocks && number < blocks_left; ++number) {
-    blockIdx.x = place % grid.x;
-    blockIdx.y = place / grid.x % grid.y;
-    blockIdx.z = place / grid.x / grid.y;
+  BlockOrder order(grid);
+  for (uint64_t number = 0; number < blocks_left && order.next(); ++number)
     if (!run_block()) return no_memory;
-    place = (place + stride) % blocks;
-  }
   return succeeded;
 }
 
@@ -183,7 +166,7 @@ static int run_on_files(char **words, const size_t *sizes, void **places, size_t
       return no_memory;
   }
   fclose(file);
-  random_state = strtoull(words[3], nullptr, 10) * 0x9e3779b97f4a7c15ull | 1;
+  set_seed(strtoull(words[3], nullptr, 10));
   blocks_left = strtoull(words[4], nullptr, 10);
   int status = run(0);
   file = fopen(words[2], "wb");

@@ -21,8 +21,9 @@ from ansorc.ir.arith.affine import integer
 from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Const, Expr, Load, Ramp, Transpose, Var, const
+from ansorc.ir.expr import Expr, Load, Ramp, Transpose, Var, const
 from ansorc.ir.matrix_units import REGISTER_BYTES, WARP
+from ansorc.ir.node import Node, walk
 from ansorc.ir.passes.gpu.thread_nests import map_kernels
 from ansorc.ir.passes.places import flat_place
 from ansorc.ir.stmt import (
@@ -166,18 +167,19 @@ class _Results:
         value = substitute(self.store.value, now)
         mine: Stmt = Store(own, (piece * lanes + self.lanes.var,), value)
         mine = replace(self.lanes, body=mine)
-        mine = _under([substitute(each, now) for each in self.conditions], mine)
+        is_guarded = bool(self.conditions) and any(map(_is_shared, walk(value)))
+        if is_guarded:
+            mine = _under([substitute(each, now) for each in self.conditions], mine)
         mine = For(piece, count, LoopKind.UNROLLED, mine)
-        start: tuple[Stmt, ...] = ()
-        if self.conditions:
-            start = (Store(own, (every,), _zero(buffer)),)
+        start = (Store(own, (every,), const(0, buffer.dtype)),) if is_guarded else ()
         exchange = Store(joined, (every,), Transpose(Load(own, (every,)), count))
         body = Allocate(own, Allocate(joined, Seq((*start, mine, exchange, result))))
         return For(turn, self.loop.extent // count, LoopKind.UNROLLED, body)
 
 
-def _zero(buffer: Buffer) -> Const:
-    return const(0, buffer.dtype)
+def _is_shared(part: Node) -> bool:
+    """Whether it loads what may not be there for a result beyond the border."""
+    return isinstance(part, Load) and part.buffer.scope not in (Scope.LOCAL, Scope.REGISTER)
 
 
 def _under(conditions: Sequence[Expr], stmt: Stmt) -> Stmt:
