@@ -130,7 +130,7 @@ DEFECTS = (
     _defect("stored by all threads", r"\bif \(\w+( % \d+)? == 0\) \{", "if (true) {"),
     _defect("wrong lane", _numbers(r"shuffle<\d+>\(\w+, ", r"(?=\))"),
             partial(_number, change=lambda n: n // 2 or 2)),
-    _defect("wrong lane", _numbers(r"transpose<\d+, ", r"(?=, )"),
+    _defect("wrong lane", _numbers(r"exchange<\d+, ", r"(?=, )"),
             partial(_number, change=lambda n: n // 2)),
     _defect("exchange lost", r"shuffle<\d+>\((\w+), \d+\)", r"\1"),
     _defect("matrix turned round", r"\bload_matrices(_transposed)?\(",

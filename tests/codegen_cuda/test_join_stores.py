@@ -91,6 +91,13 @@ def test_what_is_stored(name: str, run: Callable[[Function, list[Array]], None])
     np.testing.assert_array_equal(found.astype(np.float64), 2 * x.astype(np.float64))
 
 
+def test_an_array_may_be_named_as_a_function_of_the_text() -> None:
+    named = parse(to_text(made()).replace("D", "exchange").replace("X", "fill"))
+    text = emit_cuda(run_passes(CUDA_PASSES, named, SM_80), SM_80)
+    assert "half *__restrict__ exchange_" in text
+    compile_library(text)
+
+
 def test_the_text() -> None:
     assert GROUPED in to_text(join_stores(made()))
 

@@ -8,6 +8,7 @@ stands inside `#ifdef __CUDACC__`; the header of the emulation defines the same 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 _DEVICE = "__device__ __forceinline__"
@@ -151,9 +152,9 @@ template <int THREADS, typename T> DEVICE T shuffle(T value, int distance) {
   }
   return __shfl_xor_sync(together, value, distance);
 }""",
-    "transpose": """
+    "exchange": """
 // Neighbours exchange pieces of BYTES: number i of N gets the i-th of each.
-template <int THREADS, int N, int BYTES, typename T> DEVICE void transpose(T *to, const T *from) {
+template <int THREADS, int N, int BYTES, typename T> DEVICE void exchange(T *to, const T *from) {
   unsigned piece[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) memcpy(&piece[i], (const char *)from + i * BYTES, BYTES);
@@ -281,6 +282,12 @@ template <typename T> DEVICE void mma_f16(half &upper, half &lower, const T *lef
 }""",
 }
 """The text of each part, in the order in which they stand."""
+
+
+NAMES = frozenset(
+    name for part in PARTS.values() for name in re.findall(r"DEVICE [^(;{]*?(\w+)\(", part)
+)
+"""The functions that are defined."""
 
 
 def parts_of(text: str) -> set[str]:

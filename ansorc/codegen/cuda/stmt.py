@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import assert_never
 
 from ansorc.codegen.cuda.expr import LANE, PRIVATE, CudaExpressions, in_lane
+from ansorc.codegen.cuda.prelude import NAMES
 from ansorc.codegen.cuda.types import CHOICE, CExpr, c_type, is_narrow
 from ansorc.errors import BuildError
 from ansorc.ir.arith.simplify import simplify
@@ -51,12 +52,11 @@ from ansorc.ir.substitute import free_vars
 _INDENT = "  "
 _RESERVED = frozenset(
     """auto bool break case catch char class const constexpr continue default delete do double else
-    enum explicit export extern false float for friend goto if inline int lanes load long namespace
-    new operator private protected public register return short signed sizeof static store struct
+    enum explicit export extern false float for friend goto if inline int lanes long namespace
+    new operator private protected public register return short signed sizeof static struct
     switch template this throw true try typedef typename union unsigned using virtual void volatile
-    while half bfloat16 asm main add double_of fabs float_of floor_div floor_mod join max_of min_of
-    multiply_add rint saturate shuffle sigmoid to_float to_half""".split()  # noqa: SIM905
-) | {f"{name}{ending}" for name in MATH_FUNCTIONS for ending in ("", "f")}
+    while half bfloat16 asm main add fabs join rint""".split()  # noqa: SIM905
+) | NAMES.union(f"{name}{ending}" for name in MATH_FUNCTIONS for ending in ("", "f"))
 """What a C++ compiler, or the prelude, means something else by."""
 
 
@@ -265,10 +265,10 @@ class CudaStatements:
         goal = Load(store.buffer, store.indices)
         match value:
             case Transpose(operand, count):
-                exprs.parts.update(("shuffle", "transpose"))
+                exprs.parts.update(("shuffle", "exchange"))
                 size = dtype_of(value).lanes * store.buffer.dtype.bytes // count
                 ends = ", ".join(map(self._fragment, (goal, operand)))
-                self.line(f"transpose<{exprs.threads}, {count}, {size}>({ends});")
+                self.line(f"exchange<{exprs.threads}, {count}, {size}>({ends});")
             case MatrixLoad(row, is_transposed):
                 exprs.parts.add("matrix_units")
                 vector = None
