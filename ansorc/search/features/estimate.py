@@ -93,8 +93,7 @@ def _arithmetic(
     vectors = registers.vectors
     in_registers = registers.is_promoted > 0
     busy = counts.vector_instructions * vectors
-    stored = 2 * vectors / ports  # half as many stores are started in a cycle as multiply-adds
-    stores = np.where(in_registers, 0, stored * (1 + 7 * registers.scattered))
+    stores = np.where(in_registers, 0, vectors * (1 + 7 * registers.scattered))
     control = CORE.step_instructions * (busy + vectors + registers.loads) / registers.step_code
     latency = _latency(registers, busy + registers.loads + control)
     is_late = np.maximum(registers.step_code / CORE.code_limit, 1)
@@ -104,9 +103,7 @@ def _arithmetic(
         limits.append((busy + registers.reloads) / together)
     step = np.maximum.reduce(limits) * is_late
     step = step + control / CORE.scalar_ports + _spilling(registers, target, has_loads=has_loads)
-    results = np.where(registers.is_held > 0, 0, stored)
-    combined = registers.sums + CORE.combine_lanes
-    results = np.where(registers.sums_in_lanes > 0, combined, results)
+    results = np.where(registers.sums_in_lanes > 0, registers.sums + CORE.combine_lanes, vectors)
     tile = CORE.tile + np.where(in_registers, results, 0)
     cycles = registers.steps * step + registers.tiles * tile
     direct = registers.steps * np.maximum(busy / ports, stores)

@@ -342,8 +342,6 @@ class RegisterFeatures:
     """1 if sums are made in registers, else 0."""
     is_read_out: FloatArray
     """1 if it only reads and stores what other statements have just left in registers, else 0."""
-    is_held: FloatArray
-    """1 if its sums stay in registers until other statements read them out, else 0."""
     accumulators: FloatArray
     """Sums that do not wait for each other, for each one that the latency of an addition asks for;
     1 at most, and where nothing is added up."""
@@ -381,7 +379,6 @@ def register_features(
     instructions: float,
     target: Target,
     is_read_out: FloatArray,
-    is_held: FloatArray,
 ) -> RegisterFeatures:
     """Return the register features of a statement of `instructions` arithmetic instructions."""
     rows = accesses[0].rows
@@ -410,7 +407,6 @@ def register_features(
         spilled=np.maximum(kept - registers, 0),
         is_promoted=is_kept.astype(np.float32),
         is_read_out=is_read_out,
-        is_held=is_held,
         accumulators=np.minimum(beside / INDEPENDENT_SUMS, 1) if is_sum else zeros + 1,
         inner_terms=tile.terms,
         beside_terms=tile.beside_terms,

@@ -7,11 +7,11 @@ accesses, footprints, reuse, the register tile, the shares of the cores, and the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 
-from ansorc.schedule.stage import At, Stage
+from ansorc.schedule.stage import At
 from ansorc.search.features.access import Access, Places, accesses_of, in_panels, places_of
 from ansorc.search.features.columns import FloatArray
 from ansorc.search.features.estimate import EstimateFeatures, estimate_features
@@ -76,7 +76,7 @@ class Statement:
         instructions = self.counts.vector_instructions
         return register_features(
             self.tile, self.vectors, self.accesses, self.places, instructions, self.target,
-            self._is_read_out(), self._is_held(self.nest.stage),
+            self._is_read_out(),
         )  # fmt: skip
 
     def _is_read_out(self) -> FloatArray:
@@ -84,17 +84,12 @@ class Statement:
         state, op = self.nests.state, self.nest.stage.op
         found = [state.source(buffer.name) for buffer in op.reads]
         inside = [s for s in found if s is not None and isinstance(s.attach, At)]
-        is_read_out = np.full(self.nests.rows, bool(inside) and op.combiner is None, np.float32)
-        return reduce(np.multiply, map(self._is_held, inside), is_read_out)
-
-    def _is_held(self, stage: Stage) -> FloatArray:
-        """1 where the sums of `stage` are a register tile, and others read them out of it."""
-        others = self.nests.state.readers(stage.name)
-        is_sum = stage.op.combiner is not None and isinstance(stage.attach, At)
-        if not is_sum or any(other.op.combiner is not None for other in others):
-            return np.zeros(self.nests.rows, np.float32)
+        is_read_out = np.full(self.nests.rows, bool(inside) and op.combiner is None)
         most = CORE.tile_ratio * self.target.vector_registers * self.vectors.lanes
-        return self.nests.nest(stage).is_tile(most).astype(np.float32)
+        for source in inside:
+            is_sum = source.op.combiner is not None
+            is_read_out &= is_sum & self.nests.nest(source).is_tile(most)
+        return is_read_out.astype(np.float32)
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
