@@ -236,18 +236,10 @@ def _settled(pool: Pool) -> Genes:
     nests = LoopNests(population_state(sketch, genes), len(genes), limits)
     is_held = np.ones(len(genes), dtype=np.bool_)
     for stage in nests.state.stages:
-        if not stage.is_inlined and _reads_sums(nests.state, stage):
-            registers = Statement(nests, nests.nest(stage), sketch.target).registers
-            is_held &= registers.is_read_out > 0
+        if not stage.is_inlined and stage.op.combiner is None:
+            statement = Statement(nests, nests.nest(stage), sketch.target)
+            is_held &= (statement.registers.is_read_out > 0) if statement.inside else True
     return genes[np.argmax(is_held)]
-
-
-def _reads_sums(state: State, stage: Stage) -> bool:
-    """Whether it copies what is added up inside its loops."""
-    found = [state.source(buffer.name) for buffer in stage.op.reads]
-    return stage.op.combiner is None and any(
-        s is not None and isinstance(s.attach, At) and s.op.combiner is not None for s in found
-    )
 
 
 def _evaluated(sketch: Sketch, genes: Genes, without: frozenset[str]) -> tuple[Genes, Cycles]:

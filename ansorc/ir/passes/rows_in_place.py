@@ -25,9 +25,9 @@ from ansorc.ir.substitute import substitute
 
 
 def rows_in_place(function: Function, cache_bytes: int, most_bytes: int) -> Function:
-    """Return `function` with such rows in their place.
+    """Return `function` with rows larger than `cache_bytes` in their place.
 
-    Rows are larger than `cache_bytes`, results not larger than `most_bytes`.
+    Results are not larger than `most_bytes`.
     """
     parts = list(walk(function.body))
     written = [part.buffer for part in parts if isinstance(part, Store)]
@@ -39,9 +39,8 @@ def rows_in_place(function: Function, cache_bytes: int, most_bytes: int) -> Func
     }
 
     def rule(old: Node) -> Node | None:
-        if not isinstance(old, Allocate) or old.buffer.bytes <= cache_bytes:
-            return None
-        return _in_place(old, results)
+        is_row = isinstance(old, Allocate) and old.buffer.scope is Scope.LOCAL
+        return _in_place(old, results) if is_row and old.buffer.bytes > cache_bytes else None
 
     return replace(function, body=rewrite(function.body, rule)) if results else function
 
@@ -52,37 +51,30 @@ def _in_place(stmt: Allocate, results: set[Buffer]) -> Stmt | None:
     The result is taken out of `results`.
     """
     row, (loops, guards, store) = stmt.buffer, perfect_nest(_last(stmt.body))
-    if store is None or guards or store.buffer not in results or row.scope is not Scope.LOCAL:
+    if store is None or guards or store.buffer not in results:
         return None
+    result = store.buffer
     loads = {part for part in walk(store.value) if isinstance(part, Load) and part.buffer == row}
-    result, places = store.buffer, [load.indices for load in loads]
-    is_alike = row.dtype == result.dtype and len(row.shape) == len(result.shape)
-    starts = (
-        _starts(store.indices, places[0], row, loops) if is_alike and len(places) == 1 else None
-    )
+    if len(loads) != 1 or (row.dtype, len(row.shape)) != (result.dtype, len(result.shape)):
+        return None
+    starts = _starts(store.indices, loads.pop().indices, row, loops)
     if starts is None:
         return None
     results.remove(result)
 
     def rule(old: Node) -> Node | None:
-        match old:
-            case Load(buffer, indices) | Store(buffer, indices, _) if buffer == row:
-                moved = tuple(simplify(a + b) for a, b in zip(starts, indices, strict=True))
-                return replace(old, buffer=result, indices=moved)
-            case _:
-                return None
+        if isinstance(old, Load | Store) and old.buffer == row:
+            moved = tuple(simplify(a + b) for a, b in zip(starts, old.indices, strict=True))
+            return replace(old, buffer=result, indices=moved)
+        return None
 
     return rewrite(stmt.body, rule)
 
 
 def _last(stmt: Stmt) -> Stmt:
-    match stmt:
-        case Seq(stmts):
-            return _last(stmts[-1])
-        case Allocate(_, body):
-            return _last(body)
-        case _:
-            return stmt
+    while isinstance(stmt, Seq | Allocate):
+        stmt = stmt.stmts[-1] if isinstance(stmt, Seq) else stmt.body
+    return stmt
 
 
 def _starts(
@@ -92,13 +84,13 @@ def _starts(
     extents = {loop.var: loop.extent for loop in loops}
     starts: list[Expr] = []
     for place, index, length in zip(places, indices, row.shape, strict=True):
-        if isinstance(index, Var) and extents.pop(index, 0) == length:
-            if step_along(place, index.name) != 1:
+        if isinstance(index, Var) and step_along(place, index.name) == 1:
+            if extents.pop(index, 0) != length:
                 return None
             starts.append(substitute(place, {index.name: integer(0)}))
         elif length == 1 and index == integer(0):
             starts.append(place)
         else:
             return None
-    moving = {loop.var for loop in loops} & {v for start in starts for v in walk(start)}
+    moving = {loop.var for loop in loops} & {part for start in starts for part in walk(start)}
     return None if moving or any(extent > 1 for extent in extents.values()) else starts
