@@ -39,8 +39,9 @@ def rows_in_place(function: Function, cache_bytes: int, most_bytes: int) -> Func
     }
 
     def rule(old: Node) -> Node | None:
-        is_row = isinstance(old, Allocate) and old.buffer.scope is Scope.LOCAL
-        return _in_place(old, results) if is_row and old.buffer.bytes > cache_bytes else None
+        if not isinstance(old, Allocate) or old.buffer.scope is not Scope.LOCAL:
+            return None
+        return _in_place(old, results) if old.buffer.bytes > cache_bytes else None
 
     return replace(function, body=rewrite(function.body, rule)) if results else function
 
