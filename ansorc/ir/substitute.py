@@ -1,4 +1,4 @@
-"""Replace variables by expressions, and say which variables an expression reads."""
+"""Replace variables by expressions and buffers by others; which variables an expression reads."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from ansorc.errors import IRError
-from ansorc.ir.expr import Expr, Var
-from ansorc.ir.node import Node, children, map_children
-from ansorc.ir.stmt import For
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import Expr, Load, Var
+from ansorc.ir.node import Node, children, map_children, rewrite
+from ansorc.ir.stmt import Allocate, For, Store
 
 N = TypeVar("N", bound=Node)
 
@@ -41,6 +42,20 @@ def substitute(root: N, values: Mapping[str, Expr]) -> N:
                 return map_children(old, visit)
 
     return cast(N, visit(root))
+
+
+def with_buffers(root: N, others: Mapping[Buffer, Buffer]) -> N:
+    """Return `root` with each of the buffers replaced; another of the same name stays."""
+
+    def rule(old: Node) -> Node | None:
+        match old:
+            case Load(buffer, _) | Store(buffer, _, _) | Allocate(buffer, _):
+                new = others.get(buffer)
+                return None if new is None else replace(old, buffer=new)
+            case _:
+                return None
+
+    return rewrite(root, rule) if others else root
 
 
 def free_vars(root: Node) -> set[str]:

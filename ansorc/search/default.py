@@ -36,7 +36,7 @@ from ansorc.search.sketch.rules import (
     Skip,
 )
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
-from ansorc.search.sketch.sketch import ParallelLoops, Sketch
+from ansorc.search.sketch.sketch import ParallelLoops, Sketch, UnrollLimit
 from ansorc.search.sketch.tiling_variants import (
     TilingInBlocks,
     TilingInLanes,
@@ -90,6 +90,10 @@ WINDOW_UNROLL_LIMIT, WINDOW_GAIN, WINDOW_ROUNDS = 64, 0.98, 6
 """Where windows overlap, longer code may load what they have in common once. It is taken where it
 seems to take this share of the time at most; with that choice more rounds are needed."""
 
+HELD = 1.02
+"""How many times as long a program may seem to take whose copies read out register tiles: what goes
+through memory instead is counted as if nothing waited for it."""
+
 
 def default_steps(
     dag: ComputeDAG, target: Target, *, rewrite_layout: bool = True, redefine: bool = True
@@ -121,7 +125,7 @@ def _fastest(sketches: Sequence[Sketch], without: frozenset[str] = frozenset()) 
     pools = sorted((pool for sketch in sketches for pool in _pools(sketch, without)), key=_best)
     near = [pool for pool in pools[:EVOLVED] if _best(pool) <= NEAR * _best(pools[0])]
     pool = min(map(_evolved, near), key=_best)
-    return steps(pool.sketch, pool.genes[np.argmin(pool.cycles)])
+    return steps(pool.sketch, _settled(pool))
 
 
 def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
@@ -217,6 +221,25 @@ def _next(pool: Pool, rng: np.random.Generator) -> Pool:
         genes=np.concatenate([pool.genes[best], genes]),
         cycles=np.concatenate([pool.cycles[best], cycles]),
     )
+
+
+def _settled(pool: Pool) -> Genes:
+    """Return the best program, or one near it whose copies read out registers."""
+    order = np.argsort(pool.cycles, kind="stable")
+    order = order[pool.cycles[order] <= HELD * pool.cycles.min()]
+    sketch, genes = pool.sketch, pool.genes[order]
+    limits = {
+        choice.name: np.array(choice.values)[genes[:, column]]
+        for column, choice in enumerate(sketch.choices, start=len(sketch.variables))
+        if isinstance(choice, UnrollLimit)
+    }
+    nests = LoopNests(population_state(sketch, genes), len(genes), limits)
+    is_held = np.ones(len(genes), dtype=np.bool_)
+    for stage in nests.state.stages:
+        if not stage.is_inlined and stage.op.combiner is None:
+            statement = Statement(nests, nests.nest(stage), sketch.target)
+            is_held &= (statement.registers.is_read_out > 0) if statement.inside else True
+    return genes[np.argmax(is_held)]
 
 
 def _evaluated(sketch: Sketch, genes: Genes, without: frozenset[str]) -> tuple[Genes, Cycles]:

@@ -70,6 +70,16 @@ def test_unrolled_steps_need_no_more_registers_than_one(
     assert loop.counts.broadcasts == 8 * rows
 
 
+@pytest.mark.parametrize(("columns", "wider"), [(3, "[yz]mm"), (7, "zmm")])
+def test_short_rows_are_short_vectors(columns: int, wider: str) -> None:
+    a, b = ac.placeholder((8, 4), name="A"), ac.placeholder((4, columns), name="B")
+    state = ac.schedule(ac.ComputeDAG([a, b, ac.ops.matmul(a, b, name="C")]))
+    state = state.reorder("C", ["k", "i", "j"]).unroll("C", "i").vectorize("C", "j")
+    text = assembly(emit_llvm(prepare(ac.lower(state), AVX512), AVX512), AVX512)
+    assert "vfmadd" in text
+    assert not re.search(wider, text)
+
+
 @pytest.mark.parametrize(("vectors", "target"), [(2, AVX2), (5, NEON)])
 def test_a_tile_that_is_too_large_spills(vectors: int, target: ac.Target) -> None:
     loop = hottest(12, vectors, target)

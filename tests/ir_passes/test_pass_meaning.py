@@ -35,6 +35,7 @@ from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import CPU_PASSES, run_passes
 from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
+from ansorc.ir.passes.rows_in_place import rows_in_place
 from ansorc.ir.passes.skip_padding import skip_padding
 from ansorc.ir.passes.stream_stores import stream_stores
 from ansorc.ir.passes.transpose_copies import transpose_copies
@@ -57,6 +58,7 @@ PASSES: dict[str, Pass] = {
     "choose_values": choose_values,
     "hoist_conditions": hoist_conditions,
     "hoist_values": hoist_values,
+    "rows_in_place": lambda f: rows_in_place(f, 16, 4096),
     "vectorize_reductions": lambda f: vectorize_reductions(f, 32, 16, 1 << 20, 4),
     "hold_tiles": lambda f: hold_tiles(f, 1024),
     "promote_accumulators": lambda f: promote_accumulators(f, 1024),
@@ -248,9 +250,9 @@ def test_the_trace_names_every_pass() -> None:
     run_passes(CPU_PASSES, Matmul().function(), AVX, lambda name, function: seen.append(name))
     assert seen == [
         "simplify", "skip_padding", "hoist_conditions", "partition_loops", "hoist_conditions",
-        "choose_values", "vectorize_reductions", "hold_tiles", "promote_accumulators",
-        "vectorize_loops", "transpose_copies", "simplify", "hoist_values", "prefetch",
-        "stream_stores",
+        "choose_values", "rows_in_place", "vectorize_reductions", "hold_tiles",
+        "promote_accumulators", "vectorize_loops", "transpose_copies", "simplify", "hoist_values",
+        "prefetch", "stream_stores",
     ]  # fmt: skip
 
 

@@ -130,6 +130,16 @@ def test_a_border_is_read_in_place_where_few_tests_are_left() -> None:
     assert sum(loop.spills for loop in loops) == 0
 
 
+def test_the_sums_of_a_small_image_stay_in_registers() -> None:
+    """Though blocks of three vectors of channels seem as fast."""
+    target = Target.parse("x86_64-linux-gnu -mcpu=znver4 -cores=2")
+    data, weight = ac.placeholder((1, 7, 7, 960), "x"), ac.placeholder((3, 3, 960), "w")
+    dag = ComputeDAG([data, weight, ops.depthwise_conv2d(data, weight, padding=1)])
+    prepared = prepare(lower(replay(dag, default_steps(dag, target))), target)
+    scopes = {part.buffer.scope for part in walk(prepared.body) if isinstance(part, Allocate)}
+    assert scopes == {Scope.REGISTER}
+
+
 def test_a_border_stays_a_stage_where_many_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ansorc.search.default_borders.MOST_TESTS", 0.0)
     made = default_steps(case("C2D-1-b1").dag(constant=True), ZEN3)

@@ -16,13 +16,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ansorc.ir.arith.affine import Linear, affine
-from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.buffer import Scope
 from ansorc.ir.expr import Load
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Accesses, BufferAccess
 from ansorc.ir.passes.places import uses
 from ansorc.ir.passes.register_tile import THREADED_KINDS, perfect_nest
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, substatements
+from ansorc.ir.substitute import with_buffers
 
 
 def hold_tiles(function: Function, register_bytes: int) -> Function:
@@ -43,7 +44,10 @@ def _held(stmt: Allocate, register_bytes: int) -> Allocate | None:
         return None
     unrolled = _unrolled(stmt.body, buffer.name)
     found = [each for each in Accesses(unrolled).all if each.buffer.name == buffer.name]
-    return _in_registers(buffer, unrolled) if all(map(_is_numbered, found)) else None
+    if not all(map(_is_numbered, found)):
+        return None
+    held = {buffer: replace(buffer, scope=Scope.REGISTER)}
+    return with_buffers(replace(stmt, body=unrolled), held)
 
 
 def _has_parts(stmt: Stmt, name: str) -> bool:
@@ -92,21 +96,6 @@ def _is_numbered(access: BufferAccess) -> bool:
     vector = access.loops[-1]
     is_row = last == Linear({vector.var.name: 1}) and vector.extent == access.buffer.shape[-1]
     return is_row and vector.kind is LoopKind.VECTORIZED
-
-
-def _in_registers(local: Buffer, body: Stmt) -> Allocate:
-    buffer = replace(local, scope=Scope.REGISTER)
-
-    def rule(old: Node) -> Node | None:
-        match old:
-            case Load(found, indices) if found.name == buffer.name:
-                return Load(buffer, indices)
-            case Store(found, indices, value) if found.name == buffer.name:
-                return Store(buffer, indices, value)
-            case _:
-                return None
-
-    return Allocate(buffer, rewrite(body, rule))
 
 
 def _unrolled(root: Stmt, name: str) -> Stmt:

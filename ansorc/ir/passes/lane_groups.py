@@ -20,16 +20,20 @@ import numpy.typing as npt
 
 from ansorc.ir.arith.affine import linear
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Binary, BinaryOp, Call, Const, Expr, Load, Var, dtype_of
-from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.expr import Binary, BinaryOp, Call, Const, Expr, Var, dtype_of
+from ansorc.ir.node import Node, walk
 from ansorc.ir.operator import SHORT_FUNCTIONS
 from ansorc.ir.passes.accesses import Accesses, BufferAccess, Span
 from ansorc.ir.passes.independence import are_iterations_independent
 from ansorc.ir.passes.places import uses
-from ansorc.ir.stmt import Allocate, Function, LoopKind, Store
+from ansorc.ir.stmt import Function, LoopKind
+from ansorc.ir.substitute import with_buffers
 
 _POWERS = np.array([rest.bit_count() for rest in range(256)], dtype=np.int64)
 """Into how many powers of two each remainder falls; a vector has at most 255 other lanes."""
+
+_LEAST_BYTES = 16
+"""No processor has narrower vectors that are masked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class LaneGroup:
     """Vectorised loops that share register tiles, or one loop alone."""
 
     native: int
-    """The lanes of a whole vector: as many as its widest element leaves room for."""
+    """The lanes of a whole vector: as many as its widest element leaves room for, or enough for the
+    longest of the loops."""
     is_padded: bool
     """Whether its register tiles have room for whole vectors, and the last is filled in part."""
     interleaved: int = 1
@@ -63,7 +68,7 @@ def lane_groups(accesses: Accesses, vectors: VectorUnit) -> dict[int, LaneGroup]
     found: dict[int, LaneGroup] = {}
     for members in _joined(spans):
         widest = max((a.buffer.dtype.bytes for span in members for a in span.accesses), default=1)
-        native = max(1, vectors.bytes // widest)
+        native = _lanes(max(span.loop.extent for span in members), widest, vectors)
         is_padded = any(map(_tiles, members)) and all(
             is_ragged(span.loop.extent, native) and _may_pad(span, native, vectors)
             for span in members
@@ -72,6 +77,16 @@ def lane_groups(accesses: Accesses, vectors: VectorUnit) -> dict[int, LaneGroup]
             together = vectors.interleaved if _waits(span) else 1
             found[id(span.loop)] = LaneGroup(native, is_padded, together)
     return found
+
+
+def _lanes(longest: int, widest: int, vectors: VectorUnit) -> int:
+    """Return the lanes for loops of up to `longest` iterations on elements of `widest` bytes.
+
+    A loop shorter than a vector has the next power of two: whole vectors would touch two cache
+    lines nearly always, and take twice as long where a core works on them in halves.
+    """
+    shortest = max(1, min(_LEAST_BYTES, vectors.bytes) // widest)
+    return min(max(1, vectors.bytes // widest), max(shortest, 1 << (longest - 1).bit_length()))
 
 
 def _waits(span: Span) -> bool:
@@ -122,18 +137,7 @@ def with_padded_tiles(
             for tile in _tiles(span):
                 whole = _whole(tile.shape[-1], group.native)
                 wider[tile] = replace(tile, shape=(*tile.shape[:-1], whole))
-    if not wider:
-        return function
-
-    def rule(old: Node) -> Node | None:
-        match old:
-            case Load(buffer, _) | Store(buffer, _, _) | Allocate(buffer, _):
-                new = wider.get(buffer)
-                return None if new is None else replace(old, buffer=new)
-            case _:
-                return None
-
-    return rewrite(function, rule)
+    return with_buffers(function, wider)
 
 
 def _whole(extent: int, native: int) -> int:

@@ -14,8 +14,9 @@ from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
+from ansorc.ir.passes.rows_in_place import rows_in_place
 from ansorc.ir.passes.skip_padding import skip_padding
-from ansorc.ir.passes.stream_stores import stream_stores
+from ansorc.ir.passes.stream_stores import CACHED_SHARE, stream_stores
 from ansorc.ir.passes.transpose_copies import transpose_copies
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
@@ -57,6 +58,8 @@ CPU_PASSES: Passes = (
     ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
     ("choose_values", lambda f, _: choose_values(f)),
+    ("rows_in_place", lambda f, t: rows_in_place(
+        f, t.cache_bytes[0] // 2, max(t.cache_bytes) // CACHED_SHARE)),
     ("vectorize_reductions", lambda f, t: vectorize_reductions(
         f, t.vector_bytes, t.vector_registers, max(t.cache_bytes), t.streaming_sums)),
     ("hold_tiles", lambda f, t: hold_tiles(f, _register_bytes(t))),

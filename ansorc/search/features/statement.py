@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ansorc.schedule.stage import At
+from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.access import Access, Places, accesses_of, in_panels, places_of
 from ansorc.search.features.columns import FloatArray
 from ansorc.search.features.estimate import EstimateFeatures, estimate_features
@@ -79,11 +79,15 @@ class Statement:
             self._is_read_out(),
         )  # fmt: skip
 
+    @property
+    def inside(self) -> list[Stage]:
+        """The stages inside loops that it reads."""
+        found = [self.nests.state.source(buffer.name) for buffer in self.nest.stage.op.reads]
+        return [s for s in found if s is not None and isinstance(s.attach, At)]
+
     def _is_read_out(self) -> FloatArray:
         """1 where all that it reads of other statements inside its loops is in register tiles."""
-        state, op = self.nests.state, self.nest.stage.op
-        found = [state.source(buffer.name) for buffer in op.reads]
-        inside = [s for s in found if s is not None and isinstance(s.attach, At)]
+        op, inside = self.nest.stage.op, self.inside
         is_read_out = np.full(self.nests.rows, bool(inside) and op.combiner is None)
         most = CORE.tile_ratio * self.target.vector_registers * self.vectors.lanes
         for source in inside:

@@ -19,12 +19,12 @@ import numpy.typing as npt
 from ansorc.ir.arith.affine import integer
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Ramp
-from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.node import walk
 from ansorc.ir.passes.gpu.elements import evaluate
 from ansorc.ir.passes.gpu.thread_nests import map_kernels
 from ansorc.ir.passes.places import first_lane
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, statements, substatements
-from ansorc.ir.substitute import free_vars
+from ansorc.ir.substitute import free_vars, with_buffers
 from ansorc.target.gpu_requests import BANK_BYTES, are_asked_twice, shared_wavefronts
 
 _WARP = 32
@@ -72,14 +72,14 @@ def _padded(nest: Stmt, most: int) -> Stmt:
             if found is not None:
                 requests[access.buffer.name].append(found)
     room = most - sum(buffer.bytes for buffer in buffers.values())
-    wider: dict[str, Buffer] = {}
+    wider: dict[Buffer, Buffer] = {}
     for name, buffer in buffers.items():
         if len(buffer.shape) > 1 and requests[name]:
             new = _best(buffer, requests[name], room)
             room -= new.bytes - buffer.bytes
             if new != buffer:
-                wider[name] = new
-    return _with_buffers(nest, wider) if wider else nest
+                wider[buffer] = new
+    return with_buffers(nest, wider)
 
 
 def _threads(nest: Stmt) -> dict[str, npt.NDArray[np.int64]] | None:
@@ -195,15 +195,3 @@ def _cycles(buffer: Buffer, requests: Sequence[_BankRequest]) -> tuple[float, fl
         parts = max(1, width // BANK_BYTES)
         lost += request.times / joined * float(np.maximum(found - parts, 0).mean())
     return lost, total
-
-
-def _with_buffers(nest: Stmt, wider: Mapping[str, Buffer]) -> Stmt:
-    def rule(old: Node) -> Node | None:
-        match old:
-            case Load(buffer, _) | Store(buffer, _, _) | Allocate(buffer, _):
-                new = wider.get(buffer.name)
-                return None if new is None else replace(old, buffer=new)
-            case _:
-                return None
-
-    return rewrite(nest, rule)
