@@ -234,6 +234,14 @@ def test_zeros_of_both_signs_are_two_values() -> None:
         assert_kept(Function("zeros", (A, X, Y), Allocate(T, nest)))
 
 
+def test_bounds_of_one_loop_say_nothing_of_another() -> None:
+    """Both have the same body, which is one object, and variables of one name."""
+    value = Select(w * 16 + v < 32, const(1.0, FLOAT32), const(2.0, FLOAT32))
+    body = Store(X, (const(0), w * 16 + v), value)
+    parts = [loops([("w", extent, SERIAL)], body) for extent in (2, 4)]
+    assert_kept(Function("twins", (A, X, Y), loops([("v", 16, VECTORIZED)], Seq(tuple(parts)))))
+
+
 @settings(max_examples=30, deadline=None)
 @given(tangled())
 def test_nothing_is_left_to_vectorize_or_to_simplify(function: Function) -> None:
