@@ -247,12 +247,12 @@ def test_zeros_of_both_signs_are_two_values() -> None:
 
 
 def test_what_was_stored_is_asked_about_anew() -> None:
-    one = const(1.0, FLOAT32)
-    held = Load(X, (const(0), const(0))) < one
-    again = If(held, Store(Y, (const(0),), one))
-    first = If(held, Seq((Store(X, (const(0), const(0)), one), again)))
+    most = const(9.0, FLOAT32)  # of what there is at first
+    held = Load(X, (const(0), const(0))) < most
+    again = If(held, Store(Y, (const(0),), most))
+    first = If(held, Seq((Store(X, (const(0), const(0)), most), again)))
     assert_kept(Function("nested", (A, X, Y), first))
-    row = Store(X, (const(0), v), Load(X, (const(0), v)) + one)
+    row = Store(X, (const(0), v), Load(X, (const(0), v)) + most)
     later = If(held, loops([("v", 4, UNROLLED)], row))
     assert_kept(Function("unrolled", (A, X, Y), loops([("w", 2, UNROLLED)], later)))
 
