@@ -10,10 +10,9 @@ from ansorc.codegen.llvm.storage import BLOCK_ALIGNMENT, Storage, chunk_storage
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Load
+from ansorc.ir.expr import Load, Var
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import Allocate, For, Prefetch, Store
-from ansorc.ir.substitute import free_vars
 
 OUT_OF_MEMORY = 1
 """What a kernel returns when the heap has no room for its buffers."""
@@ -113,8 +112,14 @@ def return_if(writer: FunctionWriter, condition: str, status: str) -> None:
 def _captured(outer: StmtWriter, loop: For) -> _Captures:
     own: set[Buffer] = set()
     used: dict[Buffer, None] = {}
+    names: set[str] = set()
+    bound: set[str] = set()
     for part in walk(loop):
         match part:
+            case Var(name):
+                names.add(name)
+            case For(var):
+                bound.add(var.name)
             case Load(buffer, _) | Store(buffer, _, _) | Prefetch(buffer, _):
                 used[buffer] = None
             case Allocate(buffer, _):
@@ -122,8 +127,8 @@ def _captured(outer: StmtWriter, loop: For) -> _Captures:
             case _:
                 pass
     known = outer.exprs.index.variables  # of loops that are over, too
-    names = sorted(free_vars(loop) & known.keys())
-    variables = {name: known[name] for name in names if known[name].terms}
+    free = sorted((names - bound) & known.keys())
+    variables = {name: known[name] for name in free if known[name].terms}
     return _Captures(tuple(buffer for buffer in used if buffer not in own), variables)
 
 
