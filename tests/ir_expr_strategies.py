@@ -83,14 +83,16 @@ class Draws:
 
     def __init__(self, draw: st.DrawFn, options: Options) -> None:
         self.draw, self.options = draw, options
-        self.names = 0
+        self.scope: set[str] = set()
+        """The names of the loops and buffers around what is drawn; others may have them again."""
         self.room = 60
         """How many more nodes the expressions of the program may have."""
 
     def fresh(self, names: tuple[str, ...]) -> str:
-        """Draw a name that nothing else in the program has."""
-        self.names += 1
-        return f"{self.one_of(names)}_{self.names}"
+        """Draw a name that nothing around has."""
+        name = f"{self.one_of(names)}_{len(self.scope)}"
+        self.scope.add(name)
+        return name
 
     def number(self, low: int, high: int) -> int:
         """Draw an integer from low … high."""

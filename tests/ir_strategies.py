@@ -18,6 +18,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT8
 from ansorc.ir.expr import Binary, BinaryOp, Load, Var, dtype_of
 from ansorc.ir.interpret_math import integer_range
+from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import (
     Allocate,
     Barrier,
@@ -63,6 +64,16 @@ def arrays_for(function: Function, seed: int) -> list[np.ndarray[Any, Any]]:
             values = random.integers(low, 100, buffer.shape)
         arrays.append(np.asarray(values).astype(buffer.dtype.numpy))
     return arrays
+
+
+def with_buffer(allocation: Allocate, new: Buffer) -> Stmt:
+    """Return `allocation` of `new` in place of its buffer, which has the same elements."""
+
+    def rule(old: Node) -> Node | None:
+        is_access = isinstance(old, Load | Store | Prefetch | Allocate)
+        return replace(old, buffer=new) if is_access and old.buffer == allocation.buffer else None
+
+    return rewrite(allocation, rule)
 
 
 class Programs(Exprs):
@@ -136,7 +147,9 @@ class Programs(Exprs):
         var, extent = Var(self.fresh(LOOP_NAMES)), self.number(1, 5)
         kind = self.one_of((LoopKind.SERIAL, LoopKind.SERIAL, LoopKind.UNROLLED))
         inner = replace(place, loops=(*place.loops, (var, extent)))
-        return For(var, extent, kind, self.stmt(inner, depth))
+        body = self.stmt(inner, depth)
+        self.scope.remove(var.name)
+        return For(var, extent, kind, body)
 
     def unordered(self, place: Place, depth: int) -> Stmt:
         """Draw a loop each iteration of which has a slice of one buffer for itself."""
@@ -159,17 +172,33 @@ class Programs(Exprs):
         loops = (*place.loops, (var, extent))
         inner = Place(loops, seen, (owner,), {owner.name: {**fixed, dimension: var}})
         chunk = self.number(0, 3) if is_parallel else 0
-        return For(var, extent, kind, self.stmt(inner, depth), chunk=chunk)
+        body = self.stmt(inner, depth)
+        self.scope.remove(var.name)
+        return For(var, extent, kind, body, chunk=chunk)
 
     def seq(self, place: Place, depth: int) -> Stmt:
         """Draw several statements."""
         least = 0 if self.options.is_wild else 2
         stmts = [self.stmt(place, depth) for _ in range(self.number(least, 3))]
+        if stmts and self.chance(4):
+            stmts.insert(self.number(0, len(stmts)), self.twin(self.one_of(stmts)))
         if self.options.is_wild:
             return Seq(tuple(stmts))
         return Seq(
             tuple(s for stmt in stmts for s in (stmt.stmts if isinstance(stmt, Seq) else (stmt,)))
         )
+
+    def twin(self, stmt: Stmt) -> Stmt:
+        """Draw what is made of a part of `stmt`: all names, and much of it, are the same."""
+        match stmt:
+            case For(_, extent, kind, body) if kind is not LoopKind.PARALLEL and self.chance(2):
+                return replace(stmt, extent=self.number(1, extent))
+            case Allocate(buffer, body) if buffer.scope is Scope.LOCAL and self.chance(2):
+                return with_buffer(stmt, replace(buffer, scope=Scope.GLOBAL))
+            case For(body=body) | Allocate(body=body):
+                return replace(stmt, body=self.twin(body))
+            case _:
+                return stmt
 
     def branch(self, place: Place, depth: int) -> Stmt:
         """Draw an If."""
@@ -186,8 +215,10 @@ class Programs(Exprs):
         init: Stmt = Store(buffer, tuple(v for v, _ in loops), self.value(buffer.dtype, first, 1))
         for var, extent in reversed(loops):
             init = For(var, extent, LoopKind.SERIAL, init)
+            self.scope.remove(var.name)
         readable, writable = (*place.readable, buffer), (*place.writable, buffer)
         inner = self.stmt(replace(place, readable=readable, writable=writable), depth)
+        self.scope.remove(buffer.name)
         rest = inner.stmts if isinstance(inner, Seq) and not self.options.is_wild else (inner,)
         return Allocate(buffer, Seq((init, *rest)))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import TypeGuard, TypeVar, cast, dataclass_transform, get_args, get_type_hints
+from operator import is_
+from typing import TypeVar, cast, dataclass_transform, get_args, get_type_hints
 
 N = TypeVar("N", bound="Node")
 
@@ -64,14 +65,19 @@ def walk(root: Node) -> Iterator[Node]:
 
 def map_children(parent: N, function: Callable[[Node], Node]) -> N:
     """Rebuild `parent` over its mapped children; share it when none changed."""
-    values: list[object] = []
-    changed = False
-    for name in _field_names(type(parent)):
+    changed: dict[str, object] = {}
+    for name in _node_fields(type(parent)):
         old = getattr(parent, name)
-        new = _map_value(old, function)
-        changed = changed or new is not old
-        values.append(new)
-    return type(parent)(*values) if changed else parent
+        if isinstance(old, tuple):
+            new = tuple(map(function, cast(tuple[Node, ...], old)))
+            if not all(map(is_, new, cast(tuple[Node, ...], old))):
+                changed[name] = new
+        elif old is not None and (new := function(old)) is not old:
+            changed[name] = new
+    if not changed:
+        return parent
+    names = _field_names(type(parent))
+    return type(parent)(*(changed[n] if n in changed else getattr(parent, n) for n in names))
 
 
 def rewrite(root: N, rule: Callable[[Node], Node | None]) -> N:
@@ -112,17 +118,3 @@ def _holds_nodes(hint: object) -> bool:
     if isinstance(hint, type) and issubclass(hint, Node):
         return True
     return any(_holds_nodes(part) for part in get_args(hint))
-
-
-def _map_value(old: object, function: Callable[[Node], Node]) -> object:
-    if isinstance(old, Node):
-        return function(old)
-    if not _is_tuple(old) or not old or not isinstance(old[0], Node):
-        return old
-    mapped = tuple(function(item) if isinstance(item, Node) else item for item in old)
-    changed = any(new is not item for new, item in zip(mapped, old, strict=True))
-    return mapped if changed else old
-
-
-def _is_tuple(value: object) -> TypeGuard[tuple[object, ...]]:
-    return isinstance(value, tuple)

@@ -103,9 +103,9 @@ class Proposals:
         goes on from records.
         """
         row = self._row(candidate.steps)
-        if row is not None and not (
-            row[0] == candidate.number and np.array_equal(row[1], candidate.genes)
-        ):
+        if row is not None and row[0] == candidate.number:
+            candidate = replace(candidate, genes=row[1])  # of the same steps
+        elif row is not None:
             (candidate,) = candidates(self._space, [row])
         self._new.append(_Measured(candidate, seconds))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from codegen_cuda.proof import SANITIZERS, Experiment, complaint_of, text_of_function
@@ -10,12 +12,16 @@ import ansorc as ac
 from ansorc.errors import BuildError
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
+from ansorc.ir.passes.gpu.barriers import insert_barriers
 from ansorc.ir.passes.gpu.order_reductions import order_reductions
+from ansorc.ir.passes.gpu.pipeline import CUDA_PASSES
 from ansorc.ir.passes.gpu.virtual_threads import inject_virtual_threads
+from ansorc.ir.passes.pipeline import run_passes
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import lower
+from ansorc.target import Target
 
 
 def same_results(before: Function, after: Function, *shapes: tuple[int, ...]) -> None:
@@ -89,6 +95,66 @@ def test_virtual_threads_share_copies_and_barriers() -> None:
     assert "alloc C: float32[2] local" in text
     assert "S[r * 4 + t] = A[r * 4 + t, k]\n            barrier" in text
     same_results(before, after, (8, 3), (8,))
+
+
+SAME_NAMES = """
+kernel f(A: float32[8, 32], B: float32[8, 32]):
+    alloc T: float32[8, 32]:
+        bound threadIdx.x t in 0..32:
+            for i in 0..8:
+                T[i, t] = A[i, t]
+        bound threadIdx.x t in 0..32:
+            B[0, t] = T[7, 31 - t]
+    alloc T: float32[2, 32]:
+        bound vthread v in 0..2:
+            bound threadIdx.x t in 0..16:
+                alloc C: float32[2] local:
+                    C[1] = A[1, v * 16 + t]
+                    T[0, v * 16 + t] = C[1]
+                alloc C: float32[] local:
+                    C[] = A[2, t]
+                    T[1, v * 16 + t] = C[]
+        bound threadIdx.x t in 0..32:
+            alloc S: float32[32, 8] shared:
+                for i in 0..8:
+                    S[t, i] = T[0, t]
+                barrier shared
+                for i in 0..8:
+                    B[i, t] = S[31 - t, i]
+            alloc S: float32[32] shared:
+                S[t] = T[1, t]
+                barrier shared
+                B[7, t] = S[31 - t]
+"""
+
+
+def test_arrays_of_one_name_are_told_apart() -> None:
+    """One is gone before the next is allocated, in memory of another kind or of other extents."""
+    before, target = parse(SAME_NAMES), Target.parse("cuda -arch=sm_80")
+    after = run_passes(CUDA_PASSES, before, target)
+    same_results(before, after, (8, 32), (8, 32))
+    text = text_of_function(before)
+    assert "C_2" in text
+    assert "S_2[32]" in text
+    places = re.findall(r'workspace", "offset": 0, "place": (\d+)', text)
+    assert places == ["0", "0", "1024", "1024"]
+
+
+RACING = """
+kernel f(A: float32[8], B: float32[32, 4]):
+    bound threadIdx.x t in 0..32:
+        alloc S: float32[136] shared
+        for i in 0..8:
+            S[t * 4 + i] = A[i] + 1.0
+        for i in 0..4:
+            B[t, i] = S[t * 4 + i]
+"""
+
+
+def test_a_loop_of_the_same_name_may_be_longer() -> None:
+    """In the second one each thread has four elements for itself, in the first it has not."""
+    text = to_text(insert_barriers(parse(RACING)))
+    assert text.index("S[t * 4 + i] = ") < text.rindex("barrier shared") < text.index("B[t, i] =")
 
 
 def test_one_element_stored_by_several_threads_is_refused() -> None:

@@ -2,9 +2,9 @@
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ansorc.ir.buffer import Buffer, Scope
@@ -39,6 +39,8 @@ class Access:
     constant: int
     guard: tuple[int, int, int] = (0, 0, 1)
     """Factors of `i` and `t`, whose sum is less than the last number where there is an access."""
+    rows: int = LOOPS["i"]
+    """The extent of the loop over `i`, of which each access has one for itself."""
 
     def touch(self, *, is_store: bool) -> Touch:
         index: Expr = const(self.constant)
@@ -46,7 +48,7 @@ class Access:
             index = index + atom * factor if factor else index
         of_row, of_thread, bound = self.guard
         guards = ((ROW * of_row + T * of_thread) < bound,) if of_row or of_thread else ()
-        free = {"i": LOOPS["i"], "j": LOOPS["j"]}
+        free = {"i": self.rows, "j": LOOPS["j"]}
         return Touch(S, (index,), is_store, 0, guards, fixed={"k": LOOPS["k"]}, free=free)
 
     def is_made(self, at: Mapping[str, int]) -> bool:
@@ -64,17 +66,22 @@ accesses = st.builds(
     st.one_of(
         st.just((0, 0, 1)), st.tuples(st.integers(-2, 6), st.integers(-2, 2), st.integers(-2, 12))
     ),
+    st.sampled_from([LOOPS["i"], 2, 5]),
 )  # fmt: skip
+
+
+DIGITS = Access((2, 12, 1, *[0] * 8), 0, rows=2)
+"""Of loops over two rows each thread has its own elements."""
 
 
 def meet(old: Access, new: Access) -> bool:
     """Whether two threads touch one element, both in one iteration of k, i and j being any."""
-    inner = list(itertools.product(range(LOOPS["i"]), range(LOOPS["j"])))
     threads = list(itertools.product(*map(range, THREADS.values())))
     for k in range(LOOPS["k"]):
         places: list[dict[int, set[tuple[int, ...]]]] = []
         for access in (old, new):
             found: dict[int, set[tuple[int, ...]]] = {}
+            inner = itertools.product(range(access.rows), range(LOOPS["j"]))
             for (t, u), (i, j) in itertools.product(threads, inner):
                 at = {"t": t, "u": u, "i": i, "j": j, "k": k}
                 if not access.is_made(at):
@@ -91,6 +98,7 @@ def meet(old: Access, new: Access) -> bool:
 
 @settings(max_examples=300, deadline=None)
 @given(accesses, st.one_of(st.none(), accesses))
+@example(replace(DIGITS, rows=5), DIGITS)  # of the shorter loop alone no two threads meet
 def test_no_meeting_is_missed(old: Access, new: Access | None) -> None:
     """And none is made up, where what all threads share differs by few values."""
     other = new or old

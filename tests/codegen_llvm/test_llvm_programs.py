@@ -367,6 +367,18 @@ def test_serial_values_reach_a_parallel_body() -> None:
     assert workspace_bytes(function) == 64
 
 
+def test_a_parallel_body_has_its_own_loops_of_any_name() -> None:
+    """The earlier one is in a branch, whose values are not known behind it."""
+    x, y = buffer("X", 8), buffer("Y", 2, 8)
+    first = loop("i", 8, lambda i: Store(x, (i,), Load(x, (i,)) + 1.0))
+    rows = loop("j", 2, lambda j: loop("i", 8, lambda i: Store(y, (j, i), Load(x, (i,)))))
+    parallel = replace(rows, kind=LoopKind.PARALLEL)
+    body = seq(If(Load(x, (const(0),)) < 9.0, first), parallel)
+    found = np.zeros((2, 8), np.float32)
+    run(Function("kernel", (x, y), body), np.zeros(8, np.float32), found)
+    np.testing.assert_array_equal(found, 1)
+
+
 def test_memory_of_a_parallel_loop_in_a_parallel_loop() -> None:
     """The inner loop is run by one thread, which has the memory for it."""
     out, local = buffer("out", 3, 4), buffer("local", 8, scope=Scope.LOCAL)

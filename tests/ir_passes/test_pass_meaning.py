@@ -169,7 +169,19 @@ columns = st.sampled_from(
 )  # fmt: skip
 rows = st.sampled_from([s, const(0), w, v % 3])
 tests = st.sampled_from(
-    [v < 7, v >= 3, s < 2, w < 1, v + s < 9, v + w * 5 >= 4, v % 2 < 1, v // 4 < 1, s * 20 + v < 40]
+    [
+        v < 7,
+        v >= 3,
+        s < 2,
+        w < 1,
+        v + s < 9,
+        v + w * 5 >= 4,
+        v % 2 < 1,
+        v // 4 < 1,
+        s * 20 + v < 40,
+        Load(Y, (const(0),)) < 0.5,
+        Load(X, (s, v % 2)) < 0.5,
+    ]
 )
 grid = st.tuples(rows, columns)
 line = st.tuples(columns)
@@ -234,6 +246,25 @@ def test_zeros_of_both_signs_are_two_values() -> None:
     for order in (both, both[::-1]):
         nest = Seq((Store(T, (const(0),), ZERO), loops([("v", 4, SERIAL)], Seq(tuple(order)))))
         assert_kept(Function("zeros", (A, X, Y), Allocate(T, nest)))
+
+
+def test_what_was_stored_is_asked_about_anew() -> None:
+    most = const(9.0, FLOAT32)  # of what there is at first
+    held = Load(X, (const(0), const(0))) < most
+    again = If(held, Store(Y, (const(0),), most))
+    first = If(held, Seq((Store(X, (const(0), const(0)), most), again)))
+    assert_kept(Function("nested", (A, X, Y), first))
+    row = Store(X, (const(0), v), Load(X, (const(0), v)) + most)
+    later = If(held, loops([("v", 4, UNROLLED)], row))
+    assert_kept(Function("unrolled", (A, X, Y), loops([("w", 2, UNROLLED)], later)))
+
+
+def test_bounds_of_one_loop_say_nothing_of_another() -> None:
+    """Both have the same body, which is one object, and variables of one name."""
+    value = Select(w * 8 + v < 16, const(1.0, FLOAT32), const(2.0, FLOAT32))
+    body = Store(X, (w, v), value)
+    parts = [loops([("w", extent, SERIAL)], body) for extent in (2, 3)]
+    assert_kept(Function("twins", (A, X, Y), loops([("v", 8, VECTORIZED)], Seq(tuple(parts)))))
 
 
 @settings(max_examples=30, deadline=None)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from ir_strategies import Options, arrays_for, functions
 
 from ansorc.ir.buffer import Buffer
@@ -35,6 +35,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.interpret import interpret
 from ansorc.ir.interpret_math import math_function
+from ansorc.ir.parser import parse
 from ansorc.ir.stmt import Allocate, Await, Barrier, For, Function, If, Prefetch, Seq, Stmt, Store
 
 
@@ -80,12 +81,10 @@ class Walker:
                 for number in range(extent):
                     self.env[var.name] = number
                     self.run(body)
-            case Store(buffer, indices, value):
-                lanes = range(max((dtype_of(index).lanes for index in indices), default=1))
-                places = [self.place(buffer, indices, lane) for lane in lanes]
-                values = [self.value(value, lane) for lane in lanes]
-                for place, element in zip(places, values, strict=True):
-                    self.memory[buffer.name][place] = element
+            case Store(_, indices, _):
+                self.store(stmt, range(max((dtype_of(x).lanes for x in indices), default=1)))
+            case If(condition, Store() as store) if (lanes := dtype_of(condition).lanes) > 1:
+                self.store(store, [lane for lane in range(lanes) if self.value(condition, lane)])
             case If(condition, then, otherwise):
                 if self.value(condition, 0):
                     self.run(then)
@@ -101,6 +100,12 @@ class Walker:
                 pass
             case Barrier():
                 raise AssertionError("these programs have no threads")
+
+    def store(self, store: Store, lanes: Sequence[int]) -> None:
+        places = [self.place(store.buffer, store.indices, lane) for lane in lanes]
+        values = [self.value(store.value, lane) for lane in lanes]
+        for place, element in zip(places, values, strict=True):
+            self.memory[store.buffer.name][place] = element
 
     def place(self, buffer: Buffer, indices: tuple[Expr, ...], lane: int) -> tuple[int, ...]:
         found = tuple(int(self.value(index, lane)) for index in indices)
@@ -168,8 +173,16 @@ def converted(value: Any, dtype: DType) -> Any:
     return info.dtype.type(info.max if wide > info.max else info.min if wide < info.min else wide)
 
 
+MASKED = """
+kernel f(X: float32[2], Y: float32[2]):
+    if ramp(0, 1, 2) >= broadcast(1, 2):
+        Y[ramp(0, 1, 2)] = X[ramp(0, 1, 2)]
+"""
+
+
 @settings(max_examples=150, deadline=None)
 @given(functions(Options(is_wild=True)))
+@example(parse(MASKED))
 def test_interpreter_is_the_walk(function: Function) -> None:
     walked, interpreted = (arrays_for(function, seed=7) for _ in range(2))
     names = [buffer.name for buffer in function.params]

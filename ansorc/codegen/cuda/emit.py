@@ -127,12 +127,12 @@ class _KernelText:
         self._arguments: list[tuple[Buffer, KernelArgument]] = [
             (buffer, KernelArgument("parameter", place))
             for place, buffer in enumerate(function.params)
-            if buffer.name in used
+            if buffer in used
         ]
         self._arguments += [
             (buffer, KernelArgument("workspace", offset))
             for buffer, offset in workspace.items()
-            if buffer.name in used
+            if buffer in used
         ]
         self._bound = {loop.thread: loop for loop in _bound_loops(nest)}
 
@@ -161,9 +161,9 @@ class _KernelText:
         return "\n".join([head, *writer.lines, "}"])
 
     def _parameter(self, buffer: Buffer) -> str:
-        name = self.writer.exprs.buffers[buffer.name] = self.writer.name(buffer.name)
+        name = self.writer.exprs.buffers[buffer] = self.writer.name(buffer.name)
         self.writer.exprs.parts.update({c_type(buffer.dtype)} & {"half", "bfloat16"})
-        constant = "" if buffer.name in self._stored else "const "
+        constant = "" if buffer in self._stored else "const "
         return f"{constant}{c_type(buffer.dtype)} *__restrict__ {name}"
 
     def _declare_shared(self) -> None:
@@ -172,7 +172,7 @@ class _KernelText:
         if memory:
             writer.line(f"extern __shared__ __align__({SHARED_ALIGNMENT}) char {memory}[];")
         for buffer, offset in self.shared.offsets.items():
-            name = writer.exprs.buffers[buffer.name] = writer.name(buffer.name)
+            name = writer.exprs.buffers[buffer] = writer.name(buffer.name)
             kind = c_type(buffer.dtype)
             writer.exprs.parts.update({kind} & {"half", "bfloat16"})
             if memory:
@@ -183,11 +183,11 @@ class _KernelText:
                 writer.line(f"__shared__ {align} {kind} {name}[{buffer.elements}];")
 
 
-def _accessed(nest: Stmt) -> tuple[set[str], set[str]]:
-    """Return the names of the buffers that `nest` stores to, and of all that it accesses."""
+def _accessed(nest: Stmt) -> tuple[set[Buffer], set[Buffer]]:
+    """Return the buffers that `nest` stores to, and of all that it accesses."""
     found = [part for part in walk(nest) if isinstance(part, Load | Store)]
-    stored = {part.buffer.name for part in found if isinstance(part, Store)}
-    return stored, {part.buffer.name for part in found}
+    stored = {part.buffer for part in found if isinstance(part, Store)}
+    return stored, {part.buffer for part in found}
 
 
 def _bound_loops(stmt: Stmt) -> Iterator[For]:

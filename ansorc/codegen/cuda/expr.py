@@ -79,7 +79,7 @@ class CudaExpressions:
 
     def __init__(self) -> None:
         self.variables: dict[str, CExpr] = {}
-        self.buffers: dict[str, str] = {}
+        self.buffers: dict[Buffer, str] = {}
         self.parts: set[str] = set()
         """What the prelude has to define."""
         self.threads = 1
@@ -138,7 +138,7 @@ class CudaExpressions:
 
     def place(self, buffer: Buffer, indices: Sequence[Expr]) -> str:
         """Return the text of an element as it is loaded from or assigned to."""
-        name = self.buffers[buffer.name]
+        name = self.buffers[buffer]
         scalars = [_one_lane(index) for index in indices]
         if buffer.scope in PRIVATE:
             if buffer.elements == 1:
@@ -170,7 +170,7 @@ class CudaExpressions:
             return None
         self.parts.add("lanes")
         first = self.value(total.to_expr()).text
-        return Vector(f"&{self.buffers[buffer.name]}[{first}]", buffer.dtype.vector(lanes))
+        return Vector(f"&{self.buffers[buffer]}[{first}]", buffer.dtype.vector(lanes))
 
     def stored(self, value: CExpr, dtype: DType) -> str:
         """Return the text of `value` as it is assigned to an element of `dtype`."""

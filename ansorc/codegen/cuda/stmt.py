@@ -173,8 +173,8 @@ class CudaStatements:
         if buffer.scope not in PRIVATE:
             self.statement(body)  # `emit` has declared it
             return
-        name = self.exprs.buffers.get(buffer.name) or self.name(buffer.name)
-        self.exprs.buffers[buffer.name] = name
+        name = self.exprs.buffers.get(buffer) or self.name(buffer.name)
+        self.exprs.buffers[buffer] = name
         if name in self._declared[-1]:
             with self._block(""):
                 self._declare(buffer, name, body)

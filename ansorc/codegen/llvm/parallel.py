@@ -113,18 +113,22 @@ def _captured(outer: StmtWriter, loop: For) -> _Captures:
     own: set[Buffer] = set()
     used: dict[Buffer, None] = {}
     names: set[str] = set()
+    bound: set[str] = set()
     for part in walk(loop):
         match part:
             case Var(name):
                 names.add(name)
+            case For(var):
+                bound.add(var.name)
             case Load(buffer, _) | Store(buffer, _, _) | Prefetch(buffer, _):
                 used[buffer] = None
             case Allocate(buffer, _):
                 own.add(buffer)
             case _:
                 pass
-    known = outer.exprs.index.variables
-    variables = {n: known[n] for n in sorted(names & known.keys()) if known[n].terms}
+    known = outer.exprs.index.variables  # of loops that are over, too
+    free = sorted((names - bound) & known.keys())
+    variables = {name: known[name] for name in free if known[name].terms}
     return _Captures(tuple(buffer for buffer in used if buffer not in own), variables)
 
 

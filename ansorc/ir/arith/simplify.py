@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from functools import lru_cache
 from operator import is_ as _is
@@ -20,6 +21,7 @@ from ansorc.ir.arith.affine import (
 )
 from ansorc.ir.arith.affine import integer as literal
 from ansorc.ir.arith.interval import Ranges, narrow
+from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import BOOL, DType
 from ansorc.ir.expr import (
     Binary,
@@ -56,6 +58,7 @@ from ansorc.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    statements,
 )
 
 _ADDITIVE = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL)
@@ -96,11 +99,15 @@ class Simplifier:
         self._facts = facts or {}
         self._memo: dict[int, tuple[Expr, Expr]] = {}
 
-    def assuming(self, condition: Expr) -> Simplifier:
-        """Return what is known where `condition`, already simplified, holds."""
+    def assuming(self, condition: Expr, changed: Set[Buffer] = frozenset()) -> Simplifier:
+        """Return what is known where `condition`, already simplified, holds.
+
+        Even if the buffers `changed` are stored to.
+        """
         ranges, facts = dict(self._ranges), dict(self._facts)
         for part in scalar.conjuncts(condition):
-            facts[part] = True
+            if not changed or changed.isdisjoint(_loaded(part)):
+                facts[part] = True
             if isinstance(part, Compare):
                 narrow(part, ranges)
         return Simplifier(ranges, facts)
@@ -308,7 +315,8 @@ class Simplifier:
         if isinstance(condition, Const):
             chosen = stmt.then if condition.value else stmt.otherwise
             return Seq(()) if chosen is None else self.stmt(chosen)
-        then = self.assuming(condition).stmt(stmt.then)
+        changed = _stored(stmt.then) if _loaded(condition) else frozenset[Buffer]()
+        then = self.assuming(condition, changed).stmt(stmt.then)
         otherwise = None if stmt.otherwise is None else self.stmt(stmt.otherwise)
         if otherwise is not None and _is_empty(otherwise):
             otherwise = None
@@ -326,6 +334,14 @@ class Simplifier:
             return new[0]
         unchanged = len(new) == len(seq.stmts) and all(map(_is, new, seq.stmts))
         return seq if unchanged else Seq(tuple(new))
+
+
+def _loaded(condition: Expr) -> Set[Buffer]:
+    return {part.buffer for part in walk(condition) if isinstance(part, Load)}
+
+
+def _stored(stmt: Stmt) -> Set[Buffer]:
+    return {part.buffer for part in statements(stmt) if isinstance(part, Store)}
 
 
 @lru_cache(maxsize=1 << 13)

@@ -19,6 +19,7 @@ from ansorc.ir.arith.interval import Ranges
 from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Select, const, dtype_of
 from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import is_inside
+from ansorc.ir.passes.places import reads_memory
 from ansorc.ir.stmt import For, Function, If, LoopKind, Stmt, Store, map_substatements
 
 
@@ -54,6 +55,8 @@ def _valued(stmt: Stmt, condition: Expr, ranges: Ranges) -> Stmt | None:
                 buffer, indices, Binary(BinaryOp.ADD, own, _chosen(term, condition, ranges))
             )
         case For(var, extent, LoopKind.UNROLLED | LoopKind.VECTORIZED, body):
+            if reads_memory(condition):  # which one iteration may change for the next
+                return None
             new = _valued(body, condition, {**ranges, var.name: (0, extent - 1)})
             return new and replace(stmt, body=new)
         case _:

@@ -22,7 +22,6 @@ from operator import is_
 from typing import assert_never
 
 from ansorc.ir.expr import Load, MatrixLoad, MatrixMultiply
-from ansorc.ir.node import Node, walk
 from ansorc.ir.passes.accesses import Accesses, is_accessed, is_loaded
 from ansorc.ir.passes.register_hull import find_hull
 from ansorc.ir.passes.register_tile import (
@@ -47,6 +46,7 @@ from ansorc.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    statements,
 )
 
 _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
@@ -66,7 +66,7 @@ class _Promotion:
         self._accesses = Accesses(function.body)
         self._register_bytes = register_bytes
         self._uses: dict[str, int] = {}
-        self._has_units = _has_matrices(function)
+        self._has_units = _has_matrices(function.body)
 
     def stmt(self, stmt: Stmt, done: frozenset[str]) -> Stmt:
         """Return `stmt` with what can be promoted, but for the buffers `done`, promoted."""
@@ -137,8 +137,9 @@ class _Promotion:
         return f"{name}.reg" if uses == 0 else f"{name}.reg{uses}"
 
 
-def _has_matrices(root: Node) -> bool:
-    return any(isinstance(part, MatrixLoad | MatrixMultiply) for part in walk(root))
+def _has_matrices(root: Stmt) -> bool:
+    values = (part.value for part in statements(root) if isinstance(part, Store))
+    return any(isinstance(value, MatrixLoad | MatrixMultiply) for value in values)
 
 
 def _scope(

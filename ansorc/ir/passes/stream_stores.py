@@ -28,9 +28,10 @@ def stream_stores(function: Function, last_cache_bytes: int) -> Function:
 
     These are read nowhere in the function.
     """
-    loaded = {part.buffer for part in walk(function.body) if isinstance(part, Load)}
     least_bytes = last_cache_bytes // CACHED_SHARE
-    large = {each for each in function.params if each.bytes > least_bytes} - loaded
+    large = {each for each in function.params if each.bytes > least_bytes}
+    if large:
+        large -= {part.buffer for part in walk(function.body) if isinstance(part, Load)}
     if not large:
         return function
     return replace(function, body=_streaming(function.body, large, ()))

@@ -13,13 +13,13 @@ A loop whose iterations depend on each other, or go apart, runs serially instead
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from ansorc.ir.arith.affine import integer
 from ansorc.ir.arith.interval import Interval
 from ansorc.ir.expr import Var
-from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import Accesses
 from ansorc.ir.passes.independence import are_iterations_independent
 from ansorc.ir.passes.lane_groups import (
@@ -44,6 +44,7 @@ from ansorc.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    statements,
 )
 
 MAX_UNROLLED_CHUNKS = 16
@@ -56,10 +57,12 @@ def vectorize_loops(function: Function, vectors: VectorUnit) -> Function:
     The widest element that a loop accesses decides how many lanes it has (see `lane_groups`).
     """
     accesses = Accesses(function.body)
-    padded = with_padded_tiles(function, accesses, lane_groups(accesses, vectors))
+    groups = lane_groups(accesses, vectors)
+    padded = with_padded_tiles(function, accesses, groups)
     if padded is not function:
         accesses = Accesses(padded.body)
-    body = _Vectorizing(accesses, vectors).stmt(padded.body, {})
+        groups = lane_groups(accesses, vectors)
+    body = _Vectorizing(accesses, vectors, groups).stmt(padded.body, {})
     return function if body is function.body else replace(function, body=body)
 
 
@@ -77,10 +80,10 @@ class _Piece:
 
 
 class _Vectorizing:
-    def __init__(self, accesses: Accesses, vectors: VectorUnit) -> None:
-        self._accesses = accesses
-        self._vectors = vectors
-        self._groups = lane_groups(accesses, vectors)
+    def __init__(
+        self, accesses: Accesses, vectors: VectorUnit, groups: Mapping[int, LaneGroup]
+    ) -> None:
+        self._accesses, self._vectors, self._groups = accesses, vectors, groups
 
     def stmt(self, stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
         match stmt:
@@ -163,4 +166,5 @@ def _pieces(extent: int, group: LaneGroup, *, is_masked: bool) -> list[_Piece]:
 
 
 def _contains_vectorized(stmt: Stmt) -> bool:
-    return any(isinstance(part, For) and part.kind is LoopKind.VECTORIZED for part in walk(stmt))
+    loops = (part for part in statements(stmt) if isinstance(part, For))
+    return any(loop.kind is LoopKind.VECTORIZED for loop in loops)

@@ -41,6 +41,8 @@ class _Widener:
             case Store():
                 return self._store(stmt)
             case For(var, extent, _, body, _):
+                for exprs in (self._exprs, self._everywhere):
+                    exprs.forget()  # what was simplified with the bounds of another loop
                 self._lanes.ranges[var.name] = (0, extent - 1)
                 return replace(stmt, body=self.stmt(body))
             case If():

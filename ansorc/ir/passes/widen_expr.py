@@ -100,6 +100,10 @@ class ExprWidener:
             known = self._memo[id(expr)] = (expr, self._widened(expr))
         return known[1]
 
+    def forget(self) -> None:
+        """Widen all expressions anew."""
+        self._memo.clear()
+
     def spread(self, wide: Wide) -> Expr:
         """Return a vector, by repeating what is a scalar."""
         expr, is_vector = wide

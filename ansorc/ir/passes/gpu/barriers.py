@@ -162,7 +162,7 @@ class _Waiting:
         return any(self._is_race(old, new) for old in self._open for new in touches)
 
     def _is_race(self, old: Touch, new: Touch) -> bool:
-        if old.buffer.name != new.buffer.name or not (old.is_store or new.is_store):
+        if old.buffer != new.buffer or not (old.is_store or new.is_store):
             return False
         return self._meetings.may_meet(old, new)
 

@@ -155,7 +155,7 @@ class Meetings:
 
     def __init__(self, threads: Extents) -> None:
         self._threads = threads
-        self._places: dict[int, tuple[tuple[Expr, ...], Linear[Atom] | None]] = {}
+        self._places: dict[Hashable, tuple[tuple[Expr, ...], Linear[Atom] | None]] = {}
         self._known: dict[Hashable, _TouchedElements | None] = {}
         self._answers: dict[Hashable, tuple[bool, Touch, Touch]] = {}
 
@@ -178,7 +178,8 @@ class Meetings:
         (first, _), (second, _) = own
         if self._are_apart((first, old), (second, new), shifts=shifts):
             return False
-        if shifts == [0] and first == second and self._are_own(first, {**old.free, **new.free}):
+        free = {n: max(old.free.get(n, 1), new.free.get(n, 1)) for n in (*old.free, *new.free)}
+        if shifts == [0] and first == second and self._are_own(first, free):
             return False
         if max(map(self._size, (old, new))) > _MANY_ELEMENTS:  # the first iterations often tell
             found = self._elements(first, _first(old)), self._elements(second, _first(new))
@@ -233,7 +234,7 @@ class Meetings:
         return prod((*self._threads.values(), *touch.free.values()))
 
     def _place(self, touch: Touch) -> Linear[Atom] | None:
-        key = id(touch.indices)
+        key = id(touch.indices), *touch.free.items()
         if key not in self._places:
             place = flat_place(touch.buffer, touch.indices)
             if place is not None:

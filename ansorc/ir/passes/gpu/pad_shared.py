@@ -57,25 +57,22 @@ class _BankRequest:
 
 
 def _padded(nest: Stmt, most: int) -> Stmt:
-    buffers = {
-        part.buffer.name: part.buffer
-        for part in statements(nest)
-        if isinstance(part, Allocate) and part.buffer.scope is Scope.SHARED
-    }
+    found = (part.buffer for part in statements(nest) if isinstance(part, Allocate))
+    buffers = dict.fromkeys(buffer for buffer in found if buffer.scope is Scope.SHARED)
     threads = _threads(nest)
     if not buffers or threads is None:
         return nest
-    requests: dict[str, list[_BankRequest]] = {name: [] for name in buffers}
+    requests: dict[Buffer, list[_BankRequest]] = {buffer: [] for buffer in buffers}
     for access, loops in _accesses(nest, ()):
-        if access.buffer.name in requests:
-            found = _request(access.indices, loops, threads)
-            if found is not None:
-                requests[access.buffer.name].append(found)
-    room = most - sum(buffer.bytes for buffer in buffers.values())
+        if access.buffer in requests:
+            request = _request(access.indices, loops, threads)
+            if request is not None:
+                requests[access.buffer].append(request)
+    room = most - sum(buffer.bytes for buffer in buffers)
     wider: dict[Buffer, Buffer] = {}
-    for name, buffer in buffers.items():
-        if len(buffer.shape) > 1 and requests[name]:
-            new = _best(buffer, requests[name], room)
+    for buffer in buffers:
+        if len(buffer.shape) > 1 and requests[buffer]:
+            new = _best(buffer, requests[buffer], room)
             room -= new.bytes - buffer.bytes
             if new != buffer:
                 wider[buffer] = new

@@ -76,8 +76,8 @@ class _Distribution:
                 return self._over_threads(stmt)
             case If(condition) if self._depends(condition):
                 return self._over_threads(stmt)
-            case Allocate(buffer, body) if buffer.name in self._copies:
-                return Allocate(self._copies[buffer.name], self._stmt(body))
+            case Allocate(buffer, body) if buffer in self._copies:
+                return Allocate(self._copies[buffer], self._stmt(body))
             case For() | If() | Seq() | Allocate():
                 return map_substatements(stmt, self._stmt)
             case Barrier() | Await():
@@ -106,7 +106,7 @@ class _Distribution:
             return True
         return any(
             isinstance(part, Load | Store)
-            and part.buffer.name in self._copies
+            and part.buffer in self._copies
             and any(loop.var.name in free_vars(index) for index in part.indices)
             for part in walk(loop.body)
         )
@@ -122,59 +122,50 @@ class _Distribution:
             case Var(name):
                 return name == self._loop.var.name
             case Load(buffer) | Store(buffer) | Allocate(buffer) | Prefetch(buffer):
-                return buffer.name in self._copies
+                return buffer in self._copies
             case _:
                 return False
 
 
-def _varying(loop: For) -> dict[str, Buffer]:
+def _varying(loop: For) -> dict[Buffer, Buffer]:
     """Return the memory of a thread that differs between virtual threads, with a dimension more."""
-    private = {
-        part.buffer.name: part.buffer
-        for part in statements(loop.body)
-        if isinstance(part, Allocate) and part.buffer.scope in _PRIVATE
-    }
-    found = {loop.var.name}
-    while True:
-        new = set(_changed(loop.body, found, is_under=False)) & private.keys() - found
-        if not new:
-            break
+    allocated = (part.buffer for part in statements(loop.body) if isinstance(part, Allocate))
+    private = {buffer for buffer in allocated if buffer.scope in _PRIVATE}
+    found: set[Var | Buffer] = {loop.var}
+    while new := set(_changed(loop.body, found, is_under=False)) & private - found:
         found |= new
-    return {
-        name: replace(buffer, shape=(loop.extent, *buffer.shape))
-        for name, buffer in private.items()
-        if name in found
-    }
+    copied = (buffer for buffer in private if buffer in found)
+    return {buffer: replace(buffer, shape=(loop.extent, *buffer.shape)) for buffer in copied}
 
 
-def _changed(stmt: Stmt, names: set[str], *, is_under: bool) -> Iterator[str]:
-    """The buffers whose elements depend on the variable, or on the buffers, of these names."""
+def _changed(stmt: Stmt, causes: set[Var | Buffer], *, is_under: bool) -> Iterator[Buffer]:
+    """The buffers whose elements depend on one of `causes`."""
     match stmt:
         case Store(buffer):
-            if is_under or _mentions(stmt, names):
-                yield buffer.name
+            if is_under or _mentions(stmt, causes):
+                yield buffer
         case If(condition):
-            inner = is_under or _mentions(condition, names)
+            inner = is_under or _mentions(condition, causes)
             for part in substatements(stmt):
-                yield from _changed(part, names, is_under=inner)
+                yield from _changed(part, causes, is_under=inner)
         case _:
             for part in substatements(stmt):
-                yield from _changed(part, names, is_under=is_under)
+                yield from _changed(part, causes, is_under=is_under)
 
 
-def _mentions(root: Node, names: set[str]) -> bool:
+def _mentions(root: Node, causes: set[Var | Buffer]) -> bool:
     return any(
-        (isinstance(part, Var) and part.name in names)
-        or (isinstance(part, Load) and part.buffer.name in names)
+        (isinstance(part, Var) and part in causes)
+        or (isinstance(part, Load) and part.buffer in causes)
         for part in walk(root)
     )
 
 
-def _with_copies(stmt: Stmt, copies: Mapping[str, Buffer], thread: Var) -> Stmt:
+def _with_copies(stmt: Stmt, copies: Mapping[Buffer, Buffer], thread: Var) -> Stmt:
     def rule(old: Node) -> Node | None:
         match old:
-            case Load(buffer, indices) | Store(buffer, indices) if buffer.name in copies:
-                return replace(old, buffer=copies[buffer.name], indices=(thread, *indices))
+            case Load(buffer, indices) | Store(buffer, indices) if buffer in copies:
+                return replace(old, buffer=copies[buffer], indices=(thread, *indices))
             case _:
                 return None
 
