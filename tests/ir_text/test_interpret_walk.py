@@ -30,6 +30,7 @@ from ansorc.ir.expr import (
     Reduce,
     Select,
     Shuffle,
+    Transpose,
     Var,
     dtype_of,
 )
@@ -114,7 +115,7 @@ class Walker:
 
     def value(self, expr: Expr, lane: int) -> Any:
         match expr:
-            case Shuffle() | MatrixLoad() | MatrixMultiply():
+            case Shuffle() | MatrixLoad() | MatrixMultiply() | Transpose():
                 raise AssertionError("these programs have no threads")
             case Const(value, dtype):
                 return np.array(value).astype(dtype.numpy)[()]
