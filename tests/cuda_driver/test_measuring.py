@@ -51,14 +51,14 @@ def measurer(tmp_path: Path, **settings: object) -> Generator[Measurer]:
         yield made
 
 
-def test_64_candidates_among_faults(tmp_path: Path) -> None:
+def test_24_candidates_among_faults(tmp_path: Path) -> None:
     faults = (
-        "illegal@10", "out-of-memory@4", "out-of-memory@5",  # pycuda tries once more
-        "failed@20", "hang@30", "misaligned@40", "lost@50",
+        "illegal@6", "out-of-memory@3", "out-of-memory@4",  # pycuda tries once more
+        "failed@9", "hang@12", "misaligned@15", "lost@18",
     )  # fmt: skip
     with measurer(tmp_path, faults=",".join(faults)) as workers:
-        results = list(workers.measure([candidate(number) for number in range(64)]))
-    assert len(results) == 64
+        results = list(workers.measure([candidate(number) for number in range(24)]))
+    assert len(results) == 24
     failures = [result.failure for result in results if result.failure is not None]
     assert Counter(failure.kind for failure in failures) == {
         FailureKind.CRASH: 3,
