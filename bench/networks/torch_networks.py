@@ -75,25 +75,33 @@ def module_of(name: str) -> Any:
         return import_module("bench.networks.definitions").network(name.rpartition("-b")[0])
     torch = import_module("torch")
     torch.manual_seed(0)
-    library = _without_own_operators(torch)
+    vision = _torchvision_models(torch)  # transformers may import it, too
     if name in _VISION:
-        model = _VISION[name](import_module("torchvision.models"))
+        model = _VISION[name](vision)
     else:
         model = _first_output(_LANGUAGE[name](import_module("transformers")))
-    del library
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.running_mean.normal_(0, 0.1)
             module.running_var.uniform_(0.5, 1.5)
+        if isinstance(module, torch.nn.Linear) and not module.weight.any():
+            module.weight.data.normal_(0, 0.02)  # the last layer of vision transformers
     return model.eval()
 
 
-def _without_own_operators(torch: Any) -> Any:
-    """Declare what torchvision expects to find; it may be of another build than torch."""
+def _torchvision_models(torch: Any) -> Any:
+    """Import torchvision's definitions, though it may be of another build than torch."""
+    try:
+        return import_module("torchvision.models")
+    except RuntimeError:  # its own operators do not load; declare what it expects to find
+        for name in [name for name in sys.modules if name.startswith("torchvision")]:
+            del sys.modules[name]
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor boxes, Tensor scores, float limit) -> Tensor")
-    return library
+    models = import_module("torchvision.models")
+    del library
+    return models
 
 
 def prepare(name: str, directory: Path) -> None:
