@@ -36,14 +36,14 @@ from ansorc.search.sketch.rules import (
     Skip,
 )
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
-from ansorc.search.sketch.sketch import ParallelLoops, Sketch, UnrollLimit
+from ansorc.search.sketch.sketch import ParallelLoops, Sketch
 from ansorc.search.sketch.tiling_variants import (
     TilingInBlocks,
     TilingInLanes,
     TilingWithRows,
     TilingWithTerms,
 )
-from ansorc.search.space.genes import Genes, population_state, steps
+from ansorc.search.space.genes import Genes, choice_values, population_state, steps
 from ansorc.target import Target
 
 RULES: tuple[SketchRule, ...] = (
@@ -228,12 +228,8 @@ def _settled(pool: Pool) -> Genes:
     order = np.argsort(pool.cycles, kind="stable")
     order = order[pool.cycles[order] <= HELD * pool.cycles.min()]
     sketch, genes = pool.sketch, pool.genes[order]
-    limits = {
-        choice.name: np.array(choice.values)[genes[:, column]]
-        for column, choice in enumerate(sketch.choices, start=len(sketch.variables))
-        if isinstance(choice, UnrollLimit)
-    }
-    nests = LoopNests(population_state(sketch, genes), len(genes), limits)
+    choices = choice_values(sketch, genes)
+    nests = LoopNests(population_state(sketch, genes), len(genes), choices)
     is_held = np.ones(len(genes), dtype=np.bool_)
     for stage in nests.state.stages:
         if not stage.is_inlined and stage.op.combiner is None:

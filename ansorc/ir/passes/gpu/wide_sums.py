@@ -21,7 +21,7 @@ def widen_sums(function: Function) -> Function:
     Each number is rounded where it is read.
     """
     sums = {
-        store.buffer.name: replace(store.buffer, dtype=FLOAT32)
+        store.buffer: replace(store.buffer, dtype=FLOAT32)
         for loop in statements(function.body)
         if isinstance(loop, For) and loop.kind is LoopKind.MATRIX
         for store in statements(loop)
@@ -30,12 +30,12 @@ def widen_sums(function: Function) -> Function:
 
     def rule(old: Node) -> Node | None:
         match old:
-            case Allocate(buffer, body) if buffer.name in sums:
-                return Allocate(sums[buffer.name], body)
-            case Load(buffer) if buffer.name in sums:
-                return Cast(BFLOAT16, replace(old, buffer=sums[buffer.name]))
-            case Store(buffer, _, value) if buffer.name in sums:
-                return replace(old, buffer=sums[buffer.name], value=_widened(value))
+            case Allocate(buffer, body) if buffer in sums:
+                return Allocate(sums[buffer], body)
+            case Load(buffer) if buffer in sums:
+                return Cast(BFLOAT16, replace(old, buffer=sums[buffer]))
+            case Store(buffer, _, value) if buffer in sums:
+                return replace(old, buffer=sums[buffer], value=_widened(value))
             case _:
                 return None
 
