@@ -162,7 +162,8 @@ def measure(*, limit: float, folder: Path, results: Path) -> None:
     """Check and time the programs in FOLDER on this GPU; RESULTS gets a line for each."""
     torch, begin = torch_on_gpu(), time.perf_counter()
     warnings.filterwarnings("ignore", message=".*not writable.*")
-    names = sorted(path.parent.name for path in folder.glob(f"*/{FILE}"))
+    listed = sorted(folder.glob(f"*/{FILE}"), key=lambda path: path.stat().st_mtime)
+    names = [path.parent.name for path in listed]
     known, target = problems(), Target.parse("cuda -arch=sm_90")
     results.mkdir(parents=True, exist_ok=True)
     wrong = 0
