@@ -305,7 +305,7 @@ def _graph_seconds(torch: Any, call: Callable[[Any], Any]) -> float:
 
 @gpu_samples.command()
 @click.option(
-    "--gpu", default="h100", show_default=True, help="The one that they were measured on."
+    "--gpu", default="h200", show_default=True, help="The one that they were measured on."
 )
 @click.argument("file", type=click.Path(path_type=Path, exists=True))
 def report(*, gpu: str, file: Path) -> None:
