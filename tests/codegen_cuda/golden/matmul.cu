@@ -18,12 +18,11 @@ extern "C" __global__ void __launch_bounds__(4) matmul_0(const float *__restrict
   for (int k_0 = 0; k_0 < 2; ++k_0) {
     __syncthreads();
     for (int ax0_ax1_0 = 0; ax0_ax1_0 < 4; ++ax0_ax1_0) {
-      copy_async<16>(&A_shared[ax0_ax1_0 * 16 + i_2_j_2 * 4], &A[i_0_j_0 / 2 * 128 + ax0_ax1_0 * 32 + i_2_j_2 / 2 * 16 + k_0 * 8 + i_2_j_2 % 2 * 4]);
+      store<4>(&A_shared[ax0_ax1_0 * 16 + i_2_j_2 * 4], load<4>(&A[i_0_j_0 / 2 * 128 + ax0_ax1_0 * 32 + i_2_j_2 / 2 * 16 + k_0 * 8 + i_2_j_2 % 2 * 4]));
     }
     for (int ax0_ax1_0_1 = 0; ax0_ax1_0_1 < 8; ++ax0_ax1_0_1) {
-      copy_async<16>(&B_shared[ax0_ax1_0_1 * 16 + i_2_j_2 * 4], &B[k_0 * 256 + ax0_ax1_0_1 * 32 + i_0_j_0 % 2 * 16 + i_2_j_2 * 4]);
+      store<4>(&B_shared[ax0_ax1_0_1 * 16 + i_2_j_2 * 4], load<4>(&B[k_0 * 256 + ax0_ax1_0_1 * 32 + i_0_j_0 % 2 * 16 + i_2_j_2 * 4]));
     }
-    await_copies<0>();
     __syncthreads();
     #pragma unroll
     for (int k_1 = 0; k_1 < 8; ++k_1) {
