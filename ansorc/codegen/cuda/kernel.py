@@ -97,12 +97,16 @@ class CudaKernel:
         """Return a copy on the device; see `base.DeviceKernel`."""
         return uploaded(device_of(()), array.shape, array.dtype, [array])
 
-    def graph_of(
-        self, key: tuple[object, ...], record: Callable[[PycudaStream], None]
-    ) -> LaunchGraph | None:
-        """Return what `record` launches, for calls of equal `key`: None for the first of them.
+    def launch_again(
+        self,
+        key: tuple[object, ...],
+        record: Callable[[PycudaStream], None],
+        stream: DeviceStream | None,
+    ) -> bool:
+        """Start what `record` launches as a graph, unless it is the first call of this `key`.
 
-        The first is not worth a graph: many arrays are passed only once.
+        The first is not worth a graph: many arrays are passed only once. Return whether it is
+        started. Threads take turns, as the driver wants it of a graph.
         """
         with self._lock:
             is_known, graph = key in self._graphs, self._graphs.pop(key, None)
@@ -113,7 +117,9 @@ class CudaKernel:
                 _, oldest = self._graphs.popitem(last=False)
                 if oldest is not None:
                     oldest.release()
-            return graph
+            if graph is not None:
+                graph.launch(stream)
+            return graph is not None
 
     def close(self) -> None:
         """Free the code; no call may run now or later."""
@@ -342,16 +348,14 @@ class BoundCudaKernel:
 
     def _begin(self) -> None:
         """Start it once; several launches that were made before as a graph, in one step."""
-        graph = None
-        is_again = len(self._plan.launches) > 1 and not self._copies
-        if is_again and not (self._stream is not None and self._stream.is_captured()):
-            place = 0 if self._workspace is None else self._workspace.address
-            key = (self._device, place, *self._addresses)
-            graph = self._kernel.graph_of(key, partial(self._enqueue_in, 1))
-        if graph is None:
+        is_alone = len(self._plan.launches) == 1 or bool(self._copies)
+        if is_alone or (self._stream is not None and self._stream.is_captured()):
             self._enqueue(1)
-        else:
-            graph.launch(self._stream)
+            return
+        place = 0 if self._workspace is None else self._workspace.address
+        key = (self._device, place, *self._addresses)
+        if not self._kernel.launch_again(key, partial(self._enqueue_in, 1), self._stream):
+            self._enqueue(1)
 
     def _recorded(self, calls: int) -> list[LaunchGraph]:
         """Graphs that make so many calls together."""
