@@ -10,9 +10,10 @@ is a loop of the tile as well: its lanes are terms, and each result has a few ve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import takewhile
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,8 +56,7 @@ class Vectors:
     """For each access, the instructions that load or store what it touches."""
 
 
-@dataclass(frozen=True, eq=False)
-class Tile:
+class Tile(NamedTuple):
     """The tile of a statement; arrays are [rows]."""
 
     copies: FloatArray
@@ -174,8 +174,7 @@ def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target
     return best.tile if is_sum else scan.tile
 
 
-@dataclass(frozen=True, eq=False)
-class _Scan:
+class _Scan(NamedTuple):
     """The tile of the loops seen so far, from the inside."""
 
     tile: Tile
@@ -231,8 +230,8 @@ def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors
         old if factor is None else old * factor
         for old, factor in zip(tile.loads, factors, strict=True)
     )
-    grown = replace(
-        tile, copies=copies, vectors=whole, sums=_sums(copies, whole, vectors),
+    grown = tile._replace(
+        copies=copies, vectors=whole, sums=_sums(copies, whole, vectors),
         elements=tile.elements * extent, loads=loads,
     )  # fmt: skip
     return _Scan(grown, scan.is_open, scan.is_straight)
@@ -258,8 +257,7 @@ def _added(scan: _Scan, best: _Scan, loop: NestLoop, operands: FloatArray) -> _S
     is_inner = inner.terms == 1
     beside = np.where(is_inner, scan.tile.sums, inner.beside)
     is_same = is_inner | (scan.tile.sums == beside)
-    tile = replace(
-        scan.tile,
+    tile = scan.tile._replace(
         terms=inner.terms * loop.extent,
         unrolled_terms=copies,
         beside=beside,
