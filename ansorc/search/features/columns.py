@@ -57,8 +57,9 @@ def _reader(group: type[Group]) -> Callable[[Group], tuple[FloatArray, ...]]:
 
 
 def stacked(values: Iterable[FloatArray], is_log: BoolArray, rows: int) -> npt.NDArray[np.float32]:
-    """Return the columns, [rows] each, as a matrix [rows, columns], the log ones scaled."""
+    """Return the columns as a matrix [rows, columns], the log ones scaled."""
     matrix = np.empty((len(is_log), rows), dtype=np.float32)
-    np.concatenate(tuple(values), out=matrix.reshape(-1), casting="same_kind")
+    for place, value in enumerate(values):
+        matrix[place] = value
     matrix[is_log] = np.log2(matrix[is_log] + 1)
     return matrix.T
