@@ -46,7 +46,7 @@ SOME = [(name, MACHINES[place % len(MACHINES)]) for place, name in enumerate(NAM
 KEYS, KEYS_AT_NIGHT, COUNTED, COUNTED_AT_NIGHT = 12, 300, 4, 300
 """Programs of each operator on each machine."""
 SUFFIXES = ("reg", "lanes")
-"""Of the registers for sums; others hold single values."""
+"""Of the registers for sums; a tensor that is in registers as a whole keeps its name."""
 
 
 def programs(name: str, machine: str, count: int) -> Iterator[tuple[Sketch, Genes]]:
@@ -116,8 +116,8 @@ def registers_of(prepared: Function) -> dict[str, list[Buffer]]:
     for scope in walk(prepared):
         if isinstance(scope, Allocate) and scope.buffer.scope is Scope.REGISTER:
             tensor, _, suffix = scope.buffer.name.rpartition(".")
-            if suffix.rstrip("0123456789") in SUFFIXES:
-                found[tensor].append(scope.buffer)
+            is_made = suffix.rstrip("0123456789") in SUFFIXES
+            found[tensor if is_made else scope.buffer.name].append(scope.buffer)
     return found
 
 
