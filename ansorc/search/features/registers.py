@@ -155,15 +155,15 @@ def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target
     scan = _start(accesses)
     best = _Scan(_vector_only(vectors), scan.is_open, scan.is_straight)
     is_sum = nest.stage.op.combiner is not None
-    limit = CORE.tile_ratio * target.vector_registers
+    written = sum(access.element_bytes for access in accesses if access.is_written)
     for place in reversed(range(nest.own, len(nest.loops))):
         loop = nest.loops[place]
         if loop.is_reduce and loop.is_vector:
             scan = _chosen(scan.is_open, _grown(scan, place, accesses, vectors), scan)
             best = scan
         elif loop.is_reduce:
-            is_open = scan.is_open & (scan.tile.sums <= limit)
-            scan = _Scan(scan.tile, is_open, scan.is_straight)
+            fits = _fits(scan.tile, written, vectors, target)
+            scan = _Scan(scan.tile, scan.is_open & fits, scan.is_straight)
             operands = _operands(scan.tile, place, accesses, vectors, target)
             added = _added(scan, best, loop, operands)
             best = _chosen(scan.is_open & (loop.extent > 1), added, best)
@@ -172,6 +172,14 @@ def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target
             scan = _Scan(scan.tile, scan.is_open & inside, scan.is_straight)
             scan = _chosen(scan.is_open, _grown(scan, place, accesses, vectors), scan)
     return best.tile if is_sum else scan.tile
+
+
+def _fits(tile: Tile, written: int, vectors: Vectors, target: Target) -> BoolArray:
+    """Where the sums are kept in registers, of `written` bytes for each element of the results."""
+    limit = int(CORE.tile_ratio * target.vector_registers)
+    if vectors.is_reduce:
+        return tile.sums <= limit
+    return tile.elements * written <= limit * target.vector_bytes
 
 
 class _Scan(NamedTuple):
