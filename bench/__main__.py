@@ -23,6 +23,7 @@ from bench.fleet.faults_command import fleet_faults
 from bench.fleet.in_flight import fleet_in_flight
 from bench.gaps.command import gaps
 from bench.gpu.command import gpu
+from bench.gpu.samples import gpu_samples
 from bench.gpu_model.command import gpu_model
 from bench.networks.compare import networks
 from bench.networks.pretrained import pretrained
@@ -109,6 +110,7 @@ main.add_command(networks)
 main.add_command(pretrained)
 main.add_command(torch_compile)
 main.add_command(gpu)
+main.add_command(gpu_samples)
 main.add_command(gpu_model)
 main.add_command(operators)
 main.add_command(fleet)

@@ -37,6 +37,8 @@ class Capabilities:
     """What a kernel reads can be evicted from the caches before it is timed."""
     device: bool = False
     """Kernels run on a device with a memory of its own: loaded ones are `DeviceKernel`s."""
+    packs_constants: bool = False
+    """Beside a kernel is code that lays its constants out as it reads them; else they stay."""
     alignment: int = ALIGNMENT
     """Of the intermediate tensors of a network, in bytes: 64 or a multiple of it."""
     obstacle: str = ""

@@ -12,7 +12,12 @@ from ansorc.codegen.base import backend_of, network_backend_of
 from ansorc.codegen.call.module import Module, load_code
 from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.package.c_names import require_c_name
-from ansorc.codegen.package.signature import MeasuredProgram, packing_functions, signature_of
+from ansorc.codegen.package.signature import (
+    MeasuredProgram,
+    packing_functions,
+    signature_of,
+    without_plain_packings,
+)
 from ansorc.ir.packing import Packing
 from ansorc.ir.passes.pipeline import run_passes
 from ansorc.ir.stmt import Function
@@ -81,6 +86,8 @@ def compile_function(
     signature = signature_of(prepared, size, flops, packings, has_threads=can.threads)
     packers: list[Function] = []
     if not is_part and cache is None:
+        if not can.packs_constants:
+            signature = without_plain_packings(signature)
         packers = [prepare(packer, target) for packer in packing_functions(signature)]
     passed = clock()
     is_guarded = cache is None or bool(can.obstacle)

@@ -38,8 +38,11 @@ class GlobalAccess:
     """Accesses of one name touch the same bytes, or some of the same, a block after the other."""
     tensor_bytes: Numbers = np.inf
     """Of the whole tensor, with what is not asked for of sectors, as in `block_bytes`."""
-    is_asynchronous: bool = False
-    """Copied to shared memory without passing registers (`cp.async`)."""
+    is_asynchronous: NDArray[np.bool_] | bool = False
+    """Copied to shared memory as it is: from sm_80 on without passing registers (`cp.async`)."""
+    waits: Numbers = 0.0
+    """Times in the kernel that a thread waits for it, besides once in each of `steps`, where what
+    is copied passes registers."""
 
 
 @dataclass(frozen=True)

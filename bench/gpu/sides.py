@@ -82,14 +82,14 @@ def _tuned(request: GpuRequest) -> GpuProgram:
 def pytorch(request: GpuRequest) -> Iterator[Callable[[], GpuProgram]]:
     """PyTorch called eagerly: cuBLAS and cuDNN in float32, both layouts."""
     torch = torch_on_gpu()
-    for name, compute, restore in _ways(torch, request.problem):
+    for name, compute, restore in ways(torch, request.problem):
         yield partial(torch_program, torch, name, compute, restore)
 
 
 def compiled(request: GpuRequest) -> Iterator[Callable[[], GpuProgram]]:
     """torch.compile, autotuned as far as it goes: Triton's kernels or the libraries'."""
     torch = torch_on_gpu()
-    for name, compute, restore in _ways(torch, request.problem):
+    for name, compute, restore in ways(torch, request.problem):
 
         def make(
             name: str = name,
@@ -165,9 +165,11 @@ def torch_program(
     return GpuProgram(name, seconds, lambda: restore(compute().cpu().numpy()), prepared_s)
 
 
-def _ways(
+def ways(
     torch: Any, problem: Problem
 ) -> Iterator[tuple[str, Callable[[], Any], Callable[[Array], Array]]]:
+    """Yield PyTorch's ways to compute a problem: a name, a call, what orders its result as ours."""
+
     def same(found: Array) -> Array:
         return found
 

@@ -137,7 +137,7 @@ class Toy:
     listings: Mapping[str, Callable[[str, Target], str]] = {"c": lambda text, target: text}
 
     def capabilities(self, target: Target) -> Capabilities:
-        return Capabilities(obstacle=LLVM.capabilities(target).obstacle)
+        return Capabilities(packs_constants=True, obstacle=LLVM.capabilities(target).obstacle)
 
     def emit(
         self,

@@ -137,3 +137,28 @@ def test_the_machine_code_copies_to_shared_memory(arch: str) -> None:
 def test_too_many_stages_are_refused() -> None:
     with pytest.raises(ScheduleError, match="need too much shared memory; the most is 8"):
         product(32, 32, 32, 4, 9)
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_guarded", "waits"), [(16, False, 0), (17, False, 1), (2, True, 1)]
+)
+def test_copies_that_a_thread_would_wait_for_are_begun_together(
+    rows: int, is_guarded: bool, waits: int
+) -> None:
+    test = "if t + r * 32 < 50:" if is_guarded else "if 0 < 1:"
+    text = f"""\
+kernel k(A: float32[{rows * 32}], C: float32[{rows * 32}]):
+    bound threadIdx.x t in 0..32:
+        alloc S: float32[{rows * 32}] shared
+        for r in 0..{rows}:
+            {test}
+                S[r * 32 + t] = A[r * 32 + t]
+        for q in 0..{rows}:
+            C[q * 32 + t] = S[{rows * 32 - 1} - q * 32 - t]
+"""
+    function = run_passes(CUDA_PASSES, parse(text), Target.parse("cuda -arch=sm_80"))
+    parts = list(statements(function.body))
+    assert sum(isinstance(part, Await) for part in parts) == waits
+    assert any(isinstance(part, Store) and part.is_async for part in parts) == bool(waits)
+    older = run_passes(CUDA_PASSES, parse(text), Target.parse("cuda -arch=sm_75"))
+    assert not any(isinstance(part, Await) for part in statements(older.body))

@@ -17,7 +17,7 @@ from ansorc.schedule import Schedule, lower
 
 SAMPLED = NAMES[::12]
 PARTS, OF_A_PART = 28, 50
-_OPTIONS = settings(
+OPTIONS = settings(
     max_examples=12,
     deadline=None,
     database=None,
@@ -66,7 +66,7 @@ def check_part(part: int, count: int = OF_A_PART) -> set[str]:
     texts: set[str] = set()
     for strategy in (thread_schedules(most=20), searched_schedules()):
 
-        @settings(_OPTIONS, max_examples=count, phases=(Phase.generate,))
+        @settings(OPTIONS, max_examples=count, phases=(Phase.generate,))
         @seed(part)
         @given(strategy)
         def check(state: Schedule) -> None:
@@ -81,7 +81,7 @@ def test_some_programs_of_some_operators(name: str) -> None:
     assert check_operator(name, 1, 0)["right"]
 
 
-@_OPTIONS
+@OPTIONS
 @given(thread_schedules())
 def test_random_programs(state: Schedule) -> None:
     check_schedule(state)

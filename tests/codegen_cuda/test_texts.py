@@ -31,6 +31,7 @@ from ansorc.ir.passes.gpu.whole_tiles import compute_whole_tiles
 from ansorc.ir.passes.pipeline import run_passes
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Barrier, Function, statements
+from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule
 from ansorc.target import Target
@@ -274,3 +275,16 @@ kernel f(A: float32[70000, 2]):
     found = emit_cuda(ready(text), TARGET)
     assert LaunchPlan.of_text(found).launches[0].grid == (140000, 1, 1)
     assert "A[b_c] = 1.0f;" in found
+
+
+def test_what_threads_exchange_through_memory_is_no_restricted_pointer() -> None:
+    """The compiler kept a value of before the barrier in a register: wrong on an H200."""
+    a = ac.placeholder((4, 2), name="A")
+    k = ac.reduce_axis(2, name="k")
+    t = ac.compute((4, 4), lambda i, j: ac.sum(a[i, k] * a[j, k], axis=k), name="T")
+    r = ac.compute((4, 4), lambda i, j: 1.0 - t[i, j], name="R")
+    s = ac.schedule(ComputeDAG([a, r])).bind("R", "j", "threadIdx.z")
+    s = s.compute_at("T", "R", "i").bind("T", "i", "threadIdx.y")
+    text = emit_cuda(prepared(s), TARGET)
+    assert "const float *__restrict__ A, float *__restrict__ R, float *T)" in text
+    assert text.count("__syncthreads();") == 2

@@ -71,6 +71,16 @@ def refusal(call: Callable[..., object], *arguments: object, **keywords: object)
     return str(caught.value)
 
 
+def constants() -> None:
+    run, out = module(TEXT.replace("A: float32[8, 8]", "A: float32[8, 8] constant")), numbers()
+    run(numbers(), out)
+    assert (out == expected()).all()
+
+
+def test_constants_stay_as_they_are(device: ProcessPoolExecutor) -> None:
+    device.submit(constants).result()
+
+
 def numpy_arrays() -> None:
     run, out = module(), np.zeros((8, 8), np.float32)
     for _ in range(2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from ansorc.target import Target
 from bench.gpu.command import TINY
 from bench.paper_cases import CASES, Case, dag_of
 
+EXAMPLE = Path(__file__).parents[2] / "runtime" / "examples" / "cuda" / "embed.cpp"
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(device_count() == 0, reason="there is no CUDA device, or no pycuda"),
@@ -79,6 +82,23 @@ def test_saved_images_are_loaded(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"product{suffix}"
     build(task).save(path)
     checked(task, load_kernel(path))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+@pytest.mark.parametrize("suffix", [".cubin", ".ptx", ".fatbin"])
+def test_a_program_in_cpp_calls_an_image(suffix: str, tmp_path: Path) -> None:
+    a, b = ac.placeholder((16, 24), name="A"), ac.placeholder((24, 32), name="B")
+    r = ac.reduce_axis(24, name="k")
+    c = ac.compute((16, 32), lambda i, j: ac.sum(a[i, r] * b[r, j], axis=r), name="C")
+    d = ac.compute((16, 32), lambda i, j: ac.maximum(c[i, j], 0.0), name="D")
+    image = tmp_path / f"matmul_relu{suffix}"
+    build(Task(ComputeDAG([a, b, d]), target(), "matmul_relu")).save(image)
+    program = tmp_path / "embed"
+    command = ["g++", "-std=c++17", f"-I{tmp_path}", str(EXAMPLE), "-o", str(program), "-ldl"]
+    subprocess.run(command, check=True)
+    done = subprocess.run([program, image], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "right" in done.stdout
 
 
 def torch_with_gpu() -> Any:

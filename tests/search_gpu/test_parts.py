@@ -99,3 +99,9 @@ def test_the_default_fills_the_machine() -> None:
     blocks = np.prod([np.asarray(extent).item() for extent in first.grid])
     assert blocks >= A100.gpu.multiprocessors
     assert seconds(second, A100.gpu).item() < 1e-5
+
+
+def test_the_sum_of_all_elements_that_one_thread_reads() -> None:
+    a = ac.placeholder((6, 20), name="A")
+    space = design_space(ComputeDAG([a, ac.ops.mean(a)]), Target.parse("cuda -arch=sm_80"))
+    assert space.sketches

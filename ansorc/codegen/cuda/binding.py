@@ -10,8 +10,8 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import defaultdict
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -39,6 +39,8 @@ _NON_BLOCKING = 1
 _KEPT_BYTES = 1 << 30
 _POINTER_CONTEXT, _POINTER_DEVICE = 1, 9
 _NO_TIMING = 2
+_RELAXED = 2
+"""A capture that forbids other threads nothing."""
 _LOST = (
     "unknown error", "busy or unavailable", "no CUDA-capable device", "uncorrectable ECC",
     "hardware stack error", "device removed", "system not yet initialized",
@@ -122,6 +124,34 @@ class DeviceStream:
     def _order(self, first: int, then: int) -> None:
         _call("cuEventRecord", self._event, ctypes.c_void_p(first))
         _call("cuStreamWaitEvent", ctypes.c_void_p(then), self._event, 0)
+
+
+class LaunchGraph:
+    """Launches that the driver starts together, so that the host does not hold them up."""
+
+    def __init__(self, record: Callable[[PycudaStream], None]) -> None:
+        """`record` makes the launches in the stream that it gets; none of them runs."""
+        stream, graph = driver().Stream(_NON_BLOCKING), ctypes.c_void_p()
+        self._executable = ctypes.c_void_p()
+        handle = ctypes.c_void_p(stream.handle)
+        _call("cuStreamBeginCapture_v2", handle, _RELAXED)
+        try:
+            record(stream)
+        finally:
+            _call("cuStreamEndCapture", handle, ctypes.byref(graph))
+        flags = ctypes.c_ulonglong(0)
+        _call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), graph, flags)
+        _call("cuGraphDestroy", graph)
+
+    def launch(self, stream: DeviceStream | None) -> None:
+        """Start all launches once."""
+        handle = None if stream is None else stream.own.handle
+        _call("cuGraphLaunch", self._executable, ctypes.c_void_p(handle))
+
+    def release(self) -> None:
+        """Give back what the driver keeps of it; after a fault it keeps nothing."""
+        with suppress(_DriverError):
+            _call("cuGraphExecDestroy", self._executable)
 
 
 class Device:

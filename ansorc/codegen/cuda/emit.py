@@ -14,7 +14,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Load
 from ansorc.ir.node import walk
 from ansorc.ir.passes.gpu.thread_nests import INDICES
-from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store, statements
+from ansorc.ir.stmt import Allocate, Barrier, For, Function, LoopKind, Seq, Stmt, Store, statements
 from ansorc.target import Target
 from ansorc.target.gpu_limits import STATIC_SHARED_BYTES, complaint, launch_limits
 
@@ -122,8 +122,8 @@ class _KernelText:
         self.name, self._nest = name, nest
         self.writer = CudaStatements()
         self.shared = shared_memory(nest)
-        stored, used = _accessed(nest)
-        self._stored = stored
+        stored, used, exchanged = _accessed(nest)
+        self._stored, self._exchanged = stored, exchanged
         self._arguments: list[tuple[Buffer, KernelArgument]] = [
             (buffer, KernelArgument("parameter", place))
             for place, buffer in enumerate(function.params)
@@ -164,7 +164,8 @@ class _KernelText:
         name = self.writer.exprs.buffers[buffer] = self.writer.name(buffer.name)
         self.writer.exprs.parts.update({c_type(buffer.dtype)} & {"half", "bfloat16"})
         constant = "" if buffer in self._stored else "const "
-        return f"{constant}{c_type(buffer.dtype)} *__restrict__ {name}"
+        alone = "" if buffer in self._exchanged else "__restrict__ "
+        return f"{constant}{c_type(buffer.dtype)} *{alone}{name}"
 
     def _declare_shared(self) -> None:
         writer = self.writer
@@ -183,11 +184,17 @@ class _KernelText:
                 writer.line(f"__shared__ {align} {kind} {name}[{buffer.elements}];")
 
 
-def _accessed(nest: Stmt) -> tuple[set[Buffer], set[Buffer]]:
-    """Return the buffers that `nest` stores to, and of all that it accesses."""
-    found = [part for part in walk(nest) if isinstance(part, Load | Store)]
-    stored = {part.buffer for part in found if isinstance(part, Store)}
-    return stored, {part.buffer for part in found}
+def _accessed(nest: Stmt) -> tuple[set[Buffer], set[Buffer], set[Buffer]]:
+    """Return the buffers that `nest` stores to, all that it accesses, those of several threads.
+
+    Of a pointer with `__restrict__` the compiler believes that no other thread stores by it: it
+    keeps what was loaded before a barrier, seen on an H200.
+    """
+    parts = list(walk(nest))
+    stored = {part.buffer for part in parts if isinstance(part, Store)}
+    loaded = {part.buffer for part in parts if isinstance(part, Load)}
+    meets = any(isinstance(part, Barrier) for part in parts)
+    return stored, stored | loaded, stored & loaded if meets else set[Buffer]()
 
 
 def _bound_loops(stmt: Stmt) -> Iterator[For]:

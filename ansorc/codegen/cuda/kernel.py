@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,9 +17,11 @@ from ansorc.codegen.cuda.binding import (
     Address,
     Device,
     DeviceStream,
+    LaunchGraph,
     Memory,
     PycudaFunction,
     PycudaModule,
+    PycudaStream,
     device_of,
     driver,
 )
@@ -29,6 +32,8 @@ from ansorc.errors import BuildError, DeviceError
 from ansorc.ir.aligned import Array
 
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
+_GRAPH_LAUNCHES = 64
+"""Launches of a graph, or those of one call: it is made in as many microseconds, or a few times."""
 _PORTABLE = (b"//", b"\x50\xed\x55\xba")
 """How PTX and fat binaries begin."""
 _OF_THE_IMAGE = ("image", "PTX", "toolchain", "symbol not found")
@@ -170,6 +175,7 @@ class BoundCudaKernel:
         self._name, self._device, self._operands = kernel.signature.name, device, operands
         self._plan = kernel.plan
         self._copies: list[_Copy] = []
+        self._graphs: dict[int, LaunchGraph] = {}
         self._workspace: Memory | None = None
         self._stream: DeviceStream | None = None
         try:
@@ -201,14 +207,18 @@ class BoundCudaKernel:
                 self._stream.lead()
 
     def seconds(self, calls: int) -> float:
-        """Run it so many times and wait; return how long it took between two events."""
+        """Run it so many times and wait; return how long it took between two events.
+
+        From Python a launch takes longer than many a kernel, so graphs of launches are timed.
+        """
         cuda = driver()
         with self._device.active(self._name):
             self._follow()
             own = None if self._stream is None else self._stream.own
-            begin, end = cuda.Event(), cuda.Event()
+            begin, end, graphs = cuda.Event(), cuda.Event(), self._recorded(calls)
             begin.record(own)
-            self._enqueue(calls)
+            for graph in graphs:
+                graph.launch(self._stream)
             end.record(own)
             end.synchronize()
             return float(end.time_since(begin)) * 1e-3
@@ -221,7 +231,7 @@ class BoundCudaKernel:
             own = None if self._stream is None else self._stream.own
             events, first = [cuda.Event().record(own)], 0
             for count in self._plan.calls or (len(self._launches),):
-                self._start(self._launches[first : first + count])
+                self._start(self._launches[first : first + count], own)
                 first += count
                 events.append(cuda.Event().record(own))
             events[-1].synchronize()
@@ -251,7 +261,9 @@ class BoundCudaKernel:
         places = [one.memory for one in self._copies]
         if self._workspace is not None and self._stream is None:
             places.append(self._workspace)
-        self._copies, self._workspace = [], None
+        for graph in self._graphs.values():
+            graph.release()
+        self._copies, self._workspace, self._graphs = [], None, {}
         for memory in places:
             self._device.give(memory)
 
@@ -300,14 +312,26 @@ class BoundCudaKernel:
             if isinstance(one, DeviceArray) and one.stream:
                 _follow(self._device, self._stream, one.stream)
 
-    def _enqueue(self, calls: int) -> None:
-        for _ in range(calls):
-            self._start(self._launches)
+    def _recorded(self, calls: int) -> list[LaunchGraph]:
+        """Graphs that make so many calls together."""
+        many = max(1, _GRAPH_LAUNCHES // max(1, len(self._launches)))
+        found = [many] * (calls // many) + ([calls % many] if calls % many else [])
+        for count in set(found) - self._graphs.keys():
+            self._graphs[count] = LaunchGraph(partial(self._enqueue_in, count))
+        return [self._graphs[count] for count in found]
 
-    def _start(self, launches: Sequence[_Ready]) -> None:
-        own = None if self._stream is None else self._stream.own
+    def _enqueue(self, calls: int) -> None:
+        self._enqueue_in(calls, None if self._stream is None else self._stream.own)
+
+    def _enqueue_in(self, calls: int, stream: PycudaStream | None) -> None:
+        for _ in range(calls):
+            self._start(self._launches, stream)
+
+    def _start(self, launches: Sequence[_Ready], stream: PycudaStream | None) -> None:
         for one in launches:
-            one.function._launch_kernel(one.grid, one.block, one.arguments, one.shared_bytes, own)
+            one.function._launch_kernel(
+                one.grid, one.block, one.arguments, one.shared_bytes, stream
+            )
 
 
 def uploaded(

@@ -83,8 +83,9 @@ class _LLVM:
         real = target.real
         can_evict = real.is_x86 or real.triple.startswith("aarch64")
         return Capabilities(
-            threads=True, dot_products=True, cold_caches=can_evict, obstacle=_obstacle(real)
-        )
+            threads=True, dot_products=True, cold_caches=can_evict, packs_constants=True,
+            obstacle=_obstacle(real),
+        )  # fmt: skip
 
     def emit(
         self,

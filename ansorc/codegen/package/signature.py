@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ansorc.codegen.package.c_names import c_names, packer_name, require_c_name
@@ -180,6 +180,12 @@ def signature_of(
     return Signature(
         function.name, params, workspace_bytes, parallel, flops, threads=function.threads
     )
+
+
+def without_plain_packings(signature: Signature) -> Signature:
+    """Return the signature of the same kernel whose constants nobody packs, where none has to."""
+    params = (p if p.is_rewritten else replace(p, packing=None) for p in signature.params)
+    return replace(signature, params=tuple(params))
 
 
 def packing_functions(signature: Signature) -> list[Function]:

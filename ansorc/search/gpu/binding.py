@@ -37,6 +37,8 @@ def bound_rest(partial: PartialSketch) -> PartialSketch:
 
 
 def _is_for_one(partial: PartialSketch, stage: Stage) -> bool:
+    if not stage.op.axes:  # one thread makes its reader, too
+        return False
     if adds_up_parts(partial, stage):
         return True
     is_sum = isinstance(stage.attach, Root) and stage.is_untouched and bool(stage.op.reduce_axes)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ansorc.ir.operator import MATRIX_FUNCTIONS
 from ansorc.ir.passes.gpu.join_stores import NEIGHBOURS
+from ansorc.ir.passes.gpu.overlap_copies import ASYNC_BYTES, is_copy
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.extent import BoolArray, Extent, IntArray
 from ansorc.schedule.stage import Mark
@@ -43,6 +44,9 @@ GUARD_OPERATIONS = 2
 """Of each result that may lie beyond the extent."""
 EXCHANGE_OPERATIONS = 4
 """For each vector that a thread gives others: three of four choose, one exchanges."""
+LOADS_TOGETHER = 2.0
+"""Loads of a copy that the compiler has a thread begin before it waits for the first, where they
+pass registers."""
 SECTOR_BYTES = 32
 INSTRUCTION_BYTES = 16
 SHARED_BYTES = 128
@@ -267,7 +271,8 @@ def _global(
     each = access.width * exchanging * access.buffer.dtype.bytes
     touched = np.where(exchanging > 1, lanes * each / SECTOR_BYTES, access.sectors)
     asked = touched * SECTOR_BYTES / np.maximum(1, lanes * each)
-    is_copied = stages_of(access.statement.nests.state, access.statement.stage) > 1
+    is_ahead = stages_of(access.statement.nests.state, access.statement.stage) > 1
+    is_alone = _is_asynchronous(access)
     dimensions = len(_grid(root, excess))
     elements = access.block_elements
     if access.statement is root:
@@ -279,14 +284,29 @@ def _global(
     return GlobalAccess(
         requests=access.requests / exchanging,
         sectors=touched,
-        wavefronts=np.zeros(access.statement.rows) if is_copied and bypasses else access.wavefronts,
+        wavefronts=np.where((is_ahead | is_alone) & bypasses, 0.0, access.wavefronts),
         block_bytes=elements * access.buffer.dtype.bytes * np.maximum(1, asked),
         depends_on=depends[:dimensions],
         is_store=access.is_store,
         tensor=access.part_of,
         tensor_bytes=access.buffer.bytes * np.maximum(1, asked),
-        is_asynchronous=is_copied,
+        is_asynchronous=is_ahead | is_alone,
+        waits=0.0 if is_ahead else _waits(access),
     )
+
+
+def _is_asynchronous(access: ThreadAccess) -> BoolArray:
+    """[rows]: whether what it loads goes to shared memory as it is, so many bytes at a time."""
+    stage, size = access.statement.stage, access.width * access.buffer.dtype.bytes
+    is_shared = stage.scope == "shared" and not access.is_store
+    return np.isin(size, ASYNC_BYTES) & (is_shared and is_copy(stage.op.body))
+
+
+def _waits(access: ThreadAccess) -> Floats:
+    """[rows]: how often a thread waits for what it copies, besides once in each step."""
+    if access.statement.stage.scope != "shared":
+        return np.zeros(access.statement.rows)
+    return np.maximum(0.0, access.requests / LOADS_TOGETHER - _around(access.statement))
 
 
 def _exchanging(access: ThreadAccess) -> IntArray:

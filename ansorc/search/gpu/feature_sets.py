@@ -49,7 +49,7 @@ def _on_gpu(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatA
     return iter(_gpu_columns(others, estimate_on_gpu(nests, nest, target)))
 
 
-GPU_FEATURES = FeatureSet("gpu", 5, _gpu_columns(GPU_COLUMNS[:-1], GPU_COLUMNS[-1]), _on_gpu)
+GPU_FEATURES = FeatureSet("gpu", 6, _gpu_columns(GPU_COLUMNS[:-1], GPU_COLUMNS[-1]), _on_gpu)
 
 
 def _features_for(target: Target) -> FeatureSet:

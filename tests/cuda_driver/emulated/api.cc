@@ -410,7 +410,7 @@ FILL(32, unsigned)
 
 int cuStreamCreate(Stream **found, unsigned flags) {
     ENTER();
-    d().streams.insert(*found = new Stream{d().current(), !(flags & 1), {}});
+    d().streams.insert(*found = new Stream{d().current(), !(flags & 1), {}, nullptr});
     return OK;
 }
 
@@ -431,6 +431,44 @@ int cuStreamQuery(void *stream) {
     Stream *found = d().stream(stream);
     return !found ? INVALID_HANDLE : found->work.empty() ? OK : NOT_READY;
 }
+
+int cuStreamBeginCapture_v2(Stream *stream, int mode) {
+    ENTER();
+    if (!d().is(d().streams, stream) || stream->captured) return INVALID_HANDLE;
+    if (mode < 0 || mode > 2) return INVALID_VALUE;
+    d().graphs.insert(stream->captured = new Graph);
+    return OK;
+}
+
+int cuStreamEndCapture(Stream *stream, Graph **found) {
+    ENTER();
+    if (!d().is(d().streams, stream) || !stream->captured) return INVALID_HANDLE;
+    *found = stream->captured;
+    return stream->captured = nullptr, OK;
+}
+
+int cuGraphInstantiateWithFlags(Graph **found, Graph *graph, unsigned long long flags) {
+    ENTER();
+    if (!d().is(d().graphs, graph)) return INVALID_HANDLE;
+    if (flags) return refuse("a graph with flags");
+    d().graphs.insert(*found = new Graph(*graph));
+    return OK;
+}
+
+int cuGraphLaunch(Graph *graph, void *stream) {
+    ENTER();
+    if (!d().is(d().graphs, graph)) return INVALID_HANDLE;
+    for (const auto &work : graph->work)
+        if (int status = d().enqueue(stream, work)) return status;
+    return OK;
+}
+
+int cuGraphDestroy(Graph *graph) {
+    ENTER(false);
+    return d().graphs.erase(graph) ? OK : INVALID_HANDLE;
+}
+
+int cuGraphExecDestroy(Graph *graph) { return cuGraphDestroy(graph); }
 
 int cuEventCreate(Event **found, unsigned flags) {
     ENTER();

@@ -60,10 +60,15 @@ struct Event {
     std::shared_ptr<Mark> latest;
 };
 
+struct Graph {
+    std::vector<std::function<void()>> work;
+};
+
 struct Stream {
     Context *owner = nullptr;
     bool is_blocking = true;
     std::deque<std::function<void()>> work;
+    Graph *captured = nullptr;  // which gets the work meanwhile
 };
 
 struct Module {
@@ -101,7 +106,7 @@ struct Driver {
     bool is_initialized = false;
     int sticky = OK;
     std::map<int, Context *> primaries;
-    std::set<void *> contexts, streams, events, modules, functions;
+    std::set<void *> contexts, streams, events, modules, functions, graphs;
     std::map<Context *, Stream *> legacy;
     std::map<Pointer, Allocation> memory;
     std::set<void *> pinned;

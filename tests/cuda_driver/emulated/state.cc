@@ -194,6 +194,7 @@ Stream *Driver::stream(void *handle) {
 int Driver::enqueue(void *handle, std::function<void()> work) {
     Stream *where = stream(handle);
     if (!where) return INVALID_HANDLE;
+    if (where->captured) return where->captured->work.push_back(std::move(work)), OK;
     Stream *first = stream(nullptr);
     if (where == first)
         drain_all(current(), true);
