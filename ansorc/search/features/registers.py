@@ -387,8 +387,7 @@ def register_features(
     is_read_out: FloatArray,
 ) -> RegisterFeatures:
     """Return the register features of a statement of `instructions` arithmetic instructions."""
-    rows = accesses[0].rows
-    zeros = np.zeros(rows, dtype=np.float32)
+    zeros = np.zeros(accesses[0].rows, dtype=np.float32)
     reads = [(a, n) for a, n in zip(accesses, tile.loads, strict=True) if not a.is_written]
     loads = sum((count for _, count in reads), zeros)
     most = reduce(np.maximum, (count for _, count in reads), zeros)
