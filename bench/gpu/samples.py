@@ -7,6 +7,7 @@ today's model for the time of each, so what was measured once judges every later
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 import warnings
@@ -41,11 +42,14 @@ from ansorc.search.task import Task
 from ansorc.target import Target
 from ansorc.target.gpu_model import seconds
 from bench.gpu.sides import torch_on_gpu, ways
-from bench.gpu_model.data import FIRST, Quality
+from bench.gpu_model.data import Quality
 from bench.paper_cases import CASES
 from bench.peers.problem import problem
 
 FILE, MEASURED = "programs.jsonl", "measured.jsonl"
+OWN = Path(__file__).parents[1] / "gpu_model" / "h200_programs.jsonl.gz"
+FEWEST = 5
+"""Programs of a case that can be ordered well or badly."""
 _PLACES = (0, 1, 2, 4, 8, 16, 32, 63)
 """Of the order by the model, which programs of those that it holds for the best are taken."""
 _ROWS, _NEAR = 256, 20.0
@@ -304,41 +308,73 @@ def _graph_seconds(torch: Any, call: Callable[[Any], Any]) -> float:
 
 
 @gpu_samples.command()
-@click.option(
-    "--gpu", default="h200", show_default=True, help="The one that they were measured on."
-)
-@click.argument("file", type=click.Path(path_type=Path, exists=True))
+@click.option("--gpu", default="h200", show_default=True, help="What they were measured on.")
+@click.argument("file", default=OWN, type=click.Path(path_type=Path, exists=True))
 def report(*, gpu: str, file: Path) -> None:
-    """Compare the measured times in FILE with what the model says today."""
-    lines = [json.loads(text) for text in file.read_text().splitlines()]
-    good = [line for line in lines if line.get("graph_s") and "peer" not in line]
-    table = Table(title=f"{len(good)} programs on {gpu}")
-    for heading in ("case", "programs", "best µs", "default µs", "model of default µs", "Spearman",
-                    f"best of the first {FIRST // 4}"):  # fmt: skip
+    """Compare the times in FILE, by default those of an H200, with what the model says today."""
+    target, known = Target.parse(f"cuda -gpu={gpu}"), problems()
+    table = Table(title=f"programs on {target.gpu.name}")
+    for heading in (
+        "case",
+        "programs",
+        "fastest µs",
+        "PyTorch µs",
+        "Spearman",
+        "first by the model",
+    ):
         table.add_column(heading)
-    known, target = problems(), Target.parse(f"cuda -gpu={gpu}")
-    for name, group in groupby(sorted(good, key=lambda one: one["case"]), lambda one: one["case"]):
-        table.add_row(name, *_row(known[name], target, list(group)))
+    found: list[Judged] = []
+    for name, lines in measured_cases(file).items():
+        one = Judged.of(known[name], target, lines)
+        found.append(one)
+        table.add_row(
+            name, str(one.programs), f"{one.fastest_s * 1e6:.1f}", f"{one.peer_s * 1e6:.1f}",
+            f"{one.spearman:.2f}", f"{one.share_of_first:.2f}",
+        )  # fmt: skip
+    several = [one for one in found if one.programs >= FEWEST]
+    table.add_row(f"mean of those of {FEWEST} or more", "", "", "",
+                  f"{np.mean([one.spearman for one in several]):.2f}",
+                  f"{np.mean([one.share_of_first for one in several]):.2f}")  # fmt: skip
     Console(width=140).print(table)
 
 
-def modelled(dag: ComputeDAG, target: Target, lines: Sequence[dict[str, Any]]) -> list[float]:
-    """The model's seconds of each program."""
-    found: list[float] = []
-    for line in lines:
-        state = replay(dag, steps_from_json(line["steps"]))
-        all_ = descriptions(state, 1)
-        found.append(
-            sum(float(np.asarray(seconds(one, target.gpu)).reshape(-1)[0]) for one in all_)
-        )
-    return found
+def measured_cases(file: Path) -> dict[str, list[dict[str, Any]]]:
+    """Read what `measure` wrote, packed or not, by the case; what failed is left out."""
+    packed = file.read_bytes()
+    text = gzip.decompress(packed) if file.suffix == ".gz" else packed
+    lines = [json.loads(line) for line in text.decode().splitlines()]
+    good = sorted((one for one in lines if one.get("graph_s")), key=lambda one: one["case"])
+    return {name: list(group) for name, group in groupby(good, lambda one: one["case"])}
 
 
-def _row(dag: ComputeDAG, target: Target, lines: Sequence[dict[str, Any]]) -> list[str]:
-    said = np.array(modelled(dag, target, lines))
-    taken = np.array([line["graph_s"] for line in lines])
-    quality = Quality.of(said, taken)
-    first = taken[np.argsort(said, kind="stable")[: FIRST // 4]].min()
-    return [str(len(lines)), f"{taken.min() * 1e6:.1f}", f"{taken[0] * 1e6:.1f}",
-            f"{said[0] * 1e6:.1f}", f"{quality.spearman:.2f}",
-            f"{taken.min() / first:.2f}"]  # fmt: skip
+@dataclass(frozen=True)
+class Judged:
+    """How well the model orders the programs of a case."""
+
+    programs: int
+    fastest_s: float
+    peer_s: float
+    """PyTorch's time; NaN if it was not taken."""
+    spearman: float
+    share_of_first: float
+    """The speed of what the model holds for the fastest, of the fastest."""
+
+    @staticmethod
+    def of(dag: ComputeDAG, target: Target, lines: Sequence[dict[str, Any]]) -> Judged:
+        """Ask the model for the time of each program in `lines`."""
+        own = [line for line in lines if "steps" in line]
+        said = np.array([modelled(dag, target, line) for line in own])
+        taken = np.array([line["graph_s"] for line in own])
+        peers = [line["graph_s"] for line in lines if "peer" in line]
+        quality = Quality.of(said, taken) if len(own) > 1 else None
+        return Judged(
+            len(own), float(taken.min()), min(peers, default=np.nan),
+            np.nan if quality is None else quality.spearman,
+            float(taken.min() / taken[said.argmin()]),
+        )  # fmt: skip
+
+
+def modelled(dag: ComputeDAG, target: Target, line: dict[str, Any]) -> float:
+    """Return the model's seconds of a program."""
+    kernels = descriptions(replay(dag, steps_from_json(line["steps"])), 1)
+    return sum(float(np.asarray(seconds(one, target.gpu)).reshape(-1)[0]) for one in kernels)

@@ -140,18 +140,17 @@ def test_too_many_stages_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "is_guarded", "waits"), [(16, False, 0), (17, False, 1), (2, True, 1)]
+    ("rows", "test", "waits"), [(16, "0 < 1", 0), (17, "0 < 1", 1), (2, "t + r * 32 < 50", 1)]
 )
 def test_copies_that_a_thread_would_wait_for_are_begun_together(
-    rows: int, is_guarded: bool, waits: int
+    rows: int, test: str, waits: int
 ) -> None:
-    test = "if t + r * 32 < 50:" if is_guarded else "if 0 < 1:"
     text = f"""\
 kernel k(A: float32[{rows * 32}], C: float32[{rows * 32}]):
     bound threadIdx.x t in 0..32:
         alloc S: float32[{rows * 32}] shared
         for r in 0..{rows}:
-            {test}
+            if {test}:
                 S[r * 32 + t] = A[r * 32 + t]
         for q in 0..{rows}:
             C[q * 32 + t] = S[{rows * 32 - 1} - q * 32 - t]

@@ -227,10 +227,11 @@ def test_other_gpus_and_sums_go_without() -> None:
 SHARES = {
     ("sm_80", 1024): 0.44,
     ("sm_80", 4096): 0.60,
-    ("sm_90", 1024): 0.49,
+    ("sm_90", 1024): 0.40,
     ("sm_90", 4096): 0.59,
 }
-"""Of HMMA among the instructions of the loop, at least."""
+"""Of HMMA among the instructions of the loop, at least; on an H200 the eight warps of 1024 are
+faster than four with 0.49."""
 STEP_INSTRUCTIONS = 14
 """What a step cannot do without, beside products, loads and copies: a barrier, a group, its wait,
 the loop's count, test and jump, and the addresses of both factors in both memories."""

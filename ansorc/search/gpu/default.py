@@ -26,7 +26,7 @@ from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 ROWS, ALL_ROWS = 2048, 12288
 """Random programs of each sketch, and of all sketches, at most."""
 SURVIVORS, CHILDREN, ROUNDS = 32, 1024, 10
-EVOLVED, NEAR = 3, 1.5
+EVOLVED, NEAR = 4, 1.5
 """Sketches that are tried further, and the time of their best random programs at most, in those of
 the best one."""
 
