@@ -6,7 +6,7 @@ import ctypes
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -25,13 +25,18 @@ _BFLOAT = 4
 _READ_ONLY = 1
 
 
-@runtime_checkable
 class SupportsDLPack(Protocol):
     """An array of another library, in the memory of this machine or of a device."""
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any: ...
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+def has_dlpack(value: object) -> TypeGuard[SupportsDLPack]:
+    """Whether it is such an array; asking the protocol itself takes longer than many a kernel."""
+    kind = type(value)
+    return hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +85,7 @@ def device_array(value: object, stream: int = 0) -> DeviceArray | None:
     Raise ValueError with the reason where it lies on a device but cannot be described; BufferError
     and others come from the exporter.
     """
-    if isinstance(value, SupportsDLPack):
+    if has_dlpack(value):
         kind, number = (int(part) for part in value.__dlpack_device__())
         if kind in (CPU, CUDA_HOST):
             return None

@@ -297,3 +297,23 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
             binding.driver()
     finally:
         binding.driver.cache_clear()
+
+
+def called_again() -> None:
+    """The third call with the same arrays is a graph; what is in them may be new each time."""
+    run, out = module(), OnDevice(np.zeros((8, 8), np.float32))
+    given, other = OnDevice(numbers()), OnDevice(numbers() + 5)
+    stream = pycuda().Stream()
+    for number in range(5):
+        values = numbers() * (number + 1)
+        pycuda().memcpy_htod(given.address, values)
+        pycuda().memcpy_htod(out.address, np.full((8, 8), np.nan, np.float32))
+        run(given, out, **({"stream": stream} if number % 2 else {}))
+        stream.synchronize()
+        assert (out.get() == (values.T + 1) * 2).all()
+        run(other, out)
+        assert (out.get() == (numbers().T + 6) * 2).all()
+
+
+def test_calls_with_the_same_arrays(device: ProcessPoolExecutor) -> None:
+    device.submit(in_primary_context, called_again).result()

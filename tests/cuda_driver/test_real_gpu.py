@@ -137,6 +137,20 @@ def test_networks_by_default(name: str) -> None:
     assert_right(graph, inputs, module.run(inputs))
 
 
+def test_a_network_is_called_again_and_again() -> None:
+    """From the third call on it is a graph of launches."""
+    torch = torch_with_gpu()
+    graph, module = NETWORKS["digits"](), build_network(plan_of("digits"), target())
+    image = torch.zeros(1, 1, 8, 8, device="cuda")
+    result = torch.zeros(1, 10, device="cuda")
+    for seed in range(6):
+        inputs = feeds(graph, seed)
+        image.copy_(torch.from_numpy(inputs["image"]))
+        result.fill_(float("nan"))
+        module(image, result, **({"stream": torch.cuda.current_stream()} if seed % 2 else {}))
+        assert_right(graph, inputs, {"probabilities": result.cpu().numpy()})
+
+
 def test_a_network_is_captured_into_a_graph() -> None:
     torch = torch_with_gpu()
     graph, module = NETWORKS["digits"](), build_network(plan_of("digits"), target())

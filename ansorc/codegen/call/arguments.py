@@ -7,7 +7,13 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from ansorc.codegen.device_array import DeviceArray, DeviceOperand, SupportsDLPack, device_array
+from ansorc.codegen.device_array import (
+    DeviceArray,
+    DeviceOperand,
+    SupportsDLPack,
+    device_array,
+    has_dlpack,
+)
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import CallError
 from ansorc.ir.aligned import Array
@@ -171,7 +177,7 @@ def _viewed(place: _CallArgument, value: object) -> tuple[Array, bool]:
     if isinstance(value, np.ndarray):
         array = cast(Array, value)
         return array, bool(array.flags.writeable)
-    if not isinstance(value, SupportsDLPack):
+    if not has_dlpack(value):
         kind = f"is a {type(value).__name__}"
         raise place.refuse(kind, "it must be a NumPy array or an object with __dlpack__")
     try:

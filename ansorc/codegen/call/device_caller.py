@@ -38,6 +38,7 @@ class DeviceCaller:
 
     def __init__(self, signature: Signature, loaded: Callable[[], LoadedKernel]) -> None:
         self._signature, self._loaded = signature, loaded
+        self._checked: DeviceKernel | None = None
 
     def run(self, values: Sequence[object], stream: object) -> None:
         """Run the kernel; wait for it unless a stream is given and all arrays are on a device.
@@ -84,10 +85,12 @@ class DeviceCaller:
         return found
 
     def _kernel(self) -> DeviceKernel:
-        kernel = self._loaded()
-        if not isinstance(kernel, DeviceKernel):
-            raise BuildError(f"the back end of '{self._signature.name}' has none of a device's")
-        return kernel
+        if self._checked is None:  # asking a protocol takes as long as many a kernel
+            kernel = self._loaded()
+            if not isinstance(kernel, DeviceKernel):
+                raise BuildError(f"the back end of '{self._signature.name}' has none of a device's")
+            self._checked = kernel
+        return self._checked
 
     def _handle(self, stream: object) -> int | None:
         try:

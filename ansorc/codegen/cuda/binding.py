@@ -121,6 +121,12 @@ class DeviceStream:
         """Let the caller's stream wait for ours."""
         self._order(self.own.handle, self.handle)
 
+    def is_captured(self) -> bool:
+        """Whether what comes into our stream is recorded, for a graph of the caller's."""
+        status = ctypes.c_int()
+        _call("cuStreamIsCapturing", ctypes.c_void_p(self.own.handle), ctypes.byref(status))
+        return status.value != 0
+
     def _order(self, first: int, then: int) -> None:
         _call("cuEventRecord", self._event, ctypes.c_void_p(first))
         _call("cuStreamWaitEvent", ctypes.c_void_p(then), self._event, 0)

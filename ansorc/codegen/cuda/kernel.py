@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -34,6 +35,8 @@ from ansorc.ir.aligned import Array
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
 _GRAPH_LAUNCHES = 64
 """Launches of a graph, or those of one call: it is made in as many microseconds, or a few times."""
+_MOST_GRAPHS = 8
+"""Of calls of one kernel, by the arrays that they get."""
 _PORTABLE = (b"//", b"\x50\xed\x55\xba")
 """How PTX and fat binaries begin."""
 _OF_THE_IMAGE = ("image", "PTX", "toolchain", "symbol not found")
@@ -68,6 +71,7 @@ class CudaKernel:
         self._plan, self._image = LaunchPlan.of_code(code)
         self.signature, self._arch = signature, arch
         self._modules: dict[Device, _OnDevice] = {}
+        self._graphs: OrderedDict[tuple[object, ...], LaunchGraph | None] = OrderedDict()
         self._lock = threading.Lock()
         driver()
 
@@ -93,9 +97,31 @@ class CudaKernel:
         """Return a copy on the device; see `base.DeviceKernel`."""
         return uploaded(device_of(()), array.shape, array.dtype, [array])
 
+    def graph_of(
+        self, key: tuple[object, ...], record: Callable[[PycudaStream], None]
+    ) -> LaunchGraph | None:
+        """Return what `record` launches, for calls of equal `key`: None for the first of them.
+
+        The first is not worth a graph: many arrays are passed only once.
+        """
+        with self._lock:
+            is_known, graph = key in self._graphs, self._graphs.pop(key, None)
+            if is_known and graph is None:
+                graph = LaunchGraph(record)
+            self._graphs[key] = graph
+            if len(self._graphs) > _MOST_GRAPHS:
+                _, oldest = self._graphs.popitem(last=False)
+                if oldest is not None:
+                    oldest.release()
+            return graph
+
     def close(self) -> None:
         """Free the code; no call may run now or later."""
         with self._lock:
+            for graph in self._graphs.values():
+                if graph is not None:
+                    graph.release()
+            self._graphs.clear()
             for device in list(self._modules):
                 try:
                     with device.active(self.signature.name):
@@ -173,7 +199,7 @@ class BoundCudaKernel:
         stream: int | None,
     ) -> None:
         self._name, self._device, self._operands = kernel.signature.name, device, operands
-        self._plan = kernel.plan
+        self._kernel, self._plan = kernel, kernel.plan
         self._copies: list[_Copy] = []
         self._graphs: dict[int, LaunchGraph] = {}
         self._workspace: Memory | None = None
@@ -181,11 +207,11 @@ class BoundCudaKernel:
         try:
             with device.active(self._name):
                 self._stream = device.stream(stream)
-                addresses = self._placed(kernel.signature)
+                self._addresses = self._placed(kernel.signature)
                 if kernel.plan.workspace_bytes:
                     size = kernel.plan.workspace_bytes
                     self._workspace = device.workspace(size, self._stream)
-                self._launches = self._ready(kernel.plan, functions, addresses)
+                self._functions = functions
         except BaseException:
             self.release()
             raise
@@ -194,7 +220,10 @@ class BoundCudaKernel:
         """Run it so many times and wait; return 0."""
         with self._device.active(self._name):
             self._follow()
-            self._enqueue(calls)
+            if calls == 1:
+                self._begin()
+            else:
+                self._enqueue(calls)
             self._device.wait(self._stream)
         return 0
 
@@ -202,7 +231,7 @@ class BoundCudaKernel:
         """Start it once in the caller's stream."""
         with self._device.active(self._name):
             self._follow()
-            self._enqueue(1)
+            self._begin()
             if self._stream is not None:
                 self._stream.lead()
 
@@ -283,10 +312,9 @@ class BoundCudaKernel:
             found.append(memory.address)
         return found
 
-    def _ready(
-        self, plan: LaunchPlan, functions: Sequence[PycudaFunction], addresses: Sequence[int]
-    ) -> list[_Ready]:
-        base = 0 if self._workspace is None else self._workspace.address
+    @cached_property
+    def _launches(self) -> list[_Ready]:
+        addresses, base = self._addresses, 0 if self._workspace is None else self._workspace.address
 
         def address(argument: KernelArgument) -> int:
             return (
@@ -301,7 +329,7 @@ class BoundCudaKernel:
                 np.array([address(one) for one in each.arguments], np.uint64).tobytes(),
                 each.dynamic_shared_bytes,
             )
-            for function, each in zip(functions, plan.launches, strict=True)
+            for function, each in zip(self._functions, self._plan.launches, strict=True)
         ]  # fmt: skip
 
     def _follow(self) -> None:
@@ -311,6 +339,19 @@ class BoundCudaKernel:
         for one in self._operands:
             if isinstance(one, DeviceArray) and one.stream:
                 _follow(self._device, self._stream, one.stream)
+
+    def _begin(self) -> None:
+        """Start it once; several launches that were made before as a graph, in one step."""
+        graph = None
+        is_again = len(self._plan.launches) > 1 and not self._copies
+        if is_again and not (self._stream is not None and self._stream.is_captured()):
+            place = 0 if self._workspace is None else self._workspace.address
+            key = (self._device, place, *self._addresses)
+            graph = self._kernel.graph_of(key, partial(self._enqueue_in, 1))
+        if graph is None:
+            self._enqueue(1)
+        else:
+            graph.launch(self._stream)
 
     def _recorded(self, calls: int) -> list[LaunchGraph]:
         """Graphs that make so many calls together."""

@@ -447,6 +447,13 @@ int cuStreamEndCapture(Stream *stream, Graph **found) {
     return stream->captured = nullptr, OK;
 }
 
+int cuStreamIsCapturing(Stream *stream, int *status) {
+    ENTER();
+    if (!d().is(d().streams, stream)) return INVALID_HANDLE;
+    *status = stream->captured != nullptr;
+    return OK;
+}
+
 int cuGraphInstantiateWithFlags(Graph **found, Graph *graph, unsigned long long flags) {
     ENTER();
     if (!d().is(d().graphs, graph)) return INVALID_HANDLE;
