@@ -2,7 +2,8 @@
 
 The loops that move an index, outermost first, become the dimensions of the packed tensor; the
 vectorised one comes last, so that vectors are contiguous. A fused loop counts as those it was fused
-from. The loops in which the reader is computed are part of the order.
+from, but those that together are one index are one dimension. The loops in which the reader is
+computed are part of the order.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Iterator as Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.buffer import Buffer
@@ -23,17 +25,22 @@ from ansorc.schedule.values import known
 
 @dataclass(frozen=True)
 class IndexTerm:
-    """An iterator that moves an index of the tensor: `index += stride`, `extent` times."""
+    """What moves an index of the tensor: `index += stride`, `extent` times."""
 
     stage: str
-    iterator: str
-    """One of the loops of the stage, or one that was fused into such a loop."""
+    iterators: tuple[tuple[str, int], ...]
+    """Loops of the stage, or such as were fused into one loop: their sum, each times its number."""
     stride: int
     extent: int
     order: tuple[int, ...]
-    """Orders the digits, outermost first."""
+    """Orders the digits, outermost first; the place of the loop is third."""
     dimension: int = 0
     """Of the tensor."""
+
+    @property
+    def loop(self) -> tuple[object, ...]:
+        """The dimension and the loop that moves it: one of the stage, or what it was fused into."""
+        return self.dimension, self.stage, self.order[2]
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ def layout_of(state: State, tensor: str) -> Layout:
         offsets.append(offset)
     long = (digit for digit in digits if digit.extent > 1)
     transforms = dict(state.transformed).get(tensor, ())
-    ordered = tuple(sorted(long, key=_order))
+    ordered = tuple(_joined(sorted(long, key=attrgetter("order"))))
     return Layout(_input(state, tensor), ordered, tuple(offsets), transforms)
 
 
@@ -91,8 +98,17 @@ def _input(state: State, tensor: str) -> Buffer:
     return next(buffer for buffer in state.dag.inputs if buffer.name == tensor)
 
 
-def _order(digit: IndexTerm) -> tuple[int, ...]:
-    return digit.order
+def _joined(digits: Iterable[IndexTerm]) -> list[IndexTerm]:
+    """Make one digit of neighbours that one loop was fused from and that lie as one index."""
+    joined = list[IndexTerm]()
+    for digit in digits:
+        last, length = joined[-1] if joined else digit, digit.extent
+        is_one = (last.loop, last.stride) == (digit.loop, digit.stride * length)
+        outer = joined.pop().iterators if is_one else ()
+        iterators = (*((name, factor * length) for name, factor in outer), *digit.iterators)
+        extent = last.extent * length if is_one else length
+        joined.append(replace(digit, iterators=iterators, extent=extent))
+    return joined
 
 
 def _scaled(digits: Iterable[IndexTerm], factor: int) -> Sequence[IndexTerm]:
@@ -148,7 +164,7 @@ class _Decomposition:
         mark = self.stage.iterators[leaves[0]].mark
         order = (int(mark is Mark.VECTORIZE), self.depth, *self._path(iterator))
         extent = known(self._iterator(iterator).extent)
-        yield IndexTerm(self.stage.name, iterator, stride, extent, order)
+        yield IndexTerm(self.stage.name, ((iterator, 1),), stride, extent, order)
 
     def _split(self, iterator: str) -> SplitRelation | None:
         splits = (r for r in self.stage.relations if isinstance(r, SplitRelation))

@@ -381,7 +381,9 @@ class Nests:
         indices: list[Expr] = []
         for digit in layout.digits:
             placed = self.placed[digit.stage]
-            indices.append(iterator_values(placed.stage, placed.leaves)[0][digit.iterator])
+            values = iterator_values(placed.stage, placed.leaves)[0]
+            terms = (times(values[name], factor) for name, factor in digit.iterators)
+            indices.append(reduce(plus, terms))
         return Load(layout.packing.packed, tuple(indices))
 
     def _guarded(

@@ -13,6 +13,7 @@ from schedule_strategies import schedules
 import ansorc as ac
 from ansorc.codegen.build import build_function
 from ansorc.errors import ScheduleError
+from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.expr import Expr, Var
@@ -103,6 +104,15 @@ def test_the_program_reads_the_weight_by_its_loops() -> None:
     assert "B[j.0@i // 8, k, j]" in text  # 24 columns fill 1.5 panels, so no guard is needed
     (packing,) = packings(state)
     assert (packing.apply(np.ones((6, 24), np.float32))[1, :, 8:] == 0).all()
+
+
+def test_what_one_loop_reads_as_one_index_is_one_dimension() -> None:
+    state = schedule(matmul()).split("C", "j", [2, 4]).reorder("C", ["j.0", "j.1", "i", "k", "j.2"])
+    assert packings(state.rewrite_layout("C", "B"))[0].packed.shape == (3, 2, 6, 4)
+    state = state.fuse("C", ["j.0", "j.1"]).parallel("C", "j.0@j.1").rewrite_layout("C", "B")
+    (packing,) = packings(state)
+    assert packing.parts == (PackedPart(1, 4, 6), PackedPart(0, 1, 6), PackedPart(1, 1, 4))
+    assert "B[j.0@j.1, k, j.2]" in to_text(simplify_stmt(lower(state)))
 
 
 def test_the_vectorised_loop_comes_last() -> None:

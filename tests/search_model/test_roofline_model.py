@@ -15,13 +15,18 @@ def score(state: Schedule) -> float:
     return float(RooflineModel().predict(extract_state(state, ZEN))[0])
 
 
+COLUMNS = 128
+"""Of the product: so many of the second matrix stay in the second cache of every machine."""
+
+
 def tiled(rows: int, columns: int, *, depth: int = 256) -> Schedule:
-    state = schedule(matmul(256, 256, depth)).split("C", "i", [rows]).split("C", "j", [columns])
+    state = schedule(matmul(256, COLUMNS, depth)).split("C", "i", [rows]).split("C", "j", [columns])
     state = state.reorder("C", ["i.0", "j.0", "k", "i.1", "j.1"])
     return state.unroll("C", "i.1").vectorize("C", "j.1")
 
 
-TOO_MANY = 2 * ZEN.vector_registers * (ZEN.vector_bytes // 4) // 16
+LANES = ZEN.vector_bytes // 4
+TOO_MANY = 2 * ZEN.vector_registers * LANES // 16
 """Rows of 16 columns that fill the registers twice."""
 
 
@@ -34,8 +39,8 @@ def test_scores_are_shares() -> None:
     [
         pytest.param(tiled(4, 16), tiled(1, 8), id="a tile that hides the latency of sums"),
         pytest.param(tiled(4, 16), tiled(TOO_MANY, 16), id="a tile that fits the registers"),
-        pytest.param(tiled(4, 16), tiled(16, 4), id="whole vectors"),
-        pytest.param(tiled(4, 16), schedule(matmul(256, 256, 256)), id="any tile over none"),
+        pytest.param(tiled(4, 16), tiled(16, LANES // 4), id="whole vectors"),
+        pytest.param(tiled(4, 16), schedule(matmul(256, COLUMNS, 256)), id="any tile over none"),
         pytest.param(
             tiled(4, 16).parallel("C", "i.0"), tiled(128, 16).parallel("C", "i.0"), id="balance"
         ),
@@ -53,7 +58,7 @@ def test_all_cores_score_higher_where_there_are_several() -> None:
 def test_a_panel_that_fits_the_cache_scores_higher() -> None:
     """A matmul of depth 4096, cut into slices of depth 128, against whole columns."""
     whole = tiled(4, 16, depth=4096)
-    state = schedule(matmul(256, 256, 4096)).split("C", "k", [128])
+    state = schedule(matmul(256, COLUMNS, 4096)).split("C", "k", [128])
     state = state.split("C", "i", [4]).split("C", "j", [16])
     sliced = state.reorder("C", ["k.0", "j.0", "i.0", "k.1", "i.1", "j.1"])
     sliced = sliced.unroll("C", "i.1").vectorize("C", "j.1")

@@ -46,7 +46,8 @@ SOME = [(name, MACHINES[place % len(MACHINES)]) for place, name in enumerate(NAM
 KEYS, KEYS_AT_NIGHT, COUNTED, COUNTED_AT_NIGHT = 12, 300, 4, 300
 """Programs of each operator on each machine."""
 SUFFIXES = ("reg", "lanes")
-"""Of the registers for sums; others hold single values."""
+"""Of the registers for sums; a tensor that is in registers as a whole keeps its
+name, and holds what may be several tiles."""
 
 
 def programs(name: str, machine: str, count: int) -> Iterator[tuple[Sketch, Genes]]:
@@ -116,8 +117,8 @@ def registers_of(prepared: Function) -> dict[str, list[Buffer]]:
     for scope in walk(prepared):
         if isinstance(scope, Allocate) and scope.buffer.scope is Scope.REGISTER:
             tensor, _, suffix = scope.buffer.name.rpartition(".")
-            if suffix.rstrip("0123456789") in SUFFIXES:
-                found[tensor].append(scope.buffer)
+            is_made = suffix.rstrip("0123456789") in SUFFIXES
+            found[tensor if is_made else scope.buffer.name].append(scope.buffer)
     return found
 
 
@@ -178,8 +179,11 @@ def check_counts(name: str, machine: str, count: int) -> None:
                     kept = number(features, row, place, "registers.is_promoted")
                     kept *= number(features, row, place, "registers.sums")
                     lanes = lanes_of(stage, statement, target)
-                    made = [vectors_in(each, lanes) for each in tiles[stage.op.buffers[0].name]]
-                    assert kept == pytest.approx(max(made, default=0), rel=1e-4)
+                    tensor = stage.op.buffers[0].name
+                    own = tiles[tensor]
+                    made = max((vectors_in(each, lanes) for each in own), default=0)
+                    holds_more = any(each.name == tensor for each in own) and 0 < kept < made
+                    assert holds_more or kept == pytest.approx(made, rel=1e-4)
 
 
 @pytest.mark.parametrize(("name", "machine"), SOME)

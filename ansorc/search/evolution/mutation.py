@@ -64,6 +64,8 @@ def _change(
     columns = _columns(sketch, counts, len(rows), rng, options)
     for column in np.flatnonzero(counts > 1):
         chosen = rows[columns == column]
+        if not len(chosen):
+            continue
         if column < len(sketch.variables):
             table = table_of(sketch.variables[column])
             genes[chosen, column] = table.moved(genes[chosen, column], rng)

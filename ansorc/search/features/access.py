@@ -19,7 +19,7 @@ from ansorc.schedule.memory import memory_shape, panel_of
 from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.columns import FloatArray
 from ansorc.search.features.index_form import IndexForm, grouped_loads
-from ansorc.search.features.loop_nest import LoopNest, LoopNests, Movement, Shift
+from ansorc.search.features.loop_nest import LoopNest, LoopNests, Movement, Shift, last_true
 from ansorc.target.costs import CORE
 
 Length: TypeAlias = FloatArray | float
@@ -62,9 +62,8 @@ class Access:
     @cached_property
     def moving(self) -> tuple[bool, ...]:
         """For each loop, whether it reaches other elements in each of its iterations."""
-        found = zip(*(movement.steps for movement in self.movements), strict=True)
-        moving = tuple(any(step is not None for step in steps) for steps in found)
-        return moving if self.movements else (False,) * len(self.nest.loops)
+        found = zip(*(movement.is_moved for movement in self.movements), strict=True)
+        return tuple(map(any, found)) if self.movements else (False,) * len(self.nest.loops)
 
     def moves_together(self, first: int, second: int | None) -> bool:
         """Whether two loops move the same index."""
@@ -154,8 +153,8 @@ class Access:
                 segments = segments * apart
                 if (apart > 1).any():
                     pieces.append((_power_of_two(_distance(size, span, count)), apart))
-                whole = whole & (span >= extent)
-            size = size * extent
+                whole = whole & (span >= extent) if dimension else whole
+            size = size * extent if dimension else size
         return _Box(elements, run, segments, pieces)
 
     def _span(self, dimension: int) -> tuple[FloatArray, FloatArray]:
@@ -366,17 +365,18 @@ def reuse_of(access: Access, places: Places) -> Reuse:
         return Reuse(zeros, zeros, zeros)
     repeats = nest.is_loop[still]
     found = repeats.any(axis=0)
-    loop = still[len(still) - 1 - np.argmax(repeats[::-1], axis=0)]
+    loop = still[last_true(repeats)]
+    entries, inside = entries_at(loop), entries_at(loop + 1)
     return Reuse(
-        at_place(places.inside, loop + 1) * found,
-        at_place(places.bytes, loop + 1) * found,
-        at_place(nest.extents, loop) * found,
+        places.inside.take(inside) * found,
+        places.bytes.take(inside) * found,
+        nest.extents.take(entries) * found,
     )
 
 
-def at_place(values: FloatArray, place: npt.NDArray[np.int64]) -> FloatArray:
-    """Return [rows]: the values [places, rows] at one place for each row."""
-    return values[place, np.arange(len(place))]
+def entries_at(place: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return [rows]: for `take`, where arrays [places, rows] have one place for each row."""
+    return place * len(place) + np.arange(len(place))
 
 
 def refills(access: Access) -> FloatArray:

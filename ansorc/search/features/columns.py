@@ -6,8 +6,10 @@ with one entry for each program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from functools import lru_cache
+from operator import attrgetter
 from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -44,9 +46,14 @@ def columns_of(group: type[Group], prefix: str) -> tuple[Column, ...]:
     )
 
 
-def values_of(group: Group) -> Iterable[FloatArray]:
-    """Yield the arrays of a feature group, in the order of its fields."""
-    return (getattr(group, field.name) for field in fields(group))  # pyright: ignore[reportArgumentType]
+def values_of(group: Group) -> tuple[FloatArray, ...]:
+    """Return the arrays of a feature group, in the order of its fields."""
+    return _reader(type(group))(group)
+
+
+@lru_cache
+def _reader(group: type[Group]) -> Callable[[Group], tuple[FloatArray, ...]]:
+    return attrgetter(*(field.name for field in fields(group)))  # pyright: ignore[reportArgumentType]
 
 
 def stacked(values: Iterable[FloatArray], is_log: BoolArray, rows: int) -> npt.NDArray[np.float32]:
@@ -55,4 +62,4 @@ def stacked(values: Iterable[FloatArray], is_log: BoolArray, rows: int) -> npt.N
     for place, value in enumerate(values):
         matrix[place] = value
     matrix[is_log] = np.log2(matrix[is_log] + 1)
-    return np.ascontiguousarray(matrix.T)
+    return matrix.T

@@ -107,6 +107,7 @@ class FeatureSet:
         return np.array([column.is_log for column in self.columns])
 
 
+_OF_BUFFER = columns_of(BufferFeatures, "")
 COLUMNS: tuple[Column, ...] = (
     *columns_of(OperationFeatures, "operations"),
     *columns_of(LoopFeatures, "loops"),
@@ -134,7 +135,7 @@ def _statement(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[Flo
         yield from values_of(
             buffer_features(number, access, found.places, found.tile, found.vectors, levels)
         )
-    missing = (BUFFERS - len(numbers)) * len(columns_of(BufferFeatures, ""))
+    missing = (BUFFERS - len(numbers)) * len(_OF_BUFFER)
     yield from [np.zeros(nests.rows, dtype=np.float32)] * missing
 
 

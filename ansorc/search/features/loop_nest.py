@@ -17,6 +17,7 @@ from math import prod
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from ansorc.schedule.bounds import region
 from ansorc.schedule.extent import Extent, divide_up, multiply, smaller
@@ -123,14 +124,19 @@ class Movement:
     @cached_property
     def reach(self) -> FloatArray:
         """[places, rows]: how far the loops inside each place move it."""
-        found = _places_of(self.extents, 0.0)
+        found, spans = _places_of(self.extents, 0.0), self.extents - 1
         for loop in reversed(range(len(self.steps))):
             step, within = self.steps[loop], found[loop + 1]
             if step is None:
                 found[loop] = within
             else:
-                np.add(within, np.abs(step) * (self.extents[loop] - 1), out=found[loop])
+                np.add(within, np.abs(step) * spans[loop], out=found[loop])
         return found
+
+    @cached_property
+    def is_moved(self) -> tuple[bool, ...]:
+        """For each loop whether it moves it."""
+        return tuple(step is not None for step in self.steps)
 
     @cached_property
     def values(self) -> FloatArray:
@@ -159,6 +165,11 @@ def outside_of(extents: FloatArray) -> FloatArray:
     for loop, extent in enumerate(extents):
         np.multiply(found[loop], extent, out=found[loop + 1])
     return found
+
+
+def last_true(flags: BoolArray) -> npt.NDArray[np.int64]:
+    """Return [rows]: the last place where `flags` [places, rows] hold; 0 where there is none."""
+    return (flags * np.arange(len(flags))[:, None]).max(axis=0)
 
 
 def stacked_extents(extents: Sequence[FloatArray], rows: int) -> FloatArray:
@@ -217,6 +228,11 @@ class LoopNest:
     def is_loop(self) -> BoolArray:
         """[loops, rows]: whether there is more than one iteration."""
         return self.extents > 1
+
+    @cached_property
+    def innermost(self) -> npt.NDArray[np.int64]:
+        """[rows]: for `take`, where arrays [loops, rows] have the innermost loop of each row."""
+        return last_true(self.is_loop) * self.rows + np.arange(self.rows)
 
     @cached_property
     def inside(self) -> FloatArray:
@@ -355,7 +371,10 @@ class LoopNests:
                     combined(old, new, factor / divisor)
                     for old, new in zip(steps[axis.name], outer.axes[anchor][:count], strict=True)
                 ]
-        loops = tuple(replace(loop, is_reduce=False) for loop in outer.loops[:count])
+        loops = tuple(
+            replace(loop, is_reduce=False) if loop.is_reduce else loop
+            for loop in outer.loops[:count]
+        )
         return loops, steps
 
     def _parallel(self, stage: Stage) -> list[BoolArray]:
@@ -374,7 +393,8 @@ class LoopNests:
         found = unrolled_by_pragma(stage, self.state, limit, parallel)
         for iterator in stage.iterators:
             is_unrolled = found[iterator.name] | (iterator.mark in (Mark.UNROLL, Mark.MATRIX))
-            found[iterator.name] = np.broadcast_to(is_unrolled, self.rows)
+            is_one = is_unrolled.ndim == 0
+            found[iterator.name] = np.full(self.rows, is_unrolled) if is_one else is_unrolled
         return found
 
 

@@ -48,19 +48,19 @@ def loop_features(nest: LoopNest, rows: int, cores: int) -> LoopFeatures:
     """Return the loop features of `nest` on a machine of `cores` cores."""
     loops = nest.loops
     ones, zeros = np.ones(rows, dtype=np.float32), np.zeros(rows, dtype=np.float32)
-    count, innermost, is_reduce, serial = zeros, ones, zeros, ones
-    for loop in loops:
-        is_loop = loop.extent > 1
-        count = count + is_loop
-        innermost = np.where(is_loop, loop.extent, innermost)
-        is_reduce = np.where(is_loop, float(loop.is_reduce), is_reduce)
+    innermost, is_reduce, serial = ones, zeros, ones
+    if loops:
+        innermost = nest.extents.take(nest.innermost)
+        reduces = np.array([loop.is_reduce for loop in loops], dtype=np.float32)
+        is_reduce = reduces.take(nest.innermost // rows) * (innermost > 1)
+    for loop, is_loop in zip(loops, nest.is_loop, strict=True):
         if not loop.is_vector:
             serial = np.where(is_loop & ~loop.is_unrolled, loop.extent, serial)
     parallel, starts = _parallel(nest, rows)
     iterations = product([loop.extent for loop in loops], rows)
     chunks = np.ceil(parallel / cores)
     return LoopFeatures(
-        count=count,
+        count=nest.is_loop.sum(axis=0, dtype=np.float32),
         iterations=iterations,
         outer_iterations=product([loop.extent for loop in loops[: nest.own]], rows),
         reduce_iterations=product([loop.extent for loop in loops if loop.is_reduce], rows),
@@ -85,7 +85,8 @@ def _parallel(nest: LoopNest, rows: int) -> tuple[FloatArray, FloatArray]:
     extent, starts = np.ones(rows, dtype=np.float32), np.ones(rows, dtype=np.float32)
     outside = np.ones(rows, dtype=np.float32)
     own = np.ones(rows, dtype=np.float32)
-    for place, loop in enumerate(nest.loops):
+    parallel = [place for place, loop in enumerate(nest.loops) if loop.is_parallel.any()]
+    for place, loop in enumerate(nest.loops[: max(parallel, default=-1) + 1]):
         if place >= nest.own:
             own = np.where(loop.is_parallel, own * loop.extent, own)
         extent = np.where(loop.is_parallel, extent * loop.extent, extent)

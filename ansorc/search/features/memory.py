@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from ansorc.search.features.access import Access, Places, at_place, refills, reuse_of
+from ansorc.search.features.access import Access, Places, entries_at, refills, reuse_of
 from ansorc.search.features.columns import LOG, FloatArray
 from ansorc.search.features.loops import LoopFeatures
 from ansorc.search.features.registers import Tile, Vectors
@@ -106,10 +106,11 @@ def _begun(accesses: Sequence[Access], first: npt.NDArray[np.int64]) -> list[Flo
     Pieces follow each other as the loops inside of it touch them. Where they are no more than the
     machine follows at a time, the loop around goes on with them.
     """
-    streams = sum((at_place(access.pieces, first) for access in accesses), np.float32(0))
-    place = np.where(streams <= CORE.streams, np.maximum(first - 1, 0), first)
+    entries = entries_at(first)
+    streams = sum((access.pieces.take(entries) for access in accesses), np.float32(0))
+    begun = entries_at(np.where(streams <= CORE.streams, np.maximum(first - 1, 0), first))
     return [
-        at_place(access.pieces, place) / (at_place(access.lines, place) * _moved_bytes(access))
+        access.pieces.take(begun) / (access.lines.take(begun) * _moved_bytes(access))
         for access in accesses
     ]
 
@@ -157,10 +158,11 @@ def _level(
     `held` [places, rows] is what places take of it, `moved` for each access the bytes that are
     fetched if a place is what stays in it, `begun` the pieces for each of these bytes.
     """
-    fill = at_place(held, place) / capacity
-    traffic = tuple(at_place(each, place) for each in moved)
+    entries = entries_at(place)
+    fill = held.take(entries) / capacity
+    traffic = tuple(each.take(entries) for each in moved)
     pieces = [bytes_ * share for bytes_, share in zip(traffic, begun, strict=True)]
-    inside = at_place(places.inside, place)
+    inside = places.inside.take(entries)
     return Level(np.minimum(fill, 1), inside, traffic, sum(pieces[1:], pieces[0]))
 
 
@@ -249,5 +251,4 @@ def _inner_stride(access: Access) -> FloatArray:
     is_loop = access.nest.is_loop
     if not len(is_loop):
         return np.zeros(access.rows, dtype=np.float32)
-    innermost = len(is_loop) - 1 - np.argmax(is_loop[::-1], axis=0)
-    return at_place(access.strides, innermost) * is_loop.any(axis=0)
+    return access.strides.take(access.nest.innermost) * is_loop.any(axis=0)

@@ -10,9 +10,10 @@ is a loop of the tile as well: its lanes are terms, and each result has a few ve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import takewhile
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,10 +52,11 @@ class Vectors:
     """Vectors of such sums that are wanted beside each other, for all rows of the tile."""
     around: FloatArray
     """Iterations of the reduce loop directly around it, which may have sums of their own."""
+    loads: tuple[FloatArray, ...]
+    """For each access, the instructions that load or store what it touches."""
 
 
-@dataclass(frozen=True, eq=False)
-class Tile:
+class Tile(NamedTuple):
     """The tile of a statement; arrays are [rows]."""
 
     copies: FloatArray
@@ -96,7 +98,8 @@ def vectors_of(nest: LoopNest, accesses: Sequence[Access], target: Target) -> Ve
     for loop in takewhile(lambda one: one.is_reduce, reversed(outer)):
         around = np.where(around == 1, loop.extent, around)
     wanted = _wanted(nest, accesses, target)
-    return Vectors(last, extent, chunks, lanes, is_reduce, wanted, around)
+    loads = tuple(_loads(access, last, extent, chunks) for access in accesses)
+    return Vectors(last, extent, chunks, lanes, is_reduce, wanted, around, loads)
 
 
 def _is_masked(
@@ -150,17 +153,17 @@ def _calls(op: ComputeOp) -> bool:
 def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target: Target) -> Tile:
     """Return the tile of the statement of `nest`."""
     scan = _start(accesses)
-    best = _Scan(_vector_only(accesses, vectors), scan.is_open, scan.is_straight)
+    best = _Scan(_vector_only(vectors), scan.is_open, scan.is_straight)
     is_sum = nest.stage.op.combiner is not None
-    limit = CORE.tile_ratio * target.vector_registers
+    written = sum(access.element_bytes for access in accesses if access.is_written)
     for place in reversed(range(nest.own, len(nest.loops))):
         loop = nest.loops[place]
         if loop.is_reduce and loop.is_vector:
             scan = _chosen(scan.is_open, _grown(scan, place, accesses, vectors), scan)
             best = scan
         elif loop.is_reduce:
-            is_open = scan.is_open & (scan.tile.sums <= limit)
-            scan = _Scan(scan.tile, is_open, scan.is_straight)
+            fits = _fits(scan.tile, written, vectors, target)
+            scan = _Scan(scan.tile, scan.is_open & fits, scan.is_straight)
             operands = _operands(scan.tile, place, accesses, vectors, target)
             added = _added(scan, best, loop, operands)
             best = _chosen(scan.is_open & (loop.extent > 1), added, best)
@@ -171,8 +174,15 @@ def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target
     return best.tile if is_sum else scan.tile
 
 
-@dataclass(frozen=True, eq=False)
-class _Scan:
+def _fits(tile: Tile, written: int, vectors: Vectors, target: Target) -> BoolArray:
+    """Where the sums are kept in registers, of `written` bytes for each element of the results."""
+    limit = int(CORE.tile_ratio * target.vector_registers)
+    if vectors.is_reduce:
+        return tile.sums <= limit
+    return tile.elements * written <= limit * target.vector_bytes
+
+
+class _Scan(NamedTuple):
     """The tile of the loops seen so far, from the inside."""
 
     tile: Tile
@@ -188,21 +198,18 @@ def _start(accesses: Sequence[Access]) -> _Scan:
     return _Scan(tile, ones > 0, ones > 0)
 
 
-def _vector_only(accesses: Sequence[Access], vectors: Vectors) -> Tile:
+def _vector_only(vectors: Vectors) -> Tile:
     """The tile of a reduction whose sums stay in memory."""
-    ones = np.ones_like(vectors.extent)
-    loads = tuple(vector_loads(access, vectors) for access in accesses)
-    chunks = vectors.chunks
-    return Tile(ones, chunks, chunks, vectors.extent, loads, ones, ones, chunks, ones, ones)
+    ones, chunks = np.ones_like(vectors.extent), vectors.chunks
+    return Tile(ones, chunks, chunks, vectors.extent, vectors.loads, ones, ones, chunks, ones, ones)
 
 
-def vector_loads(access: Access, vectors: Vectors) -> FloatArray:
-    """Return the instructions that load or store what the vectorised loop touches."""
-    reached = None if vectors.loop is None else _reached(access, vectors.loop)
-    if vectors.loop is None or reached is None:
-        return np.ones_like(vectors.extent)
-    is_unit = access.strides[vectors.loop] == 1
-    return np.where(is_unit, vectors.chunks, reached)
+def _loads(access: Access, loop: int | None, extent: FloatArray, chunks: FloatArray) -> FloatArray:
+    """The instructions that load or store what the vectorised loop touches."""
+    reached = None if loop is None else _reached(access, loop)
+    if loop is None or reached is None:
+        return np.ones_like(extent)
+    return np.where(access.strides[loop] == 1, chunks, reached)
 
 
 def _reached(access: Access, place: int) -> FloatArray | None:
@@ -221,7 +228,7 @@ def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors
     if loop.is_vector and place != vectors.loop:
         return scan
     if place == vectors.loop:
-        factors = [vector_loads(access, vectors) for access in accesses]
+        factors = vectors.loads
         copies, chunks, extent = tile.copies, vectors.chunks, vectors.extent
     else:
         factors = [_reached(access, place) for access in accesses]
@@ -231,8 +238,8 @@ def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors
         old if factor is None else old * factor
         for old, factor in zip(tile.loads, factors, strict=True)
     )
-    grown = replace(
-        tile, copies=copies, vectors=whole, sums=_sums(copies, whole, vectors),
+    grown = tile._replace(
+        copies=copies, vectors=whole, sums=_sums(copies, whole, vectors),
         elements=tile.elements * extent, loads=loads,
     )  # fmt: skip
     return _Scan(grown, scan.is_open, scan.is_straight)
@@ -258,8 +265,7 @@ def _added(scan: _Scan, best: _Scan, loop: NestLoop, operands: FloatArray) -> _S
     is_inner = inner.terms == 1
     beside = np.where(is_inner, scan.tile.sums, inner.beside)
     is_same = is_inner | (scan.tile.sums == beside)
-    tile = replace(
-        scan.tile,
+    tile = scan.tile._replace(
         terms=inner.terms * loop.extent,
         unrolled_terms=copies,
         beside=beside,
@@ -381,8 +387,7 @@ def register_features(
     is_read_out: FloatArray,
 ) -> RegisterFeatures:
     """Return the register features of a statement of `instructions` arithmetic instructions."""
-    rows = accesses[0].rows
-    zeros = np.zeros(rows, dtype=np.float32)
+    zeros = np.zeros(accesses[0].rows, dtype=np.float32)
     reads = [(a, n) for a, n in zip(accesses, tile.loads, strict=True) if not a.is_written]
     loads = sum((count for _, count in reads), zeros)
     most = reduce(np.maximum, (count for _, count in reads), zeros)
@@ -393,6 +398,7 @@ def register_features(
     registers = float(target.vector_registers)
     steps = places.inside[0] / tile.elements
     beside = np.where(tile.terms > 1, tile.beside, tile.sums)
+    gathered = [(each > vectors.chunks).astype(np.float32) for each in vectors.loads]
     return RegisterFeatures(
         vector_extent=vectors.extent,
         vector_chunks=vectors.chunks,
@@ -414,9 +420,9 @@ def register_features(
         loads=loads,
         reloads=np.where(tile.terms > 1, tile.beside_loads * (tile.sums / beside), loads),
         loads_per_vector=loads / tile.vectors,
-        gathered=sum((_is_gathered(access, vectors) for access, _ in reads), zeros),
+        gathered=sum(gathered[len(accesses) - len(reads) :], zeros),
         broadcast=sum((_broadcasts(access, n, vectors) for access, n in reads), zeros),
-        scattered=_is_gathered(accesses[0], vectors),
+        scattered=gathered[0],
         steps=steps,
         tiles=steps / tile.terms,
         step_code=_step_code(tile, vectors, loads, instructions, is_kept),
@@ -437,11 +443,6 @@ def _sum_distance(tile: Tile, store: Access, places: Places, is_kept: BoolArray)
     again = reuse_of(store, places).iterations
     inside = np.where(again > 0, again, places.inside[0])
     return np.where(is_kept, 1, np.maximum(inside / tile.elements, 1))
-
-
-def _is_gathered(access: Access, vectors: Vectors) -> FloatArray:
-    """1 where the vectorised loop touches elements of `access` that are not neighbours."""
-    return (vector_loads(access, vectors) > vectors.chunks).astype(np.float32)
 
 
 def _broadcasts(access: Access, loads: FloatArray, vectors: Vectors) -> FloatArray:

@@ -20,7 +20,6 @@ from ansorc.errors import RecordError
 from ansorc.search.cost_model import SCORED_SECONDS, Float64Array, Sample
 from ansorc.search.features import FEATURE_NAMES, FEATURE_VERSION, Features, estimated_cycles
 from ansorc.search.model.boosting import Growth, Trees, grown, trees_of
-from ansorc.target import usable_cores
 
 MIN_WEIGHT = 0.1
 """The weight of slow and failed programs. Weighted by speed alone, failures would teach nothing."""
@@ -95,12 +94,6 @@ REGROW_AT = 1.25
 """The trees are grown anew when there are so many times the samples that they were grown for; until
 then a few trees more correct them."""
 _FEWEST_TREES = 8
-_MOST_THREADS = 2
-"""That the trees are asked by: 400 statements took 0.7 ms with one thread, 0.4 with two."""
-
-
-def _threads() -> int:
-    return min(_MOST_THREADS, usable_cores())
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +118,6 @@ class TreeModel:
     """Successes of a task before anything is learned from it."""
     layers: tuple[TreeLayer, ...] = ()
     """What was learned before this model was made; it stays."""
-    threads: int = field(default_factory=_threads, repr=False)
-    """That the trees are asked by; the answers do not depend on it."""
     _own: tuple[TreeLayer, ...] = field(default=(), repr=False)
     _grown_for: int = field(default=0, repr=False)
     """Samples for which the first of its own layers was grown."""
@@ -229,7 +220,9 @@ class TreeModel:
         if not len(flat):
             return times
         for layer in layers:
-            logs = layer.trees.predict(flat, raw_score=True, num_threads=self.threads)
+            # One thread: to wake a second one takes longer than a thousand statements, and the
+            # other cores build programs meanwhile.
+            logs = layer.trees.predict(flat, raw_score=True, num_threads=1)
             times = times * (layer.factor * np.exp(logs))
         return times
 

@@ -17,6 +17,7 @@ from ansorc.schedule.schedule import Schedule, replay
 from ansorc.schedule.state import Step
 from ansorc.search.gpu.limits import are_legal
 from ansorc.search.gpu.thread_tiles import bounded_tiles
+from ansorc.search.memo import memoized
 from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
 from ansorc.search.space.skeleton import skeleton_of
 from ansorc.search.tiles import TileTable, single_row, tile_table
@@ -36,6 +37,7 @@ def table_of(variable: TileVariable) -> TileTable:
     return tile_table(variable.extent, variable.levels, variable.innermost_limit, variable.ragged)
 
 
+@memoized
 def gene_counts(sketch: Sketch) -> IntArray:
     """Return [columns]: how many values each gene may have."""
     counts = [len(table_of(variable)) for variable in sketch.variables]
