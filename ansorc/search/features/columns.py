@@ -53,7 +53,9 @@ def values_of(group: Group) -> tuple[FloatArray, ...]:
 
 @lru_cache
 def _reader(group: type[Group]) -> Callable[[Group], tuple[FloatArray, ...]]:
-    return attrgetter(*(field.name for field in fields(group)))  # pyright: ignore[reportArgumentType]
+    names = [field.name for field in fields(group)]  # pyright: ignore[reportArgumentType]
+    read = attrgetter(*names)
+    return read if len(names) > 1 else lambda one: (read(one),)
 
 
 def stacked(values: Iterable[FloatArray], is_log: BoolArray, rows: int) -> npt.NDArray[np.float32]:
