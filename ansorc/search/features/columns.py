@@ -53,9 +53,10 @@ def values_of(group: Group) -> tuple[FloatArray, ...]:
 
 @lru_cache
 def _reader(group: type[Group]) -> Callable[[Group], tuple[FloatArray, ...]]:
-    names = [field.name for field in fields(group)]  # pyright: ignore[reportArgumentType]
-    read = attrgetter(*names)
-    return read if len(names) > 1 else lambda one: (read(one),)
+    first, *others = (field.name for field in fields(group))  # pyright: ignore[reportArgumentType]
+    if others:
+        return attrgetter(first, *others)
+    return lambda one: (getattr(one, first),)
 
 
 def stacked(values: Iterable[FloatArray], is_log: BoolArray, rows: int) -> npt.NDArray[np.float32]:
