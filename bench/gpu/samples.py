@@ -41,7 +41,7 @@ from ansorc.search.space.genes import steps
 from ansorc.search.task import Task
 from ansorc.target import Target
 from ansorc.target.gpu_model import seconds
-from bench.gpu.sides import torch_on_gpu, ways
+from bench.gpu.sides import Missing, torch_on_gpu, ways
 from bench.gpu_model.data import Quality
 from bench.paper_cases import CASES
 from bench.peers.problem import problem
@@ -164,7 +164,7 @@ def _data(dag: ComputeDAG, target: Target) -> _Data:
 @click.argument("results", type=click.Path(path_type=Path))
 def measure(*, limit: float, folder: Path, results: Path) -> None:
     """Check and time the programs in FOLDER on this GPU; RESULTS gets a line for each."""
-    torch, begin = torch_on_gpu(), time.perf_counter()
+    torch, begin = _torch(), time.perf_counter()
     warnings.filterwarnings("ignore", message=".*not writable.*")
     listed = sorted(folder.glob(f"*/{FILE}"), key=lambda path: path.stat().st_mtime)
     names = [path.parent.name for path in listed]
@@ -190,7 +190,16 @@ def measure(*, limit: float, folder: Path, results: Path) -> None:
             if limit and time.perf_counter() - begin > limit:
                 click.echo(f"{limit} s are over: {len(names) - number - 1} problems were not begun")
                 break
-    click.echo(f"{wrong} programs were wrong or failed")
+    if wrong:
+        raise click.ClickException(f"{wrong} programs were wrong or failed; see {file.name}")
+
+
+def _torch() -> Any:
+    try:
+        return torch_on_gpu()
+    except Missing as missing:
+        words = f"{missing}; measuring needs a GPU and a PyTorch for it"
+        raise click.ClickException(words) from missing
 
 
 def _measured(

@@ -315,5 +315,19 @@ def called_again() -> None:
         assert (out.get() == (numbers().T + 6) * 2).all()
 
 
+def launches_of_graphs() -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        found: list[object] = []
+        launch = binding.LaunchGraph.launch
+
+        def counted(graph: binding.LaunchGraph, stream: binding.DeviceStream | None) -> None:
+            found.append(graph)
+            launch(graph, stream)
+
+        patch.setattr(binding.LaunchGraph, "launch", counted)
+        in_primary_context(called_again)
+        return len(found)
+
+
 def test_calls_with_the_same_arrays(device: ProcessPoolExecutor) -> None:
-    device.submit(in_primary_context, called_again).result()
+    assert device.submit(launches_of_graphs).result() >= 2

@@ -104,8 +104,8 @@ def _is_begun_alone(stmt: Stmt, stored: set[str]) -> bool:
     stores = list(_stores(stmt))
     own = {store.buffer.name for store in stores if store.buffer.scope is Scope.SHARED}
     return (
-        _is_copy(stmt, own, stored)
-        and not any(store.is_async or store.buffer.scope is not Scope.SHARED for store in stores)
+        not any(store.is_async or store.buffer.scope is not Scope.SHARED for store in stores)
+        and _is_copy(stmt, own, stored)
         and _SharedCopy(stmt, has_async=True).is_async
     )
 
