@@ -17,7 +17,7 @@ from ansorc.search.machines import TaskMeasurer
 from ansorc.search.measure import MeasureResult, Source
 from ansorc.search.record import Environment, Record, Records
 
-_CONTENDERS = 4
+CONTENDERS = 4
 """The fastest programs, which are timed against each other at the end of a run."""
 _COMPARABLE = 4.0
 """The default program takes part unless it is this many times slower than the fastest."""
@@ -85,8 +85,11 @@ def contest(
     candidates: Sequence[Source],
     known_s: Sequence[float],
     clock: Callable[[], float] = time.monotonic,
+    limit_s: float = math.inf,
 ) -> Ranking:
     """Time `candidates` against each other, again while it is not decided or was not quiet.
+
+    No further attempt is made after `limit_s`, or a few seconds.
 
     `known_s` are the times that they had before. Who is certainly slower than the leader is out,
     unless it was far faster before. What disturbs a program only makes it slower, so of its results
@@ -97,7 +100,7 @@ def contest(
     for _ in range(_ATTEMPTS):
         rounds.add(measurer.rank(entered))
         entered = rounds.undecided(entered)
-        if not entered or rounds.is_over(entered, clock() - begin):
+        if not entered or rounds.is_over(entered, clock() - begin, limit_s):
             break
     return rounds.ranking(entered)
 
@@ -135,8 +138,10 @@ class _Rounds:
         self._out += reversed(beaten)
         return [one for one in timed if one not in beaten] + [o for o in left if o not in timed]
 
-    def is_over(self, entered: Sequence[Source], elapsed_s: float) -> bool:
+    def is_over(self, entered: Sequence[Source], elapsed_s: float, limit_s: float) -> bool:
         """Whether another attempt would tell nothing more, or too late."""
+        if elapsed_s > limit_s:
+            return True
         if not all(one in self._turns for one in entered):
             return False
         leads = [self._lead(entered[0], other) for other in entered[1:]]
@@ -202,11 +207,15 @@ class Final:
         return best is None or self.records.is_winner(best)
 
     def hold(
-        self, measurer: TaskMeasurer, record: Callable[[MeasureResult], Record]
+        self,
+        measurer: TaskMeasurer,
+        record: Callable[[MeasureResult], Record],
+        limit_s: float = math.inf,
     ) -> Ranking | None:
         """Time the fastest programs against each other: a lucky measuring is no victory.
 
-        `record` writes a result down. Return None where there is nothing to decide.
+        `record` writes a result down; `limit_s` is that of `contest`. Return None where there is
+        nothing to decide.
         """
         if self.is_decided:
             return None
@@ -216,7 +225,7 @@ class Final:
             return None
         by_source = {rival.source: rival for rival in rivals}
         known_s = [rival.median_s or math.inf for rival in by_source.values()]
-        ranking = contest(measurer, list(by_source), known_s)
+        ranking = contest(measurer, list(by_source), known_s, limit_s=limit_s)
         ranked = [
             by_source[result.source] if result.source in ranking.disturbed else record(result)
             for result in ranking.ranked
@@ -230,7 +239,7 @@ class Final:
     def _rivals(self) -> list[Record]:
         """The fastest programs, and the default to compare with if it is not far slower."""
         undefeated = self.records.undefeated(self.task_key, self.environment)
-        rivals = _distinct(undefeated)[:_CONTENDERS]
+        rivals = _distinct(undefeated)[:CONTENDERS]
         limit = _COMPARABLE * (rivals[0].median_s or 0.0)
         return rivals + [
             record

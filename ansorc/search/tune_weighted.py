@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ansorc.errors import AnsorcError, MeasureError, OptionError, RecordError
+from ansorc.search.contest import CONTENDERS
 from ansorc.search.machines import Machines, MachinesAhead, chosen_beside, machines_for
 from ansorc.search.measure import nothing
 from ansorc.search.model import import_ahead, require_model
@@ -23,8 +24,8 @@ from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import Trial, TuneResult
 from ansorc.search.tuning_run import Batch, PlannedProgram, TuningRun, curve_of
 
-_ROUNDS_SHARE = 0.9
-"""Of a limited time; the contests have the rest."""
+_CONTEST_SHARE, _MOST_CONTEST_SHARE = 0.1, 0.5
+"""Of a limited time, what is kept for the contests: at least, and where they need more, at most."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +133,11 @@ def tune_weighted(
     """Tune the tasks of `networks` with one budget of trials, those first that make them faster.
 
     `scheduling.trials` programs are measured in all, or until `options.time_budget` is up or no
-    task has anything to gain. Then each task has its contest; a tenth of the time is kept for that,
-    and who takes most of the networks' time comes first. What is decided follows from the
-    records and the seed: a run that was killed goes on as it would have, at most one trial of each
-    worker is lost. Ctrl-C ends it with what is recorded. A task that cannot be tuned is given up,
-    with a note in its result.
+    task has anything to gain. Then each task has its contest, those first that take most of the
+    networks' time, each with its share of the time that is left; so much is kept that all can be
+    held. What is decided follows from the records and the seed: a run that was killed goes on as
+    it would have, at most one trial of each worker is lost. Ctrl-C ends it with what is recorded. A
+    task that cannot be tuned is given up, with a note in its result.
 
     Raise TargetError for a target that is not this machine, RecordError for a record file that
     cannot be used, OptionError for options that make no sense; what a task failed by, usually
@@ -213,13 +214,17 @@ class _Driver:
 
     def __post_init__(self) -> None:
         self._begin = time.monotonic()
+        if (budget := self.options.time_budget) is not None:
+            measuring, share_s = self.options.measuring, _CONTEST_SHARE * budget / len(self.tasks)
+            run = replace(measuring.run, rank_total_s=min(measuring.run.rank_total_s, share_s))
+            self.options = replace(self.options, measuring=replace(measuring, run=run))
         options, target = self.options, self.tasks[0].target
         self._environment = self.machines.environment(options.threads, options.cache, target)
         self._runs: dict[int, TuningRun] = {}
         self._errors: dict[int, AnsorcError] = {}
         self._groups = [structure_of(task.dag) for task in self.tasks]
         self._progress = [self._recorded(number) for number in range(len(self.tasks))]
-        self._trials_before = self._trials
+        self._before = tuple(task.trials for task in self._progress)
 
     @property
     def elapsed_s(self) -> float:
@@ -232,7 +237,7 @@ class _Driver:
 
     def tune(self) -> None:
         """Do rounds until the scheduler wants no more, or the time is up."""
-        while (left := self._left_s(_ROUNDS_SHARE)) is None or left > 0:
+        while self._rounds_left_s() != 0.0:
             chosen = self.scheduler.next(self._progress)
             if chosen is None:
                 break
@@ -275,7 +280,7 @@ class _Driver:
                 self._progress[number] = self._recorded(number, is_over=is_over)
                 if not flying[number]:  # a round of it has ended
                     self._report(number)
-                if self._left_s(_ROUNDS_SHARE) == 0.0:
+                if self._rounds_left_s() == 0.0:
                     return False
         return bool(numbers)
 
@@ -285,7 +290,7 @@ class _Driver:
             replace(task, trials=task.trials + flying[number])
             for number, task in enumerate(self._progress)
         ]
-        if self._left_s(_ROUNDS_SHARE) == 0.0 or (chosen := self.scheduler.next(progress)) is None:
+        if self._rounds_left_s() == 0.0 or (chosen := self.scheduler.next(progress)) is None:
             return None
         run = self._run(chosen.task)
 
@@ -318,17 +323,16 @@ class _Driver:
         return planned
 
     def finish(self) -> None:
-        """Let the best programs of each task compete, while the time lasts."""
+        """Let the best programs of each task compete, as long as the time allows, once at least."""
         seconds = self.scheduler.task_seconds(self._progress)
+        rest = sum(seconds)
         for number in sorted(range(len(self.tasks)), key=lambda n: -seconds[n]):
             if not self._progress[number].curve:
                 continue
-            run = self._run(number)
-            if (left := self._left_s()) is not None and left <= 0:
-                run.tell("the time was up before the best programs were compared")
-                continue
+            run, left = self._run(number), self._left_s()
+            share, rest = seconds[number] / rest if rest > 0 else 0.0, rest - seconds[number]
             try:
-                run.finish()
+                run.finish(math.inf if left is None else share * left)
             except RecordError:
                 raise
             except AnsorcError as error:
@@ -373,7 +377,7 @@ class _Driver:
         """The run of a task, made when it is first wanted: it profits from what others found."""
         if (run := self._runs.get(number)) is None:
             task = self.tasks[number]
-            left_s = self._left_s(_ROUNDS_SHARE)
+            left_s = self._rounds_left_s()
             options = replace(self.options, trials=self.scheduler.trials, time_budget=left_s)
 
             def tell(trial: Trial) -> None:
@@ -383,10 +387,28 @@ class _Driver:
             self._runs[number] = run
         return run
 
-    def _left_s(self, share: float = 1.0) -> float | None:
-        """Seconds until `share` of the time is up; None where it is not limited."""
+    def _left_s(self) -> float | None:
+        """Seconds until the time is up; None where it is not limited."""
         budget = self.options.time_budget
-        return None if budget is None else max(0.0, share * budget - self.elapsed_s)
+        return None if budget is None else max(0.0, budget - self.elapsed_s)
+
+    def _rounds_left_s(self) -> float | None:
+        """Seconds until the contests have to begin; None where the time is not limited."""
+        if (budget := self.options.time_budget) is None:
+            return None
+        needed = min(max(_CONTEST_SHARE * budget, self._contests_s()), _MOST_CONTEST_SHARE * budget)
+        return max(0.0, budget - needed - self.elapsed_s)
+
+    def _contests_s(self) -> float:
+        """Seconds that a contest of each task takes: its programs are built, and run some times."""
+        new = [task.trials - old for task, old in zip(self._progress, self._before, strict=True)]
+        each_s = self.elapsed_s / max(sum(new), 1)
+        least = self.options.measuring.run.rank_least_rounds
+        return sum(
+            min(task.trials, CONTENDERS + 1) * max(each_s, 2 * least * task.best_s)
+            for task, count in zip(self._progress, new, strict=True)
+            if count and task.trials > 1 and task.curve
+        )
 
     def _recorded(self, number: int, *, is_over: bool = False) -> TaskProgress:
         task = self.tasks[number]
@@ -428,7 +450,7 @@ class _Driver:
 
     def _eta_s(self) -> float:
         """Seconds that the rest takes at the rate so far, or until the time is up."""
-        rate = (self._trials - self._trials_before) / max(self.elapsed_s, 1e-9)
+        rate = (self._trials - sum(self._before)) / max(self.elapsed_s, 1e-9)
         rest = (self.scheduler.trials - self._trials) / rate if rate else 0.0
         left = self._left_s()
         return rest if left is None else min(rest, left)

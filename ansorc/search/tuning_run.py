@@ -263,14 +263,17 @@ class TuningRun:
         if isinstance(one, Candidate) and not is_untimed:
             self._proposals.learn(one, result.measurement and result.measurement.median_s)
 
-    def finish(self) -> None:
-        """Time the fastest programs against each other, unless that is decided already."""
+    def finish(self, limit_s: float = math.inf) -> None:
+        """Time the fastest programs against each other, unless that is decided already.
+
+        After `limit_s` they are not timed again.
+        """
         if self._final.is_decided:
             return
         self.start()
         assert self._measurer is not None
         with self._watch.phase("contest"):
-            self._ranking = self._final.hold(self._measurer, self._recorded)
+            self._ranking = self._final.hold(self._measurer, self._recorded, limit_s)
         self._best = self._records.best(self._task.key, self._environment)
 
     def choose_threads(self) -> None:

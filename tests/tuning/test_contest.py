@@ -103,6 +103,13 @@ def test_a_winner_slower_than_it_was_is_timed_again_but_not_for_ever() -> None:
     assert machine.entered[-1] == [PROGRAMS[1]], "it is alone by then"
 
 
+def test_who_has_no_time_is_compared_once() -> None:
+    machine = Machine(1.0, 1.002, drift=0.5)
+    found = contest(cast("Measurer", machine), PROGRAMS[:2], (0.5, 0.5), lambda: machine.now, 0.1)
+    assert len(machine.entered) == 1
+    assert len(found.ranked) == 2
+
+
 def test_the_recorded_time_is_that_of_the_least_disturbed_attempt() -> None:
     machine = Machine(1.0, 2.0, drift=0.3)
     found = contest(cast("Measurer", machine), PROGRAMS[:2], [0.5, 0.5], lambda: machine.now)
