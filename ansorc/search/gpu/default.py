@@ -10,7 +10,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import BoolArray
 from ansorc.schedule.state import State, Step
 from ansorc.search.cost_model import Float64Array
-from ansorc.search.evolution.mutation import mutate
+from ansorc.search.evolution.variation import mutate
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
