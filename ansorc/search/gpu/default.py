@@ -72,10 +72,15 @@ def default_gpu_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
     return best_on_gpu(dag, target, 1)[0]
 
 
+def sketches_on_gpu(dag: ComputeDAG, target: Target) -> list[Sketch]:
+    """Return the complete sketches of `dag` for a GPU."""
+    derived = generate(dag, target, gpu_rules())
+    return [whole for sketch in derived for whole in completed_on_gpu(sketch)]
+
+
 def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[tuple[Step, ...]]:
     """Return the `count` programs, or fewer, that should be the fastest ones, the best first."""
-    derived = generate(dag, target, gpu_rules())
-    sketches = [whole for sketch in derived for whole in completed_on_gpu(sketch)]
+    sketches = sketches_on_gpu(dag, target)
     rows = min(ROWS, ALL_ROWS // len(sketches))
     pools = sorted((_drawn(sketch, rows) for sketch in sketches), key=lambda pool: pool.best)
     near = [pool for pool in pools[:EVOLVED] if pool.best <= NEAR * pools[0].best]
