@@ -24,9 +24,13 @@ from ansorc.codegen.package.signature import NOT_OPEN
 from ansorc.target import Target
 
 _CLOCK_MONOTONIC = 1
-_MADV_DONTNEED, _MADV_HUGEPAGE, _MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 4, 14, 22, 23
+_MADV_DONTNEED, _MADV_HUGEPAGE, _MADV_NOHUGEPAGE = 4, 14, 15
+_MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23
 """Of Linux; one that it does not know it refuses, which changes no result."""
 _PAGE_BYTES, _HUGE_PAGE_BYTES = 1 << 12, 1 << 21
+_STEP_PAGES, _SLOW_NS = 4, 2_000_000
+"""Huge pages that are made at a time, and what one may take: small ones for as many bytes take 0.7
+ms, huge ones 0.2, or 4 where a hypervisor has to find the memory (docs/decisions/0107)."""
 _CLOCK = f"""\
 define internal i64 @NAME.clock() {ONCE} {{
   %time = alloca {{ i64, i64 }}, align 8
@@ -38,6 +42,37 @@ define internal i64 @NAME.clock() {ONCE} {{
   %sum = add i64 %scaled, %rest
   ret i64 %sum
 }}"""
+
+_POPULATE = f"""\
+define internal void @NAME.populate(ptr %first, i64 %size) {ONCE} {{
+entry:
+  br label %step
+step:
+  %done = phi i64 [ 0, %entry ], [ %next, %check ]
+  %left = sub i64 %size, %done
+  %part = call i64 @llvm.umin.i64(i64 %left, i64 {_STEP_PAGES * _HUGE_PAGE_BYTES})
+  %place = getelementptr i8, ptr %first, i64 %done
+  %begin = call i64 @NAME.clock()
+  call i32 @madvise(ptr %place, i64 %part, i32 {_MADV_POPULATE_WRITE})
+  %end = call i64 @NAME.clock()
+  %next = add i64 %done, %part
+  %is_over = icmp uge i64 %next, %size
+  br i1 %is_over, label %all, label %check
+check:
+  %taken = sub i64 %end, %begin
+  %is_slow = icmp ugt i64 %taken, {_STEP_PAGES * _SLOW_NS}
+  br i1 %is_slow, label %small, label %step
+small:
+  %rest = getelementptr i8, ptr %first, i64 %next
+  %others = sub i64 %size, %next
+  call i32 @madvise(ptr %rest, i64 %others, i32 {_MADV_NOHUGEPAGE})
+  call i32 @madvise(ptr %rest, i64 %others, i32 {_MADV_POPULATE_WRITE})
+  call i32 @madvise(ptr %rest, i64 %others, i32 {_MADV_HUGEPAGE})
+  ret void
+all:
+  ret void
+}}"""
+"""Pages are made, huge ones as long as that is fast; of the rest the system makes huge ones later."""
 
 
 def kernel_prefix(plan: NetworkPlan, kernel: int) -> str:
@@ -123,8 +158,11 @@ def _preparation(module: ModuleWriter, plan: NetworkPlan, moved: int) -> str:
         _declare_kernel(module, plan, number, packer)
     made = f"@{derived_symbol(plan)}", plan.derived.nbytes + moved
     _write_advice(writer, *made, _MADV_HUGEPAGE)
-    if moved:
-        _write_advice(writer, *made, _MADV_POPULATE_WRITE)
+    if moved and made[1] >= _HUGE_PAGE_BYTES:
+        place, length = _pages_inside(writer, *made)
+        module.functions.append(_POPULATE.replace("NAME", plan.name))
+        module.declare("declare i64 @llvm.umin.i64(i64, i64)")
+        writer.line(f"call void @{plan.name}.populate(ptr {place}, i64 {length})")
     for offset, one in plan.derived.weights.items():
         places = (weights_symbol(plan), one.source), (derived_symbol(plan), offset)
         operands = [
@@ -159,14 +197,18 @@ def _write_advice(writer: FunctionWriter, symbol: str, size: int, advice: int) -
     """Tell the system about the pages inside of `size` bytes, if a huge one may be among them."""
     if size < _HUGE_PAGE_BYTES:
         return
+    place, length = _pages_inside(writer, symbol, size)
     writer.module.declare("declare i32 @madvise(ptr, i64, i32) nounwind")
+    writer.emit(f"call i32 @madvise(ptr {place}, i64 {length}, i32 {advice})")
+
+
+def _pages_inside(writer: FunctionWriter, symbol: str, size: int) -> tuple[str, int]:
+    """The first whole page of `size` bytes at `symbol`, and how many bytes such pages have."""
     first = writer.emit(f"ptrtoint ptr {symbol} to i64")
     page = writer.emit(
         f"and i64 {writer.emit(f'add i64 {first}, {_PAGE_BYTES - 1}')}, -{_PAGE_BYTES}"
     )
-    place = writer.emit(f"inttoptr i64 {page} to ptr")
-    length = (size - _PAGE_BYTES) & -_PAGE_BYTES
-    writer.emit(f"call i32 @madvise(ptr {place}, i64 {length}, i32 {advice})")
+    return writer.emit(f"inttoptr i64 {page} to ptr"), (size - _PAGE_BYTES) & -_PAGE_BYTES
 
 
 @dataclass(frozen=True)
