@@ -138,12 +138,12 @@ class Scheduling:
     """Of f2: seconds that suffice for each network."""
     references: tuple[float, ...] = ()
     """Of f3: seconds that each network takes otherwise."""
-    early_stop: int = 5
+    early_stop: int = 10
     """Of f4: rounds without any gain after which a task has stopped."""
     trials: int | None = None
     """Programs to measure in all, those in the record file counted in; None: `TuneOptions.trials`
     for each task on average."""
-    trials_per_round: int = 16
+    trials_per_round: int = 8
     """Programs of a task that are measured before it is asked again who gains most. The paper's
     implementation has 64: here the untuned default and the estimate make the first ones count."""
     warm_up: int = 1
@@ -156,15 +156,15 @@ class Scheduling:
     """A task is expected to come within this factor of the speed of similar ones."""
     backward_window: int = 3
     """Rounds over which the last gain is taken."""
-    similarity_lead: int = 5
+    similarity_lead: int = 10
     """Rounds that a task may be ahead of all similar ones, still slower by `beta`, before they say
-    nothing about it; so the paper's implementation."""
+    nothing about it; the paper's implementation has 5, of eight times as many trials."""
     epsilon: float = 0.05
     """Share of the rounds that go to any of the tasks (paper §6.2, which gives no number)."""
     least_gain: float = 0.0002
     """A task rests while the second half of its trials made the objective smaller by less than this
     share, or all of its time is less; 0: no task rests. Tuning ends where all of them rest."""
-    rest_after: int = 6
+    rest_after: int = 12
     """Rounds over which the gain is taken at least."""
     most_failures: int = 32
     """A task of which so many programs failed and none succeeded is given up."""

@@ -20,6 +20,9 @@ from ansorc.search.options import Scheduling
 _DELTA = 1e-4
 """The share by which a latency is made smaller for the derivative of a user's objective. The
 paper's implementation takes 0.1 ms off, more than many a task takes."""
+_FIRST_GAIN = 0.1
+"""The share of a task's seconds that its first round is expected to save; it fits recorded curves
+(docs/decisions/0107)."""
 _NO_TIME_S = 1e-9
 """What a task without a program counts as: next to nothing, but an objective can divide by it."""
 
@@ -212,8 +215,9 @@ class TaskScheduler:
     def _change(self, tasks: Sequence[TaskProgress], number: int) -> float:
         """The change of a task's seconds by one round more, as the paper approximates it.
 
-        But what is expected falls with the square of the rounds, as for seconds a + b / (1 + t): of
-        -seconds / t, as there, second rounds came before the first of tasks nearly as long.
+        But what is expected is a tenth of the seconds in the beginning, not all of them, so that
+        what was gained counts beside it, and falls with the cube of the rounds: of -seconds / t, as
+        there, second rounds came before the first of tasks nearly as long.
         """
         options, task = self.options, tasks[number]
         rounds = task.trials / self.round_size
@@ -222,7 +226,7 @@ class TaskScheduler:
         if window > 0:
             before = task.best_after((rounds - window) * self.round_size)
             backward = (task.best_s - before) / window
-        forward = -task.best_s / (1 + rounds) ** 2
+        forward = -_FIRST_GAIN * task.best_s / (1 + rounds) ** 3
         if (speed := self._speed_of_similar(tasks, number)) > 0:
             forward = min(forward, options.beta * task.flops / speed - task.best_s)
         return options.alpha * backward + (1 - options.alpha) * forward

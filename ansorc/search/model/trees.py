@@ -114,7 +114,7 @@ class TreeModel:
     """
 
     growth: Growth = field(default_factory=Growth)
-    enough: int = 16
+    enough: int = 8
     """Successes of a task before anything is learned from it."""
     layers: tuple[TreeLayer, ...] = ()
     """What was learned before this model was made; it stays."""

@@ -72,7 +72,7 @@ small:
 all:
   ret void
 }}"""
-"""Pages are made, huge ones as long as that is fast; of the rest the system makes huge ones later."""
+"""Pages are made, huge ones as long as that is fast; the system makes huge ones of others later."""
 
 
 def kernel_prefix(plan: NetworkPlan, kernel: int) -> str:
