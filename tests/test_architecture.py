@@ -25,6 +25,7 @@ LADDER = (
     "report",
     "compare",
     "cli",
+    "__main__",
 )
 CODEGEN_MAY_IMPORT = {"errors", "target", "ir", "codegen"}
 BACK_ENDS = ("ansorc.codegen.llvm", "ansorc.codegen.cuda")
