@@ -127,8 +127,8 @@ def test_weights_that_are_moved_leave_their_pages_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     """12 MiB of them, however long huge pages take: kernels read other memory than the file's."""
-    text = re.sub(r"(icmp ugt i64 %taken,) \d+", rf"\1 {limit}", driver._POPULATE)
-    monkeypatch.setattr(driver, "_POPULATE", text)
+    text = re.sub(r"(icmp ugt i64 %taken,) \d+", rf"\1 {limit}", driver.POPULATE)
+    monkeypatch.setattr(driver, "POPULATE", text)
     size = 3 << 20
     weights = np.arange(size, dtype=np.float32)
     plan = plans.added(weights)

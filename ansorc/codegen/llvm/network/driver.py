@@ -43,7 +43,7 @@ define internal i64 @NAME.clock() {ONCE} {{
   ret i64 %sum
 }}"""
 
-_POPULATE = f"""\
+POPULATE = f"""\
 define internal void @NAME.populate(ptr %first, i64 %size) {ONCE} {{
 entry:
   br label %step
@@ -160,7 +160,7 @@ def _preparation(module: ModuleWriter, plan: NetworkPlan, moved: int) -> str:
     _write_advice(writer, *made, _MADV_HUGEPAGE)
     if moved and made[1] >= _HUGE_PAGE_BYTES:
         place, length = _pages_inside(writer, *made)
-        module.functions.append(_POPULATE.replace("NAME", plan.name))
+        module.functions.append(POPULATE.replace("NAME", plan.name))
         module.declare("declare i64 @llvm.umin.i64(i64, i64)")
         writer.line(f"call void @{plan.name}.populate(ptr {place}, i64 {length})")
     for offset, one in plan.derived.weights.items():
