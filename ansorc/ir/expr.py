@@ -21,6 +21,7 @@ class Operand(Node):
     """Arithmetic syntax for expressions; each operator only builds a node."""
 
     __slots__ = ("_dtype",)
+    is_walked_often = True
     _dtype: DType
     """What `dtype_of` found: a deep expression is asked at each of its levels."""
 
@@ -272,11 +273,12 @@ ExprLike: TypeAlias = "Operand | float"
 """What the builders accept: an expression or a Python number."""
 Indices: TypeAlias = tuple[Expr, ...]
 """Where a load or a store is: one index for each dimension."""
+_LEAVES = (Const, Var)
 
 
 def dtype_of(expr: Expr) -> DType:
     """Return the dtype of `expr`, with its lanes."""
-    if isinstance(expr, Const | Var):
+    if isinstance(expr, _LEAVES):
         return expr.dtype
     if not hasattr(expr, "_dtype"):
         object.__setattr__(expr, "_dtype", _dtype_of(expr))

@@ -7,6 +7,7 @@ computed in double precision, or exactly, and rounded once to the dtype of their
 from __future__ import annotations
 
 import math
+from functools import cache
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -39,6 +40,7 @@ def maximum(left: Float, right: Float) -> Float:
     return left if left > right or math.isnan(left) else right
 
 
+@cache
 def integer_range(dtype: DType) -> tuple[int, int]:
     """Return the least and the greatest value of an integer dtype."""
     if dtype.kind is Kind.UINT:
