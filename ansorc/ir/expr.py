@@ -315,6 +315,8 @@ def _dtype_of(expr: _Compound) -> DType:
 
 def const(value: float, dtype: DType = INT64) -> Const:
     """Return `value` as a literal of `dtype`; raise LanguageError where it does not fit."""
+    if type(value) is int and dtype is INT64:
+        return Const(value, dtype)  # most are
     if dtype.is_float:
         return Const(float(value), dtype)
     if dtype.is_bool:

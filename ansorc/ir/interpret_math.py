@@ -7,9 +7,9 @@ computed in double precision, or exactly, and rounded once to the dtype of their
 from __future__ import annotations
 
 import math
-from functools import cache
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np

@@ -68,7 +68,7 @@ def _walk(root: Node) -> Iterator[Node]:
 
 def _nodes(root: Node) -> tuple[Node, ...]:
     try:
-        return root._nodes  # pyright: ignore
+        return root._nodes  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
     except AttributeError:
         found, stack = list[Node](), [root]
         while stack:

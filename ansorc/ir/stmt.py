@@ -6,7 +6,6 @@ Loops start at 0 and have a constant extent; what is irregular is an `If`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from enum import Enum
 from importlib import import_module
 from operator import is_

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.expr import Binary, CompareOp, Const, Expr, compare, const
+from ansorc.ir.expr import BinaryOp as Op
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.stage import FuseRelation, IteratorKind, SplitRelation, Stage
 
