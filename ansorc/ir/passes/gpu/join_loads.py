@@ -48,11 +48,11 @@ _MOST_BYTES = 4 * MAX_REGISTERS
 
 def join_loads(function: Function) -> Function:
     """Return `function`, whose shared arrays have their final shape, with vectors loaded."""
-    body = _Joining().stmt(function.body)
+    body = _JoinedLoads().stmt(function.body)
     return function if body is function.body else replace(function, body=body)
 
 
-class _Joining:
+class _JoinedLoads:
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
         """How many arrays hold vectors of each buffer."""
