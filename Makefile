@@ -44,7 +44,10 @@ demo: .venv/core
 	    -L$(OUT) -l:digits.so -pthread -Wl,-rpath,'$$ORIGIN' -o $(OUT)/classify
 	$(OUT)/classify $(OUT)/digits.bin
 
+# Many tests start processes, which begin in half the time where modules are compiled already; no process does
+# it for the next one where PYTHONDONTWRITEBYTECODE is set.
 test: .venv/dev
+	$(BIN)/python -m compileall -q ansorc
 	$(BIN)/python -m pytest -n 2 -q
 
 STRUCTURAL := search_space search_model schedule ir_passes lang dtypes target tuning/test_transfer.py

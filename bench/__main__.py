@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import cast
 
 import click
 from rich.console import Console
@@ -17,19 +19,7 @@ from bench.compare.case_run import Plan
 from bench.compare.result import CaseResult, Results
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
 from bench.compare.table import print_cases, print_gaps, print_means, print_tuning
-from bench.fleet.alike import fleet_alike
-from bench.fleet.command import fleet
-from bench.fleet.faults_command import fleet_faults
-from bench.fleet.in_flight import fleet_in_flight
-from bench.gaps.command import gaps
-from bench.gpu.command import gpu
-from bench.gpu.samples import gpu_samples
-from bench.gpu_model.command import gpu_model
-from bench.networks.compare import networks
-from bench.networks.pretrained import pretrained
-from bench.networks.torch_networks import torch_compile
 from bench.onnx_nodes import run as run_onnx_nodes
-from bench.operators.command import operators
 from bench.search.scheduling import allocation_table, compared, recorded_tasks, schedule_table
 
 _QUICK_CASES = "C2D-3-b1,GMM-3-b1,DEP-1-b1,T2D-2-b1,ConvLayer-2-b1,TBS-1-b1"
@@ -43,7 +33,45 @@ takes_results = click.option(
     help="Directory of results and records; a run goes on with what it holds.")  # fmt: skip
 
 
-@click.group()
+_MODULES = {
+    "fleet": "bench.fleet.command",
+    "fleet_alike": "bench.fleet.alike",
+    "fleet_faults": "bench.fleet.faults_command",
+    "fleet_in_flight": "bench.fleet.in_flight",
+    "gaps": "bench.gaps.command",
+    "gpu": "bench.gpu.command",
+    "gpu_model": "bench.gpu_model.command",
+    "gpu_samples": "bench.gpu.samples",
+    "networks": "bench.networks.compare",
+    "operators": "bench.operators.command",
+    "pretrained": "bench.networks.pretrained",
+    "torch_compile": "bench.networks.torch_networks",
+}
+"""Where the other commands are: imported when called, so that none needs another's packages."""
+
+
+class _CommandsByModule(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_MODULES])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return super().get_command(ctx, cmd_name)
+        try:
+            return cast("click.Command", getattr(import_module(_MODULES[cmd_name]), cmd_name))
+        except ModuleNotFoundError as error:
+            return _lacking(cmd_name, f"it needs {error.name}; pip install -e '.[bench]'")
+
+
+def _lacking(name: str, what: str) -> click.Command:
+    def fail() -> None:
+        raise click.ClickException(what)
+
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, callback=fail, help=what, context_settings=settings)
+
+
+@click.group(cls=_CommandsByModule)
 def main() -> None:
     """Time ansorc and its peers on the workloads of the paper, in turns."""
 
@@ -103,20 +131,6 @@ def show(*, results: Path) -> None:
 def onnx_nodes(*, tests: str, processes: int, build: bool) -> None:
     """Import and run the node tests of the package `onnx`; print what is not right."""
     run_onnx_nodes(tests, processes, is_built=build)
-
-
-main.add_command(gaps)
-main.add_command(networks)
-main.add_command(pretrained)
-main.add_command(torch_compile)
-main.add_command(gpu)
-main.add_command(gpu_samples)
-main.add_command(gpu_model)
-main.add_command(operators)
-main.add_command(fleet)
-main.add_command(fleet_alike)
-main.add_command(fleet_faults)
-main.add_command(fleet_in_flight)
 
 
 @main.command()

@@ -17,8 +17,8 @@ from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import RFactor
 from ansorc.search.default_borders import is_border, with_borders_read_in_place
 from ansorc.search.default_threads import Cycles, RootLoops, parallel_loops, root_of
-from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
+from ansorc.search.evolution.variation import mutate
 from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.statement import Statement
 from ansorc.search.sketch.complete import completed

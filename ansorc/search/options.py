@@ -25,7 +25,7 @@ class SearchOptions:
     """
 
     strategy: StrategyName = "evolution"
-    """How programs are found (`ansorc.search.evolution.strategies`): by evolution; drawn at random,
+    """How programs are found (`ansorc.search.proposals`): by evolution; drawn at random,
     without a model; or built up decision by decision, dropping all but the most promising
     incomplete ones."""
     space: SpaceName = "full"

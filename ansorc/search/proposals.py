@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 
@@ -13,14 +15,15 @@ from ansorc.schedule import lower, replay
 from ansorc.schedule.names import Steps
 from ansorc.search.candidate import Candidate, candidates
 from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Sample
-from ansorc.search.evolution.crossover import uniform_crossover
+from ansorc.search.evolution.evolve import evolve
 from ansorc.search.evolution.local_search import local_search
-from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.evolution.strategies import STRATEGIES
+from ansorc.search.evolution.selection import Proposal
+from ansorc.search.evolution.variation import mutate, uniform_crossover
 from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import chosen_model
-from ansorc.search.options import SearchOptions
+from ansorc.search.options import SearchOptions, StrategyName
+from ansorc.search.paper.strategies import beam_search, random_search
 from ansorc.search.sketch.generate import BUILT_IN, RuleFailure, reason_of, user_rule_of
 from ansorc.search.sketch.rule import rule_name
 from ansorc.search.sketch.sketch import Sketch
@@ -42,6 +45,31 @@ _ATTEMPTS = 3
 
 _TRIED = 4
 """Programs of each sketch of a user's rule that are tried."""
+
+
+class Strategy(Protocol):
+    """Finds programs of a space; a function of its arguments alone."""
+
+    def __call__(
+        self,
+        space: Space,
+        model: CostModel,
+        rng: np.random.Generator,
+        options: SearchOptions,
+        measured: AbstractSet[int] = frozenset(),
+        seeds: Sequence[Candidate] = (),
+    ) -> Proposal:
+        """Return up to `options.trials_per_round` programs whose keys are not in `measured`.
+
+        `seeds` are the measured programs, the fastest first, `score` their speed; that of programs
+        that failed, which come last, is 0.
+        """
+        ...
+
+
+STRATEGIES: Mapping[StrategyName, Strategy] = MappingProxyType(
+    {"evolution": evolve, "random": random_search, "beam": beam_search}
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,13 +30,11 @@ from ansorc.codegen.call.module import Module
 from ansorc.errors import AnsorcError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Step, replay, steps_from_json, steps_to_json
-from ansorc.search.gpu.default import best_on_gpu, seconds_of
+from ansorc.search.gpu.default import best_on_gpu, seconds_of, sketches_on_gpu
 from ansorc.search.gpu.description import descriptions
-from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
 from ansorc.search.gpu.sampling import sample_on_gpu
 from ansorc.search.measure.check import Expectation, expectations
 from ansorc.search.measure.data import draw_with_rounding
-from ansorc.search.sketch.generate import generate
 from ansorc.search.space.genes import steps
 from ansorc.search.task import Task
 from ansorc.target import Target
@@ -130,10 +128,7 @@ def _programs(dag: ComputeDAG, target: Target, count: int) -> list[tuple[Step, .
     best = best_on_gpu(dag, target, _PLACES[-1] + 1)
     found = [best[place] for place in _PLACES if place < len(best)][: -(-count // 2)]
     drawn: list[tuple[float, tuple[Step, ...]]] = []
-    sketches = [
-        one for each in generate(dag, target, gpu_rules()) for one in completed_on_gpu(each)
-    ]
-    for sketch in sketches:
+    for sketch in (sketches := sketches_on_gpu(dag, target)):
         genes = sample_on_gpu(sketch, max(8, _ROWS // len(sketches)), np.random.default_rng(0))
         times = seconds_of(sketch, genes)
         good = np.flatnonzero(np.isfinite(times))

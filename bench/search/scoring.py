@@ -22,8 +22,8 @@ from rich.table import Table
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.cost_model import CostModel, Sample
-from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
+from ansorc.search.evolution.variation import mutate
 from ansorc.search.features import estimated_cycles
 from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import TreeModel

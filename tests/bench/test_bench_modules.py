@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import bench
+from bench.__main__ import main
 
 FOUND = [module.name for module in pkgutil.walk_packages(bench.__path__, "bench.")]
 TVM = [name for name in FOUND if name.endswith(("meta_schedule", "tvm_definitions"))]
@@ -33,3 +35,17 @@ def test_they_can_be_imported(names: list[str]) -> None:
     command = [sys.executable, "-c", IMPORT, *names]
     done = subprocess.run(command, check=False, cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_command_without_its_packages_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    for name in [name for name in sys.modules if name.startswith("bench.fleet")]:
+        monkeypatch.delitem(sys.modules, name)
+    ran = CliRunner().invoke(main, ["fleet", "--records", "t.db"])
+    assert ran.exit_code == 1
+    assert "it needs distributed; pip install -e '.[bench]'" in ran.output
+    listed = CliRunner().invoke(main, ["--help"])
+    assert listed.exit_code == 0
+    assert "gpu_samples" in listed.output

@@ -36,6 +36,14 @@ def test_help_loads_no_learning_library() -> None:
     assert not {"lightgbm", "sklearn", "scipy"} & set(re.findall(r"'(\w+)'", loaded.stdout))
 
 
+def test_the_package_is_a_command_too() -> None:
+    command = [sys.executable, "-m", "ansorc", "tune"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error: Missing argument")
+    assert "see: python -m ansorc tune --help" in ended.stderr
+
+
 def test_the_version(cli: CommandLine) -> None:
     own, inside, linker, python = cli.run("--version").out.splitlines()
     assert re.fullmatch(r"ansorc \d+\.\d+\.\d+", own)

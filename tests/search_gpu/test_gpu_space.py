@@ -11,8 +11,8 @@ from search_space.small_dags import DAGS
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.schedule.steps import RFactor
-from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
+from ansorc.search.evolution.variation import mutate
 from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of

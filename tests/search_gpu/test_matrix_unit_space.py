@@ -30,8 +30,8 @@ from ansorc.lang.reduction import Reduction
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Step, replay
 from ansorc.schedule.steps import Split, Tensorize
-from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
+from ansorc.search.evolution.variation import mutate
 from ansorc.search.gpu.default import best_on_gpu, default_gpu_steps
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of

@@ -16,11 +16,11 @@ from ansorc.schedule import replay
 from ansorc.search.candidate import candidates
 from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.evolution import evolve as evolve_module
-from ansorc.search.evolution.crossover import Offspring, Parents, Variation, neighbourhood_of
 from ansorc.search.evolution.evolve import evolve
 from ansorc.search.evolution.population import fitness_of
 from ansorc.search.evolution.sampling import all_programs, sample
 from ansorc.search.evolution.selection import ExplorationBonus, SelectionPool, select
+from ansorc.search.evolution.variation import Offspring, Parents, Variation, neighbourhood_of
 from ansorc.search.features import FEATURE_NAMES, Features
 from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel

@@ -14,11 +14,10 @@ from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.search.candidate import Candidate, candidates
 from ansorc.search.cost_model import CostModel, Sample
-from ansorc.search.evolution.crossover import neighbourhood_of
 from ansorc.search.evolution.local_search import PARENTS, local_search
-from ansorc.search.evolution.mutation import neighbours
 from ansorc.search.evolution.population import fitness_of, preselected
 from ansorc.search.evolution.sampling import sample
+from ansorc.search.evolution.variation import neighbourhood_of, neighbours
 from ansorc.search.features import Features
 from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import RooflineModel

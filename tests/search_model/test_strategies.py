@@ -13,12 +13,11 @@ from ansorc.errors import OptionError
 from ansorc.schedule import lower, replay
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import all_programs
-from ansorc.search.evolution.strategies import STRATEGIES
 from ansorc.search.features import Features
 from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import NAMES, RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS, SearchOptions, StrategyName
-from ansorc.search.proposals import Proposals
+from ansorc.search.proposals import STRATEGIES, Proposals
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Space, design_space, phenotype_keys
 from ansorc.search.space.genes import within_registers

@@ -12,9 +12,8 @@ from assumed import machine
 from ansorc.ir.verify import verify
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Step, lower, replay
-from ansorc.search.evolution.crossover import uniform_crossover
-from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
+from ansorc.search.evolution.variation import mutate, uniform_crossover
 from ansorc.search.options import DEFAULTS, PAPER, SearchOptions
 from ansorc.search.space import design_space, steps
 from bench.paper_cases import SHAPES, Case

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_space.small_dags import DAGS, TARGET, check_meaning
 
-from ansorc.search.evolution.crossover import (
+from ansorc.search.evolution.sampling import sample
+from ansorc.search.evolution.variation import (
     MISSING,
     Offspring,
     Parents,
@@ -18,7 +19,6 @@ from ansorc.search.evolution.crossover import (
     neighbourhood_of,
     translated,
 )
-from ansorc.search.evolution.sampling import sample
 from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.options import SearchOptions
 from ansorc.search.space import Genes, Space, design_space, register_vectors, steps, tiles

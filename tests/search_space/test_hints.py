@@ -9,8 +9,8 @@ from search_space.small_dags import ZEN3, check_meaning
 import ansorc.lang as ac
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark, Stage
-from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
+from ansorc.search.evolution.variation import mutate
 from ansorc.search.options import DEFAULTS, PAPER, SearchOptions
 from ansorc.search.space import Space, design_space, steps
 

@@ -15,8 +15,8 @@ from ansorc.errors import LanguageError
 from ansorc.schedule import Hole, Names, Step, lower, replay
 from ansorc.schedule.steps import Split
 from ansorc.search.default import default_steps
-from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
+from ansorc.search.evolution.variation import mutate
 from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.sketch import Sketch
 from ansorc.search.space import design_space, phenotype_keys, steps

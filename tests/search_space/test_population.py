@@ -11,8 +11,8 @@ from search_space.small_dags import DAGS, TARGET, ZEN3, check_meaning, conv_laye
 from ansorc.lang import ComputeDAG
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark
-from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
+from ansorc.search.evolution.variation import mutate
 from ansorc.search.options import PAPER, SearchOptions
 from ansorc.search.sketch import ParallelLoops, Sketch, completed, generate
 from ansorc.search.space import (

@@ -9,8 +9,8 @@ from search_space.small_dags import TARGET, matmul
 from ansorc.ir.interpret import interpret
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
-from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.sampling import sample
+from ansorc.search.evolution.variation import mutate
 from ansorc.search.gpu.feature_sets import extract, extract_state
 from ansorc.search.options import PAPER
 from ansorc.search.space import design_space, encode, steps, tiles

@@ -142,12 +142,15 @@ class LaunchGraph:
         handle = ctypes.c_void_p(stream.handle)
         _call("cuStreamBeginCapture_v2", handle, _RELAXED)
         try:
-            record(stream)
+            try:
+                record(stream)
+            finally:
+                _call("cuStreamEndCapture", handle, ctypes.byref(graph))
+            flags = ctypes.c_ulonglong(0)
+            _call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), graph, flags)
         finally:
-            _call("cuStreamEndCapture", handle, ctypes.byref(graph))
-        flags = ctypes.c_ulonglong(0)
-        _call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), graph, flags)
-        _call("cuGraphDestroy", graph)
+            if graph:
+                _call("cuGraphDestroy", graph)
 
     def launch(self, stream: DeviceStream | None) -> None:
         """Start all launches once."""

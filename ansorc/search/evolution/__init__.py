@@ -7,9 +7,8 @@ islands.
 * `evolve`: some generations, and the programs to measure
 * `population`: programs with their features; islands, their fitness, and the initial population
 * `sampling`: random programs of a sketch, or all of them
-* `mutation`: programs that differ in a gene or two
-* `crossover`: offspring of two programs, node by node; migration to the islands of other sketches
+* `variation`: programs that differ in a gene or two; offspring of two programs, node by node;
+  migration to the islands of other sketches
 * `selection`: which programs are measured, by an upper confidence bound; some by chance
 * `local_search`: the neighbours of the fastest programs, at the end of a run
-* `strategies`: these ways to find programs, and the paper's, by name
 """

@@ -17,8 +17,6 @@ import numpy as np
 from ansorc.schedule.extent import IntArray
 from ansorc.search.candidate import Candidate
 from ansorc.search.cost_model import CostModel
-from ansorc.search.evolution.crossover import Offspring, Variation, neighbourhood_of
-from ansorc.search.evolution.mutation import mutate
 from ansorc.search.evolution.population import Island, initial_population, with_seeds
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.selection import (
@@ -28,6 +26,7 @@ from ansorc.search.evolution.selection import (
     SelectionPool,
     select,
 )
+from ansorc.search.evolution.variation import Offspring, Variation, mutate, neighbourhood_of
 from ansorc.search.features import Features
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.sketch import Sketch

@@ -14,10 +14,9 @@ import numpy as np
 
 from ansorc.search.candidate import Candidate
 from ansorc.search.cost_model import CostModel, Float64Array
-from ansorc.search.evolution.crossover import Offspring, Variation, neighbourhood_of
-from ansorc.search.evolution.mutation import neighbours
 from ansorc.search.evolution.population import fitness_of
 from ansorc.search.evolution.selection import Proposal
+from ansorc.search.evolution.variation import Offspring, Variation, neighbourhood_of, neighbours
 from ansorc.search.features import Features
 from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.options import SearchOptions

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from ansorc.schedule.extent import IntArray
 from ansorc.search.candidate import Candidate
 from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Float64Array
-from ansorc.search.evolution.crossover import Parents
 from ansorc.search.evolution.sampling import all_programs, sample
+from ansorc.search.evolution.variation import Parents
 from ansorc.search.features import Features, estimated_cycles
 from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.memo import memoized

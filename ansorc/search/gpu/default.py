@@ -10,7 +10,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import BoolArray
 from ansorc.schedule.state import State, Step
 from ansorc.search.cost_model import Float64Array
-from ansorc.search.evolution.mutation import mutate
+from ansorc.search.evolution.variation import mutate
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
@@ -72,10 +72,15 @@ def default_gpu_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
     return best_on_gpu(dag, target, 1)[0]
 
 
+def sketches_on_gpu(dag: ComputeDAG, target: Target) -> list[Sketch]:
+    """Return the complete sketches of `dag` for a GPU."""
+    derived = generate(dag, target, gpu_rules())
+    return [whole for sketch in derived for whole in completed_on_gpu(sketch)]
+
+
 def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[tuple[Step, ...]]:
     """Return the `count` programs, or fewer, that should be the fastest ones, the best first."""
-    derived = generate(dag, target, gpu_rules())
-    sketches = [whole for sketch in derived for whole in completed_on_gpu(sketch)]
+    sketches = sketches_on_gpu(dag, target)
     rows = min(ROWS, ALL_ROWS // len(sketches))
     pools = sorted((_drawn(sketch, rows) for sketch in sketches), key=lambda pool: pool.best)
     near = [pool for pool in pools[:EVOLVED] if pool.best <= NEAR * pools[0].best]

@@ -2,10 +2,9 @@
 
 * `choice`: the model that a search asks, by name or the user's own; the analytic and the random one
 * `trees`: the learned model, gradient-boosted corrections of the analytic estimate
-* `loss`: what the trees minimise, and the labels of programs
 * `boosting`: LightGBM, which nothing else imports
-* `training`: a trained model from record files, and its predictions of unseen programs
-* `metrics`: how well predictions agree with what was measured
+* `training`: a trained model from record files, and how well its predictions agree with what was
+  measured
 
 `ansorc.search.cost_model` has what all models have in common.
 """

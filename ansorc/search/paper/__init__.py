@@ -5,6 +5,6 @@
 * `features`, `accesses`, `operations`: the 164 numbers of its appendix B
 
 `SearchOptions` names these variants. Two tables look them up, in
-`ansorc.search.space.design` and `ansorc.search.evolution.strategies`; nothing else of ansorc
+`ansorc.search.space.design` and `ansorc.search.proposals`; nothing else of ansorc
 imports this package, and bench/ may.
 """

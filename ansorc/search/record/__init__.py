@@ -6,7 +6,7 @@ In: one `Record` for each trial. Out: what need not be measured again, and the b
 from ansorc.search.record.database import KernelThreads, Records
 from ansorc.search.record.lines import ImportSummary, export_lines, import_lines
 from ansorc.search.record.record import Environment, Record, current_environment
-from ansorc.search.record.record_place import (
+from ansorc.search.record.store import (
     RecordPlace,
     RecordUrl,
     is_missing,

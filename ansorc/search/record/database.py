@@ -13,9 +13,15 @@ from typing import Any, cast
 from ansorc.errors import AnsorcError, RecordError
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.record.record import Environment, Record
-from ansorc.search.record.record_place import RecordPlace, RecordUrl, place_of
 from ansorc.search.record.schema import DamageError, connect
-from ansorc.search.record.store import FileStore, RecordStore, StoreStatement
+from ansorc.search.record.store import (
+    FileStore,
+    RecordPlace,
+    RecordStore,
+    RecordUrl,
+    StoreStatement,
+    place_of,
+)
 from ansorc.search.task import Task
 
 FIELDS = (

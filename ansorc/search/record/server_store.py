@@ -19,9 +19,8 @@ from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ansorc.errors import RecordError
-from ansorc.search.record.record_place import RecordUrl
 from ansorc.search.record.schema import COUNTS, SCHEMA_VERSION, TABLES, migrate_to
-from ansorc.search.record.store import StoredRow, StoreStatement
+from ansorc.search.record.store import RecordUrl, StoredRow, StoreStatement
 
 T = TypeVar("T")
 

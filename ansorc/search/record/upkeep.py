@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 from ansorc.errors import RecordError
 from ansorc.search.record.database import COLUMNS, FIELDS, ROW_FAULTS, open_store
 from ansorc.search.record.record import Environment, current_version
-from ansorc.search.record.record_place import RecordPlace, RecordUrl
 from ansorc.search.record.salvage import is_record, is_task, salvage
 from ansorc.search.record.schema import (
     SET_ASIDE,
@@ -25,7 +24,7 @@ from ansorc.search.record.schema import (
     transaction,
     translated,
 )
-from ansorc.search.record.store import FileStore, RecordStore
+from ansorc.search.record.store import FileStore, RecordPlace, RecordStore, RecordUrl
 
 _BETTER = """(
     CASE WHEN {0}.failure IN ('wrong result', 'crash') THEN 1 ELSE 0 END, {0}.checked, {0}.created

@@ -8,7 +8,6 @@ tile lengths, whole populations of States, or the steps of one program.
 * `encoding`: the genes of a program given as steps
 * `phenotype`: keys, equal for rows that make the same program
 * `nodes`: which genes, steps and statements belong to which node of the computation
-* `registers`: how many registers the innermost tiles take
 * `skeleton`: the States of a population without replaying its steps
 
 How rows are drawn and changed is in `ansorc.search.evolution`.
