@@ -21,6 +21,7 @@ class Operand(Node):
     """Arithmetic syntax for expressions; each operator only builds a node."""
 
     __slots__ = ("_dtype",)
+    is_walked_often = True
     _dtype: DType
     """What `dtype_of` found: a deep expression is asked at each of its levels."""
 
@@ -272,11 +273,12 @@ ExprLike: TypeAlias = "Operand | float"
 """What the builders accept: an expression or a Python number."""
 Indices: TypeAlias = tuple[Expr, ...]
 """Where a load or a store is: one index for each dimension."""
+_LEAVES = (Const, Var)
 
 
 def dtype_of(expr: Expr) -> DType:
     """Return the dtype of `expr`, with its lanes."""
-    if isinstance(expr, Const | Var):
+    if isinstance(expr, _LEAVES):
         return expr.dtype
     if not hasattr(expr, "_dtype"):
         object.__setattr__(expr, "_dtype", _dtype_of(expr))
@@ -313,6 +315,8 @@ def _dtype_of(expr: _Compound) -> DType:
 
 def const(value: float, dtype: DType = INT64) -> Const:
     """Return `value` as a literal of `dtype`; raise LanguageError where it does not fit."""
+    if type(value) is int and dtype is INT64:
+        return Const(value, dtype)  # most are
     if dtype.is_float:
         return Const(float(value), dtype)
     if dtype.is_bool:

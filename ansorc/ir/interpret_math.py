@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,6 +40,7 @@ def maximum(left: Float, right: Float) -> Float:
     return left if left > right or math.isnan(left) else right
 
 
+@cache
 def integer_range(dtype: DType) -> tuple[int, int]:
     """Return the least and the greatest value of an integer dtype."""
     if dtype.kind is Kind.UINT:

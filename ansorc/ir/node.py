@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 from operator import is_
-from typing import TypeVar, cast, dataclass_transform, get_args, get_type_hints
+from typing import ClassVar, TypeVar, cast, dataclass_transform, get_args, get_type_hints
 
 N = TypeVar("N", bound="Node")
 
@@ -15,8 +15,10 @@ N = TypeVar("N", bound="Node")
 class Node:
     """The root of every IR class; nodes are immutable and compared by structure."""
 
-    __slots__ = ("_hash",)
-    """The hash once it is known; neither compared nor pickled."""
+    __slots__ = ("_hash", "_nodes")
+    """The hash, and `walk`, once they are known; neither compared nor pickled."""
+    is_walked_often: ClassVar[bool] = False
+    """Whether `walk` is worth the memory to remember it."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -50,17 +52,42 @@ def children(parent: Node) -> list[Node]:
 
 def walk(root: Node) -> Iterator[Node]:
     """Yield `root` and every node below it, parents first."""
+    return iter(_nodes(root)) if root.is_walked_often else _walk(root)
+
+
+def _walk(root: Node) -> Iterator[Node]:
     stack = [root]
     while stack:
         top = stack.pop()
-        yield top
-        # what `children` does, without its list: the passes spend a tenth of their time here
-        for name in _reversed_fields(type(top)):
-            value = getattr(top, name)
-            if isinstance(value, tuple):
-                stack.extend(reversed(cast(tuple[Node, ...], value)))
-            elif value is not None:
-                stack.append(value)
+        if top.is_walked_often:
+            yield from _nodes(top)
+        else:
+            yield top
+            _push(top, stack)
+
+
+def _nodes(root: Node) -> tuple[Node, ...]:
+    try:
+        return root._nodes  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+    except AttributeError:
+        found, stack = list[Node](), [root]
+        while stack:
+            top = stack.pop()
+            found.append(top)
+            _push(top, stack)
+        nodes = tuple(found)
+        object.__setattr__(root, "_nodes", nodes)
+        return nodes
+
+
+def _push(top: Node, stack: list[Node]) -> None:
+    """Put what is directly below `top` on the stack, the first child last."""
+    for name in _reversed_fields(type(top)):
+        value = getattr(top, name)
+        if isinstance(value, tuple):
+            stack.extend(reversed(cast(tuple[Node, ...], value)))
+        elif value is not None:
+            stack.append(value)
 
 
 def map_children(parent: N, function: Callable[[Node], Node]) -> N:

@@ -8,8 +8,8 @@ from typing import TypeVar, cast
 
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Expr, Load, Var
-from ansorc.ir.node import Node, children, map_children, rewrite
+from ansorc.ir.expr import Expr, Load, Operand, Var
+from ansorc.ir.node import Node, children, map_children, rewrite, walk
 from ansorc.ir.stmt import Allocate, For, Store
 
 N = TypeVar("N", bound=Node)
@@ -61,8 +61,8 @@ def with_buffers(root: N, others: Mapping[Buffer, Buffer]) -> N:
 def free_vars(root: Node) -> set[str]:
     """Return the names of the variables that `root` reads but does not bind by a loop."""
     match root:
-        case Var(name):
-            return {name}
+        case Operand():
+            return {part.name for part in walk(root) if isinstance(part, Var)}
         case For(var, _, _, body):
             return free_vars(body) - {var.name}
         case _:

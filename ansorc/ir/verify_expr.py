@@ -138,6 +138,8 @@ class ExprRules:
         common = self.dtype(operands[0])
         for operand in operands[1:]:
             dtype = self.dtype(operand)
+            if dtype is common:
+                continue
             if dtype.element != common.element:
                 raise _illegal(expr, f"its operands are {common} and {dtype}; cast one of them")
             common = common.vector(_joined(expr, common.lanes, dtype.lanes))

@@ -8,7 +8,7 @@ from functools import partial, reduce
 from itertools import product
 from math import prod
 
-from ansorc.ir.arith.interval import prove
+from ansorc.ir.arith.interval import bounds, prove
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Binary, CompareOp, Expr, Load, Select, Var, binary, compare, const
@@ -393,8 +393,11 @@ class Nests:
         if isinstance(placed.stage.attach, At):
             for axis in placed.stage.op.axes:
                 value = values[axis.name]
-                conditions.append(compare(CompareOp.LT, value, const(axis.extent)))
-                conditions.append(compare(CompareOp.GE, value, const(0)))
+                found = bounds(value, self.ranges)
+                if found is None or found[1] >= axis.extent:
+                    conditions.append(compare(CompareOp.LT, value, const(axis.extent)))
+                if found is None or found[0] < 0:
+                    conditions.append(compare(CompareOp.GE, value, const(0)))
         needed = [c for c in conditions if prove(c, self.ranges) is not True]
         if not needed:
             return stmt

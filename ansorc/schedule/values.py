@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ansorc.ir.expr import Binary, CompareOp, Const, Expr, compare, const
 from ansorc.ir.expr import BinaryOp as Op
-from ansorc.ir.expr import CompareOp, Const, Expr, binary, compare, const
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.stage import FuseRelation, IteratorKind, SplitRelation, Stage
 
@@ -55,21 +55,21 @@ def plus(left: Expr, right: Expr) -> Expr:
         return right
     if isinstance(right, Const) and right.value == 0:
         return left
-    return binary(Op.ADD, left, right)
+    return Binary(Op.ADD, left, right)
 
 
 def times(left: Expr, factor: int) -> Expr:
     """Return `left * factor`, folded where one is a literal 0 or 1."""
     if factor == 1 or (isinstance(left, Const) and left.value == 0):
         return left
-    return binary(Op.MUL, left, const(factor))
+    return Binary(Op.MUL, left, const(factor))
 
 
 def quotient(left: Expr, divisor: int) -> Expr:
     """Return `left // divisor`, folded where the divisor is 1 or `left` is 0."""
     if divisor == 1 or (isinstance(left, Const) and left.value == 0):
         return left
-    return binary(Op.FLOORDIV, left, const(divisor))
+    return Binary(Op.FLOORDIV, left, const(divisor))
 
 
 def _joined(relation: SplitRelation, values: Mapping[str, Expr]) -> Expr:
@@ -85,7 +85,7 @@ def _parted(relation: FuseRelation, value: Expr) -> dict[str, Expr]:
     parted: dict[str, Expr] = {}
     for parent in reversed(relation.parents[1:]):
         extent = const(known(parent.extent))
-        parted[parent.name] = binary(Op.MOD, value, extent)
-        value = binary(Op.FLOORDIV, value, extent)
+        parted[parent.name] = Binary(Op.MOD, value, extent)
+        value = Binary(Op.FLOORDIV, value, extent)
     parted[relation.parents[0].name] = value
     return parted

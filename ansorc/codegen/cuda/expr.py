@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import assert_never
@@ -84,14 +84,43 @@ class CudaExpressions:
         """What the prelude has to define."""
         self.threads = 1
         """Threads of a block."""
-        self.loaded: dict[Load, str] = {}
+        self._loaded: dict[Load, str] = {}
         """Vectors that are held in a variable."""
+        self._values: dict[Expr, CExpr] = {}
+        self._vectors: dict[tuple[Buffer, tuple[Expr, ...]], Vector | None] = {}
+        """What was written of these already, since a variable was another one."""
+
+    def define(self, name: str, value: CExpr) -> None:
+        """From now on the variable `name` is written as `value`."""
+        if self.variables.get(name, value) != value:
+            self._forget()
+        self.variables[name] = value
+
+    def undefine(self, name: str) -> None:
+        """Take back what was defined."""
+        del self.variables[name]
+        self._forget()
+
+    def hold(self, loads: Mapping[Load, str]) -> None:
+        """From now on these vectors, and no others, are in variables of these names."""
+        self._loaded = dict(loads)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._values.clear()
+        self._vectors.clear()
 
     def value(self, expr: Expr) -> CExpr:
         """Return the text of `expr`, or of its lane LANE.
 
         A 16-bit float may be given as a float32 of the same value.
         """
+        found = self._values.get(expr)
+        if found is None:
+            found = self._values[expr] = self._value(expr)
+        return found
+
+    def _value(self, expr: Expr) -> CExpr:
         match expr:
             case Const(value, dtype):
                 return self._const(value, dtype)
@@ -155,6 +184,12 @@ class CudaExpressions:
 
         The lanes may be neighbours in memory only: in `C[f // 30, f % 30]`, of fused axes.
         """
+        key = buffer, tuple(indices)
+        if key not in self._vectors:
+            self._vectors[key] = self._vector(buffer, indices)
+        return self._vectors[key]
+
+    def _vector(self, buffer: Buffer, indices: Sequence[Expr]) -> Vector | None:
         lanes = max((dtype_of(index).lanes for index in indices), default=1)
         if buffer.scope in PRIVATE or lanes * buffer.dtype.bytes > 16 or lanes & (lanes - 1):
             return None
@@ -199,7 +234,7 @@ class CudaExpressions:
 
     def _load(self, expr: Load, buffer: Buffer, indices: Sequence[Expr]) -> CExpr:
         low, high = integer_range(buffer.dtype) if buffer.dtype.is_integer else (0, 0)
-        held = self.loaded.get(expr)
+        held = self._loaded.get(expr)
         if held is not None:
             text = f"{held}.at[{self.variables[LANE.name].text}]"
         else:
@@ -328,11 +363,11 @@ class CudaExpressions:
         outer = self.variables.get(LANE.name)
         found: list[CExpr] = []
         for lane in lanes:
-            self.variables[LANE.name] = literal(lane, INT64) if isinstance(lane, int) else lane
+            self.define(LANE.name, literal(lane, INT64) if isinstance(lane, int) else lane)
             found.append(self.value(operand))
-        self.variables.pop(LANE.name)
+        self.undefine(LANE.name)
         if outer is not None:
-            self.variables[LANE.name] = outer
+            self.define(LANE.name, outer)
         return found
 
     def _single(self, value: CExpr) -> CExpr:

@@ -95,7 +95,7 @@ class CudaStatements:
         """Return the name of the variable of `loop`, which is known from now on."""
         known = self.exprs.variables.get(loop.var.name)
         name = self.name(loop.var.name) if known is None else known.text
-        self.exprs.variables[loop.var.name] = CExpr(name, INT64, low=0, high=loop.extent - 1)
+        self.exprs.define(loop.var.name, CExpr(name, INT64, low=0, high=loop.extent - 1))
         return name
 
     def line(self, text: str) -> None:
@@ -334,13 +334,13 @@ class CudaStatements:
         elif kept:
             with self._each_lane(lanes, condition) as lane:
                 self.line(f"{exprs.place(store.buffer, store.indices)} = {result}.at[{lane}];")
-        exprs.loaded.clear()
+        exprs.hold({})
         self._taken.discard(result)
 
     @contextmanager
     def _each_lane(self, lanes: int, condition: Expr | None) -> Generator[str]:
         name = self.name("lane")
-        self.exprs.variables[LANE.name] = CExpr(name, INT64, low=0, high=lanes - 1)
+        self.exprs.define(LANE.name, CExpr(name, INT64, low=0, high=lanes - 1))
         self.line("#pragma unroll")
         with self._block(f"for (int {name} = 0; {name} < {lanes}; ++{name})"):
             if condition is None:
@@ -348,10 +348,11 @@ class CudaStatements:
             else:
                 with self._block(f"if ({self.exprs.value(condition).text})"):
                     yield name
-        del self.exprs.variables[LANE.name]
+        self.exprs.undefine(LANE.name)
         self._taken.discard(name)
 
     def _load_vectors(self, value: Expr) -> None:
+        held: dict[Load, str] = {}
         for load, condition in _vector_loads(value).items():
             vector = self.exprs.vector(load.buffer, load.indices)
             if vector is not None:
@@ -361,7 +362,8 @@ class CudaStatements:
                 text = f"load<{vector.dtype.lanes}>({vector.address})"
                 text = text if condition is None else f"{test} ? {text} : {kind}{{}}"
                 self.line(f"const {kind} {name} = {text};")
-                self.exprs.loaded[load] = name
+                held[load] = name
+        self.exprs.hold(held)
 
     def _kept_apart(self, store: Store) -> bool:
         """Whether a lane may load what another one stores: all are loaded before."""

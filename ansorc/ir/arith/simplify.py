@@ -59,6 +59,7 @@ from ansorc.ir.stmt import (
     Stmt,
     Store,
     statements,
+    with_body,
 )
 
 _ADDITIVE = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL)
@@ -308,7 +309,7 @@ class Simplifier:
             return body
         if body is loop.body:
             return loop
-        return replace(loop, body=body)
+        return with_body(loop, body)
 
     def _if(self, stmt: If) -> Stmt:
         condition = self.expr(stmt.condition)

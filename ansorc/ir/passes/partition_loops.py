@@ -113,7 +113,7 @@ class _Partition:
 
         `done` are the expressions of the variable that are no longer to be decided.
         """
-        if loop.kind in (LoopKind.SERIAL, LoopKind.PARALLEL):
+        if self._by_choice and loop.kind in (LoopKind.SERIAL, LoopKind.PARALLEL):
             refused = list(done)
             for cuts in find_cuts(loop.var.name, self._tests_of(loop, loop.body), ranges):
                 new = None if cuts.expr in refused else self._branches(loop, cuts, ranges, refused)
@@ -138,7 +138,8 @@ class _Partition:
 
     def _chosen(self, stmt: Stmt, ranges: Ranges) -> Stmt:
         """Return `stmt` with the choices made first that all variables around it decide."""
-        for cuts in find_cuts(None, list(self._finder.tests(stmt)), ranges):
+        tests = list(self._finder.tests(stmt)) if self._by_choice else []
+        for cuts in find_cuts(None, tests, ranges):
             found = self._copies(stmt, cuts, ranges)
             if found is not None:
                 stand_in, copies = found
@@ -157,7 +158,7 @@ class _Partition:
 
         None if that are too many, or if threads meet there.
         """
-        if not self._by_choice or _waits(stmt):
+        if _waits(stmt):
             return None
         self._names += 1
         stand_in = Var(f"share{self._names}")

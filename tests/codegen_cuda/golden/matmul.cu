@@ -25,16 +25,33 @@ extern "C" __global__ void __launch_bounds__(4) matmul_0(const float *__restrict
     }
     __syncthreads();
     #pragma unroll
-    for (int k_1 = 0; k_1 < 8; ++k_1) {
+    for (int k_1_vector = 0; k_1_vector < 2; ++k_1_vector) {
+      float A_shared_row1[4][2][4];
       #pragma unroll
       for (int i_1_j_1 = 0; i_1_j_1 < 4; ++i_1_j_1) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
           {
-            const lanes<float, 4> B_shared_lanes = load<4>(&B_shared[k_1 * 16 + i_1_j_1 % 2 * 8 + i_2_j_2 % 2 * 4]);
+            const lanes<float, 4> A_shared_lanes = load<4>(&A_shared[i_1_j_1 / 2 * 32 + i_2_j_2 / 2 * 16 + i * 8 + k_1_vector * 4]);
             #pragma unroll
             for (int lane = 0; lane < 4; ++lane) {
-              C_local_reg[i_1_j_1][i][lane] = C_local_reg[i_1_j_1][i][lane] + A_shared[i_1_j_1 / 2 * 32 + i_2_j_2 / 2 * 16 + i * 8 + k_1] * B_shared_lanes.at[lane];
+              A_shared_row1[i_1_j_1][i][lane] = A_shared_lanes.at[lane];
+            }
+          }
+        }
+      }
+      #pragma unroll
+      for (int k_1_lane = 0; k_1_lane < 4; ++k_1_lane) {
+        #pragma unroll
+        for (int i_1_j_1 = 0; i_1_j_1 < 4; ++i_1_j_1) {
+          #pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            {
+              const lanes<float, 4> B_shared_lanes = load<4>(&B_shared[k_1_vector * 64 + k_1_lane * 16 + i_1_j_1 % 2 * 8 + i_2_j_2 % 2 * 4]);
+              #pragma unroll
+              for (int lane = 0; lane < 4; ++lane) {
+                C_local_reg[i_1_j_1][i][lane] = C_local_reg[i_1_j_1][i][lane] + A_shared_row1[i_1_j_1][i][k_1_lane] * B_shared_lanes.at[lane];
+              }
             }
           }
         }

@@ -153,16 +153,15 @@ class _Waiting:
 
     def _exchanges(self, stmt: Stmt) -> bool:
         """Whether there is a shuffle inside of `stmt` under a condition that divides threads."""
-        return any(
-            isinstance(part, If) and any(isinstance(node, Exchange) for node in walk(part))
-            for part in statements(stmt)
-        )
+        if isinstance(stmt, If):
+            return any(isinstance(node, Exchange) for node in walk(stmt))
+        return any(map(self._exchanges, substatements(stmt)))
 
     def _races(self, touches: tuple[Touch, ...]) -> bool:
         return any(self._is_race(old, new) for old in self._open for new in touches)
 
     def _is_race(self, old: Touch, new: Touch) -> bool:
-        if old.buffer != new.buffer or not (old.is_store or new.is_store):
+        if not (old.is_store or new.is_store) or old.buffer != new.buffer:
             return False
         return self._meetings.may_meet(old, new)
 

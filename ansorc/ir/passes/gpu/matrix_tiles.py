@@ -245,10 +245,10 @@ class _MatrixTile:
         """Find which factor has the rows, and how the sums are numbered."""
         both = [(load, *self._evaluated(load.indices)) for load in (first, second)]
         flat = [
-            sum((p * s for p, s in zip(places, load.buffer.strides, strict=True)), _ZERO)
+            sum((p[:, :, 0] * s for p, s in zip(places, load.buffer.strides, strict=True)), _ZERO)
             for load, _, places in both
         ]
-        starts = [each[:, :, 0].reshape(-1, 8, 4) for each in flat]
+        starts = [each.reshape(-1, 8, 4) for each in flat]
         if not (_is_same(starts[0], 2) and _is_same(starts[1], 1)):
             both.reverse()
             starts.reverse()

@@ -67,7 +67,7 @@ def overlap_copies(function: Function, *, has_async: bool) -> Function:
 
 
 def _in_kernel(nest: Stmt, *, has_async: bool) -> Stmt:
-    stored = {part.buffer.name for part in walk(nest) if isinstance(part, Store)}
+    stored = {store.buffer.name for store in _stores(nest)}
     if any(isinstance(part, For) and part.stages for part in statements(nest)):
         nest = _with_stages(nest, stored, has_async=has_async)
     return _begun_together(nest, stored) if has_async else nest
@@ -101,13 +101,10 @@ def _is_long(copies: Sequence[Stmt]) -> bool:
 
 def _is_begun_alone(stmt: Stmt, stored: set[str]) -> bool:
     """Whether `stmt` fills shared memory by stores that can be asynchronous, and are not yet."""
-    stores = list(_stores(stmt))
-    own = {store.buffer.name for store in stores if store.buffer.scope is Scope.SHARED}
-    return (
-        not any(store.is_async or store.buffer.scope is not Scope.SHARED for store in stores)
-        and _is_copy(stmt, own, stored)
-        and _SharedCopy(stmt, has_async=True).is_async
-    )
+    if any(store.is_async or store.buffer.scope is not Scope.SHARED for store in _stores(stmt)):
+        return False
+    own = {store.buffer.name for store in _stores(stmt)}
+    return _is_copy(stmt, own, stored) and _SharedCopy(stmt, has_async=True).is_async
 
 
 def _with_stages(nest: Stmt, stored: set[str], *, has_async: bool) -> Stmt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.passes.gpu.barriers import insert_barriers
+from ansorc.ir.passes.gpu.join_loads import join_loads
 from ansorc.ir.passes.gpu.join_stores import join_stores
 from ansorc.ir.passes.gpu.matrix_tiles import form_matrix_tiles
 from ansorc.ir.passes.gpu.order_reductions import order_reductions
@@ -53,6 +54,7 @@ CUDA_PASSES: Passes = (
     ("unroll_private", lambda f, _: unroll_private(f)),
     ("vectorize_loops", lambda f, _: vectorize_loops(f, VectorUnit(VECTOR_BYTES))),
     ("pad_shared", lambda f, t: pad_shared(f, launch_limits(t).shared_bytes)),
+    ("join_loads", lambda f, _: join_loads(f)),
     ("simplify", lambda f, _: simplify_stmt(f)),
 )
 """What makes a loop program ready for CUDA C."""
