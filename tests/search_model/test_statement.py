@@ -56,6 +56,15 @@ def test_rows_outside_an_unrolled_sum_are_not_added_to_beside_each_other(
     assert found.registers.reloads == (6 if beside == 8 else 4 * 3), "b is loaded for each row"
 
 
+@pytest.mark.parametrize(("rows", "loads"), [(64, 4), (2, 8)])
+def test_copies_that_transpose_turn_blocks_of_rows_in_registers(rows: int, loads: int) -> None:
+    """Of a vector of 8: itself and three permutations, or each lane where a block has few rows."""
+    x = placeholder((64, rows), name="x")
+    y = compute((rows, 64), lambda i, j: x[j, i], name="y")
+    state = schedule(ComputeDAG([x, y])).split("y", "j", [8]).reorder("y", ["j.0", "i", "j.1"])
+    assert statement(state.vectorize("y", "j.1"), "y").tile.loads[1] == loads
+
+
 def test_borders_cost_nothing_and_other_choices_do() -> None:
     x = placeholder((64, 64), name="x")
     shape = (66, 66)

@@ -139,7 +139,7 @@ def _statement(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[Flo
     yield from [np.zeros(nests.rows, dtype=np.float32)] * missing
 
 
-MACHINE_FEATURES = FeatureSet("machine", 13, COLUMNS, _statement)
+MACHINE_FEATURES = FeatureSet("machine", 14, COLUMNS, _statement)
 FEATURE_VERSION = MACHINE_FEATURES.version
 FEATURE_NAMES = MACHINE_FEATURES.names
 CYCLES_PLACE = FEATURE_NAMES.index("estimate.total_cycles")

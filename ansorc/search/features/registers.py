@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ansorc.ir.expr import Load
 from ansorc.ir.passes.lane_groups import vector_pieces
+from ansorc.ir.passes.transpose_copies import LEAST_ROWS
 from ansorc.ir.passes.vectorize_loops import MAX_UNROLLED_CHUNKS
 from ansorc.ir.passes.vectorize_reductions import (
     INDEPENDENT_SUMS,
@@ -98,7 +100,7 @@ def vectors_of(nest: LoopNest, accesses: Sequence[Access], target: Target) -> Ve
     for loop in takewhile(lambda one: one.is_reduce, reversed(outer)):
         around = np.where(around == 1, loop.extent, around)
     wanted = _wanted(nest, accesses, target)
-    loads = tuple(_loads(access, last, extent, chunks) for access in accesses)
+    loads = tuple(_loads(access, last, extent, chunks, lanes) for access in accesses)
     return Vectors(last, extent, chunks, lanes, is_reduce, wanted, around, loads)
 
 
@@ -204,11 +206,20 @@ def _vector_only(vectors: Vectors) -> Tile:
     return Tile(ones, chunks, chunks, vectors.extent, vectors.loads, ones, ones, chunks, ones, ones)
 
 
-def _loads(access: Access, loop: int | None, extent: FloatArray, chunks: FloatArray) -> FloatArray:
-    """The instructions that load or store what the vectorised loop touches."""
+def _loads(
+    access: Access, loop: int | None, extent: FloatArray, chunks: FloatArray, lanes: int
+) -> FloatArray:
+    """The instructions that load or store what the vectorised loop touches.
+
+    A copy loads vectors along another loop, if that has rows enough, and turns them in registers.
+    """
     reached = None if loop is None else _reached(access, loop)
     if loop is None or reached is None:
         return np.ones_like(extent)
+    if isinstance(access.nest.stage.op.bodies[0], Load):
+        has_rows = (access.strides == 1) & (access.nest.extents >= LEAST_ROWS)
+        turned = np.minimum(reached, chunks * lanes.bit_length())
+        reached = np.where(has_rows.any(axis=0), turned, reached)
     return np.where(access.strides[loop] == 1, chunks, reached)
 
 
