@@ -14,8 +14,7 @@ from measure.processes import is_alive, processes_of, wait_until_dead
 
 from ansorc.errors import MeasureError
 from ansorc.search.measure.messages import Message, Request
-from ansorc.search.measure.pool import WorkerPool, WorkerPoolOptions
-from ansorc.search.measure.process import ZygoteProcess
+from ansorc.search.measure.pool import WorkerPool, WorkerPoolOptions, ZygoteProcess
 from ansorc.search.measure.result import Failure, FailureKind
 
 TESTS = str(Path(__file__).parent.parent)

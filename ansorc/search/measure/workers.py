@@ -24,8 +24,7 @@ from ansorc.search.measure.messages import (
     run_request,
 )
 from ansorc.search.measure.options import GIB, MeasureOptions
-from ansorc.search.measure.pool import Reply, WorkerPool, WorkerPoolOptions
-from ansorc.search.measure.process import ZygoteProcess
+from ansorc.search.measure.pool import Reply, WorkerPool, WorkerPoolOptions, ZygoteProcess
 from ansorc.search.measure.result import Failure, FailureKind, ProbeTime, Source
 from ansorc.search.task import Task
 from ansorc.target import Target
