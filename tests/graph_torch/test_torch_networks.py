@@ -163,3 +163,64 @@ def test_networks_of_transformers(name: str) -> None:
     graph = assert_as_torch(prepared(model), [], given)
     assert list(graph.inputs) == list(given)
     assert graph.outputs[0] in ("last_hidden_state", "logits")
+
+
+IMAGES: dict[str, Any] = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 32,
+}  # fmt: skip
+STAGES: dict[str, Any] = {"depths": [1, 1, 1, 1], "hidden_sizes": [8, 16, 24, 32]}
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "Albert": {"embedding_size": 16, "intermediate_size": 64, **SIZES},
+    "Bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50},
+    "DebertaV2": {"intermediate_size": 64, "relative_attention": True,
+                  "pos_att_type": ["p2c", "c2p"], "type_vocab_size": 0, **SIZES},
+    "DistilBert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "vocab_size": 50},
+    "Electra": {"embedding_size": 32, "intermediate_size": 64, **SIZES},
+    "GPTNeoX": {"intermediate_size": 64, **SIZES},
+    "Gemma": {"intermediate_size": 64, "num_key_value_heads": 2, "head_dim": 8, **SIZES},
+    "Mamba": {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 50, "state_size": 4},
+    "Mistral": {"intermediate_size": 64, "num_key_value_heads": 2, **SIZES},
+    "OPT": {"hidden_size": 32, "num_hidden_layers": 2, "ffn_dim": 64, "num_attention_heads": 4,
+            "vocab_size": 50, "max_position_embeddings": 32, "word_embed_proj_dim": 32},
+    "Phi": {"intermediate_size": 64, **SIZES},
+    "Qwen2": {"intermediate_size": 64, "num_key_value_heads": 2, **SIZES},
+    "Roberta": {"intermediate_size": 64, **SIZES},
+    "T5Encoder": {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4,
+                  "vocab_size": 50},
+    "CLIPVision": {"intermediate_size": 64, "patch_size": 8, **IMAGES},
+    "ConvNextV2": STAGES,
+    "DeiT": {"intermediate_size": 64, "patch_size": 8, **IMAGES},
+    "Dinov2": {"patch_size": 8, **IMAGES},
+    "MobileViT": {"image_size": 64},
+    "PoolFormer": STAGES,
+    "ResNet": {"embedding_size": 8, **STAGES},
+    "Segformer": {"depths": [1, 1, 1, 1], "hidden_sizes": [8, 16, 24, 32],
+                  "decoder_hidden_size": 16},
+}  # fmt: skip
+"""Definitions of transformers by their names, which end in Model and Config, small."""
+
+
+class _FirstOutput(Module):
+    def __init__(self, model: Any) -> None:
+        Module.__init__(self)
+        self.model = model
+
+    def forward(self, x: Any) -> Any:
+        return next(value for value in self.model(x).values() if isinstance(value, torch.Tensor))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.usefixtures("tv")
+def test_published_definitions(name: str) -> None:
+    tf: Any = pytest.importorskip("transformers")
+    config = getattr(tf, f"{name.removesuffix('Encoder')}Config")(**PUBLISHED[name])
+    config.use_cache = False
+    model = _FirstOutput(prepared(getattr(tf, f"{name}Model")(config)))
+    seeded = torch.Generator().manual_seed(0)
+    if "vocab_size" in PUBLISHED[name]:
+        x = torch.randint(0, 50, (1, 8), generator=seeded)
+    else:
+        size = PUBLISHED[name].get("image_size", 64)
+        x = torch.randn((1, 3, size, size), generator=seeded)
+    graph = assert_as_torch(model, [x])
+    assert len(graph.inputs) == 1
