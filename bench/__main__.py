@@ -60,6 +60,8 @@ class _CommandsByModule(click.Group):
         try:
             return cast("click.Command", getattr(import_module(_MODULES[cmd_name]), cmd_name))
         except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] in ("", "ansorc", "bench"):
+                raise
             return _lacking(cmd_name, f"it needs {error.name}; pip install -e '.[bench]'")
 
 

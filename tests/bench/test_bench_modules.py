@@ -40,10 +40,14 @@ def test_they_can_be_imported(names: list[str]) -> None:
 def test_a_command_without_its_packages_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "bench.fleet.command", None)  # as if it could not be found
+    monkeypatch.setattr("bench.__main__._MODULES", {"fleet": "nobodys.package", "gaps": "bench.no"})
     ran = CliRunner().invoke(main, ["fleet", "--records", "t.db"])
     assert ran.exit_code == 1
-    assert "it needs bench.fleet.command; pip install -e '.[bench]'" in ran.output
+    assert "it needs nobodys; pip install -e '.[bench]'" in ran.output
+    assert isinstance(CliRunner().invoke(main, ["gaps"]).exception, ModuleNotFoundError)  # a fault
+
+
+def test_help_lists_what_is_imported_later() -> None:
     listed = CliRunner().invoke(main, ["--help"])
     assert listed.exit_code == 0
     assert "gpu_samples" in listed.output

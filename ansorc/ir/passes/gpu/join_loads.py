@@ -65,16 +65,16 @@ class _JoinedLoads:
                 return self._joined(stmt, found)
         return map_substatements(stmt, self.stmt)
 
-    def _joined(self, loop: For, found: dict[Load, tuple[For, ...]]) -> Stmt:
-        lanes = max(_lanes(load, loop) for load in found)
+    def _joined(self, loop: For, found: Mapping[Load, tuple[int, tuple[For, ...]]]) -> Stmt:
+        lanes = max(most for most, _ in found.values())
         count, lane, vector = loop.extent // lanes, loop.var, Var(f"{loop.var.name}.vector")
         start: Expr = integer(0)
         if count > 1:
             lane, start = Var(f"{loop.var.name}.lane"), vector * lanes
         values: dict[Load, Load] = {}
         stmts: list[Stmt] = []
-        for load, loops in found.items():
-            if _lanes(load, loop) == lanes:
+        for load, (most, loops) in found.items():
+            if most == lanes:
                 row = self._row(load.buffer, (*(each.extent for each in loops), lanes))
                 own = tuple(each.var for each in loops)
                 stmts.append(_filled(row, loops, load, {loop.var.name: start}))
@@ -104,13 +104,13 @@ def _filled(row: Buffer, loops: Sequence[For], load: Load, start: Mapping[str, E
     return stmt
 
 
-def _joinable(loop: For) -> dict[Load, tuple[For, ...]]:
-    """Return what `loop` loads of neighbours, and the loops inside of it that each depends on."""
+def _joinable(loop: For) -> dict[Load, tuple[int, tuple[For, ...]]]:
+    """Return what `loop` loads of neighbours: how many, and the loops inside that each needs."""
     parts = list(statements(loop.body))
     if any(isinstance(part, Barrier | Await) for part in parts):
         return {}
     stored = {part.buffer.name for part in parts if isinstance(part, Store)}
-    found: dict[Load, tuple[For, ...]] = {}
+    found: dict[Load, tuple[int, tuple[For, ...]]] = {}
     for load, loops in _loads(loop.body, ()):
         if load.buffer.scope is not Scope.SHARED or load.buffer.name in stored:
             continue
@@ -120,7 +120,7 @@ def _joinable(loop: For) -> dict[Load, tuple[For, ...]]:
         size = lanes * prod(each.extent for each in own) * load.buffer.dtype.bytes
         is_straight = all(each.kind is LoopKind.UNROLLED for each in own)
         if lanes > 1 and is_straight and size <= _MOST_BYTES:
-            found[load] = own
+            found[load] = lanes, own
     return found
 
 
