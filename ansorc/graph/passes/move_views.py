@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 from ansorc.graph.graph import Graph, GraphNode
@@ -33,16 +33,21 @@ class _Sinking(LazyRewriting):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self._views: dict[str, tuple[str, Order]] = {}
-        self._rules: Mapping[str, Callable[[GraphNode], bool]] = {
-            "transpose": self._transpose,
-            "concat": self._concat,
-            "pad": self._pad,
-            **dict.fromkeys(_AT_AXIS, self._at_axis),
-            **dict.fromkeys(_REDUCTIONS, self._reduction),
-        }
 
     def rewrite(self, node: GraphNode) -> bool:
-        return self._rules.get(str(node.operator), self._elementwise)(node)
+        match str(node.operator):
+            case "transpose":
+                return self._transpose(node)
+            case "concat":
+                return self._concat(node)
+            case "pad":
+                return self._pad(node)
+            case kind if kind in _AT_AXIS:
+                return self._at_axis(node)
+            case kind if kind in _REDUCTIONS:
+                return self._reduction(node)
+            case _:
+                return self._elementwise(node)
 
     def materialize(self, name: str) -> None:
         if name not in self._views:
