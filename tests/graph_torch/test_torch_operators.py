@@ -28,6 +28,19 @@ POSITIVE, INTEGERS, BOOLS = X.abs() + 0.1, whole(2, 3, 4, low=-4), X > 0
 MANY = torch.arange(24.0).reshape(2, 3, 4)[torch.tensor([1, 0])].flip(1)
 
 
+def _written_at(x: Any) -> Any:
+    y, rows = x.clone(), torch.tensor([1, 0])
+    y[:, rows] = x[:, :2] + 1
+    y[rows, :, torch.tensor([-1, 2])] = 5.0
+    y[x > 1] = 0.5
+    return (
+        y,
+        x.index_put((rows, rows), x[:, 0] * 2, accumulate=True),
+        torch.ops.aten.index_put(x, [None, torch.tensor([2, 2, 0])], x, True),
+        x.masked_scatter(x[:1] > 0, x * 2),
+    )
+
+
 def _written(x: Any) -> Any:
     y = x.clone()
     y[:, 1] = 2.0
@@ -217,6 +230,37 @@ ONE: dict[str, Callable[[Any], Any]] = {
         F.instance_norm(x),
         F.batch_norm(x, x[0, :, 0], x[1, :, 1].abs()),
     ),
+    "written at places": _written_at,
+    "windows": lambda x: (x.unfold(2, 3, 1), x.unfold(1, 2, 2).unfold(-2, 2, 1), x.unfold(0, 2, 1)),
+    "diagonals": lambda x: (
+        x.diagonal(dim1=1, dim2=2),
+        x.diagonal(1, 0, 2),
+        x.diagonal(-1, 2, 0),
+        x[0].trace(),
+    ),
+    "distances": lambda x: (
+        torch.cdist(x, x * 2),
+        torch.cdist(x[0], x * 2, p=1.0),
+        torch.cdist(x, x[:1] + 1, p=3.0),
+        F.pairwise_distance(x, x * 2),
+        torch.hypot(x, x * 0),
+        torch.hypot(x * 0, x * 0),
+    ),
+    "searched": lambda x: (
+        torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])),
+        torch.searchsorted(torch.tensor([-1.0, 0.5]), x, right=True, out_int32=True),
+        torch.searchsorted(x.sort(2).values, x, right=True),
+        x.median(),
+        x.median(1),
+        x.kthvalue(3, 2, keepdim=True),
+    ),
+    "bilinear": lambda x: F.bilinear(x, x * 2, x[0, :, 0].view(3, 1, 1).expand(3, 4, 4) + 1),
+    "bags": lambda x: [
+        F.embedding_bag(torch.tensor([[0, 2], [1, 1]]), x[0], mode=mode)
+        for mode in ("sum", "mean", "max")
+    ],
+    "rounded": lambda x: (torch.round(x, decimals=1), torch.round(x * 100, decimals=-1)),
+    "as quantised": lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7),
     "addcmul": lambda x: (torch.addcmul(x, x, x, value=2), torch.addcdiv(x, x, x.abs() + 1)),
 }
 
@@ -265,7 +309,26 @@ IMAGES: dict[str, Callable[[Any], Any]] = {
     "other mixtures": lambda x: (
         F.interpolate(x, scale_factor=2, mode="bicubic"),
         F.interpolate(x, size=(7, 3), mode="nearest-exact"),
+        F.interpolate(x, scale_factor=1.3, mode="bicubic"),
+        F.interpolate(x, size=(3, 11), mode="bicubic", align_corners=True),
         F.interpolate(x[None], scale_factor=2, mode="trilinear"),
+        F.interpolate(x[0], size=5, mode="linear", align_corners=True),
+    ),
+    "antialiased": lambda x: (
+        F.interpolate(x, size=(3, 11), mode="bilinear", antialias=True),
+        F.interpolate(x, scale_factor=0.7, mode="bilinear", antialias=True),
+        F.interpolate(x, size=(5, 3), mode="bicubic", antialias=True),
+        F.interpolate(x, size=(5, 9), mode="bicubic", antialias=True, align_corners=True),
+    ),
+    "columns": lambda x: (
+        F.unfold(x, (3, 2), dilation=2, padding=1, stride=(2, 1)),
+        F.unfold(x[0], 2),
+        F.fold(x.flatten(2)[:, :, :36], (7, 7), 2),
+        F.fold(x[:, :, :2, :3].flatten(2), (3, 5), (1, 2), dilation=2, padding=(0, 1), stride=2),
+    ),
+    "largest of parts": lambda x: (
+        F.adaptive_max_pool2d(x, (3, 5)),
+        F.adaptive_max_pool1d(x[0], 3),
     ),
     "masked wholly": lambda x: torch.ops.aten._safe_softmax(
         x.masked_fill(x.mean(-1, True) > 0, float("-inf")), -1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ansorc.ir.expr import Expr, const
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
-from ansorc.lang.operators.shapes import each, require
+from ansorc.lang.operators.shapes import axis_number, each, require
 from ansorc.lang.scalar import if_then_else
 from ansorc.lang.tensor import Tensor
 
@@ -44,5 +44,27 @@ def wrap_pad(data: Tensor, before: Sequence[int], after: Sequence[int]) -> Tenso
     return compute(shape, body, AutoName("wrap_pad"))
 
 
-VIEWS: Mapping[str, Callable[..., Tensor]] = {"triangle": triangle, "wrap_pad": wrap_pad}
+def windows(data: Tensor, axis: int, size: int, step: int = 1, dilation: int = 1) -> Tensor:
+    """Return the windows of `size` elements along `axis`, whose elements are a last dimension.
+
+    Each begins `step` elements behind the one before; its elements are `dilation` apart. Raise
+    LanguageError where none fits.
+    """
+    place = axis_number("windows", data, axis)
+    room = data.shape[place] - dilation * (size - 1) - 1
+    fits = min(size, step, dilation) > 0 and room >= 0
+    require(fits, "windows", data, need=f"its axis {place} must have room for {size} elements")
+    shape = (*data.shape[:place], room // step + 1, *data.shape[place + 1 :], size)
+
+    def body(*i: Expr) -> Expr:
+        return data[(*i[:place], i[place] * step + i[-1] * dilation, *i[place + 1 : -1])]
+
+    return compute(shape, body, AutoName("windows"))
+
+
+VIEWS: Mapping[str, Callable[..., Tensor]] = {
+    "triangle": triangle,
+    "windows": windows,
+    "wrap_pad": wrap_pad,
+}
 """Definitions by the name of their operator."""

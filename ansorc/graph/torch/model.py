@@ -21,14 +21,16 @@ from ansorc.ir.aligned import Array
 _KEPT = (
     "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default", "adaptive_avg_pool1d.default",
     "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default", "adaptive_max_pool2d.default",
-    "einsum.default", "gelu.default", "grid_sampler_2d.default", "group_norm.default",
-    "hardsigmoid.default", "hardswish.default", "layer_norm.default", "linear.default",
-    "log_softmax.int", "logsumexp.default", "masked_fill.Scalar", "masked_fill.Tensor",
-    "matmul.default", "max_pool1d.default", "max_pool2d.default", "max_pool3d.default",
-    "mish.default", "pixel_shuffle.default", "rms_norm.default", "roll.default",
+    "adaptive_max_pool3d.default", "col2im.default", "einsum.default", "gelu.default",
+    "grid_sampler_2d.default", "group_norm.default", "hardsigmoid.default", "hardswish.default",
+    "im2col.default", "layer_norm.default", "linear.default", "log_softmax.int",
+    "logsumexp.default", "masked_fill.Scalar", "masked_fill.Tensor", "matmul.default",
+    "max_pool1d.default", "max_pool2d.default", "max_pool3d.default", "mish.default",
+    "pixel_shuffle.default", "rms_norm.default", "roll.default",
     "scaled_dot_product_attention.default", "selu.default", "silu.default", "softmax.int",
-    "softplus.default", "tril.default", "triu.default", "upsample_bilinear2d.vec",
-    "upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec",
+    "softplus.default", "tril.default", "triu.default", "upsample_bicubic2d.vec",
+    "upsample_bilinear2d.vec", "upsample_linear1d.vec", "upsample_nearest1d.vec",
+    "upsample_nearest2d.vec", "upsample_nearest3d.vec", "upsample_trilinear3d.vec",
 )  # fmt: skip
 """Operators that the graph has as one: they are not decomposed."""
 _IGNORED = ("_assert_", "sym_constrain_range", "sym_size")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -216,6 +216,38 @@ def _addcmul(operator: str) -> TorchConverter:
     return convert
 
 
+def _hypotenuse(call: TorchCall) -> str:
+    """The root of the sum of two squares, none of which overflows."""
+    sides = [call.add("abs", [side]) for side in _pair(call, call.result.dtype)]
+    longer, shorter = (call.add(which, sides) for which in ("maximum", "minimum"))
+    is_zero = call.add("equal", [longer, call.scalar(0, longer)])
+    one = call.scalar(1, longer)
+    share = call.add("divide", [shorter, call.add("where", [is_zero, one, longer])])
+    root = call.add("sqrt", [call.add("add", [call.add("multiply", [share, share]), one])])
+    return call.add("multiply", [longer, root])
+
+
+def _round_decimals(call: TorchCall) -> str:
+    data, decimals = call.input("self", call.result.dtype), int(call.get("decimals", 0))
+    if not decimals or not call.result.dtype.is_float:
+        return call.add("round", [data]) if call.result.dtype.is_float else data
+    ten = call.scalar(10.0 ** abs(decimals), data)
+    there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+    return call.add(back, [call.add("round", [call.add(there, [data, ten])]), ten])
+
+
+def _fake_quantize(call: TorchCall) -> Sequence[str]:
+    """What is left of floats after they were quantised."""
+    if 1 in call.node.used:
+        call.refuse("its mask is not supported; call module.eval() before")
+    data, *given = (call.input(name, call.result.dtype) for name in ("self", "scale", "zero_point"))
+    scale, zero = (call.reshape(one, []) for one in given)
+    low, high = float(call.get("quant_min")), float(call.get("quant_max"))
+    whole = call.add("round", [call.add("divide", [data, scale])])
+    seen = call.add("clip", [call.add("add", [whole, zero])], low=low, high=high)
+    return [call.add("multiply", [call.add("subtract", [seen, zero]), scale])]
+
+
 def _overloads(
     converters: Mapping[str, TorchConverter], *overloads: str
 ) -> dict[str, TorchConverter]:
@@ -259,6 +291,7 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     **_overloads({"logical_or": _logical("logical_or")}, "default"),
     **_overloads({"logical_xor": _logical("logical_xor")}, "default"),
     "_to_copy.default": _to_copy,
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default": _fake_quantize,
     "addcdiv.default": _addcmul("divide"),
     "addcmul.default": _addcmul("multiply"),
     "bitwise_not.default": _bitwise_not,
@@ -268,7 +301,9 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     "clamp_min.default": _clamp,
     "div.Scalar_mode": _divide,
     "div.Tensor_mode": _divide,
+    "fake_quantize_per_tensor_affine_cachemask.default": _fake_quantize,
     "floor_divide.default": _floor_divide,
+    "hypot.default": _hypotenuse,
     "isfinite.default": _isfinite,
     "isinf.default": lambda call: call.add("isinf", [call.input("self", FLOAT32)]),
     "isnan.default": lambda call: call.add("isnan", [call.input("self")]),
@@ -280,6 +315,7 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     "pow.Scalar": _power,
     "pow.Tensor_Scalar": _power,
     "pow.Tensor_Tensor": _power,
+    "round.decimals": _round_decimals,
     "trunc.default": _trunc,
     "where.self": _where,
 }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
+from ansorc.graph.slices import sliced
 from ansorc.graph.torch.model import TorchRef
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
-from ansorc.ir.dtype import INT64
+from ansorc.ir.dtype import INT64, dtype
 
 
 def _embedding(call: TorchCall) -> str:
@@ -50,6 +53,124 @@ def _index(call: TorchCall) -> str:
     rank, first = len(wanted), axes[0]
     order = [*range(rank, rank + first), *range(rank), *range(rank + first, rank + len(others))]
     return call.add("transpose", [found], order=order)
+
+
+def _index_put(call: TorchCall) -> str:
+    """`values` at places of some dimensions, or where a mask is true."""
+    shape, given = call.type("self").shape, list(call.get("indices"))
+    kind, axes = call.result.dtype, [d for d, one in enumerate(given) if one is not None]
+    if any(call.type_of(given[d]).dtype.is_bool for d in axes):
+        return _put_by_mask(call, given)
+    wanted = np.broadcast_shapes(*(call.type_of(given[d]).shape for d in axes))
+    others = [d for d in range(len(shape)) if d not in axes]
+    outer = [shape[d] for d in others]
+    first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    values = call.input("values", kind)
+    full = [*outer[:first], *wanted, *outer[first:]]
+    if list(call.builder.type(values).shape) != full:
+        values = call.add("broadcast_to", [values], shape=full)
+    rank, count = len(wanted), math.prod(wanted)
+    if first:
+        order = [*range(first, first + rank), *range(first), *range(first + rank, len(full))]
+        values = call.add("transpose", [values], order=order)
+    places = [_broadcast(call, given[d], wanted) for d in axes]
+    indices = call.reshape(call.add("stack", places, axis=rank), [count, len(axes)])
+    data, order = call.input("self", kind), [*axes, *others]
+    inputs = [
+        call.add("transpose", [data], order=order), indices, call.reshape(values, [count, *outer])
+    ]  # fmt: skip
+    combine = "add" if call.get("accumulate", False) else "none"
+    found = call.add("scatter_nd", inputs, combine=combine)
+    return call.add("transpose", [found], order=[order.index(d) for d in range(len(shape))])
+
+
+def _put_by_mask(call: TorchCall, given: Sequence[TorchRef]) -> str:
+    """The same values wherever a mask of the first dimensions is true."""
+    shape, mask, kind = call.type("self").shape, call.type_of(given[0]).shape, call.result.dtype
+    values, inner = call.input("values", kind), shape[len(mask) :]
+    own = call.builder.type(values).shape
+    if len(given) > 1 or (len(own) > len(inner) and own[0] != 1):
+        call.refuse(
+            "it writes elements one after another where a mask is true, so that where they come "
+            "from depends on data; use torch.where"
+        )
+    values = call.reshape(values, own[-len(inner) :] if len(own) > len(inner) > 0 else own)
+    where = call.reshape(call.tensor(given[0]), [*mask, *[1] * len(inner)])
+    data = call.input("self", kind)
+    if call.get("accumulate", False):
+        values = call.add("add", [data, values])
+    return call.add("where", [where, values, data])
+
+
+def _masked_scatter(call: TorchCall) -> str:
+    """The elements of `source` one after another where the mask is true."""
+    shape, kind = call.result.shape, call.result.dtype
+    mask = call.add("broadcast_to", [call.input("mask")], shape=list(shape))
+    flat = call.converted(call.reshape(mask, [math.prod(shape)]), INT64)
+    number = call.add("cumulative_sum", [flat], axis=0)
+    place = call.add("subtract", [number, call.scalar(1, number)])
+    source = call.reshape(call.input("source", kind), [call.type("source").elements])
+    found = call.reshape(call.add("take", [source, place], axis=0), shape)
+    return call.add("where", [mask, found, call.input("self", kind)])
+
+
+def _search(call: TorchCall) -> str:
+    """How many of the sorted boundaries are less than each element, or (right) not greater."""
+    name = "sorted_sequence" if call.has("sorted_sequence") else "boundaries"
+    bounds, values = call.type(name), call.type("self")
+    kind = dtype(np.promote_types(bounds.dtype.numpy, values.dtype.numpy).name)
+    edges = call.reshape(call.input(name, kind), [*bounds.shape[:-1], 1, bounds.shape[-1]])
+    data = call.reshape(call.input("self", kind), [*values.shape, 1])
+    if call.has("sorter"):
+        call.refuse("a sorter is not supported; sort the boundaries first")
+    is_right = bool(call.get("right", False)) or call.get("side") == "right"
+    below = call.add("less_equal" if is_right else "less", [edges, data])
+    return call.add("sum", [call.converted(below, call.result.dtype)], axis=[-1])
+
+
+def _kth(call: TorchCall) -> Sequence[str]:
+    """The kth smallest elements along an axis; the median without a k."""
+    data, shape = call.input("self"), call.type("self").shape
+    axis = call.axis(call.get("dim", -1), len(shape))
+    extent = shape[axis] if shape else 1
+    k = int(call.get("k", (extent + 1) // 2))
+    names = call.builder.add_many(
+        "top_k", [call.reshape(data, shape or [1])], ("", ""), k=k, axis=axis, largest=False
+    )
+    ranges = [range(n) for n in shape or [1]]
+    ranges[axis] = range(k - 1, k)
+    found = [sliced(call.builder, name, ranges) for name in names]
+    wanted = [one.shape for one in call.node.results if one is not None]
+    pairs = zip(found, wanted, strict=True)
+    return [call.reshape(str(one), [int(n) for n in new]) for one, new in pairs]
+
+
+def _median(call: TorchCall) -> str:
+    data, count = call.input("self"), call.type("self").elements
+    names = call.builder.add_many(
+        "top_k", [call.reshape(data, [count])], ("", ""), k=(count + 1) // 2, axis=0, largest=False
+    )
+    last = [range((count - 1) // 2, (count + 1) // 2)]
+    return call.reshape(str(sliced(call.builder, names[0], last)), [])
+
+
+def _embedding_bag(call: TorchCall) -> Sequence[str]:
+    """Sums, means or maxima of rows, in bags of equal size."""
+    offsets = call.value("offsets")
+    ends = [] if offsets is None else [int(one) for one in offsets]
+    if not call.get("include_last_offset", False):
+        ends.append(call.type("indices").elements)
+    sizes = {behind - first for first, behind in pairwise(ends)}
+    if len(sizes) != 1 or int(call.get("padding_idx", -1)) >= 0:
+        call.refuse("bags of different sizes are not supported; embed, multiply by a mask, and sum")
+    shape = [len(ends) - 1, sizes.pop()]
+    rows = call.add("take", [call.input("weight"), call.input("indices")], axis=0)
+    rows = call.reshape(rows, [*shape, call.type("weight").shape[1]])
+    if call.has("per_sample_weights"):
+        weights = call.reshape(call.input("per_sample_weights"), [*shape, 1])
+        rows = call.add("multiply", [rows, weights])
+    combine = ("sum", "mean", "max")[int(call.get("mode", 0))]
+    return [call.add(combine, [rows], axis=[1])]
 
 
 def _broadcast(call: TorchCall, given: TorchRef, shape: Sequence[int]) -> str:
@@ -98,13 +219,22 @@ def _sort(call: TorchCall) -> Sequence[str]:
 
 
 TORCH_INDEXING: Mapping[str, TorchConverter] = {
+    "_embedding_bag.default": _embedding_bag,
+    "_embedding_bag_forward_only.default": _embedding_bag,
+    "bucketize.Tensor": _search,
     "embedding.default": _embedding,
     "gather.default": _gather,
     "index.Tensor": _index,
+    "index_put.default": _index_put,
     "index_select.default": _index_select,
+    "kthvalue.default": _kth,
+    "masked_scatter.default": _masked_scatter,
+    "median.default": _median,
+    "median.dim": _kth,
     "scatter.src": _scatter("none"),
     "scatter.value": _scatter("none"),
     "scatter_add.default": _scatter("add"),
+    "searchsorted.Tensor": _search,
     "sort.default": _sort,
     "sort.stable": _sort,
     "topk.default": _top_k,

@@ -59,7 +59,19 @@ def _einsum(call: TorchCall) -> str:
     return call.add("einsum", call.inputs("tensors"), equation=call.get("equation"))
 
 
+def _trilinear(call: TorchCall) -> str:
+    """The product of three tensors, each without some dimensions, summed over some."""
+    inputs = [call.input(name) for name in ("i1", "i2", "i3")]
+    without = [list(call.get(name, [])) for name in ("expand1", "expand2", "expand3")]
+    rank = len(call.type("i1").shape) + len(without[0])
+    letters = "abcdefghijklmnopqrstuvwxyz"[:rank]
+    terms = ["".join(c for d, c in enumerate(letters) if d not in left) for left in without]
+    result = "".join(c for d, c in enumerate(letters) if d not in call.get("sumdim"))
+    return call.add("einsum", inputs, equation=f"{','.join(terms)}->{result}")
+
+
 TORCH_MATMUL: Mapping[str, TorchConverter] = {
+    "_trilinear.default": _trilinear,
     "addmm.default": _added("mat1", "mat2"),
     "addmv.default": _added("mat", "vec"),
     "baddbmm.default": _added("batch1", "batch2"),

@@ -8,6 +8,7 @@ import numpy as np
 
 from ansorc.graph.torch.converters.convolution import LAYOUTS
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
+from ansorc.ir.aligned import Array
 
 
 def _batched(call: TorchCall, rank: int) -> str:
@@ -81,9 +82,8 @@ def _adaptive(rank: int) -> TorchConverter:
 
 
 def _means(call: TorchCall, data: str, axis: int, inputs: int, outputs: int) -> str:
-    """The means of parts along one axis, part i from i n // m to the end of (i + 1) n / m."""
-    i = np.arange(outputs)
-    first, behind = i * inputs // outputs, -(-(i + 1) * inputs // outputs)
+    """The means of parts of nearly equal size along one axis."""
+    first, behind = _parts(inputs, outputs)
     taps = int((behind - first).max())
     start = np.minimum(first, inputs - taps)
     place = start[:, None] + np.arange(taps)
@@ -97,14 +97,33 @@ def _means(call: TorchCall, data: str, axis: int, inputs: int, outputs: int) -> 
     return call.add("resample", tensors, axis=axis)
 
 
+def _maxima(call: TorchCall, data: str, axis: int, inputs: int, outputs: int) -> str:
+    """The largest elements of the same parts; a short one reads its last element again."""
+    first, behind = _parts(inputs, outputs)
+    places = first[:, None] + np.arange(int((behind - first).max()))
+    places = call.constant(np.minimum(places, behind[:, None] - 1))
+    return call.add("max", [call.add("take", [data, places], axis=axis)], axis=[axis + 1])
+
+
+def _parts(inputs: int, outputs: int) -> tuple[Array, Array]:
+    """Where parts of nearly equal size begin and end."""
+    i = np.arange(outputs)
+    return i * inputs // outputs, -(-(i + 1) * inputs // outputs)
+
+
 def _adaptive_max(rank: int) -> TorchConverter:
     def convert(call: TorchCall) -> Sequence[str]:
         inputs, outputs = call.type("self").shape[-rank:], call.each("output_size", rank)
-        if 1 in call.node.used or any(n % one for n, one in zip(inputs, outputs, strict=True)):
-            call.refuse(f"it pools {list(inputs)} to {outputs}; ansorc needs parts of equal size")
+        if 1 in call.node.used:
+            call.refuse("the places of its maxima are not supported; use max_pool with a window")
+        data = _batched(call, rank)
+        if any(n % one for n, one in zip(inputs, outputs, strict=True)):
+            for d, (n, one) in enumerate(zip(inputs, outputs, strict=True)):
+                data = _maxima(call, data, 2 + d, n, one)
+            return [call.reshape(data, call.result.shape)]
         kernel = [n // one for n, one in zip(inputs, outputs, strict=True)]
         options: dict[str, object] = {"kernel": kernel, "stride": kernel, "layout": LAYOUTS[rank]}
-        result = call.add(f"max_pool{rank}d", [_batched(call, rank)], **options)
+        result = call.add(f"max_pool{rank}d", [data], **options)
         return [call.reshape(result, call.result.shape)]
 
     return convert

@@ -95,7 +95,21 @@ def _vector_norm(call: TorchCall) -> str:
     """(sum of |x|^p)^(1/p) over axes."""
     data, p = call.input("self", call.result.dtype), float(call.get("ord", 2))
     axes = call.axes("dim", len(call.type("self").shape))
-    options: dict[str, object] = {"axis": axes, "keepdims": bool(call.get("keepdim", False))}
+    return _norm(call, data, p, {"axis": axes, "keepdims": bool(call.get("keepdim", False))})
+
+
+def _distances(call: TorchCall) -> str:
+    """The norm of the differences of all pairs of rows of x1 [..., n, d] and x2 [..., m, d]."""
+    kind, (*one, n, size), (*other, m, _) = (
+        call.result.dtype, call.type("x1").shape, call.type("x2").shape
+    )  # fmt: skip
+    left = call.reshape(call.input("x1", kind), [*one, n, 1, size])
+    right = call.reshape(call.input("x2", kind), [*other, 1, m, size])
+    off = call.add("subtract", [left, right])
+    return _norm(call, off, float(call.get("p", 2)), {"axis": [-1], "keepdims": False})
+
+
+def _norm(call: TorchCall, data: str, p: float, options: Mapping[str, object]) -> str:
     size = call.add("abs", [data])
     if math.isinf(p):
         return call.add("max" if p > 0 else "min", [size], **options)
@@ -119,6 +133,7 @@ TORCH_REDUCE: Mapping[str, TorchConverter] = {
     **{f"sum.{one}": _reduce("sum") for one in _SUMS},
     **{f"var.{one}": lambda call: _moments(call)[0] for one in ("correction", "default", "dim")},
     **{f"var_mean.{one}": _moments for one in ("correction", "default", "dim")},
+    "_cdist_forward.default": _distances,
     "amax.default": _reduce("max", "any"),
     "amin.default": _reduce("min", "all"),
     "argmax.default": _place("argmax"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 from ansorc.ir.aligned import Array
+
+Falloff: TypeAlias = "Callable[[Array], Array]"
+"""The weights of elements by how far they are away."""
 
 _MODES = ("linear", "nearest", "cubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -18,8 +22,10 @@ def _scales(call: TorchCall, inputs: Sequence[int]) -> list[float]:
     """How many elements of the input one of the result is, along each spatial dimension."""
     given, outputs = call.get("scale_factors"), call.result.shape[2:]
     if given is None or call.has("output_size"):
-        return [n / m for n, m in zip(inputs, outputs, strict=True)]
-    return [1 / float(one) for one in given]
+        given = [call.get("scales_h"), call.get("scales_w")] if call.has("self") else [None] * 3
+    return [
+        1 / float(one) if one else n / m for n, m, one in zip(inputs, outputs, given, strict=False)
+    ]
 
 
 def _nearest(call: TorchCall) -> str:
@@ -52,24 +58,70 @@ def _bilinear(call: TorchCall) -> str:
         corners = "align_corners" if is_aligned else "half_pixel"
         options: dict[str, object] = {"layout": "NCHW", "coordinates": corners}
         return call.add("resize2d_bilinear", [data], size=list(size), **options)
-    for axis, ((n, m), scale) in enumerate(zip(pairs, scales, strict=True), 2):
+    return _mixed(call, data, 1, _triangle)
+
+
+def _mixture(support: int, kernel: Falloff) -> TorchConverter:
+    """Neighbours that are at most `support` elements away, weighted by `kernel` of how far."""
+    return lambda call: _mixed(call, call.input("input"), support, kernel)
+
+
+def _mixed(call: TorchCall, data: str, support: int, kernel: Falloff) -> str:
+    shape, size = call.type("input").shape, call.result.shape[2:]
+    is_aligned, scales = bool(call.get("align_corners")), _scales(call, shape[2:])
+    for axis, (n, m, scale) in enumerate(zip(shape[2:], size, scales, strict=True), 2):
         i = np.arange(m, dtype=np.float64)
         if is_aligned:
             places = i * ((n - 1) / (m - 1)) if m > 1 else i
         else:
-            places = np.maximum((i + 0.5) * scale - 0.5, 0)
-        data = _mixed(call, data, axis, places)
+            places = (i + 0.5) * scale - 0.5
+            places = np.maximum(places, 0) if support == 1 else places
+        first = np.floor(places) - support + 1
+        taps = first[:, None] + np.arange(2 * support)
+        weights = kernel(taps - places[:, None]).astype(call.result.dtype.numpy)
+        tensors = [data, call.constant(first.astype(np.int64)), call.constant(weights)]
+        data = call.add("resample", tensors, axis=axis)
     return data
 
 
-def _mixed(call: TorchCall, data: str, axis: int, places: Array) -> str:
-    """Neighbours along an axis, mixed as near as they are to `places`."""
-    kind = call.type("input").dtype.numpy
-    first = np.floor(places)
-    share = places - first
-    weights = np.stack([1 - share, share], 1).astype(kind)
-    tensors = [data, call.constant(first.astype(np.int64)), call.constant(weights)]
-    return call.add("resample", tensors, axis=axis)
+def _smooth(support: int, kernel: Falloff) -> TorchConverter:
+    """As `_mixture`, but where an image shrinks the kernel is as much wider (antialiased)."""
+
+    def convert(call: TorchCall) -> str:
+        image = "self" if call.has("self") else "input"
+        data, shape, size = call.input(image), call.type(image).shape, call.result.shape[2:]
+        is_aligned, scales = bool(call.get("align_corners")), _scales(call, shape[2:])
+        for axis, (n, m, scale) in enumerate(zip(shape[2:], size, scales, strict=True), 2):
+            step = ((n - 1) / (m - 1) if m > 1 else 0.0) if is_aligned else scale
+            width = max(step, 1.0)
+            center = step * (np.arange(m) + 0.5)
+            first = np.maximum((center - support * width + 0.5).astype(np.int64), 0)
+            behind = np.minimum((center + support * width + 0.5).astype(np.int64), n)
+            taps = first[:, None] + np.arange(int((behind - first).max()))
+            weights = kernel((taps - center[:, None] + 0.5) / width) * (taps < behind[:, None])
+            weights = weights / weights.sum(1, keepdims=True)
+            weights = weights.astype(call.result.dtype.numpy)
+            tensors = [data, call.constant(first), call.constant(weights)]
+            data = call.add("resample", tensors, axis=axis)
+        return data
+
+    return convert
+
+
+def _triangle(x: Array) -> Array:
+    return np.maximum(1 - np.abs(x), 0)
+
+
+def _cubic(a: float) -> Falloff:
+    """The cubic convolution with the parameter `a` (Keys, 1981)."""
+
+    def kernel(x: Array) -> Array:
+        x = np.abs(x)
+        near = ((a + 2) * x - (a + 3)) * x * x + 1
+        far = (((x - 5) * x + 8) * x - 4) * a
+        return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+    return kernel
 
 
 def _grid_sample(call: TorchCall) -> str:
@@ -84,5 +136,12 @@ def _grid_sample(call: TorchCall) -> str:
 TORCH_RESIZE: Mapping[str, TorchConverter] = {
     **{f"upsample_nearest{d}d.vec": _nearest for d in (1, 2, 3)},
     "grid_sampler_2d.default": _grid_sample,
+    "_upsample_bicubic2d_aa.default": _smooth(2, _cubic(-0.5)),
+    "_upsample_bicubic2d_aa.vec": _smooth(2, _cubic(-0.5)),
+    "_upsample_bilinear2d_aa.default": _smooth(1, _triangle),
+    "_upsample_bilinear2d_aa.vec": _smooth(1, _triangle),
+    "upsample_bicubic2d.vec": _mixture(2, _cubic(-0.75)),
     "upsample_bilinear2d.vec": _bilinear,
+    "upsample_linear1d.vec": _mixture(1, _triangle),
+    "upsample_trilinear3d.vec": _mixture(1, _triangle),
 }

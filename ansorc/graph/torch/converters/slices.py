@@ -53,6 +53,54 @@ def _split(call: TorchCall) -> Sequence[TorchValue]:
     return found
 
 
+def _diagonal(call: TorchCall) -> TorchValue:
+    """A diagonal of matrices, as every (columns + 1)th of their elements."""
+    shape = call.type("self").shape
+    axes = [call.axis(call.get(name, d), len(shape)) for d, name in enumerate(("dim1", "dim2"))]
+    others = [d for d in range(len(shape)) if d not in axes]
+    data = call.add("transpose", [call.input("self")], order=[*others, *axes])
+    outer, (rows, columns) = [shape[d] for d in others], [shape[d] for d in axes]
+    offset, count = int(call.get("offset", 0)), call.result.shape[-1]
+    begin = offset if offset >= 0 else -offset * columns
+    places = range(begin, begin + (columns + 1) * count, columns + 1)
+    return part_along(call, call.reshape(data, [*outer, rows * columns]), len(outer), places)
+
+
+def _unfold(call: TorchCall) -> str:
+    axis = call.axis(call.get("dimension"), len(call.type("self").shape))
+    options: dict[str, object] = {"size": int(call.get("size")), "step": int(call.get("step"))}
+    return call.add("windows", [call.input("self")], axis=axis, **options)
+
+
+def _im2col(call: TorchCall) -> str:
+    """The patches of images [n, c, h, w], or of one [c, h, w], as columns."""
+    shape, (kernel, dilation, padding, stride) = call.type("self").shape, _patches(call)
+    data, rank = call.reshape(call.input("self"), [*[1] * (4 - len(shape)), *shape]), 2
+    margins = [0, 0, *padding]
+    if any(padding):
+        data = call.add("pad", [data], before=margins, after=margins)
+    for d in range(rank):
+        steps: dict[str, object] = {"step": stride[d], "dilation": dilation[d]}
+        data = call.add("windows", [data], axis=2 + d, size=kernel[d], **steps)
+    data = call.add("transpose", [data], order=[0, 1, 4, 5, 2, 3])
+    return call.reshape(data, call.result.shape)
+
+
+def _col2im(call: TorchCall) -> str:
+    """What patches as columns add up to."""
+    shape, (kernel, dilation, padding, stride) = call.type("self").shape, _patches(call)
+    data = call.reshape(call.input("self"), [*[1] * (3 - len(shape)), *shape])
+    found = call.add(
+        "sum_of_patches", [data], size=call.each("output_size", 2), kernel=kernel, stride=stride,
+        padding=[*padding, *padding], dilation=dilation,
+    )  # fmt: skip
+    return call.reshape(found, call.result.shape)
+
+
+def _patches(call: TorchCall) -> list[list[int]]:
+    return [call.each(name, 2) for name in ("kernel_size", "dilation", "padding", "stride")]
+
+
 def _unbind(call: TorchCall) -> Sequence[TorchValue]:
     shape = call.type("self").shape
     axis = call.axis(call.get("dim", 0), len(shape))
@@ -170,9 +218,12 @@ TORCH_SLICES: Mapping[str, TorchConverter] = {
     **{f"reflection_pad{d}d.default": _pad("reflect_pad") for d in _RANKS},
     **{f"replication_pad{d}d.default": _pad("edge_pad") for d in _RANKS},
     "cat.default": _cat,
+    "col2im.default": _col2im,
     "constant_pad_nd.default": _pad("pad"),
     "copy.default": _copy,
+    "diagonal.default": _diagonal,
     "flip.default": _flip,
+    "im2col.default": _im2col,
     "repeat.default": _repeat,
     "roll.default": _roll,
     "select.int": _select,
@@ -183,4 +234,5 @@ TORCH_SLICES: Mapping[str, TorchConverter] = {
     "split_with_sizes.default": _split,
     "stack.default": _stack,
     "unbind.int": _unbind,
+    "unfold.default": _unfold,
 }
