@@ -178,6 +178,7 @@ ONE: dict[str, Callable[[Any], Any]] = {
         F.gelu(x, approximate="tanh"),
         F.elu(x, 0.5),
         F.softplus(x, 2.0),
+        F.softplus(x, 3.0, 0.2),
         F.glu(x, 2),
         F.threshold(x, 0.2, 7.0),
     ),
@@ -254,11 +255,35 @@ ONE: dict[str, Callable[[Any], Any]] = {
         x.median(1),
         x.kthvalue(3, 2, keepdim=True),
     ),
+    "scattered": lambda x: [
+        x.scatter_reduce(1, torch.tensor([[[0, 1, 2, 2]], [[1, 1, 0, 2]]]), x, how)
+        for how in ("sum", "prod", "amax", "amin")
+    ],
     "bilinear": lambda x: F.bilinear(x, x * 2, x[0, :, 0].view(3, 1, 1).expand(3, 4, 4) + 1),
     "bags": lambda x: [
         F.embedding_bag(torch.tensor([[0, 2], [1, 1]]), x[0], mode=mode)
         for mode in ("sum", "mean", "max")
     ],
+    "angles": lambda x: (
+        torch.atan2(x, x.flip(1)),
+        torch.atan2(x * 0, x),
+        torch.atan2(x, x * 0),
+        torch.log10(x.abs() + 0.1),
+        torch.copysign(x, x.flip(0)),
+        torch.copysign(x, -0.0),
+        torch.ldexp(x, torch.tensor([1, 2, -3, 0])),
+        torch.fmax(x, torch.where(x > 0, x * 2, torch.nan)),
+        torch.fmin(torch.where(x > 0, x * 2, torch.nan), x),
+    ),
+    "so far": lambda x: (
+        x.cummax(1).values,
+        x.cummin(2).values,
+        x.flatten().repeat(5).cummax(0).values,
+    ),
+    "sums of products": lambda x: (
+        torch.addbmm(x[0, :, :3], x, x.mT, beta=0.5, alpha=2),
+        torch.dist(x, x * 2, 3),
+    ),
     "rounded": lambda x: (torch.round(x, decimals=1), torch.round(x * 100, decimals=-1)),
     "as quantised": lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7),
     "addcmul": lambda x: (torch.addcmul(x, x, x, value=2), torch.addcdiv(x, x, x.abs() + 1)),
@@ -281,6 +306,7 @@ IMAGES: dict[str, Callable[[Any], Any]] = {
         F.avg_pool2d(x, 3, 2, 1),
         F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
         F.avg_pool2d(x, 3, 2, ceil_mode=True),
+        F.avg_pool2d(x, 3, 2, 1, divisor_override=5),
     ),
     "adaptive": lambda x: (
         F.adaptive_avg_pool2d(x, 1),
@@ -343,6 +369,9 @@ IMAGES: dict[str, Callable[[Any], Any]] = {
     "prelu": lambda x: F.prelu(x, x[0, :, 0, 0]),
     "sampled": lambda x: F.grid_sample(
         x, torch.tanh(x[:, :2].permute(0, 2, 3, 1)), align_corners=False
+    ),
+    "volume sampled": lambda x: F.grid_sample(
+        x[None], torch.tanh(x[:1, :3].permute(0, 2, 3, 1)[:, None]), align_corners=True
     ),
     "depth": lambda x: F.softmax(x.flatten(2), -1).transpose(1, 2).unflatten(1, (8, 8)),
 }

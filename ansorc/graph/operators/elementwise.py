@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ansorc.graph.operators.bits import BITS_OF_ONE, BITS_OF_TWO
-from ansorc.graph.operators.trigonometry import FUNCTIONS
+from ansorc.graph.operators.trigonometry import FUNCTIONS, atan2, copysign
 from ansorc.ir.dtype import Kind
 from ansorc.ir.expr import Expr, const, dtype_of
 from ansorc.ir.math_call import call
@@ -47,6 +47,16 @@ def _truncated_mod(a: Expr, b: Expr) -> Expr:
     return scalar.if_then_else(a < 0, 0 - rest, rest)
 
 
+def _without_nan(choose: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
+    """The larger or smaller of two numbers; of one and no number the number."""
+
+    def function(a: Expr, b: Expr) -> Expr:
+        found = scalar.if_then_else(scalar.not_equal(b, b), a, choose(a, b))
+        return scalar.if_then_else(scalar.not_equal(a, a), b, found)
+
+    return function
+
+
 _UNARY: Mapping[str, Callable[[Expr], Expr]] = {
     "abs": _abs,
     "ceil": scalar.ceil,
@@ -73,6 +83,8 @@ _UNARY: Mapping[str, Callable[[Expr], Expr]] = {
     **BITS_OF_ONE,
 }
 _BINARY: Mapping[str, Callable[[Expr, Expr], Expr]] = {
+    "atan2": atan2,
+    "copysign": copysign,
     "equal": scalar.equal,
     "floor_mod": lambda a, b: a % b,
     "greater": lambda a, b: a > b,
@@ -82,6 +94,8 @@ _BINARY: Mapping[str, Callable[[Expr, Expr], Expr]] = {
     "logical_and": scalar.all_of,
     "logical_or": scalar.any_of,
     "logical_xor": scalar.not_equal,
+    "maximum_number": _without_nan(scalar.maximum),
+    "minimum_number": _without_nan(scalar.minimum),
     "not_equal": scalar.not_equal,
     "truncated_divide": _truncated_divide,
     "truncated_mod": _truncated_mod,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ansorc.ir.expr import Expr, const
+from ansorc.ir.arith.identity import identity
+from ansorc.ir.expr import BinaryOp, Expr, const
 from ansorc.lang import reduction
 from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.reduce import Dims, reduced, without
 from ansorc.lang.operators.shapes import axis_number, axis_numbers
 from ansorc.lang.reduction import Reduction, TupleReduction, reduce_axis
-from ansorc.lang.scalar import all_of, exp, if_then_else, log, minimum
+from ansorc.lang.scalar import all_of, exp, if_then_else, log, maximum, minimum
 from ansorc.lang.tensor import Tensor
 
 _ROW = 64
@@ -95,35 +97,52 @@ def cumulative_sum(
     With `reverse` from each element to the end. Long rows are summed in blocks, and what is before
     each block in the same way: about 17 additions an element.
     """
-    return _cumulative(data, axis, reduction.sum, 0, exclusive, reverse)
+    scan = _Accumulation(reduction.sum, operator.add, const(0, data.dtype))
+    return _cumulative(data, axis, scan, exclusive, reverse)
 
 
 def cumulative_product(
     data: Tensor, axis: int, *, exclusive: bool = False, reverse: bool = False
 ) -> Tensor:
     """Return the products of `data` along `axis` up to each element; see `cumulative_sum`."""
-    return _cumulative(data, axis, reduction.prod, 1, exclusive, reverse)
+    scan = _Accumulation(reduction.prod, operator.mul, const(1, data.dtype))
+    return _cumulative(data, axis, scan, exclusive, reverse)
 
 
-def _cumulative(
-    data: Tensor,
-    axis: int,
-    combine: Callable[..., Reduction],
-    neutral: int,
-    *flags: bool,
-) -> Tensor:
+def cumulative_max(data: Tensor, axis: int) -> Tensor:
+    """Return the largest elements of `data` along `axis` up to each one."""
+    scan = _Accumulation(reduction.max, maximum, identity(BinaryOp.MAX, data.dtype))
+    return _cumulative(data, axis, scan, False, False)
+
+
+def cumulative_min(data: Tensor, axis: int) -> Tensor:
+    """Return the smallest elements of `data` along `axis` up to each one."""
+    scan = _Accumulation(reduction.min, minimum, identity(BinaryOp.MIN, data.dtype))
+    return _cumulative(data, axis, scan, False, False)
+
+
+@dataclass(frozen=True)
+class _Accumulation:
+    """What is accumulated: how many elements are combined, and how two, and what changes none."""
+
+    combine: Callable[..., Reduction]
+    join: Callable[[Expr, Expr], Expr]
+    neutral: Expr
+
+
+def _cumulative(data: Tensor, axis: int, scan: _Accumulation, *flags: bool) -> Tensor:
     place = axis_number("cumulative", data, axis)
     exclusive, reverse = flags
     row = _Row(data, place, is_reversed=reverse)
     if row.extent > _ROW:
-        return _cumulative_by_blocks(row, combine, neutral, is_exclusive=exclusive)
+        return _cumulative_by_blocks(row, scan, is_exclusive=exclusive)
     k = reduce_axis(row.extent, "k")
 
     def body(*i: Expr) -> Reduction:
         own = row.number(i[place])
         is_in = k < own if exclusive else k <= own
         term = row.element((*i[:place], *i[place + 1 :]), k)
-        return combine(if_then_else(is_in, term, const(neutral, data.dtype)), axis=k)
+        return scan.combine(if_then_else(is_in, term, scan.neutral), axis=k)
 
     return compute(data.shape, body, AutoName("cumulative"))
 
@@ -150,17 +169,15 @@ class _Row:
         place = self.place
         return self.data[(*others[:place], self.number(number), *others[place:])]
 
-    def padded(self, others: Sequence[Expr], number: Expr, neutral: int) -> Expr:
+    def padded(self, others: Sequence[Expr], number: Expr, neutral: Expr) -> Expr:
         """An element, `neutral` beyond the end of the last block."""
         if self.extent % _BLOCK == 0:
             return self.element(others, number)
         inside = self.element(others, minimum(number, self.extent - 1))
-        return if_then_else(number < self.extent, inside, const(neutral, self.data.dtype))
+        return if_then_else(number < self.extent, inside, neutral)
 
 
-def _cumulative_by_blocks(
-    row: _Row, combine: Callable[..., Reduction], neutral: int, *, is_exclusive: bool
-) -> Tensor:
+def _cumulative_by_blocks(row: _Row, scan: _Accumulation, *, is_exclusive: bool) -> Tensor:
     """Sums within each block, after those of all blocks before."""
     name, shape, place = AutoName("cumulative"), row.data.shape, row.place
     outer, blocks, inner = shape[:place], -(-row.extent // _BLOCK), shape[place + 1 :]
@@ -168,15 +185,15 @@ def _cumulative_by_blocks(
 
     def total(*i: Expr) -> Reduction:
         others = (*i[:place], *i[place + 1 :])
-        return combine(row.padded(others, i[place] * _BLOCK + t, neutral), axis=t)
+        return scan.combine(row.padded(others, i[place] * _BLOCK + t, scan.neutral), axis=t)
 
     def within(*i: Expr) -> Reduction:
         is_in = k < i[place + 1] if is_exclusive else k <= i[place + 1]
-        term = row.padded((*i[:place], *i[place + 2 :]), i[place] * _BLOCK + k, neutral)
-        return combine(if_then_else(is_in, term, const(neutral, row.data.dtype)), axis=k)
+        term = row.padded((*i[:place], *i[place + 2 :]), i[place] * _BLOCK + k, scan.neutral)
+        return scan.combine(if_then_else(is_in, term, scan.neutral), axis=k)
 
     totals = compute((*outer, blocks, *inner), total, stage_name(name, "totals"))
-    before = _cumulative(totals, place, combine, neutral, True, False)
+    before = _cumulative(totals, place, scan, True, False)
     sums = compute((*outer, blocks, _BLOCK, *inner), within, stage_name(name, "within"))
 
     def result(*i: Expr) -> Expr:
@@ -184,7 +201,7 @@ def _cumulative_by_blocks(
         block = number // _BLOCK
         mine = sums[(*i[:place], block, number % _BLOCK, *i[place + 1 :])]
         earlier = before[(*i[:place], block, *i[place + 1 :])]
-        return earlier * mine if neutral else earlier + mine
+        return scan.join(earlier, mine)
 
     return compute(shape, result, name)
 
@@ -209,6 +226,8 @@ def determinant(data: Tensor) -> Tensor:
 REDUCTIONS: Mapping[str, Callable[..., Tensor]] = {
     "all": all_true,
     "any": any_true,
+    "cumulative_max": cumulative_max,
+    "cumulative_min": cumulative_min,
     "cumulative_product": cumulative_product,
     "cumulative_sum": cumulative_sum,
     "determinant": determinant,

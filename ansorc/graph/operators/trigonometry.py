@@ -8,7 +8,20 @@ from collections.abc import Callable, Mapping
 
 from ansorc.ir.dtype import FLOAT64
 from ansorc.ir.expr import Expr, const, dtype_of
-from ansorc.lang.scalar import abs, cos, exp, expm1, if_then_else, log, log1p, sin, sqrt
+from ansorc.lang.scalar import (
+    abs,
+    all_of,
+    any_of,
+    cos,
+    equal,
+    exp,
+    expm1,
+    if_then_else,
+    log,
+    log1p,
+    sin,
+    sqrt,
+)
 
 _LARGE = 1e8
 """From here on x^2 + 1 is x^2."""
@@ -39,6 +52,27 @@ def _atan_series(x: Expr) -> Expr:
     for n in reversed(range(1, terms)):
         total = total * square + (-1.0) ** n / (2 * n + 1)
     return x + x * (square * total)
+
+
+def atan2(y: Expr, x: Expr) -> Expr:
+    """Return the angle of the point (x, y), from -pi to pi."""
+    kind = dtype_of(x)
+    pi = const(math.pi, kind)
+    is_steep = abs(y) > abs(x)
+    lies_on_axis = equal(if_then_else(is_steep, y, x), 0)
+    share = if_then_else(is_steep, x, y) / if_then_else(
+        lies_on_axis, const(1.0, kind), if_then_else(is_steep, y, x)
+    )
+    angle = _atan(share)
+    upright = _with_sign(pi * 0.5, y) - angle
+    level = if_then_else(x < 0, angle + copysign(pi, y), copysign(angle, y))
+    return if_then_else(is_steep, upright, level)
+
+
+def copysign(size: Expr, of: Expr) -> Expr:
+    """Return |size| with the sign of `of`, also with that of a zero."""
+    is_negative = any_of(of < 0, all_of(equal(of, 0), 1.0 / of < 0))
+    return if_then_else(is_negative, 0 - abs(size), abs(size))
 
 
 def _asin(x: Expr) -> Expr:

@@ -106,6 +106,8 @@ class _TorchImport:
             )
         made = _guarded(node, lambda: converter(call))
         results = [made] if isinstance(made, (str, np.ndarray)) else list(made)
+        if any(place >= len(results) for place in node.used):
+            call.refuse(f"only its first {len(results)} results are supported")
         self._check(node, results)
         return results
 

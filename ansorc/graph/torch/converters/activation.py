@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 
+_NO_DIFFERENCE = 17.0
+"""From here on log(1 + e^x) is x in float32."""
 _SELU = (1.67326319217681884765625, 1.05070102214813232421875)
 
 
@@ -43,11 +45,18 @@ def _hardtanh(call: TorchCall) -> str:
 
 
 def _softplus(call: TorchCall) -> str:
-    data, beta = call.input("self"), float(call.get("beta"))
-    if beta == 1:
-        return call.add("softplus", [data])
-    result = call.add("softplus", [call.add("multiply", [data, call.scalar(beta, data)])])
-    return call.add("multiply", [result, call.scalar(1 / beta, result)])
+    """log(1 + e^(beta x)) / beta, x itself where beta x is beyond a threshold."""
+    data, beta = call.input("self"), float(call.get("beta", 1))
+    limit, scaled = float(call.get("threshold", 20)), data
+    if beta != 1:
+        scaled = call.add("multiply", [data, call.scalar(beta, data)])
+    result = call.add("softplus", [scaled])
+    if beta != 1:
+        result = call.add("multiply", [result, call.scalar(1 / beta, result)])
+    if limit >= _NO_DIFFERENCE:
+        return result
+    is_beyond = call.add("greater", [scaled, call.scalar(limit, scaled)])
+    return call.add("where", [is_beyond, data, result])
 
 
 def _log_sigmoid(call: TorchCall) -> Sequence[str]:

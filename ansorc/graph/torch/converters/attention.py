@@ -13,9 +13,14 @@ def _attention(call: TorchCall) -> str:
         call.refuse("it drops out; call module.eval() before")
     shapes = [call.type(name).shape for name in ("query", "key", "value")]
     names = [call.input(name) for name in ("query", "key", "value")]
-    if len({shape[:-3] for shape in shapes}) > 1 or min(map(len, shapes)) < 2:
+    if min(map(len, shapes)) < 2:
         call.refuse(f"its inputs are {', '.join(str(list(shape)) for shape in shapes)}")
-    batch = math.prod(shapes[0][:-3])
+    outer = call.result.shape[:-3]
+    for place, shape in enumerate(shapes):
+        if shape[:-3] != outer:
+            shapes[place] = (*outer, *((1, *shape) if len(shape) == 2 else shape)[-3:])
+            names[place] = call.add("broadcast_to", [names[place]], shape=list(shapes[place]))
+    batch = math.prod(outer)
     four = [(batch, *((1,) * (3 - len(s)) + s)[-3:]) for s in shapes]
     heads, groups = four[0][1], four[1][1]
     if heads % groups or groups != four[2][1]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -216,6 +217,16 @@ def _addcmul(operator: str) -> TorchConverter:
     return convert
 
 
+def _log10(call: TorchCall) -> str:
+    natural = call.add("log", [call.input("self", call.result.dtype)])
+    return call.add("multiply", [natural, call.scalar(1 / math.log(10), natural)])
+
+
+def _scaled_by_power(call: TorchCall) -> str:
+    data, exponent = _pair(call, call.result.dtype)
+    return call.add("multiply", [data, call.add("exp2", [exponent])])
+
+
 def _hypotenuse(call: TorchCall) -> str:
     """The root of the sum of two squares, none of which overflows."""
     sides = [call.add("abs", [side]) for side in _pair(call, call.result.dtype)]
@@ -292,8 +303,10 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     **_overloads({"logical_xor": _logical("logical_xor")}, "default"),
     "_to_copy.default": _to_copy,
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default": _fake_quantize,
+    **_overloads({"copysign": _binary("copysign")}, "Scalar", "Tensor"),
     "addcdiv.default": _addcmul("divide"),
     "addcmul.default": _addcmul("multiply"),
+    "atan2.default": _binary("atan2"),
     "bitwise_not.default": _bitwise_not,
     "clamp.Tensor": _clamp,
     "clamp.default": _clamp,
@@ -303,10 +316,14 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     "div.Tensor_mode": _divide,
     "fake_quantize_per_tensor_affine_cachemask.default": _fake_quantize,
     "floor_divide.default": _floor_divide,
+    "fmax.default": _binary("maximum_number"),
+    "fmin.default": _binary("minimum_number"),
     "hypot.default": _hypotenuse,
     "isfinite.default": _isfinite,
     "isinf.default": lambda call: call.add("isinf", [call.input("self", FLOAT32)]),
     "isnan.default": lambda call: call.add("isnan", [call.input("self")]),
+    "ldexp.Tensor": _scaled_by_power,
+    "log10.default": _log10,
     "logical_not.default": _not,
     "masked_fill.Scalar": _masked_fill,
     "masked_fill.Tensor": _masked_fill,

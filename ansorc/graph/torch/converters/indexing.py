@@ -10,7 +10,7 @@ import numpy as np
 
 from ansorc.graph.slices import sliced
 from ansorc.graph.torch.model import TorchRef
-from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
+from ansorc.graph.torch.torch_call import TorchCall, TorchConverter, TorchValue
 from ansorc.ir.dtype import INT64, dtype
 
 
@@ -125,7 +125,8 @@ def _search(call: TorchCall) -> str:
         call.refuse("a sorter is not supported; sort the boundaries first")
     is_right = bool(call.get("right", False)) or call.get("side") == "right"
     below = call.add("less_equal" if is_right else "less", [edges, data])
-    return call.add("sum", [call.converted(below, call.result.dtype)], axis=[-1])
+    found = call.add("sum", [call.converted(below, call.result.dtype)], axis=[-1])
+    return call.reshape(found, call.result.shape)
 
 
 def _kth(call: TorchCall) -> Sequence[str]:
@@ -200,6 +201,13 @@ def _scatter(combine: str) -> TorchConverter:
     return convert
 
 
+def _scatter_reduce(call: TorchCall) -> TorchValue | Sequence[TorchValue]:
+    combine = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}.get(call.get("reduce"))
+    if combine is None or not call.get("include_self", True):
+        call.refuse("of means, and without what there was, is not supported; include_self=True")
+    return _scatter(combine)(call)
+
+
 def _top_k(call: TorchCall) -> Sequence[str]:
     shape = call.type("self").shape
     axis = call.axis(call.get("dim", -1), len(shape))
@@ -234,6 +242,7 @@ TORCH_INDEXING: Mapping[str, TorchConverter] = {
     "scatter.src": _scatter("none"),
     "scatter.value": _scatter("none"),
     "scatter_add.default": _scatter("add"),
+    "scatter_reduce.two": _scatter_reduce,
     "searchsorted.Tensor": _search,
     "sort.default": _sort,
     "sort.stable": _sort,

@@ -55,6 +55,19 @@ def _added(left: str, right: str) -> TorchConverter:
     return convert
 
 
+def _added_sum(call: TorchCall) -> str:
+    """beta times the first input plus alpha times the sum of the products of a batch."""
+    inputs, kind = [call.input("batch1"), call.input("batch2")], call.result.dtype
+    alpha, beta = float(call.get("alpha", 1)), call.get("beta", 1)
+    result = call.add("einsum", inputs, equation="bij,bjk->ik", scale=alpha)
+    if beta == 0:
+        return result
+    term = call.input("self", kind)
+    if beta != 1:
+        term = call.add("multiply", [term, call.scalar(beta, result)])
+    return call.add("add", [result, term])
+
+
 def _einsum(call: TorchCall) -> str:
     return call.add("einsum", call.inputs("tensors"), equation=call.get("equation"))
 
@@ -72,6 +85,7 @@ def _trilinear(call: TorchCall) -> str:
 
 TORCH_MATMUL: Mapping[str, TorchConverter] = {
     "_trilinear.default": _trilinear,
+    "addbmm.default": _added_sum,
     "addmm.default": _added("mat1", "mat2"),
     "addmv.default": _added("mat", "vec"),
     "baddbmm.default": _added("batch1", "batch2"),

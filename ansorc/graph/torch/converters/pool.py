@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -28,13 +29,20 @@ def _window(call: TorchCall, rank: int) -> dict[str, object]:
 
 def _average_pool(rank: int) -> TorchConverter:
     def convert(call: TorchCall) -> str:
-        if call.has("divisor_override"):
-            call.refuse("divisor_override is not supported; multiply the result instead")
+        window, divisor = _window(call, rank), call.get("divisor_override")
+        is_ceil, counted = (
+            bool(call.get("ceil_mode", False)),
+            bool(call.get("count_include_pad", True)),
+        )
+        if divisor and is_ceil:
+            call.refuse("divisor_override with ceil_mode is not supported; multiply the result")
         result = call.add(
-            f"avg_pool{rank}d", [_batched(call, rank)], **_window(call, rank),
-            ceil_mode=bool(call.get("ceil_mode", False)),
-            count_include_pad=bool(call.get("count_include_pad", True)),
+            f"avg_pool{rank}d", [_batched(call, rank)], **window,
+            ceil_mode=is_ceil, count_include_pad=counted or bool(divisor),
         )  # fmt: skip
+        if divisor:
+            factor = math.prod(call.each("kernel_size", rank)) / float(divisor)
+            result = call.add("multiply", [result, call.scalar(factor, result)])
         return call.reshape(result, call.result.shape)
 
     return convert

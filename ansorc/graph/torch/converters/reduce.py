@@ -82,13 +82,31 @@ def _moments(call: TorchCall) -> tuple[str, str]:
 
 
 def _cumulative(operator: str) -> TorchConverter:
-    def convert(call: TorchCall) -> str:
-        data, shape = call.input("self", call.result.dtype), call.type("self").shape
-        if not shape:
-            return data
-        return call.add(operator, [data], axis=call.axis(call.get("dim"), len(shape)))
+    return lambda call: _accumulated(call, operator)
+
+
+def _accumulated(call: TorchCall, operator: str) -> str:
+    data, shape = call.input("self", call.result.dtype), call.type("self").shape
+    if not shape:
+        return data
+    return call.add(operator, [data], axis=call.axis(call.get("dim"), len(shape)))
+
+
+def _running(operator: str) -> TorchConverter:
+    """The extreme elements so far, without their places."""
+
+    def convert(call: TorchCall) -> Sequence[str]:
+        if 1 in call.node.used:
+            call.refuse("the places of what is largest or smallest so far are not supported")
+        return [_accumulated(call, operator)]
 
     return convert
+
+
+def _distance(call: TorchCall) -> str:
+    kind = call.result.dtype
+    off = call.add("subtract", [call.input("self", kind), call.input("other", kind)])
+    return _norm(call, off, float(call.get("p", 2)), {"axis": None, "keepdims": False})
 
 
 def _vector_norm(call: TorchCall) -> str:
@@ -138,8 +156,11 @@ TORCH_REDUCE: Mapping[str, TorchConverter] = {
     "amin.default": _reduce("min", "all"),
     "argmax.default": _place("argmax"),
     "argmin.default": _place("argmin"),
+    "cummax.default": _running("cumulative_max"),
+    "cummin.default": _running("cumulative_min"),
     "cumprod.default": _cumulative("cumulative_product"),
     "cumsum.default": _cumulative("cumulative_sum"),
+    "dist.default": _distance,
     "linalg_vector_norm.default": _vector_norm,
     "logsumexp.default": _reduce("log_sum_exp"),
     "max.default": _reduce("max", "any"),

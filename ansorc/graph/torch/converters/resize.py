@@ -136,6 +136,7 @@ def _grid_sample(call: TorchCall) -> str:
 TORCH_RESIZE: Mapping[str, TorchConverter] = {
     **{f"upsample_nearest{d}d.vec": _nearest for d in (1, 2, 3)},
     "grid_sampler_2d.default": _grid_sample,
+    "grid_sampler_3d.default": _grid_sample,
     "_upsample_bicubic2d_aa.default": _smooth(2, _cubic(-0.5)),
     "_upsample_bicubic2d_aa.vec": _smooth(2, _cubic(-0.5)),
     "_upsample_bilinear2d_aa.default": _smooth(1, _triangle),
