@@ -33,9 +33,12 @@ def _written_at(x: Any) -> Any:
     y[:, rows] = x[:, :2] + 1
     y[rows, :, torch.tensor([-1, 2])] = 5.0
     y[x > 1] = 0.5
+    y[:, torch.tensor([True, False, True])] = 0.25
+    y[x[:, :, 0] > 0] = x[0, 0]
     return (
         y,
         x.index_put((rows, rows), x[:, 0] * 2, accumulate=True),
+        x.index_put((x[:, 0].argmax(1) % 2, rows), x[:, 0], accumulate=True),
         torch.ops.aten.index_put(x, [None, torch.tensor([2, 2, 0])], x, True),
         x.masked_scatter(x[:1] > 0, x * 2),
     )

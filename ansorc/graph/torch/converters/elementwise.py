@@ -248,13 +248,19 @@ def _round_decimals(call: TorchCall) -> str:
 
 
 def _fake_quantize(call: TorchCall) -> Sequence[str]:
-    """What is left of floats after they were quantised."""
+    """What is left of floats after they were quantised, as PyTorch rounds."""
+    if call.has("fake_quant_enabled"):
+        enabled = call.value("fake_quant_enabled")
+        if enabled is None:
+            call.refuse("whether it quantises depends on data")
+        if not enabled.any():
+            return [call.input("self", call.result.dtype)]
     if 1 in call.node.used:
         call.refuse("its mask is not supported; call module.eval() before")
     data, *given = (call.input(name, call.result.dtype) for name in ("self", "scale", "zero_point"))
     scale, zero = (call.reshape(one, []) for one in given)
     low, high = float(call.get("quant_min")), float(call.get("quant_max"))
-    whole = call.add("round", [call.add("divide", [data, scale])])
+    whole = call.add("round", [call.add("multiply", [data, call.add("reciprocal", [scale])])])
     seen = call.add("clip", [call.add("add", [whole, zero])], low=low, high=high)
     return [call.add("multiply", [call.add("subtract", [seen, zero]), scale])]
 

@@ -11,6 +11,7 @@ import numpy as np
 from ansorc.graph.slices import sliced
 from ansorc.graph.torch.model import TorchRef
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter, TorchValue
+from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import INT64, dtype
 
 
@@ -58,6 +59,8 @@ def _index(call: TorchCall) -> str:
 def _index_put(call: TorchCall) -> str:
     """`values` at places of some dimensions, or where a mask is true."""
     shape, given = call.type("self").shape, list(call.get("indices"))
+    while given[-1] is None:
+        given.pop()
     kind, axes = call.result.dtype, [d for d, one in enumerate(given) if one is not None]
     if any(call.type_of(given[d]).dtype.is_bool for d in axes):
         return _put_by_mask(call, given)
@@ -73,29 +76,62 @@ def _index_put(call: TorchCall) -> str:
     if first:
         order = [*range(first, first + rank), *range(first), *range(first + rank, len(full))]
         values = call.add("transpose", [values], order=order)
-    places = [_broadcast(call, given[d], wanted) for d in axes]
-    indices = call.reshape(call.add("stack", places, axis=rank), [count, len(axes)])
     data, order = call.input("self", kind), [*axes, *others]
-    inputs = [
-        call.add("transpose", [data], order=order), indices, call.reshape(values, [count, *outer])
-    ]  # fmt: skip
-    combine = "add" if call.get("accumulate", False) else "none"
-    found = call.add("scatter_nd", inputs, combine=combine)
+    data = call.add("transpose", [data], order=order)
+    values, adds = call.reshape(values, [count, *outer]), bool(call.get("accumulate", False))
+    known = [call.builder.value(call.tensor(given[d], INT64)) for d in axes]
+    number = _numbers([shape[d] for d in axes], known, wanted)
+    if number is not None and not (adds and (number >= 0).sum() < count):
+        found = _put(call, data, values, number, adds=adds)
+    else:
+        places = [_broadcast(call, given[d], wanted) for d in axes]
+        indices = call.reshape(call.add("stack", places, axis=rank), [count, len(axes)])
+        combine = "add" if adds else "none"
+        found = call.add("scatter_nd", [data, indices, values], combine=combine)
     return call.add("transpose", [found], order=[order.index(d) for d in range(len(shape))])
 
 
-def _put_by_mask(call: TorchCall, given: Sequence[TorchRef]) -> str:
-    """The same values wherever a mask of the first dimensions is true."""
-    shape, mask, kind = call.type("self").shape, call.type_of(given[0]).shape, call.result.dtype
-    values, inner = call.input("values", kind), shape[len(mask) :]
-    own = call.builder.type(values).shape
-    if len(given) > 1 or (len(own) > len(inner) and own[0] != 1):
+def _numbers(
+    shape: Sequence[int], known: Sequence[Array | None], wanted: Sequence[int]
+) -> Array | None:
+    """Which of the updates is written at each place of `shape`, -1 for none, if that is known."""
+    found = np.full(shape, -1, np.int64)
+    if any(one is None for one in known):
+        return None
+    places = tuple(np.broadcast_to(np.asarray(one), wanted) for one in known)
+    try:
+        found[places] = np.arange(math.prod(wanted)).reshape(wanted)
+    except IndexError:  # what the program would do then is its own affair
+        return None
+    return found
+
+
+def _put(call: TorchCall, data: str, values: str, number: Array, *, adds: bool) -> str:
+    """The rows `number` of `values` in the place of those of `data`, or added to them."""
+    shape = call.builder.type(data).shape
+    rows = call.add("take", [values, call.constant(np.maximum(number, 0))], axis=0)
+    if adds:
+        rows = call.add("add", [data, rows])
+    ones = [1] * (len(shape) - number.ndim)
+    where = call.constant((number >= 0).reshape([*number.shape, *ones]))
+    return call.add("where", [where, rows, data])
+
+
+def _put_by_mask(call: TorchCall, given: Sequence[TorchRef | None]) -> str:
+    """The same values wherever a mask of some dimensions is true."""
+    shape, kind, axis = call.type("self").shape, call.result.dtype, len(given) - 1
+    if any(one is not None for one in given[:-1]):
+        call.refuse("it writes at places of one dimension and under a mask; use torch.where")
+    mask, values = call.type_of(given[-1]).shape, call.input("values", kind)
+    inner, own = shape[axis + len(mask) :], call.builder.type(values).shape
+    outer, own = own[: max(0, len(own) - len(inner))], own[max(0, len(own) - len(inner)) :]
+    if outer and outer[-1] != 1:
         call.refuse(
             "it writes elements one after another where a mask is true, so that where they come "
             "from depends on data; use torch.where"
         )
-    values = call.reshape(values, own[-len(inner) :] if len(own) > len(inner) > 0 else own)
-    where = call.reshape(call.tensor(given[0]), [*mask, *[1] * len(inner)])
+    values = call.reshape(values, [*outer[:-1], *[1] * len(mask if outer else ()), *own])
+    where = call.reshape(call.tensor(given[-1]), [*[1] * axis, *mask, *[1] * len(inner)])
     data = call.input("self", kind)
     if call.get("accumulate", False):
         values = call.add("add", [data, values])
