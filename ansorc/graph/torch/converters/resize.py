@@ -76,6 +76,8 @@ def _mixed(call: TorchCall, data: str, support: int, kernel: Falloff) -> str:
         else:
             places = (i + 0.5) * scale - 0.5
             places = np.maximum(places, 0) if support == 1 else places
+        if n == m and np.array_equal(places, i):
+            continue
         first = np.floor(places) - support + 1
         taps = first[:, None] + np.arange(2 * support)
         weights = kernel(taps - places[:, None]).astype(call.result.dtype.numpy)
@@ -93,6 +95,8 @@ def _smooth(support: int, kernel: Falloff) -> TorchConverter:
         is_aligned, scales = bool(call.get("align_corners")), _scales(call, shape[2:])
         for axis, (n, m, scale) in enumerate(zip(shape[2:], size, scales, strict=True), 2):
             step = ((n - 1) / (m - 1) if m > 1 else 0.0) if is_aligned else scale
+            if n == m and step == 1:
+                continue
             width = max(step, 1.0)
             center = step * (np.arange(m) + 0.5)
             first = np.maximum((center - support * width + 0.5).astype(np.int64), 0)
