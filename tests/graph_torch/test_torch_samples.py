@@ -79,8 +79,8 @@ def test_it_is_right_or_refused(operator: Any) -> None:
         assert len(found) == len(wanted)
         for array, tensor in zip(found, wanted, strict=True):
             assert_close(array, tensor.numpy())
-    if refused and not compared:
-        pytest.skip(refused)
+    if not compared:
+        pytest.skip(refused or "no sample can be compared on a CPU")
 
 
 def assert_close(found: Any, wanted: Any) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from ansorc.ir.aligned import Array
 from ansorc.ir.expr import Expr, as_expr
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
@@ -68,6 +71,19 @@ def resample(data: Tensor, first: Tensor, weights: Tensor, *more: Tensor, axis: 
         return compute(shape, body, AutoName("resample"))
     total = compute(shape, body, AutoName("resample.sum"))
     return compute(shape, lambda *i: total[i] + more[0][i[place]], AutoName("resample"))
+
+
+def linear_weight(away: Array) -> Array:
+    """Return the weights of elements that are `away` from a place, mixed linearly."""
+    return np.maximum(1 - np.abs(away), 0)
+
+
+def cubic_weight(away: Array, a: float) -> Array:
+    """Return those of the cubic convolution with the parameter `a` (Keys, 1981)."""
+    x = np.abs(away)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
 
 
 RESIZE: Mapping[str, Callable[..., Tensor]] = {

@@ -107,7 +107,9 @@ class _TorchImport:
         made = _guarded(node, lambda: converter(call))
         results = [made] if isinstance(made, (str, np.ndarray)) else list(made)
         if any(place >= len(results) for place in node.used):
-            call.refuse(f"only its first {len(results)} results are supported")
+            call.refuse(
+                f"only its first {len(results)} results are supported; compute the others yourself"
+            )
         self._check(node, results)
         return results
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from ansorc.graph.onnx.node_call import Converter, NodeCall
+from ansorc.graph.operators.resize import cubic_weight, linear_weight
 from ansorc.ir.aligned import Array
 
 _ARITHMETIC = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -88,12 +89,12 @@ class _Manner:
         is_cubic = self.mode == "cubic"
         shrink = min(line.scale, 1.0) if self.antialias else 1.0
         reach = (2 if is_cubic else 1) / shrink
-        kernel: Callable[[Array], Array] = self._cubic if is_cubic else _triangle
         matrix: Array = np.zeros((line.outputs, line.inputs))
         for number, place in enumerate(self.places(line)):
             first, last = math.floor(float(place) - reach), math.ceil(float(place) + reach)
             taps: Array = np.arange(first, last + 1)
-            shares = kernel(np.abs(taps - float(place)) * shrink)
+            away = (taps - float(place)) * shrink
+            shares = cubic_weight(away, self.cubic) if is_cubic else linear_weight(away)
             if self.exclude_outside:
                 shares = shares * ((taps >= 0) & (taps < line.inputs))
             total = float(shares.sum()) or 1.0
@@ -106,16 +107,6 @@ class _Manner:
         if self.coordinates != "tf_crop_and_resize":
             return np.zeros(len(places), np.bool_)
         return (places < 0) | (places > line.inputs - 1)
-
-    def _cubic(self, x: Array) -> Array:
-        a = self.cubic
-        near = ((a + 2) * x - (a + 3)) * x * x + 1
-        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-        return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
-
-
-def _triangle(x: Array) -> Array:
-    return np.clip(1 - x, 0, 1)
 
 
 def _resize(call: NodeCall) -> str:

@@ -252,7 +252,9 @@ def _fake_quantize(call: TorchCall) -> Sequence[str]:
     if call.has("fake_quant_enabled"):
         enabled = call.value("fake_quant_enabled")
         if enabled is None:
-            call.refuse("whether it quantises depends on data")
+            call.refuse(
+                "whether it quantises is not known at import; make fake_quant_enabled a buffer"
+            )
         if not enabled.any():
             return [call.input("self", call.result.dtype)]
     if 1 in call.node.used:

@@ -167,28 +167,25 @@ def _search(call: TorchCall) -> str:
 
 def _kth(call: TorchCall) -> Sequence[str]:
     """The kth smallest elements along an axis; the median without a k."""
-    data, shape = call.input("self"), call.type("self").shape
+    shape = call.type("self").shape
     axis = call.axis(call.get("dim", -1), len(shape))
     extent = shape[axis] if shape else 1
-    k = int(call.get("k", (extent + 1) // 2))
-    names = call.builder.add_many(
-        "top_k", [call.reshape(data, shape or [1])], ("", ""), k=k, axis=axis, largest=False
-    )
-    ranges = [range(n) for n in shape or [1]]
-    ranges[axis] = range(k - 1, k)
-    found = [sliced(call.builder, name, ranges) for name in names]
-    wanted = [one.shape for one in call.node.results if one is not None]
-    pairs = zip(found, wanted, strict=True)
-    return [call.reshape(str(one), [int(n) for n in new]) for one, new in pairs]
+    found = _smallest(call, shape or (1,), axis, int(call.get("k", (extent + 1) // 2)))
+    return [call.reshape(one, call.result.shape) for one in found]
 
 
 def _median(call: TorchCall) -> str:
-    data, count = call.input("self"), call.type("self").elements
-    names = call.builder.add_many(
-        "top_k", [call.reshape(data, [count])], ("", ""), k=(count + 1) // 2, axis=0, largest=False
-    )
-    last = [range((count - 1) // 2, (count + 1) // 2)]
-    return call.reshape(str(sliced(call.builder, names[0], last)), [])
+    count = call.type("self").elements
+    return call.reshape(_smallest(call, (count,), 0, (count + 1) // 2)[0], [])
+
+
+def _smallest(call: TorchCall, shape: Sequence[int], axis: int, k: int) -> list[str]:
+    """The kth smallest elements of `self` in a shape, along `axis`, and where they are."""
+    data = call.reshape(call.input("self"), shape)
+    names = call.builder.add_many("top_k", [data], ("", ""), k=k, axis=axis, largest=False)
+    ranges = [range(n) for n in shape]
+    ranges[axis] = range(k - 1, k)
+    return [str(sliced(call.builder, name, ranges)) for name in names]
 
 
 def _embedding_bag(call: TorchCall) -> Sequence[str]:
@@ -240,7 +237,10 @@ def _scatter(combine: str) -> TorchConverter:
 def _scatter_reduce(call: TorchCall) -> TorchValue | Sequence[TorchValue]:
     combine = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}.get(call.get("reduce"))
     if combine is None or not call.get("include_self", True):
-        call.refuse("of means, and without what there was, is not supported; include_self=True")
+        call.refuse(
+            "it takes means, or leaves out what was there; use sum, prod, amax or amin with "
+            "include_self=True"
+        )
     return _scatter(combine)(call)
 
 

@@ -39,33 +39,31 @@ def _added(left: str, right: str) -> TorchConverter:
     """beta times the first input plus alpha times a product."""
 
     def convert(call: TorchCall) -> str:
-        result, kind = _product(call, call.input(left), call.input(right)), call.result.dtype
-        alpha, beta = call.get("alpha", 1), call.get("beta", 1)
-        if alpha != 1:
-            result = call.add("multiply", [result, call.scalar(alpha, result)])
-        if beta == 0:
-            return result
-        term = call.input("self", kind)
-        if beta != 1:
-            term = call.add("multiply", [term, call.scalar(beta, result)])
-        if call.builder.type(term).shape == call.result.shape[-1:]:
-            return call.add("bias_add", [result, term], axis=-1)
-        return call.add("add", [result, term])
+        result = _product(call, call.input(left), call.input(right))
+        if call.get("alpha", 1) != 1:
+            result = call.add("multiply", [result, call.scalar(call.get("alpha"), result)])
+        return _with_self(call, result)
 
     return convert
 
 
-def _added_sum(call: TorchCall) -> str:
-    """beta times the first input plus alpha times the sum of the products of a batch."""
-    inputs, kind = [call.input("batch1"), call.input("batch2")], call.result.dtype
-    alpha, beta = float(call.get("alpha", 1)), call.get("beta", 1)
-    result = call.add("einsum", inputs, equation="bij,bjk->ik", scale=alpha)
+def _with_self(call: TorchCall, result: str) -> str:
+    """beta times the first input plus `result`."""
+    beta = call.get("beta", 1)
     if beta == 0:
         return result
-    term = call.input("self", kind)
+    term = call.input("self", call.result.dtype)
     if beta != 1:
         term = call.add("multiply", [term, call.scalar(beta, result)])
+    if call.builder.type(term).shape == call.result.shape[-1:]:
+        return call.add("bias_add", [result, term], axis=-1)
     return call.add("add", [result, term])
+
+
+def _added_sum(call: TorchCall) -> str:
+    """beta times the first input plus alpha times the sum of the products of a batch."""
+    inputs, alpha = [call.input("batch1"), call.input("batch2")], float(call.get("alpha", 1))
+    return _with_self(call, call.add("einsum", inputs, equation="bij,bjk->ik", scale=alpha))
 
 
 def _einsum(call: TorchCall) -> str:

@@ -97,7 +97,9 @@ def _running(operator: str) -> TorchConverter:
 
     def convert(call: TorchCall) -> Sequence[str]:
         if 1 in call.node.used:
-            call.refuse("the places of what is largest or smallest so far are not supported")
+            call.refuse(
+                "the places of what is largest so far are not supported; read only the values"
+            )
         return [_accumulated(call, operator)]
 
     return convert

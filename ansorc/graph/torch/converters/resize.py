@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
+from ansorc.graph.operators.resize import cubic_weight, linear_weight
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 from ansorc.ir.aligned import Array
 
@@ -58,7 +60,7 @@ def _bilinear(call: TorchCall) -> str:
         corners = "align_corners" if is_aligned else "half_pixel"
         options: dict[str, object] = {"layout": "NCHW", "coordinates": corners}
         return call.add("resize2d_bilinear", [data], size=list(size), **options)
-    return _mixed(call, data, 1, _triangle)
+    return _mixed(call, data, 1, linear_weight)
 
 
 def _mixture(support: int, kernel: Falloff) -> TorchConverter:
@@ -112,20 +114,8 @@ def _smooth(support: int, kernel: Falloff) -> TorchConverter:
     return convert
 
 
-def _triangle(x: Array) -> Array:
-    return np.maximum(1 - np.abs(x), 0)
-
-
 def _cubic(a: float) -> Falloff:
-    """The cubic convolution with the parameter `a` (Keys, 1981)."""
-
-    def kernel(x: Array) -> Array:
-        x = np.abs(x)
-        near = ((a + 2) * x - (a + 3)) * x * x + 1
-        far = (((x - 5) * x + 8) * x - 4) * a
-        return np.where(x <= 1, near, np.where(x < 2, far, 0))
-
-    return kernel
+    return partial(cubic_weight, a=a)
 
 
 def _grid_sample(call: TorchCall) -> str:
@@ -143,10 +133,10 @@ TORCH_RESIZE: Mapping[str, TorchConverter] = {
     "grid_sampler_3d.default": _grid_sample,
     "_upsample_bicubic2d_aa.default": _smooth(2, _cubic(-0.5)),
     "_upsample_bicubic2d_aa.vec": _smooth(2, _cubic(-0.5)),
-    "_upsample_bilinear2d_aa.default": _smooth(1, _triangle),
-    "_upsample_bilinear2d_aa.vec": _smooth(1, _triangle),
+    "_upsample_bilinear2d_aa.default": _smooth(1, linear_weight),
+    "_upsample_bilinear2d_aa.vec": _smooth(1, linear_weight),
     "upsample_bicubic2d.vec": _mixture(2, _cubic(-0.75)),
     "upsample_bilinear2d.vec": _bilinear,
-    "upsample_linear1d.vec": _mixture(1, _triangle),
-    "upsample_trilinear3d.vec": _mixture(1, _triangle),
+    "upsample_linear1d.vec": _mixture(1, linear_weight),
+    "upsample_trilinear3d.vec": _mixture(1, linear_weight),
 }
