@@ -17,7 +17,7 @@ from ansorc.schedule.extent import Extent, as_array
 from ansorc.schedule.stage import At, Root, Stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import RFactor
-from ansorc.search.default_borders import is_border, with_borders_read_in_place
+from ansorc.search.default_borders import is_border, settled_borders
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.features.loop_nest import LoopNests
@@ -111,7 +111,7 @@ def default_steps(
     operand, with long reductions in shares or in lanes, with the rows of a product finished beside
     it, with plain stages in two places, and of other definitions. Where a dot-product
     instruction fits, it is used. Borders are read in place where that leaves few tests: what is
-    best without them is tried first.
+    best without them is preferred to what is best with them.
     `rewrite_layout` and `redefine` are those of `SearchOptions`.
     """
     sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))
@@ -121,10 +121,7 @@ def default_steps(
     sketches = (*_plain(dag, target, rewrite_layout=rewrite_layout), *others)
     borders = frozenset(op.name for op in dag.ops if is_border(dag, op))
     made = _fastest(sketches, borders)
-    read_in_place = with_borders_read_in_place(dag, target, made)
-    if read_in_place is not made or not borders:
-        return read_in_place
-    return with_borders_read_in_place(dag, target, _fastest(sketches))
+    return settled_borders(dag, target, made, lambda: _fastest(sketches)) if borders else made
 
 
 def _fastest(sketches: Sequence[Sketch], without: frozenset[str] = frozenset()) -> tuple[Step, ...]:

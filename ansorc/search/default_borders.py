@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
+
 from ansorc.codegen.build import prepare
 from ansorc.ir.arith.affine import step_along
 from ansorc.ir.expr import Binary, Call, Const, Expr, Load, Select
@@ -14,6 +16,8 @@ from ansorc.schedule import lower, replay
 from ansorc.schedule.stage import Mark
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import CacheRead, CacheWrite, ComputeInline, Redefine, RFactor
+from ansorc.search.features.loop_nest import LoopNests
+from ansorc.search.features.statement import Statement
 from ansorc.target import Target
 
 MOST_TESTS = 0.1
@@ -21,9 +25,47 @@ MOST_TESTS = 0.1
 0.05, a first layer of 7x7, which gains by it."""
 
 
-def with_borders_read_in_place(
-    dag: ComputeDAG, target: Target, steps: tuple[Step, ...]
+CERTAIN = 0.8
+"""The cycles with which a program is taken instead of the preferred one, in those of that one."""
+
+
+def settled_borders(
+    dag: ComputeDAG,
+    target: Target,
+    steps: tuple[Step, ...],
+    counting: Callable[[], tuple[Step, ...]],
 ) -> tuple[Step, ...]:
+    """Return `steps`, which seem best if borders take no time, with borders read in place.
+
+    Nearly always they are the fastest so; but where a border is read as if it lay in a cache, what
+    is read from memory was not seen. Where it seems to cost much, and where too many tests would be
+    left, what seems best `counting` borders is tried as well: read in place, and as it is.
+    """
+    inlined = _read_in_place(dag, target, steps)
+    names = {op.name for op in dag.ops if is_border(dag, op)}
+    cycles = _cycles(dag, target, inlined)
+    if inlined is not steps and CERTAIN * cycles < _cycles(dag, target, steps, names):
+        return inlined
+    other = counting()
+    found = _read_in_place(dag, target, other) if inlined is steps else inlined
+    for tried in (_read_in_place(dag, target, other), other):
+        if _cycles(dag, target, tried) < CERTAIN * _cycles(dag, target, found):
+            found = tried
+    return found
+
+
+def _cycles(
+    dag: ComputeDAG, target: Target, steps: tuple[Step, ...], without: Container[str] = ()
+) -> float:
+    """The cycles of all stages on one core, as estimated, but of those `without`."""
+    state = replay(dag, steps)
+    nests = LoopNests(state, 1)
+    counted = [s for s in state.stages if not s.is_inlined and s.name not in without]
+    found = [Statement(nests, nests.nest(stage), target).estimate.total_cycles for stage in counted]
+    return sum(cycles.item() for cycles in found)
+
+
+def _read_in_place(dag: ComputeDAG, target: Target, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Return `steps` with each stage that puts a border around elements inlined in its reader.
 
     The tiles stay what they are. Which tests are left after loops are split at them is not

@@ -49,7 +49,7 @@ class OperatorResult:
 
 @click.command()
 @click.option("--cases", default="all", show_default=True, help="Kinds or cases, or all.")
-@click.option("--peers", default="torch,onnxruntime", show_default=True)
+@click.option("--peers", default="torch,onnxruntime,openvino", show_default=True)
 @click.option("--trials", default=0, show_default=True, type=click.IntRange(min=0),
               help="Programs a case that are measured; 0: the untuned default.")  # fmt: skip
 @click.option("--threads", default=0, type=click.IntRange(min=0), help="0: all cores.")

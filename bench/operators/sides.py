@@ -97,16 +97,19 @@ def _eager(found: Any, case: OperatorCase, tensors: list[Any]) -> Program:
 
 def onnxruntime(request: OperatorRequest) -> Iterator[tuple[str, Make]]:
     """Yield a session of ONNX Runtime, its inputs and output bound before."""
-    case = request.case
+    yield "session", lambda: _session(request.case, request.threads)
+
+
+def openvino(request: OperatorRequest) -> Iterator[tuple[str, Make]]:
+    """Yield a request of OpenVINO's CPU plugin for latency in float32, its inputs set before."""
+    yield "request", lambda: _inference_request(request.case, request.threads)
+
+
+def _onnx_model(case: OperatorCase, arrays: Mapping[str, Array]) -> Any:
+    """Return the case as an ONNX model whose weights are constants."""
     if not case.onnx:
         raise Unsupported("it has no such operator")
-    yield "session", lambda: _session(case, request.threads)
-
-
-def _session(case: OperatorCase, threads: int) -> Program:
-    onnx, ort = importlib.import_module("onnx"), importlib.import_module("onnxruntime")
-    parser = importlib.import_module("onnx.parser")
-    arrays = case.peer_arrays()
+    onnx, parser = importlib.import_module("onnx"), importlib.import_module("onnx.parser")
     given = ", ".join(
         f"{'int64' if name.startswith('i') else 'float'}[{','.join(map(str, arrays[name].shape))}] "
         f"{name}"
@@ -120,6 +123,32 @@ def _session(case: OperatorCase, threads: int) -> Program:
     model = parser.parse_model(text)
     for name in case.weights:
         model.graph.initializer.append(onnx.numpy_helper.from_array(arrays[name], name))
+    return model
+
+
+def _inference_request(case: OperatorCase, threads: int) -> Program:
+    ov, arrays = importlib.import_module("openvino"), case.peer_arrays()
+    options = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+        "EXECUTION_MODE_HINT": "ACCURACY",
+    }
+    core, text = ov.Core(), _onnx_model(case, arrays).SerializeToString()
+    call = core.compile_model(core.read_model(text), "CPU", options).create_infer_request()
+    tensors = {name: ov.Tensor(arrays[name], shared_memory=True) for name in case.data}
+    for name, tensor in tensors.items():
+        call.set_tensor(name, tensor)
+
+    def output(_held: object = (tensors, arrays)) -> Array:  # a request does not hold them
+        return case.restored(call.get_output_tensor(0).data)
+
+    return Program("request", call.infer, output)
+
+
+def _session(case: OperatorCase, threads: int) -> Program:
+    ort, arrays = importlib.import_module("onnxruntime"), case.peer_arrays()
+    model = _onnx_model(case, arrays)
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4
@@ -152,5 +181,6 @@ SIDES: Mapping[str, Ways] = {
     "machine code": machine_code,
     "torch": torch,
     "onnxruntime": onnxruntime,
+    "openvino": openvino,
 }
 """The sides by name; the first two are the same kernel."""

@@ -18,6 +18,7 @@ from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
 from ansorc.schedule import lower, replay
 from ansorc.schedule.stage import Mark, Root, Stage
+from ansorc.schedule.state import Step
 from ansorc.schedule.steps import ComputeAt, ComputeInline, Redefine, RewriteLayout, RFactor
 from ansorc.search.default import (
     NARROW_UNROLL_LIMIT,
@@ -25,6 +26,7 @@ from ansorc.search.default import (
     WINDOW_UNROLL_LIMIT,
     default_steps,
 )
+from ansorc.search.default_borders import settled_borders
 from ansorc.search.options import DEFAULTS
 from ansorc.target import Target
 from bench.paper_cases import case
@@ -119,7 +121,7 @@ def test_default_is_the_same_each_time() -> None:
 
 def test_a_border_is_read_in_place_where_few_tests_are_left() -> None:
     """And the tile of a depthwise convolution stays in registers beside it."""
-    dag = case("DEP-2-b1").dag(constant=True)
+    dag = case("DEP-1-b1").dag(constant=True)
     made = default_steps(dag, ZEN3)
     assert "conv.pad" in [step.stage for step in made if isinstance(step, ComputeInline)]
     assert not any(step.stage == "conv.pad" for step in made if isinstance(step, ComputeAt))
@@ -144,6 +146,52 @@ def test_a_border_stays_a_stage_where_many_are_left(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("ansorc.search.default_borders.MOST_TESTS", 0.0)
     made = default_steps(case("C2D-1-b1").dag(constant=True), ZEN3)
     assert "conv.pad" not in [step.stage for step in made if isinstance(step, ComputeInline)]
+
+
+def test_a_border_in_a_cache_hides_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 16 of 1024 channels seem best where the border's cost is not counted."""
+    dag = case("DEP-4-b16").dag(constant=True)
+    target = Target.parse("x86_64-linux-gnu -mcpu=znver4 -cores=2")
+    found = replay(dag, default_steps(dag, target)).stage("conv")
+    monkeypatch.setattr("ansorc.search.default_borders.CERTAIN", 0.0)
+    unseen = replay(dag, default_steps(dag, target)).stage("conv")
+    assert max(extents(unseen, Mark.VECTORIZE)) == 16
+    assert max(extents(found, Mark.VECTORIZE)) >= 64
+
+
+SETTLED = {
+    "nothing is hidden": ((100, 90, 10, 10), "first, in place"),
+    "in place it is better": ((100, 10, 79, 70), "other, in place"),
+    "in place it is no better": ((100, 10, 81, 60), "other"),
+    "neither is certain": ((100, 10, 81, 81), "first, in place"),
+    "kept it is surely better": ((100, 10, 79, 60), "other"),
+}
+"""Cycles of the first program with its border read in place and with none counted, and of the
+other, in place and not; and which of them is taken."""
+
+
+@pytest.mark.parametrize("name", SETTLED)
+def test_a_border_is_settled_by_what_a_program_becomes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycles, taken = SETTLED[name]
+    first, other = program("first"), program("other")
+    made = [program("first, in place"), first, program("other, in place"), other]
+
+    def in_place(_: ComputeDAG, __: Target, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        return made[made.index(steps) - 1]
+
+    def estimated(_: ComputeDAG, __: Target, steps: tuple[Step, ...], ___: object = ()) -> int:
+        return cycles[made.index(steps)]
+
+    monkeypatch.setattr("ansorc.search.default_borders._read_in_place", in_place)
+    monkeypatch.setattr("ansorc.search.default_borders._cycles", estimated)
+    found = settled_borders(conv_layer(14, 16, 16), TARGET, first, lambda: other)
+    assert found == program(taken)
+
+
+def program(name: str) -> tuple[Step, ...]:
+    return (ComputeInline(name),)
 
 
 def test_what_is_transposed_is_a_copy_of_its_own() -> None:
