@@ -99,6 +99,7 @@ lint: .venv/dev
 
 types: .venv/dev
 	$(BIN)/pyright
+	$(BIN)/pyright -p bench
 
 check: lint types test
 

@@ -20,7 +20,7 @@ from ansorc.target import Target, detect
 COUNT, CALLS, TURNS = 32768, 1, 60
 RANGES = {"log": (0.1, 4.0), "log2": (0.1, 4.0), "log1p": (-0.9, 4.0), "pow": (0.1, 4.0)}
 """From where operands are drawn; elsewhere -4 to 4."""
-NUMPY: dict[str, Callable[..., Any]] = {
+NUMPY: dict[str, Callable[..., Any] | None] = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
     "log1p": np.log1p, "tanh": np.tanh, "erf": None, "sigmoid": None, "sqrt": np.sqrt,
     "rsqrt": None, "sin": np.sin, "cos": np.cos, "pow": np.power,

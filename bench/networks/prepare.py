@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,8 @@ def prepare(name: str, batch: int, directory: Path) -> None:
     wide = {name: x.double() if x.is_floating_point() else x for name, x in inputs.items()}
     with torch.no_grad():
         reference = module.double()(*wide.values())
-    np.savez(f"{stem}-inputs.npz", **{name: x.numpy() for name, x in inputs.items()})
+    arrays: dict[str, Any] = {name: x.numpy() for name, x in inputs.items()}
+    np.savez(f"{stem}-inputs.npz", **arrays)
     np.save(f"{stem}-reference.npy", reference.numpy())
     partial.rename(stem.with_suffix(".onnx"))
 

@@ -85,7 +85,8 @@ def torch(request: NetworkRequest) -> Run:
 def torch_compile(request: NetworkRequest) -> Run:
     """Call what Inductor makes of the module: autotuned, weights frozen."""
     found = importlib.import_module("torch")
-    importlib.import_module("torch._inductor.config").freezing = True
+    inductor: Any = importlib.import_module("torch._inductor.config")
+    inductor.freezing = True
 
     def compiled(module: Any) -> Any:
         return found.compile(module, mode="max-autotune", fullgraph=True)

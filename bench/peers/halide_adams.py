@@ -49,7 +49,7 @@ def programs(request: Request) -> Iterator[tuple[str, Make]]:
 @cache
 def _load_autoscheduler() -> None:
     """The plugin lies in the wheel, outside of where the loader looks."""
-    folder = Path(hl.__file__).parent
+    folder = Path(str(hl.__file__)).parent
     found = sorted(folder.glob("lib*/libautoschedule_adams2019.*"))
     if not found:
         raise ImportError(f"the wheel of halide has no autoscheduler in {folder}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import metadata
+from typing import NoReturn
 
 from ansorc.codegen.llvm.limits import CopyProbe, FmaProbe, ReadProbe
 from ansorc.target import Target
@@ -49,11 +50,11 @@ def _limit(request: Request) -> Program:
     return _probed(name, memory, size)
 
 
-def _probed(name: str, probe: FmaProbe | ReadProbe | CopyProbe, work: int) -> Program:
+def _probed(name: str, probe: FmaProbe | ReadProbe | CopyProbe, work: float) -> Program:
     def nothing() -> None:
         """A limit has no result."""
 
-    def no_output() -> None:
+    def no_output() -> NoReturn:
         raise AssertionError("a limit has no output")
 
     return Program(

@@ -103,16 +103,20 @@ def problem(operator: str, shape: Numbers, inputs: list[Array]) -> Problem:
             x, weight = inputs
             return _convolution(x, weight[:, :, None, :], shape[-2:], groups=shape[2])
         case "GRP":
-            return _convolution(*inputs, shape[-3:-1], groups=shape[-1])
+            x, weight = inputs
+            return _convolution(x, weight, shape[-3:-1], groups=shape[-1])
         case "DIL":
-            return _convolution(*inputs, shape[-3:-1], dilation=shape[-1])
+            x, weight = inputs
+            return _convolution(x, weight, shape[-3:-1], dilation=shape[-1])
         case "T2D":
-            return _convolution(*inputs, shape[-2:], is_transposed=True)
+            x, weight = inputs
+            return _convolution(x, weight, shape[-2:], is_transposed=True)
         case "ConvLayer":
             x, weight, scale, shift = inputs
             return _convolution(x, weight, shape[-2:], scale=scale, shift=shift)
         case "C1D" | "C2D" | "C3D":
-            return _convolution(*inputs, shape[-2:])
+            x, weight = inputs
+            return _convolution(x, weight, shape[-2:])
         case _:
             raise ValueError(f"there is no operator '{operator}'")
 

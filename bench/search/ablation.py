@@ -82,7 +82,7 @@ def _tuned(task: Task, runs: Mapping[tuple[str, int], TuneOptions], peak: float)
     """Make the runs one after the other, or what is left to do of them."""
     found: Found = {}
     for place, ((variant, seed), options) in enumerate(runs.items(), 1):
-        options.records.parent.mkdir(parents=True, exist_ok=True)
+        Path(str(options.records)).parent.mkdir(parents=True, exist_ok=True)
         title = f"{place}/{len(runs)} {variant} seed {seed}"
         with Progress(title, task.dag.flops, peak) as progress:
             result = tune_task(task, options, progress)

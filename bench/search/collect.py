@@ -82,7 +82,8 @@ def _collected(case: Case, options: TuneOptions, on_trial: Callable[[Trial], Non
                 raise click.Abort
     except AnsorcError as error:
         return f"stopped ({error})"
-    best = "nothing worked" if result.best is None else f"best {result.best.median_s * 1e3:.4g} ms"
+    seconds = None if result.best is None else result.best.median_s
+    best = "nothing worked" if seconds is None else f"best {seconds * 1e3:.4g} ms"
     failed = ", ".join(f"{count} {kind}" for kind, count in result.failures.items())
     return f"{result.trials} programs, {best}{', failed now: ' if failed else ''}{failed}"
 

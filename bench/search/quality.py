@@ -70,7 +70,7 @@ def main(
 def measured(name: str, options: TuneOptions, long_trials: int) -> Finding:
     """Make one run from an empty record file, and continue it to `long_trials` if they are more."""
     task = CASES[name].task()
-    options.records.parent.mkdir(parents=True, exist_ok=True)
+    Path(str(options.records)).parent.mkdir(parents=True, exist_ok=True)
     for suffix in ("", "-wal", "-shm"):
         Path(f"{options.records}{suffix}").unlink(missing_ok=True)
     curve: list[tuple[int, float, float]] = []

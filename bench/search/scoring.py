@@ -71,7 +71,7 @@ def trained(space: Space, rng: np.random.Generator) -> CostModel:
         for row in extract(sketch, sample(sketch, share, rng), space.target):
             seconds = float(np.sum(estimated_cycles(row)) * 1e-9 * np.exp(rng.normal(0, 0.3)))
             samples.append(Sample("made up", row, seconds))
-    model = TreeModel(threads=1)
+    model = TreeModel()
     model.update(samples)
     return model
 
