@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ansorc.ir.arith.affine import affine
-from ansorc.ir.expr import Call, Const, Expr, Indices, Select
+from ansorc.ir.expr import Call, Const, Expr, Indices, Load, Select
+from ansorc.ir.node import walk
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
 
@@ -83,6 +84,18 @@ def strictly_inlineable(op: ComputeOp) -> bool:
     if any(isinstance(node, Select) or _is_expensive(node) for node in op.nodes()):
         return False
     return all(a is not None and a.is_in_order and not a.has_repeated_axis for a in accesses)
+
+
+def gathers(op: ComputeOp, reader: ComputeOp) -> bool:
+    """Return whether `op` only moves rows from where a tensor says; `reader` reads each once."""
+    accesses = reads_of(reader, op)
+    if not (isinstance(op.body, Load) and op.axes and reader.axes and len(accesses) == 1):
+        return False
+    row, (*places, along) = op.axes[-1].name, op.body.indices
+    is_placed = any(isinstance(node, Load) for index in places for node in walk(index))
+    is_row = shifted_axis(along) == row and all(row not in free_vars(index) for index in places)
+    is_along = not op.reduce_axes and shifted_axis(accesses[0][-1]) == reader.axes[-1].name
+    return is_placed and is_row and is_along and not _is_reused(reader, accesses)
 
 
 def has_data_reuse(op: ComputeOp) -> bool:

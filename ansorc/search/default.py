@@ -14,8 +14,9 @@ from ansorc.ir.buffer import Buffer
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Extent, as_array
+from ansorc.schedule.names import Steps
 from ansorc.schedule.stage import At, Root, Stage
-from ansorc.schedule.state import State, Step
+from ansorc.schedule.state import State
 from ansorc.schedule.steps import RFactor
 from ansorc.search.default_borders import is_border, settled_borders
 from ansorc.search.evolution.sampling import sample
@@ -104,7 +105,7 @@ through memory instead is counted as if nothing waited for it."""
 
 def default_steps(
     dag: ComputeDAG, target: Target, *, rewrite_layout: bool = True, redefine: bool = True
-) -> tuple[Step, ...]:
+) -> Steps:
     """Return the program that seems best by a rough estimate of its cycles; always the same one.
 
     Thousands of tilings of a few structures are compared as arrays: with and without a packed
@@ -124,7 +125,7 @@ def default_steps(
     return settled_borders(dag, target, made, lambda: _fastest(sketches)) if borders else made
 
 
-def _fastest(sketches: Sequence[Sketch], without: frozenset[str] = frozenset()) -> tuple[Step, ...]:
+def _fastest(sketches: Sequence[Sketch], without: frozenset[str] = frozenset()) -> Steps:
     """Return the program that seems best if the stages `without` took no time."""
     pools = sorted((pool for sketch in sketches for pool in _pools(sketch, without)), key=_best)
     near = [pool for pool in pools[:EVOLVED] if _best(pool) <= NEAR * _best(pools[0])]

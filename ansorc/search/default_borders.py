@@ -13,8 +13,9 @@ from ansorc.lang.access import reads_of
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import lower, replay
+from ansorc.schedule.names import Steps
 from ansorc.schedule.stage import Mark
-from ansorc.schedule.state import State, Step
+from ansorc.schedule.state import State
 from ansorc.schedule.steps import CacheRead, CacheWrite, ComputeInline, Redefine, RFactor
 from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.statement import Statement
@@ -23,23 +24,17 @@ from ansorc.target import Target
 MOST_TESTS = 0.1
 """Tests for each operation at most, copies and vectors counted as one each. Measured with up to
 0.05, a first layer of 7x7, which gains by it."""
-
-
 CERTAIN = 0.8
 """The cycles with which a program is taken instead of the preferred one, in those of that one."""
 
 
 def settled_borders(
-    dag: ComputeDAG,
-    target: Target,
-    steps: tuple[Step, ...],
-    counting: Callable[[], tuple[Step, ...]],
-) -> tuple[Step, ...]:
+    dag: ComputeDAG, target: Target, steps: Steps, counting: Callable[[], Steps]
+) -> Steps:
     """Return `steps`, which seem best if borders take no time, with borders read in place.
 
-    Nearly always they are the fastest so; but where a border is read as if it lay in a cache, what
-    is read from memory was not seen. Where it seems to cost much, and where too many tests would be
-    left, what seems best `counting` borders is tried as well: read in place, and as it is.
+    Where that hid what is read from memory, or leaves too many tests, what seems best `counting`
+    borders is tried as well: read in place, and as it is.
     """
     inlined = _read_in_place(dag, target, steps)
     names = {op.name for op in dag.ops if is_border(dag, op)}
@@ -54,9 +49,7 @@ def settled_borders(
     return found
 
 
-def _cycles(
-    dag: ComputeDAG, target: Target, steps: tuple[Step, ...], without: Container[str] = ()
-) -> float:
+def _cycles(dag: ComputeDAG, target: Target, steps: Steps, without: Container[str] = ()) -> float:
     """The cycles of all stages on one core, as estimated, but of those `without`."""
     state = replay(dag, steps)
     nests = LoopNests(state, 1)
@@ -65,17 +58,15 @@ def _cycles(
     return sum(cycles.item() for cycles in found)
 
 
-def _read_in_place(dag: ComputeDAG, target: Target, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _read_in_place(dag: ComputeDAG, target: Target, steps: Steps) -> Steps:
     """Return `steps` with each stage that puts a border around elements inlined in its reader.
 
     The tiles stay what they are. Which tests are left after loops are split at them is not
     estimated but counted in the loops: with too many, `steps` stay.
     """
-    borders = [op.name for op in dag.ops if is_border(dag, op) and _may_go(steps, op.name)]
-    if not borders:
-        return steps
     state = replay(dag, steps)
-    borders = [name for name in borders if not _is_gathered(state, name)]
+    names = [op.name for op in dag.ops if is_border(dag, op) and _may_go(steps, op.name)]
+    borders = [name for name in names if not _is_gathered(state, name)]
     if not borders:
         return steps
     inlined = _inlined(steps, borders)
@@ -93,7 +84,7 @@ def is_border(dag: ComputeDAG, op: ComputeOp) -> bool:
     return has_one and is_inside and moves and any(isinstance(b, Select) for b in op.bodies)
 
 
-def _may_go(steps: tuple[Step, ...], name: str) -> bool:
+def _may_go(steps: Steps, name: str) -> bool:
     """Whether `name` is no part of its reader yet, and nothing is made of it or computed in it."""
     return not any(
         isinstance(step, CacheRead | CacheWrite | ComputeInline | RFactor)
@@ -129,7 +120,7 @@ def _is_moved(value: Expr) -> bool:
     return isinstance(value, Load | Const)
 
 
-def _inlined(steps: tuple[Step, ...], names: list[str]) -> tuple[Step, ...]:
+def _inlined(steps: Steps, names: list[str]) -> Steps:
     """The steps without those of the stages `names`, which are inlined after redefinitions."""
     first = tuple(step for step in steps if isinstance(step, Redefine))
     rest = tuple(s for s in steps if not isinstance(s, Redefine) and s.stage not in names)

@@ -8,8 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from torch_oracle import assert_as_torch, torch
+
+import ansorc as ac
 
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 F: Any = torch.nn.functional
@@ -224,3 +227,28 @@ def test_published_definitions(name: str) -> None:
         x = torch.randn((1, 3, size, size), generator=seeded)
     graph = assert_as_torch(model, [x])
     assert len(graph.inputs) == 1
+
+
+EXPERTS: dict[str, dict[str, Any]] = {
+    "Mixtral": {"intermediate_size": 64, "num_local_experts": 4},
+    "Qwen3Moe": {"moe_intermediate_size": 16, "num_experts": 6, "num_experts_per_tok": 3,
+                 "head_dim": 8},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPERTS)
+@pytest.mark.usefixtures("tv")
+def test_layers_of_experts(name: str) -> None:
+    """Rows sorted by expert, each group by a matrix; PyTorch does that in no float64."""
+    tf: Any = pytest.importorskip("transformers")
+    config = getattr(tf, f"{name}Config")(num_key_value_heads=2, **EXPERTS[name], **SIZES)
+    config.use_cache = False
+    model = _FirstOutput(prepared(getattr(tf, f"{name}Model")(config)))
+    x = torch.randint(0, 50, (1, 8), generator=torch.Generator().manual_seed(0))
+    graph = ac.from_torch(model, (x,))
+    assert " = take(" in str(graph)
+    model.model.set_experts_implementation("eager")
+    with torch.no_grad():
+        wanted = model.double()(x).numpy()
+    found = ac.build(graph)(x.numpy())
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * float(np.abs(wanted).max()))

@@ -258,6 +258,7 @@ ONE: dict[str, Callable[[Any], Any]] = {
         x.median(1),
         x.kthvalue(3, 2, keepdim=True),
     ),
+    "counted": lambda x: (torch.histc(x, 7, -1.5, 2.0), torch.histc(x.round(), 5, -2, 2)),
     "scattered": lambda x: [
         x.scatter_reduce(1, torch.tensor([[[0, 1, 2, 2]], [[1, 1, 0, 2]]]), x, how)
         for how in ("sum", "prod", "amax", "amin")

@@ -284,3 +284,28 @@ def test_a_first_axis_of_extent_1_does_not_keep_a_consumer_out() -> None:
         "Skip on add",
         "MultiLevelTilingWithFusion on matmul",
     ]
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_rows_at_places_that_are_read_once_are_not_stored(rows: int) -> None:
+    """A matrix of its own for each element of a batch, as in layers of experts."""
+    data, weights = ac.placeholder((16, rows, 8), "x"), ac.placeholder((4, 8, 32), "w")
+    which = ac.placeholder((16,), "i", "int64")
+    chosen = ops.take(weights, which, axis=0, name="chosen")
+    product = ops.matmul(data, chosen, name="product")
+    sketches = generate(ac.ComputeDAG([data, weights, which, product]), ZEN3)
+    assert all(s.state.stage("chosen").is_inlined == (rows == 1) for s in sketches)
+
+
+def test_sums_of_rows_at_places_are_stored() -> None:
+    data, which = ac.placeholder((16, 32), "x"), ac.placeholder((8, 4), "i", "int64")
+    chosen = ops.sum(ops.take(data, which, name="rows"), axis=1, name="bags")
+    sketches = generate(ac.ComputeDAG([data, which, ops.relu(chosen, name="y")]), ZEN3)
+    assert not any(s.state.stage("bags").is_inlined for s in sketches)
+
+
+def test_elements_at_places_are_stored_where_they_are_no_rows() -> None:
+    data, which = ac.placeholder((16, 32), "x"), ac.placeholder((8,), "i", "int64")
+    chosen = ops.take(data, which, axis=1, name="chosen")
+    sketches = generate(ac.ComputeDAG([data, which, ops.relu(chosen, name="y")]), ZEN3)
+    assert not any(s.state.stage("chosen").is_inlined for s in sketches)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from ansorc.ir.expr import Load
-from ansorc.lang.access import has_data_reuse, reads_of, simple_access, strictly_inlineable
+from ansorc.lang.access import gathers, has_data_reuse, reads_of, simple_access, strictly_inlineable
 from ansorc.schedule.stage import Making, Stage
 from ansorc.search.sketch.rule import PartialSketch
 
@@ -23,12 +23,14 @@ CACHE_SCOPE = "local"
 def is_inlineable(partial: PartialSketch, name: str) -> bool:
     """Return whether a stage is cheap, element-wise and not an output (IsStrictInlinable).
 
+    Beyond the paper, rows at places that a tensor holds are, if one stage reads each element once.
     The hint `always_compute_inline` says so of any stage that is not a reduction.
     """
-    stage = partial.stage(name)
-    if stage.is_output or not stage.is_untouched or not partial.state.readers(name):
+    stage, readers = partial.stage(name), partial.state.readers(name)
+    if stage.is_output or not stage.is_untouched or not readers:
         return False
     is_asked = "always_compute_inline" in dict(stage.op.hints) and not stage.op.reduce_axes
+    is_asked |= len(readers) == 1 and gathers(stage.op, readers[0].op)
     return is_asked or (strictly_inlineable(stage.op) and not _is_last_before_transposition(
         partial, stage))  # fmt: skip
 

@@ -165,6 +165,22 @@ def _search(call: TorchCall) -> str:
     return call.reshape(found, call.result.shape)
 
 
+def _histogram(call: TorchCall) -> str:
+    """How many elements lie in each of the parts of equal size between two bounds."""
+    low, high, bins = (call.get(name, 0) for name in ("min", "max", "bins"))
+    if not low < high:
+        call.refuse("its bounds depend on data; give min and max")
+    kind, data = call.result.dtype, call.reshape(call.input("self"), [1, -1])
+    offset = call.add("subtract", [data, call.scalar(low, data)])
+    part = call.add("multiply", [offset, call.scalar(bins, data)])
+    part = call.add("divide", [part, call.scalar(high - low, data)])
+    last = call.add("equal", [data, call.scalar(high, data)])
+    part = call.add("where", [last, call.scalar(bins - 1, data), part])
+    part = call.add("floor", [part])
+    numbers = call.constant(np.arange(bins, dtype=kind.numpy)[:, None])
+    return call.add("sum", [call.converted(call.add("equal", [part, numbers]), kind)], axis=[1])
+
+
 def _kth(call: TorchCall) -> Sequence[str]:
     """The kth smallest elements along an axis; the median without a k."""
     shape = call.type("self").shape
@@ -269,6 +285,7 @@ TORCH_INDEXING: Mapping[str, TorchConverter] = {
     "embedding.default": _embedding,
     "gather.default": _gather,
     "index.Tensor": _index,
+    "histc.default": _histogram,
     "index_put.default": _index_put,
     "index_select.default": _index_select,
     "kthvalue.default": _kth,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
+from ansorc.ir.dtype import INT64
 
 
 def _product(call: TorchCall, left: str, right: str) -> str:
@@ -81,7 +84,32 @@ def _trilinear(call: TorchCall) -> str:
     return call.add("einsum", inputs, equation=f"{','.join(terms)}->{result}")
 
 
+def _grouped(data: str, weight: str) -> TorchConverter:
+    """Rows in groups, those of each multiplied by a matrix of its own, as in layers of experts.
+
+    `offs` says where each group of rows ends; rows behind the last one become 0.
+    """
+
+    def convert(call: TorchCall) -> str:
+        rows, depth, matrices = *call.type(data).shape, call.type(weight).shape
+        if not call.has("offs") or len(matrices) != 3:
+            call.refuse("only rows [s, k] in groups by matrices [g, k, n] are supported")
+        number = call.constant(np.arange(rows)[:, None])
+        ends = call.reshape(call.input("offs", INT64), [1, matrices[0]])
+        ended = call.converted(call.add("less_equal", [ends, number]), INT64)
+        group = call.add("sum", [ended], axis=[1])
+        last = call.constant(np.asarray(matrices[0] - 1))
+        chosen = call.add("take", [call.input(weight), call.add("minimum", [group, last])], axis=0)
+        result = _product(call, call.reshape(call.input(data), [rows, 1, depth]), chosen)
+        result = call.reshape(result, call.result.shape)
+        inside = call.reshape(call.add("less_equal", [group, last]), [rows, 1])
+        return call.add("where", [inside, result, call.scalar(0, result)])
+
+    return convert
+
+
 TORCH_MATMUL: Mapping[str, TorchConverter] = {
+    "_grouped_mm.default": _grouped("self", "mat2"),
     "_trilinear.default": _trilinear,
     "addbmm.default": _added_sum,
     "addmm.default": _added("mat1", "mat2"),
@@ -95,3 +123,7 @@ TORCH_MATMUL: Mapping[str, TorchConverter] = {
     "mm.default": _of("self", "mat2"),
     "mv.default": _of("self", "vec"),
 }
+TRANSFORMERS_MATMUL: Mapping[str, TorchConverter] = {
+    "grouped_mm_fallback.default": _grouped("input", "weight"),
+}
+"""Of Hugging Face's library, which has a name of its own for what PyTorch does not export."""

@@ -30,10 +30,8 @@ def _window(call: TorchCall, rank: int) -> dict[str, object]:
 def _average_pool(rank: int) -> TorchConverter:
     def convert(call: TorchCall) -> str:
         window, divisor = _window(call, rank), call.get("divisor_override")
-        is_ceil, counted = (
-            bool(call.get("ceil_mode", False)),
-            bool(call.get("count_include_pad", True)),
-        )
+        is_ceil = bool(call.get("ceil_mode", False))
+        counted = bool(call.get("count_include_pad", True))
         if divisor and is_ceil:
             call.refuse("divisor_override with ceil_mode is not supported; multiply the result")
         result = call.add(

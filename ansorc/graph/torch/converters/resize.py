@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -60,62 +60,59 @@ def _bilinear(call: TorchCall) -> str:
         corners = "align_corners" if is_aligned else "half_pixel"
         options: dict[str, object] = {"layout": "NCHW", "coordinates": corners}
         return call.add("resize2d_bilinear", [data], size=list(size), **options)
-    return _mixed(call, data, 1, linear_weight)
+    return _mixed(call, support=1, kernel=linear_weight)
 
 
-def _mixture(support: int, kernel: Falloff) -> TorchConverter:
+def _steps(call: TorchCall, image: str) -> Iterator[tuple[int, int, int, float]]:
+    """Each spatial axis, its extents before and after, and how far one step of the result goes."""
+    shape, size, is_aligned = (
+        call.type(image).shape,
+        call.result.shape[2:],
+        call.get("align_corners"),
+    )
+    extents = zip(shape[2:], size, _scales(call, shape[2:]), strict=True)
+    for axis, (n, m, scale) in enumerate(extents, 2):
+        yield axis, n, m, ((n - 1) / (m - 1) if m > 1 else 0.0) if is_aligned else scale
+
+
+def _resampled(call: TorchCall, data: str, axis: int, first: Array, weights: Array) -> str:
+    weights = weights.astype(call.result.dtype.numpy)
+    tensors = [data, call.constant(first.astype(np.int64)), call.constant(weights)]
+    return call.add("resample", tensors, axis=axis)
+
+
+def _mixed(call: TorchCall, *, support: int, kernel: Falloff) -> str:
     """Neighbours that are at most `support` elements away, weighted by `kernel` of how far."""
-    return lambda call: _mixed(call, call.input("input"), support, kernel)
-
-
-def _mixed(call: TorchCall, data: str, support: int, kernel: Falloff) -> str:
-    shape, size = call.type("input").shape, call.result.shape[2:]
-    is_aligned, scales = bool(call.get("align_corners")), _scales(call, shape[2:])
-    for axis, (n, m, scale) in enumerate(zip(shape[2:], size, scales, strict=True), 2):
+    data = call.input("input")
+    for axis, n, m, step in _steps(call, "input"):
         i = np.arange(m, dtype=np.float64)
-        if is_aligned:
-            places = i * ((n - 1) / (m - 1)) if m > 1 else i
-        else:
-            places = (i + 0.5) * scale - 0.5
+        places = i * step
+        if not call.get("align_corners"):
+            places = (i + 0.5) * step - 0.5
             places = np.maximum(places, 0) if support == 1 else places
         if n == m and np.array_equal(places, i):
             continue
         first = np.floor(places) - support + 1
         taps = first[:, None] + np.arange(2 * support)
-        weights = kernel(taps - places[:, None]).astype(call.result.dtype.numpy)
-        tensors = [data, call.constant(first.astype(np.int64)), call.constant(weights)]
-        data = call.add("resample", tensors, axis=axis)
+        data = _resampled(call, data, axis, first, kernel(taps - places[:, None]))
     return data
 
 
-def _smooth(support: int, kernel: Falloff) -> TorchConverter:
-    """As `_mixture`, but where an image shrinks the kernel is as much wider (antialiased)."""
-
-    def convert(call: TorchCall) -> str:
-        image = "self" if call.has("self") else "input"
-        data, shape, size = call.input(image), call.type(image).shape, call.result.shape[2:]
-        is_aligned, scales = bool(call.get("align_corners")), _scales(call, shape[2:])
-        for axis, (n, m, scale) in enumerate(zip(shape[2:], size, scales, strict=True), 2):
-            step = ((n - 1) / (m - 1) if m > 1 else 0.0) if is_aligned else scale
-            if n == m and step == 1:
-                continue
-            width = max(step, 1.0)
-            center = step * (np.arange(m) + 0.5)
-            first = np.maximum((center - support * width + 0.5).astype(np.int64), 0)
-            behind = np.minimum((center + support * width + 0.5).astype(np.int64), n)
-            taps = first[:, None] + np.arange(int((behind - first).max()))
-            weights = kernel((taps - center[:, None] + 0.5) / width) * (taps < behind[:, None])
-            weights = weights / weights.sum(1, keepdims=True)
-            weights = weights.astype(call.result.dtype.numpy)
-            tensors = [data, call.constant(first), call.constant(weights)]
-            data = call.add("resample", tensors, axis=axis)
-        return data
-
-    return convert
-
-
-def _cubic(a: float) -> Falloff:
-    return partial(cubic_weight, a=a)
+def _smooth(call: TorchCall, *, support: int, kernel: Falloff) -> str:
+    """As `_mixed`, but where an image shrinks the kernel is as much wider (antialiased)."""
+    image = "self" if call.has("self") else "input"
+    data = call.input(image)
+    for axis, n, m, step in _steps(call, image):
+        if n == m and step == 1:
+            continue
+        width = max(step, 1.0)
+        center = step * (np.arange(m) + 0.5)
+        first = np.maximum((center - support * width + 0.5).astype(np.int64), 0)
+        behind = np.minimum((center + support * width + 0.5).astype(np.int64), n)
+        taps = first[:, None] + np.arange(int((behind - first).max()))
+        weights = kernel((taps - center[:, None] + 0.5) / width) * (taps < behind[:, None])
+        data = _resampled(call, data, axis, first, weights / weights.sum(1, keepdims=True))
+    return data
 
 
 def _grid_sample(call: TorchCall) -> str:
@@ -127,16 +124,17 @@ def _grid_sample(call: TorchCall) -> str:
     )  # fmt: skip
 
 
+_LINEAR = partial(_mixed, support=1, kernel=linear_weight)
+_SMOOTH_LINEAR = partial(_smooth, support=1, kernel=linear_weight)
+_SMOOTH_CUBIC = partial(_smooth, support=2, kernel=partial(cubic_weight, a=-0.5))
 TORCH_RESIZE: Mapping[str, TorchConverter] = {
     **{f"upsample_nearest{d}d.vec": _nearest for d in (1, 2, 3)},
     "grid_sampler_2d.default": _grid_sample,
     "grid_sampler_3d.default": _grid_sample,
-    "_upsample_bicubic2d_aa.default": _smooth(2, _cubic(-0.5)),
-    "_upsample_bicubic2d_aa.vec": _smooth(2, _cubic(-0.5)),
-    "_upsample_bilinear2d_aa.default": _smooth(1, linear_weight),
-    "_upsample_bilinear2d_aa.vec": _smooth(1, linear_weight),
-    "upsample_bicubic2d.vec": _mixture(2, _cubic(-0.75)),
+    **{f"_upsample_bicubic2d_aa.{name}": _SMOOTH_CUBIC for name in ("default", "vec")},
+    **{f"_upsample_bilinear2d_aa.{name}": _SMOOTH_LINEAR for name in ("default", "vec")},
+    "upsample_bicubic2d.vec": partial(_mixed, support=2, kernel=partial(cubic_weight, a=-0.75)),
     "upsample_bilinear2d.vec": _bilinear,
-    "upsample_linear1d.vec": _mixture(1, linear_weight),
-    "upsample_trilinear3d.vec": _mixture(1, linear_weight),
+    "upsample_linear1d.vec": _LINEAR,
+    "upsample_trilinear3d.vec": _LINEAR,
 }
