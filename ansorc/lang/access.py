@@ -87,15 +87,17 @@ def strictly_inlineable(op: ComputeOp) -> bool:
 
 
 def gathers(op: ComputeOp, reader: ComputeOp) -> bool:
-    """Return whether `op` only moves rows from where a tensor says; `reader` reads each once."""
+    """Return whether `op` moves rows from where a tensor says, read once each by `reader`."""
     accesses = reads_of(reader, op)
     if not (isinstance(op.body, Load) and op.axes and reader.axes and len(accesses) == 1):
         return False
     row, (*places, along) = op.axes[-1].name, op.body.indices
     is_placed = any(isinstance(node, Load) for index in places for node in walk(index))
     is_row = shifted_axis(along) == row and all(row not in free_vars(index) for index in places)
-    is_along = not op.reduce_axes and shifted_axis(accesses[0][-1]) == reader.axes[-1].name
-    return is_placed and is_row and is_along and not _is_reused(reader, accesses)
+    used, last = {v for index in accesses[0] for v in free_vars(index)}, accesses[0][-1]
+    is_once = all(a.extent == 1 or a.name in used for a in (*reader.axes, *reader.reduce_axes))
+    is_along = not op.reduce_axes and shifted_axis(last) == reader.axes[-1].name
+    return is_placed and is_row and is_along and is_once
 
 
 def has_data_reuse(op: ComputeOp) -> bool:

@@ -111,8 +111,7 @@ def default_steps(
     Thousands of tilings of a few structures are compared as arrays: with and without a packed
     operand, with long reductions in shares or in lanes, with the rows of a product finished beside
     it, with plain stages in two places, and of other definitions. Where a dot-product
-    instruction fits, it is used. Borders are read in place where that leaves few tests: what is
-    best without them is preferred to what is best with them.
+    instruction fits, it is used. Borders are read in place where that leaves few tests.
     `rewrite_layout` and `redefine` are those of `SearchOptions`.
     """
     sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))

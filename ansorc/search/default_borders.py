@@ -33,36 +33,35 @@ def settled_borders(
 ) -> Steps:
     """Return `steps`, which seem best if borders take no time, with borders read in place.
 
-    Where that hid what is read from memory, or leaves too many tests, what seems best `counting`
-    borders is tried as well: read in place, and as it is.
+    Where that hid reads of memory, or leaves too many tests, what is best `counting` borders is
+    tried as well: read in place, and as it is.
     """
     inlined = _read_in_place(dag, target, steps)
     names = {op.name for op in dag.ops if is_border(dag, op)}
-    cycles = _cycles(dag, target, inlined)
-    if inlined is not steps and CERTAIN * cycles < _cycles(dag, target, steps, names):
+    least = _cycles(dag, target, inlined)
+    if inlined is not steps and CERTAIN * least < _cycles(dag, target, steps, names):
         return inlined
     other = counting()
-    found = _read_in_place(dag, target, other) if inlined is steps else inlined
-    for tried in (_read_in_place(dag, target, other), other):
-        if _cycles(dag, target, tried) < CERTAIN * _cycles(dag, target, found):
-            found = tried
+    in_place = _read_in_place(dag, target, other)
+    found, least = (in_place, float("inf")) if inlined is steps else (inlined, least)
+    for tried in (in_place, other):
+        if (cycles := _cycles(dag, target, tried)) < CERTAIN * least:
+            found, least = tried, cycles
     return found
 
 
 def _cycles(dag: ComputeDAG, target: Target, steps: Steps, without: Container[str] = ()) -> float:
     """The cycles of all stages on one core, as estimated, but of those `without`."""
-    state = replay(dag, steps)
-    nests = LoopNests(state, 1)
-    counted = [s for s in state.stages if not s.is_inlined and s.name not in without]
-    found = [Statement(nests, nests.nest(stage), target).estimate.total_cycles for stage in counted]
-    return sum(cycles.item() for cycles in found)
+    nests = LoopNests(replay(dag, steps), 1)
+    counted = [s for s in nests.state.stages if not s.is_inlined and s.name not in without]
+    found = [Statement(nests, nests.nest(stage), target).estimate for stage in counted]
+    return sum(each.total_cycles.item() for each in found)
 
 
 def _read_in_place(dag: ComputeDAG, target: Target, steps: Steps) -> Steps:
     """Return `steps` with each stage that puts a border around elements inlined in its reader.
 
-    The tiles stay what they are. Which tests are left after loops are split at them is not
-    estimated but counted in the loops: with too many, `steps` stay.
+    The tiles stay as they are. The tests left are counted in the loops: with many, `steps` stay.
     """
     state = replay(dag, steps)
     names = [op.name for op in dag.ops if is_border(dag, op) and _may_go(steps, op.name)]

@@ -246,7 +246,7 @@ def test_layers_of_experts(name: str) -> None:
     model = _FirstOutput(prepared(getattr(tf, f"{name}Model")(config)))
     x = torch.randint(0, 50, (1, 8), generator=torch.Generator().manual_seed(0))
     graph = ac.from_torch(model, (x,))
-    assert " = take(" in str(graph)
+    assert "grouped_mm_fallback" in str(graph)
     model.model.set_experts_implementation("eager")
     with torch.no_grad():
         wanted = model.double()(x).numpy()

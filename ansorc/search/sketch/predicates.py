@@ -29,9 +29,9 @@ def is_inlineable(partial: PartialSketch, name: str) -> bool:
     stage, readers = partial.stage(name), partial.state.readers(name)
     if stage.is_output or not stage.is_untouched or not readers:
         return False
-    is_asked = "always_compute_inline" in dict(stage.op.hints) and not stage.op.reduce_axes
-    is_asked |= len(readers) == 1 and gathers(stage.op, readers[0].op)
-    return is_asked or (strictly_inlineable(stage.op) and not _is_last_before_transposition(
+    is_free = "always_compute_inline" in dict(stage.op.hints) and not stage.op.reduce_axes
+    is_free |= len(readers) == 1 and gathers(stage.op, readers[0].op)
+    return is_free or (strictly_inlineable(stage.op) and not _is_last_before_transposition(
         partial, stage))  # fmt: skip
 
 

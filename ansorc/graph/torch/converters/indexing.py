@@ -174,9 +174,9 @@ def _histogram(call: TorchCall) -> str:
     offset = call.add("subtract", [data, call.scalar(low, data)])
     part = call.add("multiply", [offset, call.scalar(bins, data)])
     part = call.add("divide", [part, call.scalar(high - low, data)])
-    last = call.add("equal", [data, call.scalar(high, data)])
-    part = call.add("where", [last, call.scalar(bins - 1, data), part])
-    part = call.add("floor", [part])
+    part = call.add("minimum", [call.add("floor", [part]), call.scalar(bins - 1, data)])
+    inside = call.add("less_equal", [data, call.scalar(high, data)])
+    part = call.add("where", [inside, part, call.scalar(-1, data)])
     numbers = call.constant(np.arange(bins, dtype=kind.numpy)[:, None])
     return call.add("sum", [call.converted(call.add("equal", [part, numbers]), kind)], axis=[1])
 
@@ -284,8 +284,8 @@ TORCH_INDEXING: Mapping[str, TorchConverter] = {
     "bucketize.Tensor": _search,
     "embedding.default": _embedding,
     "gather.default": _gather,
-    "index.Tensor": _index,
     "histc.default": _histogram,
+    "index.Tensor": _index,
     "index_put.default": _index_put,
     "index_select.default": _index_select,
     "kthvalue.default": _kth,

@@ -91,9 +91,13 @@ def _grouped(data: str, weight: str) -> TorchConverter:
     """
 
     def convert(call: TorchCall) -> str:
-        rows, depth, matrices = *call.type(data).shape, call.type(weight).shape
-        if not call.has("offs") or len(matrices) != 3:
-            call.refuse("only rows [s, k] in groups by matrices [g, k, n] are supported")
+        shape, matrices = call.type(data).shape, call.type(weight).shape
+        if len(shape) != 2 or len(matrices) != 3 or call.has("bias"):
+            call.refuse(
+                "only rows [s, k] in groups by matrices [g, k, n] without bias are supported; use "
+                "torch.matmul for each group, and add the bias behind"
+            )
+        rows, depth = shape
         number = call.constant(np.arange(rows)[:, None])
         ends = call.reshape(call.input("offs", INT64), [1, matrices[0]])
         ended = call.converted(call.add("less_equal", [ends, number]), INT64)
