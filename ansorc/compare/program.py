@@ -14,6 +14,17 @@ _LONG_S = 1.0
 """A first call of this length is not repeated to learn how long one takes."""
 
 
+def openvino_options(threads: int) -> dict[str, object]:
+    """Return how OpenVINO's CPU plugin compiles a model that is compared: one stream for latency,
+    float32 throughout."""
+    return {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+        "EXECUTION_MODE_HINT": "ACCURACY",
+    }
+
+
 class Unsupported(Exception):  # noqa: N818 - it is an answer, not an error
     """The side cannot express the workload; the text says what is missing."""
 

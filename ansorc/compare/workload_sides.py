@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ansorc.compare.own_side import own_program
-from ansorc.compare.program import SideProgram, Unsupported
+from ansorc.compare.program import SideProgram, Unsupported, openvino_options
 from ansorc.compare.workload_request import Make, WorkloadProgram, WorkloadRequest, called_program
 from ansorc.ir.aligned import Array
 from ansorc.lang.reference import evaluate
@@ -86,10 +86,7 @@ def openvino(request: WorkloadRequest) -> Iterator[Make]:
     core = ov.Core()
     read = core.read_model(model)
     read.reshape({one.any_name: list(arrays[one.any_name].shape) for one in read.inputs})
-    options = {
-        "INFERENCE_NUM_THREADS": request.choice.threads, "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY",
-    }  # fmt: skip
+    options = openvino_options(request.choice.threads)
     call = core.compile_model(read, "CPU", options).create_infer_request()
     tensors = {one.any_name: ov.Tensor(arrays[one.any_name]) for one in read.inputs}
     for name, tensor in tensors.items():

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ansorc.compare.program import openvino_options
+
 Array = np.ndarray[Any, Any]
 Run = Callable[[], Array]
 
@@ -57,12 +59,7 @@ def onnxruntime(request: NetworkRequest) -> Run:
 def openvino(request: NetworkRequest) -> Run:
     """Call OpenVINO's CPU plugin: one stream for latency, float32."""
     ov = importlib.import_module("openvino")
-    options = {
-        "INFERENCE_NUM_THREADS": request.threads,
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-        "EXECUTION_MODE_HINT": "ACCURACY",
-    }
+    options = openvino_options(request.threads)
     core = ov.Core()
     compiled = core.compile_model(core.read_model(str(request.path)), "CPU", options)
     call = compiled.create_infer_request()

@@ -12,6 +12,7 @@ import numpy as np
 
 import ansorc as ac
 from ansorc.codegen.call.module import Module
+from ansorc.compare.program import openvino_options
 from bench.operators.case import Array, OperatorCase
 from bench.peers.program import Make, Program, Unsupported
 
@@ -128,12 +129,7 @@ def _onnx_model(case: OperatorCase, arrays: Mapping[str, Array]) -> Any:
 
 def _inference_request(case: OperatorCase, threads: int) -> Program:
     ov, arrays = importlib.import_module("openvino"), case.peer_arrays()
-    options = {
-        "INFERENCE_NUM_THREADS": threads,
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-        "EXECUTION_MODE_HINT": "ACCURACY",
-    }
+    options = openvino_options(threads)
     core, text = ov.Core(), _onnx_model(case, arrays).SerializeToString()
     call = core.compile_model(core.read_model(text), "CPU", options).create_infer_request()
     tensors = {name: ov.Tensor(arrays[name], shared_memory=True) for name in case.data}

@@ -8,6 +8,7 @@ import numpy as np
 import openvino as ov
 from openvino.preprocess import PrePostProcessor
 
+from ansorc.compare.program import openvino_options
 from bench.peers.onnx_graphs import Graph, graphs
 from bench.peers.program import Make, Program, Request
 
@@ -31,12 +32,7 @@ def _compiled(graph: Graph, threads: int, *, is_last: bool = False) -> Program:
     model = core.read_model(graph.model.SerializeToString())
     if is_last:
         model = _channels_last(model)
-    options = {
-        "INFERENCE_NUM_THREADS": threads,
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-        "EXECUTION_MODE_HINT": "ACCURACY",
-    }
+    options = openvino_options(threads)
     request = core.compile_model(model, "CPU", options).create_infer_request()
     arrays = [
         np.ascontiguousarray(np.moveaxis(array, 1, -1)) if is_last else array

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,3 +121,34 @@ def test_names_are_unique_and_estimates_positive() -> None:
     assert len(set(FEATURE_NAMES)) == len(FEATURE_NAMES) == len(COLUMNS)
     features = extract_state(schedule(matmul(8, 8, 8)), ZEN)
     assert (estimated_cycles(features) >= 1).all()
+
+
+FAULTS = """
+import resource
+
+import numpy as np
+from search_model.workloads import ZEN, convolution
+
+from ansorc.search.evolution.sampling import sample
+from ansorc.search.features import MACHINE_FEATURES
+from ansorc.search.space import design_space
+
+sketch = design_space(convolution(32, 32, 1), ZEN).sketches[0]
+genes = sample(sketch, 2048, np.random.default_rng(0))
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    MACHINE_FEATURES.extract(sketch, genes, ZEN)
+print(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="other C libraries keep memory or not"
+)
+def test_a_population_gets_the_memory_of_the_one_before() -> None:
+    """Its arrays are some thousand pages, which the system would have to clear again."""
+    tests = Path(__file__).parents[1]
+    run = subprocess.run(
+        [sys.executable, "-c", FAULTS], cwd=tests, capture_output=True, text=True, check=True
+    )
+    assert int(run.stdout) < 300

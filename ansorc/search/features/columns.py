@@ -61,8 +61,10 @@ def _reader(group: type[Group]) -> Callable[[Group], tuple[FloatArray, ...]]:
 
 def stacked(values: Iterable[FloatArray], is_log: BoolArray, rows: int) -> npt.NDArray[np.float32]:
     """Return the columns as a matrix [rows, columns], the log ones scaled."""
-    matrix = np.empty((len(is_log), rows), dtype=np.float32)
-    for place, value in enumerate(values):
-        matrix[place] = value
-    matrix[is_log] = np.log2(matrix[is_log] + 1)
+    # Transposed, columns that lie a power of two apart would share few sets of the cache.
+    matrix = np.empty((len(is_log), rows + 16), dtype=np.float32)[:, :rows]
+    for column, value, is_scaled in zip(matrix, values, is_log, strict=True):
+        column[:] = value
+        if is_scaled:
+            np.log2(column + 1, out=column)
     return matrix.T

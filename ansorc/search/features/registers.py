@@ -310,18 +310,9 @@ def _chosen(condition: BoolArray, new: _Scan, old: _Scan) -> _Scan:
     def pick(a: FloatArray, b: FloatArray) -> FloatArray:
         return b if a is b else np.where(condition, a, b)
 
-    tile = Tile(
-        pick(new.tile.copies, old.tile.copies),
-        pick(new.tile.vectors, old.tile.vectors),
-        pick(new.tile.sums, old.tile.sums),
-        pick(new.tile.elements, old.tile.elements),
-        tuple(pick(a, b) for a, b in zip(new.tile.loads, old.tile.loads, strict=True)),
-        pick(new.tile.terms, old.tile.terms),
-        pick(new.tile.unrolled_terms, old.tile.unrolled_terms),
-        pick(new.tile.beside, old.tile.beside),
-        pick(new.tile.beside_terms, old.tile.beside_terms),
-        pick(new.tile.beside_loads, old.tile.beside_loads),
-    )
+    loads = tuple(map(pick, new.tile.loads, old.tile.loads))
+    pairs = [(name, getattr(old.tile, name)) for name in Tile._fields if name != "loads"]
+    tile = Tile(loads=loads, **{name: pick(getattr(new.tile, name), b) for name, b in pairs})
     straight = np.where(condition, new.is_straight, old.is_straight)
     return _Scan(tile, old.is_open, straight)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 
 class Stopwatch:
@@ -56,7 +56,20 @@ class Stopwatch:
 
 
 @dataclass(frozen=True)
-class BuildCost:
+class _Cost:
+    @property
+    def total_s(self) -> float:
+        """Seconds for all phases."""
+        return sum(astuple(self))
+
+    @classmethod
+    def sum(cls, costs: Iterable[Self]) -> Self:
+        """Return the sum of `costs`, phase by phase."""
+        return cls(*map(sum, zip(*map(astuple, costs), strict=True)))
+
+
+@dataclass(frozen=True)
+class BuildCost(_Cost):
     """Seconds that each phase of building a candidate took."""
 
     lower_s: float = 0.0
@@ -64,19 +77,9 @@ class BuildCost:
     emit_s: float = 0.0
     llvm_s: float = 0.0
 
-    @property
-    def total_s(self) -> float:
-        """Seconds for the whole build."""
-        return sum(astuple(self))
-
-    @staticmethod
-    def sum(costs: Iterable[BuildCost]) -> BuildCost:
-        """Return the sum of `costs`, phase by phase."""
-        return BuildCost(*map(sum, zip(*map(astuple, costs), strict=True)))
-
 
 @dataclass(frozen=True)
-class RunCost:
+class RunCost(_Cost):
     """Seconds that each phase of running a candidate took."""
 
     prepare_s: float = 0.0
@@ -87,16 +90,6 @@ class RunCost:
     """Poisoning the outputs and comparing them with the reference."""
     repeats_s: float = 0.0
     """The timed calls, with what is done between them."""
-
-    @property
-    def total_s(self) -> float:
-        """Seconds for the whole run."""
-        return sum(astuple(self))
-
-    @staticmethod
-    def sum(costs: Iterable[RunCost]) -> RunCost:
-        """Return the sum of `costs`, phase by phase."""
-        return RunCost(*map(sum, zip(*map(astuple, costs), strict=True)))
 
 
 _MESSAGE_CHARACTERS = 500

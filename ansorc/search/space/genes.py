@@ -6,6 +6,8 @@ the tile tables of the sketch's variables, the others are positions in the value
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -73,10 +75,18 @@ def population_state(sketch: Sketch, genes: Genes) -> Schedule:
     Extents that differ between programs are arrays [rows]. The steps are replayed the first time;
     after that only the extents are computed.
     """
+    _keep_freed_memory()
     lengths = tiles(sketch, genes)
     skeleton = skeleton_of(sketch, _probe)
     state = None if skeleton is None else skeleton.filled(lengths)
     return replay(sketch.dag, sketch.steps, lengths) if state is None else state
+
+
+@lru_cache(maxsize=1)
+def _keep_freed_memory() -> None:
+    """Free a large array: glibc then keeps twice as much at the end of its heap, which else goes
+    back after each population, to be had again page by page (`mallopt(3)`)."""
+    np.empty(16 << 20, dtype=np.uint8)
 
 
 def _probe(sketch: Sketch) -> dict[str, IntArray]:
