@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.arith.interval import bounds, prove
-from ansorc.ir.arith.simplify import simplify
+from ansorc.ir.arith.simplify import simplify, simplify_stmt
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import BOOL, FLOAT32, INT8, INT32, INT64
 from ansorc.ir.expr import (
@@ -31,6 +31,7 @@ from ansorc.ir.expr import (
     const,
 )
 from ansorc.ir.node import walk
+from ansorc.ir.parser import parse
 
 EXTENTS = {"a": 3, "b": 4, "c": 6, "d": 1}
 RANGES = {name: (0, extent - 1) for name, extent in EXTENTS.items()}
@@ -282,3 +283,21 @@ def test_what_lanes_are_summed_of_keeps_its_lanes() -> None:
     one = const(1.0, FLOAT32)
     lanes = Select(const(0, BOOL), Broadcast(one, 4), one)
     assert simplify(Reduce(BinaryOp.ADD, lanes)) == Reduce(BinaryOp.ADD, Broadcast(one, 4))
+
+
+def test_what_is_left_of_a_branch_knows_when_it_runs() -> None:
+    text = """
+kernel choose(A: int64[3]):
+    for i in 0..3:
+        if 0 != i:
+            pass
+        else:
+            A[i] = i
+"""
+    once = simplify_stmt(parse(text))
+    assert simplify_stmt(once) is once
+    assert once == parse(
+        text.replace("0 != i", "i == 0").replace(
+            "pass\n        else:\n            A[i] = i", "A[0] = 0"
+        )
+    )

@@ -318,11 +318,11 @@ class Simplifier:
             return Seq(()) if chosen is None else self.stmt(chosen)
         changed = _stored(stmt.then) if _loaded(condition) else frozenset[Buffer]()
         then = self.assuming(condition, changed).stmt(stmt.then)
+        if _is_empty(then):
+            return then if stmt.otherwise is None else self._if(If(Not(condition), stmt.otherwise))
         otherwise = None if stmt.otherwise is None else self.stmt(stmt.otherwise)
         if otherwise is not None and _is_empty(otherwise):
             otherwise = None
-        if _is_empty(then):
-            return then if otherwise is None else If(self.expr(Not(condition)), otherwise)
         if condition is stmt.condition and then is stmt.then and otherwise is stmt.otherwise:
             return stmt
         return If(condition, then, otherwise)
