@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib import metadata
+from importlib import import_module
 
 import llvmlite.binding as llvm
 
@@ -15,6 +15,7 @@ from ansorc.target import Target
 
 def llvm_version() -> str:
     """Return the version of LLVM and of the package that brings it."""
+    metadata = import_module("importlib.metadata")  # slow, and nothing is loaded by it
     major, minor, patch = llvm.llvm_version_info
     return f"LLVM {major}.{minor}.{patch} (llvmlite {metadata.version('llvmlite')})"
 

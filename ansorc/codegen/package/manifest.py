@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ class VariantsManifest:
 
 def kernel_version(object_code: bytes) -> str:
     """Return the release of ansorc and a hash of the code, such as `0.1.0+1f3a5c7e9b2d`."""
+    metadata = import_module("importlib.metadata")  # slow, and nothing is loaded by it
     return f"{metadata.version('ansorc')}+{hashlib.sha256(object_code).hexdigest()[:12]}"
 
 
