@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, TypeAlias, runtime_checkable
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from ansorc.codegen.device_array import DeviceArray, DeviceOperand
 from ansorc.codegen.network.plan import NetworkPlan
@@ -20,9 +21,11 @@ from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import TargetError
 from ansorc.ir.aligned import ALIGNMENT, Array
-from ansorc.ir.passes.pipeline import Passes
 from ansorc.ir.stmt import Function
 from ansorc.target import Target
+
+if TYPE_CHECKING:  # what opens a library imports no passes
+    from ansorc.ir.passes.pipeline import Passes
 
 
 @dataclass(frozen=True)
@@ -223,7 +226,31 @@ class TeamProbes(Probes, Protocol):
         ...
 
 
-class Backend(Protocol):
+class Opener(Protocol):
+    """The part of a back end that runs what was saved; see `opener_of`."""
+
+    def capabilities(self, target: Target) -> Capabilities: ...
+
+    def open(self, library: Path, signature: Signature, target: Target) -> LoadedKernel:
+        """Load a library that `save` wrote; raise BuildError if it is not for this machine."""
+        ...
+
+
+@runtime_checkable
+class NetworkOpener(Protocol):
+    """What an opener has besides whose back end makes networks. None has to."""
+
+    def open_network(
+        self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target
+    ) -> LoadedNetwork:
+        """Load a library that `save_network` wrote, with `calls` calls and maybe a file of weights.
+
+        Raise BuildError if it is not for this machine, or if the weights are not those.
+        """
+        ...
+
+
+class Backend(Opener, Protocol):
     """A module with a `BACKEND` of this kind can be named by a target: `-backend=MODULE`."""
 
     @property
@@ -238,8 +265,6 @@ class Backend(Protocol):
 
     @property
     def probes(self) -> Probes: ...
-
-    def capabilities(self, target: Target) -> Capabilities: ...
 
     def emit(
         self,
@@ -270,10 +295,6 @@ class Backend(Protocol):
 
     def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
         """Write the kernel for C and C++, with a header and a manifest; raise BuildError."""
-        ...
-
-    def open(self, library: Path, signature: Signature, target: Target) -> LoadedKernel:
-        """Load a library that `save` wrote; raise BuildError if it is not for this machine."""
         ...
 
 
@@ -331,7 +352,7 @@ class VersionedBackend(Protocol):
 
 
 @runtime_checkable
-class NetworkBackend(Protocol):
+class NetworkBackend(NetworkOpener, Protocol):
     """What a back end has besides that makes one function of many kernels. None has to."""
 
     def compile_part(self, text: str, target: Target) -> bytes:
@@ -356,15 +377,6 @@ class NetworkBackend(Protocol):
 
     def save_variants(self, path: Path, plan: VariantsPlan, target: Target) -> Artifact:
         """Write valid plans for several shapes as one library; raise BuildError."""
-        ...
-
-    def open_network(
-        self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target
-    ) -> LoadedNetwork:
-        """Load a library that `save_network` wrote, with `calls` calls and maybe a file of weights.
-
-        Raise BuildError if it is not for this machine, or if the weights are not those.
-        """
         ...
 
 
@@ -406,16 +418,45 @@ def backend_of(target: Target) -> Backend:
     )
 
 
+def opener_of(target: Target) -> Opener:
+    """Return what opens libraries for `target`; raise TargetError if there is no such back end.
+
+    That is OPENER in the module `opener` beside the back end's, which imports no compiler, where
+    there is one; else the back end.
+    """
+    return _opener(target.real.backend) or backend_of(target)
+
+
+def network_opener_of(target: Target) -> NetworkOpener:
+    """Return what opens networks for `target`; raise TargetError if its back end makes none."""
+    opener = opener_of(target)
+    return opener if isinstance(opener, NetworkOpener) else network_backend_of(target)
+
+
+@lru_cache(maxsize=16)
+def _opener(backend: str) -> Opener | None:
+    package = backend.rpartition(".")[0]
+    module = _module(f"{package}.opener") if package else None
+    return getattr(module, "OPENER", None)
+
+
 @lru_cache(maxsize=16)
 def _backend(name: str) -> Backend | None:
     """The back end in the module `name`; None if there is no such module."""
-    try:
-        module = import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            return None
-        raise
+    module = _module(name)
+    if module is None:
+        return None
     backend: Backend | None = getattr(module, "BACKEND", None)
     if backend is None:
         raise TargetError(f"the module '{name}' is no back end of ansorc: it has no BACKEND")
     return backend
+
+
+def _module(name: str) -> ModuleType | None:
+    """The module `name`; None if there is none."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            return None
+        raise

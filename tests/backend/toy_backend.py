@@ -8,10 +8,8 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ansorc.codegen.base import Backend, Capabilities, Probes
+from ansorc.codegen.base import Backend, Capabilities, LoadedKernel, Probes
 from ansorc.codegen.llvm.backend import BACKEND as LLVM
-from ansorc.codegen.llvm.backend import native_library
-from ansorc.codegen.llvm.native import NativeKernel
 from ansorc.codegen.package.artifact import Artifact, write_artifact
 from ansorc.codegen.package.header import c_type
 from ansorc.codegen.package.signature import Signature
@@ -176,18 +174,18 @@ class Toy:
     def workspace_bytes(self, function: Function) -> int:
         return sum(-(-buffer.bytes // 64) * 64 for buffer in allocated(function))
 
-    def load(self, code: bytes, signature: Signature, target: Target) -> NativeKernel:
+    def load(self, code: bytes, signature: Signature, target: Target) -> LoadedKernel:
         with tempfile.TemporaryDirectory() as directory:
             source, library = Path(directory, "kernel.o"), Path(directory, "kernel.so")
             source.write_bytes(code)
             run([*find_toolchain(target).cc, "-shared", str(source), "-o", str(library), "-lm"])
-            return native_library(library, signature)
+            return LLVM.open(library, signature, target)
 
     def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
         return write_artifact(path, code, signature, target)
 
-    def open(self, library: Path, signature: Signature, target: Target) -> NativeKernel:
-        return native_library(library, signature)
+    def open(self, library: Path, signature: Signature, target: Target) -> LoadedKernel:
+        return LLVM.open(library, signature, target)
 
 
 def run(command: Sequence[str], text: str = "") -> None:

@@ -78,7 +78,7 @@ def test_another_machine(cli: CommandLine, command: str) -> None:
 
 def test_a_cpu_with_more_instructions(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Target.parse("x86_64-linux-gnu -mcpu=x86-64-v2")
-    monkeypatch.setattr("ansorc.codegen.llvm.backend.detect", lambda: plain)
+    monkeypatch.setattr("ansorc.codegen.llvm.opener.detect", lambda: plain)
     target = "x86_64-linux-gnu -mcpu=haswell"
     error = cli.run("tune", "ops.py:product", "--target", target).refused()
     assert "because this CPU lacks avx, avx2, bmi, bmi2, f16c, fma, lzcnt, movbe" in error

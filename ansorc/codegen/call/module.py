@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
-from ansorc.codegen.base import LoadedKernel, backend_of
+from ansorc.codegen.base import LoadedKernel, backend_of, opener_of
 from ansorc.codegen.call.arguments import checked_arrays, packed_weight
 from ansorc.codegen.call.bound import BoundCall, FixedInputs
 from ansorc.codegen.call.caller import Caller, LazyCode, require_no_stream
@@ -38,7 +38,7 @@ class Module:
         self.target = target
         self._code = code
         self._caller = Caller(signature, target, code)
-        is_on_device = backend_of(target).capabilities(target).device
+        is_on_device = opener_of(target).capabilities(target).device
         self._device = DeviceCaller(signature, code.loaded) if is_on_device else None
         self._compiled = compiled
         self._has_bound_inputs = False
@@ -169,6 +169,6 @@ def load_code(compiled: bytes, signature: Signature, target: Target) -> Module:
 def open_kernel(library: Path, manifest: Manifest) -> Module:
     """Return the kernel in a shared library; raise BuildError if it cannot be loaded."""
     signature, target = manifest.signature, manifest.target
-    code = LazyCode(lambda: backend_of(target).open(library, signature, target))
+    code = LazyCode(lambda: opener_of(target).open(library, signature, target))
     code.loaded()
     return Module(signature, target, code, None)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ansorc.codegen.base import LoadedNetwork, backend_of, network_backend_of
+from ansorc.codegen.base import LoadedNetwork, network_backend_of, network_opener_of, opener_of
 from ansorc.codegen.call.arguments import checked_arrays
 from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.caller import Caller, LazyCode, require_no_stream
@@ -55,7 +55,7 @@ class NetworkModule:
         """The arrays that a call computes."""
         self._counts = (len(self.inputs), len(signature.params))
         self._caller = Caller(signature, target, code)
-        is_on_device = backend_of(target).capabilities(target).device
+        is_on_device = opener_of(target).capabilities(target).device
         self._device = DeviceCaller(signature, code.loaded) if is_on_device else None
         self._plan = plan
 
@@ -217,8 +217,8 @@ def open_network(library: Path, manifest: NetworkManifest) -> NetworkModule:
     signature, target, names = manifest.signature, manifest.target, manifest.call_names
     file = manifest.weights_file
     weights = None if file is None else library.absolute().parent / file
-    backend = network_backend_of(target)
-    code = LazyCode(lambda: backend.open_network(library, signature, len(names), weights, target))
+    opener = network_opener_of(target)
+    code = LazyCode(lambda: opener.open_network(library, signature, len(names), weights, target))
     code.loaded()
     return NetworkModule(signature, names, target, code, None)
 

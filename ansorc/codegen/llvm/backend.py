@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ansorc.codegen.base import Backend, Capabilities, MachineLimits, Probe, Probes
+from ansorc.codegen.base import Backend, MachineLimits, Probe, Probes
 from ansorc.codegen.inspect.assembly import marked
 from ansorc.codegen.llvm.binding import (
     assembly,
@@ -23,12 +20,11 @@ from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.codegen.llvm.limits import FmaProbe, machine_limits, steady_work
 from ansorc.codegen.llvm.native import NativeKernel
 from ansorc.codegen.llvm.network.native_network import (
-    NativeNetwork,
     load_plan,
     network_objects,
-    open_library,
     variants_objects,
 )
+from ansorc.codegen.llvm.opener import NativeNetwork, NativeOpener, require_this_machine
 from ansorc.codegen.llvm.storage import workspace_bytes
 from ansorc.codegen.llvm.worker_team import WorkerTeam
 from ansorc.codegen.network.own_weights import with_all_packed
@@ -39,10 +35,9 @@ from ansorc.codegen.package.network_artifact import write_network
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.signature import Signature
 from ansorc.codegen.package.variants_artifact import write_variants
-from ansorc.errors import BuildError
 from ansorc.ir.passes.pipeline import CPU_PASSES, Passes
 from ansorc.ir.stmt import Function
-from ansorc.target import Target, detect
+from ansorc.target import Target
 
 
 class _CpuProbes:
@@ -64,7 +59,7 @@ class _CpuProbes:
         return WorkerTeam(target, threads)
 
 
-class _LLVM:
+class _LLVM(NativeOpener):
     """Kernels as object files that follow the C interface."""
 
     passes: Passes = CPU_PASSES
@@ -78,14 +73,6 @@ class _LLVM:
     @property
     def compiler(self) -> str:
         return llvm_version()
-
-    def capabilities(self, target: Target) -> Capabilities:
-        real = target.real
-        can_evict = real.is_x86 or real.triple.startswith("aarch64")
-        return Capabilities(
-            threads=True, dot_products=True, cold_caches=can_evict, packs_constants=True,
-            obstacle=_obstacle(real),
-        )  # fmt: skip
 
     def emit(
         self,
@@ -104,7 +91,7 @@ class _LLVM:
         return workspace_bytes(function)
 
     def load(self, code: bytes, signature: Signature, target: Target) -> NativeKernel:
-        _require_this_machine(signature.name, target)
+        require_this_machine(signature.name, target)
         loaded = load_object_code(code, runtime_symbols() if signature.parallel else {})
         return NativeKernel(loaded.address(signature.name), loaded.close)
 
@@ -112,7 +99,7 @@ class _LLVM:
         return compile_object(text, target)
 
     def load_network(self, plan: NetworkPlan, target: Target) -> NativeNetwork:
-        _require_this_machine(plan.name, target)
+        require_this_machine(plan.name, target)
         return load_plan(plan, target)
 
     def save_network(
@@ -130,48 +117,8 @@ class _LLVM:
     def save_variants(self, path: Path, plan: VariantsPlan, target: Target) -> Artifact:
         return write_variants(path, plan, lambda _: variants_objects(plan, target), target)
 
-    def open_network(
-        self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target
-    ) -> NativeNetwork:
-        _require_this_machine(signature.name, target)
-        return open_library(library, signature.name, calls, weights)
-
     def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
         return write_artifact(path, code, signature, target)
 
-    def open(self, library: Path, signature: Signature, target: Target) -> NativeKernel:
-        _require_this_machine(signature.name, target)
-        return native_library(library, signature)
-
 
 BACKEND: Backend = _LLVM()
-
-
-def native_library(library: Path, signature: Signature) -> NativeKernel:
-    """Load a private copy: a path that is open already would give what was loaded from it then."""
-    with tempfile.TemporaryDirectory(prefix="ansorc-") as directory:
-        copy = Path(directory) / library.name
-        try:
-            shutil.copyfile(library, copy)
-            loaded = ctypes.CDLL(str(copy))
-        except OSError as error:
-            raise BuildError(f"{library} cannot be loaded: {error}") from error
-    address = ctypes.cast(loaded[signature.name], ctypes.c_void_p).value
-    return NativeKernel(address or 0, lambda: loaded)
-
-
-def _obstacle(target: Target) -> str:
-    here = detect()
-    if target.triple.partition("-")[0] != here.triple.partition("-")[0]:
-        return f"on this {here.triple}"
-    missing = sorted(set(target.features) - set(here.features))
-    return f"here, because this CPU lacks {', '.join(missing)}" if missing else ""
-
-
-def _require_this_machine(name: str, target: Target) -> None:
-    own, real = detect(), target.real
-    if real.triple.split("-")[0] != own.triple.split("-")[0]:
-        raise BuildError(
-            f"'{name}' was built for {real.triple} and cannot run on this machine "
-            f"({own.triple}); save it and run it there"
-        )

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import tempfile
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from ansorc.codegen.llvm.binding import compile_object, link_object_code
-from ansorc.codegen.llvm.native import NativeKernel
 from ansorc.codegen.llvm.network.dispatch import emit_dispatch
 from ansorc.codegen.llvm.network.driver import (
     derived_symbol,
@@ -20,6 +15,7 @@ from ansorc.codegen.llvm.network.driver import (
     prepare_symbol,
     weights_symbol,
 )
+from ansorc.codegen.llvm.opener import NativeNetwork
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.network_artifact import (
@@ -29,29 +25,8 @@ from ansorc.codegen.package.network_artifact import (
 )
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.symbols import hidden_with_prefix
-from ansorc.errors import BuildError
 from ansorc.ir.aligned import Array
 from ansorc.target import Target
-
-
-class NativeNetwork(NativeKernel):
-    """The network whose functions are at `address` and `profile`; see `base.LoadedNetwork`."""
-
-    def __init__(self, address: int, profile: int, calls: int, free: Callable[[], object]) -> None:
-        super().__init__(address, free)
-        self._profile, self._calls = profile, calls
-
-    def profile(
-        self, arrays: Sequence[Array], workspace: int | None, threads: int
-    ) -> tuple[int, list[float]]:
-        """Run the network once; return its status and the seconds of each of its calls."""
-        pointers = [ctypes.c_void_p] * (len(arrays) + 1)
-        kind = ctypes.CFUNCTYPE(ctypes.c_int32, *pointers, ctypes.c_int32, ctypes.c_void_p)
-        seconds = (ctypes.c_double * max(1, self._calls))()
-        places = [array.ctypes.data for array in arrays]
-        status = kind(self._profile)(*places, workspace, threads, ctypes.addressof(seconds))
-        return status, list(seconds)[: self._calls]
-
 
 _LEAST_MOVED_BYTES = 4 << 20
 """Fewer weights stay where they are: of so many at least half are in huge pages."""
@@ -129,34 +104,3 @@ def load_plan(plan: NetworkPlan, target: Target) -> NativeNetwork:
     name = plan.name
     profile = code.address(f"{name}_profile")
     return NativeNetwork(code.address(name), profile, len(plan.calls), free)
-
-
-def open_library(library: Path, name: str, calls: int, weights: Path | None) -> NativeNetwork:
-    """Load the network in a shared library, under a name of its own, and open its weights.
-
-    A path that was open before would give what was loaded from it then; a link gives the file that
-    is there now, which is not copied, for it may be large.
-    """
-    with tempfile.TemporaryDirectory(prefix="ansorc-") as directory:
-        link = Path(directory) / library.name
-        try:
-            link.symlink_to(library.absolute())
-            loaded = ctypes.CDLL(str(link))
-        except OSError as error:
-            raise BuildError(f"{library} cannot be loaded: {error}") from error
-    if weights is not None:
-        status = loaded[f"{name}_open"](os.fsencode(weights))
-        if status:
-            what = _FILE_STATUS.get(status, f"could not be opened (status {status})")
-            raise BuildError(f"{weights}, the weights of {library}, {what}")
-
-    def address(symbol: str) -> int:
-        return ctypes.cast(loaded[symbol], ctypes.c_void_p).value or 0
-
-    return NativeNetwork(address(name), address(f"{name}_profile"), calls, lambda: loaded)
-
-
-_FILE_STATUS = {
-    4: "cannot be read; it must lie where it was saved, seen from the library",
-    5: "is no file of weights, or one of another build; save the network again",
-}
