@@ -119,6 +119,9 @@ def _show(results: Sequence[NetworkTuneResult]) -> None:
     tuning = results[0].tuning
     measured = sum(result.measured_now for result in tuning.results)
     click.echo(f"measured {measured} programs in {minutes(tuning.elapsed_s)}", err=True)
+    if spared := tuning.trials_spared:
+        words = "no kernel is expected to gain by them"
+        click.echo(f"{spared} programs fewer than were asked for: {words}", err=True)
     untuned = {r.task.key: r.default.median_s for r in tuning.results if r.default is not None}
     for result in results:
         network = result.network

@@ -96,6 +96,8 @@ class ScheduledResult:
     """After each round of this process in which all tasks had a program."""
     elapsed_s: float
     interrupted: bool = False
+    trials_spared: int = 0
+    """Of those that were asked for: no task was expected to gain by them."""
 
     def result_of(self, task: Task) -> TuneResult:
         """Return the result of `task`; raise KeyError if it is in none of the networks."""
@@ -167,7 +169,7 @@ def tune_weighted(
             driver.close()
         return ScheduledResult(
             tuple(networks), driver.results(), tuple(driver.curve), driver.elapsed_s,
-            driver.is_interrupted,
+            driver.is_interrupted, driver.trials_spared,
         )  # fmt: skip
 
 
@@ -230,6 +232,12 @@ class _Driver:
     def elapsed_s(self) -> float:
         """Seconds since tuning began."""
         return time.monotonic() - self._begin
+
+    @property
+    def trials_spared(self) -> int:
+        """What is left of the trials where the scheduler wants no more of them."""
+        is_over = not self.is_interrupted and self.scheduler.next(self._progress) is None
+        return max(0, self.scheduler.trials - self._trials) if is_over else 0
 
     @property
     def _trials(self) -> int:

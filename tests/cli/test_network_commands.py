@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import CommandLine
+from onnx import TensorProto, helper
 from small_onnx import CLASSES, WIDTH, write_model
 
 import ansorc as ac
@@ -63,6 +64,21 @@ def test_tune_then_build(cli: CommandLine) -> None:
     assert f"build with: ansorc build {again}\n" in tuned.out
     built = cli.run("build", *again.split())
     assert re.match(r"net: [1-9] of \d tasks tuned, for ", built.out), built
+
+
+def test_a_tuning_that_ends_before_its_trials_says_so(cli: CommandLine) -> None:
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "one", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    (cli.directory / "one.onnx").write_bytes(model.SerializeToString())
+    tuned = cli.run("tune", "one.onnx", "--trials", "500")
+    assert tuned.code == 0, tuned
+    found = re.search(
+        r"measured (\d+) programs in .*\n(\d+) programs fewer than were asked for: no kernel",
+        tuned.err,
+    )
+    assert found, tuned.err
+    assert int(found[1]) + int(found[2]) == 500, tuned.err
 
 
 def test_run_picks_from_a_library_for_several_shapes(cli: CommandLine) -> None:

@@ -276,6 +276,7 @@ def test_spaces_that_are_exhausted_end_tuning(tmp_path: Path) -> None:
     result = tune_weighted(net, wanted(tmp_path), replace(SIX, trials=10_000))
     assert all(one.exhausted and not one.interrupted for one in result.results)
     assert sum(one.trials for one in result.results) < 1000
+    assert result.trials_spared == 10_000 - sum(one.trials for one in result.results)
 
 
 def test_runs_that_rest_hold_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
