@@ -90,6 +90,8 @@ of the best one: the more loops there are to tile, the more is found later."""
 PLACES, ROWS_ELSEWHERE, PENALTY_ELSEWHERE = 2, 256, 1.4
 """Places of plain stages that are tried, programs with others than the first, and how many times
 as fast they must seem: what a place saves is known less well than what a tile does."""
+PENALTY_SHARES, PENALTY_LEAVING = 1.1, 1.5
+"""The same of reductions in shares, and of other definitions that leave the second caches."""
 UNROLL_LIMIT, NARROW_UNROLL_LIMIT, UNROLL_LIMITS = 16, 4, (0, 4, 16, 64)
 """Longer straight-line code is seldom faster and sometimes has spills; with vectors of 16 bytes a
 step is several times as many instructions. Neither of the first two is a limit of the search, which
@@ -142,35 +144,27 @@ def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sk
 
 
 def _redefined(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
-    """The sketches of other definitions whose intermediates stay in the second caches.
-
-    What leaves them costs more than is estimated: of 14×14, 256 to 256 in batch 16 the choice among
-    all sketches took 12.9 ms instead of 10.5 as defined, and that among those in blocks 14.8 ms
-    instead of 11.3. Constants that are read once may be in the last cache: 14×14, 256 to 256 in
-    batch 1 took 0.71 ms instead of 1.44 on a Zen 4.
-    """
-    made = [
-        sketch
-        for sketch in generate(dag, target, REDEFINED)
-        if is_redefined(sketch) and _stays_in_cache(sketch, target)
-    ]
+    """The sketches of other definitions."""
+    made = [sketch for sketch in generate(dag, target, REDEFINED) if is_redefined(sketch)]
     return tuple(laid_out(sketch) if rewrite_layout else sketch for sketch in made)
 
 
-def _stays_in_cache(sketch: Sketch, target: Target) -> bool:
-    """Whether what root stages hold fits the second caches, and what blocks read one of them.
+def _leaves_caches(sketch: Sketch) -> bool:
+    """Whether another definition holds more in root stages than the second caches, or reads in
+    blocks more constants than one of them.
 
-    The constants of root stages may take half of the last cache.
+    The constants of root stages may take half of the last cache: 14×14, 256 to 256 in batch 1 took
+    0.71 ms instead of 1.44 on a Zen 4.
     """
-    stages = sketch.state.stages
+    stages, target = sketch.state.stages, sketch.target
     own = target.cache_bytes[1]
     roots = [stage for stage in stages if isinstance(stage.attach, Root)]
     inside = [s for s in stages if isinstance(s.attach, At) and s.op.reduce_axes]
     held = [buffer for s in roots if not s.is_output for buffer in s.op.buffers]
-    return (
-        all(buffer.bytes <= own * target.cores for buffer in held)
-        and all(b.bytes <= target.cache_bytes[-1] // 2 for s in roots for b in _constants(s))
-        and all(b.bytes <= own for s in inside for b in _constants(s))
+    return is_redefined(sketch) and (
+        any(buffer.bytes > own * target.cores for buffer in held)
+        or any(b.bytes > target.cache_bytes[-1] // 2 for s in roots for b in _constants(s))
+        or any(b.bytes > own for s in inside for b in _constants(s))
     )
 
 
@@ -187,23 +181,24 @@ class Pool:
     cycles: Cycles
     without: frozenset[str]
     """Stages whose time is not counted."""
-    is_elsewhere: bool = False
-    """Whether a plain stage is not in its first place."""
+    penalty: float
+    """How many times as fast it must seem, as its estimate is uncertain."""
 
 
 def _pools(sketch: Sketch, without: frozenset[str]) -> Iterator[Pool]:
     """Random programs with the plain stages in their first place, and fewer in another."""
-    for number, whole in enumerate(completed(sketch, PLACES, UNROLL_LIMITS)):
-        rows = ROWS_ELSEWHERE if number else ROWS
-        genes = sample(whole, rows, np.random.default_rng(0))
-        yield Pool(whole, *_evaluated(whole, genes, without), without, is_elsewhere=number > 0)
+    penalty, places = (PENALTY_LEAVING, 1) if _leaves_caches(sketch) else (1.0, PLACES)
+    if any(isinstance(step, RFactor) for step in sketch.steps):
+        penalty *= PENALTY_SHARES
+    for number, whole in enumerate(completed(sketch, places, UNROLL_LIMITS)):
+        genes = sample(whole, ROWS_ELSEWHERE if number else ROWS, np.random.default_rng(0))
+        own = penalty * (PENALTY_ELSEWHERE if number else 1.0)
+        yield Pool(whole, *_evaluated(whole, genes, without), without, own)
 
 
 def _best(pool: Pool) -> float:
     """The least cycles; what is rather uncertain has to be worth it."""
-    has_shares = any(isinstance(step, RFactor) for step in pool.sketch.steps)
-    penalty = (1.1 if has_shares else 1.0) * (PENALTY_ELSEWHERE if pool.is_elsewhere else 1.0)
-    return float(pool.cycles.min()) * penalty
+    return float(pool.cycles.min()) * pool.penalty
 
 
 def _evolved(pool: Pool) -> Pool:

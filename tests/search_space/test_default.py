@@ -108,6 +108,20 @@ def test_weights_of_a_redefined_default_may_be_in_the_last_cache(
     assert any(isinstance(step, Redefine) for step in steps) == redefined
 
 
+@pytest.mark.parametrize(("name", "penalty", "redefined"), [
+    ("C2D-3-b16", 1.5, True),  # 0.6 of the cycles, 1.2 to 1.9 times as fast
+    ("C2D-3-b16", 2.0, False),
+    ("DIL-4-b16", 1.5, False),  # 0.82 of the cycles, and slower
+])  # fmt: skip
+def test_what_leaves_the_second_caches_must_seem_much_faster(
+    name: str, penalty: float, monkeypatch: pytest.MonkeyPatch, *, redefined: bool
+) -> None:
+    monkeypatch.setattr("ansorc.search.default.PENALTY_LEAVING", penalty)
+    target = Target.parse("x86_64-linux-gnu -mcpu=znver4 -cores=2")
+    steps = default_steps(case(name).dag(constant=True), target)
+    assert any(isinstance(step, Redefine) for step in steps) == redefined
+
+
 def test_a_redefined_default_lays_out_weights_only_if_it_may() -> None:
     for allowed in (True, False):
         found = default_steps(convolution(), TARGET, rewrite_layout=allowed)
