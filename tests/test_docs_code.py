@@ -117,6 +117,22 @@ def test_the_code_of_a_page_runs(
             run_shell(block.text)
 
 
+def test_the_python_of_the_readme_works_in_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    define = "A, B, D = matmul(n=64, m=64, k=64)\ndag = ac.ComputeDAG([A, B, D])"
+    arrays = "import numpy as np\na, b, d = (np.ones((64, 64), np.float32) for _ in range(3))"
+    written = [block.text for block in blocks(ROOT / "README.md") if block.language == "python"]
+    first, *others = (text for text in written if "from_onnx" not in text)  # that needs a file
+    for text in (first, define, arrays, *others):
+        exec(text.replace("trials=200", f"trials={TRIALS}"), names)
+    assert len(others) == 2
+    assert np.array_equal(cast("np.ndarray", names["d"]), np.full((64, 64), 64, np.float32))
+    assert Path("matmul_relu.so").exists()
+
+
 def test_every_block_says_its_language() -> None:
     for page in PAGES:
         for block in blocks(page):

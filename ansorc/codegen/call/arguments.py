@@ -89,7 +89,8 @@ def packed_weight(signature: Signature, name: str, value: object) -> PackedWeigh
             return PackedWeight(param.packing, param.packing.apply(_array(place, value)))
     known = ", ".join(f"'{param.name}'" for param in signature.params if param.packing is not None)
     raise CallError(
-        f"{signature.name} has no weight '{name}' to pack; its constant inputs: {known or 'none'}"
+        f"{signature.name} has no weight '{name}' to pack; its constant inputs: {known or 'none'} "
+        "(declare one by placeholder(..., constant=True))"
     )
 
 
