@@ -74,15 +74,10 @@ def max_pool_places(
 
     def body(*i: Expr) -> TupleReduction:
         places = window.places(i[2:], offsets)
-        is_inside = [
-            test
-            for d, (at, extent) in enumerate(zip(places, data.shape[2:], strict=True))
-            if window.margins[d] or window.margins[d + len(kernel)]
-            for test in (at >= window.margins[d], at < window.margins[d] + extent)
-        ]
         number = row_major(offsets, kernel)
-        if is_inside:
-            number = scalar.if_then_else(scalar.all_of(*is_inside), number, nowhere)
+        tests = _inside(window, places, data.shape[2:])
+        if tests:
+            number = scalar.if_then_else(scalar.all_of(*tests), number, nowhere)
         return largest(padded[(*i[:2], *places)], number, axis=offsets)
 
     names = (AutoName("max_pool"), AutoName("max_pool.offset"))
@@ -104,6 +99,17 @@ def max_pool_places(
         return found if inner is None else found + inner
 
     return values, compute(shape, place, AutoName("max_pool.places"), axes=window.axes)
+
+
+def _inside(window: Window, places: Sequence[Expr], extents: Sequence[int]) -> list[Expr]:
+    """Return the conditions under which `places` of the padded data are none of the padding."""
+    rank = len(extents)
+    return [
+        test
+        for d, (at, extent) in enumerate(zip(places, extents, strict=True))
+        if window.margins[d] or window.margins[d + rank]
+        for test in (at >= window.margins[d], at < window.margins[d] + extent)
+    ]
 
 
 def _larger(left: tuple[Var, ...], right: tuple[Var, ...]) -> tuple[Expr, Expr]:
