@@ -19,6 +19,7 @@ from ansorc.ir.dtype import DType, Kind
 from ansorc.ir.operator import BinaryOp
 
 REMAINDERS = ("fmod", "mod", "floor_divide")
+"""The math functions that divide."""
 
 Float: TypeAlias = "np.floating[Any]"
 """A NumPy scalar of float16, bfloat16, float32 or float64."""
@@ -64,10 +65,10 @@ def poison(dtype: DType) -> object:
 def math_function(name: str, dtype: DType) -> Callable[..., Float]:
     """Return the function `name` of MATH_FUNCTIONS on scalars of the float `dtype`."""
     function, round_to = _FUNCTIONS[name], dtype.numpy.type
-    wide = np.float64
     if name in REMAINDERS:  # each of their steps rounds
-        wide = np.float32 if dtype.bits == 16 else round_to
-    return lambda *args: round_to(function(*(wide(arg) for arg in args)))  # pyright: ignore[reportReturnType]
+        wide: Any = np.float32 if dtype.bits == 16 else round_to
+        return lambda *args: round_to(function(*map(wide, args)))  # pyright: ignore[reportReturnType]
+    return lambda *args: round_to(function(*(np.float64(arg) for arg in args)))  # pyright: ignore[reportReturnType]
 
 
 def lane_reducer(op: BinaryOp, dtype: DType) -> Callable[[Sequence[Any]], Any]:

@@ -33,6 +33,11 @@ def _operations(kind: DType) -> tuple[str, ...]:
     return tuple(OPERATIONS)[:3] if kind.is_float else tuple(OPERATIONS)
 
 
+def _computed(a: ac.Tensor, b: ac.Tensor, operation: str, name: str) -> ac.Tensor:
+    function = OPERATIONS[operation]
+    return ac.compute((PAIRS,), lambda i: function(a[i], b[i]), name)
+
+
 @cache
 def _module(target: str) -> ac.Module:
     """Return one kernel with every operation on every dtype."""
@@ -41,10 +46,7 @@ def _module(target: str) -> ac.Module:
         tensors += [ac.placeholder((PAIRS,), f"{side}.{kind}", str(kind)) for side in "ab"]
     for a, b in zip(tensors[::2], tensors[1::2], strict=True):
         for place, name in enumerate(_operations(a.dtype)):
-            found = ac.compute(
-                (PAIRS,), lambda i, a=a, b=b, f=OPERATIONS[name]: f(a[i], b[i]), f"{a.name}.{place}"
-            )
-            tensors.append(found)
+            tensors.append(_computed(a, b, name, f"{a.name}.{place}"))
     state = ac.schedule(ac.ComputeDAG(tensors))
     for op in state.dag.ops:
         state = state.split(op.name, "i", [64])
@@ -89,7 +91,7 @@ def _drawn_floats(kind: DType, rng: np.random.Generator) -> tuple[Array, Array]:
 
 def _drawn_integers(kind: DType, rng: np.random.Generator) -> tuple[Array, Array]:
     """Any bits, small ones and the ends; no divisor is 0."""
-    ends = np.iinfo(kind.numpy)
+    ends = np.iinfo(str(kind))
     sides: list[Array] = []
     for _ in "ab":
         side = rng.integers(ends.min, ends.max, PAIRS, kind.numpy, endpoint=True)
@@ -111,7 +113,7 @@ def _draw(seed: int) -> dict[DType, tuple[Array, Array]]:
 
 
 def _wrapped(value: int, kind: DType) -> int:
-    ends = np.iinfo(kind.numpy)
+    ends = np.iinfo(str(kind))
     return (value - int(ends.min)) % 2**kind.bits + int(ends.min)
 
 
