@@ -1,7 +1,8 @@
 """What conversions, minima and math functions mean, on single values.
 
 A float value is a NumPy scalar of its dtype; integers and bools are Python's. Math functions are
-computed in double precision, or exactly, and rounded once to the dtype of their operands.
+computed in double precision, or exactly, and rounded once to the dtype of their operands; but
+`mod` and `floor_divide` as their code does it, bit for bit.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import numpy as np
 
 from ansorc.ir.dtype import DType, Kind
 from ansorc.ir.operator import BinaryOp
+
+REMAINDERS = ("fmod", "mod", "floor_divide")
+"""The math functions that divide."""
 
 Float: TypeAlias = "np.floating[Any]"
 """A NumPy scalar of float16, bfloat16, float32 or float64."""
@@ -61,6 +65,9 @@ def poison(dtype: DType) -> object:
 def math_function(name: str, dtype: DType) -> Callable[..., Float]:
     """Return the function `name` of MATH_FUNCTIONS on scalars of the float `dtype`."""
     function, round_to = _FUNCTIONS[name], dtype.numpy.type
+    if name in REMAINDERS:  # each of their steps rounds
+        wide: Any = np.float32 if dtype.bits == 16 else round_to
+        return lambda *args: round_to(function(*map(wide, args)))  # pyright: ignore[reportReturnType]
     return lambda *args: round_to(function(*(np.float64(arg) for arg in args)))  # pyright: ignore[reportReturnType]
 
 
@@ -130,6 +137,9 @@ NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": np.ceil,
     "round": np.rint,
     "pow": np.power,
+    "fmod": np.fmod,
+    "mod": np.mod,
+    "floor_divide": np.floor_divide,
 }
 """On arrays and on scalars; without `erf` and `fma`."""
 _FUNCTIONS = {**NUMPY_FUNCTIONS, "erf": math.erf, "fma": _fma}
