@@ -1,35 +1,58 @@
-"""Operators that put elements in order, by the one order of `ansorc/lang/total_order.py`."""
+"""Operators that put elements in order, by the one order of `ansorc/lang/total_order.py`.
+
+A few elements are ranked, many are sorted in blocks whose runs are merged; a few of many are looked
+for in those blocks whose first elements are among the first.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol, TypeVar
 
-from ansorc.ir.dtype import INT32, INT64, UINT8
-from ansorc.ir.expr import Const, Expr, const
+from ansorc.ir.dtype import BOOL, INT32, INT64, UINT8, DType
+from ansorc.ir.expr import Expr, Select, Var, const
 from ansorc.lang import reduction
-from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
-from ansorc.lang.operators.shapes import axis_number, require
-from ansorc.lang.reduction import Reduction, reduce_axis
-from ansorc.lang.scalar import (
-    all_of,
-    any_of,
-    cast,
-    equal,
-    if_then_else,
-    logical_not,
-    maximum,
-    minimum,
-    not_equal,
+from ansorc.lang.operators.merging import (
+    first_of_runs,
+    last,
+    merged_runs,
+    ranked,
+    sorted_blocks,
 )
+from ansorc.lang.operators.shapes import axis_number, require
+from ansorc.lang.reduction import Reduction, TupleReduction, reduce_axis
+from ansorc.lang.scalar import cast, if_then_else, maximum, minimum
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.total_order import comes_before
 
 _SORT, _ARGSORT, _TOP_K = AutoName("sort"), AutoName("argsort"), AutoName("top_k")
-_RANKED_AT_ONCE = 512
-"""Elements of which each is compared with all others; more are ranked in blocks."""
+_CHUNK = 16
+"""Elements that a merge writes together: where they begin is searched for, then each counts all."""
+_LEAST_BLOCK, _BLOCK_STEP = 33, 8
+"""A block to sort has as many elements at least, at most twice as many, a multiple of the step."""
+_BLOCKS = (8, 16, 32, 64)
+"""Elements of a block of which the first is looked at, where a few of many are looked for."""
+_COMPARED, _CHOSEN, _MERGED, _SEEN, _MOVED = 0.25, 0.15, 12.0, 0.3, 2.0
+"""Nanoseconds (Zen 3, one core) to rank a pair, to find the place of a rank in an element, to merge
+an element once, to look at one, and to move one."""
+
+T = TypeVar("T")
+
+
+class Apply(Protocol[T]):
+    """Applies a definition of `SORTING`, by name, to tensors of a kind: of the DSL, of a graph."""
+
+    def __call__(self, name: str, inputs: Sequence[T], **attributes: object) -> Sequence[T]:
+        """Return the outputs."""
+        ...
+
+    def length(self, value: int) -> T:
+        """Return a tensor [1] of int32 that is `value`."""
+        ...
 
 
 def sort(data: Tensor, axis: int = -1, name: str = _SORT, *, descending: bool = False) -> Tensor:
@@ -38,7 +61,8 @@ def sort(data: Tensor, axis: int = -1, name: str = _SORT, *, descending: bool = 
     Equal elements keep their order. Raise LanguageError where there is no such axis.
     """
     place = axis_number("sort", data, axis)
-    return _ordered(name, data, place, data.shape[place], largest=descending)[0]
+    found = top_k(data, data.shape[place], axis, largest=descending)[0]
+    return compute(found.shape, lambda *i: found[i], name)
 
 
 def argsort(
@@ -49,11 +73,12 @@ def argsort(
     Of equal elements the first comes first, descending too.
     """
     place = axis_number("argsort", data, axis)
-    return _ordered(name, data, place, data.shape[place], largest=descending)[1]
+    found = top_k(data, data.shape[place], axis, largest=descending)[1]
+    return compute(found.shape, lambda *i: found[i], name)
 
 
 def top_k(
-    data: Tensor, k: int, axis: int = -1, name: str = _TOP_K, *, largest: bool = True
+    data: Tensor, k: int, axis: int = -1, *, largest: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Return the `k` largest elements along `axis`, the largest first, and their places (int64).
 
@@ -63,97 +88,193 @@ def top_k(
     place = axis_number("top_k", data, axis)
     extent = data.shape[place]
     require(1 <= k <= extent, "top_k", data, need=f"k is {k}, but axis {axis} has {extent}")
-    return _ordered(name, data, place, k, largest=largest)
-
-
-def _ordered(
-    name: str, data: Tensor, place: int, k: int, *, largest: bool
-) -> tuple[Tensor, Tensor]:
-    """Return the first `k` elements of the sorted order, and their places; bools as numbers."""
     if not data.dtype.is_bool:
-        return _first_of_order(name, data, place, k, largest=largest)
-    numbers = compute(data.shape, lambda *i: cast(data[i], UINT8), stage_name(name, "number"))
-    values, places = _first_of_order(stage_name(name, "n"), numbers, place, k, largest=largest)
-    zero = const(0, UINT8)
-    return compute(values.shape, lambda *i: not_equal(values[i], zero), name), places
+        return first_in_order(_Stages(), data, extent, k, axis=place, largest=largest)
+    (numbers,) = _Stages()("numbers_of_bools", [data])
+    values, places = first_in_order(_Stages(), numbers, extent, k, axis=place, largest=largest)
+    return _Stages()("bools_of_numbers", [values])[0], places
 
 
-def _first_of_order(
-    name: str, data: Tensor, place: int, k: int, *, largest: bool
-) -> tuple[Tensor, Tensor]:
-    """Return the first `k` elements of the sorted order, and their places.
+def first_in_order(
+    apply: Apply[T], data: T, extent: int, k: int, *, axis: int, largest: bool
+) -> tuple[T, T]:
+    """Return the first `k` of `extent` numbers in order along `axis`, and their places (int64).
 
-    An element's rank is the number of those before it; among many elements first those of each
-    block are ranked, then the `k` best of all blocks. That takes about 5 · (n² · k)^(2/3)
-    comparisons for n elements.
+    Descending if `largest`. It is made of a few definitions, which `apply` applies.
     """
-    extent = data.shape[place]
-    block = max(k, math.ceil((2 * extent * k * k) ** (1 / 3)))
-    if extent <= _RANKED_AT_ONCE or 2 * block > extent:
-        values, found = _ranked(name, data, place, k, largest=largest)
-        return values, compute(
-            values.shape, lambda *i: cast(found[i], INT64), stage_name(name, "i")
-        )
-    blocks, outer, inner = -(-extent // block), data.shape[:place], data.shape[place + 1 :]
-    last = _last(data, largest=largest)
-
-    def padded(*i: Expr) -> Expr:
-        number = i[place] * block + i[place + 1]
-        inside = minimum(number, extent - 1) if extent % block else number
-        element = data[(*i[:place], inside, *i[place + 2 :])]
-        return if_then_else(number < extent, element, last) if extent % block else element
-
-    split = compute((*outer, blocks, block, *inner), padded, stage_name(name, "blocks"))
-    best, first = _ranked(stage_name(name, "block"), split, place + 1, k, largest=largest)
-
-    def chosen(*i: Expr) -> Expr:
-        return best[(*i[:place], i[place] // k, i[place] % k, *i[place + 1 :])]
-
-    candidates = compute((*outer, blocks * k, *inner), chosen, stage_name(name, "candidates"))
-    values, second = _ranked(name, candidates, place, k, largest=largest)
-
-    def where(*i: Expr) -> Expr:
-        number = minimum(maximum(cast(second[i], INT64), 0), blocks * k - 1)
-        own = first[(*i[:place], number // k, number % k, *i[place + 1 :])]
-        return number // k * block + cast(own, INT64)
-
-    return values, compute(values.shape, where, stage_name(name, "i"))
+    way = _way(extent, k)
+    order = {"axis": axis, "largest": largest}
+    if way.block == 0:
+        return _pair(apply("ranked_places", [data], k=k, **order))
+    if not way.is_selected:
+        return _merged(apply, data, way.block, way.count, k, axis=axis, largest=largest)
+    (best,) = apply("first_of_blocks", [data], block=way.block, **order)
+    _, which = first_in_order(apply, best, way.count, k, axis=axis, largest=largest)
+    blocks, _ = first_in_order(apply, which, k, k, axis=axis, largest=False)
+    (near,) = apply("elements_of_blocks", [data, blocks], block=way.block, **order)
+    values, places = first_in_order(apply, near, k * way.block, k, axis=axis, largest=largest)
+    (found,) = apply("places_of_blocks", [blocks, places], axis=axis, block=way.block)
+    return values, found
 
 
-def _last(data: Tensor, *, largest: bool) -> Const:
-    """Return the number of the dtype of `data` that no other comes behind."""
-    if largest:
-        return Combiner.MAX.identity(data.dtype)
-    return const(math.nan, data.dtype) if data.dtype.is_float else Combiner.MIN.identity(data.dtype)
+@dataclass(frozen=True)
+class _Way:
+    """How the first of some elements are found, and the time it takes (ns); block 0: by ranks."""
+
+    time: float
+    block: int = 0
+    count: int = 0
+    """Blocks."""
+    is_selected: bool = False
+    """Whether only some of the blocks are looked into."""
 
 
-def _ranked(name: str, data: Tensor, place: int, k: int, *, largest: bool) -> tuple[Tensor, Tensor]:
-    """The `k` first elements along a dimension, and their places (int32)."""
-    extent = data.shape[place]
+@lru_cache(maxsize=1024)
+def _way(extent: int, k: int) -> _Way:
+    """Return the fastest way to find the first `k` of `extent` elements in order."""
+    ways = [_Way(extent * (extent * _COMPARED + k * _CHOSEN))]
+    passes = max(0, (extent - 1) // (2 * _LEAST_BLOCK)).bit_length()
+    if passes:
+        block = -(-extent // (_BLOCK_STEP << passes)) * _BLOCK_STEP
+        each = block * (_COMPARED + _CHOSEN) + passes * _MERGED
+        ways.append(_Way(extent * each, block, 1 << passes))
+    for block in _BLOCKS:
+        count = -(-extent // block)
+        if k < count and 2 * k * block < extent:
+            parts = (_way(count, k), _way(k, k), _way(k * block, k))
+            time = extent * _SEEN + k * block * _MOVED + sum(part.time for part in parts)
+            ways.append(_Way(time, block, count, is_selected=True))
+    return min(ways, key=lambda way: way.time)
 
-    def at(i: Sequence[Expr], where: Expr) -> tuple[Expr, ...]:
-        return (*i[:place], where, *i[place + 1 :])
 
-    other, source = reduce_axis(extent, "o"), reduce_axis(extent, "s")
+def is_merged(extent: int, k: int) -> bool:
+    """Return whether runs are merged to find the first `k` of `extent` elements in order."""
+    way = _way(extent, k)
+    if way.is_selected:
+        return any(is_merged(*each) for each in ((way.count, k), (k, k), (k * way.block, k)))
+    return way.block > 0
 
-    def rank(*i: Expr) -> Reduction:
-        mine, theirs = data[i], data[at(i, other)]
-        is_before = comes_before(theirs, mine, descending=largest)
-        is_behind = comes_before(mine, theirs, descending=largest)
-        is_earlier = all_of(logical_not(is_behind), other < i[place])
-        one, zero = const(1, INT32), const(0, INT32)
-        return reduction.sum(if_then_else(any_of(is_before, is_earlier), one, zero), axis=other)
 
-    ranks = compute(data.shape, rank, stage_name(name, "rank"))
+def _merged(
+    apply: Apply[T], data: T, block: int, blocks: int, k: int, *, axis: int, largest: bool
+) -> tuple[T, T]:
+    """The first `k` of all elements, sorted in blocks and merged in passes."""
+    order = {"axis": axis, "largest": largest, "chunk": _CHUNK}
+    found = apply("sorted_blocks", [data], block=block, blocks=blocks, **order)
+    length = block
+    while length < block * blocks:
+        found = apply("merged_runs", [*found, apply.length(length)], **order)
+        length *= 2
+    return _pair(apply("first_of_runs", found, axis=axis, k=k))
 
-    def where(*i: Expr) -> Reduction:
-        is_it = equal(ranks[at(i, source)], cast(i[place], INT32))
-        return reduction.max(if_then_else(is_it, cast(source, INT32), const(0, INT32)), axis=source)
 
-    shape = (*data.shape[:place], k, *data.shape[place + 1 :])
-    places = compute(shape, where, stage_name(name, "places"))
+def _pair(found: Sequence[T]) -> tuple[T, T]:
+    values, places = found
+    return values, places
 
-    def value(*i: Expr) -> Expr:
-        return data[at(i, minimum(maximum(cast(places[i], INT64), 0), extent - 1))]
 
-    return compute(shape, value, name), places
+def ranked_places(data: Tensor, axis: int, k: int, *, largest: bool) -> tuple[Tensor, Tensor]:
+    """Return the first `k` elements along `axis` by their ranks, and their places (int64)."""
+    name = AutoName("ranked")
+    values, found = ranked(data, axis, k, largest=largest, name=name)
+    return values, compute(values.shape, lambda *i: cast(found[i], INT64), stage_name(name, "i"))
+
+
+def first_of_blocks(data: Tensor, axis: int, block: int, *, largest: bool) -> Tensor:
+    """Return the element of each block of `block` along `axis` that comes first in order."""
+    extent, k = data.shape[axis], reduce_axis(block, "k")
+    behind = last(data, largest=largest)
+
+    def element(*i: Expr) -> Expr:
+        number = i[axis] * block + k
+        found = data[(*i[:axis], minimum(number, extent - 1), *i[axis + 1 :])]
+        return if_then_else(number < extent, found, behind) if extent % block else found
+
+    def body(*i: Expr) -> Reduction | TupleReduction:
+        if largest:  # in the order of descending numbers NaN comes first, as in a maximum
+            return reduction.max(element(*i), axis=k)
+        if not data.dtype.is_float:
+            return reduction.min(element(*i), axis=k)
+        first = reduction.reducer(_first, (behind,), "first")
+        return first(element(*i), axis=k)
+
+    shape = (*data.shape[:axis], -(-extent // block), *data.shape[axis + 1 :])
+    return compute(shape, body, AutoName("first_of_blocks"))
+
+
+def _first(a: tuple[Var, ...], b: tuple[Var, ...]) -> tuple[Expr]:
+    return (Select(comes_before(b[0], a[0]), b[0], a[0]),)
+
+
+def elements_of_blocks(
+    data: Tensor, blocks: Tensor, axis: int, block: int, *, largest: bool
+) -> Tensor:
+    """Return the elements of some blocks of `block` along `axis`, by the numbers of these blocks.
+
+    What is missing at the end of `data` is filled up with what comes last.
+    """
+    extent, behind = data.shape[axis], last(data, largest=largest)
+
+    def body(*i: Expr) -> Expr:
+        which = blocks[(*i[:axis], i[axis] // block, *i[axis + 1 :])]
+        number = maximum(which, 0) * block + i[axis] % block
+        found = data[(*i[:axis], minimum(number, extent - 1), *i[axis + 1 :])]
+        return if_then_else(number < extent, found, behind)
+
+    count = blocks.shape[axis] * block
+    shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
+    return compute(shape, body, AutoName("elements_of_blocks"))
+
+
+def places_of_blocks(blocks: Tensor, places: Tensor, axis: int, block: int) -> Tensor:
+    """Return where elements of some blocks, at `places` among these, are among all (int64)."""
+    count = blocks.shape[axis] * block
+
+    def body(*i: Expr) -> Expr:
+        own = minimum(maximum(places[i], 0), count - 1)
+        return blocks[(*i[:axis], own // block, *i[axis + 1 :])] * block + own % block
+
+    return compute(places.shape, body, AutoName("places_of_blocks"))
+
+
+def numbers_of_bools(data: Tensor) -> Tensor:
+    """Return bools as 0 and 1 (uint8)."""
+    return _converted(data, UINT8, "numbers")
+
+
+def bools_of_numbers(data: Tensor) -> Tensor:
+    """Return which numbers are not 0."""
+    return _converted(data, BOOL, "bools")
+
+
+def _converted(data: Tensor, dtype: DType, name: str) -> Tensor:
+    return compute(data.shape, lambda *i: cast(data[i], dtype), AutoName(name))
+
+
+SORTING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
+    "bools_of_numbers": bools_of_numbers,
+    "elements_of_blocks": elements_of_blocks,
+    "first_of_blocks": first_of_blocks,
+    "first_of_runs": first_of_runs,
+    "merged_runs": merged_runs,
+    "numbers_of_bools": numbers_of_bools,
+    "places_of_blocks": places_of_blocks,
+    "ranked_places": ranked_places,
+    "sorted_blocks": sorted_blocks,
+}
+"""What sorting is made of, by name."""
+
+
+class _Stages:
+    """Applies definitions to tensors of the DSL."""
+
+    def __call__(
+        self, name: str, inputs: Sequence[Tensor], **attributes: object
+    ) -> Sequence[Tensor]:
+        """Return the outputs of the definition `name`."""
+        found = SORTING[name](*inputs, **attributes)
+        return (found,) if isinstance(found, Tensor) else found
+
+    def length(self, value: int) -> Tensor:
+        """Return a tensor [1] that is `value`."""
+        return compute((1,), lambda _: const(value, INT32), AutoName("length"))

@@ -1,0 +1,257 @@
+"""Sorting long rows: blocks are ranked, then runs that are in order are merged in pairs, in passes.
+
+A pass writes the merged pairs in chunks. Where a chunk begins in both runs is searched for; which
+of its elements come from the first run is counted, for all of them at the same time:
+
+    run a:  1 4 6 9     chunk 0: 1 2 3 4   2 elements of a
+    run b:  2 3 5 7     chunk 1: 5 6 7 9   2 elements of a, from 6 on, and b from 5 on
+
+No element depends on another of its pass, so a pass runs on all lanes, cores and threads. Rows are
+kept along one axis, with a margin behind them that holds anything, so that what is read beside the
+end of a run is there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ansorc.ir.dtype import INT32, INT64
+from ansorc.ir.expr import Const, Expr, const
+from ansorc.lang import reduction
+from ansorc.lang.compute_op import Combiner
+from ansorc.lang.define import compute
+from ansorc.lang.naming import AutoName, stage_name
+from ansorc.lang.reduction import Reduction, reduce_axis
+from ansorc.lang.scalar import (
+    all_of,
+    any_of,
+    cast,
+    equal,
+    if_then_else,
+    logical_not,
+    maximum,
+    minimum,
+)
+from ansorc.lang.tensor import Tensor
+from ansorc.lang.total_order import comes_before
+
+_WAYS = 16
+"""Parts into which a step of a search divides what is left: one comparison between any two."""
+
+
+def ranked(
+    data: Tensor, axis: int, k: int, *, largest: bool, name: str = ""
+) -> tuple[Tensor, Tensor]:
+    """Return the `k` first elements of the sorted order along `axis`, and their places (int32).
+
+    An element's rank is the number of those before it, so each is compared with all others.
+    """
+    name = name or AutoName("ranked")
+    extent = data.shape[axis]
+    other, source = reduce_axis(extent, "o"), reduce_axis(extent, "s")
+
+    def rank(*i: Expr) -> Reduction:
+        mine, theirs = data[i], data[_at(i, axis, other)]
+        is_before = comes_before(theirs, mine, descending=largest)
+        is_behind = comes_before(mine, theirs, descending=largest)
+        is_earlier = all_of(logical_not(is_behind), other < i[axis])
+        return _count(any_of(is_before, is_earlier), other)
+
+    ranks = compute(data.shape, rank, stage_name(name, "rank"))
+
+    def where(*i: Expr) -> Reduction:
+        is_it = equal(ranks[_at(i, axis, source)], cast(i[axis], INT32))
+        return reduction.max(if_then_else(is_it, cast(source, INT32), const(0, INT32)), axis=source)
+
+    shape = (*data.shape[:axis], k, *data.shape[axis + 1 :])
+    places = compute(shape, where, stage_name(name, "places"))
+
+    def value(*i: Expr) -> Expr:
+        return data[_at(i, axis, _inside(cast(places[i], INT64), extent))]
+
+    return compute(shape, value, name), places
+
+
+def sorted_blocks(
+    data: Tensor, axis: int, block: int, blocks: int, chunk: int, *, largest: bool
+) -> tuple[Tensor, Tensor]:
+    """Return `blocks` sorted runs of `block` elements along `axis`, and where they were (int32).
+
+    What is missing at the end is filled up with what comes last. The margin is one `chunk`.
+    """
+    name, extent = AutoName("sorted_blocks"), data.shape[axis]
+    outer, inner = data.shape[:axis], data.shape[axis + 1 :]
+
+    def padded(*i: Expr) -> Expr:
+        number = i[axis] * block + i[axis + 1]
+        element = data[(*i[:axis], minimum(number, extent - 1), *i[axis + 2 :])]
+        return if_then_else(number < extent, element, last(data, largest=largest))
+
+    split = compute((*outer, blocks, block, *inner), padded, stage_name(name, "split"))
+    values, places = ranked(
+        split, axis + 1, block, largest=largest, name=stage_name(name, "ranked")
+    )
+    count = blocks * block
+
+    def row(*i: Expr) -> tuple[Expr, ...]:
+        number = minimum(i[axis], count - 1)
+        return (*i[:axis], number // block, number % block, *i[axis + 1 :])
+
+    def place(*i: Expr) -> Expr:
+        at = row(*i)
+        return cast(at[axis] * block, INT32) + places[at]
+
+    shape = (*outer, count + chunk, *inner)
+    return (
+        compute(shape, lambda *i: values[row(*i)], stage_name(name, "values")),
+        compute(shape, place, stage_name(name, "places")),
+    )
+
+
+def merged_runs(
+    values: Tensor, places: Tensor, length: Tensor, axis: int, chunk: int, *, largest: bool
+) -> tuple[Tensor, Tensor]:
+    """Return sorted runs of `length`[0] (int32) elements along `axis`, merged in pairs.
+
+    `places` are moved with the `values`. Behind all runs is a margin of one `chunk`; a run is at
+    least as long as that, and two are a multiple of it. Of equal elements the first comes first.
+    """
+    name = AutoName("merged_runs")
+    pass_ = _Pass(name, values, length, axis, chunk, largest=largest)
+    source, count = pass_.sources(), pass_.count
+
+    def at(*i: Expr) -> tuple[Expr, ...]:
+        number = minimum(i[axis], count - 1)
+        own = source[(*i[:axis], number // chunk, number % chunk, *i[axis + 1 :])]
+        return _at(i, axis, _inside(cast(own, INT64), count))
+
+    return (
+        compute(values.shape, lambda *i: values[at(*i)], stage_name(name, "values")),
+        compute(values.shape, lambda *i: places[at(*i)], stage_name(name, "places")),
+    )
+
+
+class _Pass:
+    """The stages of one pass, of runs a and b of a pair; its chunks are numbered in a row."""
+
+    def __init__(
+        self, name: str, values: Tensor, length: Tensor, axis: int, chunk: int, *, largest: bool
+    ) -> None:
+        self._name, self._values, self._axis, self._largest = name, values, axis, largest
+        self._length, self._chunk = maximum(length[const(0)], chunk), chunk
+        self.count = values.shape[axis] - chunk
+        """Elements of a row without the margin."""
+
+        def pair(q: Expr) -> Expr:
+            own, two = cast(q * chunk, INT32), self._length * 2
+            return if_then_else(own < two, const(0, INT32), own // two * two)
+
+        self._pair = compute((self.count // chunk,), pair, stage_name(name, "pair"))
+        """Where the pair of runs begins to which a chunk belongs (int32)."""
+
+    def sources(self) -> Tensor:
+        """Return where each element of each chunk comes from (int32)."""
+        begin, axis = self._begins(), self._axis
+        found = self._counted(begin)
+
+        def source(*i: Expr) -> Expr:
+            _, a, b = self._ranges(i, begin)
+            before = found[_at(i, axis + 1, maximum(i[axis + 1] - 1, 0))]
+            before = if_then_else(i[axis + 1] > 0, before, const(0, INT32))
+            number = cast(i[axis + 1], INT32) - before
+            return if_then_else(found[i] > before, a + before, b + number)
+
+        return compute(found.shape, source, stage_name(self._name, "source"))
+
+    def _begins(self) -> Tensor:
+        """Return where each chunk begins in its run a (int32): a search in `_WAYS` parts."""
+        steps, begin = 1, None
+        while _WAYS**steps <= self.count // 2:
+            steps += 1
+        for step in reversed(range(steps)):
+            begin = self._searched(begin, _WAYS**step, stage_name(self._name, f"search{step}"))
+        assert begin is not None
+        return begin
+
+    def _searched(self, begin: Tensor | None, stride: int, name: str) -> Tensor:
+        """Return `begin` moved on by multiples of `stride`, over elements before the chunk.
+
+        Without one, a chunk begins with its pair. It is the first term of a sum, so that no stage
+        is put into another again and again.
+        """
+        k, axis, shape = reduce_axis(_WAYS, "k"), self._axis, self._values.shape
+
+        def moved(*i: Expr) -> Reduction:
+            pair, own = self._pair[i[axis]], cast(i[axis] * self._chunk, INT32)
+            start = pair if begin is None else begin[i]
+            a = start + cast(k * stride - 1, INT32)
+            b = own + pair + self._length - 1 - a
+            is_there = all_of(a < own, a < pair + self._length)
+            is_last = b >= pair + self._length * 2
+            first, other = (_inside(cast(place, INT64), shape[axis]) for place in (a, b))
+            passed = all_of(is_there, any_of(is_last, self._goes_first(i, first, other)))
+            step = if_then_else(passed, const(stride, INT32), const(0, INT32))
+            return reduction.sum(if_then_else(equal(k, 0), start, step), axis=k)
+
+        chunks = (*shape[:axis], self.count // self._chunk, *shape[axis + 1 :])
+        return compute(chunks, moved, name)
+
+    def _counted(self, begin: Tensor) -> Tensor:
+        """Return how many of the elements of a chunk up to each one are of run a (int32)."""
+        c, axis, chunk = reduce_axis(self._chunk, "c"), self._axis, self._chunk
+
+        def count(*i: Expr) -> Reduction:
+            pair, a, b = self._ranges(i, begin)
+            number, place = cast(c, INT32), cast(i[axis + 1], INT32)
+            most = minimum(place, pair + self._length - 1 - a)
+            sure = place - (pair + self._length * 2 - b)
+            first = minimum(maximum(cast(a, INT64), 0), self.count) + c
+            other = minimum(maximum(cast(b, INT64), chunk), self.count) + i[axis + 1] - c
+            goes_first = self._goes_first((*i[: axis + 1], *i[axis + 2 :]), first, other)
+            return _count(all_of(number <= most, any_of(number <= sure, goes_first)), c)
+
+        shape = begin.shape
+        shape = (*shape[: axis + 1], chunk, *shape[axis + 1 :])
+        return compute(shape, count, stage_name(self._name, "count"))
+
+    def _ranges(self, i: Sequence[Expr], begin: Tensor) -> tuple[Expr, Expr, Expr]:
+        """Return where a chunk's pair begins, and the chunk in run a and in run b (int32)."""
+        own, pair = cast(i[self._axis] * self._chunk, INT32), self._pair[i[self._axis]]
+        a = begin[(*i[: self._axis + 1], *i[self._axis + 2 :])]
+        return pair, a, own + pair + self._length - a
+
+    def _goes_first(self, i: Sequence[Expr], a: Expr, b: Expr) -> Expr:
+        """Return whether the element at `a` of the first run comes before that at `b`."""
+        first, other = (self._values[_at(i, self._axis, place)] for place in (a, b))
+        return logical_not(comes_before(other, first, descending=self._largest))
+
+
+def first_of_runs(values: Tensor, places: Tensor, axis: int, k: int) -> tuple[Tensor, Tensor]:
+    """Return the first `k` of sorted values along `axis`, and their places, as int64."""
+    name = AutoName("first_of_runs")
+    shape = (*values.shape[:axis], k, *values.shape[axis + 1 :])
+    return (
+        compute(shape, lambda *i: values[i], stage_name(name, "values")),
+        compute(shape, lambda *i: cast(places[i], INT64), stage_name(name, "places")),
+    )
+
+
+def last(data: Tensor, *, largest: bool) -> Const:
+    """Return the number of the dtype of `data` that no other comes behind."""
+    if largest:
+        return Combiner.MAX.identity(data.dtype)
+    return const(math.nan, data.dtype) if data.dtype.is_float else Combiner.MIN.identity(data.dtype)
+
+
+def _count(condition: Expr, axis: reduction.ReduceAxis) -> Reduction:
+    """The number of times that `condition` holds, as int32."""
+    return reduction.sum(if_then_else(condition, const(1, INT32), const(0, INT32)), axis=axis)
+
+
+def _at(i: Sequence[Expr], axis: int, place: Expr) -> tuple[Expr, ...]:
+    return (*i[:axis], place, *i[axis + 1 :])
+
+
+def _inside(place: Expr, extent: int) -> Expr:
+    return minimum(maximum(place, 0), extent - 1)
