@@ -2,8 +2,8 @@
 
 A float value is a NumPy scalar of its dtype; integers and bools are Python's. Math functions are
 computed in double precision, or exactly, and rounded once to the dtype of their operands; but
-`mod` and `floor_divide` as their code does it, bit for bit. What is computed from an undefined value
-(`ansorc.ir.undefined`) is undefined.
+`mod` and `floor_divide` as their code does it, bit for bit. What is computed from an undefined
+value (`ansorc.ir.undefined`) is undefined.
 """
 
 from __future__ import annotations
