@@ -22,8 +22,8 @@ from ansorc.codegen.call.call_times import OtherWork
 from ansorc.codegen.call.device_caller import DeviceClock
 from ansorc.codegen.package.signature import FAULT_STATUS, LACKS_FEATURES, OUT_OF_MEMORY
 from ansorc.errors import BuildError, DeviceError, IRError, LanguageError, ParseError, ScheduleError
-from ansorc.ir.packing import Packing
 from ansorc.ir.fault import FAULT_WORDS
+from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
