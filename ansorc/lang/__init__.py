@@ -37,6 +37,7 @@ from ansorc.lang.scalar import (
     exp2,
     expm1,
     floor,
+    fmod,
     if_then_else,
     log,
     log1p,
@@ -52,6 +53,7 @@ from ansorc.lang.scalar import (
     sin,
     sqrt,
     tanh,
+    truncated_divide,
 )
 from ansorc.lang.tensor import Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
@@ -87,6 +89,7 @@ __all__ = [
     "exp2",
     "expm1",
     "floor",
+    "fmod",
     "if_then_else",
     "load_workload",
     "log",
@@ -110,5 +113,6 @@ __all__ = [
     "sqrt",
     "sum",
     "tanh",
+    "truncated_divide",
     "workload",
 ]
