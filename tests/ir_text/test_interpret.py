@@ -204,21 +204,6 @@ kernel choose(A: int64[3]):
     assert_same(run(text, np.zeros(3, "i8")), [0, 10, 0])
 
 
-@pytest.mark.parametrize(
-    ("dtype", "poison"),
-    [("float32", np.nan), ("int8", -128), ("int64", -(2**63)), ("uint16", 65535)],
-)
-def test_undefined_memory_holds_poison(dtype: str, poison: Any) -> None:
-    text = f"""
-kernel read(A: {dtype}[2]):
-    for i in 0..2:
-        alloc T: {dtype}[2] local
-        A[i] = T[i]
-        T[i] = {dtype}({"0.0" if "float" in dtype else "0"})
-"""
-    assert_same(run(text, np.zeros(2, dtype)), [poison, poison])
-
-
 def test_twenty_five_nested_loops() -> None:
     loops = "".join("    " * (n + 1) + f"for i{n} in 0..1:\n" for n in range(24))
     text = f"kernel deep(A: int64[1]):\n{loops}{'    ' * 25}for k in 0..7:\n{'    ' * 26}"
