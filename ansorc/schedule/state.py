@@ -297,7 +297,7 @@ class Renaming:
 
 
 def _reads(stage: Stage, tensors: set[str]) -> bool:
-    return any(buffer.name in tensors for buffer in stage.op.reads)
+    return not tensors.isdisjoint(stage.op.indices)
 
 
 def _lines(state: State) -> Lines[tuple[str, Spot]]:

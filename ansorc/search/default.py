@@ -137,7 +137,7 @@ def _fastest(sketches: Sequence[Sketch], without: frozenset[str] = frozenset()) 
 
 def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
     firsts = [
-        generate(dag, target, rules)[0]
+        generate(dag, target, rules, most=1)[0]
         for rules in (RULES, WITH_RFACTOR, IN_LANES, WITH_ROWS, WITH_TERMS)
     ]
     fused = {s.steps: laid_out(s) if rewrite_layout else s for s in firsts}

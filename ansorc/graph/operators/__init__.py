@@ -23,6 +23,7 @@ from ansorc.graph.operators.resize import RESIZE
 from ansorc.graph.operators.sampling import SAMPLING
 from ansorc.graph.operators.view import VIEWS
 from ansorc.lang import operators as ops
+from ansorc.lang.operators.sorting import SORTING
 from ansorc.lang.tensor import Tensor
 
 _TAKE_LISTS = ("concat", "einsum", "stack")
@@ -41,6 +42,7 @@ _DEFINITIONS: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     **RECURRENT,
     **REDUCTIONS,
     **SAMPLING,
+    **SORTING,
     **VIEWS,
     **RESIZE,
 }

@@ -110,15 +110,16 @@ def sorted_blocks(
 
 
 def merged_runs(
-    values: Tensor, places: Tensor, length: Tensor, axis: int, chunk: int, *, largest: bool
+    values: Tensor, places: Tensor, lengths: Tensor, axis: int, chunk: int, *, largest: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return sorted runs of `length`[0] (int32) elements along `axis`, merged in pairs.
+    """Return sorted runs along `axis`, merged in pairs.
 
-    `places` are moved with the `values`. Behind all runs is a margin of one `chunk`; a run is at
+    `lengths` [2] (int32) are those of a run and of a pair, data, so that all passes are one
+    program. `places` are moved with the `values`. Behind all runs is a margin of one `chunk`; a run is at
     least as long as that, and two are a multiple of it. Of equal elements the first comes first.
     """
     name = AutoName("merged_runs")
-    pass_ = _Pass(name, values, length, axis, chunk, largest=largest)
+    pass_ = _Pass(name, values, lengths, axis, chunk, largest=largest)
     source, count = pass_.sources(), pass_.count
 
     def at(*i: Expr) -> tuple[Expr, ...]:
@@ -136,16 +137,17 @@ class _Pass:
     """The stages of one pass, of runs a and b of a pair; its chunks are numbered in a row."""
 
     def __init__(
-        self, name: str, values: Tensor, length: Tensor, axis: int, chunk: int, *, largest: bool
+        self, name: str, values: Tensor, lengths: Tensor, axis: int, chunk: int, *, largest: bool
     ) -> None:
         self._name, self._values, self._axis, self._largest = name, values, axis, largest
-        self._length, self._chunk = maximum(length[const(0)], chunk), chunk
+        self._length, self._chunk = lengths[const(0)], chunk
+        self._both = maximum(lengths[const(1)], 2 * chunk)
         self.count = values.shape[axis] - chunk
         """Elements of a row without the margin."""
 
         def pair(q: Expr) -> Expr:
-            own, two = cast(q * chunk, INT32), self._length * 2
-            return if_then_else(own < two, const(0, INT32), own // two * two)
+            own = cast(q * chunk, INT32)
+            return if_then_else(own < self._both, const(0, INT32), own // self._both * self._both)
 
         self._pair = compute((self.count // chunk,), pair, stage_name(name, "pair"))
         """Where the pair of runs begins to which a chunk belongs (int32)."""
@@ -188,7 +190,7 @@ class _Pass:
             a = start + cast(k * stride - 1, INT32)
             b = own + pair + self._length - 1 - a
             is_there = all_of(a < own, a < pair + self._length)
-            is_last = b >= pair + self._length * 2
+            is_last = b >= pair + self._both
             first, other = (_inside(cast(place, INT64), shape[axis]) for place in (a, b))
             passed = all_of(is_there, any_of(is_last, self._goes_first(i, first, other)))
             step = if_then_else(passed, const(stride, INT32), const(0, INT32))
@@ -205,7 +207,7 @@ class _Pass:
             pair, a, b = self._ranges(i, begin)
             number, place = cast(c, INT32), cast(i[axis + 1], INT32)
             most = minimum(place, pair + self._length - 1 - a)
-            sure = place - (pair + self._length * 2 - b)
+            sure = place - (pair + self._both - b)
             first = minimum(maximum(cast(a, INT64), 0), self.count) + c
             other = minimum(maximum(cast(b, INT64), chunk), self.count) + i[axis + 1] - c
             goes_first = self._goes_first((*i[: axis + 1], *i[axis + 2 :]), first, other)

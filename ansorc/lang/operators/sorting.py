@@ -50,8 +50,8 @@ class Apply(Protocol[T]):
         """Return the outputs."""
         ...
 
-    def length(self, value: int) -> T:
-        """Return a tensor [1] of int32 that is `value`."""
+    def lengths(self, value: int) -> T:
+        """Return `value` and its double as a tensor of int32."""
         ...
 
 
@@ -163,7 +163,7 @@ def _merged(
     found = apply("sorted_blocks", [data], block=block, blocks=blocks, **order)
     length = block
     while length < block * blocks:
-        found = apply("merged_runs", [*found, apply.length(length)], **order)
+        found = apply("merged_runs", [*found, apply.lengths(length)], **order)
         length *= 2
     return _pair(apply("first_of_runs", found, axis=axis, k=k))
 
@@ -275,6 +275,6 @@ class _Stages:
         found = SORTING[name](*inputs, **attributes)
         return (found,) if isinstance(found, Tensor) else found
 
-    def length(self, value: int) -> Tensor:
-        """Return a tensor [1] that is `value`."""
-        return compute((1,), lambda _: const(value, INT32), AutoName("length"))
+    def lengths(self, value: int) -> Tensor:
+        """Return `value` and its double as a tensor of int32."""
+        return compute((2,), lambda i: cast((i + 1) * value, INT32), AutoName("lengths"))

@@ -90,9 +90,11 @@ def generate(
     target: Target,
     rules: Sequence[SketchRule] = RULES,
     failures: list[RuleFailure] | None = None,
+    most: int = MAX_SKETCHES,
 ) -> tuple[Sketch, ...]:
     """Return the sketches that `rules` derive from `dag`, before locations and annotations.
 
+    Of all of them the first `most` are made: there may be thousands of a computation of many stages.
     A rule that raises an error is left out for that stage, and noted in `failures`; so is one that
     makes something else than sketches. What a program is made of is decided without its checks.
     """
@@ -101,7 +103,7 @@ def generate(
     work = [PartialSketch(state, target, names)]
     notes: list[RuleFailure] = [] if failures is None else failures
     finished: list[Sketch] = []
-    while work and len(finished) < MAX_SKETCHES:
+    while work and len(finished) < most:
         partial = work.pop()
         if not partial.pending:
             finished.append(partial.sketch())

@@ -9,6 +9,7 @@ import numpy as np
 
 from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
 from ansorc.graph.slices import sliced
+from ansorc.graph.sorting import add_top_k
 from ansorc.ir.aligned import Array
 
 
@@ -85,9 +86,7 @@ def _top_k(call: NodeCall) -> Sequence[str]:
     k = call.ints(1, "the number k")[0] if call.opset >= 10 else call.attribute("k")
     axis = call.axis(call.attribute("axis", -1), call.rank(0))
     largest = bool(call.attribute("largest", 1))
-    return call.builder.add_many(
-        "top_k", [call.input(0)], ("", ""), k=int(k), axis=axis, largest=largest
-    )
+    return add_top_k(call.builder, call.input(0), int(k), axis, largest=largest)
 
 
 def _compress(call: NodeCall) -> OnnxValue:

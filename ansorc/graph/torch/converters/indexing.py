@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from ansorc.graph.slices import sliced
+from ansorc.graph.sorting import add_top_k
 from ansorc.graph.torch.model import TorchRef
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter, TorchValue
 from ansorc.ir.aligned import Array
@@ -217,7 +218,7 @@ def _row(call: TorchCall) -> tuple[tuple[int, ...], int]:
 def _smallest(call: TorchCall, shape: Sequence[int], axis: int, k: int) -> list[str]:
     """The kth smallest elements of `self` in a shape, along `axis`, and where they are."""
     data = call.reshape(call.input("self"), shape)
-    names = call.builder.add_many("top_k", [data], ("", ""), k=k, axis=axis, largest=False)
+    names = add_top_k(call.builder, data, k, axis, largest=False)
     ranges = [range(n) for n in shape]
     ranges[axis] = range(k - 1, k)
     return [str(sliced(call.builder, name, ranges)) for name in names]
@@ -280,21 +281,22 @@ def _scatter_reduce(call: TorchCall) -> TorchValue | Sequence[TorchValue]:
 
 
 def _top_k(call: TorchCall) -> Sequence[str]:
-    shape = call.type("self").shape
-    axis = call.axis(call.get("dim", -1), len(shape))
-    return call.builder.add_many(
-        "top_k", [call.input("self")], ("", ""), k=int(call.get("k")), axis=axis,
-        largest=bool(call.get("largest", True)),
-    )  # fmt: skip
+    return _first_of_row(call, int(call.get("k")), largest=bool(call.get("largest", True)))
 
 
 def _sort(call: TorchCall) -> Sequence[str]:
+    return _first_of_row(call, None, largest=bool(call.get("descending", False)))
+
+
+def _first_of_row(call: TorchCall, k: int | None, *, largest: bool) -> Sequence[str]:
+    """The first elements in order along an axis, all without a `k`, and their places."""
     shape = call.type("self").shape
-    axis = call.axis(call.get("dim", -1), len(shape))
-    return call.builder.add_many(
-        "top_k", [call.input("self")], ("", ""), k=shape[axis], axis=axis,
-        largest=bool(call.get("descending", False)),
-    )  # fmt: skip
+    axis, data = call.axis(call.get("dim", -1), len(shape)), call.input("self")
+    if not shape:
+        data = call.reshape(data, [1])
+    count = call.builder.type(data).shape[axis] if k is None else k
+    found = add_top_k(call.builder, data, count, axis, largest=largest)
+    return [call.reshape(one, []) for one in found] if not shape else found
 
 
 TORCH_INDEXING: Mapping[str, TorchConverter] = {
