@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ComputeDAG,
         ComputeOp,
         Reduction,
+        Scalar,
         Tensor,
         TupleReduction,
         abs,
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnsorcError", "Axis", "Board", "Combiner", "ComputeDAG", "ComputeOp", "Fleet", "Function",
     "Graph", "GraphVariants", "Module", "NetworkModule", "NetworkVariants", "Records",
-    "Reduction", "Schedule", "State", "Target", "Task", "Tensor", "TuneResult",
+    "Reduction", "Scalar", "Schedule", "State", "Target", "Task", "Tensor", "TuneResult",
     "TupleReduction", "abs", "aligned_empty", "all", "all_of", "any", "any_of", "argmax",
     "argmin", "build", "cast", "ceil", "compute", "compute_tuple", "const", "cos", "equal",
     "erf", "exp", "exp2", "expm1", "floor", "from_onnx", "from_torch", "if_then_else",

@@ -52,6 +52,7 @@ from ansorc.lang.scalar import (
     sqrt,
     tanh,
 )
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
 
@@ -63,6 +64,7 @@ __all__ = [
     "Output",
     "Reducer",
     "Reduction",
+    "Scalar",
     "Tensor",
     "TupleReducer",
     "TupleReduction",

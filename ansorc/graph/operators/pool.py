@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Unpack
 
 from ansorc.graph.operators.patches import row_major
-from ansorc.ir.expr import Expr
 from ansorc.lang import scalar
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute, compute_tuple
@@ -14,6 +13,7 @@ from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import require, require_rank
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import Reduction, TupleReduction, argmax, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 
@@ -31,7 +31,7 @@ def lp_pool(
     padded = window.padded(data, 0.0, AutoName("lp_pool.pad"))
     offsets = window.reduce_axes(kernel)
 
-    def body(*indices: Expr) -> Reduction:
+    def body(*indices: Scalar) -> Reduction:
         n, spatial, c = window.unpacked(indices)
         element = padded[window.packed(n, window.places(spatial, offsets), c)]
         return sum(power_of_size(element, p), axis=offsets)
@@ -60,23 +60,23 @@ def max_pool_places(
     padded = window.padded(data, lowest, AutoName("max_pool.pad"))
     offsets = window.reduce_axes(kernel)
 
-    def body(*i: Expr) -> TupleReduction:
+    def body(*i: Scalar) -> TupleReduction:
         return argmax(padded[(*i[:2], *window.places(i[2:], offsets))], axis=offsets)
 
     names = (AutoName("max_pool"), AutoName("max_pool.offset"))
     values, offset = compute_tuple(shape, body, names, axes=window.axes)
 
-    def place(*i: Expr) -> Expr:
-        rest, places = offset[i], list[Expr]()
+    def place(*i: Scalar) -> Scalar:
+        rest, places = offset[i], list[Scalar]()
         for d in reversed(range(len(kernel))):
             step = rest % kernel[d] * window.dilation[d]
             rest = rest // kernel[d]
             places.insert(0, i[d + 2] * window.stride[d] + step - window.margins[d])
         spatial = list(zip(places, data.shape[2:], strict=True))
-        found: Expr = i[0] * data.shape[1] + i[1]
+        found: Scalar = i[0] * data.shape[1] + i[1]
         for extent in data.shape[2:]:
             found = found * extent
-        inner: Expr | None = None
+        inner: Scalar | None = None
         for one, extent in reversed(spatial) if columns_first else spatial:
             inner = one if inner is None else inner * extent + one
         return found if inner is None else found + inner
@@ -97,15 +97,15 @@ def max_unpool(data: Tensor, places: Tensor, size: Sequence[int]) -> Tensor:
 
     shape = (*data.shape[:2], *size)
 
-    def last(*i: Expr) -> TupleReduction:
+    def last(*i: Scalar) -> TupleReduction:
         is_here = scalar.equal(places[(*i[:2], *inner)], row_major(i, shape))
         number = row_major(inner, data.shape[2:])
         return argmax(scalar.if_then_else(is_here, number, -1), axis=inner)
 
     found = compute_tuple(shape, last, AutoName("max_unpool.found"))[0]
 
-    def body(*i: Expr) -> Expr:
-        rest, own = scalar.maximum(found[i], 0), list[Expr]()
+    def body(*i: Scalar) -> Scalar:
+        rest, own = scalar.maximum(found[i], 0), list[Scalar]()
         for extent in reversed(data.shape[2:]):
             own.insert(0, rest % extent)
             rest = rest // extent
@@ -120,7 +120,7 @@ def dilate(data: Tensor, steps: Sequence[int]) -> Tensor:
     pairs = zip(data.shape, steps, strict=True)
     shape = [(extent - 1) * step + 1 for extent, step in pairs]
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         element = data[tuple(index // step for index, step in zip(i, steps, strict=True))]
         gaps = [scalar.equal(j % s, 0) for j, s in zip(i, steps, strict=True) if s > 1]
         zero = scalar.const(0, data.dtype)
@@ -129,14 +129,14 @@ def dilate(data: Tensor, steps: Sequence[int]) -> Tensor:
     return compute(shape, body, AutoName("dilate"))
 
 
-def power_of_size(x: Expr, p: int) -> Expr:
+def power_of_size(x: Scalar, p: int) -> Scalar:
     """Return |x|^p of a float."""
     if p == 1:
         return scalar.abs(x)
     return x * x if p == 2 else scalar.power(scalar.abs(x), float(p))
 
 
-def root(x: Expr, p: int) -> Expr:
+def root(x: Scalar, p: int) -> Scalar:
     """Return x^(1/p) of a float."""
     if p == 1:
         return x + 0.0
