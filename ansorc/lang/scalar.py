@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 
 from ansorc.errors import LanguageError
-from ansorc.ir.dtype import FLOAT32, DType
+from ansorc.ir.dtype import FLOAT32, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp, Not, Select
 from ansorc.ir.math_call import call
 from ansorc.lang.literal import DTypeLike, as_dtype, as_number, literal, refuse_bool, short_text
@@ -17,6 +17,7 @@ from ansorc.lang.scalar_type import (
     as_scalar,
     binary,
     compare,
+    matched,
 )
 from ansorc.lang.scalar_type import power as general_power
 
@@ -179,6 +180,29 @@ def round(x: ScalarLike) -> Scalar:
 def power(base: ScalarLike, exponent: ScalarLike) -> Scalar:
     """Return `base` to the power `exponent`, both floats of one dtype."""
     return general_power(base, exponent)
+
+
+def fmod(left: ScalarLike, right: ScalarLike) -> Scalar:
+    """Return what `left / right`, cut to an integer, leaves, with the sign of `left`, as C has it.
+
+    It is exact, of floats as of integers. `%` has the sign of `right`.
+    """
+    a, b = matched("fmod", left, right)
+    if a.dtype.is_float:
+        return Scalar(call("fmod", a.expr, b.expr))
+    return a % b if a.dtype.kind is Kind.UINT else a - truncated_divide(a, b) * b
+
+
+def truncated_divide(left: ScalarLike, right: ScalarLike) -> Scalar:
+    """Return the quotient of two integers of one dtype, rounded towards 0 (`//` rounds it down)."""
+    a, b = matched("truncated_divide", left, right)
+    if not a.dtype.is_integer:
+        raise LanguageError(f"truncated_divide needs integers, not {a.dtype}; use / on floats")
+    floor = a // b
+    if a.dtype.kind is Kind.UINT:
+        return floor
+    is_rounded = all_of((a < 0) != (b < 0), floor * b != a)
+    return if_then_else(is_rounded, floor + 1, floor)
 
 
 def fma(left: ScalarLike, right: ScalarLike, addend: ScalarLike) -> Scalar:

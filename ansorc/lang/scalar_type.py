@@ -283,6 +283,17 @@ def compare(op: CompareOp, left: object, right: object) -> Scalar:
     return Scalar(ir.compare(op, *_matched(op.value, _given(left), _given(right))))
 
 
+def matched(name: str, left: object, right: object) -> tuple[Scalar, Scalar]:
+    """Return the operands of `name` as Scalars, a number in the dtype of the other one.
+
+    Raise LanguageError on dtypes that differ, and for bools of Python.
+    """
+    refuse_bool(left)
+    refuse_bool(right)
+    a, b = ir.operands(name, *_matched(name, _given(left), _given(right)))
+    return Scalar(a), Scalar(b)
+
+
 def power(base: object, exponent: object) -> Scalar:
     """Return `base` to the power `exponent`, both floats; raise LanguageError on other dtypes."""
     refuse_bool(base)
