@@ -62,7 +62,8 @@ class Scalar:
         Floats go towards zero in an integer; what it cannot hold becomes its nearest value, NaN 0.
         Raise LanguageError on an unknown name.
         """
-        return Scalar(self.expr.astype(as_dtype(type)))
+        goal = as_dtype(type)
+        return self if self.dtype == goal else Scalar(self.expr.astype(goal))
 
     def __add__(self, other: ScalarLike) -> Scalar:
         return binary(BinaryOp.ADD, self, other)
