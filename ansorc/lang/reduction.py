@@ -12,8 +12,9 @@ from ansorc.lang.compute_op import Combiner
 from ansorc.lang.literal import as_integer, as_number, refuse_bool, short_text
 from ansorc.lang.naming import check_axis_name
 from ansorc.lang.reducer import Combine, Reducer, reducer_of
-from ansorc.lang.scalar import all_of, any_of, const, if_then_else, logical_not
+from ansorc.lang.scalar import all_of, any_of, const, if_then_else
 from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
+from ansorc.lang.total_order import is_more_extreme, is_same
 from ansorc.lang.whole import Whole
 
 
@@ -196,13 +197,8 @@ def _better(
 ) -> tuple[Scalar, Scalar]:
     """Return the (value, place) of two that is more extreme, the first of equal ones."""
     (a, i), (b, j) = left, right
-    is_beyond = a > b if combiner is Combiner.MAX else a < b
-    is_same = a == b
-    if a.dtype.is_float:
-        no_a, no_b = a != a, b != b  # noqa: PLR0124, so is NaN alone
-        is_beyond = any_of(is_beyond, all_of(no_a, logical_not(no_b)))
-        is_same = any_of(is_same, all_of(no_a, no_b))
-    is_left = any_of(is_beyond, all_of(is_same, i < j))
+    is_beyond = is_more_extreme(a, b, largest=combiner is Combiner.MAX)
+    is_left = any_of(is_beyond, all_of(is_same(a, b), i < j))
     return if_then_else(is_left, a, b), if_then_else(is_left, i, j)
 
 
