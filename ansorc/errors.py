@@ -29,6 +29,21 @@ class GraphError(AnsorcError):
     """A network that has no meaning, or that cannot be read."""
 
 
+class InternalError(AnsorcError):
+    """A fault of ansorc itself, found by its own checks: nothing that its user could do better.
+
+    `what` happened, and `report` says what somebody who mends it needs to see.
+    """
+
+    def __init__(self, what: str, report: str) -> None:
+        super().__init__(what, report)
+        self.what, self.report = what, report
+
+    def __str__(self) -> str:
+        advice = f"this is a fault of ansorc, not of yours: please report it with {self.report}"
+        return f"{self.what}; {advice}"
+
+
 class ScheduleError(AnsorcError):
     """A step that the state refuses because it would change the meaning of the program.
 
@@ -70,6 +85,40 @@ class BuildError(AnsorcError):
 
 class CallError(AnsorcError):
     """A compiled kernel was called with arrays that it cannot take."""
+
+
+class FaultError(CallError):
+    """A call that met data which its program refuses; what it wrote so far is undefined.
+
+    `about` is the tensor or the assertion, `values` are the integers that the message has, `call`
+    is which call of a kernel it was, of a network.
+    """
+
+    def __init__(
+        self, text: str, about: str = "", values: tuple[int, ...] = (), call: str = ""
+    ) -> None:
+        super().__init__(text)
+        self.about, self.values, self.call = about, values, call
+
+
+class OutOfRangeError(FaultError, IndexError, RuntimeError):
+    """An index from data that a tensor does not have.
+
+    `values` are the index, the least and the largest that there is, and the dimension; none where
+    the call had no memory to keep them in. PyTorch raises an IndexError or a RuntimeError then.
+    """
+
+
+class DivisionByZeroError(FaultError, ZeroDivisionError, RuntimeError):
+    """An integer that was divided by zero."""
+
+
+class AssertionFailedError(FaultError, AssertionError, RuntimeError):
+    """Something that the program asserts and that does not hold."""
+
+
+class PromiseError(FaultError, ValueError):
+    """An input with values other than those that it was declared with."""
 
 
 class PackingWarning(UserWarning):

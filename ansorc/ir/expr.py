@@ -13,8 +13,9 @@ from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType
 from ansorc.ir.dtype import dtype as dtype_named
+from ansorc.ir.fault import FaultKind
 from ansorc.ir.node import Node, node
-from ansorc.ir.operator import BinaryOp, CompareOp, misuse
+from ansorc.ir.operator import OF_FLOATS, BinaryOp, CompareOp, misuse
 
 
 class Operand(Node):
@@ -143,6 +144,22 @@ class Select(Operand):
 
 
 @node
+class Checked(Operand):
+    """`value`, where `condition` holds; where it does not, the call fails.
+
+    It is for what is evaluated: the arm of a `Select` that is not chosen checks nothing. `kind`
+    says what the integers `args` are, `about` which tensor, or what an assertion is. In a vector
+    the condition holds in every lane, or the call fails. See `Check`.
+    """
+
+    value: Expr
+    condition: Expr
+    kind: FaultKind
+    about: str
+    args: tuple[Expr, ...] = ()
+
+
+@node
 class Cast(Operand):
     """`operand` converted to `dtype` as NumPy's `astype` does (lanes follow the operand).
 
@@ -267,7 +284,7 @@ class Transpose(Operand):
 Exchange: TypeAlias = Shuffle | MatrixLoad | MatrixMultiply | Transpose
 """What the threads of a warp do together."""
 _OfLanes: TypeAlias = Load | Ramp | Broadcast | Reduce | Dot | Exchange
-_Compound: TypeAlias = Binary | Compare | Not | Select | Cast | Call | _OfLanes
+_Compound: TypeAlias = Binary | Compare | Not | Select | Checked | Cast | Call | _OfLanes
 Expr: TypeAlias = Const | Var | _Compound
 ExprLike: TypeAlias = "Operand | float"
 """What the builders accept: an expression or a Python number."""
@@ -299,6 +316,9 @@ def _dtype_of(expr: _Compound) -> DType:
             return dtype_of(total)
         case Select(condition, then, otherwise):
             found = _wider(dtype_of(then), dtype_of(otherwise))
+            return found.vector(max(dtype_of(condition).lanes, found.lanes))
+        case Checked(value, condition):
+            found = dtype_of(value)
             return found.vector(max(dtype_of(condition).lanes, found.lanes))
         case Cast(dtype, operand):
             return dtype.vector(dtype_of(operand).lanes)
@@ -340,8 +360,13 @@ def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
 
 
 def binary(op: BinaryOp, left: ExprLike, right: ExprLike) -> Expr:
-    """Return `left op right`; raise LanguageError on dtypes that differ or do not have `op`."""
-    a, b = _operands(op.value, left, right)
+    """Return `left op right`; raise LanguageError on dtypes that differ or do not have `op`.
+
+    Of floats `//` and `%` are calls of math functions.
+    """
+    a, b = operands(op.value, left, right)
+    if op in OF_FLOATS and dtype_of(a).is_float:
+        return Call(OF_FLOATS[op], (a, b))
     if complaint := misuse(op, dtype_of(a).element):
         raise LanguageError(complaint)
     return Binary(op, a, b)
@@ -349,10 +374,11 @@ def binary(op: BinaryOp, left: ExprLike, right: ExprLike) -> Expr:
 
 def compare(op: CompareOp, left: ExprLike, right: ExprLike) -> Expr:
     """Return `left op right` as a bool; raise LanguageError on dtypes that differ."""
-    return Compare(op, *_operands(op.value, left, right))
+    return Compare(op, *operands(op.value, left, right))
 
 
-def _operands(symbol: str, left: ExprLike, right: ExprLike) -> tuple[Expr, Expr]:
+def operands(symbol: str, left: ExprLike, right: ExprLike) -> tuple[Expr, Expr]:
+    """Return both as expressions of one dtype; raise LanguageError, with `symbol`, if not."""
     a, b = _matched(left, right), _matched(right, left)
     ta, tb = dtype_of(a), dtype_of(b)
     if ta.element != tb.element or (ta.lanes != tb.lanes and 1 not in (ta.lanes, tb.lanes)):

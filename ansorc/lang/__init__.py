@@ -3,6 +3,7 @@
 In: Python functions over indices. Out: a ComputeDAG, an immutable value.
 """
 
+from ansorc.lang.checks import checked
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.define import compute, compute_tuple
@@ -36,6 +37,7 @@ from ansorc.lang.scalar import (
     exp2,
     expm1,
     floor,
+    fmod,
     if_then_else,
     log,
     log1p,
@@ -51,6 +53,7 @@ from ansorc.lang.scalar import (
     sin,
     sqrt,
     tanh,
+    truncated_divide,
 )
 from ansorc.lang.tensor import Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
@@ -75,6 +78,7 @@ __all__ = [
     "argmin",
     "cast",
     "ceil",
+    "checked",
     "compute",
     "compute_tuple",
     "const",
@@ -85,6 +89,7 @@ __all__ = [
     "exp2",
     "expm1",
     "floor",
+    "fmod",
     "if_then_else",
     "load_workload",
     "log",
@@ -108,5 +113,6 @@ __all__ = [
     "sqrt",
     "sum",
     "tanh",
+    "truncated_divide",
     "workload",
 ]

@@ -28,6 +28,7 @@ from ansorc.ir.expr import (
     BinaryOp,
     Call,
     Cast,
+    Checked,
     Compare,
     Expr,
     Load,
@@ -171,9 +172,12 @@ class _Walk:
             return self.grid.evaluate(expr, mask), None
         match expr:
             case Load(buffer):
-                value = self.grid.evaluate(expr, mask)
-                known = buffer.name in self.bounds.tensors
-                return value, self.bounds.evaluate(expr, mask) if known else None
+                value, errors = self.grid.evaluate(expr, mask), self.bounds.tensors
+                known = errors.get(buffer.name)  # at the place that the values say
+                return value, None if known is None else self.grid.load(expr, mask, known)
+            case Checked(inner):
+                self.grid.check(expr, mask)
+                return self.evaluate(inner, mask)
             case Binary(op, left, right):
                 sides = self.evaluate(left, mask), self.evaluate(right, mask)
                 value = NUMPY_BINARY[op](sides[0][0], sides[1][0])
@@ -236,6 +240,8 @@ class _Walk:
             else:
                 others = [*values[:place]], [*values[place + 1 :]]
                 own = _moved(lambda x, o=others: function(*o[0], x, *o[1]), found, value, bound)
+                if expr.name in ("fmod", "mod"):
+                    own = _of_remainder(own, values, place, bound)
             total = own if total is None else total + own
         return found, total
 
@@ -244,7 +250,7 @@ _STEEPEST = {"tanh": 1.0, "erf": 1.13, "sigmoid": 0.25, "sin": 1.0, "cos": 1.0, 
 """The greatest slope of functions that have one."""
 
 
-_EXACT = (BinaryOp.MIN, BinaryOp.MAX, "abs", "floor", "ceil", "round")
+_EXACT = (BinaryOp.MIN, BinaryOp.MAX, "abs", "floor", "ceil", "round", "fmod")
 
 
 def _rounds(expr: Expr) -> bool:
@@ -279,6 +285,16 @@ def _moved(function: _OneOperand, found: Array, value: Array, bound: Array) -> A
     """How far a function of one operand moves when that does: jumps and curvature too."""
     ends = [np.abs(function(value + sign * SAFETY * bound) - found) for sign in (-1.0, 1.0)]
     return np.where(bound > 0, np.maximum(*ends) / SAFETY, 0.0)
+
+
+def _of_remainder(own: Array, values: Sequence[Array], place: int, bound: Array) -> Array:
+    """The error of a remainder that one operand's causes: its whole range where it may go around.
+
+    What the ends of the operand's errors give is `own`.
+    """
+    size, step = np.abs(values[0]), np.abs(values[1])
+    way = bound if place == 0 else bound * (size / step + 1.0)
+    return np.where((bound > 0) & (2.0 * SAFETY * way >= step), step / SAFETY, own)
 
 
 def _of_comparison(left: tuple[Array, Bound], right: tuple[Array, Bound]) -> Bound:
