@@ -29,10 +29,13 @@ def grid_sample(
     padding: str = "zeros",
     *,
     align_corners: bool = False,
+    reflect_first: bool = False,
 ) -> Tensor:
     """Return images data [n, c, …] at the places grid [n, …, d] of their d dimensions.
 
-    Places go from -1 to 1, the last dimension first. Stages: the places along each dimension in
+    Places go from -1 to 1, the last dimension first. With the mode "cubic" the padding moves each
+    of the elements that are mixed, else the place. With "nearest" a place is rounded, half to even,
+    and then moved; `reflect_first` reflects it before. Stages: the places along each dimension in
     elements, padded, and the result. Raise LanguageError on other shapes, modes and paddings.
     """
     name, rank = AutoName("grid_sample"), len(data.shape) - 2
@@ -45,8 +48,13 @@ def grid_sample(
         extent = data.shape[d + 2]
 
         def body(*i: Expr) -> Expr:
-            along = grid[(*i, rank - 1 - d)]
-            return _place(along, extent, mode, padding, is_aligned=align_corners)
+            along = _in_elements(grid[(*i, rank - 1 - d)], extent, is_aligned=align_corners)
+            if mode == "cubic":
+                return along if padding == "reflection" else _near(along, extent)
+            if mode == "nearest" and not reflect_first:
+                along = round(along)
+            along = _padded(along, extent, padding, is_aligned=align_corners)
+            return round(along) if mode == "nearest" and reflect_first else along
 
         return compute(grid.shape[:-1], body, stage_name(name, f"place{d}"))
 
@@ -185,25 +193,35 @@ def _weight(fraction: Expr, mode: str, offset: int, dtype: DType) -> Expr:
     return ((x - 5.0) * x + 8.0) * x * _CUBIC - 4 * _CUBIC
 
 
-def _place(along: Expr, extent: int, mode: str, padding: str, *, is_aligned: bool) -> Expr:
-    """Where -1 … 1 is in elements, moved inside as the padding says."""
+def _in_elements(along: Expr, extent: int, *, is_aligned: bool) -> Expr:
+    """Where -1 … 1 is in elements."""
     if is_aligned:
-        low, high = 0.0, extent - 1.0
-        place = (along + 1.0) * (0.5 * (extent - 1))
-    else:
-        low, high = -0.5, extent - 0.5
-        place = ((along + 1.0) * float(extent) - 1.0) * 0.5
-    place = round(place) if mode == "nearest" else place
-    if padding == "border":
-        moved = minimum(maximum(place, 0.0), extent - 1.0)
-        # what is within half an element of the image stays: a cubic sum weighs it as it lies
-        return if_then_else(all_of(place >= low, place <= high), place, moved)
-    if padding == "reflection" and high > low:
-        span = high - low
-        around = place - low
-        around = around - floor(around * (0.5 / span)) * (2 * span)
-        return low + minimum(around, 2 * span - around)
-    return place
+        return (along + 1.0) * (0.5 * (extent - 1))
+    return ((along + 1.0) * float(extent) - 1.0) * 0.5
+
+
+def _near(place: Expr, extent: int) -> Expr:
+    """A place at most so far outside that all that is mixed there lies outside, too."""
+    return minimum(maximum(place, -3.0), extent + 2.0)
+
+
+def _padded(place: Expr, extent: int, padding: str, *, is_aligned: bool) -> Expr:
+    """A place in elements, moved inside as the padding says."""
+    if padding == "zeros":
+        return _near(place, extent)
+    inside = _reflected(place, extent, is_aligned=is_aligned) if padding == "reflection" else place
+    return minimum(maximum(inside, 0.0), extent - 1.0)
+
+
+def _reflected(place: Expr, extent: int, *, is_aligned: bool) -> Expr:
+    """A place, reflected at the outermost elements (`is_aligned`), or at the image's borders."""
+    low, high = (0.0, extent - 1.0) if is_aligned else (-0.5, extent - 0.5)
+    span = high - low
+    if not span:
+        return place
+    around = place - low
+    around = around - floor(around * (0.5 / span)) * (2 * span)
+    return low + minimum(around, 2 * span - around)
 
 
 SAMPLING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
