@@ -49,12 +49,7 @@ def grid_sample(
 
         def body(*i: Expr) -> Expr:
             along = _in_elements(grid[(*i, rank - 1 - d)], extent, is_aligned=align_corners)
-            if mode == "cubic":
-                return along if padding == "reflection" else _near(along, extent)
-            if mode == "nearest" and not reflect_first:
-                along = round(along)
-            along = _padded(along, extent, padding, is_aligned=align_corners)
-            return round(along) if mode == "nearest" and reflect_first else along
+            return _moved(along, extent, mode, padding, align_corners, reflect_first)
 
         return compute(grid.shape[:-1], body, stage_name(name, f"place{d}"))
 
@@ -198,6 +193,24 @@ def _in_elements(along: Expr, extent: int, *, is_aligned: bool) -> Expr:
     if is_aligned:
         return (along + 1.0) * (0.5 * (extent - 1))
     return ((along + 1.0) * float(extent) - 1.0) * 0.5
+
+
+def _moved(
+    place: Expr,
+    extent: int,
+    mode: str,
+    padding: str,
+    is_aligned: bool,
+    reflect_first: bool,  # noqa: FBT001
+) -> Expr:
+    """A place in elements where the mode asks for it: rounded, padded, or as it is."""
+    if mode == "cubic":
+        return place if padding == "reflection" else _near(place, extent)
+    if mode == "linear":
+        return _padded(place, extent, padding, is_aligned=is_aligned)
+    if reflect_first:
+        return round(_padded(place, extent, padding, is_aligned=is_aligned))
+    return _padded(round(place), extent, padding, is_aligned=is_aligned)
 
 
 def _near(place: Expr, extent: int) -> Expr:
