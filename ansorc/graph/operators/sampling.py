@@ -49,7 +49,8 @@ def grid_sample(
 
         def body(*i: Expr) -> Expr:
             along = _in_elements(grid[(*i, rank - 1 - d)], extent, is_aligned=align_corners)
-            return _moved(along, extent, mode, padding, align_corners, reflect_first)
+            flags = {"is_aligned": align_corners, "reflect_first": reflect_first}
+            return _moved(along, extent, mode, padding, **flags)
 
         return compute(grid.shape[:-1], body, stage_name(name, f"place{d}"))
 
@@ -200,8 +201,9 @@ def _moved(
     extent: int,
     mode: str,
     padding: str,
+    *,
     is_aligned: bool,
-    reflect_first: bool,  # noqa: FBT001
+    reflect_first: bool,
 ) -> Expr:
     """A place in elements where the mode asks for it: rounded, padded, or as it is."""
     if mode == "cubic":
