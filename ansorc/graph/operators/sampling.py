@@ -39,17 +39,16 @@ def grid_sample(
     elements, padded, and the result. Raise LanguageError on other shapes, modes and paddings.
     """
     name, rank = AutoName("grid_sample"), len(data.shape) - 2
+    flags = {"is_aligned": align_corners, "reflect_first": reflect_first}
     fits = grid.shape[-1] == rank and grid.shape[0] == data.shape[0]
     require(fits, "grid_sample", data, grid, need="they must be [n, c, …] and [n, …, dimensions]")
     if mode not in _TAPS or padding not in _PADDINGS:
         raise LanguageError(f"grid_sample has no mode '{mode}' with padding '{padding}'")
 
     def place(d: int) -> Tensor:
-        extent = data.shape[d + 2]
-
         def body(*i: Expr) -> Expr:
+            extent = data.shape[d + 2]
             along = _in_elements(grid[(*i, rank - 1 - d)], extent, is_aligned=align_corners)
-            flags = {"is_aligned": align_corners, "reflect_first": reflect_first}
             return _moved(along, extent, mode, padding, **flags)
 
         return compute(grid.shape[:-1], body, stage_name(name, f"place{d}"))
