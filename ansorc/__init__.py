@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         argmin,
         cast,
         ceil,
+        checked,
         compute,
         compute_tuple,
         const,
@@ -87,15 +88,15 @@ if TYPE_CHECKING:
 __all__ = [
     "AnsorcError", "Axis", "Board", "Combiner", "ComputeDAG", "ComputeOp", "Fleet", "Function",
     "Graph", "GraphVariants", "Module", "NetworkModule", "NetworkVariants", "Records",
-    "Reduction", "Schedule", "State", "Target", "Task", "Tensor", "TuneResult",
-    "TupleReduction", "abs", "aligned_empty", "all", "all_of", "any", "any_of", "argmax",
-    "argmin", "build", "cast", "ceil", "compute", "compute_tuple", "const", "cos", "equal",
-    "erf", "exp", "exp2", "expm1", "floor", "fmod", "from_onnx", "from_torch", "if_then_else",
-    "load_library", "load_workload", "log", "log1p", "log2", "logical_not", "lower", "max",
-    "maximum", "min", "minimum", "not_equal", "ops", "placeholder", "power", "prod",
-    "reduce_axis", "reducer", "register_onnx_op", "register_sketch_rule", "replay", "round",
-    "rsqrt", "schedule", "sigmoid", "sin", "sketch_rules", "sqrt", "sum", "tanh",
-    "truncated_divide", "tune", "unregister_onnx_op", "unregister_sketch_rule", "workload",
+    "Reduction", "Schedule", "State", "Target", "Task", "Tensor", "TuneResult", "TupleReduction",
+    "abs", "aligned_empty", "all", "all_of", "any", "any_of", "argmax", "argmin", "build", "cast",
+    "ceil", "checked", "compute", "compute_tuple", "const", "cos", "equal", "erf", "exp", "exp2",
+    "expm1", "floor", "fmod", "from_onnx", "from_torch", "if_then_else", "load_library",
+    "load_workload", "log", "log1p", "log2", "logical_not", "lower", "max", "maximum", "min",
+    "minimum", "not_equal", "ops", "placeholder", "power", "prod", "reduce_axis", "reducer",
+    "register_onnx_op", "register_sketch_rule", "replay", "round", "rsqrt", "schedule", "sigmoid",
+    "sin", "sketch_rules", "sqrt", "sum", "tanh", "truncated_divide", "tune",
+    "unregister_onnx_op", "unregister_sketch_rule", "workload",
 ]  # fmt: skip
 
 _LATER = {

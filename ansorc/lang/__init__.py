@@ -3,6 +3,7 @@
 In: Python functions over indices. Out: a ComputeDAG, an immutable value.
 """
 
+from ansorc.lang.checks import checked
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.define import compute, compute_tuple
@@ -77,6 +78,7 @@ __all__ = [
     "argmin",
     "cast",
     "ceil",
+    "checked",
     "compute",
     "compute_tuple",
     "const",

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import CompareOp, Expr, ExprLike, Select, Var, as_expr, compare, const, dtype_of
+from ansorc.ir.expr import Expr, ExprLike, Select, Var, as_expr, const, dtype_of
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.naming import check_axis_name
 from ansorc.lang.reducer import Combine, Reducer, reducer_of
-from ansorc.lang.scalar import all_of, any_of, logical_not
+from ansorc.lang.scalar import all_of, any_of
+from ansorc.lang.total_order import is_more_extreme, is_same
 from ansorc.lang.whole import Whole
 
 
@@ -181,13 +182,8 @@ def _extreme(expr: ExprLike, axis: Axes, combiner: Combiner, name: str) -> Tuple
 def _better(left: tuple[Var, ...], right: tuple[Var, ...], combiner: Combiner) -> tuple[Expr, Expr]:
     """Return the (value, place) of two that is more extreme, the first of equal ones."""
     (a, i), (b, j) = left, right
-    is_beyond = a > b if combiner is Combiner.MAX else a < b
-    is_same = compare(CompareOp.EQ, a, b)
-    if dtype_of(a).is_float:
-        no_a, no_b = compare(CompareOp.NE, a, a), compare(CompareOp.NE, b, b)
-        is_beyond = any_of(is_beyond, all_of(no_a, logical_not(no_b)))
-        is_same = any_of(is_same, all_of(no_a, no_b))
-    is_left = any_of(is_beyond, all_of(is_same, i < j))
+    is_beyond = is_more_extreme(a, b, largest=combiner is Combiner.MAX)
+    is_left = any_of(is_beyond, all_of(is_same(a, b), i < j))
     return Select(is_left, a, b), Select(is_left, i, j)
 
 

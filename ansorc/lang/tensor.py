@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
@@ -70,7 +70,9 @@ class Tensor(Whole):
     @cached_property
     def _owned(self) -> OwnedBuffer:
         b = self.buffer
-        return OwnedBuffer(b.name, b.shape, b.dtype, b.scope, b.constant, self)
+        return OwnedBuffer(
+            b.name, b.shape, b.dtype, b.scope, b.constant, b.promised, b.is_sorted, self
+        )
 
     def _index(self, index: Index) -> Expr:
         if not isinstance(index, Operand):
@@ -106,10 +108,17 @@ class OwnedBuffer(Buffer):
 
     @property
     def _plain(self) -> Buffer:
-        return Buffer(self.name, self.shape, self.dtype, self.scope, self.constant)
+        return Buffer(*self._fields)
+
+    @property
+    def _fields(self) -> tuple[Any, ...]:
+        return (
+            self.name, self.shape, self.dtype, self.scope, self.constant, self.promised,
+            self.is_sorted,
+        )  # fmt: skip
 
     def __reduce__(self) -> tuple[type[Buffer], tuple[object, ...]]:
-        return Buffer, (self.name, self.shape, self.dtype, self.scope, self.constant)
+        return Buffer, self._fields
 
 
 def placeholder(

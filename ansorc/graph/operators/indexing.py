@@ -1,4 +1,4 @@
-"""Operators that read or write at places that a tensor holds, and the k largest elements.
+"""Operators that read or write at places that a tensor holds.
 
 A negative place counts from the end. What writes is defined by a reduction over all updates: each
 element of the result looks for those that are meant for it.
@@ -6,11 +6,10 @@ element of the result looks for those that are meant for it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.errors import LanguageError
-from ansorc.ir.dtype import INT32, INT64
+from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Expr, const
 from ansorc.lang import reduction
 from ansorc.lang.compute_op import Combiner
@@ -29,8 +28,6 @@ from ansorc.lang.scalar import (
 )
 from ansorc.lang.tensor import Tensor
 
-_RANKED_AT_ONCE = 512
-"""Elements of which each is compared with all others; more are ranked in blocks."""
 MatchTest = Callable[[Sequence[Expr]], Expr]
 
 _COMBINED: Mapping[str, tuple[Combiner, Callable[..., Reduction], Callable[[Expr, Expr], Expr]]] = {
@@ -135,80 +132,6 @@ def one_hot_values(indices: Tensor, values: Tensor, depth: int, axis: int = -1) 
     return compute(shape, body, AutoName("one_hot"))
 
 
-def top_k(data: Tensor, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
-    """Return the `k` largest elements along `axis`, the largest first, and their places (int64).
-
-    Of equal ones the first comes first. An element's rank is the number of those before it; among
-    many elements first those of each block are ranked, then the `k` best of all blocks. That takes
-    about 5 · (n² · k)^(2/3) comparisons for n elements. Raise LanguageError where `k` is more than
-    there are.
-    """
-    place, name = axis_number("top_k", data, axis), AutoName("top_k")
-    extent = data.shape[place]
-    require(1 <= k <= extent, "top_k", data, need=f"k is {k}, but axis {axis} has {extent}")
-    block = max(k, math.ceil((2 * extent * k * k) ** (1 / 3)))
-    if extent <= _RANKED_AT_ONCE or 2 * block > extent:
-        values, found = _ranked(name, data, place, k, largest=largest)
-        return values, compute(
-            values.shape, lambda *i: cast(found[i], INT64), stage_name(name, "i")
-        )
-    blocks, outer, inner = -(-extent // block), data.shape[:place], data.shape[place + 1 :]
-    worst = (Combiner.MAX if largest else Combiner.MIN).identity(data.dtype)
-
-    def padded(*i: Expr) -> Expr:
-        number = i[place] * block + i[place + 1]
-        inside = minimum(number, extent - 1) if extent % block else number
-        element = data[(*i[:place], inside, *i[place + 2 :])]
-        return if_then_else(number < extent, element, worst) if extent % block else element
-
-    split = compute((*outer, blocks, block, *inner), padded, stage_name(name, "blocks"))
-    best, first = _ranked(stage_name(name, "block"), split, place + 1, k, largest=largest)
-
-    def chosen(*i: Expr) -> Expr:
-        return best[(*i[:place], i[place] // k, i[place] % k, *i[place + 1 :])]
-
-    candidates = compute((*outer, blocks * k, *inner), chosen, stage_name(name, "candidates"))
-    values, second = _ranked(name, candidates, place, k, largest=largest)
-
-    def where(*i: Expr) -> Expr:
-        number = minimum(maximum(cast(second[i], INT64), 0), blocks * k - 1)
-        own = first[(*i[:place], number // k, number % k, *i[place + 1 :])]
-        return number // k * block + cast(own, INT64)
-
-    return values, compute(values.shape, where, stage_name(name, "i"))
-
-
-def _ranked(name: str, data: Tensor, place: int, k: int, *, largest: bool) -> tuple[Tensor, Tensor]:
-    """The `k` first elements along a dimension, and their places (int32)."""
-    extent = data.shape[place]
-
-    def at(i: Sequence[Expr], where: Expr) -> tuple[Expr, ...]:
-        return (*i[:place], where, *i[place + 1 :])
-
-    other, source = reduce_axis(extent, "o"), reduce_axis(extent, "s")
-
-    def rank(*i: Expr) -> Reduction:
-        mine, theirs = data[i], data[at(i, other)]
-        is_before = theirs > mine if largest else theirs < mine
-        is_earlier = all_of(equal(theirs, mine), other < i[place])
-        one, zero = const(1, INT32), const(0, INT32)
-        return reduction.sum(if_then_else(any_of(is_before, is_earlier), one, zero), axis=other)
-
-    ranks = compute(data.shape, rank, stage_name(name, "rank"))
-
-    def where(*i: Expr) -> Reduction:
-        is_it = equal(ranks[at(i, source)], cast(i[place], INT32))
-        return reduction.max(if_then_else(is_it, cast(source, INT32), const(0, INT32)), axis=source)
-
-    shape = (*data.shape[:place], k, *data.shape[place + 1 :])
-    places = compute(shape, where, stage_name(name, "places"))
-
-    def value(*i: Expr) -> Expr:
-        return data[at(i, minimum(maximum(cast(places[i], INT64), 0), extent - 1))]
-
-    return compute(shape, value, name), places
-
-
 def reverse_sequence(
     data: Tensor, lengths: Tensor, batch_axis: int = 1, time_axis: int = 0
 ) -> Tensor:
@@ -298,6 +221,5 @@ INDEXING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     "reverse_sequence": reverse_sequence,
     "scatter_elements": scatter_elements,
     "scatter_nd": scatter_nd,
-    "top_k": top_k,
 }
 """Definitions by the name of their operator."""

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Unpack
 
 from ansorc.graph.operators.patches import row_major
-from ansorc.ir.expr import Expr
+from ansorc.ir.expr import Expr, Select, Var, dtype_of
 from ansorc.lang import scalar
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import require, require_rank
 from ansorc.lang.operators.window import Window, WindowOptions
-from ansorc.lang.reduction import Reduction, TupleReduction, argmax, reduce_axis, sum
+from ansorc.lang.reduction import (
+    Reduction,
+    TupleReduction,
+    argmax,
+    reduce_axis,
+    reducer,
+    sum,
+)
 from ansorc.lang.tensor import Tensor
+from ansorc.lang.total_order import is_more_extreme, is_nan, is_same
 
 
 def lp_pool(
@@ -50,18 +59,26 @@ def max_pool_places(
     """Return the largest element of each window of data [n, c, …], and where it is, as int64.
 
     The place counts through all of `data` in row-major order; with `columns_first` the spatial
-    dimensions are counted in column-major order. Raise LanguageError where no window fits.
+    dimensions are counted in column-major order. It is that of the first of equal ones, and of the
+    last NaN, as in PyTorch; never one of the padding. Raise LanguageError where no window fits.
     """
     window = Window.of("max_pool_places", len(kernel), options)
     require(not window.is_channels_last, "max_pool_places", data, need="use channels first")
     require_rank("max_pool_places", len(kernel) + 2, data)
     shape = (*data.shape[:2], *window.output(data, kernel))
-    lowest = float(Combiner.MAX.identity(data.dtype).value)
-    padded = window.padded(data, lowest, AutoName("max_pool.pad"))
+    lowest = Combiner.MAX.identity(data.dtype)
+    padded = window.padded(data, lowest.value, AutoName("max_pool.pad"))
     offsets = window.reduce_axes(kernel)
+    nowhere = math.prod(kernel)
+    largest = reducer(_larger, (lowest, nowhere), "max_pool")
 
     def body(*i: Expr) -> TupleReduction:
-        return argmax(padded[(*i[:2], *window.places(i[2:], offsets))], axis=offsets)
+        places = window.places(i[2:], offsets)
+        number = row_major(offsets, kernel)
+        tests = _inside(window, places, data.shape[2:])
+        if tests:
+            number = scalar.if_then_else(scalar.all_of(*tests), number, nowhere)
+        return largest(padded[(*i[:2], *places)], number, axis=offsets)
 
     names = (AutoName("max_pool"), AutoName("max_pool.offset"))
     values, offset = compute_tuple(shape, body, names, axes=window.axes)
@@ -82,6 +99,28 @@ def max_pool_places(
         return found if inner is None else found + inner
 
     return values, compute(shape, place, AutoName("max_pool.places"), axes=window.axes)
+
+
+def _inside(window: Window, places: Sequence[Expr], extents: Sequence[int]) -> list[Expr]:
+    """Return the conditions under which `places` of the padded data are none of the padding."""
+    rank = len(extents)
+    return [
+        test
+        for d, (at, extent) in enumerate(zip(places, extents, strict=True))
+        if window.margins[d] or window.margins[d + rank]
+        for test in (at >= window.margins[d], at < window.margins[d] + extent)
+    ]
+
+
+def _larger(left: tuple[Var, ...], right: tuple[Var, ...]) -> tuple[Expr, Expr]:
+    """The (element, number) of two that is larger: the last NaN, or else the first of equals."""
+    (a, i), (b, j) = left, right
+    is_first = i < j
+    if dtype_of(a).is_float:
+        is_first = scalar.if_then_else(is_nan(a), j < i, is_first)
+    is_beyond = is_more_extreme(a, b, largest=True)
+    is_left = scalar.any_of(is_beyond, scalar.all_of(is_same(a, b), is_first))
+    return Select(is_left, a, b), Select(is_left, i, j)
 
 
 def max_unpool(data: Tensor, places: Tensor, size: Sequence[int]) -> Tensor:
