@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from ansorc.ir.dtype import INT32, INT64, UINT8
-from ansorc.ir.expr import Const, Expr, const
 from ansorc.lang import reduction
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
@@ -17,6 +16,7 @@ from ansorc.lang.scalar import (
     all_of,
     any_of,
     cast,
+    const,
     equal,
     if_then_else,
     logical_not,
@@ -24,6 +24,7 @@ from ansorc.lang.scalar import (
     minimum,
     not_equal,
 )
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.total_order import comes_before
 
@@ -97,7 +98,7 @@ def _first_of_order(
     blocks, outer, inner = -(-extent // block), data.shape[:place], data.shape[place + 1 :]
     last = _last(data, largest=largest)
 
-    def padded(*i: Expr) -> Expr:
+    def padded(*i: Scalar) -> Scalar:
         number = i[place] * block + i[place + 1]
         inside = minimum(number, extent - 1) if extent % block else number
         element = data[(*i[:place], inside, *i[place + 2 :])]
@@ -106,13 +107,13 @@ def _first_of_order(
     split = compute((*outer, blocks, block, *inner), padded, stage_name(name, "blocks"))
     best, first = _ranked(stage_name(name, "block"), split, place + 1, k, largest=largest)
 
-    def chosen(*i: Expr) -> Expr:
+    def chosen(*i: Scalar) -> Scalar:
         return best[(*i[:place], i[place] // k, i[place] % k, *i[place + 1 :])]
 
     candidates = compute((*outer, blocks * k, *inner), chosen, stage_name(name, "candidates"))
     values, second = _ranked(name, candidates, place, k, largest=largest)
 
-    def where(*i: Expr) -> Expr:
+    def where(*i: Scalar) -> Scalar:
         number = minimum(maximum(cast(second[i], INT64), 0), blocks * k - 1)
         own = first[(*i[:place], number // k, number % k, *i[place + 1 :])]
         return number // k * block + cast(own, INT64)
@@ -120,23 +121,24 @@ def _first_of_order(
     return values, compute(values.shape, where, stage_name(name, "i"))
 
 
-def _last(data: Tensor, *, largest: bool) -> Const:
+def _last(data: Tensor, *, largest: bool) -> Scalar:
     """Return the number of the dtype of `data` that no other comes behind."""
-    if largest:
-        return Combiner.MAX.identity(data.dtype)
-    return const(math.nan, data.dtype) if data.dtype.is_float else Combiner.MIN.identity(data.dtype)
+    if not largest and data.dtype.is_float:
+        return const(math.nan, data.dtype)
+    combiner = Combiner.MAX if largest else Combiner.MIN
+    return as_scalar(combiner.identity(data.dtype))
 
 
 def _ranked(name: str, data: Tensor, place: int, k: int, *, largest: bool) -> tuple[Tensor, Tensor]:
     """The `k` first elements along a dimension, and their places (int32)."""
     extent = data.shape[place]
 
-    def at(i: Sequence[Expr], where: Expr) -> tuple[Expr, ...]:
+    def at(i: Sequence[Scalar], where: Scalar) -> tuple[Scalar, ...]:
         return (*i[:place], where, *i[place + 1 :])
 
     other, source = reduce_axis(extent, "o"), reduce_axis(extent, "s")
 
-    def rank(*i: Expr) -> Reduction:
+    def rank(*i: Scalar) -> Reduction:
         mine, theirs = data[i], data[at(i, other)]
         is_before = comes_before(theirs, mine, descending=largest)
         is_behind = comes_before(mine, theirs, descending=largest)
@@ -146,14 +148,14 @@ def _ranked(name: str, data: Tensor, place: int, k: int, *, largest: bool) -> tu
 
     ranks = compute(data.shape, rank, stage_name(name, "rank"))
 
-    def where(*i: Expr) -> Reduction:
+    def where(*i: Scalar) -> Reduction:
         is_it = equal(ranks[at(i, source)], cast(i[place], INT32))
         return reduction.max(if_then_else(is_it, cast(source, INT32), const(0, INT32)), axis=source)
 
     shape = (*data.shape[:place], k, *data.shape[place + 1 :])
     places = compute(shape, where, stage_name(name, "places"))
 
-    def value(*i: Expr) -> Expr:
+    def value(*i: Scalar) -> Scalar:
         return data[at(i, minimum(maximum(cast(places[i], INT64), 0), extent - 1))]
 
     return compute(shape, value, name), places
