@@ -14,7 +14,7 @@ from ansorc.ir.dtype import dtype as dtype_named
 from ansorc.ir.expr import Const
 from ansorc.ir.interpret_math import integer_range
 
-DTypeLike: TypeAlias = "str | DType | np.dtype[Any] | type[Any]"
+DTypeLike: TypeAlias = str | DType | np.dtype[Any] | type[Any]
 """A dtype: its name, or one of NumPy or ml_dtypes."""
 _NO_BOOL = (
     "a Python bool is no condition of the program: it is decided while the program is being "
