@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar, cast
@@ -135,17 +135,19 @@ def _taken(hint: Any) -> _Taken | None:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _one_of([_taken(part) for part in parts])
+    if origin is Iterable:
+        return _list_of(_taken(parts[0]), is_any=True)
     if origin in (Sequence, list, tuple):
         return _list_of(None if not parts else _taken(parts[0]))
     kind = origin if isinstance(origin, type) else hint
     if kind is Callable or origin is Callable:
         return _Taken("a function", _callable)
-    if (
-        not isinstance(kind, type)
-        or getattr(kind, "_is_protocol", False)
-        or typing.is_typeddict(kind)
-    ):
+    if origin is typing.Literal and all(isinstance(part, str) for part in parts):
+        return _PLAIN[str]  # which words there are says the function
+    if not isinstance(kind, type) or typing.is_typeddict(kind):
         return None
+    if getattr(kind, "_is_protocol", False):
+        return _Taken(f"an object like {kind.__name__}", lambda value: _alike(value, kind))
     words = _WORDS.get(kind.__name__, f"a {kind.__name__}")
     return _Taken(words, lambda value: _instance(value, kind))
 
@@ -167,8 +169,15 @@ def _one_of(options: Sequence[_Taken | None]) -> _Taken | None:
     return _Taken(" or ".join(words), convert)
 
 
-def _list_of(element: _Taken | None) -> _Taken:
+def _list_of(element: _Taken | None, *, is_any: bool = False) -> _Taken:
+    """Return what takes lists; with `is_any` also other iterables, but text."""
+
     def convert(value: object) -> object:
+        if is_any and not isinstance(value, (str, bytes)):
+            try:
+                value = tuple(cast("Iterable[object]", value))
+            except TypeError:
+                raise _UnfitError from None
         if isinstance(value, np.ndarray) and cast("np.ndarray[Any, Any]", value).ndim == 1:
             value = cast("np.ndarray[Any, Any]", value).tolist()
         if not isinstance(value, (list, tuple, range)):
@@ -183,6 +192,15 @@ def _instance(value: object, kind: type) -> object:
     if isinstance(value, kind):
         return value
     raise _UnfitError
+
+
+def _alike(value: object, kind: type) -> object:
+    """Return a value that has all public members of a protocol; a class has none of its objects."""
+    names = {name for each in kind.__mro__[:-1] for name in (*vars(each), *each.__annotations__)}
+    members = [name for name in names if not name.startswith("_")]
+    if isinstance(value, type) or not all(hasattr(value, name) for name in members):
+        raise _UnfitError
+    return value
 
 
 def _callable(value: object) -> object:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 import ml_dtypes
@@ -67,6 +69,14 @@ def as_integer(value: object, what: str) -> int:
     raise LanguageError(f"{what} is {short_text(value)} ({type(value).__name__}), not an integer")
 
 
+def as_truth(value: object, what: str) -> bool:
+    """Return the bool that `value`, which is `what`, is; raise LanguageError for other things."""
+    number = as_number(value)
+    if isinstance(number, bool):
+        return number
+    raise LanguageError(f"{what} is {short_text(value)} ({type(value).__name__}): True or False")
+
+
 def literal(value: float, dtype: DType) -> Const:
     """Return a Python number as a literal of `dtype`.
 
@@ -99,6 +109,15 @@ def refuse_bool(value: object) -> None:
     """Raise LanguageError for a bool of Python or NumPy."""
     if isinstance(as_number(value), bool):
         raise LanguageError(f"{value}: {_NO_BOOL.format(value=value)}")
+
+
+def takes(function: Callable[..., object], count: int) -> bool:
+    """Return whether a function can be called with `count` arguments; False if nobody can tell."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(function, type)
 
 
 def short_text(value: object) -> str:

@@ -113,6 +113,15 @@ def reducer(
         moments = reducer(lambda a, b: (a[0] + b[0], a[1] + b[1]), (0, 0))
         S, Q = compute_tuple(n, lambda i: moments(A[i, k], A[i, k] * A[i, k], axis=k))
     """
+    if not callable(combine):
+        raise LanguageError(f"a reducer combines by a function, not by {short_text(combine)}")
+    if not isinstance(identities, (list, tuple)):
+        raise LanguageError(
+            f"the identities of a reducer are {short_text(identities)}; give a list, one number "
+            "for each element of its tuples"
+        )
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LanguageError(f"{short_text(name)} cannot name a reducer; a name is text")
     return TupleReducer(combine, tuple(identities), name)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from ansorc.errors import RuleError, ScheduleError
+from ansorc.lang.arguments import checked
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.schedule import replay, schedule
@@ -208,6 +209,7 @@ class UserRule:
 _REGISTERED: dict[str, UserRule] = {}
 
 
+@checked
 def register_sketch_rule(name: str, rule: SketchRule, before: str = "AlwaysInline") -> None:
     """Have every search of this process ask `rule`, called `name`, before the rule `before`.
 
@@ -233,6 +235,7 @@ def register_sketch_rule(name: str, rule: SketchRule, before: str = "AlwaysInlin
     _REGISTERED[name] = UserRule(name, rule, before)
 
 
+@checked
 def unregister_sketch_rule(name: str) -> None:
     """Forget the registered rule `name`; raise RuleError if there is none."""
     if name not in _REGISTERED:
