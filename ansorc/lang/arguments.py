@@ -13,12 +13,10 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar, cast
-
-import numpy as np
+from typing import Any, ParamSpec, TypeVar
 
 from ansorc.errors import AnsorcError, ArgumentError
-from ansorc.lang.literal import as_number, short_text
+from ansorc.lang.literal import as_list, as_number, short_text
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -135,9 +133,7 @@ def _taken(hint: Any) -> _Taken | None:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _one_of([_taken(part) for part in parts])
-    if origin is Iterable:
-        return _list_of(_taken(parts[0]), is_any=True)
-    if origin in (Sequence, list, tuple):
+    if origin in (Sequence, Iterable, list, tuple):
         return _list_of(None if not parts else _taken(parts[0]))
     kind = origin if isinstance(origin, type) else hint
     if kind is Callable or origin is Callable:
@@ -169,20 +165,13 @@ def _one_of(options: Sequence[_Taken | None]) -> _Taken | None:
     return _Taken(" or ".join(words), convert)
 
 
-def _list_of(element: _Taken | None, *, is_any: bool = False) -> _Taken:
-    """Return what takes lists; with `is_any` also other iterables, but text."""
-
+def _list_of(element: _Taken | None) -> _Taken:
     def convert(value: object) -> object:
-        if is_any and not isinstance(value, (str, bytes)):
-            try:
-                value = tuple(cast("Iterable[object]", value))
-            except TypeError:
-                raise _UnfitError from None
-        if isinstance(value, np.ndarray) and cast("np.ndarray[Any, Any]", value).ndim == 1:
-            value = cast("np.ndarray[Any, Any]", value).tolist()
-        if not isinstance(value, (list, tuple, range)):
+        parts = as_list(value)
+        if parts is None and isinstance(value, str) and element is _PLAIN[str]:
+            parts = list(value)  # text is a list of letters
+        if parts is None:
             raise _UnfitError
-        parts = cast("Sequence[object]", value)
         return tuple(parts if element is None else map(element.convert, parts))
 
     return _Taken("a list" if element is None else f"a list, each {element.words}", convert)
@@ -224,8 +213,9 @@ def _integer(value: object) -> object:
 
 
 def _truth(value: object) -> object:
-    if isinstance(value, (bool, np.bool_)):
-        return bool(cast(bool, value))
+    number = as_number(value)
+    if number in (0, 1) and isinstance(number, int):
+        return bool(number)
     raise _UnfitError
 
 

@@ -14,7 +14,7 @@ from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.lang.hints import Hints, as_hints
-from ansorc.lang.literal import as_number, short_text, takes
+from ansorc.lang.literal import as_list, as_number, short_text, takes
 from ansorc.lang.naming import (
     AutoName,
     check_axis_name,
@@ -117,8 +117,8 @@ def compute_tuple(
     found = _many(stem, value)
     count = len(found) if isinstance(found, tuple) else len(found.bodies)
     names = [stage_name(name, f"{n}") for n in range(count)] if isinstance(name, str) else name
-    if not isinstance(names, (list, tuple)):
-        raise LanguageError(f"the names are {short_text(names)}; give text, or a list of names")
+    if (names := as_list(names)) is None:
+        raise LanguageError(f"the names are {short_text(name)}; give text, or a list of names")
     if len(names) != count:
         raise LanguageError(f"{count} tensors are computed, but the names are {tuple(names)}")
     for one in names:
@@ -142,9 +142,10 @@ def _traced(
     extents = extents_of(shape, name)
     if not callable(fn):
         raise LanguageError(f"'{name}' is defined by {short_text(fn)}, which is no function")
-    if not isinstance(axes, (list, tuple, type(None))):
+    listed = list(axes) if isinstance(axes, str) else as_list(axes)
+    if listed is None and axes is not None:
         raise LanguageError(f"the axes of '{name}' are {short_text(axes)}; give a list of names")
-    names = _axis_names(fn, len(extents), name) if axes is None else tuple(axes)
+    names = _axis_names(fn, len(extents), name) if listed is None else tuple(listed)
     for axis in names:
         check_axis_name(axis)
     if axes is not None and not takes(fn, len(extents)):

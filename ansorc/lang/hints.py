@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ansorc.errors import LanguageError
-from ansorc.lang.literal import as_number, short_text
+from ansorc.lang.literal import as_list, as_number, short_text
 
 Hints = Mapping[str, "str | float | Sequence[str]"]
 
@@ -57,8 +57,9 @@ def _text(name: str, value: str | float | Sequence[str]) -> str:
         return str(number)
     if isinstance(value, str):
         return str(value)
-    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
+    names = as_list(value)
+    if names is None or not all(isinstance(one, str) for one in names):
         raise LanguageError(
             f"the hint {name} is {short_text(value)}; give text, a number or a list of names"
         )
-    return ",".join(value)
+    return ",".join(names)

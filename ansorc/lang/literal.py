@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, cast
 
 import ml_dtypes
@@ -59,6 +59,21 @@ def as_number(value: object) -> float | None:
     if isinstance(value, (float, np.floating, ml_dtypes.bfloat16)):
         return float(cast(float, value))
     return None
+
+
+def as_list(value: object) -> list[Any] | None:
+    """Return the members of a list, a tuple, an array or whatever else can be gone through.
+
+    None for text, dicts and sets, whose members have no places, and for what has no members.
+    """
+    if isinstance(value, np.ndarray):
+        return cast("np.ndarray[Any, Any]", value).tolist() if value.ndim == 1 else None
+    if isinstance(value, (str, bytes, dict, set, frozenset)) or not isinstance(value, Iterable):
+        return None
+    try:
+        return list(cast("Iterable[Any]", value))
+    except (TypeError, LanguageError):  # tensors and elements
+        return None
 
 
 def as_integer(value: object, what: str) -> int:

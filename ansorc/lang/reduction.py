@@ -9,7 +9,7 @@ from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Expr, Var
 from ansorc.lang.compute_op import Combiner
-from ansorc.lang.literal import as_integer, as_number, refuse_bool, short_text
+from ansorc.lang.literal import as_integer, as_list, as_number, refuse_bool, short_text
 from ansorc.lang.naming import check_axis_name
 from ansorc.lang.reducer import Combine, Reducer, reducer_of
 from ansorc.lang.reducer_laws import with_kept_identity
@@ -239,8 +239,8 @@ def _axes(verb: str, axis: Axes) -> tuple[ReduceAxis, ...]:
     """Return the axes that `verb` runs over; raise LanguageError unless they are some."""
     if isinstance(axis, Scalar):
         axes = (axis,)
-    elif isinstance(axis, (tuple, list)):
-        axes = tuple(axis)
+    elif (listed := as_list(axis)) is not None:
+        axes = tuple(listed)
     else:
         raise LanguageError(
             f"{verb} runs over {short_text(axis)}: axis= is a reduce axis, or a list of them, made "

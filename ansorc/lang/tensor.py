@@ -6,17 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, SupportsIndex, cast
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from ansorc.errors import LanguageError
-from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import Expr, Load, Operand, const
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.lang.literal import DTypeLike, as_dtype, as_number, as_truth, short_text
+from ansorc.lang.literal import DTypeLike, as_dtype, as_list, as_number, as_truth, short_text
 from ansorc.lang.naming import AutoName, check_tensor_name
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.whole import Whole
@@ -187,11 +186,8 @@ def placeholder(
 
 def extents_of(shape: int | Sequence[int], name: str) -> tuple[int, ...]:
     """Return `shape` of the tensor `name` as integers; raise LanguageError unless all are > 0."""
-    given: object = (shape,) if as_number(shape) is not None else shape
-    if isinstance(given, np.ndarray):
-        given = cast("Array", given).tolist()
-    parts = cast("Sequence[object]", given) if isinstance(given, (list, tuple)) else (None,)
-    numbers = [as_number(part) for part in parts]
+    parts = [shape] if as_number(shape) is not None else as_list(shape)
+    numbers = [None] if parts is None else [as_number(part) for part in parts]
     extents = tuple(one for one in numbers if isinstance(one, int) and not isinstance(one, bool))
     if len(extents) < len(numbers):
         raise LanguageError(f"the shape {short_text(shape)} of '{name}' is not made of integers")

@@ -188,7 +188,7 @@ WORDS: list[tuple[str, Callable[..., object]]] = [
     (r"conv2d: stride is 1.5 \(float\), not", lambda: ac.ops.conv2d(A, A, stride=untyped(1.5))),
     (r"split: lengths is 2 \(int\), not a list", lambda: S.split("D", "i", untyped(2))),
     (r"split: stage is 7 \(int\), not text", lambda: S.split(untyped(7), "i", [2])),
-    (r"fuse: iterators is 'ij' \(str\), not a list", lambda: S.fuse("D", "ij")),
+    (r"fuse: iterators is 5 \(int\), not a list, each text", lambda: S.fuse("D", untyped(5))),
     (r"there is no stage 'X'; the stages are 'B', 'D'", lambda: S.stage("X")),
     (r"lower: state is ComputeDAG.*, not a State", lambda: ac.lower(untyped(DAG))),
     (r"build: program is \[A: .*not a State or a ComputeDAG", lambda: ac.build(untyped([A, D]))),
