@@ -75,11 +75,10 @@ def attention(
         reduce_axis(e, n) for e, n in ((width, "k"), (keys, "m"), (keys, "j"), (keys, "r"))
     )
     lowest, zero = const(float("-inf"), query.dtype), const(0, query.dtype)
-    has_mask = options.get("mask") is not None
-    may_be_empty = options.get("lengths") is not None or has_mask
+    given = [name for name in ("lengths", "mask") if options.get(name) is not None]
 
     def unless(value: Scalar, nothing: Scalar, instead: Scalar | float) -> Scalar:
-        return if_then_else(equal(value, nothing), instead, value) if may_be_empty else value
+        return if_then_else(equal(value, nothing), instead, value) if given else value
 
     def visible(*i: Scalar) -> Scalar:
         conditions = [test(i) for test in tests]
@@ -89,7 +88,7 @@ def attention(
     def power(*i: Scalar) -> Scalar:
         raised = exp(seen[i] - unless(peak[i[:3]], lowest, zero))
         # of a mask that is data each element would have to be looked at once more
-        conditions = [test(i) for test in (tests[:-1] if has_mask else tests)]
+        conditions = [test(i) for test in (tests[:-1] if "mask" in given else tests)]
         return if_then_else(all_of(*conditions), raised, zero) if conditions else raised
 
     scores = compute(
