@@ -22,7 +22,9 @@ def add_top_k(
     """
     extent = builder.type(data).shape[axis]
     if not (1 <= k <= extent and is_merged(extent, k)):
-        values, places = builder.add_many("top_k", [data], ("", ""), k=k, axis=axis, largest=largest)
+        values, places = builder.add_many(
+            "top_k", [data], ("", ""), k=k, axis=axis, largest=largest
+        )
         return values, places
     nodes, is_bool = _Nodes(builder), builder.type(data).dtype.is_bool
     if is_bool:

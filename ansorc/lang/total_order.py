@@ -7,35 +7,35 @@ of numbers with a NaN among them are NaN.
 
 from __future__ import annotations
 
-from ansorc.ir.expr import CompareOp, Expr, compare, dtype_of
-from ansorc.lang.scalar import all_of, any_of, logical_not
+from ansorc.lang.scalar import all_of, any_of, logical_not, not_equal
+from ansorc.lang.scalar_type import Scalar
 
 
-def is_nan(x: Expr) -> Expr:
+def is_nan(x: Scalar) -> Scalar:
     """Return whether the float `x` is no number."""
-    return compare(CompareOp.NE, x, x)
+    return not_equal(x, x)
 
 
-def comes_before(a: Expr, b: Expr, *, descending: bool = False) -> Expr:
+def comes_before(a: Scalar, b: Scalar, *, descending: bool = False) -> Scalar:
     """Return whether `a` comes before `b` in the sorted order; False where they tie.
 
     Both are numbers of one dtype.
     """
     first, second = (b, a) if descending else (a, b)
-    if not dtype_of(a).is_float:
+    if not a.dtype.is_float:
         return first < second
     return all_of(logical_not(is_nan(first)), logical_not(first >= second))
 
 
-def is_more_extreme(a: Expr, b: Expr, *, largest: bool) -> Expr:
+def is_more_extreme(a: Scalar, b: Scalar, *, largest: bool) -> Scalar:
     """Return whether `a` replaces `b` as the largest (smallest) number; NaN replaces any other."""
     is_beyond = a > b if largest else a < b
-    if not dtype_of(a).is_float:
+    if not a.dtype.is_float:
         return is_beyond
     return any_of(is_beyond, all_of(is_nan(a), logical_not(is_nan(b))))
 
 
-def is_same(a: Expr, b: Expr) -> Expr:
+def is_same(a: Scalar, b: Scalar) -> Scalar:
     """Return whether `a` and `b` tie: they are equal, or both NaN."""
-    equal = compare(CompareOp.EQ, a, b)
-    return any_of(equal, all_of(is_nan(a), is_nan(b))) if dtype_of(a).is_float else equal
+    equal = a == b
+    return any_of(equal, all_of(is_nan(a), is_nan(b))) if a.dtype.is_float else equal

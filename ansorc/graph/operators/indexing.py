@@ -10,27 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Expr, const
 from ansorc.lang import reduction
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import axis_number, require
 from ansorc.lang.reduction import ReduceAxis, Reduction, reduce_axis
-from ansorc.lang.scalar import (
-    all_of,
-    any_of,
-    cast,
-    equal,
-    if_then_else,
-    maximum,
-    minimum,
-)
+from ansorc.lang.scalar import all_of, any_of, cast, const, equal, if_then_else, maximum, minimum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
-MatchTest = Callable[[Sequence[Expr]], Expr]
+MatchTest = Callable[[Sequence[Scalar]], Scalar]
 
-_COMBINED: Mapping[str, tuple[Combiner, Callable[..., Reduction], Callable[[Expr, Expr], Expr]]] = {
+_COMBINED: Mapping[
+    str, tuple[Combiner, Callable[..., Reduction], Callable[[Scalar, Scalar], Scalar]]
+] = {
     "add": (Combiner.SUM, reduction.sum, lambda a, b: a + b),
     "mul": (Combiner.PROD, reduction.prod, lambda a, b: a * b),
     "max": (Combiner.MAX, reduction.max, maximum),
@@ -50,7 +44,7 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
     require(fits, "gather_nd", data, indices, need="indices must be [batch, …, dimensions]")
     rest = data.shape[batch_dims + count :]
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         own = i[: len(outer)]
         extents = data.shape[batch_dims : batch_dims + count]
         places = [_place(indices[(*own, d)], extent) for d, extent in enumerate(extents)]
@@ -73,14 +67,14 @@ def scatter_elements(
     require(fits, "scatter_elements", data, indices, updates, need=need)
     k = reduce_axis(indices.shape[place], "k")
 
-    def source(i: Sequence[Expr], update: Expr) -> tuple[Expr, ...]:
+    def source(i: Sequence[Scalar], update: Scalar) -> tuple[Scalar, ...]:
         inside = [
             index if mine >= theirs else minimum(index, mine - 1)
             for index, mine, theirs in zip(i, indices.shape, data.shape, strict=True)
         ]
         return (*inside[:place], update, *inside[place + 1 :])
 
-    def matches(i: Sequence[Expr]) -> Expr:
+    def matches(i: Sequence[Scalar]) -> Scalar:
         found = _place(indices[source(i, k)], data.shape[place])
         tests = [
             index < mine
@@ -106,10 +100,10 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, combine: str = "n
     require(fits, "scatter_nd", data, indices, updates, need=need)
     k = reduce_axis(indices.shape[0], "k")
 
-    def source(i: Sequence[Expr], update: Expr) -> tuple[Expr, ...]:
+    def source(i: Sequence[Scalar], update: Scalar) -> tuple[Scalar, ...]:
         return (update, *i[count:])
 
-    def matches(i: Sequence[Expr]) -> Expr:
+    def matches(i: Sequence[Scalar]) -> Scalar:
         return all_of(*(equal(_place(indices[k, d], data.shape[d]), i[d]) for d in range(count)))
 
     return _scattered(data, updates, k, matches, source, combine)
@@ -123,10 +117,10 @@ def one_hot_values(indices: Tensor, values: Tensor, depth: int, axis: int = -1) 
     rank = len(indices.shape) + 1
     place = axis % rank
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         index = cast(indices[(*i[:place], *i[place + 1 :])], INT64)
         is_here = any_of(equal(index, i[place]), equal(index + depth, i[place]))
-        return if_then_else(is_here, values[const(1)], values[const(0)])
+        return if_then_else(is_here, values[const(1, "int64")], values[const(0, "int64")])
 
     shape = (*indices.shape[:place], depth, *indices.shape[place:])
     return compute(shape, body, AutoName("one_hot"))
@@ -138,7 +132,7 @@ def reverse_sequence(
     """Return `data` with the first lengths[b] elements along `time_axis` reversed, for each b."""
     last = data.shape[time_axis] - 1
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         length, time = cast(lengths[i[batch_axis]], INT64), i[time_axis]
         back = minimum(maximum(length - 1 - time, 0), last)
         source = if_then_else(time < length, back, time)
@@ -165,8 +159,8 @@ def overwrite(
     fits = count <= extent and len(update.shape) == len(data.shape)
     require(fits, "overwrite", data, update, need="they may differ along one axis alone")
 
-    def body(*i: Expr) -> Expr:
-        start = const(0) if starts is None else cast(starts[i[0]], INT64)
+    def body(*i: Scalar) -> Scalar:
+        start = const(0, "int64") if starts is None else cast(starts[i[0]], INT64)
         offset = i[place] - start
         offset = offset % extent if is_circular else offset
         inside = minimum(maximum(offset, 0), count - 1)
@@ -181,19 +175,19 @@ def _scattered(
     updates: Tensor,
     k: ReduceAxis,
     matches: MatchTest,
-    source: Callable[[Sequence[Expr], Expr], tuple[Expr, ...]],
+    source: Callable[[Sequence[Scalar], Scalar], tuple[Scalar, ...]],
     combine: str,
 ) -> Tensor:
     """Return `data` with those `updates` over the axis `k` that match."""
     name = AutoName("scatter")
     if combine == "none":
 
-        def newest(*i: Expr) -> Reduction:
-            return reduction.max(if_then_else(matches(i), k, const(-1)), axis=k)
+        def newest(*i: Scalar) -> Reduction:
+            return reduction.max(if_then_else(matches(i), k, const(-1, "int64")), axis=k)
 
         last = compute(data.shape, newest, stage_name(name, "last"))
 
-        def body(*i: Expr) -> Expr:
+        def body(*i: Scalar) -> Scalar:
             inside = minimum(maximum(last[i], 0), k.extent - 1)
             return if_then_else(last[i] >= 0, updates[source(i, inside)], data[i])
 
@@ -203,14 +197,14 @@ def _scattered(
     combiner, reduce, join = _COMBINED[combine]
     neutral = combiner.identity(data.dtype)
 
-    def term(*i: Expr) -> Reduction:
+    def term(*i: Scalar) -> Reduction:
         return reduce(if_then_else(matches(i), updates[source(i, k)], neutral), axis=k)
 
     total = compute(data.shape, term, stage_name(name, combine))
     return compute(data.shape, lambda *i: join(data[i], total[i]), name)
 
 
-def _place(index: Expr, extent: int) -> Expr:
+def _place(index: Scalar, extent: int) -> Scalar:
     return cast(index, INT64) % extent
 
 

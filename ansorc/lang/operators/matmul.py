@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ansorc.ir.dtype import DType
-from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
+from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import (
     broadcast_extents,
@@ -13,13 +12,14 @@ from ansorc.lang.operators.shapes import (
     require_rank,
 )
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _MATMUL, _BATCH_MATMUL, _DENSE = AutoName("matmul"), AutoName("batch_matmul"), AutoName("dense")
 
 
 def matmul(
-    a: Tensor, b: Tensor, name: str = _MATMUL, *, sum_dtype: str | DType | None = None
+    a: Tensor, b: Tensor, name: str = _MATMUL, *, sum_dtype: DTypeLike | None = None
 ) -> Tensor:
     """Return the product [..., n, m] of a [..., n, k] and b [..., k, m].
 
@@ -33,7 +33,7 @@ def matmul(
     batch = broadcast_extents(a.shape[:-2], b.shape[:-2])
     require(batch is not None, "matmul", a, b, need="the dimensions in front must be equal, or 1")
 
-    def body(*i: Expr) -> Reduction:
+    def body(*i: Scalar) -> Reduction:
         left, right = (
             broadcast_indices(a.shape[:-2], i[:-2]),
             broadcast_indices(b.shape[:-2], i[:-2]),
@@ -45,7 +45,7 @@ def matmul(
 
 
 def batch_matmul(
-    a: Tensor, b: Tensor, name: str = _BATCH_MATMUL, *, sum_dtype: str | DType | None = None
+    a: Tensor, b: Tensor, name: str = _BATCH_MATMUL, *, sum_dtype: DTypeLike | None = None
 ) -> Tensor:
     """Return the products [batch, n, m] of a [batch, n, k] and b [batch, k, m]; see `matmul`.
 
@@ -62,7 +62,7 @@ def batch_matmul(
 
 
 def dense(
-    data: Tensor, weight: Tensor, name: str = _DENSE, *, sum_dtype: str | DType | None = None
+    data: Tensor, weight: Tensor, name: str = _DENSE, *, sum_dtype: DTypeLike | None = None
 ) -> Tensor:
     """Return the layer [..., units] of data [..., k] and weight [units, k], without a bias.
 
@@ -82,7 +82,7 @@ def dense(
     )
 
 
-def product(left: Expr, right: Expr, sum_dtype: str | DType | None) -> Expr:
+def product(left: Scalar, right: Scalar, sum_dtype: DTypeLike | None) -> Scalar:
     """Return `left * right`, both cast to `sum_dtype` unless that is None."""
     if sum_dtype is None:
         return left * right

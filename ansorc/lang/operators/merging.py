@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 
 from ansorc.ir.dtype import INT32, INT64
-from ansorc.ir.expr import Const, Expr, const
+from ansorc.ir.expr import Const
 from ansorc.lang import reduction
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
@@ -27,12 +27,14 @@ from ansorc.lang.scalar import (
     all_of,
     any_of,
     cast,
+    const,
     equal,
     if_then_else,
     logical_not,
     maximum,
     minimum,
 )
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.total_order import comes_before
 
@@ -51,7 +53,7 @@ def ranked(
     extent = data.shape[axis]
     other, source = reduce_axis(extent, "o"), reduce_axis(extent, "s")
 
-    def rank(*i: Expr) -> Reduction:
+    def rank(*i: Scalar) -> Reduction:
         mine, theirs = data[i], data[_at(i, axis, other)]
         is_before = comes_before(theirs, mine, descending=largest)
         is_behind = comes_before(mine, theirs, descending=largest)
@@ -60,14 +62,14 @@ def ranked(
 
     ranks = compute(data.shape, rank, stage_name(name, "rank"))
 
-    def where(*i: Expr) -> Reduction:
+    def where(*i: Scalar) -> Reduction:
         is_it = equal(ranks[_at(i, axis, source)], cast(i[axis], INT32))
         return reduction.max(if_then_else(is_it, cast(source, INT32), const(0, INT32)), axis=source)
 
     shape = (*data.shape[:axis], k, *data.shape[axis + 1 :])
     places = compute(shape, where, stage_name(name, "places"))
 
-    def value(*i: Expr) -> Expr:
+    def value(*i: Scalar) -> Scalar:
         return data[_at(i, axis, _inside(cast(places[i], INT64), extent))]
 
     return compute(shape, value, name), places
@@ -83,7 +85,7 @@ def sorted_blocks(
     name, extent = AutoName("sorted_blocks"), data.shape[axis]
     outer, inner = data.shape[:axis], data.shape[axis + 1 :]
 
-    def padded(*i: Expr) -> Expr:
+    def padded(*i: Scalar) -> Scalar:
         number = i[axis] * block + i[axis + 1]
         element = data[(*i[:axis], minimum(number, extent - 1), *i[axis + 2 :])]
         return if_then_else(number < extent, element, last(data, largest=largest))
@@ -94,11 +96,11 @@ def sorted_blocks(
     )
     count = blocks * block
 
-    def row(*i: Expr) -> tuple[Expr, ...]:
+    def row(*i: Scalar) -> tuple[Scalar, ...]:
         number = minimum(i[axis], count - 1)
         return (*i[:axis], number // block, number % block, *i[axis + 1 :])
 
-    def place(*i: Expr) -> Expr:
+    def place(*i: Scalar) -> Scalar:
         at = row(*i)
         return cast(at[axis] * block, INT32) + places[at]
 
@@ -122,7 +124,7 @@ def merged_runs(
     pass_ = _Pass(name, values, lengths, axis, chunk, largest=largest)
     source, count = pass_.sources(), pass_.count
 
-    def at(*i: Expr) -> tuple[Expr, ...]:
+    def at(*i: Scalar) -> tuple[Scalar, ...]:
         number = minimum(i[axis], count - 1)
         own = source[(*i[:axis], number // chunk, number % chunk, *i[axis + 1 :])]
         return _at(i, axis, _inside(cast(own, INT64), count))
@@ -140,12 +142,12 @@ class _Pass:
         self, name: str, values: Tensor, lengths: Tensor, axis: int, chunk: int, *, largest: bool
     ) -> None:
         self._name, self._values, self._axis, self._largest = name, values, axis, largest
-        self._length, self._chunk = lengths[const(0)], chunk
-        self._both = maximum(lengths[const(1)], 2 * chunk)
+        self._length, self._chunk = lengths[0], chunk
+        self._both = maximum(lengths[1], 2 * chunk)
         self.count = values.shape[axis] - chunk
         """Elements of a row without the margin."""
 
-        def pair(q: Expr) -> Expr:
+        def pair(q: Scalar) -> Scalar:
             own = cast(q * chunk, INT32)
             return if_then_else(own < self._both, const(0, INT32), own // self._both * self._both)
 
@@ -157,7 +159,7 @@ class _Pass:
         begin, axis = self._begins(), self._axis
         found = self._counted(begin)
 
-        def source(*i: Expr) -> Expr:
+        def source(*i: Scalar) -> Scalar:
             _, a, b = self._ranges(i, begin)
             before = found[_at(i, axis + 1, maximum(i[axis + 1] - 1, 0))]
             before = if_then_else(i[axis + 1] > 0, before, const(0, INT32))
@@ -184,7 +186,7 @@ class _Pass:
         """
         k, axis, shape = reduce_axis(_WAYS, "k"), self._axis, self._values.shape
 
-        def moved(*i: Expr) -> Reduction:
+        def moved(*i: Scalar) -> Reduction:
             pair, own = self._pair[i[axis]], cast(i[axis] * self._chunk, INT32)
             start = pair if begin is None else begin[i]
             a = start + cast(k * stride - 1, INT32)
@@ -203,7 +205,7 @@ class _Pass:
         """Return how many of the elements of a chunk up to each one are of run a (int32)."""
         c, axis, chunk = reduce_axis(self._chunk, "c"), self._axis, self._chunk
 
-        def count(*i: Expr) -> Reduction:
+        def count(*i: Scalar) -> Reduction:
             pair, a, b = self._ranges(i, begin)
             number, place = cast(c, INT32), cast(i[axis + 1], INT32)
             most = minimum(place, pair + self._length - 1 - a)
@@ -217,13 +219,13 @@ class _Pass:
         shape = (*shape[: axis + 1], chunk, *shape[axis + 1 :])
         return compute(shape, count, stage_name(self._name, "count"))
 
-    def _ranges(self, i: Sequence[Expr], begin: Tensor) -> tuple[Expr, Expr, Expr]:
+    def _ranges(self, i: Sequence[Scalar], begin: Tensor) -> tuple[Scalar, Scalar, Scalar]:
         """Return where a chunk's pair begins, and the chunk in run a and in run b (int32)."""
         own, pair = cast(i[self._axis] * self._chunk, INT32), self._pair[i[self._axis]]
         a = begin[(*i[: self._axis + 1], *i[self._axis + 2 :])]
         return pair, a, own + pair + self._length - a
 
-    def _goes_first(self, i: Sequence[Expr], a: Expr, b: Expr) -> Expr:
+    def _goes_first(self, i: Sequence[Scalar], a: Scalar, b: Scalar) -> Scalar:
         """Return whether the element at `a` of the first run comes before that at `b`."""
         first, other = (self._values[_at(i, self._axis, place)] for place in (a, b))
         return logical_not(comes_before(other, first, descending=self._largest))
@@ -246,14 +248,14 @@ def last(data: Tensor, *, largest: bool) -> Const:
     return const(math.nan, data.dtype) if data.dtype.is_float else Combiner.MIN.identity(data.dtype)
 
 
-def _count(condition: Expr, axis: reduction.ReduceAxis) -> Reduction:
+def _count(condition: Scalar, axis: reduction.ReduceAxis) -> Reduction:
     """The number of times that `condition` holds, as int32."""
     return reduction.sum(if_then_else(condition, const(1, INT32), const(0, INT32)), axis=axis)
 
 
-def _at(i: Sequence[Expr], axis: int, place: Expr) -> tuple[Expr, ...]:
+def _at(i: Sequence[Scalar], axis: int, place: Scalar) -> tuple[Scalar, ...]:
     return (*i[:axis], place, *i[axis + 1 :])
 
 
-def _inside(place: Expr, extent: int) -> Expr:
+def _inside(place: Scalar, extent: int) -> Scalar:
     return minimum(maximum(place, 0), extent - 1)

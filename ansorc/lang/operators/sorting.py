@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Protocol, TypeVar
 
 from ansorc.ir.dtype import BOOL, INT32, INT64, UINT8, DType
-from ansorc.ir.expr import Expr, Select, Var, const
 from ansorc.lang import reduction
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
@@ -25,7 +24,8 @@ from ansorc.lang.operators.merging import (
 )
 from ansorc.lang.operators.shapes import axis_number, require
 from ansorc.lang.reduction import Reduction, TupleReduction, reduce_axis
-from ansorc.lang.scalar import cast, if_then_else, maximum, minimum
+from ansorc.lang.scalar import cast, const, if_then_else, maximum, minimum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.total_order import comes_before
 
@@ -77,9 +77,7 @@ def argsort(
     return compute(found.shape, lambda *i: found[i], name)
 
 
-def top_k(
-    data: Tensor, k: int, axis: int = -1, *, largest: bool = True
-) -> tuple[Tensor, Tensor]:
+def top_k(data: Tensor, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
     """Return the `k` largest elements along `axis`, the largest first, and their places (int64).
 
     NaN is the largest of all numbers. With `largest=False` the smallest ones come first. Of equal
@@ -185,12 +183,12 @@ def first_of_blocks(data: Tensor, axis: int, block: int, *, largest: bool) -> Te
     extent, k = data.shape[axis], reduce_axis(block, "k")
     behind = last(data, largest=largest)
 
-    def element(*i: Expr) -> Expr:
+    def element(*i: Scalar) -> Scalar:
         number = i[axis] * block + k
         found = data[(*i[:axis], minimum(number, extent - 1), *i[axis + 1 :])]
         return if_then_else(number < extent, found, behind) if extent % block else found
 
-    def body(*i: Expr) -> Reduction | TupleReduction:
+    def body(*i: Scalar) -> Reduction | TupleReduction:
         if largest:  # in the order of descending numbers NaN comes first, as in a maximum
             return reduction.max(element(*i), axis=k)
         if not data.dtype.is_float:
@@ -202,8 +200,8 @@ def first_of_blocks(data: Tensor, axis: int, block: int, *, largest: bool) -> Te
     return compute(shape, body, AutoName("first_of_blocks"))
 
 
-def _first(a: tuple[Var, ...], b: tuple[Var, ...]) -> tuple[Expr]:
-    return (Select(comes_before(b[0], a[0]), b[0], a[0]),)
+def _first(a: tuple[Scalar, ...], b: tuple[Scalar, ...]) -> tuple[Scalar]:
+    return (if_then_else(comes_before(b[0], a[0]), b[0], a[0]),)
 
 
 def elements_of_blocks(
@@ -215,7 +213,7 @@ def elements_of_blocks(
     """
     extent, behind = data.shape[axis], last(data, largest=largest)
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         which = blocks[(*i[:axis], i[axis] // block, *i[axis + 1 :])]
         number = maximum(which, 0) * block + i[axis] % block
         found = data[(*i[:axis], minimum(number, extent - 1), *i[axis + 1 :])]
@@ -230,7 +228,7 @@ def places_of_blocks(blocks: Tensor, places: Tensor, axis: int, block: int) -> T
     """Return where elements of some blocks, at `places` among these, are among all (int64)."""
     count = blocks.shape[axis] * block
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         own = minimum(maximum(places[i], 0), count - 1)
         return blocks[(*i[:axis], own // block, *i[axis + 1 :])] * block + own % block
 

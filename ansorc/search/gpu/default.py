@@ -15,7 +15,7 @@ from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
 from ansorc.search.gpu.sampling import sample_on_gpu
-from ansorc.search.sketch.generate import generate
+from ansorc.search.sketch.generate import MAX_SKETCHES, generate
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, choice_values, population_state, steps
 from ansorc.target import Target
@@ -29,7 +29,9 @@ SURVIVORS, CHILDREN, ROUNDS = 32, 1024, 10
 EVOLVED, NEAR = 4, 1.5
 """Sketches that are tried further, and the time of their best random programs at most, in those of
 the best one."""
-
+FEW_REDUCTIONS, MOST_OF_MANY = 5, 8
+"""Reductions of a computation up to which all its sketches are tried, and sketches of one of more:
+there are two for each of them, so their number doubles with each."""
 
 LEAST_WARPS, PENALTY = 8, 1.25
 """Warps of a multiprocessor that hide each other's latencies, and how many times as fast a program
@@ -74,7 +76,9 @@ def default_gpu_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
 
 def sketches_on_gpu(dag: ComputeDAG, target: Target) -> list[Sketch]:
     """Return the complete sketches of `dag` for a GPU."""
-    derived = generate(dag, target, gpu_rules())
+    reductions = sum(bool(op.reduce_axes) for op in dag.ops)
+    most = MAX_SKETCHES if reductions <= FEW_REDUCTIONS else MOST_OF_MANY
+    derived = generate(dag, target, gpu_rules(), most=most)
     return [whole for sketch in derived for whole in completed_on_gpu(sketch)]
 
 
