@@ -1,4 +1,4 @@
-"""Elements of a tensor in order, added to a graph in the making: by one node, or by passes of many."""
+"""Elements of a tensor in order, added to a graph in the making: one node, or one for each pass."""
 
 from __future__ import annotations
 

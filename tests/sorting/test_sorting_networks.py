@@ -12,6 +12,7 @@ from onnx_oracle import node_model
 from sorting.hard_numbers import Array, Rng, assert_same, hard_numbers, order_of
 
 import ansorc as ac
+from ansorc.graph.network import Network
 
 torch: Any = pytest.importorskip("torch")
 
@@ -125,3 +126,24 @@ def onnx_top_k_at_random(rng: Rng, largest: int) -> None:
         values, places = (found[name] for name in graph.outputs)
         assert_same(places, order, (shape, axis, dtype, k))
         assert_same(values, np.take_along_axis(given, order, axis), (shape, axis, dtype, k))
+
+
+@pytest.mark.parametrize(("extent", "k"), [(300, 300), (300, 3)])
+def test_long_rows_in_networks(extent: int, k: int) -> None:
+    """Passes that merge runs are one task; few of many are looked for in a few blocks."""
+    rng = np.random.default_rng(0)
+    given = hard_numbers(rng, (2, extent), "float32")
+    model, _ = node_model("TopK", [given, np.array([k])], known=[1], outputs=2)
+    graph = ac.from_onnx(model)
+    run = ac.build(graph)
+    passes = [node for node in graph.nodes if str(node.operator) == "merged_runs"]
+    assert len(passes) == (3 if k == extent else 0)
+    tasks = [task.name for task in Network.of(graph).tasks.values()]
+    assert len(tasks) == (3 if k == extent else 1), tasks
+    for _ in range(FILLS):
+        given = hard_numbers(rng, given.shape, "float32")
+        found = run.run(dict.fromkeys(graph.inputs, given))
+        order = order_of(given, 1, descending=True)[:, :k]
+        values, places = (found[name] for name in graph.outputs)
+        assert_same(places, order, extent)
+        assert_same(values, np.take_along_axis(given, order, 1), extent)

@@ -17,7 +17,6 @@ import math
 from collections.abc import Sequence
 
 from ansorc.ir.dtype import INT32, INT64
-from ansorc.ir.expr import Const
 from ansorc.lang import reduction
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
@@ -38,7 +37,7 @@ from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.total_order import comes_before
 
-_WAYS = 16
+_WAYS = 8
 """Parts into which a step of a search divides what is left: one comparison between any two."""
 
 
@@ -116,9 +115,9 @@ def merged_runs(
 ) -> tuple[Tensor, Tensor]:
     """Return sorted runs along `axis`, merged in pairs.
 
-    `lengths` [2] (int32) are those of a run and of a pair, data, so that all passes are one
-    program. `places` are moved with the `values`. Behind all runs is a margin of one `chunk`; a run is at
-    least as long as that, and two are a multiple of it. Of equal elements the first comes first.
+    `lengths` [2] (int32) are those of a run and of a pair: data, so that all passes are one
+    program. `places` are moved with the `values`. Behind all runs is a margin of one `chunk`; a
+    run is at least as long as that, and two are a multiple of it. Equal elements keep their order.
     """
     name = AutoName("merged_runs")
     pass_ = _Pass(name, values, lengths, axis, chunk, largest=largest)
@@ -241,11 +240,11 @@ def first_of_runs(values: Tensor, places: Tensor, axis: int, k: int) -> tuple[Te
     )
 
 
-def last(data: Tensor, *, largest: bool) -> Const:
+def last(data: Tensor, *, largest: bool) -> Scalar:
     """Return the number of the dtype of `data` that no other comes behind."""
-    if largest:
-        return Combiner.MAX.identity(data.dtype)
-    return const(math.nan, data.dtype) if data.dtype.is_float else Combiner.MIN.identity(data.dtype)
+    if data.dtype.is_float and not largest:
+        return const(math.nan, data.dtype)
+    return Scalar((Combiner.MAX if largest else Combiner.MIN).identity(data.dtype))
 
 
 def _count(condition: Scalar, axis: reduction.ReduceAxis) -> Reduction:

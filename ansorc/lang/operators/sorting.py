@@ -24,7 +24,7 @@ from ansorc.lang.operators.merging import (
 )
 from ansorc.lang.operators.shapes import axis_number, require
 from ansorc.lang.reduction import Reduction, TupleReduction, reduce_axis
-from ansorc.lang.scalar import cast, const, if_then_else, maximum, minimum
+from ansorc.lang.scalar import cast, if_then_else, maximum, minimum
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.total_order import comes_before

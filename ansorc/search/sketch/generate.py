@@ -94,7 +94,7 @@ def generate(
 ) -> tuple[Sketch, ...]:
     """Return the sketches that `rules` derive from `dag`, before locations and annotations.
 
-    Of all of them the first `most` are made: there may be thousands of a computation of many stages.
+    Of all of them the first `most` are made: many stages may have thousands.
     A rule that raises an error is left out for that stage, and noted in `failures`; so is one that
     makes something else than sketches. What a program is made of is decided without its checks.
     """
