@@ -252,7 +252,7 @@ def _nearest(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> 
         table = np.arange(line.inputs) if line.is_kept else manner.nearest(line)
         found = _fraction(table, line)
         if found is None:
-            data = call.add("take", [data, call.constant(table)], axis=axis)
+            data = call.add("take", [data, call.constant(table)], axis=axis, mode="clip")
             found = (1, 0, 1)
         numbers.append(found)
     size = [line.outputs for line in lines]

@@ -40,7 +40,7 @@ def _index(call: TorchCall) -> str:
         )
     if len(axes) == 1:
         inputs = [call.input("self"), call.tensor(given[axes[0]])]
-        return call.add("take", inputs, axis=axes[0], mode="wrap")
+        return call.add("take", inputs, axis=axes[0], mode="from_end")
     others = [d for d in range(len(shape)) if d not in axes]
     shapes = [call.type_of(given[d]).shape for d in axes]
     wanted = np.broadcast_shapes(*shapes)
@@ -101,7 +101,7 @@ def _numbers(
     places = tuple(np.broadcast_to(np.asarray(one), wanted) for one in known)
     try:
         found[places] = np.arange(math.prod(wanted)).reshape(wanted)
-    except IndexError:  # what the program would do then is its own affair
+    except IndexError:  # an error of the call, as it is in PyTorch
         return None
     return found
 
@@ -109,7 +109,8 @@ def _numbers(
 def _put(call: TorchCall, data: str, values: str, number: Array, *, adds: bool) -> str:
     """The rows `number` of `values` in the place of those of `data`, or added to them."""
     shape = call.builder.type(data).shape
-    rows = call.add("take", [values, call.constant(np.maximum(number, 0))], axis=0)
+    places = call.constant(np.maximum(number, 0))
+    rows = call.add("take", [values, places], axis=0, mode="clip")
     if adds:
         rows = call.add("add", [data, rows])
     ones = [1] * (len(shape) - number.ndim)
@@ -139,15 +140,14 @@ def _put_by_mask(call: TorchCall, given: Sequence[TorchRef | None]) -> str:
 
 
 def _masked_scatter(call: TorchCall) -> str:
-    """The elements of `source` one after another where the mask is true."""
+    """The elements of `source` one after another where the mask is true; an error for too few."""
     shape, kind = call.result.shape, call.result.dtype
     mask = call.add("broadcast_to", [call.input("mask")], shape=list(shape))
     flat = call.converted(call.reshape(mask, [math.prod(shape)]), INT64)
     number = call.add("cumulative_sum", [flat], axis=0)
-    place = call.add("subtract", [number, call.scalar(1, number)])
+    place = call.reshape(call.add("subtract", [number, call.scalar(1, number)]), shape)
     source = call.reshape(call.input("source", kind), [call.type("source").elements])
-    found = call.reshape(call.add("take", [source, place], axis=0), shape)
-    return call.add("where", [mask, found, call.input("self", kind)])
+    return call.add("masked_scatter", [call.input("self", kind), mask, place, source])
 
 
 def _search(call: TorchCall) -> str:
@@ -245,7 +245,7 @@ def _scatter(combine: str) -> TorchConverter:
             extents = list(call.type("index").shape)
             updates = call.add("broadcast_to", [updates], shape=extents)
         inputs = [call.input("self", kind), index, updates]
-        return call.add("scatter_elements", inputs, axis=axis, combine=combine)
+        return call.add("scatter_elements", inputs, axis=axis, combine=combine, from_end=False)
 
     return convert
 

@@ -41,7 +41,7 @@ def _nearest(call: TorchCall) -> str:
             common = math.gcd(n, m)
             exact.append((n // common, 0, m // common))
             continue
-        data = call.add("take", [data, call.constant(places)], axis=axis)
+        data = call.add("take", [data, call.constant(places)], axis=axis, mode="clip")
         exact.append((1, 0, 1))
     if all(one == (1, 0, 1) for one in exact):
         return data
