@@ -24,6 +24,7 @@ from ansorc.ir.expr import Checked, Expr, Load, Not, dtype_of
 from ansorc.ir.node import Node, walk
 from ansorc.ir.passes.accesses import Stores
 from ansorc.ir.passes.data_checks import CheckRules, DataChecks, GuardedCheck, has_checks
+from ansorc.ir.passes.promised_values import promise_checks
 from ansorc.ir.stmt import (
     Allocate,
     Check,
@@ -49,10 +50,12 @@ def place_checks(function: Function, *, clamps: bool = False) -> Function:
 
     With `clamps` places are moved into the tensors after they were checked: for what goes on.
     """
-    if not any(map(_is_of_data, walk(function.body))):
+    first = promise_checks(function, has_threads=clamps) if function.checks_indices else []
+    if not first and not any(map(_is_of_data, walk(function.body))):
         return function
     rules = CheckRules(function.checks_indices, clamps)
-    return replace(function, body=_Placing(rules).stmt(function.body, (), {}))
+    body = _Placing(rules).stmt(function.body, (), {})
+    return replace(function, body=Seq((*first, body)) if first else body)
 
 
 class _Placing:
