@@ -145,7 +145,8 @@ def tune(
     one before, as a user's.
     cost_model="trees": what scores programs, also "roofline", "random" or an object like
     `ansorc.search.cost_model.CostModel`. measurer=None: where programs are measured, such as an
-    `ac.Fleet` or an `ac.Board`, whose machine networks are then tuned for.
+    `ac.Fleet` or an `ac.Board`, whose machine networks are then tuned for. inputs={}: arrays by the
+    names of a task's inputs, to measure with; others are drawn.
 
     For networks alone: objective="f1", "f2" (with `requirements` in seconds, one a network), "f3"
     (with `references` in seconds), "f4", or a function of the list of latencies; and
@@ -164,6 +165,11 @@ def tune(
     if len(graphs) < len(programs):
         raise OptionError(
             "tune tasks together, or networks, but not both: trials mean other things"
+        )
+    if settings.get("inputs"):
+        raise OptionError(
+            "inputs are of tasks; the kernels of a network are measured with data that is drawn "
+            "for each: leave inputs out"
         )
     measurer = settings.get("measurer")
     target = measurer.target if isinstance(measurer, OtherMachines) else "native"
