@@ -1,7 +1,7 @@
 """What a task is measured with: values that its definition can use, or those that the user gives.
 
-Floats are uniform in [-1, 1), so that sums cancel and a wrong sign shows; integers are -4 to 4. What
-says places of a tensor is drawn over all of that (`ansorc/lang/wanted_values.py`), what was
+Floats are uniform in [-1, 1), so that sums cancel and a wrong sign shows; integers are -4 to 4.
+What says places of a tensor is drawn over all of that (`ansorc/lang/wanted_values.py`), what was
 declared with a range within that, and sorted if that was declared.
 """
 
