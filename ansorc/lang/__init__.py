@@ -55,6 +55,7 @@ from ansorc.lang.scalar import (
     tanh,
     truncated_divide,
 )
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
 
@@ -66,6 +67,7 @@ __all__ = [
     "Output",
     "Reducer",
     "Reduction",
+    "Scalar",
     "Tensor",
     "TupleReducer",
     "TupleReduction",

@@ -9,8 +9,8 @@ import numpy as np
 
 import ansorc as ac
 from ansorc.ir.aligned import Array, aligned_empty
-from ansorc.ir.expr import Expr
 from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _DTYPES = ("int64", "int32", "uint8", "int16", "uint32", "uint64")
@@ -101,7 +101,7 @@ def _guarded(rng: np.random.Generator, title: str) -> Gather:
     t, i = ac.placeholder((n,), "T"), ac.placeholder((count,), "I", "int64")
     limit = int(rng.integers(0, count + 1))
 
-    def body(a: Expr) -> Expr:
+    def body(a: Scalar) -> Scalar:
         inside = ac.all_of(i[a] >= 0, i[a] < n) if rng.random() < 0.5 else a < limit
         return ac.if_then_else(inside, t[i[a]], -1.0)
 
@@ -182,7 +182,7 @@ def _of_rows(rng: np.random.Generator, title: str) -> Gather:
     )
     k = ac.reduce_axis(most, "k")
 
-    def term(a: Expr) -> Tensor:
+    def term(a: Scalar) -> Tensor:
         inside = k < ac.cast(counts[a], "int64")
         return ac.sum(ac.if_then_else(inside, v[a, k] * x[columns[a, k]], 0.0), axis=k)  # pyright: ignore[reportReturnType]
 
