@@ -173,3 +173,28 @@ def test_networks_without_checks_read_what_there_is() -> None:
     module = ac.build(graph, name="net", check_indices=False)
     assert module.signature.faults == ()
     np.testing.assert_array_equal(module(np.array([1, 7]), w.numpy()), w.numpy()[[1, 4]])
+
+
+def test_compiled_modules_raise_as_pytorch_does_and_go_on() -> None:
+    w = torch.arange(10.0).reshape(5, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no graph is left to PyTorch
+        compiled = torch.compile(lambda i: torch.nn.functional.embedding(i, w), backend="ansorc")
+        with torch.no_grad():
+            for places, is_right in (([0, 4], True), ([0, 5], False), ([3, 1], True)):
+                indices = torch.tensor(places)
+                if is_right:
+                    assert (compiled(indices) == w[indices]).all()
+                else:
+                    with pytest.raises(IndexError, match="index out of range"):
+                        compiled(indices)
+
+
+def test_compiled_modules_without_checks() -> None:
+    w = torch.arange(10.0).reshape(5, 2)
+    compiled = torch.compile(
+        lambda i: torch.nn.functional.embedding(i, w) + 1, backend="ansorc",
+        options={"check_indices": False},
+    )  # fmt: skip
+    with torch.no_grad():
+        assert (compiled(torch.tensor([0, 7])) == w[[0, 4]] + 1).all()

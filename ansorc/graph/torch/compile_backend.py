@@ -9,7 +9,7 @@ from threading import RLock
 from typing import Any
 
 from ansorc.codegen.call.network_module import NetworkModule
-from ansorc.errors import AnsorcError, GraphError, OptionError
+from ansorc.errors import AnsorcError, FaultError, GraphError, OptionError
 from ansorc.graph.cache_policy import recorded_choice
 from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
@@ -48,17 +48,20 @@ class TorchCompileOptions:
     """The most that a call uses; 0: all cores."""
     programs: int = 32
     """The most shapes and values of its inputs that a graph is compiled for."""
+    check_indices: bool = True
+    """Whether indices are checked; without, one that a tensor does not have gives some element."""
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> TorchCompileOptions:
         """Return the options in a dictionary; raise OptionError for others."""
-        known = ("records", "trials", "threads", "programs")
+        known = ("records", "trials", "threads", "programs", "check_indices")
         for name in given:
             if name not in known:
                 raise OptionError(f"there is no option '{name}'; there are {', '.join(known)}")
         numbers = [int(given.get(name, 0)) for name in ("trials", "threads")]
         most = int(given.get("programs", TorchCompileOptions.programs))
-        return TorchCompileOptions(str(given.get("records", "")), *numbers, most)
+        checks = bool(given.get("check_indices", True))
+        return TorchCompileOptions(str(given.get("records", "")), *numbers, most, checks)
 
 
 def torch_backend(
@@ -134,6 +137,8 @@ class _CompiledModule:
             return self._module(*arguments) if bound is None else bound.run(plain)
         except EagerNeededError as error:
             return self._eager(str(error), arguments)
+        except FaultError:  # of this data, whose error is PyTorch's own
+            return self._module(*arguments)
         except AnsorcError as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not be the user's
@@ -301,6 +306,7 @@ class _CompiledModule:
         choice = ProgramChoice(
             place_of(records), threads=options.threads,
             use_default=not (options.records or options.trials),
+            check_indices=options.check_indices,
         )  # fmt: skip
         choice = recorded_choice([network], choice)
         return built_network(network, chosen_programs(network, choice))
