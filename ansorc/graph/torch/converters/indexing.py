@@ -16,17 +16,35 @@ from ansorc.ir.dtype import INT64, dtype
 
 
 def _embedding(call: TorchCall) -> str:
-    return call.add("take", [call.input("weight"), call.input("indices")], axis=0)
+    return _elements(call, "take", ("weight", "indices"), 0)
 
 
 def _index_select(call: TorchCall) -> str:
     axis = call.axis(call.get("dim"), len(call.type("self").shape))
-    return call.add("take", [call.input("self"), call.input("index")], axis=axis)
+    return _elements(call, "take", ("self", "index"), axis)
 
 
 def _gather(call: TorchCall) -> str:
     axis = call.axis(call.get("dim"), len(call.type("self").shape))
-    return call.add("gather", [call.input("self"), call.input("index")], axis=axis)
+    return _elements(call, "gather", ("self", "index"), axis)
+
+
+def _elements(call: TorchCall, operator: str, names: tuple[str, str], axis: int) -> str:
+    data, places = map(call.input, names)
+    mode = _mode(call, places, call.builder.type(data).shape[axis], from_end=False)
+    return call.add(operator, [data, places], axis=axis, mode=mode)
+
+
+def _mode(call: TorchCall, places: str, extent: int, *, from_end: bool) -> str:
+    """What is done with places outside of a dimension: an error, unless it is known that none is.
+
+    `from_end`: whether negative ones count from the end.
+    """
+    known, low = call.builder.value(places), -extent if from_end else 0
+    is_inside = known is not None and bool(((known >= low) & (known < extent)).all())
+    if from_end:
+        return "wrap" if is_inside else "from_end"
+    return "clip" if is_inside else "raise"
 
 
 def _index(call: TorchCall) -> str:
@@ -39,8 +57,9 @@ def _index(call: TorchCall) -> str:
             "use torch.where"
         )
     if len(axes) == 1:
-        inputs = [call.input("self"), call.tensor(given[axes[0]])]
-        return call.add("take", inputs, axis=axes[0], mode="from_end")
+        data, places = call.input("self"), call.tensor(given[axes[0]])
+        mode = _mode(call, places, shape[axes[0]], from_end=True)
+        return call.add("take", [data, places], axis=axes[0], mode=mode)
     others = [d for d in range(len(shape)) if d not in axes]
     shapes = [call.type_of(given[d]).shape for d in axes]
     wanted = np.broadcast_shapes(*shapes)
@@ -233,7 +252,7 @@ def _embedding_bag(call: TorchCall) -> Sequence[str]:
     if len(sizes) != 1 or int(call.get("padding_idx", -1)) >= 0:
         call.refuse("bags of different sizes are not supported; embed, multiply by a mask, and sum")
     shape = [len(ends) - 1, sizes.pop()]
-    rows = call.add("take", [call.input("weight"), call.input("indices")], axis=0)
+    rows = _elements(call, "take", ("weight", "indices"), 0)
     rows = call.reshape(rows, [*shape, call.type("weight").shape[1]])
     if call.has("per_sample_weights"):
         weights = call.reshape(call.input("per_sample_weights"), [*shape, 1])
