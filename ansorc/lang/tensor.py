@@ -17,7 +17,7 @@ from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import Expr, Load, Operand, const
 from ansorc.ir.interpret_math import integer_range
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.lang.literal import DTypeLike, as_dtype, as_number, short_text
+from ansorc.lang.literal import DTypeLike, as_dtype, as_list, as_number, as_truth, short_text
 from ansorc.lang.naming import AutoName, check_tensor_name
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.whole import Whole
@@ -25,6 +25,8 @@ from ansorc.lang.whole import Whole
 Index = Scalar | Expr | SupportsIndex
 """What a tensor is indexed by."""
 _PLACEHOLDER = AutoName("placeholder")
+_MOST_ELEMENTS = 2**62
+"""So that places in bytes, too, are 64-bit integers."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,25 +187,29 @@ def placeholder(
     check_tensor_name(name)
     found, extents = _dtype(dtype), extents_of(shape, name)
     promised = _promised(str(name), found, range)
+    sorted = as_truth(sorted, "sorted")
     if sorted and (not extents or found.is_bool):
         raise LanguageError(
             f"'{name}' is {found} of shape {extents}, which has no order; leave out sorted=True"
         )
     buffer = Buffer(
-        str(name), extents, found, constant=constant, promised=promised, is_sorted=sorted
-    )
+        str(name), extents, found, constant=as_truth(constant, "constant"), promised=promised,
+        is_sorted=sorted,
+    )  # fmt: skip
     return Tensor(buffer, has_auto_name=isinstance(name, AutoName))
 
 
 def extents_of(shape: int | Sequence[int], name: str) -> tuple[int, ...]:
     """Return `shape` of the tensor `name` as integers; raise LanguageError unless all are > 0."""
-    given = (shape,) if isinstance(shape, int) else tuple(shape)
-    try:
-        extents = tuple(operator.index(extent) for extent in given)
-    except TypeError:
-        raise LanguageError(f"the shape {given} of '{name}' is not made of integers") from None
+    parts = [shape] if as_number(shape) is not None else as_list(shape)
+    numbers = [None] if parts is None else [as_number(part) for part in parts]
+    extents = tuple(one for one in numbers if isinstance(one, int) and not isinstance(one, bool))
+    if len(extents) < len(numbers):
+        raise LanguageError(f"the shape {short_text(shape)} of '{name}' is not made of integers")
     if any(extent <= 0 for extent in extents):
         raise LanguageError(f"the shape {extents} of '{name}' is empty; extents are 1 or more")
+    if math.prod(extents) > _MOST_ELEMENTS:
+        raise LanguageError(f"the shape {extents} of '{name}' has more than 2**62 elements")
     return extents
 
 

@@ -16,6 +16,8 @@ from ansorc.search.measure import CachePolicy, MeasuredCall, MeasureOptions
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import RecordPlace, place_of
 
+_MOST_THREADS = 1 << 16
+
 
 class TuneSettings(TypedDict, total=False):
     """What the arguments of `tune` may be: the options of TuneOptions that most runs need."""
@@ -58,13 +60,15 @@ class TuneOptions:
     """What tasks are measured with, by the names of their inputs; all others are drawn."""
 
     def __post_init__(self) -> None:
-        """Raise MeasureError for a cache policy that there is not, OptionError for inputs that no
-        other machine gets."""
+        """Raise MeasureError for a cache policy that there is not, and for too many threads;
+        OptionError for inputs that no other machine gets."""
         if self.inputs and self.measurer is not None:
             raise OptionError(
                 "inputs are given to programs on this machine; a fleet draws its own: leave out "
                 "measurer=…, or declare what is drawn by ac.placeholder(…, range=…)"
             )
+        if not 0 <= self.threads <= _MOST_THREADS:
+            raise MeasureError(f"threads={self.threads}: give 0 … {_MOST_THREADS}, 0 for all cores")
         if self.cache not in get_args(CachePolicy):
             known = ", ".join(f'"{policy}"' for policy in get_args(CachePolicy))
             raise MeasureError(f"cache={self.cache!r}: there are {known}")
