@@ -8,7 +8,7 @@ barrier that not all of them reach, a result or a choice that depends on memory 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, assert_never, cast
 
 import numpy as np
@@ -218,11 +218,11 @@ class _Compiler:
 
     def complaint(self, error: UndefinedUseError) -> str:
         """Return what is wrong where a run of the source raised `error`."""
-        frame, line = _innermost(error.__traceback__, self._file)
+        values, line = _place_of(error.__traceback__, self._file)
         place = ", ".join(
-            f"{name}={frame.f_locals[value.text]}"
+            f"{name}={values[value.text]}"
             for name, value in self.exprs.variables.items()
-            if value.text in frame.f_locals
+            if value.text in values
         )
         text = stmt_text(self.statements[line - 1]).splitlines()[0].strip()
         return (
@@ -457,12 +457,12 @@ class _Compiler:
         self.indent -= 1
 
 
-def _innermost(traceback: TracebackType | None, file: str) -> tuple[FrameType, int]:
-    """Return the last frame of the source `file` in `traceback`, and its line."""
-    found: tuple[FrameType, int] | None = None
+def _place_of(traceback: TracebackType | None, file: str) -> tuple[dict[str, Any], int]:
+    """Return the variables of the frames of the source `file`, and the innermost one's line."""
+    values, line = dict[str, Any](), 0
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == file:
-            found = traceback.tb_frame, traceback.tb_lineno
+            values |= traceback.tb_frame.f_locals
+            line = traceback.tb_lineno
         traceback = traceback.tb_next
-    assert found is not None
-    return found
+    return values, line
