@@ -15,7 +15,7 @@ from ansorc.ir.expr import Binary, CompareOp, Expr, Load, Select, Var, binary, c
 from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
-from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
+from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.schedule.bounds import region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
@@ -295,9 +295,17 @@ class Nests:
         return nests
 
     def _assign(self, placed: _Placed) -> Stmt:
+        op = placed.stage.op
         values, guards = _axis_values(placed, placed.leaves)
-        indices, elements = self._store_indices(placed, values), self._values(placed, values)
-        stmt = _sequence(*stores(placed.buffers, indices, elements))
+        indices, parts = self._store_indices(placed, values), self._values(placed, values)
+        first, elements = parts[: len(op.temporaries)], parts[len(op.temporaries) :]
+        before = [
+            Store(temporary.buffer, (), value)
+            for temporary, value in zip(op.temporaries, first, strict=True)
+        ]
+        stmt = _sequence(*before, *stores(placed.buffers, indices, elements))
+        for temporary in reversed(op.temporaries):
+            stmt = Allocate(temporary.buffer, stmt)
         return self._guarded(placed, values, guards, stmt)
 
     def _update(self, placed: _Placed) -> Stmt:
@@ -373,7 +381,7 @@ class Nests:
             buffer = source.buffers[names.index(node.buffer.name)]
             return Load(buffer, memory_indices(source.stage, box))
 
-        return [rewrite(substitute(body, own), rule) for body in op.bodies]
+        return [rewrite(substitute(body, own), rule) for body in op.parts]
 
     def _packed(self, tensor: str) -> Load:
         """The load of an input whose layout is rewritten: its indices are the loops themselves."""
