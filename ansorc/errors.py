@@ -29,6 +29,21 @@ class GraphError(AnsorcError):
     """A network that has no meaning, or that cannot be read."""
 
 
+class InternalError(AnsorcError):
+    """A fault of ansorc itself, found by its own checks: nothing that its user could do better.
+
+    `what` happened, and `report` says what somebody who mends it needs to see.
+    """
+
+    def __init__(self, what: str, report: str) -> None:
+        super().__init__(what, report)
+        self.what, self.report = what, report
+
+    def __str__(self) -> str:
+        advice = f"this is a fault of ansorc, not of yours: please report it with {self.report}"
+        return f"{self.what}; {advice}"
+
+
 class ScheduleError(AnsorcError):
     """A step that the state refuses because it would change the meaning of the program.
 

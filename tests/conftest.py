@@ -1,7 +1,7 @@
 """`ANSORC_TEST_AS=znver5-96 pytest …`: all decisions are made as on that machine.
 
 What is executed is still made for the machine that runs the tests, so most results are checked,
-too. `assumed.py` lists the machines.
+too. `assumed.py` lists the machines. Every pass over a graph is followed by a check of the graph.
 
 In the folders of tests that check results of kernels, memory that nobody wrote holds NaN and the
 largest integers, so that reading it shows (`ansorc/ir/passes/fill_memory.py`).
@@ -39,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     settings.register_profile("ansorc", deadline=None)
     settings.load_profile("ansorc")
+    os.environ.setdefault("ANSORC_VERIFY_EACH", "1")
     name = os.environ.get(VARIABLE)
     if not name:
         return

@@ -100,9 +100,9 @@ def test_a_decision_has_its_four_parts(page: Path) -> None:
 
 def test_decisions_have_numbers_of_their_own_and_a_line_in_the_index() -> None:
     numbers = [page.name[:4] for page in DECISIONS]
-    assert numbers == [f"{number:04d}" for number in range(1, len(numbers) + 1)]
+    assert len(set(numbers)) == len(numbers)
     listed = [link for link in _LINK.findall(INDEX.read_text()) if link[:4].isdigit()]
-    assert listed == [page.name for page in DECISIONS]
+    assert sorted(listed) == [page.name for page in DECISIONS]
 
 
 def test_the_architecture_is_a_map() -> None:

@@ -13,7 +13,7 @@ from ansorc.errors import GraphError, LanguageError
 from ansorc.graph.graph_operator import Attributes, GraphOperator
 from ansorc.graph.graph_text import GraphText, NodeText, digest_of, parse_graph_text
 from ansorc.graph.node_kind import NodeKind
-from ansorc.graph.operators import operator_named
+from ansorc.graph.operators import OPERATORS, operator_named
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir import notebook
 from ansorc.ir.aligned import Array
@@ -35,6 +35,12 @@ class GraphNode:
     def name(self) -> str:
         """The node's own name: that of its first output."""
         return self.outputs[0]
+
+    @property
+    def builtin(self) -> str:
+        """The operator's name if it is one of ansorc's own, whose attributes are known; or ""."""
+        name = self.operator.name
+        return name if OPERATORS.get(name) == self.operator else ""
 
     def types(self, types: Mapping[str, TensorType]) -> tuple[TensorType, ...]:
         """Return what the outputs are, where `types` has the inputs; raise GraphError."""

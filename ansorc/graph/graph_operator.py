@@ -12,6 +12,8 @@ from ansorc.errors import GraphError
 from ansorc.graph.node_kind import NodeKind, dag_kind
 from ansorc.graph.tensor_type import TensorType
 from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.define import compute
+from ansorc.lang.naming import AutoName
 from ansorc.lang.tensor import Tensor, placeholder
 
 AttributeValue: TypeAlias = "bool | int | float | str | tuple[AttributeValue, ...] | None"
@@ -34,47 +36,81 @@ class GraphOperator:
         keywords: dict[str, Any] = dict(attributes)
         arguments = [list(inputs)] if self.takes_list else inputs
         found = self.define(*arguments, **keywords)
-        return (found,) if isinstance(found, Tensor) else tuple(found)
+        results = (found,) if isinstance(found, Tensor) else tuple(found)
+        return _each_computed(inputs, results)
 
     def types(
         self, inputs: tuple[TensorType, ...], attributes: Attributes
     ) -> tuple[TensorType, ...]:
         """Return what the outputs are; raise LanguageError where the inputs do not fit."""
-        return tuple(map(TensorType.of, _applied(self, inputs, attributes)[1]))
+        return tuple(map(TensorType.of, _applied(self, inputs, _Exact(attributes))[1]))
 
     def dag(self, inputs: tuple[TensorType, ...], attributes: Attributes) -> ComputeDAG:
         """Return the computation of a node alone."""
-        return _dag(self, inputs, attributes)
+        return _dag(self, inputs, _Exact(attributes))
 
     def kind(self, inputs: tuple[TensorType, ...], attributes: Attributes) -> NodeKind:
         """Return how the outputs depend on the inputs."""
-        return _kind(self, inputs, attributes)
+        return _kind(self, inputs, _Exact(attributes))
 
     def __str__(self) -> str:
         return self.name
 
 
+def exact_key(attributes: Attributes) -> str:
+    """Return text that two lists of attributes share if they mean the same.
+
+    As values they may be equal and differ: 0.0 and -0.0, 1 and True.
+    """
+    return repr(attributes)
+
+
+class _Exact:
+    """Attributes as a key of what was computed for them."""
+
+    __slots__ = ("_key", "given")
+
+    def __init__(self, given: Attributes) -> None:
+        self.given, self._key = given, exact_key(given)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Exact) and self._key == other._key
+
+
+def _each_computed(inputs: Sequence[Tensor], results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The results, those copied that are an input, or another result again."""
+    known, found = list(inputs), list[Tensor]()
+    for result in results:
+        is_known = any(result is one for one in known)
+        found.append(_copy(result) if is_known else result)
+        known.append(found[-1])
+    return tuple(found)
+
+
+def _copy(data: Tensor) -> Tensor:
+    return compute(data.shape, lambda *i: data[i], AutoName("copy"))
+
+
 @lru_cache(maxsize=4096)
 def _applied(
-    operator: GraphOperator, inputs: tuple[TensorType, ...], attributes: Attributes
+    operator: GraphOperator, inputs: tuple[TensorType, ...], attributes: _Exact
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     """The placeholders of the inputs, and the outputs."""
     given = tuple(placeholder(t.shape, f"in{n}", t.dtype) for n, t in enumerate(inputs))
-    return given, operator.apply(given, attributes)
+    return given, operator.apply(given, attributes.given)
 
 
 @lru_cache(maxsize=4096)
-def _dag(
-    operator: GraphOperator, inputs: tuple[TensorType, ...], attributes: Attributes
-) -> ComputeDAG:
+def _dag(operator: GraphOperator, inputs: tuple[TensorType, ...], attributes: _Exact) -> ComputeDAG:
     given, results = _applied(operator, inputs, attributes)
     return ComputeDAG([*given, *results])
 
 
 @lru_cache(maxsize=4096)
-def _kind(
-    operator: GraphOperator, inputs: tuple[TensorType, ...], attributes: Attributes
-) -> NodeKind:
+def _kind(operator: GraphOperator, inputs: tuple[TensorType, ...], attributes: _Exact) -> NodeKind:
     return dag_kind(_dag(operator, inputs, attributes))
 
 

@@ -12,6 +12,7 @@ from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.graph import Graph
 from ansorc.graph.partition import GraphPartition, partition
 from ansorc.graph.passes.pipeline import optimized
+from ansorc.graph.verify import verify_partition
 from ansorc.ir import notebook
 from ansorc.search.task import Task
 from ansorc.target import Target
@@ -35,7 +36,9 @@ class Network:
         """Prepare `graph` for `target`; nothing is measured or compiled."""
         found = Target.parse(target) if isinstance(target, str) else target
         rewritten = optimized(graph)
-        return Network(graph, rewritten, partition(rewritten), found, graph.outputs)
+        cut = partition(rewritten)
+        verify_partition(rewritten, cut)
+        return Network(graph, rewritten, cut, found, graph.outputs)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the graph after the rewrites, and its different kernels."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var
-from ansorc.ir.node import Node, children, walk
+from ansorc.ir.node import Node, children, rewrite, walk
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.dag import ComputeDAG
 
@@ -52,6 +52,20 @@ def is_permutation(dag: ComputeDAG) -> bool:
     if more or op.reduce_axes or not isinstance(op.body, Load):
         return False
     return sorted(map(str, op.body.indices)) == sorted(str(Var(axis.name)) for axis in op.axes)
+
+
+def elementwise_form(dag: ComputeDAG) -> tuple[str, ...]:
+    """Return what an elementwise computation does to the elements at a place, its shape left out.
+
+    Two computations of the same form do the same to each element, whatever their extents are: a
+    definition may also compute with the extents, or look at an axis of extent 1 that another shape
+    has elsewhere.
+    """
+    return tuple(str(rewrite(body, _without_place)) for op in dag.ops for body in op.bodies)
+
+
+def _without_place(node: Node) -> Node | None:
+    return Var(node.buffer.name) if isinstance(node, Load) else None
 
 
 def _is_movement(body: Expr) -> bool:

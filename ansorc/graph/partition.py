@@ -73,7 +73,7 @@ class _Partitioning:
         return node.kind(self._graph.types)
 
     def _is_view(self, node: GraphNode) -> bool:
-        return str(node.operator) in VIEWS
+        return node.builtin in VIEWS
 
     def _add(self, node: GraphNode, group: int) -> None:
         self._group[node.name] = group

@@ -65,14 +65,27 @@ class Rewriter:
         self._builder.source = node.source
 
     def graph(self) -> Graph:
-        """Return the new graph, its outputs under the names that they had."""
-        outputs = [self._named(name) for name in self.old.outputs]
-        return self._builder.graph(outputs)
+        """Return the new graph, its outputs under the names that they had.
 
-    def _named(self, name: str) -> str:
-        """The output `name`: the tensor that stands for it, renamed if that can be."""
+        A tensor that stands for several outputs has the name of one; the others are copies.
+        """
+        names = self.old.outputs
+        taken = {name: name for name in names if self._new[name] == name}
+        for name in names:
+            if name not in taken.values():
+                self._named(name, taken)
+        return self._builder.graph(names)
+
+    def _named(self, name: str, taken: dict[str, str]) -> None:
+        """Let the output `name` be the tensor that stands for it, or a copy of what has a name.
+
+        `taken` has the outputs so far, by the tensors that stood for them.
+        """
         found = self._new[name]
-        return found if found == name else self._builder.renamed(found, name)
+        if found in taken or self._builder.renamed(found, name) != name:
+            self._builder.add("copy", [taken.get(found, found)], name)
+        else:
+            taken[found] = name
 
 
 class LazyRewriting(ABC):

@@ -1,8 +1,9 @@
 """What conversions, minima and math functions mean, on single values.
 
 A float value is a NumPy scalar of its dtype; integers and bools are Python's. Math functions are
-computed in double precision, or exactly, and rounded once to the dtype of their operands. What is
-computed from an undefined value (`ansorc.ir.undefined`) is undefined.
+computed in double precision, or exactly, and rounded once to the dtype of their operands; but
+`mod` and `floor_divide` as their code does it, bit for bit. What is computed from an undefined
+value (`ansorc.ir.undefined`) is undefined.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ import numpy as np
 from ansorc.ir.dtype import DType, Kind
 from ansorc.ir.operator import BinaryOp
 from ansorc.ir.undefined import Undefined, first_undefined
+
+REMAINDERS = ("fmod", "mod", "floor_divide")
+"""The math functions that divide."""
 
 Float: TypeAlias = "np.floating[Any]"
 """A NumPy scalar of float16, bfloat16, float32 or float64."""
@@ -76,7 +80,10 @@ def integer_range(dtype: DType) -> tuple[int, int]:
 def math_function(name: str, dtype: DType) -> Callable[..., Float]:
     """Return the function `name` of MATH_FUNCTIONS on scalars of the float `dtype`."""
     function, round_to = _FUNCTIONS[name], dtype.numpy.type
-    return of_defined(lambda *args: round_to(function(*(np.float64(arg) for arg in args))))
+    # each step of a remainder rounds
+    narrow = np.float32 if dtype.bits == 16 else round_to
+    wide: Any = narrow if name in REMAINDERS else np.float64
+    return of_defined(lambda *args: round_to(function(*map(wide, args))))
 
 
 def lane_reducer(op: BinaryOp, dtype: DType) -> Callable[[Sequence[Any]], Any]:
@@ -147,6 +154,9 @@ NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": np.ceil,
     "round": np.rint,
     "pow": np.power,
+    "fmod": np.fmod,
+    "mod": np.mod,
+    "floor_divide": np.floor_divide,
 }
 """On arrays and on scalars; without `erf` and `fma`."""
 _FUNCTIONS = {**NUMPY_FUNCTIONS, "erf": math.erf, "fma": _fma}

@@ -34,6 +34,8 @@ TRUE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "round": round,
     "fma": lambda *args: args[0] * args[1] + args[2],
+    "mod": lambda *args: args[0] % args[1],
+    "floor_divide": lambda *args: args[0] // args[1],
 }
 
 

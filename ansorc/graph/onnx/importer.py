@@ -143,7 +143,7 @@ class _Import:
                     numbers.astype(dtype(narrow).numpy) if is_narrow else numbers, name
                 )
             elif is_narrow:
-                builder.add("cast", [value], name, dtype=narrow)
+                builder.add("cast", [renamed.get(value, value)], name, dtype=narrow)
             elif value in renamed or builder.renamed(value, name) != name:  # it has another name
                 place = renamed.get(value, value)
                 builder.add("reshape", [place], name, shape=builder.type(place).shape)

@@ -77,7 +77,7 @@ class _Joining:
         self, product: OnnxNode
     ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
         """Numbers, scale and zero point of both factors, and the integers of the bias."""
-        sources = [self._makers.get(name) for name in product.inputs]
+        sources = [self._makers.get(name) for name in product.inputs if name]
         found = [one for one in sources if one is not None and one.operator == "DequantizeLinear"]
         whole = [one for one in found if len(one.inputs) == 3 and not _has_blocks(one)]
         if not len(product.inputs) == len(sources) == len(whole) >= 2:
@@ -89,6 +89,8 @@ class _Joining:
             [self._known(one.inputs[2]) for one in whole[:2]],
         )
         if weight is None or scales is None or scale is None or scale.size != 1:
+            return None
+        if weight.ndim < 2:
             return None
         are_bytes = all(one is not None and one.dtype.name in _BYTES for one in zeros)
         axis = weight.ndim - 1 if product.operator == "MatMul" else 0

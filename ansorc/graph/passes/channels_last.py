@@ -29,7 +29,7 @@ def channels_last(graph: Graph) -> Graph:
         rank = len(graph.types[node.inputs[0]].shape)
         data = rewriter.add("transpose", [rewriter.new(node.inputs[0])], order=to_last(rank))
         result = _moved(rewriter, node, data)
-        if str(node.operator) in _WHOLE:  # [n, c] as before
+        if node.builtin in _WHOLE:  # [n, c] as before
             rewriter.replace(node.name, result)
         else:
             back = rewriter.add("transpose", [result], node.name, order=to_first(rank))
@@ -48,7 +48,7 @@ def to_first(rank: int) -> list[int]:
 
 
 def _is_channels_first(graph: Graph, node: GraphNode) -> bool:
-    name = str(node.operator)
+    name = node.builtin
     if name not in (*_CONVOLUTIONS, *_TRANSPOSED, *_POOLS, *_WHOLE):
         return False
     rank = len(graph.types[node.inputs[0]].shape) - 2
@@ -57,7 +57,7 @@ def _is_channels_first(graph: Graph, node: GraphNode) -> bool:
 
 def _moved(rewriter: Rewriter, node: GraphNode, data: str) -> str:
     """Add `node` for `data` with channels last."""
-    name, given = str(node.operator), dict(node.attributes)
+    name, given = node.builtin, dict(node.attributes)
     rank = len(rewriter.type(data).shape) - 2
     attributes: dict[str, object] = {**given, "layout": f"N{_SPATIAL[rank]}C"}
     if name in _POOLS or name in _WHOLE:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ansorc.graph.graph import Graph, GraphNode
+from ansorc.graph.graph_operator import exact_key
+from ansorc.graph.operators import operator_named
 from ansorc.graph.passes.move_views import VIEWS
-from ansorc.graph.rewriter import Rewriter
 
 
 def remove_dead_nodes(graph: Graph) -> Graph:
@@ -25,12 +27,13 @@ def merge_equal_nodes(graph: Graph) -> Graph:
     same: dict[str, str] = {}
     known: dict[object, tuple[str, ...]] = {}
     for name, array in graph.constants.items():
-        key = (array.dtype.str, array.shape, array.tobytes()) if array.nbytes <= 1024 else name
+        key = (array.dtype.name, array.shape, array.tobytes()) if array.nbytes <= 1024 else name
         same[name] = known.setdefault(key, (name,))[0]
     kept: list[GraphNode] = []
     for node in graph.nodes:
         inputs = tuple(same.get(name, name) for name in node.inputs)
-        first = known.setdefault((node.operator, inputs, node.attributes), node.outputs)
+        key = node.operator, inputs, exact_key(node.attributes)
+        first = known.setdefault(key, node.outputs)
         if first is not node.outputs and not set(node.outputs) & set(graph.outputs):
             same.update(zip(node.outputs, first, strict=True))
         else:
@@ -39,20 +42,57 @@ def merge_equal_nodes(graph: Graph) -> Graph:
 
 
 def copy_outputs(graph: Graph) -> Graph:
-    """Let each output have memory of its own: inputs, constants and views of outputs are copied."""
-    rewriter, taken = Rewriter(graph), {*graph.inputs, *graph.constants}
-    for node in graph.nodes:
-        rewriter.copy(node)
+    """Let each output have memory of its own: inputs, constants and views of outputs are copied.
+
+    An output that is an input, or that is returned twice, gets another name; others keep theirs.
+    """
+    taken = {*graph.inputs, *graph.constants}
+    copies: dict[str, str] = {}
+    """By the outputs: what is copied to them."""
     outputs: list[str] = []
     for name in graph.outputs:
         root = _root(graph, name)
-        outputs.append(rewriter.add("copy", [name]) if root in taken else name)
+        if root in taken:
+            new = _free_name(graph, copies)
+            keeps_name = name not in graph.inputs and name not in outputs
+            output, source = (name, new) if keeps_name else (new, name)
+            copies[output] = source
+            outputs.append(output)
+        else:
+            outputs.append(name)
         taken.add(root)
-    return replace(rewriter.graph(), outputs=tuple(outputs))
+    moved = {name: source for name, source in copies.items() if name in graph.types}
+    return _with_copies(graph, moved, copies, tuple(outputs))
+
+
+def _with_copies(
+    graph: Graph, moved: Mapping[str, str], copies: Mapping[str, str], outputs: tuple[str, ...]
+) -> Graph:
+    """The graph with tensors called otherwise, as `moved` says, and copies, by their names."""
+
+    def called(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(moved.get(name, name) for name in names)
+
+    nodes = [
+        replace(node, inputs=called(node.inputs), outputs=called(node.outputs))
+        for node in graph.nodes
+    ]
+    for output, source in copies.items():
+        nodes.append(GraphNode(operator_named("copy"), called((source,)), (output,)))
+    constants = {moved.get(name, name): array for name, array in graph.constants.items()}
+    return replace(graph, outputs=outputs, nodes=tuple(nodes), constants=constants)
+
+
+def _free_name(graph: Graph, taken: Mapping[str, str]) -> str:
+    number = len(graph.types)
+    names = {*taken, *taken.values()}
+    while (name := f"copy_{number}") in graph.types or name in names:
+        number += 1
+    return name
 
 
 def _root(graph: Graph, name: str) -> str:
     """The tensor whose memory `name` is a view of."""
-    while (node := graph.producers.get(name)) is not None and str(node.operator) in VIEWS:
+    while (node := graph.producers.get(name)) is not None and node.builtin in VIEWS:
         name = node.inputs[0]
     return name

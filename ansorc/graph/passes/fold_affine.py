@@ -26,22 +26,24 @@ def fold_affine(graph: Graph) -> Graph:
         chain = _chain(graph, node)
         if node.name in taken:
             continue
-        if not chain or all(str(one.operator) == "bias_add" for one in chain):
+        if all(one.builtin == "bias_add" for one in chain) or not _replace(rewriter, node, chain):
             rewriter.copy(node)
             continue
         taken.update(one.name for one in chain)
-        _replace(rewriter, node, chain)
     return rewriter.graph()
 
 
 def _chain(graph: Graph, node: GraphNode) -> list[GraphNode]:
     """The affine nodes with constant vectors after a product, each the only reader of the last."""
     found: list[GraphNode] = []
-    place = _WEIGHT_CHANNELS.get(str(node.operator))
+    place = _WEIGHT_CHANNELS.get(node.builtin)
     if place is None or node.inputs[1] not in graph.constants:
         return found
+    weight, result = graph.types[node.inputs[1]], graph.types[node.name]
+    if not weight.dtype.is_float or weight.dtype != result.dtype:
+        return found
     attributes = dict(node.attributes)
-    is_product = str(node.operator) == "matmul"
+    is_product = node.builtin == "matmul"
     if not is_product and not str(attributes.get("layout", "")).startswith("NC"):
         return found
     if place == 1 and attributes.get("groups", 1) != 1:
@@ -50,37 +52,43 @@ def _chain(graph: Graph, node: GraphNode) -> list[GraphNode]:
     channels = rank - 1 if is_product else 1
     while graph.is_used_once(current):
         (reader,) = graph.readers[current]
+        if reader.builtin not in _AFFINE or reader.inputs[0] != current:
+            break
         axis = cast(int, dict(reader.attributes).get("axis", -1)) % rank
-        fits = str(reader.operator) in _AFFINE and reader.inputs[0] == current and axis == channels
-        if not fits or any(name not in graph.constants for name in reader.inputs[1:]):
+        if axis != channels or any(name not in graph.constants for name in reader.inputs[1:]):
             break
         found.append(reader)
         current = reader.name
     return found
 
 
-def _replace(rewriter: Rewriter, node: GraphNode, chain: list[GraphNode]) -> None:
-    """Add the product with scaled weights, and its bias."""
+def _replace(rewriter: Rewriter, node: GraphNode, chain: list[GraphNode]) -> bool:
+    """Add the product with scaled weights, and its bias; False: these are no numbers."""
     constants, last = rewriter.old.constants, chain[-1]
     scale, shift = np.float64(1), np.float64(0)
-    for one in chain:
-        vectors = [constants[name].astype(np.float64) for name in one.inputs[1:]]
-        if str(one.operator) == "batch_norm":
-            scale, shift = scale * vectors[0], shift * vectors[0] + vectors[1]
-        else:
-            shift = shift + vectors[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for one in chain:
+            vectors = [constants[name].astype(np.float64) for name in one.inputs[1:]]
+            if one.builtin == "batch_norm":
+                scale, shift = scale * vectors[0], shift * vectors[0] + vectors[1]
+            else:
+                shift = shift + vectors[0]
     weight = constants[node.inputs[1]]
-    place = _WEIGHT_CHANNELS[str(node.operator)]
+    place = _WEIGHT_CHANNELS[node.builtin]
     shape = [1] * weight.ndim
     shape[place] = -1
-    scaled = (weight * np.reshape(scale, shape)).astype(weight.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = (weight * np.reshape(scale, shape)).astype(weight.dtype)
+        bias = _vector(shift, last, rewriter).astype(weight.dtype)
+    if not (np.isfinite(scaled).all() and np.isfinite(bias).all()):
+        return False  # 0 * inf would be NaN before the sums
     rewriter.source(node)
     inputs = [rewriter.new(node.inputs[0]), rewriter.constant(scaled)]
     product = rewriter.add(node.operator, inputs, "", **dict(node.attributes))
-    bias = rewriter.constant(_vector(shift, last, rewriter).astype(weight.dtype))
     axis = dict(last.attributes).get("axis", -1)
-    result = rewriter.add("bias_add", [product, bias], last.name, axis=axis)
+    result = rewriter.add("bias_add", [product, rewriter.constant(bias)], last.name, axis=axis)
     rewriter.replace(last.name, result)
+    return True
 
 
 def _vector(shift: Array | np.float64, last: GraphNode, rewriter: Rewriter) -> Array:

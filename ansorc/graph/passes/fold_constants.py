@@ -36,9 +36,9 @@ def _grows(graph: Graph, node: GraphNode) -> bool:
 
 def _computed(graph: Graph, node: GraphNode, values: list[Array]) -> list[Array]:
     """Return the outputs, in the dtypes that the graph has them in."""
-    if str(node.operator) in VIEWS:  # what moves elements only is not widened: weights are large
+    if node.builtin in VIEWS:  # what moves elements only is not widened: weights are large
         return [values[0].reshape(graph.types[node.name].shape)]
-    if str(node.operator) == "transpose":
+    if node.builtin == "transpose":
         order = cast("Sequence[int]", dict(node.attributes)["order"])
         return [np.ascontiguousarray(values[0].transpose(order))]
     results = evaluate(node.dag(graph.types), values)

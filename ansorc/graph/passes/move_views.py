@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 from ansorc.graph.graph import Graph, GraphNode
-from ansorc.graph.node_kind import NodeKind
+from ansorc.graph.node_kind import NodeKind, elementwise_form
 from ansorc.graph.rewriter import LazyRewriting, Rewriter
 
 Order: TypeAlias = tuple[int, ...]
@@ -35,7 +35,7 @@ class _Sinking(LazyRewriting):
         self._views: dict[str, tuple[str, Order]] = {}
 
     def rewrite(self, node: GraphNode) -> bool:
-        match str(node.operator):
+        match node.builtin:
             case "transpose":
                 return self._transpose(node)
             case "concat":
@@ -133,8 +133,25 @@ class _Sinking(LazyRewriting):
         if len(order) != len(shape) or 2 * len(viewed) < len(whole):
             return False
         inputs = [self._reordered(name, order) for name in node.inputs]
+        if not self._means_the_same(node, inputs):
+            return False
         result = self.rewriter.add(node.operator, inputs, "", **dict(node.attributes))
         return self._view(node.name, result, order)
+
+    def _means_the_same(self, node: GraphNode, inputs: Sequence[str]) -> bool:
+        """Whether a node does to the elements of new tensors what it does to those of its inputs.
+
+        It does not where its definition asks for extents or for an axis: a scale for each place
+        along the last one, a reversal of an axis of extent 1.
+        """
+        kinds = tuple(self.rewriter.type(name) for name in inputs)
+        try:
+            new = node.operator.dag(kinds, node.attributes)
+            kind = node.operator.kind(kinds, node.attributes)
+        except Exception:  # noqa: BLE001 - a user's definition takes no tensors of these shapes
+            return False
+        old = node.dag(self.graph.types)
+        return kind == NodeKind.ELEMENTWISE and elementwise_form(new) == elementwise_form(old)
 
     def _reordered(self, name: str, order: Order) -> str:
         """Return a tensor of the new graph of which `name` is a view in `order`."""
@@ -173,9 +190,9 @@ def cancel_views(graph: Graph) -> Graph:
 
 def _is_view(graph: Graph, node: GraphNode) -> bool:
     """Whether the elements of the result lie in memory in the order of those of the input."""
-    if str(node.operator) in VIEWS:
+    if node.builtin in VIEWS:
         return True
-    if str(node.operator) != "transpose":
+    if node.builtin != "transpose":
         return False
     shape = graph.types[node.inputs[0]].shape
     order = cast("Sequence[int]", dict(node.attributes)["order"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from ansorc.errors import InternalError, LanguageError
 from ansorc.graph.graph import Graph, GraphPass
 from ansorc.graph.passes.channels_last import channels_last
 from ansorc.graph.passes.cleanup import copy_outputs, merge_equal_nodes, remove_dead_nodes
@@ -12,6 +13,7 @@ from ansorc.graph.passes.fold_affine import fold_affine
 from ansorc.graph.passes.fold_constants import fold_constants
 from ansorc.graph.passes.move_views import cancel_views, sink_transposes
 from ansorc.graph.passes.sink_scales import sink_scales
+from ansorc.graph.verify import report_of, verifies_each, verify_rewrite
 
 NamedPass: TypeAlias = "tuple[str, GraphPass]"
 
@@ -35,9 +37,27 @@ def optimized(
     passes: Sequence[NamedPass] = NETWORK_PASSES,
     trace: Callable[[str, Graph], None] | None = None,
 ) -> Graph:
-    """Return `graph` after `passes`; `trace` gets each one's name and result."""
+    """Return `graph` after `passes`; `trace` gets each one's name and result.
+
+    Raise InternalError where a pass fails, or makes what is no graph of the same network.
+    """
+    source, is_each = graph, verifies_each()
     for name, rewrite in passes:
-        graph = rewrite(graph)
+        result = _rewritten(name, rewrite, graph)
+        if is_each:
+            verify_rewrite(graph, result, name)
+        graph = result
         if trace is not None:
             trace(name, graph)
+    verify_rewrite(source, graph, " and ".join(dict(passes)))
     return graph
+
+
+def _rewritten(name: str, rewrite: GraphPass, graph: Graph) -> Graph:
+    try:
+        return rewrite(graph)
+    except (LanguageError, MemoryError):  # of a definition of the user's, or of the machine
+        raise
+    except Exception as error:
+        words = f"the pass {name} failed: {type(error).__name__}: {error}"
+        raise InternalError(words, report_of(graph)) from error

@@ -8,6 +8,8 @@ from ansorc.graph.passes.move_views import VIEWS
 from ansorc.graph.rewriter import LazyRewriting
 
 _PRODUCTS = ("matmul", "dense", "batch_matmul")
+_LARGEST_FACTOR = 2.0**32
+"""A number beyond it, or below its inverse, may leave the range of floats in another place."""
 
 
 def sink_scales(graph: Graph) -> Graph:
@@ -42,7 +44,7 @@ class _ScaleSinking(LazyRewriting):
 
     def _scale(self, node: GraphNode) -> bool:
         """A product or quotient with a number, on its way to a matrix product."""
-        name, constants, types = str(node.operator), self.graph.constants, self.graph.types
+        name, constants, types = node.builtin, self.graph.constants, self.graph.types
         if name not in ("multiply", "divide") or not self._leads_to_product(node):
             return False
         for place in (1, 0) if name == "multiply" else (1,):
@@ -52,11 +54,13 @@ class _ScaleSinking(LazyRewriting):
                 if kind.shape != types[node.name].shape:
                     return False
                 value = float(constants[number].reshape(-1)[0])
-                base, factor = self._base(data)
-                self._scaled[node.name] = (
-                    base,
-                    factor * (value if name == "multiply" else 1 / value),
-                )
+                factor = self._scaled.get(data, ("", 1.0))[1]
+                if not _is_moderate(value):
+                    return False
+                factor *= value if name == "multiply" else 1 / value
+                if not _is_moderate(factor):
+                    return False
+                self._scaled[node.name] = self._base(data)[0], factor
                 return True
         return False
 
@@ -64,14 +68,14 @@ class _ScaleSinking(LazyRewriting):
         """Whether one node alone reads the result, and so on up to a matrix product."""
         while self.graph.is_used_once(node.name):
             (node,) = self.graph.readers[node.name]
-            if str(node.operator) in _PRODUCTS:
+            if node.builtin in _PRODUCTS:
                 return True
-            if not self._moves(node) and str(node.operator) not in ("multiply", "divide"):
+            if not self._moves(node) and node.builtin not in ("multiply", "divide"):
                 return False
         return False
 
     def _moves(self, node: GraphNode) -> bool:
-        is_view = str(node.operator) in VIEWS
+        is_view = node.builtin in VIEWS
         return is_view or node.kind(self.graph.types) == NodeKind.MOVEMENT
 
     def _movement(self, node: GraphNode) -> bool:
@@ -86,13 +90,20 @@ class _ScaleSinking(LazyRewriting):
 
     def _product(self, node: GraphNode) -> bool:
         """Scale the result of a matrix product by what its factors are scaled by."""
-        if str(node.operator) not in _PRODUCTS:
+        if node.builtin not in _PRODUCTS:
             return False
         if not any(name in self._scaled for name in node.inputs):
             return False
         (a, first), (b, second) = map(self._base, node.inputs)
+        if not _is_moderate(first * second):
+            return False
         given = dict(node.attributes)
         result = self.rewriter.add(node.operator, [a, b], "", **given)
         self._scaled[node.name] = result, first * second
         self.materialize(node.name)
         return True
+
+
+def _is_moderate(factor: float) -> bool:
+    """Whether a factor moves no number of usual size out of the range of floats; not 0, no NaN."""
+    return 1 / _LARGEST_FACTOR <= abs(factor) <= _LARGEST_FACTOR

@@ -144,7 +144,7 @@ class _TorchImport:
             if not isinstance(value, str):
                 builder.constant(value.astype(dtype(narrow).numpy) if narrow else value, name)
             elif narrow:
-                builder.add("cast", [value], name, dtype=narrow)
+                builder.add("cast", [renamed.get(value, value)], name, dtype=narrow)
             elif value in renamed or builder.renamed(value, name) != name:
                 place = renamed.get(value, value)
                 builder.add("reshape", [place], name, shape=builder.type(place).shape)
