@@ -25,8 +25,6 @@ from ansorc.lang.compute_op import ComputeOp, Temporary
 
 MOST_WRITTEN_OUT = 400
 """The nodes of a computation that may all be written out."""
-MOST_IN_REDUCTION = 1000
-"""Those of a term of a reduction, which has no temporaries."""
 MOST_REPEATED = 1 << 16
 """Those of a value that is written out because a schedule by hand asks for it."""
 _SHORT = 24
@@ -52,9 +50,17 @@ def inlined(reader: ComputeOp, source: ComputeOp) -> ComputeOp | None:
 
 def is_short_inlined(reader: ComputeOp, source: ComputeOp) -> bool:
     """Return whether nothing long is repeated by inlining `source` in `reader`."""
-    most = MOST_IN_REDUCTION if reader.reduce_axes else 2 * MOST_WRITTEN_OUT
+    most = MOST_WRITTEN_OUT * (1 if reader.reduce_axes else 2)
     made = inlined(reader, source)
-    return made is not None and max(sizes_of(made)) <= max(most, *sizes_of(reader))
+    if made is None or max(sizes_of(made)) > max(most, *sizes_of(reader)):
+        return False
+    if not made.temporaries:
+        return True
+    names = {buffer.name for buffer in source.buffers}
+    places = {
+        (load.buffer.name, load.indices) for load in reader.loads if load.buffer.name in names
+    }
+    return (len(places) - 1) * sum(sizes_of(source)) <= _SHORT
 
 
 def node_count(expr: Expr) -> int:
@@ -119,7 +125,7 @@ class _Inlining:
         buffer = next(buffer for buffer in values if buffer.name == name)
         if not self._may_come_first(buffer, indices):
             value = written_out(self.source, values[buffer])
-            return value and self._at(value, indices)
+            return None if value is None else self._at(value, indices)
         renamed: dict[str, Buffer] = {}
         for temporary in self.source.temporaries:
             value = self._at(_renamed(temporary.value, renamed), indices)

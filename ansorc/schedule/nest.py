@@ -15,7 +15,7 @@ from ansorc.ir.expr import Binary, CompareOp, Expr, Load, Select, Var, binary, c
 from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
-from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.schedule.bounds import region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
@@ -27,7 +27,7 @@ from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Part, Root, 
 from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
 from ansorc.schedule.unrolling import unrolled_by_pragma
-from ansorc.schedule.update import stores, update
+from ansorc.schedule.update import stores, update, with_temporaries
 from ansorc.schedule.values import SplitPredicate, iterator_values, known, plus, quotient, times
 
 _KINDS = {
@@ -299,13 +299,9 @@ class Nests:
         values, guards = _axis_values(placed, placed.leaves)
         indices, parts = self._store_indices(placed, values), self._values(placed, values)
         first, elements = parts[: len(op.temporaries)], parts[len(op.temporaries) :]
-        before = [
-            Store(temporary.buffer, (), value)
-            for temporary, value in zip(op.temporaries, first, strict=True)
-        ]
-        stmt = _sequence(*before, *stores(placed.buffers, indices, elements))
-        for temporary in reversed(op.temporaries):
-            stmt = Allocate(temporary.buffer, stmt)
+        stmt = with_temporaries(
+            op, first, lambda held: stores(placed.buffers, indices, [held(e) for e in elements])
+        )
         return self._guarded(placed, values, guards, stmt)
 
     def _update(self, placed: _Placed) -> Stmt:
