@@ -24,6 +24,7 @@ from ansorc.lang.naming import (
 )
 from ansorc.lang.reduction import ReduceAxis, ReduceVar, Reduction, TupleReduction
 from ansorc.lang.scalar_type import Scalar, as_scalar
+from ansorc.lang.shared_values import with_shared_values
 from ansorc.lang.tensor import Tensor, extents_of
 from ansorc.lang.whole import Whole
 
@@ -70,6 +71,7 @@ def compute(
     """
     space, value = _traced(shape, fn, name, axes)
     op = _op((str(name),), space, _one(name, value), as_hints(hints or {}))
+    op = with_shared_values(op)
     check_op(op)
     return Tensor(op.buffer, op, isinstance(name, AutoName))
 
@@ -121,6 +123,7 @@ def compute_tuple(
     for one in names:
         check_tensor_name(one)
     op = _op(tuple(map(str, names)), space, found, as_hints(hints or {}))
+    op = with_shared_values(op)
     check_op(op)
     return tuple(
         Tensor(buffer, op, isinstance(one, AutoName), place)
