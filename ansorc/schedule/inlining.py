@@ -85,9 +85,11 @@ class _Inlining:
             return self._written_out(places, values)
         made: list[Temporary] = []
         found: dict[Place, Expr] = {}
+        room = MOST_REPEATED
         for place, count in places.items():
             value = self._value(place, count, values, made)
-            if value is None:
+            room -= 0 if value is None else count * node_count(value)
+            if value is None or room < 0:
                 return None
             found[place] = value
         return self._replaced(found, made)
