@@ -22,6 +22,7 @@ from ansorc.lang.naming import (
     stage_name,
     unique_name,
 )
+from ansorc.lang.reducer_laws import check_laws
 from ansorc.lang.reduction import ReduceAxis, ReduceVar, Reduction, TupleReduction
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.shared_values import with_shared_values
@@ -72,7 +73,7 @@ def compute(
     space, value = _traced(shape, fn, name, axes)
     op = _op((str(name),), space, _one(name, value), as_hints(hints or {}))
     op = with_shared_values(op)
-    check_op(op)
+    _check(op, value)
     return Tensor(op.buffer, op, isinstance(name, AutoName))
 
 
@@ -124,7 +125,7 @@ def compute_tuple(
         check_tensor_name(one)
     op = _op(tuple(map(str, names)), space, found, as_hints(hints or {}))
     op = with_shared_values(op)
-    check_op(op)
+    _check(op, value)
     return tuple(
         Tensor(buffer, op, isinstance(one, AutoName), place)
         for place, (buffer, one) in enumerate(zip(op.buffers, names, strict=True))
@@ -150,6 +151,13 @@ def _traced(
     except LanguageError as error:
         raise LanguageError(f"in the definition of '{name}': {error}") from error
     return tuple(Axis(axis, extent) for axis, extent in zip(names, extents, strict=True)), value
+
+
+def _check(op: ComputeOp, value: Element | Elements) -> None:
+    """Raise LanguageError where a computation has no meaning, or its reducer breaks its laws."""
+    check_op(op)
+    if isinstance(value, TupleReduction) and value.name:
+        check_laws(op, value.name)
 
 
 def _op(
