@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 from ansorc.ir.arith.interval import Ranges
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Expr, Indices, Load
-from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.expr import Expr, Indices, Load, Select
+from ansorc.ir.node import Node, children, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.substitute import substitute
 from ansorc.lang.access import is_expensive
@@ -50,9 +50,10 @@ def inlined(reader: ComputeOp, source: ComputeOp) -> ComputeOp | None:
 
 def is_short_inlined(reader: ComputeOp, source: ComputeOp) -> bool:
     """Return whether nothing long is repeated by inlining `source` in `reader`."""
-    most = MOST_WRITTEN_OUT * (1 if reader.reduce_axes else 2)
+    most, before = MOST_WRITTEN_OUT * (1 if reader.reduce_axes else 2), max(sizes_of(reader))
+    most += before if before > most else 0  # such a definition was made by a rule
     made = inlined(reader, source)
-    if made is None or max(sizes_of(made)) > max(most, *sizes_of(reader)):
+    if made is None or max(sizes_of(made)) > most:
         return False
     if not made.temporaries:
         return True
@@ -77,6 +78,11 @@ def sizes_of(op: ComputeOp) -> list[int]:
 class _Inlining:
     reader: ComputeOp
     source: ComputeOp
+
+    @cached_property
+    def always(self) -> frozenset[Place]:
+        """What the reader loads for each element, whatever the conditions in it say."""
+        return frozenset[Place]().union(*map(_always_loaded, self.reader.parts))
 
     def result(self) -> ComputeOp | None:
         places = self._places()
@@ -125,7 +131,7 @@ class _Inlining:
         """Return what is read at `place`, of which `made` gets what is computed before."""
         name, indices = place
         buffer = next(buffer for buffer in values if buffer.name == name)
-        if not self._may_come_first(buffer, indices):
+        if place not in self.always or not self._may_come_first(buffer, indices):
             value = written_out(self.source, values[buffer])
             return None if value is None else self._at(value, indices)
         renamed: dict[str, Buffer] = {}
@@ -188,6 +194,14 @@ class _Inlining:
             lambda body: body if id(body) in unread else rewrite(body, rule)
         )
         return replace(changed, temporaries=(*made, *changed.temporaries))
+
+
+def _always_loaded(expr: Node) -> frozenset[Place]:
+    if isinstance(expr, Select):
+        arms = _always_loaded(expr.then) & _always_loaded(expr.otherwise)
+        return _always_loaded(expr.condition) | arms
+    below = frozenset[Place]().union(*map(_always_loaded, children(expr)))
+    return below | {(expr.buffer.name, expr.indices)} if isinstance(expr, Load) else below
 
 
 def _has(nodes: Iterable[Node], place: Place) -> bool:
