@@ -16,6 +16,7 @@ from ansorc.lang.operators.shapes import (
     refuse_unknown,
     require,
 )
+from ansorc.lang.operators.wide import widened
 from ansorc.lang.tensor import Tensor
 
 _ADD, _SUBTRACT, _MULTIPLY = (AutoName(n) for n in ("add", "subtract", "multiply"))
@@ -134,8 +135,9 @@ def batch_norm_inference(
 
     def body(*i: Expr) -> Expr:
         c = i[place]
-        factor = scale[c] * scalar.rsqrt(variance[c] + epsilon)
-        return (data[i] - mean[c]) * factor + shift[c]
+        factor = widened(scale[c]) * scalar.rsqrt(widened(variance[c]) + epsilon)
+        found = (widened(data[i]) - widened(mean[c])) * factor + widened(shift[c])
+        return found.astype(data.dtype)
 
     return compute(data.shape, body, options.get("name", AutoName("batch_norm")))
 

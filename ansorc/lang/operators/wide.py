@@ -1,0 +1,75 @@
+"""What operators of narrow numbers add up in: sums of 16 bits lose what they add.
+
+Sums of float16 and bfloat16 are taken in float32 and rounded once, to the dtype of the operands; those
+of 8- and 16-bit integers are int32. Nothing changes for other dtypes: not a node, not a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ansorc.ir.dtype import FLOAT32, INT32, DType, dtype
+from ansorc.ir.expr import Expr, dtype_of
+from ansorc.lang.define import compute
+from ansorc.lang.naming import stage_name
+from ansorc.lang.reduction import Reduction
+from ansorc.lang.tensor import Tensor
+
+
+class SumTypes(NamedTuple):
+    """The dtypes of a sum: in which it is taken, and of its result."""
+
+    sums: DType
+    result: DType
+
+    @staticmethod
+    def of(kind: DType, given: str | DType | None = None) -> SumTypes:
+        """Return those of terms of the dtype `kind`; both are `given` where a user asks for that."""
+        if given is not None:
+            asked = given if isinstance(given, DType) else dtype(given)
+            return SumTypes(asked, asked)
+        sums = sum_type(kind)
+        return SumTypes(sums, kind if kind.is_float else sums)
+
+    def total(
+        self,
+        shape: Sequence[int],
+        body: Callable[..., Reduction],
+        name: str,
+        axes: Sequence[str] | None = None,
+    ) -> Tensor:
+        """Return the tensor of the sums `body`, rounded: then they are a stage `<name>.sum`."""
+        if self.sums == self.result:
+            return compute(shape, body, name, axes=axes)
+        wide = compute(shape, body, stage_name(name, "sum"), axes=axes)
+        return compute(shape, lambda *i: wide[i].astype(self.result), name, axes=axes)
+
+
+def sum_type(kind: DType) -> DType:
+    """Return the dtype that numbers of the dtype `kind` are added up in, unless a user says."""
+    if kind.bits > 16 or kind.is_bool:
+        return kind
+    return FLOAT32 if kind.is_float else INT32
+
+
+def widened(element: Expr) -> Expr:
+    """Return `element` in the dtype of its sums."""
+    return element.astype(sum_type(dtype_of(element)))
+
+
+def wide_float(element: Expr) -> Expr:
+    """Return a float in the dtype of its sums, anything else as it is."""
+    return widened(element) if dtype_of(element).is_float else element
+
+
+def product(left: Expr, right: Expr, sum_dtype: str | DType | None = None) -> Expr:
+    """Return `left * right`, both cast to `sum_dtype`, None: to the dtype of their sums.
+
+    Raise LanguageError where they are of two dtypes and none is given.
+    """
+    if sum_dtype is not None:
+        return left.astype(sum_dtype) * right.astype(sum_dtype)
+    if dtype_of(left) != dtype_of(right):
+        return left * right  # which says what is wrong
+    return widened(left) * widened(right)
