@@ -63,6 +63,10 @@ divisor to an `fmod`). `floor_divide` is NumPy's, too: the quotient of what is l
 remainder away, rounded to a whole number; by zero it is the plain quotient.
 """
 
+OF_INTEGERS = frozenset(("pow",))
+"""The math functions that integers have too. Their powers wrap; those with a negative exponent are
+what of them is whole: 1 and -1 stay, others become 0."""
+
 OF_FLOATS = {BinaryOp.FLOORDIV: "floor_divide", BinaryOp.MOD: "mod"}
 """The math functions that `//` and `%` are on floats."""
 

@@ -163,7 +163,10 @@ def round(x: ExprLike) -> Expr:
 
 
 def power(base: ExprLike, exponent: ExprLike) -> Expr:
-    """Return `base` to the power `exponent`, both floats of one dtype."""
+    """Return `base` to the power `exponent`, both of one dtype, floats or integers.
+
+    Integers wrap around; with a negative exponent 1 and -1 stay 1 or -1, others give 0.
+    """
     return call("pow", base, exponent)
 
 

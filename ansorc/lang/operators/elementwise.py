@@ -56,7 +56,7 @@ def minimum(a: Tensor, b: Tensor, name: str = _MINIMUM) -> Tensor:
 
 
 def power(a: Tensor, b: Tensor, name: str = _POWER) -> Tensor:
-    """Return a to the power b (floats), broadcast as NumPy does."""
+    """Return a to the power b, broadcast as NumPy does; integers wrap around."""
     shape = broadcast_shape("power", a, b)
     return compute(shape, lambda *i: scalar.power(element_at(a, i), element_at(b, i)), name)
 

@@ -1,7 +1,7 @@
 """What operators of narrow numbers add up in: sums of 16 bits lose what they add.
 
-Sums of float16 and bfloat16 are taken in float32 and rounded once, to the dtype of the operands; those
-of 8- and 16-bit integers are int32. Nothing changes for other dtypes: not a node, not a stage.
+Sums of float16 and bfloat16 are taken in float32 and rounded once, to the dtype of the operands;
+those of 8- and 16-bit integers are int32. For other dtypes nothing changes: no node, no stage.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SumTypes(NamedTuple):
 
     @staticmethod
     def of(kind: DType, given: str | DType | None = None) -> SumTypes:
-        """Return those of terms of the dtype `kind`; both are `given` where a user asks for that."""
+        """Return those of terms of the dtype `kind`; both are `given` where it is not None."""
         if given is not None:
             asked = given if isinstance(given, DType) else dtype(given)
             return SumTypes(asked, asked)
