@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
-from ansorc.ir.expr import BinaryOp, Expr, ExprLike, binary
+from ansorc.ir.expr import BinaryOp
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
@@ -17,6 +17,7 @@ from ansorc.lang.operators.shapes import (
     require,
 )
 from ansorc.lang.operators.wide import widened
+from ansorc.lang.scalar_type import Scalar, ScalarLike, binary
 from ansorc.lang.tensor import Tensor
 
 _ADD, _SUBTRACT, _MULTIPLY = (AutoName(n) for n in ("add", "subtract", "multiply"))
@@ -65,7 +66,7 @@ def where(condition: Tensor, a: Tensor, b: Tensor, name: str = _WHERE) -> Tensor
     """Return a where `condition` (bool) holds, else b, all three broadcast as NumPy does."""
     shape = broadcast_shape("where", condition, a, b)
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         test = element_at(condition, i)
         return scalar.if_then_else(test, element_at(a, i), element_at(b, i))
 
@@ -133,7 +134,7 @@ def batch_norm_inference(
     axis, epsilon = options.get("axis", -1), options.get("epsilon", 1e-5)
     place = _channels("batch_norm_inference", data, axis, scale, shift, mean, variance)
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         c = i[place]
         factor = widened(scale[c]) * scalar.rsqrt(widened(variance[c]) + epsilon)
         found = (widened(data[i]) - widened(mean[c])) * factor + widened(shift[c])
@@ -142,7 +143,7 @@ def batch_norm_inference(
     return compute(data.shape, body, options.get("name", AutoName("batch_norm")))
 
 
-def element_at(tensor: Tensor, indices: Sequence[ExprLike]) -> Expr:
+def element_at(tensor: Tensor, indices: Sequence[ScalarLike]) -> Scalar:
     """Return the element of `tensor` that NumPy's broadcasting takes for `indices` of a result."""
     return tensor[broadcast_indices(tensor.shape, indices)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import Expr
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import (
     broadcast_extents,
@@ -13,6 +12,7 @@ from ansorc.lang.operators.shapes import (
 )
 from ansorc.lang.operators.wide import SumTypes, product
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _MATMUL, _BATCH_MATMUL, _DENSE = AutoName("matmul"), AutoName("batch_matmul"), AutoName("dense")
@@ -35,7 +35,7 @@ def matmul(
     batch = broadcast_extents(a.shape[:-2], b.shape[:-2])
     require(batch is not None, "matmul", a, b, need="the dimensions in front must be equal, or 1")
 
-    def body(*i: Expr) -> Reduction:
+    def body(*i: Scalar) -> Reduction:
         left, right = (
             broadcast_indices(a.shape[:-2], i[:-2]),
             broadcast_indices(b.shape[:-2], i[:-2]),
@@ -60,7 +60,7 @@ def batch_matmul(
     k = reduce_axis(a.shape[2], "k")
     shape = (a.shape[0], a.shape[1], b.shape[2])
 
-    def body(b_: Expr, i: Expr, j: Expr) -> Reduction:
+    def body(b_: Scalar, i: Scalar, j: Scalar) -> Reduction:
         return sum(product(a[b_, i, k], b[b_, k, j], sum_dtype), axis=k)
 
     return SumTypes.of(a.dtype, sum_dtype).total(shape, body, name)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ansorc.ir.dtype import FLOAT32, INT32, DType, dtype
-from ansorc.ir.expr import Expr, dtype_of
 from ansorc.lang.define import compute
 from ansorc.lang.naming import stage_name
 from ansorc.lang.reduction import Reduction
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 
@@ -53,23 +53,23 @@ def sum_type(kind: DType) -> DType:
     return FLOAT32 if kind.is_float else INT32
 
 
-def widened(element: Expr) -> Expr:
+def widened(element: Scalar) -> Scalar:
     """Return `element` in the dtype of its sums."""
-    return element.astype(sum_type(dtype_of(element)))
+    return element.astype(sum_type(element.dtype))
 
 
-def wide_float(element: Expr) -> Expr:
+def wide_float(element: Scalar) -> Scalar:
     """Return a float in the dtype of its sums, anything else as it is."""
-    return widened(element) if dtype_of(element).is_float else element
+    return widened(element) if element.dtype.is_float else element
 
 
-def product(left: Expr, right: Expr, sum_dtype: str | DType | None = None) -> Expr:
+def product(left: Scalar, right: Scalar, sum_dtype: str | DType | None = None) -> Scalar:
     """Return `left * right`, both cast to `sum_dtype`, None: to the dtype of their sums.
 
     Raise LanguageError where they are of two dtypes and none is given.
     """
     if sum_dtype is not None:
         return left.astype(sum_dtype) * right.astype(sum_dtype)
-    if dtype_of(left) != dtype_of(right):
+    if left.dtype != right.dtype:
         return left * right  # which says what is wrong
     return widened(left) * widened(right)
