@@ -119,7 +119,7 @@ def _power(base: Any, exponent: Any) -> Any:
     kind = np.result_type(base)
     square, rest = (np.array(part, kind) for part in np.broadcast_arrays(base, exponent))
     is_unit = (square == 1) | ((square == -1) if kind.kind == "i" else False)
-    found = np.where((rest >= 0) | is_unit, kind.type(1), kind.type(0))
+    found: Any = np.where((rest >= 0) | is_unit, kind.type(1), kind.type(0))
     rest = np.where((rest < 0) & is_unit, rest & 1, np.maximum(rest, 0))
     while rest.any():
         found = np.where(rest & 1 != 0, found * square, found)

@@ -20,6 +20,17 @@ from ansorc.lang.compute_op import Combiner
 Array = NDArray[Any]
 NARROW = ("float16", "bfloat16", "int8", "uint8", "int16", "uint16")
 FLOATS = NARROW[:2]
+Tensor = ac.Tensor
+Build = (
+    Callable[[Tensor], Tensor]
+    | Callable[[Tensor, Tensor], Tensor]
+    | Callable[[Tensor, Tensor, Tensor], Tensor]
+)
+Exact = (
+    Callable[[Array], Array]
+    | Callable[[Array, Array], Array]
+    | Callable[[Array, Array, Array], Array]
+)
 ADDING = (Combiner.SUM, Combiner.PROD)
 
 
@@ -53,8 +64,8 @@ def test_no_operator_adds_up_in_narrow_numbers(kind: str) -> None:
 class Trial(NamedTuple):
     """An operator, the shapes of its inputs, and the same in NumPy."""
 
-    build: Callable[..., ac.Tensor]
-    exact: Callable[..., Array]
+    build: Build
+    exact: Exact
     shapes: tuple[tuple[int, ...], ...]
     means: tuple[float, ...] = (100.0, 0.0, 0.0)
     """Of the numbers that each input holds, which have a deviation of 1."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -11,7 +13,7 @@ import ansorc as ac
 from ansorc.ir.aligned import Array
 
 
-def run(operator: str, a: Array, b: Array, *, known: bool = False, **attributes: object) -> Array:
+def run(operator: str, a: Array, b: Array, *, known: bool = False, **attributes: Any) -> Array:
     """Return what one node computes of its inputs, the second one a constant if it is `known`."""
     kinds = [helper.np_dtype_to_tensor_dtype(one.dtype) for one in (a, b)]
     pairs = zip("ab", kinds, (a, b), strict=True)

@@ -21,6 +21,18 @@ def _operations(a: Any, b: Any) -> tuple[Any, ...]:
     return (a % b, a // b, torch.fmod(a, b), *quotients)
 
 
+def _powers(a: Any, b: Any) -> tuple[Any, ...]:
+    return a**b, a**7, a**63, 3 ** b.abs(), a**2
+
+
+def _sums(a: Any, b: Any) -> tuple[Any, ...]:
+    return a @ b, a.sum(0), a.sum(dtype=a.dtype), a.prod(1), F.linear(a, b), a.cumsum(1)
+
+
+def _limits(x: Any) -> tuple[Any, ...]:
+    return x.isinf(), x.isfinite()
+
+
 def _pairs(dtype: Any) -> tuple[Any, Any]:
     """Return every pair of special numbers, and random ones with quotients of any size."""
     generator = torch.Generator().manual_seed(3)
@@ -69,7 +81,7 @@ def test_powers_of_integers_wrap(dtype: str) -> None:
     b = torch.randint(-3 if ends.min else 0, 100, (300,), generator=generator)
     a[:60] = torch.randint(-2 if ends.min else 0, 3, (60,), generator=generator)
     args = a.to(kind), b.to(kind)
-    module = module_of(lambda a, b: (a**b, a**7, a**63, 3 ** b.abs(), a**2))
+    module = module_of(_powers)
     graph = ac.from_torch(module, args)
     found = ac.build(graph).run(feeds_of(graph, args, {}))
     for name, wanted in zip(graph.outputs, module(*args), strict=True):
@@ -81,9 +93,7 @@ def test_products_and_sums_of_narrow_integers_stay_narrow(dtype: str) -> None:
     kind = getattr(torch, dtype)
     generator = torch.Generator().manual_seed(6)
     a, b = (torch.randint(0, 120, (9, 9), generator=generator).to(kind) for _ in "ab")
-    module = module_of(
-        lambda a, b: (a @ b, a.sum(0), a.sum(dtype=kind), a.prod(1), F.linear(a, b), a.cumsum(1))
-    )
+    module = module_of(_sums)
     graph = ac.from_torch(module, (a, b))
     found = ac.build(graph).run(feeds_of(graph, (a, b), {}))
     for name, wanted in zip(graph.outputs, module(a, b), strict=True):
@@ -94,7 +104,7 @@ def test_products_and_sums_of_narrow_integers_stay_narrow(dtype: str) -> None:
 def test_a_large_float64_is_not_infinite() -> None:
     x = torch.tensor([1e300, -1e300, float("inf"), -float("inf"), float("nan"), 0.0]).double()
     x[:2] = torch.tensor([1e300, -1e300], dtype=torch.float64)
-    module = module_of(lambda x: (x.isinf(), x.isfinite()))
+    module = module_of(_limits)
     graph = ac.from_torch(module, (x,))
     found = ac.build(graph).run(feeds_of(graph, (x,), {}))
     for name, wanted in zip(graph.outputs, module(x), strict=True):
