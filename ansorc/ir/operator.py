@@ -27,6 +27,10 @@ class BinaryOp(Enum):
     """AND and OR take bools; both operands are evaluated."""
 
 
+DIVISIONS = (BinaryOp.FLOORDIV, BinaryOp.MOD)
+"""Integers are divided: a divisor of 0 is a fault of the data."""
+
+
 class CompareOp(Enum):
     """Operators on two operands of one dtype, giving bool."""
 
