@@ -39,24 +39,27 @@ def grid_sample(
     padding: str = "zeros",
     *,
     align_corners: bool = False,
+    reflect_first: bool = False,
 ) -> Tensor:
     """Return images data [n, c, …] at the places grid [n, …, d] of their d dimensions.
 
-    Places go from -1 to 1, the last dimension first. Stages: the places along each dimension in
+    Places go from -1 to 1, the last dimension first. With the mode "cubic" the padding moves each
+    of the elements that are mixed, else the place. With "nearest" a place is rounded, half to even,
+    and then moved; `reflect_first` reflects it before. Stages: the places along each dimension in
     elements, padded, and the result. Raise LanguageError on other shapes, modes and paddings.
     """
     name, rank = AutoName("grid_sample"), len(data.shape) - 2
+    flags = {"is_aligned": align_corners, "reflect_first": reflect_first}
     fits = grid.shape[-1] == rank and grid.shape[0] == data.shape[0]
     require(fits, "grid_sample", data, grid, need="they must be [n, c, …] and [n, …, dimensions]")
     if mode not in _TAPS or padding not in _PADDINGS:
         raise LanguageError(f"grid_sample has no mode '{mode}' with padding '{padding}'")
 
     def place(d: int) -> Tensor:
-        extent = data.shape[d + 2]
-
         def body(*i: Scalar) -> Scalar:
-            along = grid[(*i, rank - 1 - d)]
-            return _place(along, extent, mode, padding, is_aligned=align_corners)
+            extent = data.shape[d + 2]
+            along = _in_elements(grid[(*i, rank - 1 - d)], extent, is_aligned=align_corners)
+            return _moved(along, extent, mode, padding, **flags)
 
         return compute(grid.shape[:-1], body, stage_name(name, f"place{d}"))
 
@@ -195,25 +198,54 @@ def _weight(fraction: Scalar, mode: str, offset: int, dtype: DType) -> Scalar:
     return ((x - 5.0) * x + 8.0) * x * _CUBIC - 4 * _CUBIC
 
 
-def _place(along: Scalar, extent: int, mode: str, padding: str, *, is_aligned: bool) -> Scalar:
-    """Where -1 … 1 is in elements, moved inside as the padding says."""
+def _in_elements(along: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
+    """Where -1 … 1 is in elements."""
     if is_aligned:
-        low, high = 0.0, extent - 1.0
-        place = (along + 1.0) * (0.5 * (extent - 1))
-    else:
-        low, high = -0.5, extent - 0.5
-        place = ((along + 1.0) * float(extent) - 1.0) * 0.5
-    place = round(place) if mode == "nearest" else place
-    if padding == "border":
-        moved = minimum(maximum(place, 0.0), extent - 1.0)
-        # what is within half an element of the image stays: a cubic sum weighs it as it lies
-        return if_then_else(all_of(place >= low, place <= high), place, moved)
-    if padding == "reflection" and high > low:
-        span = high - low
-        around = place - low
-        around = around - floor(around * (0.5 / span)) * (2 * span)
-        return low + minimum(around, 2 * span - around)
-    return place
+        return (along + 1.0) * (0.5 * (extent - 1))
+    return ((along + 1.0) * float(extent) - 1.0) * 0.5
+
+
+def _moved(
+    place: Scalar,
+    extent: int,
+    mode: str,
+    padding: str,
+    *,
+    is_aligned: bool,
+    reflect_first: bool,
+) -> Scalar:
+    """A place in elements where the mode asks for it: rounded, padded, or as it is."""
+    if mode == "cubic":
+        return place if padding == "reflection" else _near(place, extent)
+    if mode == "linear":
+        return _padded(place, extent, padding, is_aligned=is_aligned)
+    if reflect_first:
+        return round(_padded(place, extent, padding, is_aligned=is_aligned))
+    return _padded(round(place), extent, padding, is_aligned=is_aligned)
+
+
+def _near(place: Scalar, extent: int) -> Scalar:
+    """A place at most so far outside that all that is mixed there lies outside, too."""
+    return minimum(maximum(place, -3.0), extent + 2.0)
+
+
+def _padded(place: Scalar, extent: int, padding: str, *, is_aligned: bool) -> Scalar:
+    """A place in elements, moved inside as the padding says."""
+    if padding == "zeros":
+        return _near(place, extent)
+    inside = _reflected(place, extent, is_aligned=is_aligned) if padding == "reflection" else place
+    return minimum(maximum(inside, 0.0), extent - 1.0)
+
+
+def _reflected(place: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
+    """A place, reflected at the outermost elements (`is_aligned`), or at the image's borders."""
+    low, high = (0.0, extent - 1.0) if is_aligned else (-0.5, extent - 0.5)
+    span = high - low
+    if not span:
+        return place
+    around = place - low
+    around = around - floor(around * (0.5 / span)) * (2 * span)
+    return low + minimum(around, 2 * span - around)
 
 
 SAMPLING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {

@@ -17,9 +17,17 @@ _KEPT = (
     "max_pool1d.default", "max_pool2d.default", "max_pool3d.default", "mish.default",
     "pixel_shuffle.default", "rms_norm.default", "roll.default",
     "scaled_dot_product_attention.default", "selu.default", "silu.default", "softmax.int",
-    "softplus.default", "tril.default", "triu.default", "upsample_bicubic2d.vec",
-    "upsample_bilinear2d.vec", "upsample_linear1d.vec", "upsample_nearest1d.vec",
-    "upsample_nearest2d.vec", "upsample_nearest3d.vec", "upsample_trilinear3d.vec",
+    "softplus.default", "tril.default", "triu.default",
+    *(
+        f"{name}.{overload}"
+        for name in (
+            "_upsample_bicubic2d_aa", "_upsample_bilinear2d_aa", "_upsample_nearest_exact1d",
+            "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "upsample_bicubic2d",
+            "upsample_bilinear2d", "upsample_linear1d", "upsample_nearest1d", "upsample_nearest2d",
+            "upsample_nearest3d", "upsample_trilinear3d",
+        )
+        for overload in ("default", "vec")
+    ),
 )  # fmt: skip
 """Operators that the graph has as one: they are not decomposed."""
 
