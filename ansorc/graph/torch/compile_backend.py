@@ -9,7 +9,7 @@ from threading import RLock
 from typing import Any
 
 from ansorc.codegen.call.network_module import NetworkModule
-from ansorc.errors import AnsorcError, GraphError, OptionError
+from ansorc.errors import AnsorcError, FaultError, GraphError, OptionError
 from ansorc.graph.cache_policy import recorded_choice
 from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
@@ -134,6 +134,8 @@ class _CompiledModule:
             return self._module(*arguments) if bound is None else bound.run(plain)
         except EagerNeededError as error:
             return self._eager(str(error), arguments)
+        except FaultError:  # of the data: PyTorch says so in its own words
+            return self._module(*arguments)
         except AnsorcError as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not be the user's

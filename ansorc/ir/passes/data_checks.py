@@ -17,7 +17,7 @@ from ansorc.ir.arith.affine import integer
 from ansorc.ir.arith.data_bounds import data_bounds
 from ansorc.ir.arith.interval import Interval, Ranges
 from ansorc.ir.arith.scalar import conjunction
-from ansorc.ir.dtype import BOOL, INT32, UINT32, UINT64, DType
+from ansorc.ir.dtype import BOOL, INT32, INT64, UINT32, UINT64, DType
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
@@ -141,7 +141,8 @@ class DataChecks:
             test = Compare(CompareOp.NE, new.right, _like(0, new.right))
             source = next((part for part in walk(new.right) if isinstance(part, Load)), None)
             about = expr_text(new.right) if source is None else source.buffer.name
-            self._add(Check(test, FaultKind.DIVISION, about), guards)
+            told = new.right if dtype_of(new.right).element == INT64 else Cast(INT64, new.right)
+            self._add(Check(test, FaultKind.DIVISION, about, (told,)), guards)
         return new
 
     def _checked(self, expr: Checked, guards: Guards) -> Expr:
