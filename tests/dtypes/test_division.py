@@ -133,9 +133,8 @@ def _complaints_of_floats(
     function = {"//": np.floor_divide, "%": np.mod, "fmod": np.fmod}[name]
     with np.errstate(all="ignore"):
         as_numpy = function(a.astype(wide), b.astype(wide)).astype(kind.numpy)
-    for x, y, z, n in zip(
-        *(side.astype(np.float64).tolist() for side in (a, b, found, as_numpy)), strict=True
-    ):
+        columns = [side.astype(np.float64).tolist() for side in (a, b, found, as_numpy)]
+    for x, y, z, n in zip(*columns, strict=True):
         text = f"{x!r} {name} {y!r} of {kind} is {z!r}"
         is_same = z == n and math.copysign(1, z) == math.copysign(1, n)
         if not is_same and not (math.isnan(z) and math.isnan(n)):

@@ -76,9 +76,7 @@ def attention(
     tests = _tests(query, key, value, options)
     (keys, width), rows = key.shape[2:], query.shape[:3]
     scale = options.get("scale", 1.0 / math.sqrt(width))
-    k, m, j, r = (
-        reduce_axis(e, n) for e, n in ((width, "k"), (keys, "m"), (keys, "j"), (keys, "r"))
-    )
+    m, j, r = (reduce_axis(keys, letter) for letter in "mjr")
     kind = sum_type(query.dtype)
     lowest, zero = const(float("-inf"), kind), const(0, kind)
     may_be_empty = "lengths" in options or "mask" in options
@@ -98,11 +96,7 @@ def attention(
         found = if_then_else(all_of(*conditions), raised, zero) if conditions else raised
         return found.astype(value.dtype)
 
-    scores = compute(
-        (*rows, keys),
-        lambda b, h, i, m: sum(product(query[b, h, i, k], key[b, h, m, k]), axis=k),
-        stage_name(name, "scores"),
-    )
+    scores = _products(query, key, stage_name(name, "scores"))
     seen = compute(scores.shape, visible, stage_name(name, "seen"))
     peak = compute(rows, lambda *i: max(seen[(*i, m)], axis=m), stage_name(name, "max"))
     powers = compute(scores.shape, power, stage_name(name, "exp"))
@@ -117,6 +111,16 @@ def attention(
         return (mixed[i] * (1.0 / unless(total[i[:3]], zero, 1.0))).astype(query.dtype)
 
     return compute(mixed.shape, share, name)
+
+
+def _products(query: Tensor, key: Tensor, name: str) -> Tensor:
+    """Return query x key^T of each head."""
+    k = reduce_axis(query.shape[3], "k")
+    return compute(
+        (*query.shape[:3], key.shape[2]),
+        lambda b, h, i, m: sum(product(query[b, h, i, k], key[b, h, m, k]), axis=k),
+        name,
+    )
 
 
 def _tests(
