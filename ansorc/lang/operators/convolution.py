@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from ansorc.ir.dtype import DType
+from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import require, require_rank
 from ansorc.lang.operators.wide import SumTypes, product
@@ -21,7 +21,7 @@ class DepthwiseOptions(WindowOptions, total=False):
 
     pad_value: float
     """What the margins hold (default: 0), as the zero point of quantised data."""
-    sum_dtype: str | DType | None
+    sum_dtype: DTypeLike | None
     """What factors are cast to and summed in; default: sums of 16 bits are float32, and rounded,
     those of 8- and 16-bit integers int32."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansorc.ir.dtype import DType
+from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import (
     broadcast_extents,
@@ -19,7 +19,7 @@ _MATMUL, _BATCH_MATMUL, _DENSE = AutoName("matmul"), AutoName("batch_matmul"), A
 
 
 def matmul(
-    a: Tensor, b: Tensor, name: str = _MATMUL, *, sum_dtype: str | DType | None = None
+    a: Tensor, b: Tensor, name: str = _MATMUL, *, sum_dtype: DTypeLike | None = None
 ) -> Tensor:
     """Return the product [..., n, m] of a [..., n, k] and b [..., k, m].
 
@@ -48,7 +48,7 @@ def matmul(
 
 
 def batch_matmul(
-    a: Tensor, b: Tensor, name: str = _BATCH_MATMUL, *, sum_dtype: str | DType | None = None
+    a: Tensor, b: Tensor, name: str = _BATCH_MATMUL, *, sum_dtype: DTypeLike | None = None
 ) -> Tensor:
     """Return the products [batch, n, m] of a [batch, n, k] and b [batch, k, m]; see `matmul`.
 
@@ -67,7 +67,7 @@ def batch_matmul(
 
 
 def dense(
-    data: Tensor, weight: Tensor, name: str = _DENSE, *, sum_dtype: str | DType | None = None
+    data: Tensor, weight: Tensor, name: str = _DENSE, *, sum_dtype: DTypeLike | None = None
 ) -> Tensor:
     """Return the layer [..., units] of data [..., k] and weight [units, k], without a bias.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ansorc.ir.dtype import DType
 from ansorc.lang import reduction
 from ansorc.lang.define import compute, compute_tuple
+from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import axis_numbers, require
 from ansorc.lang.operators.wide import SumTypes, widened
@@ -34,7 +34,7 @@ def sum(
     name: str = _SUM,
     *,
     keepdims: bool = False,
-    sum_dtype: str | DType | None = None,
+    sum_dtype: DTypeLike | None = None,
 ) -> Tensor:
     """Return the sums of `data` over `axis`; with `keepdims` those keep the extent 1.
 
@@ -63,7 +63,7 @@ def prod(
     name: str = _PROD,
     *,
     keepdims: bool = False,
-    sum_dtype: str | DType | None = None,
+    sum_dtype: DTypeLike | None = None,
 ) -> Tensor:
     """Return the products of the elements of `data` over `axis`; see `sum`."""
     types = SumTypes.of(data.dtype, sum_dtype)

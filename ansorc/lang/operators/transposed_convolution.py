@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from ansorc.errors import LanguageError
-from ansorc.ir.dtype import DType
 from ansorc.lang.define import compute
+from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.pad import pad
 from ansorc.lang.operators.shapes import each, require, require_rank
@@ -34,7 +34,7 @@ class TransposedOptions(WindowOptions, total=False):
     """Elements more at the end of each spatial dimension of the result."""
     groups: int
     """Input and output channels fall into so many groups that do not see each other."""
-    sum_dtype: str | DType | None
+    sum_dtype: DTypeLike | None
     """What factors are cast to and summed in, as in a convolution."""
 
 
@@ -227,7 +227,7 @@ def _padded(layer: _Layer, data: Tensor, name: str) -> Tensor:
 
 
 def _phases(
-    layer: _Layer, padded: Tensor, weight: Tensor, sum_dtype: str | DType | None
+    layer: _Layer, padded: Tensor, weight: Tensor, sum_dtype: DTypeLike | None
 ) -> Callable[..., Reduction]:
     """Return the sum that an element of the phases is."""
     window, dimensions = layer.window, layer.dimensions

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ansorc.ir.dtype import FLOAT32, INT32, DType, dtype
+from ansorc.ir.dtype import FLOAT32, INT32, DType
 from ansorc.lang.define import compute
+from ansorc.lang.literal import DTypeLike, as_dtype
 from ansorc.lang.naming import stage_name
 from ansorc.lang.reduction import Reduction
 from ansorc.lang.scalar_type import Scalar
@@ -24,11 +25,10 @@ class SumTypes(NamedTuple):
     result: DType
 
     @staticmethod
-    def of(kind: DType, given: str | DType | None = None) -> SumTypes:
+    def of(kind: DType, given: DTypeLike | None = None) -> SumTypes:
         """Return those of terms of the dtype `kind`; both are `given` where it is not None."""
         if given is not None:
-            asked = given if isinstance(given, DType) else dtype(given)
-            return SumTypes(asked, asked)
+            return SumTypes(as_dtype(given), as_dtype(given))
         sums = sum_type(kind)
         return SumTypes(sums, kind if kind.is_float else sums)
 
@@ -63,7 +63,7 @@ def wide_float(element: Scalar) -> Scalar:
     return widened(element) if element.dtype.is_float else element
 
 
-def product(left: Scalar, right: Scalar, sum_dtype: str | DType | None = None) -> Scalar:
+def product(left: Scalar, right: Scalar, sum_dtype: DTypeLike | None = None) -> Scalar:
     """Return `left * right`, both cast to `sum_dtype`, None: to the dtype of their sums.
 
     Raise LanguageError where they are of two dtypes and none is given.
