@@ -26,7 +26,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "%": lambda a, b: a % b,
     "fmod": ac.fmod,
     "truncated_divide": ac.truncated_divide,
-    "power": ac.power,
+    "**": lambda a, b: a**b,
 }
 
 
@@ -119,7 +119,7 @@ def _wrapped(value: int, kind: DType) -> int:
 
 
 def _exact_integer(name: str, a: int, b: int) -> int:
-    if name == "power":
+    if name == "**":
         return pow(a, b, 2**64) if b >= 0 else a ** (b % 2) if a in (1, -1) else 0
     quotient = a // b if name in ("//", "%") else abs(a) // abs(b) * (1 if a * b >= 0 else -1)
     return quotient if name in ("//", "truncated_divide") else a - quotient * b
