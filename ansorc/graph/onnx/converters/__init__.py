@@ -12,6 +12,8 @@ from ansorc.graph.onnx.converters.fourier import FOURIER
 from ansorc.graph.onnx.converters.indexing import INDEXING
 from ansorc.graph.onnx.converters.matmul import MATMUL
 from ansorc.graph.onnx.converters.microsoft import MICROSOFT
+from ansorc.graph.onnx.converters.microsoft_attention import MICROSOFT_ATTENTION
+from ansorc.graph.onnx.converters.microsoft_quantized import MICROSOFT_QUANTIZED
 from ansorc.graph.onnx.converters.normalization import NORMALIZATION
 from ansorc.graph.onnx.converters.pool import POOL
 from ansorc.graph.onnx.converters.quantized import QUANTIZED
@@ -45,4 +47,6 @@ CONVERTERS: Mapping[str, Converter] = {
     **RECURRENT,
     **RESIZE,
     **MICROSOFT,
+    **MICROSOFT_ATTENTION,
+    **MICROSOFT_QUANTIZED,
 }

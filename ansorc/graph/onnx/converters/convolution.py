@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansorc.graph.onnx.converters.window import LAYOUTS, each, padding, shared, spatial_rank
+from ansorc.graph.onnx.converters.window import (
+    LAYOUTS,
+    cropped,
+    each,
+    kernel_of,
+    padding,
+    shared,
+    spatial_rank,
+)
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 
-def _conv(call: NodeCall) -> str:
+def convolution(call: NodeCall) -> str:
+    """Return the convolution of input 0 with the weights 1, plus the bias 2 if given."""
     rank = spatial_rank(call)
-    kernel = call.type(1).shape[2:]
+    kernel = kernel_of(call)
     stride, dilation = each(call, "strides", rank), each(call, "dilations", rank)
+    data, margins = cropped(call, padding(call, kernel, stride, dilation))
     result = call.add(
-        f"conv{rank}d", [call.input(0), call.input(1)], stride=stride, dilation=dilation,
-        padding=padding(call, kernel, stride, dilation),
-        groups=call.attribute("group", 1), layout=LAYOUTS[rank],
+        f"conv{rank}d", [data, call.input(1)], stride=stride, dilation=dilation,
+        padding=margins, groups=call.attribute("group", 1), layout=LAYOUTS[rank],
     )  # fmt: skip
     return _with_bias(call, result, 2)
 
@@ -97,7 +106,7 @@ def _with_bias(call: NodeCall, result: str, place: int) -> str:
 
 CONVOLUTION: Mapping[str, Converter] = {
     "Col2Im": _col2im,
-    "Conv": _conv,
+    "Conv": convolution,
     "ConvTranspose": _conv_transpose,
     "DeformConv": _deformable,
 }
