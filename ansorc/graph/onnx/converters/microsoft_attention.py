@@ -103,7 +103,8 @@ def _attended(
     if call.attribute("unidirectional", 0) and query.length > 1:
         first = np.arange(query.length)[:, None] + past
         later = np.arange(key.length)[None] > first
-        added = np.where(later, _mask_value(call), 0).astype(np.float32)
+        later[-1] = False  # ONNX Runtime lets the last query see all keys, also later ones
+        added = np.where(later, np.finfo(np.float32).min, 0).astype(np.float32)
         scores = call.add("add", [scores, call.constant(added)])
     shares = call.add("softmax", [scores], axis=-1)
     return scores, mixed_values(call, shares, query, value)

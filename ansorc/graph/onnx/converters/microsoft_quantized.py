@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ansorc.graph.onnx.converters.quantized import INTEGERS, integer_product, packed_product
-from ansorc.graph.onnx.converters.window import LAYOUTS, each, padding
+from ansorc.graph.onnx.converters.window import LAYOUTS, each, padding, with_last_windows
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.ir.aligned import Array
 
@@ -76,31 +77,58 @@ def _global_mean(call: NodeCall, data: str) -> str:
 
 
 def _average_pool(call: NodeCall, data: str) -> str:
-    rank, options = _window(call, is_last=bool(call.attribute("channels_last", 0)))
-    options["count_include_pad"] = bool(call.attribute("count_include_pad", 0))
-    return call.add(f"avg_pool{rank}d", [data], **options)
+    is_last, counts_padding = (
+        bool(call.attribute(name, 0)) for name in ("channels_last", "count_include_pad")
+    )
+    window = _window(call, is_last=is_last)
+    options: dict[str, object] = {"count_include_pad": counts_padding}
+    if counts_padding and window.ceil_mode:  # all of a last window counts, too
+        extents = call.type(0).shape[1:-1] if is_last else call.type(0).shape[2:]
+        margins = with_last_windows(window.margins, window.kernel, window.stride, extents)
+        window = replace(window, margins=margins, ceil_mode=False)
+    return call.add(f"avg_pool{window.rank}d", [data], **window.options(), **options)
 
 
 def _nhwc_max_pool(call: NodeCall) -> str:
-    rank, options = _window(call, is_last=True)
-    options["dilation"] = each(call, "dilations", rank)
-    return call.add(f"max_pool{rank}d", [call.input(0)], **options)
+    window = _window(call, is_last=True)
+    dilation = each(call, "dilations", window.rank)
+    operator = f"max_pool{window.rank}d"
+    return call.add(operator, [call.input(0)], dilation=dilation, **window.options())
 
 
-def _window(call: NodeCall, *, is_last: bool) -> tuple[int, dict[str, object]]:
-    """The number of spatial dimensions, and how a window moves over them."""
+@dataclass(frozen=True)
+class _Window:
+    """How a window moves over an image, whose channels may lie last."""
+
+    kernel: Sequence[int]
+    stride: Sequence[int]
+    margins: Sequence[int]
+    ceil_mode: bool
+    layout: str
+
+    @property
+    def rank(self) -> int:
+        return len(self.kernel)
+
+    def options(self) -> dict[str, object]:
+        """Return the attributes of a pool."""
+        return {
+            "kernel": self.kernel, "stride": self.stride, "padding": self.margins,
+            "ceil_mode": self.ceil_mode, "layout": self.layout,
+        }  # fmt: skip
+
+
+def _window(call: NodeCall, *, is_last: bool) -> _Window:
+    """The window of a pool; refuse images of other numbers of dimensions than 1 to 3."""
     shape = call.type(0).shape
     rank = len(shape) - 2
     if rank not in LAYOUTS:
         call.refuse(f"its input has {rank} spatial dimensions; ansorc takes 1 to 3 of them")
     kernel, stride = list(call.attribute("kernel_shape")), each(call, "strides", rank)
     extents = shape[1:-1] if is_last else shape[2:]
-    layout = LAYOUTS[rank]
-    return rank, {
-        "kernel": kernel, "stride": stride, "ceil_mode": bool(call.attribute("ceil_mode", 0)),
-        "padding": padding(call, kernel, stride, each(call, "dilations", rank), extents),
-        "layout": f"N{layout[2:]}C" if is_last else layout,
-    }  # fmt: skip
+    margins = padding(call, kernel, stride, each(call, "dilations", rank), extents)
+    layout = f"N{LAYOUTS[rank][2:]}C" if is_last else LAYOUTS[rank]
+    return _Window(kernel, stride, margins, bool(call.attribute("ceil_mode", 0)), layout)
 
 
 def _concat(call: NodeCall) -> str:

@@ -77,6 +77,21 @@ def cropped(call: NodeCall, margins: Sequence[int]) -> tuple[str, list[int]]:
     return data, [max(0, one) for one in margins]
 
 
+def with_last_windows(
+    margins: Sequence[int], reach: Sequence[int], stride: Sequence[int], extents: Sequence[int]
+) -> list[int]:
+    """Return margins with room for windows of extents `reach` that end outside."""
+    rank, found = len(reach), list(margins)
+    for d, extent in enumerate(extents):
+        before = margins[d]
+        steps = -(-(extent + before + margins[rank + d] - reach[d]) // stride[d])
+        if steps * stride[d] >= extent + before:
+            steps -= 1  # the last window would begin in the padding
+        wanted = steps * stride[d] + reach[d] - extent - before
+        found[rank + d] = max(margins[rank + d], wanted)
+    return found
+
+
 def shared(totals: Sequence[int], *, larger_last: bool) -> list[int]:
     """Return the margins before, then those after, that make `totals` together."""
     small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
