@@ -7,13 +7,23 @@ from itertools import product
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64, DType
-from ansorc.ir.expr import Expr, const
 from ansorc.lang import reduction
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import require
 from ansorc.lang.reduction import Reduction, reduce_axis
-from ansorc.lang.scalar import abs, all_of, cast, floor, if_then_else, maximum, minimum, round
+from ansorc.lang.scalar import (
+    abs,
+    all_of,
+    cast,
+    const,
+    floor,
+    if_then_else,
+    maximum,
+    minimum,
+    round,
+)
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _CUBIC = -0.75
@@ -39,34 +49,29 @@ def grid_sample(
     elements, padded, and the result. Raise LanguageError on other shapes, modes and paddings.
     """
     name, rank = AutoName("grid_sample"), len(data.shape) - 2
+    flags = {"is_aligned": align_corners, "reflect_first": reflect_first}
     fits = grid.shape[-1] == rank and grid.shape[0] == data.shape[0]
     require(fits, "grid_sample", data, grid, need="they must be [n, c, …] and [n, …, dimensions]")
     if mode not in _TAPS or padding not in _PADDINGS:
         raise LanguageError(f"grid_sample has no mode '{mode}' with padding '{padding}'")
 
     def place(d: int) -> Tensor:
-        extent = data.shape[d + 2]
-
-        def body(*i: Expr) -> Expr:
+        def body(*i: Scalar) -> Scalar:
+            extent = data.shape[d + 2]
             along = _in_elements(grid[(*i, rank - 1 - d)], extent, is_aligned=align_corners)
-            if mode == "cubic":
-                return along if padding == "reflection" else _near(along, extent)
-            if mode == "nearest" and not reflect_first:
-                along = round(along)
-            along = _padded(along, extent, padding, is_aligned=align_corners)
-            return round(along) if mode == "nearest" and reflect_first else along
+            return _moved(along, extent, mode, padding, **flags)
 
         return compute(grid.shape[:-1], body, stage_name(name, f"place{d}"))
 
     places = [place(d) for d in range(rank)]
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         outer = (i[0], *i[2:])
-        taps: list[list[tuple[Expr, Expr, Expr | None]]] = []
+        taps: list[list[tuple[Scalar, Scalar, Scalar | None]]] = []
         for d, along in enumerate(places):
             axis = SampledAxis(data.shape[d + 2], padding, align_corners, data.dtype)
             taps.append([axis.tap(along[outer], mode, offset) for offset in _TAPS[mode]])
-        total: Expr | None = None
+        total: Scalar | None = None
         for corner in product(*taps):
             term = data[(i[0], i[1], *(index for _, index, _ in corner))]
             for weight, _, _ in corner if mode != "nearest" else ():
@@ -111,10 +116,10 @@ def roi_align(
     ]  # fmt: skip
     k = [reduce_axis(samples, "ky"), reduce_axis(samples, "kx")]
 
-    def body(r: Expr, c: Expr, p: Expr, q: Expr) -> Reduction:
+    def body(r: Scalar, c: Scalar, p: Scalar, q: Scalar) -> Reduction:
         image = minimum(maximum(cast(batch[r], INT64), 0), data.shape[0] - 1)
         found = zip([along[0][r, p, k[0]], along[1][r, q, k[1]]], data.shape[2:], strict=True)
-        tests, taps = list[Expr](), list[list[tuple[Expr, Expr]]]()
+        tests, taps = list[Scalar](), list[list[tuple[Scalar, Scalar]]]()
         for place, extent in found:
             tests.append(all_of(place >= -1.0, place <= float(extent)))
             taps.append(_clamped_taps(place, extent, data.dtype))
@@ -136,8 +141,8 @@ def _roi_places(
     """Where the samples of each bin of each box lie along a dimension: [r, bins, samples]."""
     bins, samples = counts
 
-    def body(r: Expr, p: Expr, s: Expr) -> Expr:
-        ends = [rois[r, const(place)] * scale for place in (1 - d, 3 - d)]
+    def body(r: Scalar, p: Scalar, s: Scalar) -> Scalar:
+        ends = [rois[r, const(place, "int64")] * scale for place in (1 - d, 3 - d)]
         begin, end = [one - 0.5 if half_pixel else one for one in ends]
         length = end - begin if half_pixel else maximum(end - begin, 1.0)
         part = (cast(s, rois.dtype) + 0.5) * (1.0 / samples)
@@ -146,7 +151,7 @@ def _roi_places(
     return compute((rois.shape[0], bins, samples), body, name)
 
 
-def _clamped_taps(place: Expr, extent: int, dtype: DType) -> list[tuple[Expr, Expr]]:
+def _clamped_taps(place: Scalar, extent: int, dtype: DType) -> list[tuple[Scalar, Scalar]]:
     """The weights and places of the two elements around `place`, which is moved inside."""
     inside = minimum(maximum(place, 0.0), extent - 1.0)
     low = floor(inside)
@@ -162,7 +167,7 @@ class SampledAxis:
         self._extent, self._padding = extent, padding
         self._is_aligned, self._dtype = is_aligned, dtype
 
-    def tap(self, place: Expr, mode: str, offset: int) -> tuple[Expr, Expr, Expr | None]:
+    def tap(self, place: Scalar, mode: str, offset: int) -> tuple[Scalar, Scalar, Scalar | None]:
         """Return the weight of the element `offset` from a place, where it is, if it is inside."""
         first = floor(place)
         index = cast(first, INT64) + offset
@@ -174,15 +179,15 @@ class SampledAxis:
             inside = all_of(index >= 0, index < self._extent)
         return weight, minimum(maximum(index, 0), self._extent - 1), inside
 
-    def _reflected(self, index: Expr) -> Expr:
+    def _reflected(self, index: Scalar) -> Scalar:
         last = self._extent - 1
         if self._is_aligned:
-            return const(0) if not last else last - abs(last - index % (2 * last))
+            return const(0, "int64") if not last else last - abs(last - index % (2 * last))
         around = index % (2 * self._extent)
         return minimum(around, 2 * self._extent - 1 - around)
 
 
-def _weight(fraction: Expr, mode: str, offset: int, dtype: DType) -> Expr:
+def _weight(fraction: Scalar, mode: str, offset: int, dtype: DType) -> Scalar:
     if mode == "nearest":
         return const(1, dtype)
     if mode == "linear":
@@ -193,19 +198,38 @@ def _weight(fraction: Expr, mode: str, offset: int, dtype: DType) -> Expr:
     return ((x - 5.0) * x + 8.0) * x * _CUBIC - 4 * _CUBIC
 
 
-def _in_elements(along: Expr, extent: int, *, is_aligned: bool) -> Expr:
+def _in_elements(along: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
     """Where -1 … 1 is in elements."""
     if is_aligned:
         return (along + 1.0) * (0.5 * (extent - 1))
     return ((along + 1.0) * float(extent) - 1.0) * 0.5
 
 
-def _near(place: Expr, extent: int) -> Expr:
+def _moved(
+    place: Scalar,
+    extent: int,
+    mode: str,
+    padding: str,
+    *,
+    is_aligned: bool,
+    reflect_first: bool,
+) -> Scalar:
+    """A place in elements where the mode asks for it: rounded, padded, or as it is."""
+    if mode == "cubic":
+        return place if padding == "reflection" else _near(place, extent)
+    if mode == "linear":
+        return _padded(place, extent, padding, is_aligned=is_aligned)
+    if reflect_first:
+        return round(_padded(place, extent, padding, is_aligned=is_aligned))
+    return _padded(round(place), extent, padding, is_aligned=is_aligned)
+
+
+def _near(place: Scalar, extent: int) -> Scalar:
     """A place at most so far outside that all that is mixed there lies outside, too."""
     return minimum(maximum(place, -3.0), extent + 2.0)
 
 
-def _padded(place: Expr, extent: int, padding: str, *, is_aligned: bool) -> Expr:
+def _padded(place: Scalar, extent: int, padding: str, *, is_aligned: bool) -> Scalar:
     """A place in elements, moved inside as the padding says."""
     if padding == "zeros":
         return _near(place, extent)
@@ -213,7 +237,7 @@ def _padded(place: Expr, extent: int, padding: str, *, is_aligned: bool) -> Expr
     return minimum(maximum(inside, 0.0), extent - 1.0)
 
 
-def _reflected(place: Expr, extent: int, *, is_aligned: bool) -> Expr:
+def _reflected(place: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
     """A place, reflected at the outermost elements (`is_aligned`), or at the image's borders."""
     low, high = (0.0, extent - 1.0) if is_aligned else (-0.5, extent - 0.5)
     span = high - low
