@@ -332,7 +332,7 @@ class _ProtoReader:
             initializers[one.name] = self._array(one)
         return OnnxGraph(
             _text(proto.name),
-            tuple(_input(one) for one in proto.input if one.name not in initializers),
+            tuple(_input(one, depth) for one in proto.input if one.name not in initializers),
             _texts(one.name for one in proto.output),
             initializers,
             tuple(self.node(one, depth) for one in proto.node),
@@ -418,9 +418,12 @@ _PACKED_BITS: Mapping[int, int] = {
 """Element types of which several share a byte."""
 
 
-def _input(proto: onnx.ValueInfoProto) -> OnnxInput:
+def _input(proto: onnx.ValueInfoProto, depth: int) -> OnnxInput:
+    """An input of a graph that lies `depth` deep in others; inner ones may be sequences."""
     kind = proto.type.tensor_type
     if proto.type.WhichOneof("value") not in ("tensor_type", None):
+        if depth:
+            return OnnxInput(_text(proto.name), "", None)
         raise GraphError(f"the input '{proto.name}' is no tensor; ansorc has tensors alone")
     dims = None
     if kind.HasField("shape"):

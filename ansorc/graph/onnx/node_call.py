@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -17,8 +18,19 @@ from ansorc.ir.aligned import Array
 
 OnnxValue: TypeAlias = "str | Array"
 """A tensor of the graph by name, or values that are known at import."""
-Converter: TypeAlias = "Callable[[NodeCall], OnnxValue | Sequence[OnnxValue]]"
+Converter: TypeAlias = "Callable[[NodeCall], OnnxItem | Sequence[OnnxItem]]"
 """Adds what a node means to the graph, and returns the node's outputs."""
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxSequence:
+    """Tensors one behind the other; how many they are is known at import, none of it at a run."""
+
+    items: tuple[OnnxValue, ...]
+
+
+OnnxItem: TypeAlias = "str | Array | OnnxSequence"
+"""What a node may read and make: a tensor, or a sequence of some."""
 
 
 class NodeCall:
@@ -29,7 +41,7 @@ class NodeCall:
     asks for something that there is not.
     """
 
-    def __init__(self, node: OnnxNode, inputs: Sequence[OnnxValue | None], builder: GraphBuilder):
+    def __init__(self, node: OnnxNode, inputs: Sequence[OnnxItem | None], builder: GraphBuilder):
         self.node = node
         self.builder = builder
         self._inputs = tuple(inputs)
@@ -71,7 +83,24 @@ class NodeCall:
         found = self._inputs[place] if place < len(self._inputs) else None
         if isinstance(found, str):
             return self.builder.value(found)
+        if isinstance(found, OnnxSequence):
+            self.refuse(f"its input {place} is a sequence, and it takes a tensor")
         return found
+
+    def item(self, place: int) -> OnnxItem:
+        """Return an input as it is, known values with their values."""
+        found = self._inputs[place] if place < len(self._inputs) else None
+        if isinstance(found, OnnxSequence):
+            return found
+        value = self.value(place)
+        return self.input(place) if value is None else value
+
+    def sequence(self, place: int) -> tuple[OnnxValue, ...]:
+        """Return the tensors of an input that is a sequence."""
+        found = self._inputs[place] if place < len(self._inputs) else None
+        if not isinstance(found, OnnxSequence):
+            self.refuse(f"its input {place} is no sequence")
+        return found.items
 
     def known(self, place: int, what: str) -> Array:
         """Return the values of an input that must be known at import; `what` it is, for people."""
@@ -124,4 +153,6 @@ class NodeCall:
         found = self._inputs[place] if place < len(self._inputs) else None
         if found is None:
             self.refuse(f"its input {place} is missing")
+        if isinstance(found, OnnxSequence):
+            self.refuse(f"its input {place} is a sequence, and it takes a tensor")
         return found

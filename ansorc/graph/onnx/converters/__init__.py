@@ -22,6 +22,7 @@ from ansorc.graph.onnx.converters.reduce import REDUCE
 from ansorc.graph.onnx.converters.refused import REFUSED
 from ansorc.graph.onnx.converters.resize import RESIZE
 from ansorc.graph.onnx.converters.sampling import SAMPLING
+from ansorc.graph.onnx.converters.sequences import SEQUENCES
 from ansorc.graph.onnx.converters.slices import SLICES
 from ansorc.graph.onnx.converters.softmax import SOFTMAX
 from ansorc.graph.onnx.converters.views import VIEWS
@@ -46,6 +47,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **QUANTIZED,
     **RECURRENT,
     **RESIZE,
+    **SEQUENCES,
     **MICROSOFT,
     **MICROSOFT_ATTENTION,
     **MICROSOFT_QUANTIZED,
