@@ -17,6 +17,7 @@ from ansorc.graph.onnx.control_flow import FLOW
 from ansorc.graph.onnx.converters import CONVERTERS
 from ansorc.graph.onnx.converters.sequences import SEQUENCES
 from ansorc.graph.onnx.folding import Folding
+from ansorc.graph.onnx.ignored import refuse_ignored
 from ansorc.graph.onnx.model import (
     MAX_DEPTH,
     OnnxGraph,
@@ -191,7 +192,9 @@ class _Import:
             def run(graph: OnnxGraph, values: Sequence[OnnxItem]) -> list[OnnxItem]:
                 return self._inner(node, graph, values, known, depth)
 
-            return _guarded(node, lambda: FLOW[node.operator](call, run))
+            results = _guarded(node, lambda: FLOW[node.operator](call, run))
+            refuse_ignored(call)
+            return results
         user, called = registered_operator(node.operator), self._model.called(node)
         if user is None and called is not None:
             return self._inner(node, called, inputs, ChainMap(), depth)
@@ -216,6 +219,7 @@ class _Import:
                 f"ac.register_onnx_op('{node.operator}', ...)"
             )
         made = _guarded(node, lambda: converter(call))
+        refuse_ignored(call)
         return [made] if isinstance(made, (str, np.ndarray, OnnxSequence)) else list(made)
 
     def _inner(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -164,6 +164,14 @@ def is_onnx_operator(node: OnnxNode) -> bool:
     """Whether the node's operator is one of ONNX's own."""
     domain = _domain(node.proto.domain)
     return onnx.defs.has(node.proto.op_type, max_inclusive_version=node.opset, domain=domain)
+
+
+def schema_attributes(node: OnnxNode) -> Collection[str]:
+    """Return what attributes ONNX's schema of the node's operator has; none for other operators."""
+    if not is_onnx_operator(node):
+        return ()
+    domain = _domain(node.proto.domain)
+    return list(onnx.defs.get_schema(node.proto.op_type, node.opset, domain).attributes)
 
 
 def bytes_computed(node: OnnxNode, inputs: Mapping[str, Array]) -> int | None:

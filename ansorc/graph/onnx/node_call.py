@@ -45,6 +45,19 @@ class NodeCall:
         self.node = node
         self.builder = builder
         self._inputs = tuple(inputs)
+        self._read_attributes: set[str] = set()
+        self._read_inputs: set[int] = set()
+
+    @property
+    def ignored_attributes(self) -> list[str]:
+        """The attributes of the node that nobody has asked for."""
+        return [name for name in self.node.attributes if name not in self._read_attributes]
+
+    @property
+    def ignored_inputs(self) -> list[int]:
+        """The places of given inputs that nobody has asked for."""
+        given = [place for place, one in enumerate(self._inputs) if one is not None]
+        return [place for place in given if place not in self._read_inputs]
 
     @property
     def opset(self) -> int:
@@ -58,10 +71,12 @@ class NodeCall:
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute; `default` where it is not given."""
+        self._read_attributes.add(name)
         return self.node.attributes.get(name, default)
 
     def has(self, place: int) -> bool:
         """Whether an optional input is given."""
+        self._read_inputs.add(place)
         return place < len(self._inputs) and self._inputs[place] is not None
 
     def input(self, place: int) -> str:
@@ -80,7 +95,7 @@ class NodeCall:
 
     def value(self, place: int) -> Array | None:
         """Return the values of an input; None if they are not known at import, or not given."""
-        found = self._inputs[place] if place < len(self._inputs) else None
+        found = self._asked(place)
         if isinstance(found, str):
             return self.builder.value(found)
         if isinstance(found, OnnxSequence):
@@ -89,7 +104,7 @@ class NodeCall:
 
     def item(self, place: int) -> OnnxItem:
         """Return an input as it is, known values with their values."""
-        found = self._inputs[place] if place < len(self._inputs) else None
+        found = self._asked(place)
         if isinstance(found, OnnxSequence):
             return found
         value = self.value(place)
@@ -97,7 +112,7 @@ class NodeCall:
 
     def sequence(self, place: int) -> tuple[OnnxValue, ...]:
         """Return the tensors of an input that is a sequence."""
-        found = self._inputs[place] if place < len(self._inputs) else None
+        found = self._asked(place)
         if not isinstance(found, OnnxSequence):
             self.refuse(f"its input {place} is no sequence")
         return found.items
@@ -149,8 +164,12 @@ class NodeCall:
         """Raise GraphError: this node cannot be imported."""
         raise GraphError(f"{self.node}: {why}")
 
+    def _asked(self, place: int) -> OnnxItem | None:
+        self._read_inputs.add(place)
+        return self._inputs[place] if place < len(self._inputs) else None
+
     def _given(self, place: int) -> OnnxValue:
-        found = self._inputs[place] if place < len(self._inputs) else None
+        found = self._asked(place)
         if found is None:
             self.refuse(f"its input {place} is missing")
         if isinstance(found, OnnxSequence):

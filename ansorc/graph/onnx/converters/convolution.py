@@ -52,7 +52,7 @@ def _transposed_margins(
     call: NodeCall, stride: list[int], dilation: list[int], extra: list[int]
 ) -> list[int]:
     """The margins that a transposed convolution loses, before and after."""
-    inputs, kernel, rank = call.type(0).shape[2:], call.type(1).shape[2:], len(stride)
+    inputs, kernel, rank = call.type(0).shape[2:], kernel_of(call), len(stride)
     automatic, size = call.attribute("auto_pad", "NOTSET"), call.attribute("output_shape")
     if size is None and automatic in ("NOTSET", "", "VALID"):
         return padding(call, kernel, stride, dilation)
@@ -69,7 +69,7 @@ def _transposed_margins(
 def _deformable(call: NodeCall) -> str:
     if spatial_rank(call) != 2:
         call.refuse("it is defined here over 2 dimensions alone")
-    shape, (kernel, size) = call.type(0).shape[2:], (call.type(p).shape[2:] for p in (1, 2))
+    shape, size, kernel = call.type(0).shape[2:], call.type(2).shape[2:], kernel_of(call)
     stride, dilation = each(call, "strides", 2), each(call, "dilations", 2)
     margins = padding(call, kernel, stride, dilation)
     wanted = tuple(

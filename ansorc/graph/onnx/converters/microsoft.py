@@ -8,6 +8,7 @@ import numpy as np
 
 from ansorc.graph.onnx.converters.convolution import convolution
 from ansorc.graph.onnx.converters.matmul import gemm_with_bias
+from ansorc.graph.onnx.converters.slices import SLICES
 from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
 
 _ACTIVATIONS: Mapping[str, Sequence[tuple[str, float]]] = {
@@ -198,4 +199,5 @@ MICROSOFT: Mapping[str, Converter] = {
     "com.microsoft::SkipLayerNormalization": _skip_layer_norm,
     "com.microsoft::SkipSimplifiedLayerNormalization": _skip_rms_norm,
     "com.microsoft::TransposeMatMul": _fused_matmul,
+    "com.microsoft::Trilu": SLICES["Trilu"],
 }

@@ -203,6 +203,7 @@ def _with_bias(call: NodeCall, tensors: Sequence[Heads]) -> list[Heads]:
 
 
 def _refuse_shared_buffers(call: NodeCall, places: Sequence[int]) -> None:
+    _mask_value(call)  # is given also where nothing is masked
     if call.attribute("past_present_share_buffer", 0) or any(call.has(one) for one in places):
         call.refuse(
             "its state is a buffer that is written in place, and ansorc's networks have no state; "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ansorc.graph.onnx.converters.matmul import gemm, product
-from ansorc.graph.onnx.converters.window import LAYOUTS, each, padding, spatial_rank
+from ansorc.graph.onnx.converters.window import LAYOUTS, each, kernel_of, padding, spatial_rank
 from ansorc.graph.onnx.model import numpy_name
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.ir.aligned import Array
@@ -43,9 +43,8 @@ def _given(call: NodeCall, count: int) -> list[str]:
 
 def _blocks(call: NodeCall) -> dict[str, object]:
     """Along which axis there are scales, and of how many places each."""
-    if not call.rank(1) or call.type(1).shape == (1,):
-        return {"axis": -1}
-    return {"axis": call.attribute("axis", 1), "block": call.attribute("block_size", 0)}
+    given = {"axis": call.attribute("axis", 1), "block": call.attribute("block_size", 0)}
+    return {"axis": -1} if not call.rank(1) or call.type(1).shape == (1,) else given
 
 
 def _dynamic(call: NodeCall) -> Sequence[str]:
@@ -208,11 +207,12 @@ def _conv_sums(
 ) -> _IntegerSums:
     """The sums of a convolution of inputs without their zero points, and of a bias."""
     rank, (data, weight), (start, first) = spatial_rank(call), places, zeros
-    kernel, groups = call.type(weight).shape[2:], call.attribute("group", 1)
+    kernel, groups = kernel_of(call, weight), call.attribute("group", 1)
     stride, dilation = each(call, "strides", rank), each(call, "dilations", rank)
-    window: dict[str, Any] = {
-        "stride": stride, "dilation": dilation, "padding": padding(call, kernel, stride, dilation)
-    }  # fmt: skip
+    margins = padding(call, kernel, stride, dilation)
+    if min(margins) < 0:
+        call.refuse(f"its pads {margins} are negative; ansorc cuts what floats convolve alone")
+    window: dict[str, Any] = {"stride": stride, "dilation": dilation, "padding": margins}
     has_bias = bias is not None and call.has(bias)
     values = call.value(bias) if has_bias and bias is not None else None
     known = _known(call, places, zeros, 0)
@@ -314,8 +314,8 @@ def _factor(call: NodeCall, places: Sequence[tuple[int, int]], rank: int) -> str
 
 
 def _qgemm(call: NodeCall) -> str:
-    if call.attribute("alpha", 1.0) != 1:
-        call.refuse("an alpha other than 1 is not supported")
+    if call.attribute("alpha", 1.0) != 1 or call.attribute("beta", 1.0) != 1:
+        call.refuse("an alpha or a beta other than 1 is not supported")
     is_transposed = bool(call.attribute("transB", 0))
     axis = 0 if is_transposed else -1
     known = _known(call, (0, 3), (2, 5), axis)

@@ -48,9 +48,9 @@ def padding(
     return shared(totals, larger_last=automatic == "SAME_UPPER")
 
 
-def kernel_of(call: NodeCall) -> list[int]:
-    """Return the extents of the weights' windows; refuse an attribute that says others."""
-    kernel = list(call.type(1).shape[2:])
+def kernel_of(call: NodeCall, weight: int = 1) -> list[int]:
+    """Return the extents of the windows of the weights, an input; refuse another kernel_shape."""
+    kernel = list(call.type(weight).shape[2:])
     given = call.attribute("kernel_shape")
     if given is not None and list(given) != kernel:
         call.refuse(f"its kernel_shape is {list(given)}, its weights have {kernel}")
