@@ -34,7 +34,10 @@ def _if(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
     if call.type(0).elements != 1:
         call.refuse(f"its condition has {call.type(0).elements} elements, not one")
     test = call.add("reshape", [condition], shape=())
-    first, second = (run(branch, []) for branch in branches)
+    with call.builder.under(test):
+        first = run(branches[0], [])
+    with call.builder.under(call.add("logical_not", [test])):
+        second = run(branches[1], [])
     if len(first) != len(second):
         call.refuse(f"its branches have {len(first)} and {len(second)} outputs")
     return [_chosen(call, test, a, b) for a, b in zip(first, second, strict=True)]
