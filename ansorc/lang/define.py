@@ -22,6 +22,7 @@ from ansorc.lang.naming import (
     stage_name,
     unique_name,
 )
+from ansorc.lang.reducer_laws import check_laws
 from ansorc.lang.reduction import ReduceAxis, ReduceVar, Reduction, TupleReduction
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor, extents_of
@@ -70,7 +71,7 @@ def compute(
     """
     space, value = _traced(shape, fn, name, axes)
     op = _op((str(name),), space, _one(name, value), as_hints(hints or {}))
-    check_op(op)
+    _check(op, value)
     return Tensor(op.buffer, op, isinstance(name, AutoName))
 
 
@@ -121,7 +122,7 @@ def compute_tuple(
     for one in names:
         check_tensor_name(one)
     op = _op(tuple(map(str, names)), space, found, as_hints(hints or {}))
-    check_op(op)
+    _check(op, value)
     return tuple(
         Tensor(buffer, op, isinstance(one, AutoName), place)
         for place, (buffer, one) in enumerate(zip(op.buffers, names, strict=True))
@@ -147,6 +148,13 @@ def _traced(
     except LanguageError as error:
         raise LanguageError(f"in the definition of '{name}': {error}") from error
     return tuple(Axis(axis, extent) for axis, extent in zip(names, extents, strict=True)), value
+
+
+def _check(op: ComputeOp, value: Element | Elements) -> None:
+    """Raise LanguageError where a computation has no meaning, or its reducer breaks its laws."""
+    check_op(op)
+    if isinstance(value, TupleReduction) and value.name:
+        check_laws(op, value.name)
 
 
 def _op(

@@ -12,6 +12,7 @@ from ansorc.lang.compute_op import Combiner
 from ansorc.lang.literal import as_integer, as_number, refuse_bool, short_text
 from ansorc.lang.naming import check_axis_name
 from ansorc.lang.reducer import Combine, Reducer, reducer_of
+from ansorc.lang.reducer_laws import with_kept_identity
 from ansorc.lang.scalar import all_of, any_of, const, if_then_else
 from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
 from ansorc.lang.total_order import is_more_extreme, is_same
@@ -62,6 +63,8 @@ class TupleReduction(Whole):
     reducer: Reducer
     bodies: tuple[Expr, ...]
     axes: tuple[ReduceAxis, ...]
+    name: str = ""
+    """What a user called it, whose laws are tried; "" for one of ansorc's own."""
 
     def advice(self) -> str:
         over = ", ".join(axis.name for axis in self.axes)
@@ -81,6 +84,8 @@ class TupleReducer:
     combine_tuples: Combine
     identities: tuple[ScalarLike, ...]
     name: str
+    is_own: bool = False
+    """Whether it is one of ansorc's own, whose laws tests try."""
 
     def __call__(self, *terms: ScalarLike, axis: Axes) -> TupleReduction:
         """Return the tuples of `terms` combined over the reduce axes `axis`.
@@ -90,7 +95,9 @@ class TupleReducer:
         axes, bodies = _axes(self.name, axis), tuple(as_scalar(term) for term in terms)
         dtypes = [body.dtype for body in bodies]
         reducer = reducer_of(self.combine_tuples, self.identities, dtypes, self.name)
-        return TupleReduction(reducer, tuple(body.expr for body in bodies), axes)
+        reducer = reducer if self.is_own else with_kept_identity(reducer)
+        name = "" if self.is_own else self.name
+        return TupleReduction(reducer, tuple(body.expr for body in bodies), axes, name)
 
 
 def reducer(
@@ -99,8 +106,9 @@ def reducer(
     """Return a reduction of tuples, for use in `compute_tuple`.
 
     `combine(left, right)` takes two tuples of scalars and returns the tuple that they combine to.
-    It must be associative and commutative (up to rounding), for a schedule combines in any order.
-    The tuple `identities` combined with any other must give that other.
+    It must be associative and commutative (up to rounding), for a schedule combines in any order,
+    and the tuple `identities` combined with any other must give that other. `compute_tuple` tries
+    that on numbers, and refuses with those for which it does not hold (lang/reducer_laws.py).
 
         moments = reducer(lambda a, b: (a[0] + b[0], a[1] + b[1]), (0, 0))
         S, Q = compute_tuple(n, lambda i: moments(A[i, k], A[i, k] * A[i, k], axis=k))
@@ -188,6 +196,7 @@ def _extreme(expr: ScalarLike, axis: Axes, combiner: Combiner, name: str) -> Tup
         lambda a, b: _better(a, b, combiner),
         (combiner.identity(body.dtype), const(2**63 - 1, INT64)),
         name,
+        is_own=True,
     )
     return first(body, place, axis=axes)
 
