@@ -23,7 +23,7 @@ MAX_ELEMENTS = 2**40
 
 _PLACES: Mapping[str, int] = {
     "embedding": 1, "gather": 1, "gather_nd": 1, "max_unpool": 1, "negative_log_likelihood": 1,
-    "overwrite": 1, "roi_align": 2, "roi_align_by_size": 2, "rotary_embedding": 3,
+    "roi_align": 2, "roi_align_by_size": 2, "rotary_embedding": 3,
     "scatter_elements": 1, "scatter_nd": 1, "take": 1,
 }  # fmt: skip
 """Which input of an operator says at which places another is read or written."""
@@ -114,12 +114,12 @@ class GraphBuilder:
     ) -> tuple[str, ...]:
         """Add a node with as many outputs as `names` and return their names; "" is made up."""
         found = operator_named(operator) if isinstance(operator, str) else operator
+        inputs = self._guarded(found.name, inputs)
         outputs: list[str] = []
         for name in names:
             outputs.append(name or self._fresh(found.name, outputs))
         for name in inputs:
             self.type(name)
-        inputs = self._guarded(found.name, inputs)
         node = GraphNode(found, tuple(inputs), tuple(outputs), attributes_of(given), self.source)
         types = node.types(self._types)
         if len(types) != len(outputs):

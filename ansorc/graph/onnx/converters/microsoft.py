@@ -8,34 +8,38 @@ import numpy as np
 
 from ansorc.graph.onnx.converters.convolution import convolution
 from ansorc.graph.onnx.converters.matmul import gemm_with_bias
-from ansorc.graph.onnx.converters.slices import SLICES
+from ansorc.graph.onnx.converters.slices import trilu
 from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
 
-_ACTIVATIONS: Mapping[str, Sequence[tuple[str, float]]] = {
-    "": (), "Relu": (), "Sigmoid": (), "Tanh": (), "Softplus": (), "Softsign": (),
-    "LeakyRelu": (("slope", 0.01),), "HardSigmoid": (("alpha", 0.2), ("beta", 0.5)),
-    "Elu": (("alpha", 1.0),), "ThresholdedRelu": (("alpha", 1.0),), "Clip": (),
-}  # fmt: skip
-"""What a fused activation is called, and the numbers that it has, with their defaults."""
-_OPERATORS = {
-    "LeakyRelu": "leaky_relu", "HardSigmoid": "hard_sigmoid", "ThresholdedRelu": "thresholded_relu",
-}  # fmt: skip
+_ACTIVATIONS: Sequence[tuple[str, str, Sequence[tuple[str, float]]]] = (
+    ("Relu", "relu", ()),
+    ("Sigmoid", "sigmoid", ()),
+    ("Tanh", "tanh", ()),
+    ("Softplus", "softplus", ()),
+    ("Softsign", "softsign", ()),
+    ("LeakyRelu", "leaky_relu", (("slope", 0.01),)),
+    ("HardSigmoid", "hard_sigmoid", (("alpha", 0.2), ("beta", 0.5))),
+    ("Elu", "elu", (("alpha", 1.0),)),
+    ("ThresholdedRelu", "thresholded_relu", (("alpha", 1.0),)),
+)
+"""What a fused activation is called, its operator, and the numbers that it has, with defaults."""
 
 
 def activated(call: NodeCall, data: str, numbers: Sequence[float]) -> str:
     """Add the activation that is fused into a node, of which `numbers` are the parameters."""
     name = str(call.attribute("activation", ""))
-    if name not in _ACTIVATIONS:
-        call.refuse(f"ansorc does not know its activation '{name}'")
     if not name:
         return data
     if name == "Clip":
         low, high = [*numbers, *(-np.inf, np.inf)[len(numbers) :]]
         bound = call.add("maximum", [data, call.scalar(low, data)])
         return call.add("minimum", [bound, call.scalar(high, data)])
-    options = dict(_ACTIVATIONS[name])
-    options.update(zip(options, map(float, numbers), strict=False))
-    return call.add(_OPERATORS.get(name, name.lower()), [data], **options)
+    for theirs, operator, parameters in _ACTIVATIONS:
+        if theirs == name:
+            options = dict(parameters)
+            options.update(zip(options, map(float, numbers), strict=False))
+            return call.add(operator, [data], **options)
+    call.refuse(f"ansorc does not know its activation '{name}'")
 
 
 def _fused_conv(call: NodeCall) -> str:
@@ -199,5 +203,5 @@ MICROSOFT: Mapping[str, Converter] = {
     "com.microsoft::SkipLayerNormalization": _skip_layer_norm,
     "com.microsoft::SkipSimplifiedLayerNormalization": _skip_rms_norm,
     "com.microsoft::TransposeMatMul": _fused_matmul,
-    "com.microsoft::Trilu": SLICES["Trilu"],
+    "com.microsoft::Trilu": trilu,
 }

@@ -190,6 +190,9 @@ def _with_bias(call: NodeCall, tensors: Sequence[Heads]) -> list[Heads]:
         return list(tensors)
     if not all(one.is_flat for one in tensors):
         call.refuse("it has a bias for keys and values that come from another layer")
+    total = sum(one.shape[2] * one.shape[3] for one in tensors)
+    if call.type(3).shape != (total,):
+        call.refuse(f"its bias is {list(call.type(3).shape)}; it needs [{total}]")
     found, begin = list[Heads](), 0
     for one in tensors:
         heads, width = one.shape[2:]
@@ -197,8 +200,6 @@ def _with_bias(call: NodeCall, tensors: Sequence[Heads]) -> list[Heads]:
         begin += heads * width
         part = call.add("reshape", [part], shape=(heads, width))
         found.append(Heads(call.add("add", [one.name, part]), one.shape, is_flat=True))
-    if (begin,) != call.type(3).shape:
-        call.refuse(f"its bias is {list(call.type(3).shape)}; it needs [{begin}]")
     return found
 
 

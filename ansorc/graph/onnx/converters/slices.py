@@ -124,7 +124,8 @@ def _center_crop_pad(call: NodeCall) -> OnnxValue:
     return padded(call, before, after, "constant", 0.0)
 
 
-def _trilu(call: NodeCall) -> str:
+def trilu(call: NodeCall) -> str:
+    """Add the triangle of matrices above or below a diagonal."""
     diagonal = call.ints(1, "the diagonal")[0] if call.has(1) else 0
     return call.add(
         "triangle", [call.input(0)], diagonal=diagonal, upper=bool(call.attribute("upper", 1))
@@ -138,5 +139,5 @@ SLICES: Mapping[str, Converter] = {
     "Slice": _slice,
     "Split": _split,
     "Tile": _tile,
-    "Trilu": _trilu,
+    "Trilu": trilu,
 }
