@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
-from ansorc.errors import LanguageError
+from ansorc.errors import LanguageError, ParseError
 from ansorc.ir.buffer import Buffer
 from ansorc.lang.canonical import canonical, in_order
 from ansorc.lang.check import check_ops
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag_text import dag_text, parse_dag
 from ansorc.lang.flops import op_flops
+from ansorc.lang.literal import short_text
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.trace import trace
 
@@ -62,7 +63,7 @@ class ComputeDAG:
 
     def op(self, name: str) -> ComputeOp:
         """Return the computation of the tensor `name`; raise LanguageError if there is none."""
-        found = self._by_name.get(name)
+        found = self._by_name.get(name) if isinstance(name, str) else None
         if found is None:
             known = ", ".join(f"'{op.name}'" for op in self.ops)
             raise LanguageError(f"nothing computes '{name}'; there are {known}")
@@ -77,7 +78,7 @@ class ComputeDAG:
 
         Producers come first.
         """
-        return self._readers.get(name, ())
+        return self._readers.get(name, ()) if isinstance(name, str) else ()
 
     @cached_property
     def flops(self) -> float:
@@ -86,11 +87,17 @@ class ComputeDAG:
 
     @cached_property
     def plain(self) -> ComputeDAG:
-        """The same computation without its checks (`ComputeOp.plain`); this one if it has none."""
+        """The same computation without its checks (`ComputeOp.plain`), and without what is promised
+        of its inputs; this one if it has neither."""
         ops = tuple(op.plain for op in self.ops)
-        if all(new is old for new, old in zip(ops, self.ops, strict=True)):
+        promised = [b for b in self.params if b.promised is not None or b.is_sorted]
+        if not promised and all(new is old for new, old in zip(ops, self.ops, strict=True)):
             return self
-        return ComputeDAG.of_ops(self.params, ops)
+        plain = {b.name: replace(b, promised=None, is_sorted=False) for b in promised}
+        for buffer in promised:
+            ops = tuple(op.reading(buffer, plain[buffer.name]) for op in ops)
+        params = tuple(plain.get(buffer.name, buffer) for buffer in self.params)
+        return ComputeDAG.of_ops(params, ops)
 
     @cached_property
     def canonical(self) -> ComputeDAG:
@@ -110,6 +117,8 @@ class ComputeDAG:
     @staticmethod
     def from_text(text: str) -> ComputeDAG:
         """Return the DAG that `to_text` wrote; raise ParseError or LanguageError if it is none."""
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ParseError(f"the text of a DAG is {short_text(text)}; give what to_text wrote")
         return ComputeDAG.of_ops(*parse_dag(text))
 
     def __str__(self) -> str:

@@ -34,12 +34,13 @@ def activated(call: NodeCall, data: str, numbers: Sequence[float]) -> str:
         low, high = [*numbers, *(-np.inf, np.inf)[len(numbers) :]]
         bound = call.add("maximum", [data, call.scalar(low, data)])
         return call.add("minimum", [bound, call.scalar(high, data)])
-    for theirs, operator, parameters in _ACTIVATIONS:
-        if theirs == name:
-            options = dict(parameters)
-            options.update(zip(options, map(float, numbers), strict=False))
-            return call.add(operator, [data], **options)
-    call.refuse(f"ansorc does not know its activation '{name}'")
+    found = [(operator, rest) for theirs, operator, rest in _ACTIVATIONS if theirs == name]
+    if not found:
+        call.refuse(f"ansorc does not know its activation '{name}'")
+    operator, parameters = found[0]
+    options: dict[str, object] = dict(parameters)
+    options.update(zip(options, map(float, numbers), strict=False))
+    return call.add(operator, [data], **options)
 
 
 def _fused_conv(call: NodeCall) -> str:
