@@ -185,7 +185,8 @@ def recurrent(rng: Rng) -> ContribCase:
     for d in range(count):
         exact = [(one[d].astype(float) - float(zero[d])) * float(scale[d]) for one in wide]
         inputs = (values - from_zero) * own @ exact[0] + bias[d, : 4 * units] + bias[d, 4 * units :]
-        hidden, cell = start[0][d].astype(float), start[1][d].astype(float)
+        hidden: Array = start[0][d].astype(float)
+        cell: Array = start[1][d].astype(float)
         is_back = direction == "reverse" or d == 1
         p = np.zeros((3, units)) if peepholes is None else peepholes[d].reshape(3, units)
         for t in range(steps)[:: -1 if is_back else 1]:
@@ -196,7 +197,8 @@ def recurrent(rng: Rng) -> ContribCase:
             out = sigmoid(o + p[1] * fresh) * np.tanh(fresh)
             runs = (t < lengths)[:, None]
             every[t, d] = np.where(runs, out, 0)
-            hidden, cell = np.where(runs, out, hidden), np.where(runs, fresh, cell)
+            hidden = np.where(runs, out, hidden)
+            cell = np.where(runs, fresh, cell)
         last[:, d] = hidden, cell
     inputs_of = [data, *wide, bias, lengths.astype(np.int32), *start, peepholes,
                  scale, zero, scale, zero]  # fmt: skip

@@ -20,7 +20,11 @@ RNG = np.random.default_rng(0)
 
 def model_of(case: ContribCase) -> Any:
     known = [n for n in case.known if case.inputs[n] is not None]
-    options = {"known": known, "outputs": len(case.expected), "domain": "com.microsoft"}
+    options: dict[str, Any] = {
+        "known": known,
+        "outputs": len(case.expected),
+        "domain": "com.microsoft",
+    }
     model, given = node_model(case.operator, case.inputs, opset=17, **options)
     attributes = [helper.make_attribute(name, value) for name, value in case.attributes.items()]
     model.graph.node[0].attribute.extend(attributes)

@@ -66,7 +66,7 @@ def test_branches_lie_in_branches() -> None:
 
 def chosen(then: Any, other: Any, **weights: Array) -> Any:
     """A model whose condition is an input: one of two nodes computes 'y' of a = Relu(x)."""
-    branches = {
+    branches: dict[str, Any] = {
         f"{name}_branch": bare_graph([one], [], list(one.output))
         for name, one in (("then", then), ("else", other))
     }

@@ -33,7 +33,7 @@ def imported(nodes: list[Any], **weights: Array) -> ac.Graph:
     ],
 )
 @pytest.mark.parametrize("position", [0, -1])
-def test_parts(split: Array | None, options: dict[str, int], position: int) -> None:
+def test_parts(split: Array | None, options: dict[str, Any], position: int) -> None:
     inputs = ["x", "n"] if split is not None else ["x"]
     weights = {"i": np.array(position), **({} if split is None else {"n": split})}
     nodes = [node("SplitToSequence", inputs, ["s"], **options),
