@@ -168,6 +168,17 @@ def sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
+def one_step(
+    inputs: Array, hidden: Array, cell: Array, weight: Array, peepholes: Array
+) -> tuple[Array, Array]:
+    """The hidden state, quantised before its product with the weights, and the cell."""
+    seen, scale, zero = quantised(hidden)
+    i, o, f, c = np.split(inputs + (seen - zero) * scale @ weight, 4, -1)
+    kept, taken = sigmoid(f + peepholes[2] * cell), sigmoid(i + peepholes[0] * cell)
+    fresh = kept * cell + taken * np.tanh(c)
+    return sigmoid(o + peepholes[1] * fresh) * np.tanh(fresh), fresh
+
+
 def recurrent(rng: Rng) -> ContribCase:
     steps, batch, inner, units = int(rng.integers(1, 5)), int(rng.integers(1, 4)), 4, 3
     direction = str(rng.choice(["forward", "reverse", "bidirectional"]))
@@ -190,11 +201,7 @@ def recurrent(rng: Rng) -> ContribCase:
         is_back = direction == "reverse" or d == 1
         p = np.zeros((3, units)) if peepholes is None else peepholes[d].reshape(3, units)
         for t in range(steps)[:: -1 if is_back else 1]:
-            seen, own_scale, own_zero = quantised(hidden)
-            gates = inputs[t] + (seen - own_zero) * own_scale @ exact[1]
-            i, o, f, c = np.split(gates, 4, -1)
-            fresh = sigmoid(f + p[2] * cell) * cell + sigmoid(i + p[0] * cell) * np.tanh(c)
-            out = sigmoid(o + p[1] * fresh) * np.tanh(fresh)
+            out, fresh = one_step(inputs[t], hidden, cell, exact[1], p)
             runs = (t < lengths)[:, None]
             every[t, d] = np.where(runs, out, 0)
             hidden = np.where(runs, out, hidden)
