@@ -49,17 +49,20 @@ class TorchCompileOptions:
     """The most that a call uses; 0: all cores."""
     programs: int = 32
     """The most shapes and values of its inputs that a graph is compiled for."""
+    check_indices: bool = True
+    """Whether indices are checked; without, one that a tensor does not have gives some element."""
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> TorchCompileOptions:
         """Return the options in a dictionary; raise OptionError for others."""
-        known = ("records", "trials", "threads", "programs")
+        known = ("records", "trials", "threads", "programs", "check_indices")
         for name in given:
             if name not in known:
                 raise OptionError(f"there is no option '{name}'; there are {', '.join(known)}")
         numbers = [int(given.get(name, 0)) for name in ("trials", "threads")]
         most = int(given.get("programs", TorchCompileOptions.programs))
-        return TorchCompileOptions(str(given.get("records", "")), *numbers, most)
+        checks = bool(given.get("check_indices", True))
+        return TorchCompileOptions(str(given.get("records", "")), *numbers, most, checks)
 
 
 def torch_backend(
@@ -133,19 +136,23 @@ class _CompiledModule:
             if reason:
                 return self._eager(reason, arguments)
         self._calls += 1
+        reason, is_final = "", False
         try:
             bound = self._bound(plain, arguments)
-            return self._module(*arguments) if bound is None else bound.run(plain)
+            if bound is not None:
+                return bound.run(plain)
         except EagerNeededError as error:
-            return self._eager(str(error), arguments)
-        except FaultError:  # of the data: PyTorch's own error says it
-            return self._module(*arguments)
-        except AnsorcError as error:
             reason = str(error)
+        except FaultError:
+            pass  # of the data: PyTorch's own error says it
+        except AnsorcError as error:
+            reason, is_final = str(error), True
         except Exception as error:  # noqa: BLE001 - a fault of ours must not be the user's
             words = f"{type(error).__name__}: {error}".partition("\n")[0]
             reason = f"this is a fault of ansorc, please report it with the graph: {words}"
-        self._refused.add(self._key(plain))
+            is_final = True
+        if is_final:
+            self._refused.add(self._key(plain))
         return self._eager(reason, arguments)
 
     def _eager(self, reason: str, arguments: Sequence[Any]) -> Any:
@@ -311,6 +318,7 @@ class _CompiledModule:
         choice = ProgramChoice(
             place_of(records), threads=options.threads,
             use_default=not (options.records or options.trials),
+            check_indices=options.check_indices,
         )  # fmt: skip
         choice = recorded_choice([network], choice)
         return shared_networks().built(network, choice, contents)
