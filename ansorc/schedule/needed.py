@@ -53,7 +53,7 @@ def needed(state: State, stage: Stage) -> tuple[Need, ...]:
     extents = {axis.name: axis.extent for axis in (*stage.op.axes, *stage.op.reduce_axes)}
     is_sum = stage.op.combiner is Combiner.SUM
     of_terms = _where_not_zero(state, stage.op.body) if is_sum else ()
-    conditions = dict.fromkeys((*of_terms, *_where_taken(state, stage)))
+    conditions = dict.fromkeys((*of_terms, *_where_taken(state, stage, {})))
     found: list[Need] = []
     for need in (need for need in map(_need, conditions) if need is not None):
         moved = [factor * (extents[axis] - 1) for axis, factor in need.total.terms.items()]
@@ -84,20 +84,26 @@ def _where_not_zero(state: State, term: Expr) -> Iterator[Expr]:
             pass
 
 
-def _where_taken(state: State, stage: Stage) -> list[Expr]:
-    """Conditions that hold wherever a reader takes a result, and its reader takes what it makes."""
+def _where_taken(state: State, stage: Stage, known: dict[str, list[Expr]]) -> list[Expr]:
+    """Conditions that hold wherever a reader takes a result, and its reader takes what it makes.
+
+    `known` has those of stages that were asked about before: paths of readers meet again.
+    """
+    if stage.name in known:
+        return known[stage.name]
     taken: list[list[Expr]] = []
     for reader in () if stage.is_output else state.readers(stage.name):
-        further = tuple(_where_taken(state, reader))
+        further = tuple(_where_taken(state, reader, known))
         for body in reader.op.parts:
             for load, conditions in _loads(body, stage, further):
                 pairs = zip(stage.op.axes, load.indices, strict=True)
                 own = {i.name: Var(axis.name) for axis, i in pairs if isinstance(i, Var)}
                 fitting = (each for each in conditions if free_vars(each) <= own.keys())
                 taken.append([substitute(condition, own) for condition in fitting])
-    if not taken:
-        return []
-    return [condition for condition in taken[0] if all(condition in each for each in taken)]
+    first = taken[0] if taken else []
+    found = [condition for condition in first if all(condition in each for each in taken)]
+    known[stage.name] = found
+    return found
 
 
 def _loads(
