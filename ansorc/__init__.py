@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         exp2,
         expm1,
         floor,
+        fmod,
         if_then_else,
         load_workload,
         log,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         sqrt,
         sum,
         tanh,
+        truncated_divide,
         workload,
     )
     from ansorc.lang import operators as ops
@@ -88,12 +90,12 @@ __all__ = [
     "Reduction", "Schedule", "State", "Target", "Task", "Tensor", "TuneResult",
     "TupleReduction", "abs", "aligned_empty", "all", "all_of", "any", "any_of", "argmax",
     "argmin", "build", "cast", "ceil", "compute", "compute_tuple", "const", "cos", "equal",
-    "erf", "exp", "exp2", "expm1", "floor", "from_onnx", "from_torch", "if_then_else",
+    "erf", "exp", "exp2", "expm1", "floor", "fmod", "from_onnx", "from_torch", "if_then_else",
     "load_library", "load_workload", "log", "log1p", "log2", "logical_not", "lower", "max",
     "maximum", "min", "minimum", "not_equal", "ops", "placeholder", "power", "prod",
     "reduce_axis", "reducer", "register_onnx_op", "register_sketch_rule", "replay", "round",
-    "rsqrt", "schedule", "sigmoid", "sin", "sketch_rules", "sqrt", "sum", "tanh", "tune",
-    "unregister_onnx_op", "unregister_sketch_rule", "workload",
+    "rsqrt", "schedule", "sigmoid", "sin", "sketch_rules", "sqrt", "sum", "tanh",
+    "truncated_divide", "tune", "unregister_onnx_op", "unregister_sketch_rule", "workload",
 ]  # fmt: skip
 
 _LATER = {

@@ -63,6 +63,8 @@ class Options:
     is_wild: bool = False
     """Anything legal: also inf, NaN, casts of floats to integers, sequences in sequences, dot
     products."""
+    has_gaps: bool = False
+    """Memory of which perhaps only a part is written before it is read."""
 
 
 @dataclass(frozen=True)

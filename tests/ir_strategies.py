@@ -1,7 +1,8 @@
 """Random legal loop programs: `functions()` for CPUs, `gpu_functions()` with threads and barriers.
 
 Each runs in the interpreter without an error: indices stay inside, memory is written before it is
-read, and what PARALLEL and VECTORIZED loops do does not depend on the order of their iterations.
+read (but for `Options.has_gaps`), and what PARALLEL and VECTORIZED loops do does not depend on the
+order of their iterations.
 """
 
 from __future__ import annotations
@@ -213,6 +214,8 @@ class Programs(Exprs):
         loops = tuple((Var(self.fresh(("a",))), extent) for extent in buffer.shape)
         first = replace(place, loops=place.loops + loops)
         init: Stmt = Store(buffer, tuple(v for v, _ in loops), self.value(buffer.dtype, first, 1))
+        if self.options.has_gaps and self.chance(2):
+            init = If(self.value(BOOL, replace(first, lanes=1), 1), init)
         for var, extent in reversed(loops):
             init = For(var, extent, LoopKind.SERIAL, init)
             self.scope.remove(var.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -59,8 +60,18 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):  # imports inside functions count too
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imported(path: Path) -> tuple[str, ...]:
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(parse(path)):  # imports inside functions count too
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -114,7 +125,7 @@ def test_only_lookups_reach_what_stands_for_the_paper() -> None:
 def test_rooms_are_small(name: str) -> None:
     text = MODULES[name].read_text()
     assert text.count("\n") <= MAX_FILE_LINES, f"{name} has {text.count(chr(10))} lines"
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parse(MODULES[name])):
         if isinstance(node, ast.FunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= MAX_FUNCTION_LINES, f"{name}.{node.name} has {length} lines"
@@ -131,5 +142,4 @@ def test_a_package_lists_rooms_that_it_has(name: str) -> None:
 
 def test_a_module_says_what_it_is() -> None:
     for name, path in MODULES.items():
-        text = path.read_text()
-        assert ast.get_docstring(ast.parse(text)), f"{name} has no docstring"
+        assert ast.get_docstring(parse(path)), f"{name} has no docstring"

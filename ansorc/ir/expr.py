@@ -14,7 +14,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType
 from ansorc.ir.dtype import dtype as dtype_named
 from ansorc.ir.node import Node, node
-from ansorc.ir.operator import BinaryOp, CompareOp, misuse
+from ansorc.ir.operator import OF_FLOATS, BinaryOp, CompareOp, misuse
 
 
 class Operand(Node):
@@ -340,8 +340,13 @@ def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
 
 
 def binary(op: BinaryOp, left: ExprLike, right: ExprLike) -> Expr:
-    """Return `left op right`; raise LanguageError on dtypes that differ or do not have `op`."""
-    a, b = _operands(op.value, left, right)
+    """Return `left op right`; raise LanguageError on dtypes that differ or do not have `op`.
+
+    Of floats `//` and `%` are calls of math functions.
+    """
+    a, b = operands(op.value, left, right)
+    if op in OF_FLOATS and dtype_of(a).is_float:
+        return Call(OF_FLOATS[op], (a, b))
     if complaint := misuse(op, dtype_of(a).element):
         raise LanguageError(complaint)
     return Binary(op, a, b)
@@ -349,10 +354,11 @@ def binary(op: BinaryOp, left: ExprLike, right: ExprLike) -> Expr:
 
 def compare(op: CompareOp, left: ExprLike, right: ExprLike) -> Expr:
     """Return `left op right` as a bool; raise LanguageError on dtypes that differ."""
-    return Compare(op, *_operands(op.value, left, right))
+    return Compare(op, *operands(op.value, left, right))
 
 
-def _operands(symbol: str, left: ExprLike, right: ExprLike) -> tuple[Expr, Expr]:
+def operands(symbol: str, left: ExprLike, right: ExprLike) -> tuple[Expr, Expr]:
+    """Return both as expressions of one dtype; raise LanguageError, with `symbol`, if not."""
     a, b = _matched(left, right), _matched(right, left)
     ta, tb = dtype_of(a), dtype_of(b)
     if ta.element != tb.element or (ta.lanes != tb.lanes and 1 not in (ta.lanes, tb.lanes)):

@@ -1,13 +1,14 @@
 """Run a loop program on NumPy arrays: the oracle of every test.
 
 The function becomes Python source of the same loops, compiled once. What the IR leaves undefined
-is an error here (an index outside its buffer, division by zero, a race between GPU threads, a
-barrier that not all of them reach) or poison (memory that nobody wrote).
+is an error here: an index outside its buffer, division by zero, a race between GPU threads, a
+barrier that not all of them reach, a result or a choice that depends on memory that nobody wrote.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from types import TracebackType
 from typing import Any, assert_never, cast
 
 import numpy as np
@@ -25,10 +26,9 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.interpret_expr import LANE, ExprCompiler, PyExpr
-from ansorc.ir.interpret_math import poison
 from ansorc.ir.matrix_units import given_pieces, given_rows, multiplied
 from ansorc.ir.node import walk
-from ansorc.ir.printer import buffer_text
+from ansorc.ir.printer import buffer_text, stmt_text
 from ansorc.ir.stmt import (
     Allocate,
     Await,
@@ -44,6 +44,7 @@ from ansorc.ir.stmt import (
     statements,
 )
 from ansorc.ir.thread_races import ThreadClock, WatchedMemory
+from ansorc.ir.undefined import Undefined, UndefinedUseError, first_undefined
 from ansorc.ir.verify import verify
 
 _MAX_NESTED_LOOPS = 16
@@ -53,27 +54,92 @@ _Thread = Generator[int, None, None]
 """A GPU thread: it yields the number of each barrier that it waits at."""
 
 
-def interpret(function: Function, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+def interpret(
+    function: Function, arrays: Sequence[np.ndarray[Any, Any]], *, fresh_outputs: bool = False
+) -> None:
     """Run `function` on `arrays`, one for each parameter in order, changing its outputs in place.
 
-    Loops of every kind run serially; the threads of a GPU block take turns at each barrier. Raise
-    IRError for an illegal function, unfitting arrays and undefined behaviour; the arrays then
-    keep their contents.
+    Loops of every kind run serially; the threads of a GPU block take turns at each barrier. With
+    `fresh_outputs` the outputs are undefined before, and every element of them has to be stored.
+    Raise IRError for an illegal function, unfitting arrays and undefined behaviour; the arrays
+    then keep their contents.
     """
+    memory = _run(function, arrays, fresh_outputs=fresh_outputs)
+    outputs = _outputs(function)
+    for buffer, elements in zip(function.params, memory, strict=True):
+        if buffer in outputs:
+            _check_defined(function.name, buffer, elements)
+    for buffer, array, elements in zip(function.params, arrays, memory, strict=True):
+        if buffer in outputs:
+            array[...] = np.array(elements, buffer.dtype.numpy).reshape(buffer.shape)
+
+
+def interpret_partly(
+    function: Function, arrays: Sequence[np.ndarray[Any, Any]]
+) -> list[np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Run `function` as `interpret` does; return for each array which elements are undefined then.
+
+    Those keep what they were in the arrays. What a pass makes of a function has to be defined, and
+    the same, where the function is.
+    """
+    memory, outputs = _run(function, arrays, fresh_outputs=False), _outputs(function)
+    masks: list[np.ndarray[Any, np.dtype[np.bool_]]] = []
+    for buffer, array, elements in zip(function.params, arrays, memory, strict=True):
+        flags = [element.__class__ is Undefined for element in elements]
+        masks.append(np.array(flags, bool).reshape(buffer.shape))
+        if buffer in outputs:
+            kept = zip(flags, elements, array.ravel(), strict=True)
+            values = [old if is_missing else new for is_missing, new, old in kept]
+            array[...] = np.array(values, buffer.dtype.numpy).reshape(buffer.shape)
+    return masks
+
+
+def _outputs(function: Function) -> set[Buffer]:
+    """Return the parameters that `function` stores to."""
+    stored = {node.buffer.name for node in walk(function) if isinstance(node, Store)}
+    return {buffer for buffer in function.params if buffer.name in stored}
+
+
+def _run(
+    function: Function, arrays: Sequence[np.ndarray[Any, Any]], *, fresh_outputs: bool
+) -> list[list[Any]]:
+    """Run `function`; return the elements of each parameter after it."""
     verify(function)
     _check_arrays(function, arrays)
-    stored = {node.buffer.name for node in walk(function) if isinstance(node, Store)}
+    outputs = _outputs(function)
     with np.errstate(all="ignore"):
         compiler = _Compiler(function)
         run = compiler.compiled()
-        memory = [_elements(*pair) for pair in zip(function.params, arrays, strict=True)]
-        for place, buffer in enumerate(function.params):
-            if compiler.has_threads and buffer.name in stored:
-                memory[place] = WatchedMemory(memory[place], buffer, compiler.clock)
-        run(*memory)
-    for buffer, array, elements in zip(function.params, arrays, memory, strict=True):
-        if buffer.name in stored:
-            array[...] = np.array(elements, buffer.dtype.numpy).reshape(buffer.shape)
+        memory: list[list[Any]] = []
+        for buffer, array in zip(function.params, arrays, strict=True):
+            is_fresh = fresh_outputs and buffer in outputs
+            elements = (
+                [Undefined(buffer)] * buffer.elements if is_fresh else _elements(buffer, array)
+            )
+            if compiler.has_threads and buffer in outputs:
+                elements = WatchedMemory(elements, buffer, compiler.clock)
+            memory.append(elements)
+        try:
+            run(*memory)
+        except UndefinedUseError as error:
+            raise IRError(compiler.complaint(error)) from None
+    return memory
+
+
+def _check_defined(kernel: str, output: Buffer, elements: list[Any]) -> None:
+    missing = first_undefined(*elements)
+    if missing is None:
+        return
+    number = next(n for n, element in enumerate(elements) if element is missing)
+    index = ", ".join(str(int(place)) for place in np.unravel_index(number, output.shape))
+    place = f"{output.name}[{index}]"
+    if missing.source == output:
+        raise IRError(f"kernel '{kernel}' never stores to {place} of {buffer_text(output)}")
+    raise IRError(
+        f"kernel '{kernel}' stores to {place} of {buffer_text(output)} what it computed from an "
+        f"element of {buffer_text(missing.source)} that nobody wrote; a pass or a schedule reads "
+        "more than is there"
+    )
 
 
 def _check_arrays(function: Function, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
@@ -119,6 +185,9 @@ class _Compiler:
         self.function = function
         self.exprs = ExprCompiler(function.name)
         self.lines: list[str] = []
+        self.statements: list[Stmt] = []
+        """Of which statement each line is."""
+        self.statement: Stmt = function.body
         self.indent = 0
         self.loops = 0
         self.threads: dict[str, str] = {}
@@ -143,11 +212,35 @@ class _Compiler:
         names |= {"together": self._together, "clock": self.clock, "watched": self._watched}
         names["AsyncStores"] = _AsyncStores
         names |= {"given_rows": given_rows, "multiplied": multiplied, "given_pieces": given_pieces}
-        code = compile("\n".join(self.lines), f"<kernel {self.function.name}>", "exec")
+        code = compile("\n".join(self.lines), self._file, "exec")
         exec(code, names)
         return cast("Callable[..., None]", names["run"])
 
+    def complaint(self, error: UndefinedUseError) -> str:
+        """Return what is wrong where a run of the source raised `error`."""
+        values, line = _place_of(error.__traceback__, self._file)
+        place = ", ".join(
+            f"{name}={values[value.text]}"
+            for name, value in self.exprs.variables.items()
+            if value.text in values
+        )
+        text = stmt_text(self.statements[line - 1]).splitlines()[0].strip()
+        return (
+            f"kernel '{self.function.name}' chooses by an element of {buffer_text(error.source)} "
+            f"that nobody wrote, or goes where it says, in\n{text}"
+            + (f"\nwhere {place}" if place else "")
+        )
+
+    @property
+    def _file(self) -> str:
+        return f"<kernel {self.function.name}>"
+
     def _stmt(self, stmt: Stmt) -> None:
+        outer, self.statement = self.statement, stmt
+        self._write(stmt)
+        self.statement = outer
+
+    def _write(self, stmt: Stmt) -> None:
         match stmt:
             case For(_, _, LoopKind.BOUND):
                 self._bound(stmt)
@@ -324,8 +417,9 @@ class _Compiler:
 
     def _allocate(self, buffer: Buffer) -> None:
         """Write an allocation; what a block shares is made before its threads start."""
-        filler = self.exprs.constant(f"poison_{buffer.dtype}", poison(buffer.dtype))
-        text = f"{self._bind_buffer(buffer)} = [{filler}] * {buffer.elements}"
+        name = self._bind_buffer(buffer)
+        filler = self.exprs.constant(f"undefined_{name}", Undefined(buffer))
+        text = f"{name} = [{filler}] * {buffer.elements}"
         if self.has_threads and buffer.scope in (Scope.SHARED, Scope.GLOBAL):
             self.shared.append(buffer)
             head, _, elements = text.partition(" = ")
@@ -333,6 +427,7 @@ class _Compiler:
         if buffer.scope is Scope.SHARED and self.group:
             line, indent = self.group
             self.lines.insert(line, " " * indent + text)
+            self.statements.insert(line, self.statement)
         else:
             self._line(text)
 
@@ -350,6 +445,7 @@ class _Compiler:
 
     def _line(self, text: str) -> None:
         self.lines.append(" " * self.indent + text)
+        self.statements.append(self.statement)
 
     def _open(self, text: str) -> None:
         self._line(text)
@@ -359,3 +455,14 @@ class _Compiler:
         """Write what the line before it opened."""
         self._stmt(body)
         self.indent -= 1
+
+
+def _place_of(traceback: TracebackType | None, file: str) -> tuple[dict[str, Any], int]:
+    """Return the variables of the frames of the source `file`, and the innermost one's line."""
+    values, line = dict[str, Any](), 0
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == file:
+            values |= traceback.tb_frame.f_locals
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return values, line

@@ -6,6 +6,7 @@ leave its dtype wraps around, and an index that may leave its dimension is check
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,8 +46,11 @@ from ansorc.ir.interpret_math import (
     math_function,
     maximum,
     minimum,
+    of_defined,
 )
+from ansorc.ir.passes.places import reads_memory
 from ansorc.ir.printer import buffer_text, expr_text
+from ansorc.ir.undefined import first_undefined
 
 LANE = "lane"
 """The variable of the generated source that runs over the lanes of a vector."""
@@ -74,6 +78,11 @@ class ExprCompiler:
         self.globals: dict[str, object] = {
             "minimum": minimum,
             "maximum": maximum,
+            "least": of_defined(min),
+            "greatest": of_defined(max),
+            "negated": of_defined(operator.not_),
+            "number": of_defined(int),
+            "single": of_defined(np.float32),
             "outside": self._outside,
             "divisor": self._divisor,
         }
@@ -112,7 +121,8 @@ class ExprCompiler:
             case Compare(op, left, right):
                 return PyExpr(f"({self.expr(left).text} {op.value} {self.expr(right).text})")
             case Not(operand):
-                return PyExpr(f"(not {self.expr(operand).text})")
+                negated = "negated" if reads_memory(operand) else "not "
+                return PyExpr(f"({negated}({self.expr(operand).text}))")
             case Select(condition, then, otherwise):
                 a, b = self.expr(then), self.expr(otherwise)
                 text = f"({a.text} if {self.expr(condition).text} else {b.text})"
@@ -163,9 +173,13 @@ class ExprCompiler:
             case BinaryOp.MAX if dtype.is_float:
                 return PyExpr(f"maximum({a.text}, {b.text})")
             case BinaryOp.MIN:
-                return PyExpr(f"min({a.text}, {b.text})", min(a.low, b.low), min(a.high, b.high))
+                least = "least" if reads_memory(expr) else "min"
+                text = f"{least}({a.text}, {b.text})"
+                return PyExpr(text, min(a.low, b.low), min(a.high, b.high))
             case BinaryOp.MAX:
-                return PyExpr(f"max({a.text}, {b.text})", max(a.low, b.low), max(a.high, b.high))
+                greatest = "greatest" if reads_memory(expr) else "max"
+                text = f"{greatest}({a.text}, {b.text})"
+                return PyExpr(text, max(a.low, b.low), max(a.high, b.high))
             case BinaryOp.FLOORDIV | BinaryOp.MOD:
                 return self._division(expr, a, b, dtype)
             case _ if dtype.is_float:
@@ -195,7 +209,7 @@ class ExprCompiler:
             name = self.constant(f"{target}_of_{source}", converter(source, target))
             return PyExpr(f"{name}({operand.text})", low, high)
         if source.is_bool:
-            return PyExpr(f"int({operand.text})", 0, 1)
+            return PyExpr(f"number({operand.text})", 0, 1)
         return _wrapped(operand, target)
 
     def _call(self, name: str, args: Sequence[Expr]) -> PyExpr:
@@ -215,7 +229,6 @@ class ExprCompiler:
     def _dot(self, expr: Dot) -> PyExpr:
         """Write the sum of one lane; a function of the lane gives its operands."""
         terms, dtype = expr.terms, dtype_of(expr).element
-        single = self.constant("single", np.float32)
         total = self.expr(expr.total).text
         for term in reversed(range(terms)):
             factors: list[str] = []
@@ -223,7 +236,7 @@ class ExprCompiler:
                 is_shared = dtype_of(operand).lanes == terms
                 place = f"{term}" if is_shared else f"{LANE} * {terms} + {term}"
                 text = f"(lambda {LANE}: {self.expr(operand).text})({place})"
-                factors.append(f"{single}({text})" if dtype.is_float else text)
+                factors.append(f"single({text})" if dtype.is_float else text)
             total = f"({total} + {factors[0]} * {factors[1]})"
         if dtype.is_float:
             return PyExpr(total)
@@ -248,7 +261,7 @@ class ExprCompiler:
         )
 
     def _divisor(self, value: int, site: int) -> int:
-        if value == 0:
+        if first_undefined(value) is None and value == 0:
             raise IRError(
                 f"kernel '{self.kernel}' divides by zero in {expr_text(self._divisions[site])}"
             )

@@ -1,7 +1,9 @@
 """What conversions, minima and math functions mean, on single values.
 
 A float value is a NumPy scalar of its dtype; integers and bools are Python's. Math functions are
-computed in double precision, or exactly, and rounded once to the dtype of their operands.
+computed in double precision, or exactly, and rounded once to the dtype of their operands; but
+`mod` and `floor_divide` as their code does it, bit for bit. What is computed from an undefined
+value (`ansorc.ir.undefined`) is undefined.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ import numpy as np
 
 from ansorc.ir.dtype import DType, Kind
 from ansorc.ir.operator import BinaryOp
+from ansorc.ir.undefined import Undefined, first_undefined
+
+REMAINDERS = ("fmod", "mod", "floor_divide")
+"""The math functions that divide."""
 
 Float: TypeAlias = "np.floating[Any]"
 """A NumPy scalar of float16, bfloat16, float32 or float64."""
@@ -24,20 +30,43 @@ Float: TypeAlias = "np.floating[Any]"
 def converter(source: DType, target: DType) -> Callable[[Any], Any]:
     """Return the conversion of one value (see `Cast`), where floats come in or go out."""
     from_type, to_type = source.numpy.type, target.numpy
+
+    def to_float(value: Any) -> Any:
+        return from_type(value).astype(to_type)
+
+    def to_integer(value: Any) -> int:
+        return 0 if math.isnan(value) else int(max(low, min(high, float(value))))
+
     if target.is_float:
-        return lambda value: from_type(value).astype(to_type)
+        return of_defined(to_float)
     low, high = integer_range(target)
-    return lambda value: 0 if math.isnan(value) else int(max(low, min(high, float(value))))
+    return of_defined(to_integer)
 
 
-def minimum(left: Float, right: Float) -> Float:
-    """Return the smaller float, NaN if one is NaN."""
+def of_defined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, whose result is undefined where one of its arguments is."""
+
+    def result(*args: Any) -> Any:
+        for arg in args:
+            if arg.__class__ is Undefined:
+                return arg
+        return function(*args)
+
+    return result
+
+
+def _smaller(left: Float, right: Float) -> Float:
     return left if left < right or math.isnan(left) else right
 
 
-def maximum(left: Float, right: Float) -> Float:
-    """Return the larger float, NaN if one is NaN."""
+def _larger(left: Float, right: Float) -> Float:
     return left if left > right or math.isnan(left) else right
+
+
+minimum: Callable[..., Any] = of_defined(_smaller)
+"""The smaller of two floats, NaN if one is NaN."""
+maximum: Callable[..., Any] = of_defined(_larger)
+"""The larger of two floats, NaN if one is NaN."""
 
 
 @cache
@@ -48,20 +77,13 @@ def integer_range(dtype: DType) -> tuple[int, int]:
     return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
-def poison(dtype: DType) -> object:
-    """Return what undefined memory holds: a value that shows when it is used."""
-    if dtype.is_float:
-        return dtype.numpy.type(math.nan)
-    if dtype.is_bool:
-        return True
-    low, high = integer_range(dtype)
-    return low or high
-
-
 def math_function(name: str, dtype: DType) -> Callable[..., Float]:
     """Return the function `name` of MATH_FUNCTIONS on scalars of the float `dtype`."""
     function, round_to = _FUNCTIONS[name], dtype.numpy.type
-    return lambda *args: round_to(function(*(np.float64(arg) for arg in args)))  # pyright: ignore[reportReturnType]
+    # each step of a remainder rounds
+    narrow = np.float32 if dtype.bits == 16 else round_to
+    wide: Any = narrow if name in REMAINDERS else np.float64
+    return of_defined(lambda *args: round_to(function(*map(wide, args))))
 
 
 def lane_reducer(op: BinaryOp, dtype: DType) -> Callable[[Sequence[Any]], Any]:
@@ -69,6 +91,8 @@ def lane_reducer(op: BinaryOp, dtype: DType) -> Callable[[Sequence[Any]], Any]:
     combine, kind = _COMBINERS[op], dtype.numpy.type
 
     def reduced(lanes: Sequence[Any]) -> Any:
+        if (missing := first_undefined(*lanes)) is not None:
+            return missing
         values: list[Any] = [kind(lane) for lane in lanes]
         while len(values) > 1:
             half = len(values) // 2
@@ -130,6 +154,9 @@ NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": np.ceil,
     "round": np.rint,
     "pow": np.power,
+    "fmod": np.fmod,
+    "mod": np.mod,
+    "floor_divide": np.floor_divide,
 }
 """On arrays and on scalars; without `erf` and `fma`."""
 _FUNCTIONS = {**NUMPY_FUNCTIONS, "erf": math.erf, "fma": _fma}

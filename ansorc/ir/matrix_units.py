@@ -14,6 +14,7 @@ from ansorc.errors import IRError
 from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, DType
 from ansorc.ir.expr import MatrixLoad, MatrixMultiply, Transpose
 from ansorc.ir.printer import expr_text
+from ansorc.ir.undefined import Undefined, first_undefined
 
 WARP = 32
 """Threads that work together."""
@@ -98,15 +99,19 @@ def multiplied(given: Given, number: int, total: Sequence[Any], dtype: DType) ->
     found: list[Any] = []
     for i in range(4):
         row, column = lane // 4, lane % 4 * 2 + i % 2
-        result = float(total[i]) if dtype.is_float else total[i]
+        result: Any = total[i]
+        if dtype.is_float and first_undefined(result) is None:
+            result = float(result)
         for place in range(4):
             left, right = given[first + 4 * row + place], given[first + 4 * column + place]
             for half in range(2):
                 a, b = (i // 2 + 2 * half) * per, (4 + half) * per
                 for e in range(per):
                     result += _factor(left[a + e]) * _factor(right[b + e])
-        is_float = dtype.is_float
-        found.append(dtype.numpy.type(result) if is_float else (result + 2**31) % 2**32 - 2**31)
+        if first_undefined(result) is None:
+            is_float = dtype.is_float
+            result = dtype.numpy.type(result) if is_float else (result + 2**31) % 2**32 - 2**31
+        found.append(result)
     return found
 
 
@@ -114,4 +119,4 @@ def _factor(value: Any) -> Any:
     """A factor as the units take it."""
     if type(value) is np.float32:
         return float((value.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32))
-    return value if isinstance(value, int) else float(value)
+    return value if isinstance(value, int | Undefined) else float(value)

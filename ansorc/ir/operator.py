@@ -16,9 +16,9 @@ class BinaryOp(Enum):
     DIV = "/"
     """Floats only."""
     FLOORDIV = "//"
-    """Integers only, rounding towards minus infinity."""
+    """Integers only, rounding towards minus infinity; of floats it is a Call."""
     MOD = "%"
-    """Integers only; the sign is the divisor's."""
+    """Integers only; the sign is the divisor's. Of floats it is a Call."""
     MIN = "min"
     MAX = "max"
     """A NaN operand gives NaN for MIN and MAX, as in NumPy."""
@@ -53,9 +53,18 @@ MATRIX_FUNCTIONS = {"mma_f16": 16, "mma_bf16": 16, "mma_tf32": 8, "mma_s8": 32}
 MATH_FUNCTIONS: dict[str, int] = {
     "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log1p": 1, "tanh": 1, "erf": 1,
     "sigmoid": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "abs": 1, "floor": 1, "ceil": 1,
-    "round": 1, "pow": 2, "fma": 3,
+    "round": 1, "pow": 2, "fmod": 2, "mod": 2, "floor_divide": 2, "fma": 3,
 }  # fmt: skip
-"""Name and number of operands of each math function."""
+"""Name and number of operands of each math function.
+
+What a division leaves is exact, however large the quotient is: `fmod` has the sign of the dividend,
+as in C, `mod` that of the divisor, also where it is zero, as in NumPy (it rounds where it adds the
+divisor to an `fmod`). `floor_divide` is NumPy's, too: the quotient of what is left after taking the
+remainder away, rounded to a whole number; by zero it is the plain quotient.
+"""
+
+OF_FLOATS = {BinaryOp.FLOORDIV: "floor_divide", BinaryOp.MOD: "mod"}
+"""The math functions that `//` and `%` are on floats."""
 
 SHORT_FUNCTIONS = frozenset(("sqrt", "rsqrt", "abs", "floor", "ceil", "round", "fma"))
 """Those that are an instruction or two on a CPU; the others are dozens that wait for each other."""
@@ -68,8 +77,8 @@ def misuse(op: BinaryOp, element: DType) -> str:
         return f"'{op.value}' needs bools, not {element}; compare first"
     if op is BinaryOp.DIV and not element.is_float:
         return f"'/' needs floats, not {element}; use // or cast one operand"
-    if op in (BinaryOp.FLOORDIV, BinaryOp.MOD) and not element.is_integer:
-        return f"'{op.value}' needs integers, not {element}; use / on floats"
+    if op in OF_FLOATS and element.is_float:
+        return f"'{op.value}' of floats is the math function {OF_FLOATS[op]}; call that"
     if element.is_bool and not is_logical:
         return f"'{op.value}' needs numbers, not bools; use cast or if_then_else"
     return ""

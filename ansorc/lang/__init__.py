@@ -36,6 +36,7 @@ from ansorc.lang.scalar import (
     exp2,
     expm1,
     floor,
+    fmod,
     if_then_else,
     log,
     log1p,
@@ -51,6 +52,7 @@ from ansorc.lang.scalar import (
     sin,
     sqrt,
     tanh,
+    truncated_divide,
 )
 from ansorc.lang.tensor import Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
@@ -85,6 +87,7 @@ __all__ = [
     "exp2",
     "expm1",
     "floor",
+    "fmod",
     "if_then_else",
     "load_workload",
     "log",
@@ -108,5 +111,6 @@ __all__ = [
     "sqrt",
     "sum",
     "tanh",
+    "truncated_divide",
     "workload",
 ]

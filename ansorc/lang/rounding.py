@@ -236,6 +236,8 @@ class _Walk:
             else:
                 others = [*values[:place]], [*values[place + 1 :]]
                 own = _moved(lambda x, o=others: function(*o[0], x, *o[1]), found, value, bound)
+                if expr.name in ("fmod", "mod"):
+                    own = _of_remainder(own, values, place, bound)
             total = own if total is None else total + own
         return found, total
 
@@ -244,7 +246,7 @@ _STEEPEST = {"tanh": 1.0, "erf": 1.13, "sigmoid": 0.25, "sin": 1.0, "cos": 1.0, 
 """The greatest slope of functions that have one."""
 
 
-_EXACT = (BinaryOp.MIN, BinaryOp.MAX, "abs", "floor", "ceil", "round")
+_EXACT = (BinaryOp.MIN, BinaryOp.MAX, "abs", "floor", "ceil", "round", "fmod")
 
 
 def _rounds(expr: Expr) -> bool:
@@ -279,6 +281,16 @@ def _moved(function: _OneOperand, found: Array, value: Array, bound: Array) -> A
     """How far a function of one operand moves when that does: jumps and curvature too."""
     ends = [np.abs(function(value + sign * SAFETY * bound) - found) for sign in (-1.0, 1.0)]
     return np.where(bound > 0, np.maximum(*ends) / SAFETY, 0.0)
+
+
+def _of_remainder(own: Array, values: Sequence[Array], place: int, bound: Array) -> Array:
+    """The error of a remainder that one operand's causes: its whole range where it may go around.
+
+    What the ends of the operand's errors give is `own`.
+    """
+    size, step = np.abs(values[0]), np.abs(values[1])
+    way = bound if place == 0 else bound * (size / step + 1.0)
+    return np.where((bound > 0) & (2.0 * SAFETY * way >= step), step / SAFETY, own)
 
 
 def _of_comparison(left: tuple[Array, Bound], right: tuple[Array, Bound]) -> Bound:

@@ -6,7 +6,7 @@ from functools import reduce
 
 from ansorc.errors import LanguageError
 from ansorc.ir import expr as ir
-from ansorc.ir.dtype import FLOAT32, DType, dtype
+from ansorc.ir.dtype import FLOAT32, DType, Kind, dtype
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, ExprLike, Operand, Select, dtype_of
 from ansorc.ir.math_call import call
 
@@ -165,6 +165,29 @@ def round(x: ExprLike) -> Expr:
 def power(base: ExprLike, exponent: ExprLike) -> Expr:
     """Return `base` to the power `exponent`, both floats of one dtype."""
     return call("pow", base, exponent)
+
+
+def fmod(left: ExprLike, right: ExprLike) -> Expr:
+    """Return what `left / right`, cut to an integer, leaves, with the sign of `left`, as C has it.
+
+    It is exact, of floats as of integers. `%` has the sign of `right`.
+    """
+    a, b = ir.operands("fmod", left, right)
+    if dtype_of(a).is_float:
+        return call("fmod", a, b)
+    return a % b if dtype_of(a).kind is Kind.UINT else a - truncated_divide(a, b) * b
+
+
+def truncated_divide(left: ExprLike, right: ExprLike) -> Expr:
+    """Return the quotient of two integers of one dtype, rounded towards 0 (`//` rounds it down)."""
+    a, b = ir.operands("truncated_divide", left, right)
+    if not dtype_of(a).is_integer:
+        raise LanguageError(f"truncated_divide needs integers, not {dtype_of(a)}; use / on floats")
+    floor = a // b
+    if dtype_of(a).kind is Kind.UINT:
+        return floor
+    is_rounded = all_of(not_equal(a < 0, b < 0), not_equal(floor * b, a))
+    return if_then_else(is_rounded, floor + 1, floor)
 
 
 def _number(value: ExprLike, like: DType | None) -> Expr:

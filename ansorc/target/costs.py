@@ -91,5 +91,6 @@ CORE = CoreCosts()
 CALL_INSTRUCTIONS = {
     "exp": 25, "exp2": 25, "expm1": 30, "sigmoid": 35, "tanh": 35, "log": 40, "log2": 40,
     "log1p": 50, "erf": 50, "sin": 40, "cos": 40, "pow": 150,
+    "fmod": 30, "mod": 35, "floor_divide": 50,
 }  # fmt: skip
 """Instructions for a vector of float32, those that wait counted longer (bench/vector_math.py)."""

@@ -12,13 +12,15 @@ from ansorc.codegen.call.module import Module
 from ansorc.ir.dtype import FLOAT32, FLOAT64
 from ansorc.ir.expr import Load, Var
 from ansorc.ir.math_call import call
+from ansorc.ir.operator import MATH_FUNCTIONS
 from ansorc.ir.stmt import Function, Store
 from ansorc.target import Target, detect
 
 UNARY = (
     "exp", "exp2", "expm1", "sigmoid", "tanh", "log", "log2", "log1p", "erf", "sin", "cos",
 )  # fmt: skip
-WRITTEN = (*UNARY, "pow")
+REMAINDERS = ("fmod", "mod", "floor_divide")
+WRITTEN = (*UNARY, "pow", *REMAINDERS)
 """The functions that are not instructions."""
 DTYPES = ("float32", "float64")
 _X86 = "x86_64-linux-gnu -mcpu="
@@ -38,7 +40,7 @@ TARGETS = _runnable()
 @lru_cache(maxsize=64)
 def _kernel(name: str, dtype: str, width: int, target: Target, count: int) -> Module:
     kind = FLOAT32 if dtype == "float32" else FLOAT64
-    operands = [buffer(f"x{n}", count, dtype=kind) for n in range(1 + (name == "pow"))]
+    operands = [buffer(f"x{n}", count, dtype=kind) for n in range(MATH_FUNCTIONS[name])]
     out = buffer("out", count, dtype=kind)
 
     def element(i: Var) -> Store:

@@ -123,7 +123,7 @@ def test_the_search_knows_the_instruction() -> None:
             assert encoded is not None
             assert steps(sketch, encoded) == program
         out = np.full(expected.shape, 77, np.int32)
-        interpret(lower(replay(dag, steps(sketch, genes[0]))), [*inputs, out])
+        interpret(lower(replay(dag, steps(sketch, genes[0]))), [*inputs, out], fresh_outputs=True)
         np.testing.assert_array_equal(out, expected)
 
 

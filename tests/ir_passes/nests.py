@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hypothesis import strategies as st
+
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.expr import (
@@ -140,3 +142,51 @@ def padded_convolution(channels: int = 8, width: int = 7) -> Function:
         )
     )
     return Function("convolution", (x, w, y), loops([("h", width, PARALLEL)], Allocate(pad, body)))
+
+
+@st.composite
+def sums_of_gaps(draw: st.DrawFn) -> Function:
+    """Sums over windows of a copy that is written where it is read, and guarded there.
+
+    As lowering makes them of padding, of tails and of stages inside others: for each result the sum
+    of products of elements of the copy, of an input, or of both, within an interval. The copy may
+    have a border, of which nothing is written.
+    """
+    size, window = draw(st.integers(3, 12)), draw(st.integers(1, 5))
+    lanes = draw(st.sampled_from((1, 4, 8)))
+    low, high = draw(st.integers(-3, 2)), draw(st.integers(1, 14))
+    x, w = Buffer("X", (size, lanes), FLOAT32), Buffer("W", (window, lanes), FLOAT32)
+    scope = draw(st.sampled_from((Scope.LOCAL, Scope.GLOBAL)))
+    border = draw(st.sampled_from((0, 2, 2)))
+    room = size + (window + 4 if border else 0)
+    copy, y = Buffer("T", (room, lanes), FLOAT32, scope), Buffer("Y", (size, lanes), FLOAT32)
+    kinds = st.sampled_from((SERIAL, UNROLLED))
+    lane_kind = draw(st.sampled_from((VECTORIZED, UNROLLED, SERIAL)))
+    n, i, r, c = Var("n"), Var("i"), Var("r"), Var("c")
+    shift = draw(st.integers(-2, 2))
+
+    def inside(place: Expr) -> Expr:
+        least, most = max(low, 0), min(high, size)
+        first = compare(Order.GE, place, const(least))
+        return Binary(BinaryOp.AND, first, compare(Order.LT, place, const(most)))
+
+    written = If(inside(n), Store(copy, (n + border, c), Load(x, (n, c)) * const(0.5, FLOAT32)))
+    place = i + r + shift
+    element, weight = Load(copy, (place + border, c)), Load(w, (r, c))
+    terms = (element, element * element, element * weight, weight * element * element)
+    term = draw(st.sampled_from(terms))
+    is_chosen = draw(st.booleans())
+    value = Select(inside(place), term, ZERO) if is_chosen else term
+    update: Stmt = Store(y, (i, c), Load(y, (i, c)) + value)
+    update = update if is_chosen else If(inside(place), update)
+    headers: list[Loop] = [("i", size, draw(kinds)), ("r", window, draw(kinds))]
+    if draw(st.booleans()):
+        headers.reverse()
+    body = Seq(
+        (
+            loops([("n", size, draw(kinds)), ("c", lanes, lane_kind)], written),
+            loops([("i", size, SERIAL), ("c", lanes, lane_kind)], Store(y, (i, c), ZERO)),
+            loops([*headers, ("c", lanes, lane_kind)], update),
+        )
+    )
+    return Function("sums", (x, w, y), Allocate(copy, body))

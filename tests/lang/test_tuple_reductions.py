@@ -47,7 +47,7 @@ def outputs(dag: ComputeDAG) -> list[Array]:
 
 def interpreted(state: State, *inputs: Array) -> list[Array]:
     found = outputs(state.dag)
-    interpret(lower(state), [*inputs, *found])
+    interpret(lower(state), [*inputs, *found], fresh_outputs=True)
     return found
 
 

@@ -65,10 +65,10 @@ def keeps_the_meaning(state: Schedule) -> None:
         for b, array in zip(dag.inputs, inputs, strict=True)
     ]
     interpreted = poisoned(dag, by_hand)
-    interpret(function, interpreted)
+    interpret(function, interpreted, fresh_outputs=True)
     check(dag, interpreted, expected, "the lowered program")
     prepared = poisoned(dag, by_hand)
-    interpret(prepare(function, target), prepared)
+    interpret(prepare(function, target), prepared, fresh_outputs=True)
     check(dag, prepared, expected, "the program after the passes")
     at_end = len(state.steps) % 2 == 0
     compiled = [guarded(array, at_end=at_end) for array in poisoned(dag, inputs)]

@@ -67,5 +67,5 @@ def test_values(n: int, m: int, k: int, depth: tuple[int, int]) -> None:
     for function in (lower(state), run_passes(CPU_PASSES, lower(state), AVX)):
         verify(function)
         found = np.full((n, m), np.nan, np.float32)
-        interpret(function, [*inputs, found])
+        interpret(function, [*inputs, found], fresh_outputs=True)
         np.testing.assert_array_equal(found, evaluate(state.dag, inputs)[0])

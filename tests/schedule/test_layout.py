@@ -158,14 +158,14 @@ def test_any_tiling_computes_the_same_with_packed_weights(state: Schedule) -> No
         empty = np.full(buffer.shape, np.nan, np.float32)
         arrays.append(given_inputs.get(buffer.name, empty))
     interpreted = [packed.get(b.name, array) for b, array in zip(dag.params, arrays, strict=True)]
-    interpret(function, interpreted)
+    interpret(function, interpreted, fresh_outputs=True)
     np.testing.assert_allclose(interpreted[-1], wanted[0], 1e-4, 1e-4)
     arrays[-1] = np.full_like(arrays[-1], np.nan)
     build_function(function, Target.parse("native"), packings=packings(state))(*arrays, threads=2)
     np.testing.assert_allclose(arrays[-1], wanted[0], 1e-4, 1e-4)
     for name, packing in layouts.items():
         copy = np.full(packing.packed.shape, np.nan, np.float32)
-        interpret(packing.function("pack"), [inputs[_place(dag, name)], copy])
+        interpret(packing.function("pack"), [inputs[_place(dag, name)], copy], fresh_outputs=True)
         np.testing.assert_array_equal(copy, packed[name])
         merged = packing.merged.apply(inputs[_place(dag, name)])
         np.testing.assert_array_equal(merged.reshape(-1), copy.reshape(-1))

@@ -261,7 +261,7 @@ def test_transformed_weights_are_packed_as_numpy_packs_them() -> None:
     assert packing.packed.shape == (4, 4, 2, 3, 16)  # rh rw c.0 rc c.1
     weight = np.random.default_rng(0).uniform(-1, 1, (3, 3, 3, 20)).astype(np.float32)
     by_hand = np.full(packing.packed.shape, np.nan, np.float32)
-    interpret(packing.function("pack"), [weight, by_hand])
+    interpret(packing.function("pack"), [weight, by_hand], fresh_outputs=True)
     packed = np.asarray(packing.apply(weight), np.float32)
     np.testing.assert_allclose(packed, by_hand, 1e-6, 1e-6)
     points = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
@@ -277,7 +277,7 @@ def test_a_packing_that_goes_beyond_a_transform_has_zeros_there() -> None:
     packing = Packing(source, parts, (0, 0), (Transform(0, F2.weight),))
     weight = np.arange(6, dtype=np.float32).reshape(3, 2)
     by_hand, packed = (np.full((2, 3, 2), np.nan, np.float32) for _ in range(2))
-    interpret(packing.function("pack"), [weight, by_hand])
+    interpret(packing.function("pack"), [weight, by_hand], fresh_outputs=True)
     packing.fill(packed, weight)
     np.testing.assert_array_equal(by_hand, packed)
     assert not packed[1, 1:].any()

@@ -51,7 +51,7 @@ def check_threads(
     arrays = {b.name: a for b, a in zip(computation.inputs, inputs, strict=True)}
     for buffer in computation.outputs:
         arrays[buffer.name] = np.full(buffer.shape, _unset(buffer.dtype), buffer.dtype.numpy)
-    interpret(function, [arrays[buffer.name] for buffer in computation.params])
+    interpret(function, [arrays[buffer.name] for buffer in computation.params], fresh_outputs=True)
     for buffer, wanted in zip(computation.outputs, evaluate(computation, inputs), strict=True):
         found = arrays[buffer.name].astype(np.float64)
         np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3)

@@ -162,6 +162,6 @@ def check_meaning(computation: ac.ComputeDAG, steps: tuple[Step, ...]) -> None:
     for packing in packings(state):
         weight = packing.apply(arrays[packing.source.name])
         arrays[packing.source.name] = weight.astype(np.float32, copy=False)
-    interpret(function, [arrays[b.name] for b in computation.params])
+    interpret(function, [arrays[b.name] for b in computation.params], fresh_outputs=True)
     for buffer, result in zip(computation.outputs, wanted, strict=True):
         np.testing.assert_allclose(arrays[buffer.name], result, rtol=1e-4, atol=1e-4)

@@ -63,6 +63,8 @@ LANE = Var("lane number")
 """The lane of a vector that is being written; no loop has such a name."""
 PRIVATE = (Scope.LOCAL, Scope.REGISTER)
 _C_NAMES = {"abs": "fabs", "round": "rint"}
+_DEFINED = {"sigmoid": "sigmoid", "mod": "float_mod", "floor_divide": "float_floor_divide"}
+"""The functions that the prelude defines for both floats, by their names there."""
 _FLOAT_LEVELS = {BinaryOp.ADD: SUM, BinaryOp.SUB: SUM, BinaryOp.MUL: PRODUCT, BinaryOp.DIV: PRODUCT}
 
 
@@ -321,10 +323,11 @@ class CudaExpressions:
         if narrow is not None:
             return self._narrowed(self._call(name, [self._single(arg) for arg in args]), narrow)
         dtype = args[0].dtype
-        if name == "sigmoid":
-            self.parts.add("sigmoid")
-        ending = "f" if dtype == FLOAT32 and name != "sigmoid" else ""
         operands = ", ".join(arg.text for arg in args)
+        if name in _DEFINED:
+            self.parts.add("sigmoid" if name == "sigmoid" else "remainders")
+            return CExpr(f"{_DEFINED[name]}({operands})", dtype)
+        ending = "f" if dtype == FLOAT32 else ""
         return CExpr(f"{_C_NAMES.get(name, name)}{ending}({operands})", dtype)
 
     def _reduce(self, op: BinaryOp, operand: Expr) -> CExpr:

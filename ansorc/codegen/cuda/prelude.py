@@ -141,6 +141,27 @@ DEVICE double sigmoid(double x) {
   double power = exp(-fabs(x));
   return (x < 0 ? power : 1.0) / (1.0 + power);
 }""",
+    "remainders": """
+// What the quotient rounded down leaves, with the sign of the divisor, and that quotient.
+DEVICE float rest_of(float a, float b) { return fmodf(a, b); }
+DEVICE double rest_of(double a, double b) { return fmod(a, b); }
+DEVICE float sign_of(float size, float from) { return copysignf(size, from); }
+DEVICE double sign_of(double size, double from) { return copysign(size, from); }
+DEVICE float whole_of(float x) { return floorf(x); }
+DEVICE double whole_of(double x) { return floor(x); }
+template <typename T> DEVICE T float_mod(T a, T b) {
+  T rest = rest_of(a, b);
+  if (rest == 0) return sign_of(rest, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+template <typename T> DEVICE T float_floor_divide(T a, T b) {
+  T rest = rest_of(a, b), quotient = (a - rest) / b;
+  if (b == 0) return a / b;
+  if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
+  if (quotient == 0) return sign_of(quotient, a / b);
+  T whole = whole_of(quotient);
+  return quotient - whole > (T)0.5 ? whole + 1 : whole;
+}""",
     "shuffle": """
 // What another thread of the warp has, whose number differs by the bit `distance`.
 template <int THREADS, typename T> DEVICE T shuffle(T value, int distance) {

@@ -8,7 +8,6 @@ from ansorc.graph.operators.bits import BITS_OF_ONE, BITS_OF_TWO
 from ansorc.graph.operators.trigonometry import FUNCTIONS, atan2, copysign
 from ansorc.ir.dtype import Kind
 from ansorc.ir.expr import Expr, const, dtype_of
-from ansorc.ir.math_call import call
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
@@ -26,25 +25,13 @@ def _sign(x: Expr) -> Expr:
     return scalar.if_then_else(x > 0, const(1, dtype_of(x)), scalar.if_then_else(x < 0, below, x))
 
 
-def _truncated_divide(a: Expr, b: Expr) -> Expr:
-    """The quotient of integers, rounded towards 0."""
-    floor = a // b
-    is_exact = scalar.equal(floor * b, a)
-    is_negative = scalar.not_equal(a < 0, b < 0)
-    return scalar.if_then_else(
-        scalar.all_of(is_negative, scalar.logical_not(is_exact)), floor + 1, floor
-    )
+def _remainder(a: Expr, b: Expr) -> Expr:
+    """What a division of floats leaves, with the sign of `b`; a zero has that of `a`: PyTorch's.
 
-
-def _truncated_mod(a: Expr, b: Expr) -> Expr:
-    """What the division leaves, with the sign of `a`; of floats below 2^24 * |b| exactly."""
-    if not dtype_of(a).is_float:
-        return a - _truncated_divide(a, b) * b
-    size, step = scalar.abs(a), scalar.abs(b)
-    quotient = scalar.floor(size / step)
-    rest = call("fma", 0 - quotient, step, size)
-    rest = scalar.if_then_else(rest < 0, rest + step, rest)  # the quotient was rounded up
-    return scalar.if_then_else(a < 0, 0 - rest, rest)
+    Where it is zero `a` is finite, so a times 0 is the zero with its sign.
+    """
+    rest = a % b
+    return scalar.if_then_else(scalar.equal(rest, 0), a * 0, rest)
 
 
 def _without_nan(choose: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
@@ -86,6 +73,7 @@ _BINARY: Mapping[str, Callable[[Expr, Expr], Expr]] = {
     "atan2": atan2,
     "copysign": copysign,
     "equal": scalar.equal,
+    "floor_divide": lambda a, b: a // b,
     "floor_mod": lambda a, b: a % b,
     "greater": lambda a, b: a > b,
     "greater_equal": lambda a, b: a >= b,
@@ -97,8 +85,9 @@ _BINARY: Mapping[str, Callable[[Expr, Expr], Expr]] = {
     "maximum_number": _without_nan(scalar.maximum),
     "minimum_number": _without_nan(scalar.minimum),
     "not_equal": scalar.not_equal,
-    "truncated_divide": _truncated_divide,
-    "truncated_mod": _truncated_mod,
+    "remainder": _remainder,
+    "truncated_divide": scalar.truncated_divide,
+    "truncated_mod": scalar.fmod,
     **BITS_OF_TWO,
 }
 

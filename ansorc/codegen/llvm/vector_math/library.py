@@ -8,16 +8,22 @@ from typing import NamedTuple
 
 from ansorc.codegen.llvm.vector_math.error_function import erf
 from ansorc.codegen.llvm.vector_math.exponential import exp, exp2, expm1, sigmoid, tanh
+from ansorc.codegen.llvm.vector_math.lane_calls import any_lane, lane_by_lane
 from ansorc.codegen.llvm.vector_math.logarithm import log, log1p, log2
 from ansorc.codegen.llvm.vector_math.power import pow
+from ansorc.codegen.llvm.vector_math.remainder import floor_divide, fmod, mod
 from ansorc.codegen.llvm.vector_math.trigonometric import cos, limit, sin
 from ansorc.codegen.llvm.vector_math.vector_writer import FunctionBody, VectorShape, VectorWriter
 
 _BODIES: dict[str, Callable[..., str]] = {
     function.__name__: function
-    for function in (exp, exp2, expm1, sigmoid, tanh, log, log2, log1p, erf, sin, cos, pow)
-}
+    for function in (
+        exp, exp2, expm1, sigmoid, tanh, log, log2, log1p, erf, sin, cos, pow, fmod, mod,
+        floor_divide,
+    )
+}  # fmt: skip
 _TRIGONOMETRIC = ("sin", "cos")
+_BRANCHING = (*_TRIGONOMETRIC, "fmod", "mod", "floor_divide")
 
 
 class MathFunction(NamedTuple):
@@ -47,7 +53,7 @@ def math_function(name: str, shape: VectorShape) -> MathFunction:
     params = ", ".join(f"{kind} {operand}" for operand in operands)
     head = f"define internal {kind} {symbol}({params}) #1 {{\nentry:"
     text = "\n".join([head, *code.lines, f"  ret {kind} {result}", "}"])
-    instructions = 0 if name in _TRIGONOMETRIC else len(code.lines)
+    instructions = 0 if name in _BRANCHING else len(code.lines)
     return MathFunction(symbol, text, tuple(code.declarations), instructions)
 
 
@@ -75,42 +81,10 @@ class _Elsewhere(FunctionBody):
 
 def _with_large(w: VectorWriter, name: str, x: str, result: str) -> str:
     """Branch to the C library, lane by lane, if there is a lane that is too large."""
-    shape, code = w.shape, w.code
+    code = w.code
     is_large = w.compare("ogt", w.call("fabs", x), w.number(limit(w)))
-    some = is_large
-    if shape.lanes > 1:
-        reduce = f"@llvm.vector.reduce.or.v{shape.lanes}i1"
-        code.declarations[f"declare i1 {reduce}({shape.mask_type})"] = None
-        some = code.emit(f"call i1 {reduce}({shape.mask_type} {is_large})")
-    code.lines += [f"  br i1 {some}, label %large, label %done", "large:"]
-    exact = _lane_by_lane(w, name, w.select(is_large, x, w.number(0.0)))
+    code.lines += [f"  br i1 {any_lane(w, is_large)}, label %large, label %done", "large:"]
+    exact, after = lane_by_lane(w, name, (w.select(is_large, x, w.number(0.0)),))
     mixed = w.select(is_large, exact, result)
-    after = "%large" if shape.lanes == 1 else "%left"
     code.lines += ["  br label %done", "done:"]
-    return code.emit(f"phi {shape.float_type} [{result}, %entry], [{mixed}, {after}]")
-
-
-def _lane_by_lane(w: VectorWriter, name: str, x: str) -> str:
-    """Call the C library's function for each lane, in a loop."""
-    shape, code = w.shape, w.code
-    element = "float" if shape.bits == 32 else "double"
-    symbol = name if shape.bits == 64 else f"{name}f"
-    head = f"declare {element} @{symbol}({element})"
-    code.declarations[f"{head} nounwind willreturn memory(none)"] = None
-    if shape.lanes == 1:
-        return code.emit(f"call {element} @{symbol}({element} {x})")
-    kind = shape.float_type
-    code.lines += [
-        "  br label %lane",
-        "lane:",
-        "  %i = phi i32 [0, %large], [%next, %lane]",
-        f"  %found = phi {kind} [poison, %large], [%more, %lane]",
-        f"  %one = extractelement {kind} {x}, i32 %i",
-        f"  %value = call {element} @{symbol}({element} %one)",
-        f"  %more = insertelement {kind} %found, {element} %value, i32 %i",
-        "  %next = add nuw nsw i32 %i, 1",
-        f"  %last = icmp eq i32 %next, {shape.lanes}",
-        "  br i1 %last, label %left, label %lane",
-        "left:",
-    ]
-    return "%more"
+    return code.emit(f"phi {w.shape.float_type} [{result}, %entry], [{mixed}, {after}]")

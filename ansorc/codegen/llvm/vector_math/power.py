@@ -65,21 +65,21 @@ def _power32(w: VectorWriter, size: str, y: str) -> str:
     d = w.double()
     normal, shift = normalized(w, size)
     split = split_float(w, normal, shift, least_mantissa(w))
-    e, factor = (_widened(w, part) for part in (_at_ends(w, size, split.e), y))
+    e, factor = (w.widened(part) for part in (_at_ends(w, size, split.e), y))
     total = d.mul(factor, _log2_of_mantissa(w, split, e))
     bounded = d.at_least(d.at_most(total, 140.0), -160.0)
     n, _ = d.whole(bounded, 0, w.shape.table)
-    return exp2_of_sum(w, _narrowed(w, n), _narrowed(w, d.sub(bounded, n)))
+    return exp2_of_sum(w, w.narrowed(n), w.narrowed(d.sub(bounded, n)))
 
 
 def _log2_of_mantissa(w: VectorWriter, split: FloatParts, e: str) -> str:
     """Return e + log2 of the mantissa, in float64, to 33 bits."""
     d = w.double()
-    mantissa = _widened(w, split.mantissa)
+    mantissa = w.widened(split.mantissa)
     if not has_inverses(w):
         fraction = d.sub(mantissa, d.number(1.0))
         return d.fma(fraction, d.polynomial(LOG2_RATIO, fraction), e)
-    near, base = (_widened(w, part) for part in inverse(w, split))
+    near, base = (w.widened(part) for part in inverse(w, split))
     rest = d.fma(mantissa, near, d.number(-1.0))
     logarithm = d.fma(rest, d.polynomial(LOG_RATIO, rest), base)
     return d.fma(logarithm, d.number(float(LOG2_E)), e)
@@ -123,16 +123,6 @@ def _quotient(w: VectorWriter, f: str) -> Pair:
     taken, taken_error = product(w, high, divisor)
     rest = w.sub(w.sub(f, taken), w.fma(high, divisor_error, taken_error))
     return high, w.mul(rest, inverse)
-
-
-def _widened(w: VectorWriter, value: str) -> str:
-    narrow, wide = w.shape.float_type, w.double().shape.float_type
-    return w.code.emit(f"fpext {narrow} {value} to {wide}")
-
-
-def _narrowed(w: VectorWriter, value: str) -> str:
-    narrow, wide = w.shape.float_type, w.double().shape.float_type
-    return w.code.emit(f"fptrunc {wide} {value} to {narrow}")
 
 
 def _at_ends(w: VectorWriter, size: str, logarithm: str) -> str:

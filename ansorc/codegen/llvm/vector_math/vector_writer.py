@@ -100,6 +100,16 @@ class VectorWriter:
         """Return the writer of the same code on as many lanes of 64 bits."""
         return VectorWriter(replace(self.shape, bits=64, has_scale=False, table=1), self.code)
 
+    def widened(self, value: str) -> str:
+        """Return a float32 as the float64 of the same value, for the writer `double`."""
+        wide = self.double().shape.float_type
+        return self.code.emit(f"fpext {self.shape.float_type} {value} to {wide}")
+
+    def narrowed(self, value: str) -> str:
+        """Return a float64 of the writer `double` rounded to float32."""
+        wide = self.double().shape.float_type
+        return self.code.emit(f"fptrunc {wide} {value} to {self.shape.float_type}")
+
     def number(self, value: float) -> str:
         """Return the literal `value` rounded to the format, in all lanes."""
         literal = self.element(value)

@@ -104,20 +104,7 @@ def _divide(call: TorchCall) -> str:
     left, right = _pair(call, kind)
     if mode is None:
         return call.add("divide", [left, right])
-    return _floor_quotient(call, left, right) if mode == "floor" else _cut(call, left, right)
-
-
-def _floor_divide(call: TorchCall) -> str:
-    left, right = _pair(call, call.result.dtype)
-    return _floor_quotient(call, left, right)
-
-
-def _floor_quotient(call: TorchCall, left: str, right: str) -> str:
-    """left / right, rounded down."""
-    if call.builder.type(left).dtype.is_float:
-        return call.add("floor", [call.add("divide", [left, right])])
-    rest = call.add("floor_mod", [left, right])
-    return call.add("truncated_divide", [call.add("subtract", [left, rest]), right])
+    return call.add("floor_divide", [left, right]) if mode == "floor" else _cut(call, left, right)
 
 
 def _cut(call: TorchCall, left: str, right: str) -> str:
@@ -138,11 +125,8 @@ def _trunc(call: TorchCall) -> str:
 
 
 def _remainder(call: TorchCall) -> str:
-    left, right = _pair(call, call.result.dtype)
-    if not call.result.dtype.is_float:
-        return call.add("floor_mod", [left, right])
-    whole = call.add("multiply", [_floor_quotient(call, left, right), right])
-    return call.add("subtract", [left, whole])
+    operator = "remainder" if call.result.dtype.is_float else "floor_mod"
+    return call.add(operator, _pair(call, call.result.dtype))
 
 
 def _power(call: TorchCall) -> str:
@@ -323,7 +307,7 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     "div.Scalar_mode": _divide,
     "div.Tensor_mode": _divide,
     "fake_quantize_per_tensor_affine_cachemask.default": _fake_quantize,
-    "floor_divide.default": _floor_divide,
+    "floor_divide.default": _binary("floor_divide"),
     "fmax.default": _binary("maximum_number"),
     "fmin.default": _binary("minimum_number"),
     "hypot.default": _hypotenuse,
