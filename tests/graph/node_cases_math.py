@@ -22,7 +22,9 @@ def _unary(
 
     def make(draw: Draw) -> NodeCase:
         x = np.asarray(draw.rng.uniform(low, high, draw.shape()), "float32")
-        attributes = {n: draw.rng.uniform(*pair) for n, pair in given.items() if draw.chance()}
+        attributes = {
+            n: float(draw.rng.uniform(*pair)) for n, pair in given.items() if draw.chance()
+        }
         return NodeCase([x], attributes, tolerance=tolerance)
 
     return make
@@ -58,7 +60,8 @@ def _pair(draw: Draw, kinds: Sequence[str]) -> tuple[Array, Array]:
     shape = draw.shape()
     kind = draw.one_of(*kinds)
     pair = [draw.numbers(*one, kinds=(kind,)) for one in (shape, draw.part_of(shape))]
-    return tuple(pair if draw.chance() else pair[::-1])
+    a, b = pair if draw.chance() else pair[::-1]
+    return a, b
 
 
 def _binary(*, narrow_since: int = 14) -> CaseMaker:
@@ -190,7 +193,7 @@ def _cast(draw: Draw) -> NodeCase:
     else:
         x, fits = draw.numbers(*shape, kinds=(source,)), True
     return NodeCase(
-        [x], {"to": getattr(TensorProto, _NAMES.get(target, target).upper())}, has_peer=fits
+        [x], {"to": getattr(TensorProto, str(_NAMES.get(target, target)).upper())}, has_peer=fits
     )
 
 
@@ -273,7 +276,7 @@ def _reduction(since: int, *, narrow: bool = False, low: float = -2.0) -> CaseMa
 def _logarithm(draw: Draw) -> NodeCase:
     made = _reduction(18, low=0.1)(draw)
     if draw.chance(0.3):
-        x = draw.ints(1, 9, *np.shape(made.inputs[0]), kind=draw.one_of("int32", "int64"))
+        x = draw.ints(1, 9, *np.asarray(made.inputs[0]).shape, kind=draw.one_of("int32", "int64"))
         return replace(made, inputs=[x, *made.inputs[1:]], steps=1)
     return made
 

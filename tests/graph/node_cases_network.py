@@ -104,9 +104,7 @@ def _lp_pool(draw: Draw) -> NodeCase:
     given = _window(draw, space, dilates=draw.opset >= 18)
     if draw.chance():
         given["p"] = draw.int(1, 3)
-    has_peer = not {"auto_pad", "dilations"} <= set(
-        given
-    )  # which ONNX Runtime forgets
+    has_peer = not {"auto_pad", "dilations"} <= set(given)  # which ONNX Runtime forgets
     return NodeCase([draw.floats(1, 2, *space)], given, tolerance=LOOSE, has_peer=has_peer)
 
 
@@ -218,7 +216,9 @@ def _softmax(draw: Draw) -> NodeCase:
 
 def _hardmax(draw: Draw) -> NodeCase:
     made = _softmax(draw)
-    return NodeCase([draw.ints(-3, 3, *np.shape(made.inputs[0]), kind="float32")], made.attributes)
+    return NodeCase(
+        [draw.ints(-3, 3, *np.asarray(made.inputs[0]).shape, kind="float32")], made.attributes
+    )
 
 
 def _matmul(draw: Draw) -> NodeCase:
@@ -370,7 +370,10 @@ def _qlinear_matmul(draw: Draw) -> NodeCase:
 def _qlinear_conv(draw: Draw) -> NodeCase:
     space = [draw.int(3, 5) for _ in range(2)]
     given = _window(draw, space)
-    x, w = draw.any_ints("uint8", 1, 2, *space), draw.any_ints("int8", 3, 2, *given["kernel_shape"])
+    x, w = (
+        draw.any_ints("uint8", 1, 2, *space),
+        draw.ints(-60, 60, 3, 2, *given["kernel_shape"], kind="int8"),
+    )
     scale = _small(draw, *((3,) if draw.chance() else ()))
     zero = np.zeros(np.shape(scale), np.int8)
     inputs: list[Any] = [x, *_pair(draw, "uint8"), w, scale, zero, *_pair(draw, "uint8")]

@@ -296,8 +296,8 @@ def _top_k(draw: Draw) -> NodeCase:
 
 def _compress(draw: Draw) -> NodeCase:
     shape = draw.shape(1, 3)
-    axis = draw.one_of(None, draw.axis(len(shape)) if draw.opset >= 11 else 0)
-    extent = int(np.prod(shape)) if axis is None else shape[axis]
+    axis: int | None = draw.one_of(None, draw.axis(len(shape)) if draw.opset >= 11 else 0)
+    extent = int(np.prod(shape)) if axis is None else int(shape[axis])
     condition = draw.bools(draw.int(1, extent))
     condition[draw.int(0, len(condition) - 1)] = True
     given = {} if axis is None else {"axis": axis}

@@ -49,6 +49,8 @@ _ALONE = (
     "StringSplit", "TfIdfVectorizer",
 )  # fmt: skip
 """Operators of ONNX that ansorc has no definition of, because kernels could not run it."""
+_TABLED = ("AffineGrid", "Col2Im", "DFT", "Resize", "STFT", "Upsample")
+"""Operators whose converters make tables that are as long as values of their inputs say."""
 _TYPES = ("dtype", "output_dtype", "to")
 """Attributes that name the element type of a result."""
 _UP_TO_ALL = ("Compress", "NonZero")
@@ -101,6 +103,10 @@ class Folding:
 
     def _defined(self, node: OnnxNode, inputs: Sequence[Array | None]) -> Sequence[Array]:
         """What the definitions of a node's operators make of known inputs."""
+        if node.operator in _TABLED:
+            pairs = zip(node.inputs, inputs, strict=True)
+            given = {name: array for name, array in pairs if array is not None}
+            self._refuse_wide(node, bytes_computed(node, given) or 0)
         builder = GraphBuilder(node.name or node.operator)
         builder.source = str(node)
         made = CONVERTERS[node.operator](NodeCall(node, inputs, builder))
