@@ -91,6 +91,40 @@ class CallError(AnsorcError):
     """A compiled kernel was called with arrays that it cannot take."""
 
 
+class FaultError(CallError):
+    """A call that met data which its program refuses; what it wrote so far is undefined.
+
+    `about` is the tensor or the assertion, `values` are the integers that the message has, `call`
+    is which call of a kernel it was, of a network.
+    """
+
+    def __init__(
+        self, text: str, about: str = "", values: tuple[int, ...] = (), call: str = ""
+    ) -> None:
+        super().__init__(text)
+        self.about, self.values, self.call = about, values, call
+
+
+class OutOfRangeError(FaultError, IndexError, RuntimeError):
+    """An index from data that a tensor does not have.
+
+    `values` are the index, the least and the largest that there is, and the dimension; none where
+    the call had no memory to keep them in. PyTorch raises an IndexError or a RuntimeError then.
+    """
+
+
+class DivisionByZeroError(FaultError, ZeroDivisionError, RuntimeError):
+    """An integer that was divided by zero."""
+
+
+class AssertionFailedError(FaultError, AssertionError, RuntimeError):
+    """Something that the program asserts and that does not hold."""
+
+
+class PromiseError(FaultError, ValueError):
+    """An input with values other than those that it was declared with."""
+
+
 class PackingWarning(UserWarning):
     """A kernel packs a weight at every call, which can take longer than the kernel."""
 

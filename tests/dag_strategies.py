@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import ansorc.lang as ac
-from ansorc.ir.expr import Expr, Var
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.operators.pad import pad
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 11, 13)
@@ -97,14 +97,14 @@ def _shapes(draw: st.DrawFn, rank: int) -> tuple[int, ...]:
 
 def elementwise(chain: Chain) -> Tensor:
     data = chain.last
-    functions: list[Callable[[Expr], Expr]] = [
+    functions: list[Callable[[Scalar], Scalar]] = [
         lambda x: ac.maximum(x, 0),
         lambda x: x * 3 + 1,
         lambda x: x * x - x,
         lambda x: -x,
     ]
     if chain.is_float:
-        of_floats: list[Callable[[Expr], Expr]] = [
+        of_floats: list[Callable[[Scalar], Scalar]] = [
             ac.tanh,
             lambda x: ac.exp(ac.minimum(x, 1.0)),
             lambda x: x / 4.0,
@@ -163,7 +163,7 @@ def interleaved(chain: Chain) -> Tensor:
     data, period = chain.last, chain.draw(st.integers(2, 3))
     rows = data.shape[0] * period - chain.draw(st.integers(0, period - 1))
 
-    def body(*i: Var) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         places = [i[0] // period, *i[1:]]
         row = data[tuple(places)]
         other = data[(*places[:-1], 0)] if len(places) > 1 else row
@@ -177,7 +177,7 @@ def guard(chain: Chain) -> Tensor:
     data = chain.last
     limit = chain.draw(st.integers(0, data.shape[-1]))
 
-    def body(*i: Var) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         shifted = data[(*i[:-1], ac.maximum(i[-1] - 1, 0))]
         tests = [i[-1] >= limit, ac.equal(i[0] % 2, 0), ac.any_of(i[0] < 1, i[-1] < limit)]
         return ac.if_then_else(chain.draw(st.sampled_from(tests)), data[i], shifted)
@@ -206,7 +206,7 @@ def reduction(chain: Chain) -> Tensor:
     reduce = chain.draw(st.sampled_from([ac.sum, ac.sum, ac.max, ac.min, ac.prod]))
     shape = [extent for place, extent in enumerate(data.shape) if place not in axes]
 
-    def body(*i: Var) -> ac.Reduction:
+    def body(*i: Scalar) -> ac.Reduction:
         rest = iter(i)
         indices = tuple(axes[place] if place in axes else next(rest) for place in range(rank))
         return reduce(data[indices], axis=list(axes.values()))
@@ -248,7 +248,7 @@ def window(chain: Chain) -> Tensor:
         reach = (size - 1) * dilations[place]
         shape.append((padded.shape[rank - count + place] - reach - 1) // strides[place] + 1)
 
-    def body(*i: Var) -> ac.Reduction:
+    def body(*i: Scalar) -> ac.Reduction:
         moved = (i[rank - count + d] * strides[d] + offsets[d] * dilations[d] for d in range(count))
         element = padded[(*i[: rank - count], *moved)]
         return ac.sum(element * kernel[tuple(offsets)], axis=offsets)
@@ -299,7 +299,7 @@ def tuple_reduction(chain: Chain) -> Tensor:
     return _chosen(chain, both)
 
 
-def _exponentials(a: Sequence[Var], b: Sequence[Var]) -> tuple[Expr, Expr]:
+def _exponentials(a: Sequence[Scalar], b: Sequence[Scalar]) -> tuple[Scalar, Scalar]:
     top = ac.maximum(a[0], b[0])
     return top, a[1] * ac.exp(a[0] - top) + b[1] * ac.exp(b[0] - top)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, get_args
@@ -229,13 +229,16 @@ def takes_choice(
     @takes_records
     @click.option("--default", "use_default", is_flag=True,
                   help="The untuned default schedule, not the best recorded program.")  # fmt: skip
+    @click.option("--check-indices/--no-check-indices", default=True,
+                  help="Whether the program checks the places in tensors that its data says, and "
+                       "returns a status instead of reading elsewhere; default: yes.")  # fmt: skip
     @wraps(command)
     def with_choice(
         workload: TaskOrNetworks, records: RecordPlace, threads: int, cache: str, use_default: bool,  # noqa: FBT001
-        *args: P.args, **rest: P.kwargs,
+        check_indices: bool, *args: P.args, **rest: P.kwargs,  # noqa: FBT001
     ) -> None:  # fmt: skip
         choice = choice_of(workload, records, threads, cache, use_default=use_default)
-        command(workload, choice, *args, **rest)
+        command(workload, replace(choice, check_indices=check_indices), *args, **rest)
 
     return with_choice
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ansorc.codegen.package.signature import LACKS_FEATURES, OUT_OF_MEMORY
+from ansorc.codegen.package.signature import FAULT_STATUS, LACKS_FEATURES, OUT_OF_MEMORY
 from ansorc.errors import MeasureError
 from ansorc.fleet.board_runner import (
     ArgumentKind,
@@ -23,6 +23,7 @@ from ansorc.fleet.board_runner import (
 )
 from ansorc.fleet.drawn_inputs import DrawnTask
 from ansorc.fleet.runner_link import Refusal, RefusedError
+from ansorc.ir.fault import FAULT_WORDS
 from ansorc.ir.packing import Packing
 from ansorc.search.measure import Failure, FailureKind, Measurement, RunCost, RunOptions
 from ansorc.search.measure.check import Comparison
@@ -37,6 +38,10 @@ _STATUS_MEANING = {
         FailureKind.COMPILE,
         "the kernel needs instructions that the board's CPU does not have",
     ),
+    **{
+        status: (FailureKind.WRONG_RESULT, f"candidate rejected: it {FAULT_WORDS[kind]}")
+        for kind, status in FAULT_STATUS.items()
+    },
 }
 _REFUSED = {
     Refusal.BAD_OBJECT: FailureKind.COMPILE,

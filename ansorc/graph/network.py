@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from ansorc.graph.partition import GraphPartition, partition
 from ansorc.graph.passes.pipeline import optimized
 from ansorc.graph.verify import verify_partition
 from ansorc.ir import notebook
+from ansorc.lang.dag import ComputeDAG
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -66,7 +68,11 @@ class Network:
         found: list[tuple[FusionGroup, Task]] = []
         for group in self.partition.groups:
             task = Task(group.dag(self.graph), self.target, group.name)
-            found.append((group, known.setdefault(task.key, task)))
+            same = known.setdefault(task.key, task)
+            if not _checks_alike(same, task):
+                task = Task(_set_apart(task.dag), self.target, group.name)
+                same = known.setdefault(task.key, task)
+            found.append((group, same))
         return tuple(found)
 
     @cached_property
@@ -78,6 +84,21 @@ class Network:
     def weights(self) -> Mapping[str, int]:
         """How often each task runs in one call of the network, by its key."""
         return Counter(task.key for _, task in self.task_of)
+
+
+def _checks_alike(one: Task, other: Task) -> bool:
+    """Whether two tasks of one key refuse the same data."""
+    if one.dag.plain is one.dag and other.dag.plain is other.dag:
+        return True
+    return one.dag.canonical == other.dag.canonical
+
+
+def _set_apart(dag: ComputeDAG) -> ComputeDAG:
+    """Return `dag` with another key, by a hint that says what its checks are."""
+    checks = hashlib.sha256(dag.canonical.to_text().encode()).hexdigest()[:16]
+    first, *rest = dag.ops
+    marked = replace(first, hints=(*first.hints, ("ansorc.checks", checks)))
+    return ComputeDAG.of_ops(dag.params, (marked, *rest))
 
 
 def weights_of(networks: Sequence[Network]) -> Mapping[str, int]:

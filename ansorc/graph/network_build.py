@@ -34,7 +34,10 @@ def chosen_programs(network: Network, choice: ProgramChoice) -> Mapping[str, Pro
     Raise RecordError if the file is missing, or holds no checked program of any of the tasks for
     this machine, threads and caches: a network is never wholly untuned unasked.
     """
-    return _default(network, choice) if choice.use_default else _recorded(network, choice)
+    found = _default(network, choice) if choice.use_default else _recorded(network, choice)
+    if choice.check_indices:
+        return found
+    return {key: replace(program, check_indices=False) for key, program in found.items()}
 
 
 def tuned_share(programs: Mapping[str, Program]) -> str:

@@ -28,8 +28,9 @@ from ansorc.search.task import Task
 def compiled_program(task: Task, program: Program, name: str) -> Compiled:
     """Return the kernel of `program`, called `name`, without packers; raise BuildError."""
     state = replay(task.dag, program.steps)
+    function = replace(lower(state, name), checks_indices=program.check_indices)
     built = compile_function(
-        lower(state, name), task.target, flops=task.dag.flops, packings=packings(state),
+        function, task.target, flops=task.dag.flops, packings=packings(state),
         is_part=True,
     )  # fmt: skip
     return replace(built, signature=replace(built.signature, records=program.records))

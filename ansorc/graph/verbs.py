@@ -43,6 +43,7 @@ def build(
     *,
     records: RecordFile | None = None,
     measure: MeasuredCall = "kernel",
+    check_indices: bool = True,
 ) -> Module: ...
 @overload
 def build(
@@ -52,6 +53,7 @@ def build(
     *,
     records: RecordFile | None = None,
     measure: MeasuredCall = "kernel",
+    check_indices: bool = True,
 ) -> NetworkModule: ...
 @overload
 def build(
@@ -61,6 +63,7 @@ def build(
     *,
     records: RecordFile | None = None,
     measure: MeasuredCall = "kernel",
+    check_indices: bool = True,
 ) -> NetworkVariants: ...
 def build(
     program: State | ComputeDAG | Task | Graph | GraphVariants,
@@ -69,6 +72,7 @@ def build(
     *,
     records: RecordFile | None = None,
     measure: MeasuredCall = "kernel",
+    check_indices: bool = True,
 ) -> Module | NetworkModule | NetworkVariants:
     """Return `program` compiled as the C function `name`, an operator or a whole network.
 
@@ -78,11 +82,16 @@ def build(
     schedule, else the best program in that file; tasks of a network that have none there keep the
     default. Of a network they were measured in the caches that `recorded_choice` names, of a task
     as `measure` says, which is what `tune` was told. `target` is
-    the task's, else "native", unless given. Raise TargetError or BuildError for what cannot be
+    the task's, else "native", unless given. Places in tensors that come from data are checked when
+    the program runs, unless `check_indices` is false; then they may be read wherever they are.
+    Raise TargetError or BuildError for what cannot be
     built, RecordError where the file has nothing for it.
     """
     cache = cache_of(measure, None)
-    choice = ProgramChoice(place_of(records or "tune.db"), cache=cache, use_default=records is None)
+    choice = ProgramChoice(
+        place_of(records or "tune.db"), cache=cache, use_default=records is None,
+        check_indices=check_indices,
+    )  # fmt: skip
     if isinstance(program, GraphVariants):
         networks = [Network.of(graph, "native" if target is None else target) for graph in program]
         choice = recorded_choice(networks, choice)
@@ -94,7 +103,7 @@ def build(
         programs = chosen_programs(network, recorded_choice([network], choice))
         return built_network(network, programs, name)
     if records is None or isinstance(program, State):
-        return build_operator(program, target, name)
+        return build_operator(program, target, name, check_indices=check_indices)
     own = program.target if isinstance(program, Task) else "native"
     title = program.name if isinstance(program, Task) else "kernel"
     dag = program.dag if isinstance(program, Task) else program

@@ -34,6 +34,10 @@ class Buffer:
     scope: Scope = Scope.GLOBAL
     constant: bool = False
     """Holds the same values at every call (a weight), so it may be re-laid-out once."""
+    promised: tuple[float, float] | None = None
+    """The least and the largest value that its elements will have, if that was said."""
+    is_sorted: bool = False
+    """Whether the elements of each row will not decrease."""
 
     @property
     def elements(self) -> int:

@@ -13,6 +13,7 @@ from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType
 from ansorc.ir.dtype import dtype as dtype_named
+from ansorc.ir.fault import FaultKind
 from ansorc.ir.node import Node, node
 from ansorc.ir.operator import OF_FLOATS, BinaryOp, CompareOp, misuse
 
@@ -143,6 +144,22 @@ class Select(Operand):
 
 
 @node
+class Checked(Operand):
+    """`value`, where `condition` holds; where it does not, the call fails.
+
+    It is for what is evaluated: the arm of a `Select` that is not chosen checks nothing. `kind`
+    says what the integers `args` are, `about` which tensor, or what an assertion is. In a vector
+    the condition holds in every lane, or the call fails. See `Check`.
+    """
+
+    value: Expr
+    condition: Expr
+    kind: FaultKind
+    about: str
+    args: tuple[Expr, ...] = ()
+
+
+@node
 class Cast(Operand):
     """`operand` converted to `dtype` as NumPy's `astype` does (lanes follow the operand).
 
@@ -267,7 +284,7 @@ class Transpose(Operand):
 Exchange: TypeAlias = Shuffle | MatrixLoad | MatrixMultiply | Transpose
 """What the threads of a warp do together."""
 _OfLanes: TypeAlias = Load | Ramp | Broadcast | Reduce | Dot | Exchange
-_Compound: TypeAlias = Binary | Compare | Not | Select | Cast | Call | _OfLanes
+_Compound: TypeAlias = Binary | Compare | Not | Select | Checked | Cast | Call | _OfLanes
 Expr: TypeAlias = Const | Var | _Compound
 ExprLike: TypeAlias = "Operand | float"
 """What the builders accept: an expression or a Python number."""
@@ -299,6 +316,9 @@ def _dtype_of(expr: _Compound) -> DType:
             return dtype_of(total)
         case Select(condition, then, otherwise):
             found = _wider(dtype_of(then), dtype_of(otherwise))
+            return found.vector(max(dtype_of(condition).lanes, found.lanes))
+        case Checked(value, condition):
+            found = dtype_of(value)
             return found.vector(max(dtype_of(condition).lanes, found.lanes))
         case Cast(dtype, operand):
             return dtype.vector(dtype_of(operand).lanes)

@@ -33,6 +33,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     Function,
     If,
@@ -266,8 +267,17 @@ class _Compiler:
                 self._stmt(body)
             case Prefetch() | Barrier() | Await():
                 self._line(self._waiting(stmt))
+            case Check():
+                self._check(stmt)
             case _:
                 assert_never(stmt)
+
+    def _check(self, stmt: Check) -> None:
+        """Write a check of each lane in turn."""
+        parts = (stmt.condition, *stmt.args)
+        lanes = max(dtype_of(part).lanes for part in parts)
+        with_lanes = f"for {LANE} in range({lanes}): " if lanes > 1 else ""
+        self._line(f"{with_lanes}{self.exprs.fault(stmt)}")
 
     def _waiting(self, stmt: Prefetch | Barrier | Await) -> str:
         if isinstance(stmt, Barrier):

@@ -23,6 +23,7 @@ from ansorc.ir.expr import (
     Broadcast,
     Call,
     Cast,
+    Checked,
     Compare,
     Const,
     Dot,
@@ -39,6 +40,7 @@ from ansorc.ir.expr import (
     Var,
     dtype_of,
 )
+from ansorc.ir.fault import FaultSite, fault_error
 from ansorc.ir.interpret_math import (
     converter,
     integer_range,
@@ -50,6 +52,7 @@ from ansorc.ir.interpret_math import (
 )
 from ansorc.ir.passes.places import reads_memory
 from ansorc.ir.printer import buffer_text, expr_text
+from ansorc.ir.stmt import Check
 from ansorc.ir.undefined import first_undefined
 
 LANE = "lane"
@@ -85,7 +88,9 @@ class ExprCompiler:
             "single": of_defined(np.float32),
             "outside": self._outside,
             "divisor": self._divisor,
+            "failed": self._failed,
         }
+        self._faults: list[FaultSite] = []
         self._sites: list[tuple[Buffer, int, Sequence[Expr]]] = []
         self._divisions: list[Expr] = []
         self._literals: dict[tuple[str, DType], int] = {}
@@ -127,8 +132,8 @@ class ExprCompiler:
                 a, b = self.expr(then), self.expr(otherwise)
                 text = f"({a.text} if {self.expr(condition).text} else {b.text})"
                 return PyExpr(text, min(a.low, b.low), max(a.high, b.high))
-            case Cast(dtype, operand):
-                return self._cast(dtype_of(operand).element, dtype, self.expr(operand))
+            case Cast() | Checked():
+                return self._converted(expr)
             case Call(name, args):
                 return self._call(name, args)
             case Dot():
@@ -153,6 +158,16 @@ class ExprCompiler:
                 return self._reduce(expr.op, expr.operand)
             case _:
                 assert_never(expr)
+
+    def fault(self, node: Check | Checked) -> str:
+        """Return the source of a check, which is None where it holds."""
+        self._faults.append(FaultSite(node.kind, node.about))
+        told = "".join(f", {self.expr(arg).text}" for arg in node.args)
+        site = len(self._faults) - 1
+        return f"(None if {self.expr(node.condition).text} else failed({site}{told}))"
+
+    def _failed(self, site: int, *values: int) -> NoReturn:
+        raise fault_error(f"kernel '{self.kernel}'", self._faults[site], values)
 
     def _const(self, value: float, dtype: DType) -> PyExpr:
         if dtype.is_float:
@@ -200,6 +215,13 @@ class ExprCompiler:
             return PyExpr(text, min(corners), max(corners))
         widest = max(abs(a.low), abs(a.high))
         return _wrapped(PyExpr(text, -widest, widest), dtype)
+
+    def _converted(self, expr: Cast | Checked) -> PyExpr:
+        if isinstance(expr, Cast):
+            return self._cast(dtype_of(expr.operand).element, expr.dtype, self.expr(expr.operand))
+        value = self.expr(expr.value)
+        text = f"({value.text} if {self.fault(expr)} is None else None)"
+        return PyExpr(text, value.low, value.high)
 
     def _cast(self, source: DType, target: DType, operand: PyExpr) -> PyExpr:
         if target.is_bool:

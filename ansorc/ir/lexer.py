@@ -21,6 +21,7 @@ class TokenKind(Enum):
     NAME = "a name"
     INT = "an integer"
     FLOAT = "a float"
+    STRING = "words in quotes"
     SYMBOL = "a symbol"
     NEWLINE = "the end of the line"
     INDENT = "an indented block"
@@ -43,6 +44,7 @@ _PATTERN = re.compile(
     |(?P<NAME>{NAME.pattern})
     |(?P<FLOAT>[0-9]+\.[0-9]+(?:e[+-]?[0-9]+)?|[0-9]+e[+-]?[0-9]+)
     |(?P<INT>[0-9]+)
+    |(?P<STRING>"[^"]*")
     |(?P<SYMBOL>\.\.|==|!=|<=|>=|//|[-+*/%<>=(),:\[\]])""",
     re.VERBOSE,
 )

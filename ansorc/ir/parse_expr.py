@@ -13,6 +13,7 @@ from ansorc.ir.expr import (
     Broadcast,
     Call,
     Cast,
+    Checked,
     Compare,
     CompareOp,
     Const,
@@ -29,6 +30,7 @@ from ansorc.ir.expr import (
     Transpose,
     Var,
 )
+from ansorc.ir.fault import FaultKind
 from ansorc.ir.lexer import Token, TokenKind, Tokens
 from ansorc.ir.operator import DOT_FUNCTIONS, MATH_FUNCTIONS, REDUCTIONS
 from ansorc.ir.printer import COMPARE_LEVEL, LEVELS, NOT_LEVEL
@@ -36,6 +38,7 @@ from ansorc.ir.printer import COMPARE_LEVEL, LEVELS, NOT_LEVEL
 _INFIX = {op.value: op for op in LEVELS}
 _COMPARISONS = {op.value: op for op in CompareOp}
 _EXTREMES = {"min": BinaryOp.MIN, "max": BinaryOp.MAX}
+_FAULTS = {kind.value: kind for kind in FaultKind}
 _REDUCERS = {name: op for op, name in REDUCTIONS.items()}
 _OPERANDS = {
     **dict.fromkeys(_EXTREMES, 2), **MATH_FUNCTIONS, **dict.fromkeys(DOT_FUNCTIONS, 3),
@@ -43,7 +46,7 @@ _OPERANDS = {
 }  # fmt: skip
 """Functions of expressions alone, and how many each takes."""
 _FUNCTIONS = (
-    *_EXTREMES, "cast", "ramp", "broadcast", "shuffle", "transpose", *_REDUCERS,
+    *_EXTREMES, "cast", "checked", "ramp", "broadcast", "shuffle", "transpose", *_REDUCERS,
     *list(_OPERANDS)[2:], *SCALARS,
 )  # fmt: skip
 
@@ -90,6 +93,10 @@ class ExprParser:
         """Read `[i, j]`."""
         self._tokens.require("[")
         return self._list("]")
+
+    def number(self, dtype: DType) -> float:
+        """Read a literal of `dtype`, which may have a sign."""
+        return self._number(dtype).value
 
     def known_buffer(self, name: Token) -> Buffer:
         """Return the buffer in scope that `name` names."""
@@ -150,6 +157,10 @@ class ExprParser:
         match name.text:
             case "cast":
                 return self._cast()
+            case "checked":
+                value = self.expr()
+                self._tokens.require(",")
+                return Checked(value, *self.fault(")"))
             case "ramp":
                 base, stride = self.expr(), self._next_argument()
                 return Ramp(base, stride, self._lanes())
@@ -169,6 +180,29 @@ class ExprParser:
                 return literal
             case _:
                 return self._function(name, self._list(")"))
+
+    def fault(self, closing: str) -> tuple[Expr, FaultKind, str, tuple[Expr, ...]]:
+        """Read a condition, a kind of fault, what it is about, and its arguments.
+
+        `closing` ends them, the end of the line if it is empty.
+        """
+        condition = self._first_of_fault()
+        word = self._tokens.expect(TokenKind.NAME)
+        if word.text not in _FAULTS:
+            known = ", ".join(_FAULTS)
+            raise self._tokens.error(f"'{word.text}' is no kind of fault; use {known}", word)
+        self._tokens.require(",")
+        about, args = self._tokens.expect(TokenKind.STRING).text[1:-1], list[Expr]()
+        while self._tokens.accept(","):
+            args.append(self.expr())
+        if closing:
+            self._tokens.require(closing)
+        return condition, _FAULTS[word.text], about, tuple(args)
+
+    def _first_of_fault(self) -> Expr:
+        condition = self.expr()
+        self._tokens.require(",")
+        return condition
 
     def _cast(self) -> Expr:
         dtype = self._tokens.expect(TokenKind.NAME)

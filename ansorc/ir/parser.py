@@ -19,6 +19,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     Function,
     If,
@@ -32,7 +33,9 @@ from ansorc.ir.stmt import (
 T = TypeVar("T")
 
 _LOOPS = {kind.value: kind for kind in LoopKind}
-_WORDS = ("if", "alloc", "seq", "pass", "barrier", "prefetch", "async", "await", "stream")
+_WORDS = (
+    "if", "alloc", "seq", "pass", "barrier", "prefetch", "async", "await", "stream", "check",
+)  # fmt: skip
 _SCOPES = {scope.value: scope for scope in Scope}
 
 
@@ -71,10 +74,11 @@ class _Parser:
                 self._tokens.require(",")
         is_limited = self._tokens.accept("threads")
         threads = int(self._tokens.expect(TokenKind.INT).text) if is_limited else 0
+        is_checked = not self._tokens.accept("unchecked")
         inner = _Parser(self._tokens, {buffer.name: buffer for buffer in params}, {})
         body = inner._block()
         self._tokens.expect(TokenKind.END)
-        return Function(name, tuple(params), body, threads)
+        return Function(name, tuple(params), body, threads, is_checked)
 
     def _block(self) -> Stmt:
         return _joined(self._lines_of_block())
@@ -112,20 +116,12 @@ class _Parser:
             case "pass":
                 self._tokens.expect(TokenKind.NEWLINE)
                 return Seq(())
-            case "barrier":
-                scope = self._word(_SCOPES)
-                self._tokens.expect(TokenKind.NEWLINE)
-                return Barrier(scope)
-            case "prefetch":
-                return self._prefetch()
             case "async":
                 return replace(self._store(), is_async=True)
             case "stream":
                 return replace(self._store(), is_streamed=True)
-            case "await":
-                pending = int(self._tokens.expect(TokenKind.INT).text)
-                self._tokens.expect(TokenKind.NEWLINE)
-                return Await(pending)
+            case "barrier" | "prefetch" | "await" | "check":
+                return self._leaf(word.text)
             case text:
                 known = ", ".join((*_LOOPS, *_WORDS))
                 raise self._tokens.error(
@@ -140,11 +136,21 @@ class _Parser:
         self._tokens.expect(TokenKind.NEWLINE)
         return Store(buffer, indices, value)
 
-    def _prefetch(self) -> Stmt:
-        buffer = self._exprs.known_buffer(self._tokens.expect(TokenKind.NAME))
-        indices = self._exprs.indices()
+    def _leaf(self, word: str) -> Stmt:
+        """Read what stands behind `word` in a line that stores nothing."""
+        stmt: Stmt
+        match word:
+            case "barrier":
+                stmt = Barrier(self._word(_SCOPES))
+            case "prefetch":
+                buffer = self._exprs.known_buffer(self._tokens.expect(TokenKind.NAME))
+                stmt = Prefetch(buffer, self._exprs.indices())
+            case "await":
+                stmt = Await(int(self._tokens.expect(TokenKind.INT).text))
+            case _:
+                stmt = Check(*self._exprs.fault(""))
         self._tokens.expect(TokenKind.NEWLINE)
-        return Prefetch(buffer, indices)
+        return stmt
 
     def _loop(self, kind: LoopKind) -> Stmt:
         thread = self._word({name: name for name in THREADS}) if kind is LoopKind.BOUND else ""
@@ -199,6 +205,12 @@ class _Parser:
         buffer = Buffer(name, tuple(shape), dtype)
         if self._tokens.next.text in _SCOPES:
             buffer = replace(buffer, scope=self._word(_SCOPES))
+        if self._tokens.accept("in"):
+            low = self._exprs.number(buffer.dtype)
+            self._tokens.require("..")
+            buffer = replace(buffer, promised=(low, self._exprs.number(buffer.dtype)))
+        if self._tokens.accept("sorted"):
+            buffer = replace(buffer, is_sorted=True)
         return replace(buffer, constant=self._tokens.accept("constant"))
 
     def _name(self) -> str:

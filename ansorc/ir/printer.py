@@ -16,6 +16,7 @@ from ansorc.ir.expr import (
     Broadcast,
     Call,
     Cast,
+    Checked,
     Compare,
     Const,
     Dot,
@@ -37,6 +38,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     Function,
     If,
@@ -84,12 +86,15 @@ def buffer_text(buffer: Buffer) -> str:
     """Return the declaration of `buffer`: `A: float32[4, 8] shared constant`."""
     shape = ", ".join(str(extent) for extent in buffer.shape)
     scope = "" if buffer.scope is Scope.GLOBAL else f" {buffer.scope.value}"
-    return f"{buffer.name}: {buffer.dtype}[{shape}]{scope}{' constant' * buffer.constant}"
+    values = "" if buffer.promised is None else " in {}..{}".format(*buffer.promised)
+    values += " sorted" * buffer.is_sorted
+    return f"{buffer.name}: {buffer.dtype}[{shape}]{scope}{values}{' constant' * buffer.constant}"
 
 
 def _header(function: Function) -> list[str]:
     params = [buffer_text(buffer) for buffer in function.params]
     limit = f" threads {function.threads}" if function.threads else ""
+    limit += "" if function.checks_indices else " unchecked"
     line = f"kernel {function.name}({', '.join(params)}){limit}:"
     if len(line) <= _WIDTH:
         return [line]
@@ -136,6 +141,8 @@ def _stmt(stmt: Stmt, *, is_last: bool) -> Iterator[str]:
             yield from _block(body) if is_last else _indented(_block(body))
         case Barrier() | Prefetch() | Await():
             yield _waiting(stmt)
+        case Check():
+            yield f"check {_fault(stmt)}"
         case _:
             assert_never(stmt)
 
@@ -148,6 +155,11 @@ def _waiting(stmt: Barrier | Prefetch | Await) -> str:
             return f"prefetch {_access(buffer, indices)}"
         case Await(pending):
             return f"await {pending}"
+
+
+def _fault(node: Check | Checked) -> str:
+    rest = f", {_listed(node.args)}" if node.args else ""
+    return f'{expr_text(node.condition)}, {node.kind.value}, "{node.about}"{rest}'
 
 
 def _loop_head(loop: For) -> str:
@@ -185,6 +197,8 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"cast({dtype}, {expr_text(operand)})", ATOM_LEVEL
         case Call() | Dot() | Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply() | Transpose():
             return _function(expr), ATOM_LEVEL
+        case Checked(value):
+            return f"checked({expr_text(value)}, {_fault(expr)})", ATOM_LEVEL
         case Load(buffer, indices):
             return _access(buffer, indices), ATOM_LEVEL
         case Ramp(base, stride, lanes):

@@ -14,6 +14,7 @@ from typing import TypeAlias, assert_never, cast
 from ansorc.ir import notebook
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Var
+from ansorc.ir.fault import FaultKind, FaultSite
 from ansorc.ir.node import Node, node
 
 
@@ -128,7 +129,23 @@ class Await(Node):
     pending: int
 
 
-Stmt: TypeAlias = For | Store | If | Seq | Allocate | Barrier | Prefetch | Await
+@node
+class Check(Node):
+    """The call fails unless `condition` holds, in every lane if it has lanes.
+
+    The status that it returns says `kind`; the integers `args` (of the first lane that fails) and
+    `about` are for the message, see `FaultKind`. On a CPU nothing after it runs in that thread. On
+    a GPU all else does: what would go wrong then must not depend on the condition. Of several that
+    fail any one is told.
+    """
+
+    condition: Expr
+    kind: FaultKind
+    about: str
+    args: tuple[Expr, ...] = ()
+
+
+Stmt: TypeAlias = For | Store | If | Seq | Allocate | Barrier | Prefetch | Await | Check
 
 
 def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
@@ -140,7 +157,7 @@ def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
             return parts
         case If(_, then, otherwise):
             return (then,) if otherwise is None else (then, otherwise)
-        case Store() | Barrier() | Prefetch() | Await():
+        case Store() | Barrier() | Prefetch() | Await() | Check():
             return ()
         case _:
             assert_never(stmt)
@@ -189,9 +206,17 @@ class Function(Node):
     body: Stmt
     threads: int = 0
     """The most that work on a call, however many the caller allows; 0: as many as that."""
+    checks_indices: bool = True
+    """Whether places in tensors that come from data are checked (`place_checks`)."""
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the text; on hover the loops around a line."""
         # the printer imports this module
         to_text = cast("Callable[[Function], str]", import_module("ansorc.ir.printer").to_text)
         return notebook.framed(self.name, notebook.code(notebook.inside(to_text(self))))
+
+
+def fault_sites(root: Stmt) -> tuple[FaultSite, ...]:
+    """Return what the checks below `root` are about, each once, in the order of the text."""
+    found = (part for part in statements(root) if isinstance(part, Check))
+    return tuple(dict.fromkeys(FaultSite(one.kind, one.about, len(one.args)) for one in found))

@@ -25,6 +25,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     Function,
     If,
@@ -117,7 +118,7 @@ def _check(stmt: Stmt, place: _VerifyContext) -> None:
             if buffer.constant:
                 raise IRError(f"{buffer_text(buffer)} is allocated; only parameters are constant")
             _check(body, place.with_buffer(buffer))
-        case Prefetch():
+        case Prefetch() | Check():
             _check_leaf(stmt, place)
         case Barrier() | Await():
             _check_waiting(stmt, place)
@@ -175,7 +176,7 @@ def _check_loop(loop: For, place: _VerifyContext) -> None:
         raise IRError(f"nested loops {extents} are both bound to {thread}; make them equal")
 
 
-def _check_leaf(stmt: Store | If | Prefetch, place: _VerifyContext) -> None:
+def _check_leaf(stmt: Store | If | Prefetch | Check, place: _VerifyContext) -> None:
     """Check the expressions of one statement itself, and name it where they break a rule."""
     variables = {name: loop.var for name, loop in place.loops.items()}
     rules = ExprRules(place.buffers, variables, lambda access: _check_access(access, place))
@@ -184,6 +185,8 @@ def _check_leaf(stmt: Store | If | Prefetch, place: _VerifyContext) -> None:
             _check_store(stmt, rules, place)
         elif isinstance(stmt, Prefetch):
             _check_prefetch(stmt, rules)
+        elif isinstance(stmt, Check):
+            rules.fault(stmt.condition, stmt.condition, stmt.about, stmt.args)
         else:
             _check_condition(stmt, rules)
     except IRError as error:

@@ -14,6 +14,7 @@ from ansorc.ir.expr import (
     Broadcast,
     Call,
     Cast,
+    Checked,
     Compare,
     Const,
     Dot,
@@ -29,6 +30,7 @@ from ansorc.ir.expr import (
     Transpose,
     Var,
 )
+from ansorc.ir.fault import MOST_ARGUMENTS
 from ansorc.ir.interpret_math import integer_range
 from ansorc.ir.matrix_units import check_matrix_load, check_matrix_multiply, check_transpose
 from ansorc.ir.operator import MATH_FUNCTIONS, REDUCTIONS
@@ -69,7 +71,7 @@ class ExprRules:
                 return arms.vector(_joined(expr, lanes, arms.lanes))
             case Cast(dtype, operand):
                 return _converted(expr, dtype, self.dtype(operand).lanes)
-            case Call() | Dot() | MatrixMultiply():
+            case Checked() | Call() | Dot() | MatrixMultiply():
                 return self._call(expr)
             case Load(buffer, indices):
                 return buffer.dtype.vector(self.access(buffer, indices))
@@ -111,6 +113,20 @@ class ExprRules:
         self._check_access(place)
         return lanes
 
+    def fault(self, expr: Expr, condition: Expr, about: str, args: Sequence[Expr]) -> DType:
+        """Check what a fault, of `expr`, is made of; return the dtype of the condition."""
+        dtype = _bool(expr, self.dtype(condition))
+        if not about.isprintable() or '"' in about:
+            raise IRError(f"{about!r} is about something in letters that cannot be written here")
+        if len(args) > MOST_ARGUMENTS:
+            raise _illegal(expr, f"it tells {len(args)} numbers; the most are {MOST_ARGUMENTS}")
+        for arg in args:
+            found = self.dtype(arg)
+            if found.element != INT64:
+                raise _illegal(expr, f"it tells {expr_text(arg)}, a {found}; cast it to int64")
+            _joined(expr, dtype.lanes, found.lanes)
+        return dtype
+
     def _var(self, expr: Var) -> DType:
         known = self._variables.get(expr.name)
         if known is None:
@@ -119,7 +135,11 @@ class ExprRules:
             raise _illegal(expr, f"it is {expr.dtype} here, but {known.dtype} in its loop")
         return expr.dtype
 
-    def _call(self, expr: Call | Dot | MatrixMultiply) -> DType:
+    def _call(self, expr: Call | Dot | MatrixMultiply | Checked) -> DType:
+        if isinstance(expr, Checked):
+            lanes = self.fault(expr, expr.condition, expr.about, expr.args).lanes
+            dtype = self.dtype(expr.value)
+            return dtype.vector(_joined(expr, lanes, dtype.lanes))
         if not isinstance(expr, Call):
             parts = [self.dtype(part) for part in (expr.total, expr.left, expr.right)]
             if isinstance(expr, Dot):

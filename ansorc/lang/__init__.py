@@ -3,6 +3,7 @@
 In: Python functions over indices. Out: a ComputeDAG, an immutable value.
 """
 
+from ansorc.lang.checks import checked
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.define import compute, compute_tuple
@@ -54,6 +55,7 @@ from ansorc.lang.scalar import (
     tanh,
     truncated_divide,
 )
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
 
@@ -65,6 +67,7 @@ __all__ = [
     "Output",
     "Reducer",
     "Reduction",
+    "Scalar",
     "Tensor",
     "TupleReducer",
     "TupleReduction",
@@ -77,6 +80,7 @@ __all__ = [
     "argmin",
     "cast",
     "ceil",
+    "checked",
     "compute",
     "compute_tuple",
     "const",

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
 
-from ansorc.ir.expr import Expr, ExprLike, Var
+from ansorc.ir.expr import Expr
 from ansorc.lang.reduction import Reduction, TupleReduction
+from ansorc.lang.scalar_type import Scalar, ScalarLike
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-Element: TypeAlias = "ExprLike | Reduction | TupleReduction"
+Element: TypeAlias = "ScalarLike | Reduction | TupleReduction"
 """What the function of a `compute` returns."""
-Elements: TypeAlias = "tuple[ExprLike, ...] | TupleReduction"
+Elements: TypeAlias = "tuple[ScalarLike, ...] | TupleReduction"
 """What the function of a `compute_tuple` returns."""
 Found: TypeAlias = "tuple[Expr, ...] | Reduction | TupleReduction"
 """The same with Python numbers made literals."""
 FixedRank: TypeAlias = (
-    Callable[[Var], T]
-    | Callable[[Var, Var], T]
-    | Callable[[Var, Var, Var], T]
-    | Callable[[Var, Var, Var, Var], T]
-    | Callable[[Var, Var, Var, Var, Var], T]
-    | Callable[[Var, Var, Var, Var, Var, Var], T]
+    Callable[[Scalar], T]
+    | Callable[[Scalar, Scalar], T]
+    | Callable[[Scalar, Scalar, Scalar], T]
+    | Callable[[Scalar, Scalar, Scalar, Scalar], T]
+    | Callable[[Scalar, Scalar, Scalar, Scalar, Scalar], T]
+    | Callable[[Scalar, Scalar, Scalar, Scalar, Scalar, Scalar], T]
     | Callable[[], T]
 )
 """Functions of one index for each dimension, spelled out so that lambdas are type-checked."""
@@ -32,4 +33,4 @@ FixedRank: TypeAlias = (
 class AnyRank(Protocol[T_co]):
     """A function like `lambda *indices: …`."""
 
-    def __call__(self, *indices: Var) -> T_co: ...
+    def __call__(self, *indices: Scalar) -> T_co: ...

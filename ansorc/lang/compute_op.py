@@ -10,7 +10,7 @@ from functools import cached_property
 from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import BinaryOp, Const, Expr, Load, binary
+from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Load, binary
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.lang.reducer import Reducer
 
@@ -134,6 +134,16 @@ class ComputeOp:
         assert self.combiner is not None
         return (self.combiner.combine(left[0], right[0]),)
 
+    @cached_property
+    def plain(self) -> ComputeOp:
+        """The computation without its checks, but for those that read what it does not read else.
+
+        It is the same one if there are none.
+        """
+        if not any(isinstance(node, Checked) for node in self.nodes()):
+            return self
+        return self.with_bodies(lambda body: rewrite(body, _unchecked))
+
     def with_bodies(self, change: Callable[[Expr], Expr]) -> ComputeOp:
         """Return the computation with each of its bodies changed."""
         more = tuple(replace(output, body=change(output.body)) for output in self.more)
@@ -154,3 +164,12 @@ class ComputeOp:
         pairs = zip(buffers[1:], self.more, strict=True)
         more = tuple(replace(output, buffer=buffer) for buffer, output in pairs)
         return replace(self, name=buffers[0].name, buffer=buffers[0], more=more)
+
+
+def _unchecked(node: Node) -> Node | None:
+    """Return the value of a check that reads no other tensors than the value."""
+    if not isinstance(node, Checked):
+        return None
+    told = {part.buffer.name for part in walk(node) if isinstance(part, Load)}
+    own = {part.buffer.name for part in walk(node.value) if isinstance(part, Load)}
+    return node.value if told == own else None

@@ -85,14 +85,23 @@ class ComputeDAG:
         return sum(op_flops(op) for op in self.ops)
 
     @cached_property
+    def plain(self) -> ComputeDAG:
+        """The same computation without its checks (`ComputeOp.plain`); this one if it has none."""
+        ops = tuple(op.plain for op in self.ops)
+        if all(new is old for new, old in zip(ops, self.ops, strict=True)):
+            return self
+        return ComputeDAG.of_ops(self.params, ops)
+
+    @cached_property
     def canonical(self) -> ComputeDAG:
         """The same computation with tensors t0, t1, … and axes a0, a1, …: equal for equal keys."""
         return ComputeDAG.of_ops(*canonical(self.params, self.ops))
 
     @cached_property
     def key(self) -> str:
-        """A hash of the mathematics: names of tensors and axes do not count, all else does."""
-        return hashlib.sha256(self.canonical.to_text().encode()).hexdigest()[:20]
+        """A hash of the mathematics: names of tensors and axes, and checks of what they read, do
+        not count, all else does."""
+        return hashlib.sha256(self.plain.canonical.to_text().encode()).hexdigest()[:20]
 
     def to_text(self) -> str:
         """Return the DAG as lines that `from_text` reads back exactly."""

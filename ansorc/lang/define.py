@@ -8,12 +8,13 @@ from typing import overload
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Expr, Operand, Var, as_expr, dtype_of
+from ansorc.ir.expr import Expr, Operand, Var, dtype_of
 from ansorc.ir.node import Node, rewrite
 from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.lang.hints import Hints, as_hints
+from ansorc.lang.literal import as_number, short_text
 from ansorc.lang.naming import (
     AutoName,
     check_axis_name,
@@ -21,8 +22,11 @@ from ansorc.lang.naming import (
     stage_name,
     unique_name,
 )
-from ansorc.lang.reduction import ReduceAxis, Reduction, TupleReduction
+from ansorc.lang.reducer_laws import check_laws
+from ansorc.lang.reduction import ReduceAxis, ReduceVar, Reduction, TupleReduction
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor, extents_of
+from ansorc.lang.whole import Whole
 
 _COMPUTE, _TUPLE = AutoName("compute"), AutoName("compute_tuple")
 
@@ -67,7 +71,7 @@ def compute(
     """
     space, value = _traced(shape, fn, name, axes)
     op = _op((str(name),), space, _one(name, value), as_hints(hints or {}))
-    check_op(op)
+    _check(op, value)
     return Tensor(op.buffer, op, isinstance(name, AutoName))
 
 
@@ -118,7 +122,7 @@ def compute_tuple(
     for one in names:
         check_tensor_name(one)
     op = _op(tuple(map(str, names)), space, found, as_hints(hints or {}))
-    check_op(op)
+    _check(op, value)
     return tuple(
         Tensor(buffer, op, isinstance(one, AutoName), place)
         for place, (buffer, one) in enumerate(zip(op.buffers, names, strict=True))
@@ -140,10 +144,17 @@ def _traced(
     if len(names) != len(extents) or len(set(names)) != len(names):
         raise LanguageError(f"'{name}' of shape {extents} needs as many different axes: {names}")
     try:
-        value = fn(*(Var(axis) for axis in names))
+        value = fn(*(Scalar(Var(axis)) for axis in names))
     except LanguageError as error:
         raise LanguageError(f"in the definition of '{name}': {error}") from error
     return tuple(Axis(axis, extent) for axis, extent in zip(names, extents, strict=True)), value
+
+
+def _check(op: ComputeOp, value: Element | Elements) -> None:
+    """Raise LanguageError where a computation has no meaning, or its reducer breaks its laws."""
+    check_op(op)
+    if isinstance(value, TupleReduction) and value.name:
+        check_laws(op, value.name)
 
 
 def _op(
@@ -186,17 +197,19 @@ def _many(name: str, value: Element | Elements) -> tuple[Expr, ...] | TupleReduc
         return value
     if not isinstance(value, tuple) or not value:
         raise LanguageError(
-            f"the function of '{name}' returned {value!r}; return a tuple of expressions, or one "
-            "reduction of tuples"
+            f"the function of '{name}' returned {short_text(value)}; "
+            "return a tuple of expressions, or one reduction of tuples"
         )
     return tuple(_scalar(name, element) for element in value)
 
 
 def _scalar(name: str, value: object) -> Expr:
-    if isinstance(value, (Operand, int, float)):
-        return as_expr(value)
+    if isinstance(value, (Scalar, Operand)) or as_number(value) is not None:
+        return as_scalar(value).expr
+    if isinstance(value, Whole):
+        raise LanguageError(f"the function of '{name}' returned no element: {value.advice()}")
     raise LanguageError(
-        f"the function of '{name}' returned {value!r} ({type(value).__name__}); "
+        f"the function of '{name}' returned {short_text(value)} ({type(value).__name__}); "
         "return one expression"
     )
 
@@ -210,13 +223,13 @@ def _reduce_axes(
     for axis in axes:
         name = unique_name(axis.name, taken)
         taken.add(name)
-        found[id(axis)] = (Axis(name, axis.extent), axis.lo)
+        found[id(axis.expr)] = (Axis(name, axis.extent), axis.lo)
     return found
 
 
 def _without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis, int]]) -> Expr:
     def rule(node: Node) -> Node | None:
-        if not isinstance(node, ReduceAxis):
+        if not isinstance(node, ReduceVar):
             return None
         if id(node) not in reduce:
             raise LanguageError(

@@ -23,6 +23,7 @@ from ansorc.ir.expr import (
     Broadcast,
     Call,
     Cast,
+    Checked,
     Compare,
     Const,
     Dot,
@@ -38,6 +39,7 @@ from ansorc.ir.expr import (
     Transpose,
     Var,
 )
+from ansorc.ir.fault import FaultSite, fault_error
 from ansorc.ir.interpret_math import NUMPY_FUNCTIONS
 from ansorc.lang.strided import strided_view
 
@@ -74,12 +76,15 @@ class Grid:
                 return np.logical_not(self.evaluate(operand, mask))
             case Select(condition, then, otherwise):
                 return self._select(condition, then, otherwise, mask)
+            case Checked(value):
+                self.check(expr, mask)
+                return self.evaluate(value, mask)
             case Cast(dtype, operand):
                 return converted(self.evaluate(operand, mask), self.numpy_type(dtype))
             case Call(name, args):
                 return self._called(name, [self.evaluate(arg, mask) for arg in args])
             case Load():
-                return self._load(expr, mask)
+                return self.load(expr, mask, self.tensors[expr.buffer.name])
             case Ramp() | Broadcast() | Dot() | Reduce():
                 raise LanguageError(f"'{self.op_name}' holds a vector; it defines one element")
             case Shuffle() | MatrixLoad() | MatrixMultiply() | Transpose():
@@ -110,8 +115,19 @@ class Grid:
         other = self.evaluate(otherwise, np.logical_and(outer, np.logical_not(test)))
         return np.where(test, taken, other)
 
-    def _load(self, load: Load, mask: Mask) -> Array:
-        tensor = self.tensors[load.buffer.name]
+    def check(self, expr: Checked, mask: Mask) -> None:
+        """Raise the error that `expr` stands for if its condition fails anywhere."""
+        wrong = np.logical_not(self.evaluate(expr.condition, mask))
+        if mask is not None:
+            wrong = np.logical_and(wrong, mask)
+        if not wrong.any():
+            return
+        told = np.broadcast_arrays(wrong, *(self.evaluate(arg, mask) for arg in expr.args))
+        values = tuple(int(arg[told[0]][0]) for arg in told[1:])
+        raise fault_error(f"'{self.op_name}'", FaultSite(expr.kind, expr.about), values)
+
+    def load(self, load: Load, mask: Mask, tensor: Array) -> Array:
+        """Return the elements of `tensor`, which stands for the buffer of `load`, at its places."""
         if not load.indices:
             return tensor.reshape((1,) * self.rank)
         view = strided_view(tensor, load.indices, self.axes)

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import Const, Expr, ExprLike, Load, Operand, Var, as_expr, const, dtype_of
+from ansorc.ir.expr import Const, Expr, Load, Var, dtype_of
 from ansorc.ir.node import walk
 from ansorc.ir.substitute import substitute
+from ansorc.lang.literal import short_text
+from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
 
-Combine = Callable[[tuple[Var, ...], tuple[Var, ...]], Sequence[ExprLike]]
+Combine = Callable[[tuple[Scalar, ...], tuple[Scalar, ...]], Sequence[ScalarLike]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def operands(dtypes: Sequence[DType]) -> tuple[tuple[Var, ...], tuple[Var, ...]]
 
 
 def reducer_of(
-    combine: Combine, identities: Sequence[ExprLike], dtypes: Sequence[DType], name: str
+    combine: Combine, identities: Sequence[ScalarLike], dtypes: Sequence[DType], name: str
 ) -> Reducer:
     """Return `combine` as a Reducer of tuples of `dtypes`; raise LanguageError where it is none."""
     if len(identities) != len(dtypes):
@@ -59,13 +61,14 @@ def reducer_of(
             "terms; give one for each"
         )
     found = tuple(_literal(v, dtype, name) for v, dtype in zip(identities, dtypes, strict=True))
-    values = combine(*operands(dtypes))
+    left, right = operands(dtypes)
+    values = combine(tuple(map(Scalar, left)), tuple(map(Scalar, right)))
     if not isinstance(values, (tuple, list)) or len(values) != len(dtypes):
         raise LanguageError(
-            f"the reducer '{name}' combines two tuples of {len(dtypes)} to {values!r}; return a "
-            f"tuple of {len(dtypes)}"
+            f"the reducer '{name}' combines two tuples of {len(dtypes)} to {short_text(values)}; "
+            f"return a tuple of {len(dtypes)}"
         )
-    results = tuple(as_expr(v, dtype) for v, dtype in zip(values, dtypes, strict=True))
+    results = tuple(as_scalar(v, t).expr for v, t in zip(values, dtypes, strict=True))
     reducer = Reducer(found, results)
     check_reducer(reducer, dtypes, name)
     return reducer
@@ -91,16 +94,16 @@ def check_reducer(reducer: Reducer, dtypes: Sequence[DType], name: str) -> None:
                 )
 
 
-def _literal(value: ExprLike, dtype: DType, name: str) -> Const:
-    expr = as_expr(value, dtype)
+def _literal(value: ScalarLike, dtype: DType, name: str) -> Const:
+    expr = as_scalar(value, dtype).expr
     if not isinstance(expr, Const):
         raise LanguageError(f"the identities of the reducer '{name}' must be numbers")
-    if expr.dtype != dtype and isinstance(value, Operand):
+    if expr.dtype != dtype:
         raise LanguageError(
             f"the reducer '{name}' begins at a {expr.dtype}, but its term is {dtype}; "
             "give a plain number"
         )
-    return const(expr.value, dtype)
+    return expr
 
 
 def _name(node: Load | Var) -> str:

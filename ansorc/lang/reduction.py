@@ -7,23 +7,34 @@ from dataclasses import dataclass
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import CompareOp, Expr, ExprLike, Select, Var, as_expr, compare, const, dtype_of
+from ansorc.ir.expr import Expr, Var
 from ansorc.lang.compute_op import Combiner
+from ansorc.lang.literal import as_integer, as_number, refuse_bool, short_text
 from ansorc.lang.naming import check_axis_name
 from ansorc.lang.reducer import Combine, Reducer, reducer_of
-from ansorc.lang.scalar import all_of, any_of, logical_not
+from ansorc.lang.reducer_laws import with_kept_identity
+from ansorc.lang.scalar import all_of, any_of, const, if_then_else
+from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
+from ansorc.lang.total_order import is_more_extreme, is_same
 from ansorc.lang.whole import Whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReduceAxis(Var):
-    """A variable that a reduction runs over `lo`, `lo + 1`, … for `extent` values.
+class ReduceVar(Var):
+    """The variable of a reduce axis, by identity: `compute` replaces it by `name + lo`."""
 
-    Two axes are the same only if they are one object. `compute` replaces it by `name + lo`.
+
+class ReduceAxis(Scalar):
+    """An index that a reduction runs over `lo`, `lo + 1`, … for `extent` values.
+
+    Two axes are the same only if they are one object.
     """
 
-    extent: int = 1
-    lo: int = 0
+    __slots__ = ("extent", "lo", "name")
+
+    def __init__(self, name: str, extent: int, lo: int = 0) -> None:
+        super().__init__(ReduceVar(name, INT64))
+        self.name, self.extent, self.lo = name, extent, lo
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,6 +63,8 @@ class TupleReduction(Whole):
     reducer: Reducer
     bodies: tuple[Expr, ...]
     axes: tuple[ReduceAxis, ...]
+    name: str = ""
+    """What a user called it, whose laws are tried; "" for one of ansorc's own."""
 
     def advice(self) -> str:
         over = ", ".join(axis.name for axis in self.axes)
@@ -69,29 +82,33 @@ class TupleReducer:
     """A way to combine tuples, yet without their dtypes; see `reducer`."""
 
     combine_tuples: Combine
-    identities: tuple[ExprLike, ...]
+    identities: tuple[ScalarLike, ...]
     name: str
+    is_own: bool = False
+    """Whether it is one of ansorc's own, whose laws tests try."""
 
-    def __call__(self, *terms: ExprLike, axis: Axes) -> TupleReduction:
+    def __call__(self, *terms: ScalarLike, axis: Axes) -> TupleReduction:
         """Return the tuples of `terms` combined over the reduce axes `axis`.
 
         Raise LanguageError where the reducer does not fit the number or dtypes of the terms.
         """
-        axes, bodies = _axes(self.name, axis), tuple(as_expr(term) for term in terms)
-        dtypes = [dtype_of(body) for body in bodies]
-        return TupleReduction(
-            reducer_of(self.combine_tuples, self.identities, dtypes, self.name), bodies, axes
-        )
+        axes, bodies = _axes(self.name, axis), tuple(as_scalar(term) for term in terms)
+        dtypes = [body.dtype for body in bodies]
+        reducer = reducer_of(self.combine_tuples, self.identities, dtypes, self.name)
+        reducer = reducer if self.is_own else with_kept_identity(reducer)
+        name = "" if self.is_own else self.name
+        return TupleReduction(reducer, tuple(body.expr for body in bodies), axes, name)
 
 
 def reducer(
-    combine: Combine, identities: Sequence[ExprLike], name: str = "reducer"
+    combine: Combine, identities: Sequence[ScalarLike], name: str = "reducer"
 ) -> TupleReducer:
     """Return a reduction of tuples, for use in `compute_tuple`.
 
     `combine(left, right)` takes two tuples of scalars and returns the tuple that they combine to.
-    It must be associative and commutative (up to rounding), for a schedule combines in any order.
-    The tuple `identities` combined with any other must give that other.
+    It must be associative and commutative (up to rounding), for a schedule combines in any order,
+    and the tuple `identities` combined with any other must give that other. `compute_tuple` tries
+    that on numbers, and refuses with those for which it does not hold (lang/reducer_laws.py).
 
         moments = reducer(lambda a, b: (a[0] + b[0], a[1] + b[1]), (0, 0))
         S, Q = compute_tuple(n, lambda i: moments(A[i, k], A[i, k] * A[i, k], axis=k))
@@ -105,16 +122,21 @@ def reduce_axis(domain: int | tuple[int, int], name: str = "k") -> ReduceAxis:
     Raise LanguageError where it is empty. A name that clashes inside a compute gets a number.
     """
     check_axis_name(name)
-    lo, hi = (0, domain) if isinstance(domain, int) else domain
+    ends = (0, domain) if as_number(domain) is not None else domain
+    if not isinstance(ends, (tuple, list)) or len(ends) != 2:
+        raise LanguageError(
+            f"the reduce axis '{name}' runs over {short_text(domain)}; give its extent, or (lo, hi)"
+        )
+    lo, hi = (as_integer(end, f"an end of the reduce axis '{name}'") for end in ends)
     if hi <= lo:
         raise LanguageError(f"the reduce axis '{name}' is empty: {lo}..{hi}; give it an extent > 0")
-    return ReduceAxis(name, INT64, hi - lo, lo)
+    return ReduceAxis(name, hi - lo, lo)
 
 
 Axes = ReduceAxis | Sequence[ReduceAxis]
 
 
-def sum(expr: ExprLike, axis: Axes) -> Reduction:
+def sum(expr: ScalarLike, axis: Axes) -> Reduction:
     """Return the sum of `expr` over the reduce axes `axis`: the whole body of a compute.
 
     It is computed in the dtype of `expr`, so cast terms of 8 or 16 bits to what their sum needs:
@@ -123,32 +145,32 @@ def sum(expr: ExprLike, axis: Axes) -> Reduction:
     return _reduction(Combiner.SUM, expr, axis)
 
 
-def max(expr: ExprLike, axis: Axes) -> Reduction:
+def max(expr: ScalarLike, axis: Axes) -> Reduction:
     """Return the largest `expr` over the reduce axes `axis`; see `sum`."""
     return _reduction(Combiner.MAX, expr, axis)
 
 
-def min(expr: ExprLike, axis: Axes) -> Reduction:
+def min(expr: ScalarLike, axis: Axes) -> Reduction:
     """Return the smallest `expr` over the reduce axes `axis`; see `sum`."""
     return _reduction(Combiner.MIN, expr, axis)
 
 
-def prod(expr: ExprLike, axis: Axes) -> Reduction:
+def prod(expr: ScalarLike, axis: Axes) -> Reduction:
     """Return the product of `expr` over the reduce axes `axis`; see `sum`."""
     return _reduction(Combiner.PROD, expr, axis)
 
 
-def any(expr: ExprLike, axis: Axes) -> Reduction:
+def any(expr: ScalarLike, axis: Axes) -> Reduction:
     """Return whether the bool `expr` holds somewhere on the reduce axes `axis`; see `sum`."""
     return _reduction(Combiner.ANY, expr, axis)
 
 
-def all(expr: ExprLike, axis: Axes) -> Reduction:
+def all(expr: ScalarLike, axis: Axes) -> Reduction:
     """Return whether the bool `expr` holds everywhere on the reduce axes `axis`; see `sum`."""
     return _reduction(Combiner.ALL, expr, axis)
 
 
-def argmax(expr: ExprLike, axis: Axes) -> TupleReduction:
+def argmax(expr: ScalarLike, axis: Axes) -> TupleReduction:
     """Return (the largest `expr`, where it is): the whole of a `compute_tuple`.
 
     Where is the int64 value of the reduce axis; of several axes, the place in row-major order. The
@@ -158,56 +180,72 @@ def argmax(expr: ExprLike, axis: Axes) -> TupleReduction:
     return _extreme(expr, axis, Combiner.MAX, "argmax")
 
 
-def argmin(expr: ExprLike, axis: Axes) -> TupleReduction:
+def argmin(expr: ScalarLike, axis: Axes) -> TupleReduction:
     """Return (the smallest `expr`, where it is); see `argmax`."""
     return _extreme(expr, axis, Combiner.MIN, "argmin")
 
 
-def _extreme(expr: ExprLike, axis: Axes, combiner: Combiner, name: str) -> TupleReduction:
-    axes, body = _axes(name, axis), as_expr(expr)
-    place: Expr = axes[0]
+def _extreme(expr: ScalarLike, axis: Axes, combiner: Combiner, name: str) -> TupleReduction:
+    axes, body = _axes(name, axis), as_scalar(expr)
+    place: Scalar = axes[0]
     for inner in axes[1:]:
         if [one for one in axes if one.lo]:
             raise LanguageError(f"{name} over several axes counts from 0; let all of them begin so")
         place = place * inner.extent + inner
     first = TupleReducer(
         lambda a, b: _better(a, b, combiner),
-        (combiner.identity(dtype_of(body)), const(2**63 - 1)),
+        (combiner.identity(body.dtype), const(2**63 - 1, INT64)),
         name,
+        is_own=True,
     )
     return first(body, place, axis=axes)
 
 
-def _better(left: tuple[Var, ...], right: tuple[Var, ...], combiner: Combiner) -> tuple[Expr, Expr]:
+def _better(
+    left: tuple[Scalar, ...], right: tuple[Scalar, ...], combiner: Combiner
+) -> tuple[Scalar, Scalar]:
     """Return the (value, place) of two that is more extreme, the first of equal ones."""
     (a, i), (b, j) = left, right
-    is_beyond = a > b if combiner is Combiner.MAX else a < b
-    is_same = compare(CompareOp.EQ, a, b)
-    if dtype_of(a).is_float:
-        no_a, no_b = compare(CompareOp.NE, a, a), compare(CompareOp.NE, b, b)
-        is_beyond = any_of(is_beyond, all_of(no_a, logical_not(no_b)))
-        is_same = any_of(is_same, all_of(no_a, no_b))
-    is_left = any_of(is_beyond, all_of(is_same, i < j))
-    return Select(is_left, a, b), Select(is_left, i, j)
+    is_beyond = is_more_extreme(a, b, largest=combiner is Combiner.MAX)
+    is_left = any_of(is_beyond, all_of(is_same(a, b), i < j))
+    return if_then_else(is_left, a, b), if_then_else(is_left, i, j)
 
 
-def _reduction(combiner: Combiner, expr: ExprLike, axis: Axes) -> Reduction:
+def _reduction(combiner: Combiner, expr: ScalarLike, axis: Axes) -> Reduction:
     verb = combiner.value
-    axes, body = _axes(verb, axis), as_expr(expr)
-    if dtype_of(body).is_bool != combiner.is_logical:
+    axes, body = _axes(verb, axis), _term(verb, expr)
+    if body.dtype.is_bool != combiner.is_logical:
         cure = "compare them first" if combiner.is_logical else "cast them first, or use any or all"
-        raise LanguageError(f"{verb} of {dtype_of(body)}s; {cure}")
-    return Reduction(combiner, body, axes)
+        raise LanguageError(f"{verb} of {body.dtype}s; {cure}")
+    return Reduction(combiner, body.expr, axes)
+
+
+def _term(verb: str, expr: ScalarLike) -> Scalar:
+    """Return what `verb` combines; raise LanguageError for a Python bool."""
+    refuse_bool(expr)
+    return as_scalar(expr)
 
 
 def _axes(verb: str, axis: Axes) -> tuple[ReduceAxis, ...]:
     """Return the axes that `verb` runs over; raise LanguageError unless they are some."""
-    axes = (axis,) if isinstance(axis, Var) else tuple(axis)
+    if isinstance(axis, Scalar):
+        axes = (axis,)
+    elif isinstance(axis, (tuple, list)):
+        axes = tuple(axis)
+    else:
+        raise LanguageError(
+            f"{verb} runs over {short_text(axis)}: axis= is a reduce axis, or a list of them, made "
+            f"by ac.reduce_axis(extent); {verb} over dimensions of a whole tensor, by number, is "
+            f"ac.ops.{verb}"
+        )
     if not axes:
         raise LanguageError(f"{verb} needs axis=, one reduce axis or a list of them")
     for one in axes:
         if not isinstance(one, ReduceAxis):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise LanguageError(f"{verb} runs over reduce axes; make one with ac.reduce_axis(...)")
+            raise LanguageError(
+                f"{verb} runs over {short_text(one)}, which is no reduce axis; make one by "
+                "ac.reduce_axis(extent)"
+            )
     if len({id(one) for one in axes}) < len(axes):
         raise LanguageError(f"{verb} runs over the axis '{axes[0].name}' twice; list it once")
     return axes

@@ -28,6 +28,7 @@ from ansorc.ir.expr import (
     BinaryOp,
     Call,
     Cast,
+    Checked,
     Compare,
     Expr,
     Load,
@@ -171,9 +172,12 @@ class _Walk:
             return self.grid.evaluate(expr, mask), None
         match expr:
             case Load(buffer):
-                value = self.grid.evaluate(expr, mask)
-                known = buffer.name in self.bounds.tensors
-                return value, self.bounds.evaluate(expr, mask) if known else None
+                value, errors = self.grid.evaluate(expr, mask), self.bounds.tensors
+                known = errors.get(buffer.name)  # at the place that the values say
+                return value, None if known is None else self.grid.load(expr, mask, known)
+            case Checked(inner):
+                self.grid.check(expr, mask)
+                return self.evaluate(inner, mask)
             case Binary(op, left, right):
                 sides = self.evaluate(left, mask), self.evaluate(right, mask)
                 value = NUMPY_BINARY[op](sides[0][0], sides[1][0])

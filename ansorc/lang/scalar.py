@@ -5,206 +5,232 @@ from __future__ import annotations
 from functools import reduce
 
 from ansorc.errors import LanguageError
-from ansorc.ir import expr as ir
-from ansorc.ir.dtype import FLOAT32, DType, Kind, dtype
-from ansorc.ir.expr import BinaryOp, CompareOp, Expr, ExprLike, Operand, Select, dtype_of
+from ansorc.ir.dtype import FLOAT32, DType, Kind
+from ansorc.ir.expr import BinaryOp, CompareOp, Not, Select
 from ansorc.ir.math_call import call
+from ansorc.lang.literal import DTypeLike, as_dtype, as_number, literal, refuse_bool, short_text
+from ansorc.lang.scalar_type import (
+    Scalar,
+    ScalarLike,
+    absolute,
+    as_condition,
+    as_scalar,
+    binary,
+    compare,
+    matched,
+)
+from ansorc.lang.scalar_type import power as general_power
 
 
-def if_then_else(condition: ExprLike, then: ExprLike, otherwise: ExprLike) -> Expr:
+def if_then_else(condition: ScalarLike, then: ScalarLike, otherwise: ScalarLike) -> Scalar:
     """Return `then` where `condition` holds, else `otherwise`; only that arm is read.
 
-    Raise LanguageError unless `condition` is a bool and both arms have one dtype.
+    Raise LanguageError unless `condition` is a bool of the program and both arms have one dtype.
     """
-    test = _bool("if_then_else", condition)
-    found = [dtype_of(ir.as_expr(arm)) for arm in (then, otherwise) if isinstance(arm, Operand)]
-    is_float = isinstance(then, float) or isinstance(otherwise, float)
+    test = as_condition("if_then_else", condition)
+    arms = [_arm(arm) for arm in (then, otherwise)]
+    found = [arm.dtype for arm in arms if isinstance(arm, Scalar)]
+    is_float = any(isinstance(arm, float) for arm in arms)
     like = found[0] if found else FLOAT32 if is_float else None
-    a, b = _number(then, like), _number(otherwise, like)
-    if dtype_of(a) != dtype_of(b):
-        raise LanguageError(
-            f"if_then_else chooses between {dtype_of(a)} and {dtype_of(b)}; cast one arm"
-        )
-    return Select(test, a, b)
+    a, b = (_arm_of(arm, like) for arm in arms)
+    if a.dtype != b.dtype:
+        raise LanguageError(f"if_then_else chooses between {a.dtype} and {b.dtype}; cast one arm")
+    return Scalar(Select(test.expr, a.expr, b.expr))
 
 
-def all_of(*conditions: ExprLike) -> Expr:
+def all_of(*conditions: ScalarLike) -> Scalar:
     """Return whether all `conditions` hold; each is evaluated."""
     return _joined(BinaryOp.AND, "all_of", conditions)
 
 
-def any_of(*conditions: ExprLike) -> Expr:
+def any_of(*conditions: ScalarLike) -> Scalar:
     """Return whether one of `conditions` holds; each is evaluated."""
     return _joined(BinaryOp.OR, "any_of", conditions)
 
 
-def logical_not(condition: ExprLike) -> Expr:
+def logical_not(condition: ScalarLike) -> Scalar:
     """Return whether `condition` does not hold."""
-    return ir.Not(_bool("logical_not", condition))
+    return Scalar(Not(as_condition("logical_not", condition).expr))
 
 
-def equal(left: ExprLike, right: ExprLike) -> Expr:
-    """Return whether two numbers of one dtype are equal (`==` compares the expressions)."""
-    return ir.compare(CompareOp.EQ, left, right)
+def equal(left: ScalarLike, right: ScalarLike) -> Scalar:
+    """Return whether two numbers of one dtype are equal; `left == right` is the same."""
+    return compare(CompareOp.EQ, left, right)
 
 
-def not_equal(left: ExprLike, right: ExprLike) -> Expr:
-    """Return whether two numbers of one dtype differ."""
-    return ir.compare(CompareOp.NE, left, right)
+def not_equal(left: ScalarLike, right: ScalarLike) -> Scalar:
+    """Return whether two numbers of one dtype differ; `left != right` is the same."""
+    return compare(CompareOp.NE, left, right)
 
 
-def const(value: float, type: str | DType = "float32") -> Expr:
+def const(value: float, type: DTypeLike = "float32") -> Scalar:
     """Return `value` as a literal; raise LanguageError where the dtype cannot hold it."""
-    return ir.const(value, type if isinstance(type, DType) else dtype(type))
+    dtype, number = as_dtype(type), as_number(value)
+    if number is None:
+        raise LanguageError(f"const makes a literal of a number, not of {short_text(value)}")
+    if isinstance(number, bool) and not dtype.is_bool:
+        number = int(number)
+    return Scalar(literal(number, dtype))
 
 
-def cast(value: ExprLike, type: str | DType) -> Expr:
+def cast(value: ScalarLike, type: DTypeLike) -> Scalar:
     """Return `value` converted as NumPy's `astype` does; `x.astype(type)` is the same.
 
     Floats go towards zero in an integer; what it cannot hold becomes its nearest value, NaN 0.
     """
-    return ir.as_expr(value).astype(type)
+    refuse_bool(value)
+    return as_scalar(value).astype(type)
 
 
-def maximum(left: ExprLike, right: ExprLike) -> Expr:
+def maximum(left: ScalarLike, right: ScalarLike) -> Scalar:
     """Return the larger of two numbers of one dtype; NaN if one is NaN."""
-    return ir.binary(BinaryOp.MAX, left, right)
+    return binary(BinaryOp.MAX, left, right)
 
 
-def minimum(left: ExprLike, right: ExprLike) -> Expr:
+def minimum(left: ScalarLike, right: ScalarLike) -> Scalar:
     """Return the smaller of two numbers of one dtype; NaN if one is NaN."""
-    return ir.binary(BinaryOp.MIN, left, right)
+    return binary(BinaryOp.MIN, left, right)
 
 
-def exp(x: ExprLike) -> Expr:
+def exp(x: ScalarLike) -> Scalar:
     """Return e to the power of the float `x`."""
-    return call("exp", x)
+    return _called("exp", x)
 
 
-def exp2(x: ExprLike) -> Expr:
+def exp2(x: ScalarLike) -> Scalar:
     """Return 2 to the power of the float `x`."""
-    return call("exp2", x)
+    return _called("exp2", x)
 
 
-def expm1(x: ExprLike) -> Expr:
+def expm1(x: ScalarLike) -> Scalar:
     """Return exp(x) - 1 of the float `x`, exact near 0."""
-    return call("expm1", x)
+    return _called("expm1", x)
 
 
-def log(x: ExprLike) -> Expr:
+def log(x: ScalarLike) -> Scalar:
     """Return the natural logarithm of the float `x`."""
-    return call("log", x)
+    return _called("log", x)
 
 
-def log2(x: ExprLike) -> Expr:
+def log2(x: ScalarLike) -> Scalar:
     """Return the logarithm to base 2 of the float `x`."""
-    return call("log2", x)
+    return _called("log2", x)
 
 
-def log1p(x: ExprLike) -> Expr:
+def log1p(x: ScalarLike) -> Scalar:
     """Return log(1 + x) of the float `x`, exact near 0."""
-    return call("log1p", x)
+    return _called("log1p", x)
 
 
-def tanh(x: ExprLike) -> Expr:
+def tanh(x: ScalarLike) -> Scalar:
     """Return the hyperbolic tangent of the float `x`."""
-    return call("tanh", x)
+    return _called("tanh", x)
 
 
-def erf(x: ExprLike) -> Expr:
+def erf(x: ScalarLike) -> Scalar:
     """Return the error function of the float `x`."""
-    return call("erf", x)
+    return _called("erf", x)
 
 
-def sigmoid(x: ExprLike) -> Expr:
+def sigmoid(x: ScalarLike) -> Scalar:
     """Return 1 / (1 + exp(-x)) of the float `x`."""
-    return call("sigmoid", x)
+    return _called("sigmoid", x)
 
 
-def sqrt(x: ExprLike) -> Expr:
+def sqrt(x: ScalarLike) -> Scalar:
     """Return the square root of the float `x`."""
-    return call("sqrt", x)
+    return _called("sqrt", x)
 
 
-def rsqrt(x: ExprLike) -> Expr:
+def rsqrt(x: ScalarLike) -> Scalar:
     """Return 1 / sqrt(x) of the float `x`."""
-    return call("rsqrt", x)
+    return _called("rsqrt", x)
 
 
-def sin(x: ExprLike) -> Expr:
+def sin(x: ScalarLike) -> Scalar:
     """Return the sine of the float `x`."""
-    return call("sin", x)
+    return _called("sin", x)
 
 
-def cos(x: ExprLike) -> Expr:
+def cos(x: ScalarLike) -> Scalar:
     """Return the cosine of the float `x`."""
-    return call("cos", x)
+    return _called("cos", x)
 
 
-def abs(x: ExprLike) -> Expr:
+def abs(x: ScalarLike) -> Scalar:
     """Return the absolute value of a number."""
-    expr = ir.as_expr(x)
-    return call("abs", expr) if dtype_of(expr).is_float else maximum(expr, 0 - expr)
+    return absolute(x)
 
 
-def floor(x: ExprLike) -> Expr:
+def floor(x: ScalarLike) -> Scalar:
     """Return the float `x` rounded down."""
-    return call("floor", x)
+    return _called("floor", x)
 
 
-def ceil(x: ExprLike) -> Expr:
+def ceil(x: ScalarLike) -> Scalar:
     """Return the float `x` rounded up."""
-    return call("ceil", x)
+    return _called("ceil", x)
 
 
-def round(x: ExprLike) -> Expr:
+def round(x: ScalarLike) -> Scalar:
     """Return the float `x` rounded to the nearest integer, halves to the even one."""
-    return call("round", x)
+    return _called("round", x)
 
 
-def power(base: ExprLike, exponent: ExprLike) -> Expr:
+def power(base: ScalarLike, exponent: ScalarLike) -> Scalar:
     """Return `base` to the power `exponent`, both floats of one dtype."""
-    return call("pow", base, exponent)
+    return general_power(base, exponent)
 
 
-def fmod(left: ExprLike, right: ExprLike) -> Expr:
+def fmod(left: ScalarLike, right: ScalarLike) -> Scalar:
     """Return what `left / right`, cut to an integer, leaves, with the sign of `left`, as C has it.
 
     It is exact, of floats as of integers. `%` has the sign of `right`.
     """
-    a, b = ir.operands("fmod", left, right)
-    if dtype_of(a).is_float:
-        return call("fmod", a, b)
-    return a % b if dtype_of(a).kind is Kind.UINT else a - truncated_divide(a, b) * b
+    a, b = matched("fmod", left, right)
+    if a.dtype.is_float:
+        return Scalar(call("fmod", a.expr, b.expr))
+    return a % b if a.dtype.kind is Kind.UINT else a - truncated_divide(a, b) * b
 
 
-def truncated_divide(left: ExprLike, right: ExprLike) -> Expr:
+def truncated_divide(left: ScalarLike, right: ScalarLike) -> Scalar:
     """Return the quotient of two integers of one dtype, rounded towards 0 (`//` rounds it down)."""
-    a, b = ir.operands("truncated_divide", left, right)
-    if not dtype_of(a).is_integer:
-        raise LanguageError(f"truncated_divide needs integers, not {dtype_of(a)}; use / on floats")
+    a, b = matched("truncated_divide", left, right)
+    if not a.dtype.is_integer:
+        raise LanguageError(f"truncated_divide needs integers, not {a.dtype}; use / on floats")
     floor = a // b
-    if dtype_of(a).kind is Kind.UINT:
+    if a.dtype.kind is Kind.UINT:
         return floor
-    is_rounded = all_of(not_equal(a < 0, b < 0), not_equal(floor * b, a))
+    is_rounded = all_of((a < 0) != (b < 0), floor * b != a)
     return if_then_else(is_rounded, floor + 1, floor)
 
 
-def _number(value: ExprLike, like: DType | None) -> Expr:
-    if isinstance(value, float) and like is not None and not like.is_float:
-        raise LanguageError(f"if_then_else chooses between {like} and {value}; cast one arm")
-    return ir.as_expr(value, like)
+def fma(left: ScalarLike, right: ScalarLike, addend: ScalarLike) -> Scalar:
+    """Return `left * right + addend` of floats of one dtype, rounded once."""
+    return Scalar(call("fma", *(as_scalar(each).expr for each in (left, right, addend))))
 
 
-def _bool(name: str, condition: ExprLike) -> Expr:
-    expr = ir.as_expr(condition)
-    if not dtype_of(expr).is_bool:
-        raise LanguageError(f"{name} needs a bool, not {dtype_of(expr)}; compare first")
-    return expr
+def _called(name: str, x: ScalarLike) -> Scalar:
+    refuse_bool(x)
+    return Scalar(call(name, as_scalar(x, FLOAT32).expr))
 
 
-def _joined(op: BinaryOp, name: str, conditions: tuple[ExprLike, ...]) -> Expr:
+def _arm(value: ScalarLike) -> Scalar | float:
+    """An arm of `if_then_else`, numbers as those of Python."""
+    number = as_number(value)
+    return as_scalar(value) if number is None else number
+
+
+def _arm_of(arm: Scalar | float, like: DType | None) -> Scalar:
+    if isinstance(arm, Scalar):
+        return arm
+    if isinstance(arm, float) and like is not None and not like.is_float:
+        raise LanguageError(f"if_then_else chooses between {like} and {arm}; cast one arm")
+    return as_scalar(arm, like)
+
+
+def _joined(op: BinaryOp, name: str, conditions: tuple[ScalarLike, ...]) -> Scalar:
     if not conditions:
         raise LanguageError(f"{name} needs one condition or more")
-    tests = [_bool(name, condition) for condition in conditions]
-    return reduce(lambda left, right: ir.binary(op, left, right), tests)
+    tests = [as_condition(name, each) for each in conditions]
+    return reduce(lambda left, right: binary(op, left, right), tests)

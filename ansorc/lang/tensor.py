@@ -6,17 +6,22 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
+
+import numpy as np
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.dtype import INT64, DType, dtype
-from ansorc.ir.expr import Cast, Expr, Load, Operand, as_expr, const, dtype_of
+from ansorc.ir.dtype import INT64, DType
+from ansorc.ir.expr import Expr, Load, Operand, const
 from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.literal import DTypeLike, as_dtype, as_number, short_text
 from ansorc.lang.naming import AutoName, check_tensor_name
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.whole import Whole
 
-Index = Operand | SupportsIndex
+Index = Scalar | Expr | SupportsIndex
+"""What a tensor is indexed by."""
 _PLACEHOLDER = AutoName("placeholder")
 
 
@@ -49,14 +54,24 @@ class Tensor(Whole):
         """The type of the elements."""
         return self.buffer.dtype
 
-    def __getitem__(self, indices: Index | tuple[Index, ...]) -> Expr:
+    def __getitem__(self, indices: Index | tuple[Index, ...]) -> Scalar:
         """Return the load of one element; raise LanguageError on a wrong number of indices."""
         given = indices if isinstance(indices, tuple) else (indices,)
         if len(given) != len(self.shape):
             raise LanguageError(
                 f"{self!r} has {len(self.shape)} dimensions, but was given {len(given)} indices"
             )
-        return Load(self._owned, tuple(self._index(index) for index in given))
+        return Scalar(Load(self._owned, tuple(self._index(index) for index in given)))
+
+    def __eq__(self, other: object) -> Any:
+        """Return whether `other` is this very tensor; see `Sameness`."""
+        return Sameness(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        """Return whether `other` is another tensor; see `Sameness`."""
+        return Sameness(self, other, is_negated=True)
+
+    __hash__ = object.__hash__
 
     def advice(self) -> str:
         return (
@@ -70,22 +85,51 @@ class Tensor(Whole):
     @cached_property
     def _owned(self) -> OwnedBuffer:
         b = self.buffer
-        return OwnedBuffer(b.name, b.shape, b.dtype, b.scope, b.constant, self)
+        return OwnedBuffer(
+            b.name, b.shape, b.dtype, b.scope, b.constant, b.promised, b.is_sorted, self
+        )
 
     def _index(self, index: Index) -> Expr:
-        if not isinstance(index, Operand):
-            try:
-                return const(operator.index(index))
-            except TypeError:
+        if isinstance(index, (Scalar, Operand)):
+            place = as_scalar(index)
+            if not place.dtype.is_integer:
                 raise LanguageError(
-                    f"{index!r} cannot index {self!r}; use an axis, an integer or an integer "
-                    "expression"
-                ) from None
-        expr = as_expr(index)
-        found = dtype_of(expr)
-        if not found.is_integer:
-            raise LanguageError(f"{self!r} is indexed by a {found}; cast the index to int64")
-        return expr if found == INT64 else Cast(INT64, expr)
+                    f"{self!r} is indexed by a {place.dtype}; cast the index to int64"
+                )
+            return place.astype(INT64).expr
+        number = as_number(index)
+        if isinstance(number, int) and not isinstance(number, bool):
+            return const(number)
+        if isinstance(index, Whole):
+            raise LanguageError(index.advice())
+        raise LanguageError(
+            f"{short_text(index)} cannot index {self!r}; use an axis, an integer or an integer "
+            "expression"
+        )
+
+
+class Sameness(Whole):
+    """Whether two things are one tensor, which lists ask of their members, and nothing else.
+
+    So `tensor in tensors` is answered, and `A == B` is no condition of a program.
+    """
+
+    def __init__(self, tensor: Tensor, other: object, *, is_negated: bool = False) -> None:
+        self._tensor, self._other, self._is_negated = tensor, other, is_negated
+        if as_number(other) is not None or isinstance(other, (Scalar, np.ndarray)):
+            raise LanguageError(self.advice())
+
+    def advice(self) -> str:
+        symbol, name = "!=" if self._is_negated else "==", self._tensor.name
+        other = self._other.name if isinstance(self._other, Tensor) else short_text(self._other)
+        index = f"[{', '.join('ijklmnpq'[: len(self._tensor.shape)])}]"
+        return (
+            f"'{name} {symbol} {other}' compares whole tensors: compare their elements inside of a "
+            f"compute, like {name}{index} {symbol} …; whether two are one tensor says `is`"
+        )
+
+    def __bool__(self) -> bool:
+        return (self._tensor is self._other) != self._is_negated
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,16 +150,23 @@ class OwnedBuffer(Buffer):
 
     @property
     def _plain(self) -> Buffer:
-        return Buffer(self.name, self.shape, self.dtype, self.scope, self.constant)
+        return Buffer(*self._fields)
+
+    @property
+    def _fields(self) -> tuple[Any, ...]:
+        return (
+            self.name, self.shape, self.dtype, self.scope, self.constant, self.promised,
+            self.is_sorted,
+        )  # fmt: skip
 
     def __reduce__(self) -> tuple[type[Buffer], tuple[object, ...]]:
-        return Buffer, (self.name, self.shape, self.dtype, self.scope, self.constant)
+        return Buffer, self._fields
 
 
 def placeholder(
     shape: int | Sequence[int],
     name: str = _PLACEHOLDER,
-    dtype: str | DType = "float32",
+    dtype: DTypeLike = "float32",
     *,
     constant: bool = False,
 ) -> Tensor:
@@ -142,8 +193,8 @@ def extents_of(shape: int | Sequence[int], name: str) -> tuple[int, ...]:
     return extents
 
 
-def _dtype(given: str | DType) -> DType:
-    found = given if isinstance(given, DType) else dtype(given)
+def _dtype(given: DTypeLike) -> DType:
+    found = as_dtype(given)
     if found.lanes != 1:
         raise LanguageError(f"a tensor holds scalars, not {found}; use {found.element}")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ansorc.errors import LanguageError
 
@@ -23,10 +23,34 @@ class Whole(ABC):
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
-    __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _refuse
+    __pow__ = __rpow__ = __matmul__ = __rmatmul__ = __divmod__ = __rdivmod__ = _refuse
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _refuse
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __pos__ = __abs__ = __round__ = _refuse
     __neg__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __int__ = __float__ = __complex__ = __index__ = __trunc__ = __floor__ = __ceil__ = _refuse
+    __bool__ = __len__ = __call__ = _refuse
 
-    __bool__ = _refuse
+    def __eq__(self, other: object) -> Any:
+        """Refuse to be compared: elements are, inside of a compute."""
+        self._refuse()
+
+    def __ne__(self, other: object) -> Any:
+        """Refuse to be compared: elements are, inside of a compute."""
+        self._refuse()
+
+    __hash__ = object.__hash__
+
+    def __getitem__(self, indices: Any) -> Any:
+        """Refuse to be indexed; a tensor is not refused."""
+        self._refuse()
 
     def __iter__(self) -> Iterator[NoReturn]:
+        self._refuse()
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse to be an array: NumPy would make one of objects."""
+        self._refuse()
+
+    def __array_ufunc__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse NumPy's functions, and its operators with a number on the left."""
         self._refuse()

@@ -116,6 +116,7 @@ def default_steps(
     instruction fits, it is used. Borders are read in place where that leaves few tests.
     `rewrite_layout` and `redefine` are those of `SearchOptions`.
     """
+    dag = dag.plain
     sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))
     if sketches:
         return _fastest(sketches)

@@ -52,6 +52,8 @@ class Program:
     """The most that work on it, with which it was the fastest; 0: all."""
     records: tuple[MeasuredProgram, ...] = ()
     """The record that it is of, for the manifest of what is built; none of the default."""
+    check_indices: bool = True
+    """Whether places in tensors that come from data are checked when it runs."""
 
     @property
     def packed_before(self) -> tuple[str, ...]:
@@ -63,12 +65,17 @@ _BY_HAND = Program((), "schedule by hand")
 
 
 def build(
-    program: State | ComputeDAG | Task, target: Target | str | None = None, name: str = ""
+    program: State | ComputeDAG | Task,
+    target: Target | str | None = None,
+    name: str = "",
+    *,
+    check_indices: bool = True,
 ) -> Module:
     """Return `program` compiled as the C function `name` (default: the task's, else "kernel").
 
     A ComputeDAG or Task alone gets the untuned default schedule. `target` is the task's, else
-    "native", unless given. Raise TargetError or BuildError for what cannot be built.
+    "native", unless given. `check_indices`: whether places that come from data are checked. Raise
+    TargetError or BuildError for what cannot be built.
     """
     own = program.target if isinstance(program, Task) else "native"
     title = program.name if isinstance(program, Task) else "kernel"
@@ -76,8 +83,9 @@ def build(
     task = Task(dag, own if target is None else target, name or title)
     if isinstance(program, State):
         backend_of(task.target)
-        return _compiled(program, task, task.name)
-    return build_program(task, default_program(task))
+        by_hand = replace(_BY_HAND, check_indices=check_indices)
+        return _compiled(program, task, task.name, by_hand)
+    return build_program(task, replace(default_program(task), check_indices=check_indices))
 
 
 def build_program(task: Task, program: Program, name: str = "") -> Module:
@@ -131,6 +139,8 @@ class ProgramChoice:
     cache: CachePolicy = "warm"
     """That were measured in such caches."""
     use_default: bool = False
+    check_indices: bool = True
+    """Whether it checks the places that come from data."""
 
 
 def chosen_program(task: Task, choice: ProgramChoice) -> Program:
@@ -139,6 +149,11 @@ def chosen_program(task: Task, choice: ProgramChoice) -> Program:
     Raise RecordError if the file is missing or holds no checked program of the task for this
     machine, threads and caches: a build never falls back to the default unasked.
     """
+    found = _default_or_best(task, choice)
+    return found if choice.check_indices else replace(found, check_indices=False)
+
+
+def _default_or_best(task: Task, choice: ProgramChoice) -> Program:
     path = choice.records
     if choice.use_default:
         return default_program(task.with_threads(choice.threads))
@@ -202,7 +217,8 @@ def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:
 
 
 def _compiled(state: State, task: Task, name: str, program: Program = _BY_HAND) -> Module:
+    function = replace(lower(state, name), checks_indices=program.check_indices)
     return build_function(
-        lower(state, name), task.target, flops=task.dag.flops, packings=packings(state),
+        function, task.target, flops=task.dag.flops, packings=packings(state),
         records=program.records, threads=program.threads,
     )  # fmt: skip

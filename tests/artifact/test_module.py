@@ -172,7 +172,10 @@ def test_refuses_a_thread_count_out_of_range(threads: int) -> None:
     [
         (1, "twice ran out of memory"),
         (2, "twice was built for '.*', which has instructions that this CPU lacks"),
-        (7, "twice failed with status 7"),
+        (7, "twice got an index that a tensor does not have"),
+        (8, "twice divides an integer by zero"),
+        (9, "something which the program asserts does not hold"),
+        (99, "twice failed with status 99"),
     ],
 )
 def test_says_what_a_status_means(tmp_path: Path, status: int, words: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import ansorc as ac
-from ansorc.ir.expr import Expr
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reduction import Reduction
+from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Schedule
 
 
@@ -62,7 +62,7 @@ def matrix_dag(
     b = ac.placeholder(shapes[second], name="B", dtype=dtype)
     r = ac.reduce_axis(k, name="k")
 
-    def product(i: Expr, j: Expr) -> Reduction:
+    def product(i: Scalar, j: Scalar) -> Reduction:
         left = a[i, r] if first == "mk" else a[r, i]
         right = b[r, j] if second == "kn" else b[j, r]
         if dtype != sums:
@@ -169,7 +169,7 @@ def tiled_conv2d(size: int, inputs: int, outputs: int, threads: int = 4) -> Sche
     c = ac.reduce_axis(inputs, name="c")
     inside = size - 1
 
-    def padded(i: Expr, j: Expr, k: Expr) -> Expr:
+    def padded(i: Scalar, j: Scalar, k: Scalar) -> Scalar:
         is_inside = ac.all_of(i >= 1, i <= inside + 1, j >= 1, j <= inside + 1)
         return ac.if_then_else(is_inside, x[i - 1, j - 1, k], 0.0)
 

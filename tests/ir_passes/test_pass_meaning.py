@@ -283,7 +283,7 @@ def test_the_trace_names_every_pass() -> None:
         "simplify", "skip_padding", "hoist_conditions", "partition_loops", "hoist_conditions",
         "choose_values", "rows_in_place", "vectorize_reductions", "hold_tiles",
         "promote_accumulators", "vectorize_loops", "transpose_copies", "simplify", "hoist_values",
-        "prefetch", "stream_stores",
+        "prefetch", "stream_stores", "place_checks",
     ]  # fmt: skip
 
 

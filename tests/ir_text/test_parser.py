@@ -140,7 +140,7 @@ def parse_body(text: str) -> object:
         ("i +", "expected a name, found the end of the line", 3),
         ("i + q", "there is no variable 'q' here; there is i, j, k, n", 4),
         ("Q[i]", "there is no buffer 'Q' here; there is A, if, not, inf", 0),
-        ("tan(i)", "there is no function 'tan'; there is min, max, cast, ramp", 0),
+        ("tan(i)", "there is no function 'tan'; there is min, max, cast, checked, ramp", 0),
         ("exp(i, j)", "exp takes 1 operands, not 2", 0),
         ("i < j < k", "expected the end of the line, found '<'", 6),
         ("A[i, j", "expected ',', found the end of the text", 6),

@@ -10,6 +10,7 @@ from ansorc.errors import LanguageError
 from ansorc.ir.expr import Load, Var
 from ansorc.lang import operators as ops
 from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.scalar_type import Scalar
 
 A = ac.placeholder((8, 4), "A")
 V = ac.placeholder(8, "V")
@@ -23,7 +24,7 @@ def untyped(value: object) -> Any:
     return value
 
 
-def of(fn: Callable[[Var], object]) -> Callable[[], object]:
+def of(fn: Callable[[ac.Scalar], object]) -> Callable[[], object]:
     return lambda: ac.compute(8, untyped(fn), "X")
 
 
@@ -34,7 +35,7 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("whole tensor.*like V\\[i\\]", lambda: V * V),
     ("whole tensor", lambda: list(V)),
     ("whole tensor", lambda: bool(V)),
-    ("Tensor\\) is not a tensor expression", lambda: V[0] + V),
+    ("whole tensor, not a number", lambda: V[0] + V),
     ("has 2 dimensions, but was given 1", lambda: A[0]),
     ("slice.*cannot index", lambda: V[untyped(slice(0, 2))]),
     ("indexed by a float32; cast the index", lambda: V[V[0]]),
@@ -45,7 +46,8 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("put it in its own compute", lambda: ac.sum(untyped(ac.sum(V[k], axis=k)), axis=k)),
     ("needs axis=", lambda: ac.sum(V[k], axis=[])),
     ("the axis 'k' twice", lambda: ac.sum(V[k], axis=[k, k])),
-    ("make one with ac.reduce_axis", lambda: ac.sum(V[0], axis=untyped(Var("i")))),
+    ("axis= is a reduce axis, or a list", lambda: ac.sum(V[0], axis=untyped(Var("i")))),
+    ("runs over <j: int64>, which is no", lambda: ac.sum(V[0], axis=untyped(Scalar(Var("j"))))),
     ("sum of bools; cast them", lambda: ac.sum(V[k] > 0.0, axis=k)),
     ("'k' is empty: 0..0", lambda: ac.reduce_axis(0, "k")),
     ("'k' is empty: 3..2", lambda: ac.reduce_axis((3, 2), "k")),
@@ -59,10 +61,10 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("2 dimensions, but its function takes 1", lambda: ac.compute((8, 4), lambda i: V[i], "X")),
     ("returned 'text' \\(str\\); return one", of(lambda i: "text")),
     ("definition of 'X': '\\+' on float32 and float64", of(lambda i: V[i] + D[i])),
-    ("0.5 on int32: cast", of(lambda i: N[i] * 0.5)),
+    ("'\\*' on int32 and 0.5: cast", of(lambda i: N[i] * 0.5)),
     ("'X' uses the reduce axis 'k' but does not reduce", of(lambda i: A[i, k])),
     ("uses the variable 'q', which is none", of(lambda i: A[i, Var("q")])),
-    ("no truth value", of(lambda i: V[i] if i > 2 else 0.0)),
+    ("no truth value", of(lambda i: V[i] if untyped(i > 2) else 0.0)),
     ("is i, that is 0..8 for i in 0..8, but 'V' has extent 8",
      lambda: ac.compute(9, lambda i: V[i])),
     ("index 0 is i - 1, that is -1..6", of(lambda i: V[i - 1])),
@@ -107,10 +109,10 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ),
     (
         "belongs to no tensor; index a tensor",
-        lambda: ComputeDAG([V, ac.compute(8, lambda i: Load(V.buffer, (i,)), "X")]),
+        lambda: ComputeDAG([V, ac.compute(8, lambda i: Load(V.buffer, (i.expr,)), "X")]),
     ),
     (
-        "int8 holds -128 to 127",
+        "300 does not fit into int8, which holds -128..127",
         lambda: ComputeDAG([ac.compute(8, lambda i: ac.const(300, "int8"), "X")]),
     ),
     ("matmul of A \\[8, 4\\] and A \\[8, 4\\]: columns of one", lambda: ops.matmul(A, A)),

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 import ansorc.lang as ac
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr
 from ansorc.lang import operators as ops
 from ansorc.lang import reference
 from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 RNG = np.random.default_rng(0)
@@ -71,7 +71,7 @@ def test_integers_wrap_around_and_round_down() -> None:
     assert total == np.sum(array * array, dtype=np.int32)
 
 
-FUNCTIONS: list[tuple[Callable[[Expr], Expr], Callable[[Array], Array]]] = [
+FUNCTIONS: list[tuple[Callable[[Scalar], Scalar], Callable[[Array], Array]]] = [
     (ac.exp, np.exp),
     (ac.exp2, np.exp2),
     (ac.expm1, np.expm1),

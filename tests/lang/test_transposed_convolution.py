@@ -87,7 +87,7 @@ def multiplications(function: Function, monkeypatch: pytest.MonkeyPatch) -> int:
 
     def rule(node: Node) -> Node | None:
         if isinstance(node, Binary) and node.op is BinaryOp.MUL and dtype_of(node).is_float:
-            return Call("fma", (node.left, node.right, ac.const(0.0)))
+            return Call("fma", (node.left, node.right, ac.const(0.0).expr))
         return None
 
     monkeypatch.setitem(vars(interpret_math)["_FUNCTIONS"], "fma", product)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 import ansorc as ac
 from ansorc.errors import LanguageError, ParseError, ScheduleError
-from ansorc.ir.expr import Expr, Var
 from ansorc.ir.interpret import interpret
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
+from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import State, lower, replay
 from ansorc.search.default import default_steps
 from ansorc.target import Target
@@ -114,7 +114,7 @@ def test_schedules_keep_the_meaning(steps: Callable[[ac.Schedule], ac.Schedule])
         np.testing.assert_array_equal(found[1], np.argmax(SPECIAL, axis=1))
 
 
-def welford(a: tuple[Var, ...], b: tuple[Var, ...]) -> tuple[Expr, ...]:
+def welford(a: tuple[Scalar, ...], b: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
     """(mean, squared distances to it, count) of two parts of a sample."""
     count = a[2] + b[2]
     share = ac.if_then_else(count > 0, b[2] / ac.maximum(count, 1), 0.0)

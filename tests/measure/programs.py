@@ -5,7 +5,7 @@ from functools import cache
 from ansorc import lang
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
-from ansorc.ir.expr import Const, Expr, Load, Var, as_expr
+from ansorc.ir.expr import Const, Load, Var, as_expr
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
 from ansorc.lang import ComputeDAG, compute, placeholder, reduce_axis
@@ -22,7 +22,7 @@ def task() -> Task:
     """B[i] = A[i] * 2 for 1024 elements."""
     source = placeholder((EXTENT,), name="A")
 
-    def double(i: Var) -> Expr:
+    def double(i: lang.Scalar) -> lang.Scalar:
         return source[i] * 2.0
 
     result = compute((EXTENT,), double, name="B")

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ansorc.ir.expr import Expr, Var
 from ansorc.lang import ComputeDAG, Reduction, compute, maximum, placeholder, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.search.measure.check import (
     Comparison,
     Expectation,
@@ -27,12 +27,12 @@ def matmul(n: int, length: int) -> ComputeDAG:
     b = placeholder((length, n), name="B")
     k = reduce_axis(length, name="k")
 
-    def product(i: Var, j: Var) -> Reduction:
+    def product(i: Scalar, j: Scalar) -> Reduction:
         return sum(a[i, k] * b[k, j], axis=k)
 
     c = compute((n, n), product, name="C")
 
-    def relu(i: Var, j: Var) -> Expr:
+    def relu(i: Scalar, j: Scalar) -> Scalar:
         return maximum(c[i, j], 0.0)
 
     d = compute((n, n), relu, name="D")

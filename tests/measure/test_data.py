@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ansorc.errors import MeasureError
-from ansorc.ir.expr import Expr, Var
 from ansorc.lang import ComputeDAG, compute, log, placeholder
+from ansorc.lang.scalar_type import Scalar
 from ansorc.search.measure.data import TaskData, draw_inputs, sweep_stale
 from ansorc.search.task import Task
 
@@ -19,7 +19,7 @@ from ansorc.search.task import Task
 def task_of(dtype: str = "float32", *, logarithm: bool = False) -> Task:
     source = placeholder((50, 40), name="A", dtype=dtype)
 
-    def body(i: Var, j: Var) -> Expr:
+    def body(i: Scalar, j: Scalar) -> Scalar:
         return log(source[i, j]) if logarithm else source[i, j] * 2
 
     return Task(ComputeDAG([source, compute((50, 40), body, name="B")]), "native", "t")

@@ -12,10 +12,10 @@ from search_space.every_operator import NAMES, computation
 
 import ansorc as ac
 from ansorc.ir.dtype import FLOAT64
-from ansorc.ir.expr import Expr, Var
 from ansorc.lang import ComputeDAG, Reduction, compute, maximum, placeholder, reduce_axis, sum
 from ansorc.lang.reference import evaluate
 from ansorc.lang.rounding import SAFETY, evaluate_with_rounding
+from ansorc.lang.scalar_type import Scalar
 from ansorc.search.measure.check import Expectation, expectations, tolerance
 from ansorc.search.measure.data import TaskData, draw_with_rounding
 from ansorc.search.measure.kernel import load_bench
@@ -46,7 +46,7 @@ def sum_less(terms: int, subtracted: float) -> ComputeDAG:
     a = placeholder((ROWS, terms), "A")
     k = reduce_axis(terms, "k")
 
-    def whole(i: Var) -> Reduction:
+    def whole(i: Scalar) -> Reduction:
         return sum(a[i, k], axis=k)
 
     s = compute((ROWS,), whole, "S")
@@ -95,7 +95,7 @@ def test_what_the_size_of_the_result_alone_refuses() -> None:
     assert complaint(dag, [a], wrong)
 
 
-NEAR: list[tuple[Callable[[Expr], Expr], float, float, bool]] = [
+NEAR: list[tuple[Callable[[Scalar], Scalar], float, float, bool]] = [
     (lambda x: 1.0 / x, 1e-8, -1e8, True),
     (lambda x: 1.0 / (x + 2.0), 0.0, 0.5005, False),
     (ac.exp, 3.0, np.exp(3.0) * 1.001, False),
@@ -111,7 +111,7 @@ NEAR: list[tuple[Callable[[Expr], Expr], float, float, bool]] = [
 
 @pytest.mark.parametrize(("function", "at", "found", "is_right"), NEAR)
 def test_near_jumps_and_poles_what_lies_across_is_right(
-    function: Callable[[Expr], Expr], at: float, found: float, *, is_right: bool
+    function: Callable[[Scalar], Scalar], at: float, found: float, *, is_right: bool
 ) -> None:
     a = placeholder((1,), "A")
     x = compute((1,), lambda i: a[i] * 3.0 - 3.0 + at, "X")

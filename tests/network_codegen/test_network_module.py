@@ -160,7 +160,7 @@ def failing(tmp_path: Path, status: int) -> NetworkPlan:
     [
         (1, "perceptron ran out of memory"),
         (2, "perceptron was built for '.*', which has instructions that this CPU lacks"),
-        (7, "perceptron failed with status 7"),
+        (99, "perceptron failed with status 99"),
     ],
 )
 def test_the_first_status_ends_the_run(tmp_path: Path, status: int, words: str) -> None:

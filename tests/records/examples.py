@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ansorc import lang
-from ansorc.ir.expr import Expr, Var
+from ansorc.lang.scalar_type import Scalar
 from ansorc.search.measure.result import FailureKind, Source
 from ansorc.search.record import Environment, Record
 from ansorc.search.task import Task
@@ -16,7 +16,7 @@ ELSEWHERE = replace(HERE, cpu="Other CPU")
 def task_of(extent: int = 8) -> Task:
     source = lang.placeholder((extent,), name="A")
 
-    def double(i: Var) -> Expr:
+    def double(i: Scalar) -> Scalar:
         return source[i] * 2.0
 
     result = lang.compute((extent,), double, name="B")

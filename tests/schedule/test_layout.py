@@ -16,12 +16,12 @@ from ansorc.errors import ScheduleError
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
-from ansorc.ir.expr import Expr, Var
 from ansorc.ir.interpret import interpret
 from ansorc.ir.packing import PackedPart, Packing
 from ansorc.ir.printer import to_text
 from ansorc.ir.verify import verify
 from ansorc.lang.reference import evaluate
+from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import (
     Schedule,
     lower,
@@ -62,7 +62,7 @@ def reversed_weights() -> ac.ComputeDAG:
 def shifted_weights() -> ac.ComputeDAG:
     w = ac.placeholder((7, 11), "W", constant=True)
 
-    def body(i: Var, j: Var) -> Expr:
+    def body(i: Scalar, j: Scalar) -> Scalar:
         return ac.if_then_else(ac.all_of(i >= 2, j < 10), w[i - 2, j + 1] * 2.0, 0.0)
 
     return ac.ComputeDAG([w, ac.compute((9, 11), body, "Y")])
@@ -194,7 +194,7 @@ def two_readers() -> Schedule:
     return schedule(ac.ComputeDAG([w, first, ac.compute((4, 4), lambda i, j: w[j, i] + 1.0, "Q")]))
 
 
-def reads_of(read: Callable[[ac.Tensor, Var, Var], Expr]) -> Schedule:
+def reads_of(read: Callable[[ac.Tensor, Scalar, Scalar], Scalar]) -> Schedule:
     w = ac.placeholder((8, 8), "W", constant=True)
     return schedule(ac.ComputeDAG([w, ac.compute((4, 4), lambda i, j: read(w, i, j), "Y")]))
 

@@ -21,13 +21,13 @@ from ansorc.codegen.cuda.toolkit import compile_cubin, disassemble
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.buffer import Scope
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import Expr
 from ansorc.ir.passes.gpu.pipeline import CUDA_PASSES
 from ansorc.ir.passes.pipeline import run_passes
 from ansorc.ir.stmt import Function
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reduction import Reduction
 from ansorc.lang.reference import evaluate
+from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Step, replay
 from ansorc.schedule.steps import Split, Tensorize
 from ansorc.search.evolution.sampling import sample
@@ -58,7 +58,7 @@ def dense(rows: int, units: int, k: int) -> ComputeDAG:
     bias = ac.placeholder((units,), name="bias")
     r = ac.reduce_axis(k, name="k")
 
-    def total(i: Expr, j: Expr) -> Reduction:
+    def total(i: Scalar, j: Scalar) -> Reduction:
         return ac.sum(x[i, r].astype("float32") * w[j, r].astype("float32"), axis=r)
 
     y = ac.compute((rows, units), total, name="Y")
@@ -75,7 +75,7 @@ def conv2d(size: int, inputs: int, outputs: int) -> ComputeDAG:
     p = ac.ops.pad(x, (0, 1, 1, 0), (0, 1, 1, 0), name="P")
     u, v, c = (ac.reduce_axis(n, name=x) for n, x in ((3, "u"), (3, "v"), (inputs, "c")))
 
-    def total(n: Expr, i: Expr, j: Expr, o: Expr) -> Reduction:
+    def total(n: Scalar, i: Scalar, j: Scalar, o: Scalar) -> Reduction:
         left = p[n, i + u, j + v, c].astype("float32")
         return ac.sum(left * w[u, v, c, o].astype("float32"), axis=(u, v, c))
 

@@ -11,9 +11,9 @@ from codegen_cuda.proof import SANITIZERS, Experiment, complaint_of
 from search_gpu.gpu_programs import check_threads, fewest_threads
 
 import ansorc as ac
-from ansorc.ir.expr import Expr
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reduction import Reduction
+from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import lower, replay
 from ansorc.schedule.steps import RFactor
 from ansorc.search.evolution.sampling import sample
@@ -42,7 +42,7 @@ def weight_gradient() -> ComputeDAG:
     x, dy = (ac.placeholder((2, 3, 128, n), name=name) for n, name in ((20, "X"), (12, "dY")))
     n, h, w = (ac.reduce_axis(e, name=name) for e, name in ((2, "n"), (3, "h"), (128, "w")))
 
-    def total(i: Expr, o: Expr) -> Reduction:
+    def total(i: Scalar, o: Scalar) -> Reduction:
         return ac.sum(x[n, h, w, i] * dy[n, h, w, o], axis=(n, h, w))
 
     return ComputeDAG([x, dy, ac.compute((20, 12), total, name="dW")])

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from search_model.workloads import convolution, matmul, transpose
 
-from ansorc.ir.expr import Expr
 from ansorc.lang import ComputeDAG, compute, placeholder, reduce_axis
 from ansorc.lang import erf as error_function
 from ansorc.lang import exp as exponential
 from ansorc.lang import floor as rounded_down
 from ansorc.lang import sum as total
+from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Schedule, schedule
 from ansorc.search.features import COLUMNS, FEATURE_NAMES
 from ansorc.search.gpu.feature_sets import extract_state
@@ -201,7 +201,7 @@ def test_operations_are_told_apart() -> None:
 
 
 def test_a_dear_function_takes_longer_than_a_cheap_one() -> None:
-    def cycles(function: Callable[[Expr], Expr]) -> float:
+    def cycles(function: Callable[[Scalar], Scalar]) -> float:
         x = placeholder((8, 8), name="X")
         y = compute((8, 8), lambda i, j: function(x[i, j]), name="Y")
         return numbers(schedule(ComputeDAG([x, y])))["estimate.arithmetic_cycles"]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from search_model.workloads import ZEN, matmul
 
-from ansorc.ir.expr import Expr, Var
 from ansorc.lang import ComputeDAG, compute, placeholder, reduce_axis
 from ansorc.lang import sum as total
+from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Schedule, schedule
 from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.target import Target
@@ -226,7 +226,7 @@ def test_blocks_and_threads_of_a_gpu() -> None:
 def test_the_five_tensors_with_the_most_lines_are_kept() -> None:
     inputs = [placeholder((64, 64), name=f"A{n}") for n in range(6)]
 
-    def body(i: Var, j: Var) -> Expr:
+    def body(i: Scalar, j: Scalar) -> Scalar:
         found = inputs[5][j, i]
         for each in inputs[:5]:
             found = found + each[i, j]

@@ -7,9 +7,9 @@ import pytest
 from search_model.workloads import matmul
 
 import ansorc.lang as ac
-from ansorc.ir.expr import Expr
 from ansorc.lang import ComputeDAG, compute, placeholder
 from ansorc.lang import operators as ops
+from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Schedule, schedule
 from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.statement import Statement
@@ -69,10 +69,10 @@ def test_borders_cost_nothing_and_other_choices_do() -> None:
     x = placeholder((64, 64), name="x")
     shape = (66, 66)
 
-    def padded(i: Expr, j: Expr) -> Expr:
+    def padded(i: Scalar, j: Scalar) -> Scalar:
         return ac.if_then_else(ac.all_of(i >= 1, i < 65, j >= 1, j < 65), x[i - 1, j - 1], 0.0)
 
-    def chosen(i: Expr, j: Expr) -> Expr:
+    def chosen(i: Scalar, j: Scalar) -> Scalar:
         return ac.if_then_else(x[0, 0] > 0.0, x[0, 1], 0.0)
 
     border, choice = (

@@ -13,7 +13,7 @@ from search_space.small_dags import (
 )
 
 import ansorc.lang as ac
-from ansorc.ir.expr import Expr
+from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Inlined, Mark
 from ansorc.schedule.steps import CacheRead, RFactor
@@ -115,7 +115,7 @@ def _untiled(inverse: ac.Tensor, size: int, tiles_a_row: int, co: int) -> ac.Ten
 
 
 def _constant(name: str, rows: list[list[int]]) -> ac.Tensor:
-    def element(i: Expr, j: Expr) -> Expr:
+    def element(i: Scalar, j: Scalar) -> Scalar:
         value = ac.const(0.0)
         for y, row in enumerate(rows):
             for x, number in enumerate(row):

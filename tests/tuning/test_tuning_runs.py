@@ -15,7 +15,7 @@ from small_tasks import CRASHING, ENDLESS, GREEDY, WRONG, layer, options, produc
 
 import ansorc as ac
 from ansorc.errors import MeasureError
-from ansorc.ir.expr import Expr, Var
+from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Names, steps_to_json
 from ansorc.search import contest, machines, tuning_run
 from ansorc.search.candidate import Candidate
@@ -263,7 +263,7 @@ def test_a_run_ends_when_its_time_is_up(tmp_path: Path) -> None:
 def test_a_space_of_one_program_is_exhausted_at_once(tmp_path: Path) -> None:
     a = ac.placeholder((1,), name="A")
 
-    def twice(i: Var) -> Expr:
+    def twice(i: Scalar) -> Scalar:
         return a[i] * 2.0
 
     task = ac.Task(ac.ComputeDAG([a, ac.compute((1,), twice, name="B")]))

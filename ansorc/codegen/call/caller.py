@@ -21,11 +21,19 @@ from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.output_pool import OutputPool
 from ansorc.codegen.call.packed_inputs import PackedInputs
 from ansorc.codegen.call.timing import Timing, measure
-from ansorc.codegen.package.signature import LACKS_FEATURES, OUT_OF_MEMORY, Signature
-from ansorc.errors import CallError, PackingWarning
+from ansorc.codegen.package.signature import (
+    FAULT_RECORD,
+    FAULT_STATUS,
+    LACKS_FEATURES,
+    OUT_OF_MEMORY,
+    Signature,
+)
+from ansorc.errors import CallError, FaultError, PackingWarning
 from ansorc.ir.aligned import Array, aligned_empty
+from ansorc.ir.fault import FaultKind, recorded_fault, unknown_fault
 from ansorc.target import Target
 
+_FAULTS = {status: kind for kind, status in FAULT_STATUS.items()}
 _MOST_THREADS = 1024
 """The size of the runtime's thread pool."""
 Loaded = TypeVar("Loaded", bound=LoadedKernel)
@@ -159,8 +167,21 @@ class Caller(Generic[Loaded]):
 
     def require_success(self, status: int) -> None:
         """Raise CallError with the meaning of `status` unless it is 0."""
-        if status:
-            raise CallError(f"{self._signature.name} {self._meaning(status)}")
+        if not status:
+            return
+        kind = _FAULTS.get(status)
+        if kind is not None:
+            raise self._fault(kind)
+        raise CallError(f"{self._signature.name} {self._meaning(status)}")
+
+    def _fault(self, kind: FaultKind) -> FaultError:
+        """Return the error of a call that failed for its data, from what this thread's says."""
+        signature, place = self._signature, self._signature.fault_place
+        memory: Array | None = getattr(self._of_thread, "memory", None)
+        if memory is None:
+            return unknown_fault(signature.name, kind)
+        record = memory[place : place + FAULT_RECORD.bytes].view(np.int64).tolist()
+        return recorded_fault(signature.name, kind, signature.faults, record)
 
     def _bound(self, arrays: Sequence[Array], threads: int) -> BoundKernel:
         code, workspace = self.loaded(threads)

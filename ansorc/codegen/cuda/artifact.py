@@ -17,7 +17,7 @@ from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.c_names import c_names
 from ansorc.codegen.package.files import replaced_together, write_synced
-from ansorc.codegen.package.header import c_type, comment, heading, macros_of
+from ansorc.codegen.package.header import FAULT_STATUSES, c_type, comment, heading, macros_of
 from ansorc.codegen.package.manifest import Manifest, kernel_version, manifest_text
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import BuildError
@@ -79,6 +79,7 @@ def header_top(manifest: Manifest, names: Sequence[str], image: str, *more: str)
     ]
     return [
         f"#ifndef ANSORC_KERNEL_{name}_H\n#define ANSORC_KERNEL_{name}_H",
+        f"#include <stdint.h>\n\n{FAULT_STATUSES}",
         _TEMPLATE.read_text(encoding="utf-8").strip(),
         *more,
         "\n".join(macros),
@@ -103,7 +104,7 @@ def _contract(name: str, manifest: Manifest) -> Iterator[str]:
         yield "different ones."
     else:
         yield "workspace: not used, pass NULL."
-    yield from status_lines(name)
+    yield from status_lines(manifest.signature)
 
 
 ARRAY_LINES = (
@@ -113,9 +114,16 @@ ARRAY_LINES = (
 )
 
 
-def status_lines(name: str) -> Sequence[str]:
+def status_lines(signature: Signature) -> Sequence[str]:
     """Return what a header says of the statuses."""
+    name = signature.name
+    checks = (
+        "",
+        f"Data is checked: {name}_faults(&module, workspace, stream) waits for the stream and",
+        "returns ANSORC_OK, or another status if the last call refused its data.",
+    )
     return (
+        *(checks if signature.faults else ()),
         "",
         f"All return ANSORC_OK or another status, whose meaning {name}_status_text tells. Faults",
         "of the kernels themselves are told by whoever waits for the stream. Needs dlopen, which",
@@ -209,6 +217,23 @@ def calling_function(
     count = len(plan.launches)
     yield f"    return ansorc_cuda_run(&module->loaded, module->kernels, steps, {count}, places,"
     yield "                           arrays, stream);"
+    yield "}"
+    if plan.fault_statuses:
+        yield from _fault_function(name, plan, has_own_workspace=has_own_workspace)
+
+
+def _fault_function(name: str, plan: LaunchPlan, *, has_own_workspace: bool) -> Iterator[str]:
+    """Yield the function that waits for a call and says whether it refused its data."""
+    statuses = ", ".join(map(str, plan.fault_statuses))
+    listing = f"const {name}_module *module, const void *workspace, void *stream"
+    yield ""
+    yield f"static inline int32_t {name}_faults({listing}) {{"
+    yield f"    static const int statuses[] = {{{statuses}}};"
+    if has_own_workspace:
+        yield "    if (!workspace) workspace = module->memory.workspace;"
+    place = f"(const char *)workspace + {plan.fault_place}"
+    count = len(plan.fault_statuses)
+    yield f"    return ansorc_cuda_faults(&module->loaded, {place}, stream, statuses, {count});"
     yield "}"
 
 

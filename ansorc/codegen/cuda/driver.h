@@ -53,6 +53,8 @@ static inline const char *ansorc_cuda_status_text(int32_t status) {
     void *library;
     if (status == ANSORC_OK) return "no error";
     if (status == ANSORC_OUT_OF_MEMORY) return "there is no memory left";
+    if (status > ANSORC_OUT_OF_MEMORY && status < ANSORC_CUDA_NO_DRIVER)
+        return ansorc_status_text(status);
     if (status >= ANSORC_CUDA_NO_DRIVER && status <= ANSORC_CUDA_NO_WORKSPACE)
         return words[status - ANSORC_CUDA_NO_DRIVER];
     if (status < ANSORC_CUDA_ERROR) return "an unknown status";
@@ -133,6 +135,26 @@ static inline int32_t ansorc_cuda_check(const ansorc_cuda_module *loaded, const 
     if (needs_workspace && !arrays[count]) return ANSORC_CUDA_NO_WORKSPACE;
     if (needs_workspace && (uintptr_t)arrays[count] % 256) return ANSORC_CUDA_MISALIGNED;
     return ANSORC_OK;
+}
+
+/* Waits for `stream`, then returns the status of the check that failed, by what `record` in the
+   memory of the GPU says: 0, or which it was, counted from 1. */
+static inline int32_t ansorc_cuda_faults(const ansorc_cuda_module *loaded, const void *record,
+                                         void *stream, const int *statuses, int count) {
+    int (*wait)(void *stream) = NULL;
+    int (*copy)(void *to, unsigned long long from, size_t bytes) = NULL;
+    int64_t number = 0;
+    int error;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!loaded->module) return ANSORC_CUDA_NOT_OPEN;
+    if (!library) return ANSORC_CUDA_NO_DRIVER;
+    *(void **)&wait = dlsym(library, "cuStreamSynchronize");
+    *(void **)&copy = dlsym(library, "cuMemcpyDtoH_v2");
+    if (!wait || !copy) return ANSORC_CUDA_OLD_DRIVER;
+    error = wait(stream);
+    if (!error) error = copy(&number, (unsigned long long)(uintptr_t)record, sizeof number);
+    if (error) return ANSORC_CUDA_ERROR + error;
+    return number >= 1 && number <= count ? statuses[number - 1] : ANSORC_OK;
 }
 
 /* The launches of a program: each has a kernel, the grid, the block and the bytes of shared memory,

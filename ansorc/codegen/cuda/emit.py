@@ -9,12 +9,25 @@ from ansorc.codegen.cuda.launch import KernelArgument, Launch, LaunchPlan
 from ansorc.codegen.cuda.prelude import prelude
 from ansorc.codegen.cuda.stmt import CudaStatements
 from ansorc.codegen.cuda.types import c_type
+from ansorc.codegen.package.signature import FAULT_RECORD, FAULT_STATUS
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Load
 from ansorc.ir.node import walk
 from ansorc.ir.passes.gpu.thread_nests import INDICES
-from ansorc.ir.stmt import Allocate, Barrier, For, Function, LoopKind, Seq, Stmt, Store, statements
+from ansorc.ir.stmt import (
+    Allocate,
+    Barrier,
+    Check,
+    For,
+    Function,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    fault_sites,
+    statements,
+)
 from ansorc.target import Target
 from ansorc.target.gpu_limits import STATIC_SHARED_BYTES, complaint, launch_limits
 
@@ -22,6 +35,14 @@ WORKSPACE_ALIGNMENT = 256
 """What `cuMemAlloc` aligns to; see `KernelArgument`."""
 SHARED_ALIGNMENT = 16
 """The widest vector."""
+
+
+_RECORD = FAULT_RECORD.elements
+CLEARING = f"""\
+extern "C" __global__ void __launch_bounds__({_RECORD}) clear_faults(long long *record) {{
+  record[threadIdx.x] = 0;
+}}"""
+"""The kernel after which no check has failed."""
 
 
 def emit_cuda(function: Function, target: Target, packers: Sequence[Function] = ()) -> str:
@@ -37,19 +58,31 @@ def emit_cuda(function: Function, target: Target, packers: Sequence[Function] = 
         )
     nests, workspace = kernels(function), workspace_of(function)
     parts: set[str] = set()
-    launches: list[Launch] = []
+    sites = fault_sites(function.body)
+    launches: list[Launch] = [clearing(0)] if sites else []
     texts: list[str] = []
     for number, nest in enumerate(nests):
         kernel = _KernelText(f"{function.name}_{number}", nest, function, workspace)
+        kernel.writer.fault_sites = sites
         texts.append(kernel.text())
         parts |= kernel.writer.exprs.parts
         launches.append(kernel.launch())
         refused = complaint(launch_limits(target), *kernel.shape, kernel.shared.size)
         if refused:
             raise BuildError(f"kernel '{function.name}' cannot be launched: {refused}")
-    plan = LaunchPlan(function.name, tuple(launches), workspace_bytes(function))
+    statuses = tuple(FAULT_STATUS[site.kind] for site in sites)
+    plan = LaunchPlan(
+        function.name, tuple(launches), workspace_bytes(function), fault_statuses=statuses
+    )
     head = prelude(parts)
+    texts += [CLEARING] if sites else []
     return "\n\n".join([plan.comment(), *([head] if head else []), *texts]) + "\n"
+
+
+def clearing(place: int) -> Launch:
+    """Return the launch of CLEARING, before all others, on what lies at `place`."""
+    argument = KernelArgument("workspace", place)
+    return Launch("clear_faults", (1, 1, 1), (_RECORD, 1, 1), 0, (argument,))
 
 
 def kernels(function: Function) -> list[Stmt]:
@@ -72,12 +105,18 @@ def kernels(function: Function) -> list[Stmt]:
 
 def workspace_of(function: Function) -> dict[Buffer, int]:
     """Return where in the workspace each global buffer lies that `function` allocates."""
-    return _laid_out(_allocated(function.body, Scope.GLOBAL), WORKSPACE_ALIGNMENT)[0]
+    return _laid_out(_kept(function), WORKSPACE_ALIGNMENT)[0]
 
 
 def workspace_bytes(function: Function) -> int:
     """Return the bytes of workspace that a prepared function needs."""
-    return _laid_out(_allocated(function.body, Scope.GLOBAL), WORKSPACE_ALIGNMENT)[1]
+    return _laid_out(_kept(function), WORKSPACE_ALIGNMENT)[1]
+
+
+def _kept(function: Function) -> list[Buffer]:
+    """Return what is in the workspace, what says which check failed first."""
+    buffers = list(_allocated(function.body, Scope.GLOBAL))
+    return [FAULT_RECORD, *buffers] if fault_sites(function.body) else buffers
 
 
 @dataclass(frozen=True)
@@ -193,6 +232,8 @@ def _accessed(nest: Stmt) -> tuple[set[Buffer], set[Buffer], set[Buffer]]:
     parts = list(walk(nest))
     stored = {part.buffer for part in parts if isinstance(part, Store)}
     loaded = {part.buffer for part in parts if isinstance(part, Load)}
+    if any(isinstance(part, Check) for part in parts):
+        stored.add(FAULT_RECORD)
     meets = any(isinstance(part, Barrier) for part in parts)
     return stored, stored | loaded, stored & loaded if meets else set[Buffer]()
 

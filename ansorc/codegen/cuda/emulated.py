@@ -47,13 +47,14 @@ class EmulatedKernel:
     """A program in this process; see `base.LoadedKernel`."""
 
     def __init__(self, code: bytes) -> None:
-        self._program = EmulatedProgram(LaunchPlan.of_code(code)[1])
+        self._plan, library = LaunchPlan.of_code(code)
+        self._program = EmulatedProgram(library)
 
     def bind(
         self, arrays: Sequence[Array], workspace: int | None, threads: int
     ) -> BoundEmulatedProgram:
         """Return the program on arrays; `threads` means nothing: one runs all blocks."""
-        return BoundEmulatedProgram(self._program, arrays, workspace)
+        return BoundEmulatedProgram(self._program, arrays, workspace, self._plan)
 
     def close(self) -> None:
         """Free the code."""

@@ -36,6 +36,7 @@ from ansorc.ir.expr import (
     Broadcast,
     Call,
     Cast,
+    Checked,
     Compare,
     CompareOp,
     Const,
@@ -149,8 +150,10 @@ class CudaExpressions:
             case _:
                 return self._vector_value(expr)
 
-    def _vector_value(self, expr: Ramp | Broadcast | Reduce | Dot | Exchange) -> CExpr:
+    def _vector_value(self, expr: Ramp | Broadcast | Reduce | Dot | Exchange | Checked) -> CExpr:
         match expr:
+            case Checked():
+                raise BuildError(f"{expr_text(expr)} is no check yet; place_checks has to run")
             case Ramp(base, stride, _):
                 step = Binary(BinaryOp.MUL, stride, LANE)
                 return self.value(Binary(BinaryOp.ADD, base, step))

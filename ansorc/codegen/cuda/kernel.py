@@ -28,9 +28,10 @@ from ansorc.codegen.cuda.binding import (
 )
 from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
 from ansorc.codegen.device_array import DeviceArray, DeviceOperand
-from ansorc.codegen.package.signature import Signature
-from ansorc.errors import BuildError, DeviceError
+from ansorc.codegen.package.signature import FAULT_RECORD, Signature
+from ansorc.errors import BuildError, CallError, DeviceError, FaultError
 from ansorc.ir.aligned import Array
+from ansorc.ir.fault import recorded_fault
 
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
 _GRAPH_LAUNCHES = 64
@@ -231,15 +232,24 @@ class BoundCudaKernel:
             else:
                 self._enqueue(calls)
             self._device.wait(self._stream)
+            self._require_no_fault()
         return 0
 
     def launch(self) -> None:
-        """Start it once in the caller's stream."""
+        """Start it once in the caller's stream; one that checks its data is waited for.
+
+        Raise CallError if that is not possible, because the stream is captured.
+        """
         with self._device.active(self._name):
             self._follow()
+            if self._plan.fault_statuses and self._stream is not None:
+                self._require_uncaptured(self._stream)
             self._begin()
             if self._stream is not None:
                 self._stream.lead()
+            if self._plan.fault_statuses:
+                self._device.wait(self._stream)
+                self._require_no_fault()
 
     def seconds(self, calls: int) -> float:
         """Run it so many times and wait; return how long it took between two events.
@@ -256,6 +266,7 @@ class BoundCudaKernel:
                 graph.launch(self._stream)
             end.record(own)
             end.synchronize()
+            self._require_no_fault()
             return float(end.time_since(begin)) * 1e-3
 
     def call_seconds(self) -> list[float]:
@@ -270,7 +281,25 @@ class BoundCudaKernel:
                 first += count
                 events.append(cuda.Event().record(own))
             events[-1].synchronize()
+            self._require_no_fault()
             return [float(end.time_since(begin)) * 1e-3 for begin, end in pairwise(events)]
+
+    def _require_no_fault(self) -> None:
+        """Raise the FaultError of what the program has refused, which is over."""
+        memory, place = self._workspace, self._plan.fault_place
+        if not self._plan.fault_statuses or memory is None:
+            return
+        record = np.zeros(FAULT_RECORD.elements, np.int64)
+        driver().memcpy_dtoh(record, memory.address + place)
+        if record[0]:
+            raise device_fault(self._kernel.signature, record.tolist())
+
+    def _require_uncaptured(self, stream: DeviceStream) -> None:
+        if stream.is_captured():
+            raise CallError(
+                f"{self._name} checks the places that its data says, which has to be waited for "
+                "and cannot be captured into a graph; build it with check_indices=False"
+            )
 
     def evict(self) -> None:
         """Have the arrays out of the second-level cache."""
@@ -414,6 +443,12 @@ def _follow(device: Device, stream: DeviceStream | None, other: int) -> None:
     elif (beside := device.stream(other)) is not None:
         beside.follow()
         device.wait(beside)
+
+
+def device_fault(signature: Signature, record: Sequence[int]) -> FaultError:
+    """Return the error of a program that refused its data, by what it says of that."""
+    site = signature.faults[record[0] - 1]
+    return recorded_fault(signature.name, site.kind, signature.faults, record)
 
 
 def _named(device: Device) -> str:

@@ -66,6 +66,10 @@ class LaunchPlan:
     calls: tuple[int, ...] = ()
     """Of a network: how many launches each of its calls of a kernel makes. Its last parameter are
     the weights, if there are any."""
+    fault_place: int = 0
+    """Where in the workspace it says which check failed, if any did (`FAULT_RECORD`)."""
+    fault_statuses: tuple[int, ...] = ()
+    """For each check its status; none: there are no checks. Else the first launch clears that."""
 
     def comment(self) -> str:
         """Return the first line of the text of this program."""
@@ -116,4 +120,6 @@ def _plan(data: Mapping[str, Any]) -> LaunchPlan:
         for one in data["launches"]
     )  # fmt: skip
     calls = tuple(data.get("calls", ()))
-    return LaunchPlan(data["name"], launches, data["workspace_bytes"], calls)
+    statuses = tuple(data.get("fault_statuses", ()))
+    place = data.get("fault_place", 0)
+    return LaunchPlan(data["name"], launches, data["workspace_bytes"], calls, place, statuses)

@@ -130,7 +130,7 @@ def _contract(name: str, manifest: NetworkManifest) -> Iterator[str]:
         yield "calls in one stream. Calls in different streams need different ones."
     else:
         yield "workspace: not used, pass NULL."
-    yield from status_lines(name)
+    yield from status_lines(manifest.signature)
 
 
 def _functions(

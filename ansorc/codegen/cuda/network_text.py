@@ -10,15 +10,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ansorc.codegen.cuda.emit import CLEARING, clearing
 from ansorc.codegen.cuda.launch import KernelArgument, Launch, LaunchPlan
 from ansorc.codegen.cuda.prelude import parts_of, prelude
 from ansorc.codegen.network.own_weights import with_all_packed, with_own_weights
 from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKind
+from ansorc.codegen.package.signature import FAULT_STATUS
 from ansorc.errors import BuildError
 
 _KERNEL = re.compile(
     r'extern "C" __global__ void __launch_bounds__\(\d+\) (?P<name>\w+)\((?P<parameters>[^)]*)\)'
 )
+_FAULT = re.compile(r"(\btell_fault\(\w+, )(\d+)")
+_CLEAR = clearing(0)
 _MOST_LETTERS = 48
 
 
@@ -43,16 +47,22 @@ def network_text(plan: NetworkPlan) -> str:
         first = _KERNEL.search(text)
         if first is None:
             raise BuildError(f"{plan.name}: the text of '{titles[number]}' has no kernels")
-        own = LaunchPlan.of_text(text).launches
+        own = tuple(x for x in LaunchPlan.of_text(text).launches if x.name != _CLEAR.name)
         names = _names(number, titles[number], own)
-        bodies.append(_renamed(text[first.start() :].rstrip(), names))
+        body = text[first.start() :].replace(CLEARING, "").rstrip()
+        bodies.append(_renumbered(_renamed(body, names), plan.first_fault(number)))
         launches[number] = tuple(replace(one, name=names[one.name]) for one in own)
     steps = [_placed(plan, call, launches[call.kernel]) for call in plan.calls]
+    if plan.faults:
+        steps[0] = (clearing(plan.fault_place), *steps[0])
+        bodies.append(CLEARING)
     whole = LaunchPlan(
         plan.name,
         tuple(launch for call in steps for launch in call),
         plan.signature.workspace_bytes,
         tuple(map(len, steps)),
+        plan.fault_place if plan.faults else 0,
+        tuple(FAULT_STATUS[site.kind] for site in plan.faults),
     )
     head = prelude(parts)
     return "\n\n".join([whole.comment(), *([head] if head else []), *bodies]) + "\n"
@@ -72,12 +82,20 @@ def _renamed(body: str, names: Mapping[str, str]) -> str:
     return _KERNEL.sub(head, body)
 
 
+def _renumbered(body: str, before: int) -> str:
+    """Return a text whose checks are counted on from those `before`."""
+    return _FAULT.sub(lambda found: f"{found[1]}{int(found[2]) + before}", body)
+
+
 def _placed(
     plan: NetworkPlan, call: KernelCall, launches: tuple[Launch, ...]
 ) -> tuple[Launch, ...]:
     """The launches of one call, on the arrays of the network."""
+    has_faults = bool(plan.kernels[call.kernel].signature.faults)
 
     def moved(argument: KernelArgument) -> KernelArgument:
+        if argument.kind == "workspace" and has_faults and argument.place == 0:
+            return replace(argument, place=plan.fault_place)
         if argument.kind == "workspace":
             return replace(argument, place=plan.kernel_workspace + argument.place)
         return _argument(plan, call.arguments[argument.place])

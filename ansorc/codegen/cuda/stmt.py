@@ -10,6 +10,7 @@ from typing import assert_never
 from ansorc.codegen.cuda.expr import LANE, PRIVATE, CudaExpressions, in_lane
 from ansorc.codegen.cuda.prelude import NAMES
 from ansorc.codegen.cuda.types import CHOICE, CExpr, c_type, is_narrow
+from ansorc.codegen.package.signature import FAULT_RECORD
 from ansorc.errors import BuildError
 from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer, Scope
@@ -29,6 +30,7 @@ from ansorc.ir.expr import (
     Transpose,
     dtype_of,
 )
+from ansorc.ir.fault import MOST_ARGUMENTS, FaultSite
 from ansorc.ir.node import children, walk
 from ansorc.ir.operator import MATH_FUNCTIONS
 from ansorc.ir.passes.gpu.overlap_copies import ASYNC_BYTES
@@ -37,6 +39,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     If,
     LoopKind,
@@ -73,6 +76,8 @@ class CudaStatements:
 
     def __init__(self) -> None:
         self.exprs = CudaExpressions()
+        self.fault_sites: tuple[FaultSite, ...] = ()
+        """What the checks of the program are about."""
         self.lines: list[str] = []
         self._depth = 1
         self._taken: set[str] = set()
@@ -122,11 +127,32 @@ class CudaStatements:
                 self.line("__syncthreads();")
             case Prefetch():
                 pass
+            case Check():
+                self._check(stmt)
             case Await(pending):
                 self.exprs.parts.add("asynchronous")
                 self.line(f"await_copies<{pending}>();")
             case _:
                 assert_never(stmt)
+
+    def _check(self, stmt: Check) -> None:
+        """Write what tells, in the record of faults, the first lane of any thread that fails."""
+        exprs = self.exprs
+        exprs.parts.add("faults")
+        site = self.fault_sites.index(FaultSite(stmt.kind, stmt.about, len(stmt.args))) + 1
+        lanes = max(dtype_of(part).lanes for part in (stmt.condition, *stmt.args))
+
+        def write() -> None:
+            texts = [exprs.value(arg).text for arg in stmt.args]
+            told = ", ".join(texts + ["0"] * (MOST_ARGUMENTS - len(texts)))
+            record, test = exprs.buffers[FAULT_RECORD], exprs.value(stmt.condition).text
+            self.line(f"if (!({test})) tell_fault({record}, {site}, {told});")
+
+        if lanes == 1:
+            write()
+            return
+        with self._each_lane(lanes, None):
+            write()
 
     @contextmanager
     def _block(self, head: str) -> Generator[None]:

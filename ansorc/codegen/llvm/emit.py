@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ansorc.codegen.llvm.fault import define_fault
 from ansorc.codegen.llvm.features import require_features
 from ansorc.codegen.llvm.guard import define_check, needs_guard, write_guard
 from ansorc.codegen.llvm.parallel import Outliner, pointer_attributes
@@ -18,6 +19,7 @@ from ansorc.codegen.llvm.stmt import StmtWriter
 from ansorc.codegen.llvm.storage import Storage, kernel_storage
 from ansorc.codegen.llvm.workspace import return_with_workspace
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
+from ansorc.codegen.package.signature import FAULT_RECORD
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, statements, substatements
@@ -51,6 +53,7 @@ def emit_llvm(
     module = ModuleWriter(target, is_guarded=is_guarded and needs_guard(target))
     storage = kernel_storage(function)
     define_check(module, function.name, target)
+    define_fault(module, function)
     _write_body(module, function, storage)
     _write_entry(module, function, storage, target)
     for packer in packers:
@@ -89,6 +92,9 @@ def _write_body(module: ModuleWriter, function: Function, storage: Storage) -> N
         arguments.append(f"{_param(buffer, stored)} %p{number}")
     for number, buffer in enumerate(storage.block):
         body.place(buffer, f"%w{number}")
+        if buffer == FAULT_RECORD:
+            body.exprs.memory.bases[buffer.name] = f"%w{number}"
+            writer.line(f"store i64 0, ptr %w{number}, align 8")
         arguments.append(f"ptr {pointer_attributes(buffer)} %w{number}")
     for buffer in storage.stack:
         body.reserve(buffer)

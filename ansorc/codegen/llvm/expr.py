@@ -23,20 +23,17 @@ from ansorc.ir.expr import (
     Broadcast,
     Call,
     Cast,
+    Checked,
     Compare,
     Const,
     Dot,
     Exchange,
     Expr,
     Load,
-    MatrixLoad,
-    MatrixMultiply,
     Not,
     Ramp,
     Reduce,
     Select,
-    Shuffle,
-    Transpose,
     Var,
     dtype_of,
 )  # fmt: skip
@@ -83,7 +80,7 @@ class ExprWriter:
                 return cast(self._writer, self.index.materialize(self.index.variables[name]), dtype)
             case Ramp(base, stride, lanes):
                 return self._ramp(self.value(base), self.value(stride), lanes)
-            case Reduce() | Shuffle() | MatrixLoad() | MatrixMultiply() | Transpose():
+            case _:
                 return self._across(expr)
 
     def _call(self, name: str, args: tuple[Expr, ...]) -> Value:
@@ -97,7 +94,9 @@ class ExprWriter:
                 return found
         return math_call(self._writer, name, values)
 
-    def _across(self, expr: Reduce | Exchange) -> Value:
+    def _across(self, expr: Reduce | Exchange | Checked) -> Value:
+        if isinstance(expr, Checked):
+            raise BuildError(f"{expr_text(expr)} is no check yet; place_checks has to run before")
         if not isinstance(expr, Reduce):
             raise BuildError(
                 f"{expr_text(expr)} is between threads of a warp, which only GPUs have"

@@ -8,11 +8,12 @@ from ansorc.codegen.llvm.lane_index import Symbol, bounds
 from ansorc.codegen.llvm.stmt import StmtWriter
 from ansorc.codegen.llvm.storage import BLOCK_ALIGNMENT, Storage, chunk_storage
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
+from ansorc.codegen.package.signature import FAULT_RECORD
 from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Load, Var
 from ansorc.ir.node import walk
-from ansorc.ir.stmt import Allocate, For, Prefetch, Store
+from ansorc.ir.stmt import Allocate, Check, For, Prefetch, Store
 
 OUT_OF_MEMORY = 1
 """What a kernel returns when the heap has no room for its buffers."""
@@ -64,6 +65,7 @@ class Outliner:
             arguments.append(f"i64 %v{number}")
         storage = chunk_storage(loop)
         heap = _reserve(inner, storage)
+        inner.leaving = f"call void @free(ptr {heap})" if heap else ""
         inner.loop(loop, "%begin", "%end")
         writer.finish_streams()
         if heap:
@@ -122,6 +124,8 @@ def _captured(outer: StmtWriter, loop: For) -> _Captures:
                 bound.add(var.name)
             case Load(buffer, _) | Store(buffer, _, _) | Prefetch(buffer, _):
                 used[buffer] = None
+            case Check():
+                used[FAULT_RECORD] = None
             case Allocate(buffer, _):
                 own.add(buffer)
             case _:
@@ -195,7 +199,8 @@ def _pool_call(
         writer.line(f"store {kind} {text}, ptr {status}")
     failed = _runtime_call(writer, f"ptr @{name}.call, ptr {memory}", loop)
     own = writer.emit(f"load i32, ptr {status}")
-    return writer.emit(f"or i32 {failed}, {own}")
+    is_own = writer.emit(f"icmp eq i32 {failed}, 0")
+    return writer.emit(f"select i1 {is_own}, i32 {own}, i32 {failed}")
 
 
 def _runtime_call(writer: FunctionWriter, part: str, loop: For) -> str:

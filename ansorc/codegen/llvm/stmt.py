@@ -7,6 +7,7 @@ from typing import assert_never
 
 from ansorc.codegen.llvm.condition import known
 from ansorc.codegen.llvm.expr import ExprWriter
+from ansorc.codegen.llvm.fault import write_check
 from ansorc.codegen.llvm.loops import Counters, adds_to_tile, is_innermost, is_tile_step
 from ansorc.codegen.llvm.transpose import transposed_block, write_block
 from ansorc.codegen.llvm.types import memory_type
@@ -20,6 +21,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     If,
     LoopKind,
@@ -44,6 +46,8 @@ class StmtWriter:
         self._parallel = parallel
         self._stores = Stores()
         self._places: dict[Buffer, str] = {}
+        self.leaving = ""
+        """What has to be done before the function returns in the midst of it."""
         self._held = 0
         """Vectors of the register tiles in sight."""
 
@@ -86,6 +90,8 @@ class StmtWriter:
                 self._held -= held
             case Prefetch(buffer, indices):
                 self.exprs.memory.prefetch(buffer, indices)
+            case Check():
+                write_check(self.writer, self.exprs, stmt, self.leaving)
             case Await():
                 pass  # every store is done when it is there
             case Barrier(scope):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ansorc.codegen.package.signature import is_parallel
+from ansorc.codegen.package.signature import FAULT_RECORD, is_parallel
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.stmt import Allocate, For, Function, Stmt, substatements
+from ansorc.ir.stmt import Allocate, Check, For, Function, Stmt, statements, substatements
 
 STACK_BYTES = 64 * 1024
 """The most that the local buffers of one function may take of the stack."""
@@ -28,7 +28,8 @@ class Storage:
 
 def kernel_storage(function: Function) -> Storage:
     """Place what is allocated outside parallel loops: the block is the workspace."""
-    return _placed(list(_allocated(function.body, is_parallel)), Scope.GLOBAL)
+    buffers = list(_allocated(function.body, is_parallel))
+    return _placed([FAULT_RECORD, *buffers] if has_checks(function) else buffers, Scope.GLOBAL)
 
 
 def chunk_storage(loop: For) -> Storage:
@@ -37,6 +38,11 @@ def chunk_storage(loop: For) -> Storage:
     A parallel loop inside is run by the same thread.
     """
     return _placed(list(_allocated(loop.body, lambda _: False)), None)
+
+
+def has_checks(function: Function) -> bool:
+    """Whether a prepared function may refuse data."""
+    return any(isinstance(part, Check) for part in statements(function.body))
 
 
 def workspace_bytes(function: Function) -> int:

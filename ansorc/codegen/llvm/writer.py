@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from ansorc.codegen.llvm.loops import Counters
 from ansorc.codegen.llvm.types import Value
+from ansorc.ir.fault import FaultSite
 from ansorc.target import Target
 
 Lines = list["str | list[str]"]
@@ -26,6 +27,10 @@ STREAMED = "!2"
 """The metadata of a store past the caches."""
 
 
+RARE = "!3"
+"""The metadata of a branch that is hardly ever taken."""
+
+
 class ModuleWriter:
     """The parts of a module: functions, declarations and metadata."""
 
@@ -40,7 +45,12 @@ class ModuleWriter:
             '!0 = !{!"llvm.loop.unroll.disable"}',
             '!1 = !{!"llvm.loop.vectorize.enable", i1 false}',
             f"{STREAMED} = !{{i32 1}}",
+            f'{RARE} = !{{!"branch_weights", i32 1, i32 1048576}}',
         ]
+        self.fault_sites: tuple[FaultSite, ...] = ()
+        """What the checks of the kernel are about."""
+        self.fault_function = ""
+        """What they call when they fail."""
 
     @property
     def rounds_to_bfloat(self) -> bool:

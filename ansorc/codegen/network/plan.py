@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 
 from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.network.derived import DerivedBlock
 from ansorc.codegen.network.weights import WeightBlock, rounded
-from ansorc.codegen.package.signature import Param, Signature
+from ansorc.codegen.package.signature import FAULT_RECORD, Param, Signature
+from ansorc.ir.fault import FaultSite
 
 
 class PlaceKind(Enum):
@@ -77,12 +79,39 @@ class NetworkPlan:
         """What the network is called with: inputs, then outputs, as of a single kernel."""
         called = [self.kernels[call.kernel].signature for call in self.calls]
         parallel = any(map(self.is_parallel, self.calls))
-        size = self.kernel_workspace + max((s.workspace_bytes for s in called), default=0)
+        size = self.fault_place + (FAULT_RECORD.bytes if self.faults else 0)
         flops = [signature.flops for signature in called if signature.flops is not None]
         total = sum(flops) if len(flops) == len(called) else None
         records = tuple(dict.fromkeys(one for signature in called for one in signature.records))
         arrays = (*self.inputs, *self.outputs)
-        return Signature(self.name, arrays, size, parallel, total, records)
+        return Signature(
+            self.name, arrays, size, parallel, total, records, faults=self.faults,
+            fault_place=self.fault_place if self.faults else 0,
+        )  # fmt: skip
+
+    @property
+    def fault_place(self) -> int:
+        """The offset of what says which check failed, after the workspace of the kernels."""
+        called = {call.kernel: self.kernels[call.kernel].signature for call in self.calls}
+        size = max((each.workspace_bytes for each in called.values()), default=0)
+        place = self.kernel_workspace + size
+        return rounded(place) if self.faults else place
+
+    @cached_property
+    def faults(self) -> tuple[FaultSite, ...]:
+        """What the checks of all kernels are about, one kernel after another."""
+        found: list[FaultSite] = []
+        for number in sorted({call.kernel for call in self.calls}):
+            names = [call.name for call in self.calls if call.kernel == number]
+            others = f" or another of {len(names)} calls like it" if len(names) > 1 else ""
+            sites = self.kernels[number].signature.faults
+            found += [replace(site, call=f"{names[0]}{others}") for site in sites]
+        return tuple(found)
+
+    def first_fault(self, kernel: int) -> int:
+        """Return how many of `faults` come before those of a kernel."""
+        before = {call.kernel for call in self.calls if call.kernel < kernel}
+        return sum(len(self.kernels[number].signature.faults) for number in before)
 
     @property
     def needs_runtime(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ansorc.codegen.package.c_names import c_names, packer_name
 from ansorc.codegen.package.manifest import Manifest
-from ansorc.codegen.package.signature import Param, Signature
+from ansorc.codegen.package.signature import FAULT_STATUS, Param, Signature
 from ansorc.ir.dtype import BFLOAT16, FLOAT16, DType
 
 _STATUS = """\
@@ -15,6 +15,31 @@ _STATUS = """\
 #define ANSORC_OK 0
 #define ANSORC_OUT_OF_MEMORY 1 /* the heap had no room for the kernel's buffers */
 #define ANSORC_LACKS_FEATURES 2 /* this processor lacks instructions that the kernel uses */
+#endif"""
+FAULT_STATUSES = """\
+#ifndef ANSORC_INDEX_OUT_OF_RANGE
+#define ANSORC_INDEX_OUT_OF_RANGE 7 /* an index in the data is none of a tensor's places */
+#define ANSORC_DIVISION_BY_ZERO 8 /* an integer is divided by zero */
+#define ANSORC_ASSERTION_FAILED 9 /* something that the program asserts does not hold */
+#define ANSORC_VALUE_OUT_OF_RANGE 10 /* an input has values other than those promised */
+
+/* What a status means, for people; never NULL. */
+static inline const char *ansorc_status_text(int32_t status) {
+    switch (status) {
+        case 0: return "it worked";
+        case 1: return "the heap had no room for the kernel's buffers";
+        case 2: return "this processor lacks instructions that the kernel uses";
+        case 3: return "the file of the network's weights is not open";
+        case 4: return "there is no such file of weights, or it may not be read";
+        case 5: return "the file holds something else, or weights of another build";
+        case 6: return "there is no network for these extents";
+        case 7: return "an index in the data is none of a tensor's places";
+        case 8: return "an integer is divided by zero";
+        case 9: return "something that the program asserts does not hold";
+        case 10: return "an input has values other than those that were promised";
+        default: return "an unknown status";
+    }
+}
 #endif"""
 _BITS = {
     FLOAT16: ", IEEE binary16 bits",
@@ -46,6 +71,7 @@ def header_of(
         f"#ifndef ANSORC_KERNEL_{signature.name}_H\n#define ANSORC_KERNEL_{signature.name}_H",
         "#include <stddef.h>\n#include <stdint.h>",
         _STATUS,
+        FAULT_STATUSES,
         *statuses,
         "\n".join([*macros_of(manifest, names), *macros]),
         '#ifdef __cplusplus\nextern "C" {\n#endif',
@@ -96,8 +122,29 @@ def _contract(manifest: Manifest, names: Sequence[str], more: Sequence[str]) -> 
         "",
         "Returns ANSORC_OK, ANSORC_OUT_OF_MEMORY or ANSORC_LACKS_FEATURES; if it is not ANSORC_OK,",
         "the outputs are undefined.",
+        *fault_lines(signature),
     ]
     return comment(lines)
+
+
+def fault_lines(signature: Signature) -> list[str]:
+    """Return what a contract says of checks of the data, none where there are none."""
+    if not signature.faults:
+        return []
+    place, macro = signature.fault_place, f"{signature.name.upper()}_FAULT_PLACE"
+    names = {kind: f"ANSORC_{kind.value.upper()}" for kind in FAULT_STATUS}
+    kinds = sorted({names[site.kind] for site in signature.faults})
+    lines = [
+        "",
+        f"Data is checked: returns {' or '.join(kinds)} if it is refused; then",
+        f"the workspace, if it is not NULL, has int64_t numbers from byte {macro} = {place}",
+        "on: which of these it was, counted from 1, and then, if it was an index, that index, the",
+        "least and the largest place that there is, and the dimension:",
+    ]
+    for number, site in enumerate(signature.faults, 1):
+        where = f", in {site.call}" if site.call else ""
+        lines.append(f"{number}: {names[site.kind]}, {site.about}{where}")
+    return lines
 
 
 def heading(manifest: Manifest, names: Sequence[str]) -> list[str]:
@@ -181,6 +228,8 @@ def macros_of(manifest: Manifest, names: Sequence[str], alignment: int = 64) -> 
         f"#define {prefix}_WORKSPACE_ALIGNMENT {alignment}",
         f"#define {prefix}_PARALLEL {int(signature.parallel)}",
     ]
+    if signature.faults:
+        lines.append(f"#define {prefix}_FAULT_PLACE {signature.fault_place}")
     for param, name in zip(signature.params, names, strict=True):
         base = f"{prefix}_{name.upper()}"
         shape = param.source_shape

@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ansorc.codegen.package.c_names import c_names, packer_name, require_c_name
-from ansorc.ir.dtype import DType, dtype
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import INT64, DType, dtype
+from ansorc.ir.fault import FaultKind, FaultSite
 from ansorc.ir.packing import Packing
-from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, statements
+from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, fault_sites, statements
 
 OUT_OF_MEMORY, LACKS_FEATURES = 1, 2
 """What a kernel returns instead of 0 where there is no memory for its buffers, and on a machine
@@ -19,6 +21,13 @@ NOT_OPEN = 3
 """What a network returns whose weights are in a file, before the file is opened."""
 NO_SUCH_SHAPE = 6
 """What networks for several shapes return where there is none for the extents of a call."""
+FAULT_STATUS: Mapping[FaultKind, int] = {
+    FaultKind.INDEX: 7, FaultKind.DIVISION: 8, FaultKind.ASSERTION: 9, FaultKind.VALUE: 10,
+}  # fmt: skip
+"""What a kernel returns whose data it refuses."""
+FAULT_RECORD = Buffer("!fault", (8,), INT64)
+"""What a kernel with checks keeps in its workspace, from the first byte on: 0, or which check
+failed, counted from 1, and the integers that it tells. No other buffer has such a name."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +129,10 @@ class Signature:
     """What it was built from, of a network each once; none for untuned schedules."""
     threads: int = 0
     """The most that work on a call, with which it was the fastest; 0: as many as allowed."""
+    faults: tuple[FaultSite, ...] = ()
+    """What its checks are about."""
+    fault_place: int = 0
+    """Where in the workspace it says which of them failed, in bytes; see `FAULT_RECORD`."""
 
     def to_json(self) -> dict[str, object]:
         """Return what `from_json` reads back."""
@@ -131,6 +144,8 @@ class Signature:
             "flops": self.flops,
             "records": [asdict(record) for record in self.records],
             "threads": self.threads,
+            "faults": [site.to_json() for site in self.faults],
+            "fault_place": self.fault_place,
         }
 
     @staticmethod
@@ -143,7 +158,9 @@ class Signature:
             bool(fields["parallel"]),
             None if fields["flops"] is None else float(fields["flops"]),
             tuple(map(MeasuredProgram.from_json, fields.get("records", ()))),
-            int(fields.get("threads", 0)),  # a manifest of an earlier version has none
+            int(fields.get("threads", 0)),  # a manifest of an earlier version has none of these
+            tuple(map(FaultSite.from_json, fields.get("faults", ()))),
+            int(fields.get("fault_place", 0)),
         )
 
 
@@ -178,8 +195,9 @@ def signature_of(
     )  # fmt: skip
     parallel = has_threads and any(map(is_parallel, parts))
     return Signature(
-        function.name, params, workspace_bytes, parallel, flops, threads=function.threads
-    )
+        function.name, params, workspace_bytes, parallel, flops, threads=function.threads,
+        faults=fault_sites(function.body),
+    )  # fmt: skip
 
 
 def without_plain_packings(signature: Signature) -> Signature:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from ansorc.ir.expr import Expr, const, dtype_of
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.activation import mapped
 from ansorc.lang.operators.elementwise import element_at
 from ansorc.lang.operators.shapes import broadcast_shape
-from ansorc.lang.scalar import any_of, equal, expm1, if_then_else, maximum, minimum, sigmoid
+from ansorc.lang.scalar import any_of, const, equal, expm1, if_then_else, maximum, minimum, sigmoid
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 
 def celu(data: Tensor, alpha: float = 1.0) -> Tensor:
     """Return data where it is positive, else alpha * (exp(data / alpha) - 1)."""
 
-    def function(x: Expr) -> Expr:
+    def function(x: Scalar) -> Scalar:
         return maximum(x, 0) + expm1(minimum(x, 0) * (1.0 / alpha)) * alpha
 
     return mapped(data, function, AutoName("celu"))
@@ -37,8 +37,8 @@ def thresholded_relu(data: Tensor, alpha: float = 1.0) -> Tensor:
 def shrink(data: Tensor, limit: float = 0.5, bias: float = 0.0) -> Tensor:
     """Return data - bias above `limit`, data + bias below -limit, else 0."""
 
-    def function(x: Expr) -> Expr:
-        kind = dtype_of(x)
+    def function(x: Scalar) -> Scalar:
+        kind = x.dtype
         low, high, by = (const(value, kind) for value in (-limit, limit, bias))
         below = if_then_else(x < low, x + by, const(0, kind))
         return if_then_else(x > high, x - by, below)
@@ -49,7 +49,7 @@ def shrink(data: Tensor, limit: float = 0.5, bias: float = 0.0) -> Tensor:
 def broadcast_prelu(data: Tensor, slope: Tensor) -> Tensor:
     """Return data where it is positive, else slope * data, broadcast as NumPy does."""
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         x = element_at(data, i)
         return if_then_else(x > 0, x, x * element_at(slope, i))
 
@@ -59,8 +59,8 @@ def broadcast_prelu(data: Tensor, slope: Tensor) -> Tensor:
 def isinf(data: Tensor, *, positive: bool = True, negative: bool = True) -> Tensor:
     """Return whether data is infinite, of a sign that is asked for."""
 
-    def function(x: Expr) -> Expr:
-        kind = dtype_of(x)
+    def function(x: Scalar) -> Scalar:
+        kind = x.dtype
         signs = [math.inf] * positive + [-math.inf] * negative
         tests = [equal(x, const(value, kind)) for value in signs]
         return any_of(*tests) if tests else x < const(-math.inf, kind)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ansorc.ir.expr import Expr, as_expr, dtype_of
 from ansorc.lang import scalar
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
@@ -13,6 +12,7 @@ from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.elementwise import element_at
 from ansorc.lang.operators.shapes import broadcast_extents, require, require_rank
 from ansorc.lang.reduction import max, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor
 
 _MASK_NEED = "the mask must be broadcast to the scores, or be shorter along the keys"
@@ -22,14 +22,14 @@ _MASK_NEED = "the mask must be broadcast to the scores, or be shorter along the 
 class _Band:
     """Which keys a query may look at: those from `first` to `last` places behind its own."""
 
-    offset: Expr | int
+    offset: Scalar | int
     first: int | None
     last: int | None
 
-    def tests(self, query: Expr, key: Expr) -> list[Expr]:
+    def tests(self, query: Scalar, key: Scalar) -> list[Scalar]:
         """Return what must hold for a query to see a key."""
         place = query + self.offset
-        found = list[Expr]()
+        found = list[Scalar]()
         if self.last is not None:
             found.append(key <= place + self.last)
         if self.first is not None:
@@ -69,13 +69,13 @@ def attention_softmax(
     if mask is not None:
         _require_mask(scores, mask)
 
-    def allowed(*i: Expr) -> Expr:
+    def allowed(*i: Scalar) -> Scalar:
         b, _, n, m = i
-        start: Expr | int = offset if counts is None else counts[b] - scores.shape[2]
+        start: Scalar | int = offset if counts is None else counts[b] - scores.shape[2]
         tests = _Band(start, first, last).tests(n, m)
         if counts is not None:
             tests.append(m < counts[b])
-        element = as_expr(capped[i]) if mask is None else _with_mask(capped[i], mask, i, keys)
+        element = as_scalar(capped[i]) if mask is None else _with_mask(capped[i], mask, i, keys)
         return (
             scalar.if_then_else(scalar.all_of(*tests), element, lowest) if tests else element + 0.0
         )
@@ -93,13 +93,13 @@ def _require_mask(scores: Tensor, mask: Tensor) -> None:
     require(fits, "attention_softmax", scores, mask, need=_MASK_NEED)
 
 
-def _with_mask(element: Expr, mask: Tensor, indices: Sequence[Expr], keys: int) -> Expr:
+def _with_mask(element: Scalar, mask: Tensor, indices: Sequence[Scalar], keys: int) -> Scalar:
     """A score with what the mask says of it; beyond the last of several keys it masks."""
     outer = tuple(
         scalar.const(0, "int64") if extent == 1 else index
         for extent, index in zip(mask.shape[:-1], indices[-len(mask.shape) : -1], strict=True)
     )
-    value, lowest = mask[(*outer, indices[-1])], scalar.const(float("-inf"), dtype_of(element))
+    value, lowest = mask[(*outer, indices[-1])], scalar.const(float("-inf"), element.dtype)
     is_choice = mask.dtype.is_bool
     found = scalar.if_then_else(value, element, lowest) if is_choice else element + value
     extent = mask.shape[-1]
@@ -114,7 +114,7 @@ def _softmax(scores: Tensor) -> Tensor:
     k, m = reduce_axis(keys, "k"), reduce_axis(keys, "m")
     peak = compute(outer, lambda *i: max(scores[(*i, k)], axis=k), AutoName("attention.max"))
 
-    def raised(*i: Expr) -> Expr:
+    def raised(*i: Scalar) -> Scalar:
         highest = peak[i[:-1]]
         safe = scalar.if_then_else(scalar.equal(highest, lowest), zero, highest)
         return scalar.exp(scores[i] - safe)
@@ -122,7 +122,7 @@ def _softmax(scores: Tensor) -> Tensor:
     powers = compute(scores.shape, raised, AutoName("attention.exp"))
     total = compute(outer, lambda *i: sum(powers[(*i, m)], axis=m), AutoName("attention.sum"))
 
-    def share(*i: Expr) -> Expr:
+    def share(*i: Scalar) -> Scalar:
         whole = total[i[:-1]]
         return powers[i] * (1.0 / scalar.if_then_else(scalar.equal(whole, zero), one, whole))
 
@@ -155,14 +155,14 @@ def rotary_embedding(
     fits = cosines.shape == sines.shape and cosines.shape[-1] == half
     require(fits, "rotary_embedding", cosines, sines, need=f"both must be [..., {half}]")
 
-    def angle(table: Tensor, b: Expr, n: Expr, place: Expr) -> Expr:
+    def angle(table: Tensor, b: Scalar, n: Scalar, place: Scalar) -> Scalar:
         if not positions:
             return element_at(table, (b, n, place))
         row = positions[0][b, n].astype("int64")
         row = scalar.minimum(scalar.maximum(row, 0), table.shape[0] - 1)
         return table[row, place]
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         b, n = (i[0], i[1]) if is_flat else (i[0], i[2])
         own = i[-1] % width if is_flat else i[-1]
         start = i[-1] - own if is_flat else scalar.const(0, "int64")

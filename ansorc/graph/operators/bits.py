@@ -5,61 +5,63 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ansorc.ir.dtype import DType, Kind
-from ansorc.ir.expr import Expr, ExprLike, const, dtype_of
-from ansorc.lang.scalar import all_of, any_of, equal, if_then_else, not_equal
+from ansorc.lang.scalar import all_of, any_of, const, equal, if_then_else, not_equal
+from ansorc.lang.scalar_type import Scalar, ScalarLike
 
 
-def bitwise_not(x: Expr) -> Expr:
+def bitwise_not(x: Scalar) -> Scalar:
     """Return `x` with each bit inverted."""
-    kind = dtype_of(x)
+    kind = x.dtype
     ones = 2**kind.bits - 1 if kind.kind is Kind.UINT else -1
     return const(ones, kind) - x
 
 
-def bitwise_and(a: Expr, b: Expr) -> Expr:
+def bitwise_and(a: Scalar, b: Scalar) -> Scalar:
     """Return the bits that both integers have."""
     return _bit_by_bit(a, b, all_of)
 
 
-def bitwise_or(a: Expr, b: Expr) -> Expr:
+def bitwise_or(a: Scalar, b: Scalar) -> Scalar:
     """Return the bits that one of two integers has, or both."""
     return _bit_by_bit(a, b, any_of)
 
 
-def bitwise_xor(a: Expr, b: Expr) -> Expr:
+def bitwise_xor(a: Scalar, b: Scalar) -> Scalar:
     """Return the bits that one of two integers has, not both."""
     return _bit_by_bit(a, b, not_equal)
 
 
-def shift_left(x: Expr, by: Expr) -> Expr:
+def shift_left(x: Scalar, by: Scalar) -> Scalar:
     """Return x * 2^by of unsigned integers, modulo 2^bits."""
     return _shifted(x, by, lambda a, factor: a * factor)
 
 
-def shift_right(x: Expr, by: Expr) -> Expr:
+def shift_right(x: Scalar, by: Scalar) -> Scalar:
     """Return x // 2^by of unsigned integers."""
     return _shifted(x, by, lambda a, factor: a // factor)
 
 
-def _shifted(x: Expr, by: Expr, step: Callable[[Expr, Expr], Expr]) -> Expr:
-    kind, result = dtype_of(x), x
+def _shifted(x: Scalar, by: Scalar, step: Callable[[Scalar, Scalar], Scalar]) -> Scalar:
+    kind, result = x.dtype, x
     one = const(1, kind)
     for place in range(kind.bits.bit_length() - 1):
         result = step(result, if_then_else(_bit(by, place), const(2**2**place, kind), one))
     return if_then_else(by < kind.bits, result, const(0, kind))
 
 
-def _bit_by_bit(a: Expr, b: Expr, combine: Callable[[ExprLike, ExprLike], Expr]) -> Expr:
-    kind = dtype_of(a)
-    result: Expr = const(0, kind)
+def _bit_by_bit(
+    a: Scalar, b: Scalar, combine: Callable[[ScalarLike, ScalarLike], Scalar]
+) -> Scalar:
+    kind = a.dtype
+    result: Scalar = const(0, kind)
     for place in range(kind.bits):
         is_set = combine(_bit(a, place), _bit(b, place))
         result = result + if_then_else(is_set, const(_weight(kind, place), kind), const(0, kind))
     return result
 
 
-def _bit(x: Expr, place: int) -> Expr:
-    kind = dtype_of(x)
+def _bit(x: Scalar, place: int) -> Scalar:
+    kind = x.dtype
     if _weight(kind, place) < 0:
         return x < 0
     shifted = x // const(2**place, kind) if place else x
@@ -71,8 +73,8 @@ def _weight(kind: DType, place: int) -> int:
     return -(2**place) if is_sign else 2**place
 
 
-BITS_OF_ONE: Mapping[str, Callable[[Expr], Expr]] = {"bitwise_not": bitwise_not}
-BITS_OF_TWO: Mapping[str, Callable[[Expr, Expr], Expr]] = {
+BITS_OF_ONE: Mapping[str, Callable[[Scalar], Scalar]] = {"bitwise_not": bitwise_not}
+BITS_OF_TWO: Mapping[str, Callable[[Scalar, Scalar], Scalar]] = {
     "bitwise_and": bitwise_and,
     "bitwise_or": bitwise_or,
     "bitwise_xor": bitwise_xor,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr, Var, as_expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import require
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
 from ansorc.lang.scalar import const
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor
 
 
@@ -30,19 +30,18 @@ def einsum(tensors: Sequence[Tensor], equation: str, scale: float = 1.0, dtype: 
             extents[letter] = extent if known == 1 else known
     summed = {x: reduce_axis(extents[x], f"r{n}") for n, x in enumerate(extents) if x not in result}
 
-    def body(*indices: Expr) -> Expr | Reduction:
-        places: dict[str, Expr] = {**dict(zip(result, indices, strict=True)), **summed}
-        product: Expr | None = None
+    def body(*indices: Scalar) -> Scalar | Reduction:
+        places: dict[str, Scalar] = {**dict(zip(result, indices, strict=True)), **summed}
+        product: Scalar | None = None
         for letters, tensor in zip(terms, tensors, strict=True):
             pairs = zip(letters, tensor.shape, strict=True)
             own = tuple(const(0, "int64") if n == 1 else places[x] for x, n in pairs)
-            factor = as_expr(tensor[own])
+            factor = as_scalar(tensor[own])
             factor = factor.astype(dtype) if dtype else factor
             product = factor if product is None else product * factor
-        term = as_expr(0 if product is None else product)
+        term = as_scalar(0 if product is None else product)
         term = term * scale if scale != 1 else term
-        axes = list[Var](summed.values())
-        return sum(term, axis=list(summed.values())) if axes else term
+        return sum(term, axis=list(summed.values())) if summed else term
 
     shape = [extents[letter] for letter in result]
     return compute(shape, body, AutoName("einsum"), axes=[f"i{d}" for d in range(len(shape))])

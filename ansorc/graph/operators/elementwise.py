@@ -7,44 +7,45 @@ from collections.abc import Callable, Mapping
 from ansorc.graph.operators.bits import BITS_OF_ONE, BITS_OF_TWO
 from ansorc.graph.operators.trigonometry import FUNCTIONS, atan2, copysign
 from ansorc.ir.dtype import Kind
-from ansorc.ir.expr import Expr, const, dtype_of
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.elementwise import element_at
 from ansorc.lang.operators.shapes import broadcast_shape
+from ansorc.lang.scalar import const
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 
-def _abs(x: Expr) -> Expr:
-    return x if dtype_of(x).kind is Kind.UINT else scalar.abs(x)
+def _abs(x: Scalar) -> Scalar:
+    return x if x.dtype.kind is Kind.UINT else scalar.abs(x)
 
 
-def _sign(x: Expr) -> Expr:
-    below = x if dtype_of(x).kind is Kind.UINT else const(-1, dtype_of(x))
-    return scalar.if_then_else(x > 0, const(1, dtype_of(x)), scalar.if_then_else(x < 0, below, x))
+def _sign(x: Scalar) -> Scalar:
+    below = x if x.dtype.kind is Kind.UINT else const(-1, x.dtype)
+    return scalar.if_then_else(x > 0, const(1, x.dtype), scalar.if_then_else(x < 0, below, x))
 
 
-def _remainder(a: Expr, b: Expr) -> Expr:
+def _remainder(a: Scalar, b: Scalar) -> Scalar:
     """What a division of floats leaves, with the sign of `b`; a zero has that of `a`: PyTorch's.
 
     Where it is zero `a` is finite, so a times 0 is the zero with its sign.
     """
     rest = a % b
-    return scalar.if_then_else(scalar.equal(rest, 0), a * 0, rest)
+    return scalar.if_then_else(rest == 0, a * 0, rest)
 
 
-def _without_nan(choose: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
+def _without_nan(choose: Callable[[Scalar, Scalar], Scalar]) -> Callable[[Scalar, Scalar], Scalar]:
     """The larger or smaller of two numbers; of one and no number the number."""
 
-    def function(a: Expr, b: Expr) -> Expr:
+    def function(a: Scalar, b: Scalar) -> Scalar:
         found = scalar.if_then_else(scalar.not_equal(b, b), a, choose(a, b))
         return scalar.if_then_else(scalar.not_equal(a, a), b, found)
 
     return function
 
 
-_UNARY: Mapping[str, Callable[[Expr], Expr]] = {
+_UNARY: Mapping[str, Callable[[Scalar], Scalar]] = {
     "abs": _abs,
     "ceil": scalar.ceil,
     "copy": lambda x: x,
@@ -69,7 +70,7 @@ _UNARY: Mapping[str, Callable[[Expr], Expr]] = {
     **FUNCTIONS,
     **BITS_OF_ONE,
 }
-_BINARY: Mapping[str, Callable[[Expr, Expr], Expr]] = {
+_BINARY: Mapping[str, Callable[[Scalar, Scalar], Scalar]] = {
     "atan2": atan2,
     "copysign": copysign,
     "equal": scalar.equal,
@@ -92,7 +93,7 @@ _BINARY: Mapping[str, Callable[[Expr, Expr], Expr]] = {
 }
 
 
-def _unary(name: str, function: Callable[[Expr], Expr]) -> Callable[[Tensor], Tensor]:
+def _unary(name: str, function: Callable[[Scalar], Scalar]) -> Callable[[Tensor], Tensor]:
     def define(data: Tensor) -> Tensor:
         return compute(data.shape, lambda *i: function(data[i]), AutoName(name))
 
@@ -100,7 +101,7 @@ def _unary(name: str, function: Callable[[Expr], Expr]) -> Callable[[Tensor], Te
 
 
 def _binary(
-    name: str, function: Callable[[Expr, Expr], Expr]
+    name: str, function: Callable[[Scalar, Scalar], Scalar]
 ) -> Callable[[Tensor, Tensor], Tensor]:
     def define(a: Tensor, b: Tensor) -> Tensor:
         shape = broadcast_shape(name, a, b)

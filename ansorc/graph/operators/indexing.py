@@ -1,4 +1,4 @@
-"""Operators that read or write at places that a tensor holds, and the k largest elements.
+"""Operators that read or write at places that a tensor holds.
 
 A negative place counts from the end. What writes is defined by a reduction over all updates: each
 element of the result looks for those that are meant for it.
@@ -6,34 +6,25 @@ element of the result looks for those that are meant for it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.errors import LanguageError
-from ansorc.ir.dtype import INT32, INT64
-from ansorc.ir.expr import Expr, const
+from ansorc.ir.dtype import INT64
 from ansorc.lang import reduction
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import axis_number, require
 from ansorc.lang.reduction import ReduceAxis, Reduction, reduce_axis
-from ansorc.lang.scalar import (
-    all_of,
-    any_of,
-    cast,
-    equal,
-    if_then_else,
-    maximum,
-    minimum,
-)
+from ansorc.lang.scalar import all_of, any_of, cast, const, equal, if_then_else, maximum, minimum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
-_RANKED_AT_ONCE = 512
-"""Elements of which each is compared with all others; more are ranked in blocks."""
-MatchTest = Callable[[Sequence[Expr]], Expr]
+MatchTest = Callable[[Sequence[Scalar]], Scalar]
 
-_COMBINED: Mapping[str, tuple[Combiner, Callable[..., Reduction], Callable[[Expr, Expr], Expr]]] = {
+_COMBINED: Mapping[
+    str, tuple[Combiner, Callable[..., Reduction], Callable[[Scalar, Scalar], Scalar]]
+] = {
     "add": (Combiner.SUM, reduction.sum, lambda a, b: a + b),
     "mul": (Combiner.PROD, reduction.prod, lambda a, b: a * b),
     "max": (Combiner.MAX, reduction.max, maximum),
@@ -53,7 +44,7 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
     require(fits, "gather_nd", data, indices, need="indices must be [batch, …, dimensions]")
     rest = data.shape[batch_dims + count :]
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         own = i[: len(outer)]
         extents = data.shape[batch_dims : batch_dims + count]
         places = [_place(indices[(*own, d)], extent) for d, extent in enumerate(extents)]
@@ -76,14 +67,14 @@ def scatter_elements(
     require(fits, "scatter_elements", data, indices, updates, need=need)
     k = reduce_axis(indices.shape[place], "k")
 
-    def source(i: Sequence[Expr], update: Expr) -> tuple[Expr, ...]:
+    def source(i: Sequence[Scalar], update: Scalar) -> tuple[Scalar, ...]:
         inside = [
             index if mine >= theirs else minimum(index, mine - 1)
             for index, mine, theirs in zip(i, indices.shape, data.shape, strict=True)
         ]
         return (*inside[:place], update, *inside[place + 1 :])
 
-    def matches(i: Sequence[Expr]) -> Expr:
+    def matches(i: Sequence[Scalar]) -> Scalar:
         found = _place(indices[source(i, k)], data.shape[place])
         tests = [
             index < mine
@@ -109,10 +100,10 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, combine: str = "n
     require(fits, "scatter_nd", data, indices, updates, need=need)
     k = reduce_axis(indices.shape[0], "k")
 
-    def source(i: Sequence[Expr], update: Expr) -> tuple[Expr, ...]:
+    def source(i: Sequence[Scalar], update: Scalar) -> tuple[Scalar, ...]:
         return (update, *i[count:])
 
-    def matches(i: Sequence[Expr]) -> Expr:
+    def matches(i: Sequence[Scalar]) -> Scalar:
         return all_of(*(equal(_place(indices[k, d], data.shape[d]), i[d]) for d in range(count)))
 
     return _scattered(data, updates, k, matches, source, combine)
@@ -126,87 +117,13 @@ def one_hot_values(indices: Tensor, values: Tensor, depth: int, axis: int = -1) 
     rank = len(indices.shape) + 1
     place = axis % rank
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         index = cast(indices[(*i[:place], *i[place + 1 :])], INT64)
         is_here = any_of(equal(index, i[place]), equal(index + depth, i[place]))
-        return if_then_else(is_here, values[const(1)], values[const(0)])
+        return if_then_else(is_here, values[const(1, "int64")], values[const(0, "int64")])
 
     shape = (*indices.shape[:place], depth, *indices.shape[place:])
     return compute(shape, body, AutoName("one_hot"))
-
-
-def top_k(data: Tensor, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
-    """Return the `k` largest elements along `axis`, the largest first, and their places (int64).
-
-    Of equal ones the first comes first. An element's rank is the number of those before it; among
-    many elements first those of each block are ranked, then the `k` best of all blocks. That takes
-    about 5 · (n² · k)^(2/3) comparisons for n elements. Raise LanguageError where `k` is more than
-    there are.
-    """
-    place, name = axis_number("top_k", data, axis), AutoName("top_k")
-    extent = data.shape[place]
-    require(1 <= k <= extent, "top_k", data, need=f"k is {k}, but axis {axis} has {extent}")
-    block = max(k, math.ceil((2 * extent * k * k) ** (1 / 3)))
-    if extent <= _RANKED_AT_ONCE or 2 * block > extent:
-        values, found = _ranked(name, data, place, k, largest=largest)
-        return values, compute(
-            values.shape, lambda *i: cast(found[i], INT64), stage_name(name, "i")
-        )
-    blocks, outer, inner = -(-extent // block), data.shape[:place], data.shape[place + 1 :]
-    worst = (Combiner.MAX if largest else Combiner.MIN).identity(data.dtype)
-
-    def padded(*i: Expr) -> Expr:
-        number = i[place] * block + i[place + 1]
-        inside = minimum(number, extent - 1) if extent % block else number
-        element = data[(*i[:place], inside, *i[place + 2 :])]
-        return if_then_else(number < extent, element, worst) if extent % block else element
-
-    split = compute((*outer, blocks, block, *inner), padded, stage_name(name, "blocks"))
-    best, first = _ranked(stage_name(name, "block"), split, place + 1, k, largest=largest)
-
-    def chosen(*i: Expr) -> Expr:
-        return best[(*i[:place], i[place] // k, i[place] % k, *i[place + 1 :])]
-
-    candidates = compute((*outer, blocks * k, *inner), chosen, stage_name(name, "candidates"))
-    values, second = _ranked(name, candidates, place, k, largest=largest)
-
-    def where(*i: Expr) -> Expr:
-        number = minimum(maximum(cast(second[i], INT64), 0), blocks * k - 1)
-        own = first[(*i[:place], number // k, number % k, *i[place + 1 :])]
-        return number // k * block + cast(own, INT64)
-
-    return values, compute(values.shape, where, stage_name(name, "i"))
-
-
-def _ranked(name: str, data: Tensor, place: int, k: int, *, largest: bool) -> tuple[Tensor, Tensor]:
-    """The `k` first elements along a dimension, and their places (int32)."""
-    extent = data.shape[place]
-
-    def at(i: Sequence[Expr], where: Expr) -> tuple[Expr, ...]:
-        return (*i[:place], where, *i[place + 1 :])
-
-    other, source = reduce_axis(extent, "o"), reduce_axis(extent, "s")
-
-    def rank(*i: Expr) -> Reduction:
-        mine, theirs = data[i], data[at(i, other)]
-        is_before = theirs > mine if largest else theirs < mine
-        is_earlier = all_of(equal(theirs, mine), other < i[place])
-        one, zero = const(1, INT32), const(0, INT32)
-        return reduction.sum(if_then_else(any_of(is_before, is_earlier), one, zero), axis=other)
-
-    ranks = compute(data.shape, rank, stage_name(name, "rank"))
-
-    def where(*i: Expr) -> Reduction:
-        is_it = equal(ranks[at(i, source)], cast(i[place], INT32))
-        return reduction.max(if_then_else(is_it, cast(source, INT32), const(0, INT32)), axis=source)
-
-    shape = (*data.shape[:place], k, *data.shape[place + 1 :])
-    places = compute(shape, where, stage_name(name, "places"))
-
-    def value(*i: Expr) -> Expr:
-        return data[at(i, minimum(maximum(cast(places[i], INT64), 0), extent - 1))]
-
-    return compute(shape, value, name), places
 
 
 def reverse_sequence(
@@ -215,7 +132,7 @@ def reverse_sequence(
     """Return `data` with the first lengths[b] elements along `time_axis` reversed, for each b."""
     last = data.shape[time_axis] - 1
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         length, time = cast(lengths[i[batch_axis]], INT64), i[time_axis]
         back = minimum(maximum(length - 1 - time, 0), last)
         source = if_then_else(time < length, back, time)
@@ -242,8 +159,8 @@ def overwrite(
     fits = count <= extent and len(update.shape) == len(data.shape)
     require(fits, "overwrite", data, update, need="they may differ along one axis alone")
 
-    def body(*i: Expr) -> Expr:
-        start = const(0) if starts is None else cast(starts[i[0]], INT64)
+    def body(*i: Scalar) -> Scalar:
+        start = const(0, "int64") if starts is None else cast(starts[i[0]], INT64)
         offset = i[place] - start
         offset = offset % extent if is_circular else offset
         inside = minimum(maximum(offset, 0), count - 1)
@@ -258,19 +175,19 @@ def _scattered(
     updates: Tensor,
     k: ReduceAxis,
     matches: MatchTest,
-    source: Callable[[Sequence[Expr], Expr], tuple[Expr, ...]],
+    source: Callable[[Sequence[Scalar], Scalar], tuple[Scalar, ...]],
     combine: str,
 ) -> Tensor:
     """Return `data` with those `updates` over the axis `k` that match."""
     name = AutoName("scatter")
     if combine == "none":
 
-        def newest(*i: Expr) -> Reduction:
-            return reduction.max(if_then_else(matches(i), k, const(-1)), axis=k)
+        def newest(*i: Scalar) -> Reduction:
+            return reduction.max(if_then_else(matches(i), k, const(-1, "int64")), axis=k)
 
         last = compute(data.shape, newest, stage_name(name, "last"))
 
-        def body(*i: Expr) -> Expr:
+        def body(*i: Scalar) -> Scalar:
             inside = minimum(maximum(last[i], 0), k.extent - 1)
             return if_then_else(last[i] >= 0, updates[source(i, inside)], data[i])
 
@@ -280,14 +197,14 @@ def _scattered(
     combiner, reduce, join = _COMBINED[combine]
     neutral = combiner.identity(data.dtype)
 
-    def term(*i: Expr) -> Reduction:
+    def term(*i: Scalar) -> Reduction:
         return reduce(if_then_else(matches(i), updates[source(i, k)], neutral), axis=k)
 
     total = compute(data.shape, term, stage_name(name, combine))
     return compute(data.shape, lambda *i: join(data[i], total[i]), name)
 
 
-def _place(index: Expr, extent: int) -> Expr:
+def _place(index: Scalar, extent: int) -> Scalar:
     return cast(index, INT64) % extent
 
 
@@ -298,6 +215,5 @@ INDEXING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     "reverse_sequence": reverse_sequence,
     "scatter_elements": scatter_elements,
     "scatter_nd": scatter_nd,
-    "top_k": top_k,
 }
 """Definitions by the name of their operator."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Expr, const
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.reduce import reduced
 from ansorc.lang.operators.shapes import require
 from ansorc.lang.reduction import sum
-from ansorc.lang.scalar import cast, equal, if_then_else, maximum, minimum
+from ansorc.lang.scalar import cast, const, equal, if_then_else, maximum, minimum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 
@@ -31,10 +31,10 @@ def negative_log_likelihood(
     fits = (data.shape[0], *data.shape[2:]) == target.shape
     require(fits, name, data, target, need="they must be [n, classes, …] and [n, …]")
 
-    def class_at(i: Sequence[Expr]) -> Expr:
+    def class_at(i: Sequence[Scalar]) -> Scalar:
         return minimum(maximum(cast(target[tuple(i)], INT64), 0), classes - 1)
 
-    def weight_at(*i: Expr) -> Expr:
+    def weight_at(*i: Scalar) -> Scalar:
         factor = const(1, data.dtype) if weight is None else weight[class_at(i)]
         if ignored is None:
             return factor
@@ -43,7 +43,7 @@ def negative_log_likelihood(
 
     factors = compute(target.shape, weight_at, stage_name(name, "weight"))
 
-    def one(*i: Expr) -> Expr:
+    def one(*i: Scalar) -> Scalar:
         return (0 - data[(i[0], class_at(i), *i[1:])]) * factors[i]
 
     if reduction == "none":

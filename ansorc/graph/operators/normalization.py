@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.graph.operators.pool import power_of_size, root
-from ansorc.ir.expr import Expr
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import axis_number, axis_numbers, require
 from ansorc.lang.reduction import ReduceAxis, Reduction, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 
@@ -37,17 +37,17 @@ def standardize(
     outer = _collapsed(places)
     mean = _mean(data, kept, inner, share) if centered else None
 
-    def squares(*i: Expr) -> Reduction:
+    def squares(*i: Scalar) -> Reduction:
         element = data[_filled(i, inner)]
         if mean is not None:
             element = element - mean[outer(i)]
         return sum(element * element, axis=list(inner.values()))
 
-    def factor(*i: Expr) -> Expr:
+    def factor(*i: Scalar) -> Scalar:
         variance = total[i] * share + epsilon
         return 1.0 / (scalar.sqrt(variance) + outside) if outside else scalar.rsqrt(variance)
 
-    def result(*i: Expr) -> Expr:
+    def result(*i: Scalar) -> Scalar:
         element = data[i] if mean is None else data[i] - mean[outer(i)]
         return element * spread[outer(i)]
 
@@ -70,7 +70,7 @@ def lp_normalize(data: Tensor, axis: int = -1, p: int = 2) -> Tensor:
     )
     norm = compute(kept, lambda *i: root(total[i], p), AutoName("lp_normalize.norm"))
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         length = norm[outer(i)]
         zero = scalar.const(0, data.dtype)
         return scalar.if_then_else(scalar.equal(length, zero), zero, data[i] / length)
@@ -90,7 +90,7 @@ def local_response_norm(
     channels, before = data.shape[1], (size - 1) // 2
     r = reduce_axis(size, "r")
 
-    def squares(*i: Expr) -> Reduction:
+    def squares(*i: Scalar) -> Reduction:
         c = i[1] + r - before
         element = data[(i[0], c, *i[2:])]
         is_inside = scalar.all_of(c >= 0, c < channels)
@@ -99,7 +99,7 @@ def local_response_norm(
 
     total = compute(data.shape, squares, AutoName("local_response_norm.sum"))
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         return data[i] * scalar.power(total[i] * (alpha / size) + bias, -beta)
 
     return compute(data.shape, body, AutoName("local_response_norm"))
@@ -116,12 +116,12 @@ def _mean(
     return compute(kept, lambda *i: total[i] * share, AutoName("standardize.mean"))
 
 
-def _filled(indices: Sequence[Expr], inner: Mapping[int, Expr]) -> tuple[Expr, ...]:
+def _filled(indices: Sequence[Scalar], inner: Mapping[int, Scalar]) -> tuple[Scalar, ...]:
     """The indices, those of the reduced dimensions replaced by their reduce axes."""
     return tuple(inner.get(d, index) for d, index in enumerate(indices))
 
 
-def _collapsed(places: Sequence[int]) -> Callable[[Sequence[Expr]], tuple[Expr, ...]]:
+def _collapsed(places: Sequence[int]) -> Callable[[Sequence[Scalar]], tuple[Scalar, ...]]:
     """What makes indices of `data` those of a tensor with extents of 1 at `places`."""
     zero = scalar.const(0, "int64")
     return lambda indices: tuple(zero if d in places else i for d, i in enumerate(indices))

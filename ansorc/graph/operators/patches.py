@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
-from ansorc.ir.expr import Expr, as_expr
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import require, require_rank
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor
 
 
@@ -40,8 +40,8 @@ def sum_of_patches(
     require(fits, "sum_of_patches", data, need=need)
     taps = [reduce_axis(extent, f"r{d}") for d, extent in enumerate(kernel)]
 
-    def body(*i: Expr) -> Reduction:
-        tests, own = list[Expr](), list[Expr]()
+    def body(*i: Scalar) -> Reduction:
+        tests, own = list[Scalar](), list[Scalar]()
         for d, index in enumerate(i[2:]):
             place = index + padding[d] - taps[d] * dilation[d]
             block = place // stride[d]
@@ -81,7 +81,7 @@ def deformable_conv2d(
     fits = fits and all(one.shape == (batch, taps * parts, *size) for one in mask)
     require(fits, "deformable_conv2d", data, weight, offset, *mask, need="see its docstring")
 
-    def tap(*i: Expr) -> Expr:
+    def tap(*i: Scalar) -> Scalar:
         n, c, row, column, y, x = i
         number = c // (inputs // parts) * taps + row * kernel[1] + column
         starts = (y * stride[0] - padding[0] + row * dilation[0],
@@ -97,19 +97,21 @@ def deformable_conv2d(
     rc = reduce_axis(depth, "rc")
     rh, rw = reduce_axis(kernel[0], "rh"), reduce_axis(kernel[1], "rw")
 
-    def body(n: Expr, c: Expr, y: Expr, x: Expr) -> Reduction:
+    def body(n: Scalar, c: Scalar, y: Scalar, x: Scalar) -> Reduction:
         channel = c // (outputs // groups) * depth + rc
         return sum(sampled[n, channel, rh, rw, y, x] * weight[c, rc, rh, rw], axis=[rc, rh, rw])
 
     return compute((batch, outputs, *size), body, AutoName("deformable_conv2d"))
 
 
-def _mixed(data: Tensor, n: Expr, c: Expr, places: Sequence[Expr], extents: Sequence[int]) -> Expr:
+def _mixed(
+    data: Tensor, n: Scalar, c: Scalar, places: Sequence[Scalar], extents: Sequence[int]
+) -> Scalar:
     """The linear mixture of the four elements around a place, zeros outside of the image."""
     first = [scalar.floor(place) for place in places]
-    total: Expr | None = None
+    total: Scalar | None = None
     for steps in product((0, 1), repeat=2):
-        own, tests, share = list[Expr](), list[Expr](), as_expr(scalar.const(1, data.dtype))
+        own, tests, share = list[Scalar](), list[Scalar](), as_scalar(scalar.const(1, data.dtype))
         for place, start, step, extent in zip(places, first, steps, extents, strict=True):
             index = start.astype("int64") + step
             tests += [index >= 0, index < extent]
@@ -123,7 +125,7 @@ def _mixed(data: Tensor, n: Expr, c: Expr, places: Sequence[Expr], extents: Sequ
     return scalar.const(0, data.dtype) if total is None else total
 
 
-def row_major(indices: Sequence[Expr], extents: Sequence[int]) -> Expr:
+def row_major(indices: Sequence[Scalar], extents: Sequence[int]) -> Scalar:
     """Return the number of an element among all of a tensor of `extents`."""
     found = indices[0]
     for index, extent in zip(indices[1:], extents[1:], strict=True):

@@ -7,7 +7,6 @@ from typing import Unpack
 
 from ansorc.ir.dtype import FLOAT32, INT16, INT32, UINT8
 from ansorc.ir.dtype import dtype as parse
-from ansorc.ir.expr import Expr, as_expr
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
@@ -16,6 +15,7 @@ from ansorc.lang.operators.quantized import dense_packed
 from ansorc.lang.operators.shapes import axis_number, broadcast_extents, require, scaled
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import Reduction, max, min, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor
 
 
@@ -36,7 +36,7 @@ def quantize(
     kind = parse(dtype)
     require(kind.is_integer and kind.bits <= 16, "quantize", data, need=f"{kind} is too wide")
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         found = scalar.round(data[i] / at(scale, i))
         return (found + at(zero[0], i).astype(data.dtype) if zero else found).astype(kind)
 
@@ -47,7 +47,7 @@ def dequantize(data: Tensor, scale: Tensor, *zero: Tensor, axis: int = 1, block:
     """Return (data - zero) * scale, in the dtype of scale; see `quantize`."""
     at = _parameter("dequantize", data, scale, axis, block)
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         value = data[i].astype(INT32)
         value = value - at(zero[0], i).astype(INT32) if zero else value
         return value.astype(scale.dtype) * at(scale, i)
@@ -60,7 +60,7 @@ def shift(data: Tensor, *zero: Tensor) -> Tensor:
     fits = all(broadcast_extents(data.shape, one.shape) == data.shape for one in zero)
     require(fits, "shift", data, *zero, need="the zero points must be broadcast to it")
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         value = data[i].astype(INT32)
         return value - element_at(zero[0], i).astype(INT32) if zero else value
 
@@ -84,7 +84,7 @@ def requantize(data: Tensor, factor: Tensor, *zero: Tensor, dtype: str = "uint8"
     require(fits, "requantize", data, *given, need="factor and zero must be broadcast to the data")
     kind = parse(dtype)
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         found = scalar.round(data[i].astype(FLOAT32) * element_at(factor, i))
         return (found + element_at(zero[0], i).astype(FLOAT32) if zero else found).astype(kind)
 
@@ -104,11 +104,11 @@ def quantize_by_range(data: Tensor) -> Sequence[Tensor]:
 
     high, low = extreme(max, "quantize.max"), extreme(min, "quantize.min")
 
-    def width() -> Expr:
+    def width() -> Scalar:
         length = scalar.maximum(high[()], zero) - scalar.minimum(low[()], zero)
         return scalar.if_then_else(scalar.equal(length, zero), 1.0, length) / ends
 
-    def start() -> Expr:
+    def start() -> Scalar:
         place = 0.0 - scalar.minimum(low[()], zero) / scale[()]
         return scalar.round(scalar.minimum(scalar.maximum(place, 0.0), ends))
 
@@ -124,19 +124,19 @@ def quantize_by_range(data: Tensor) -> Sequence[Tensor]:
 
 def _parameter(
     operator: str, data: Tensor, scale: Tensor, axis: int, block: int
-) -> Callable[[Tensor, Sequence[Expr]], Expr]:
+) -> Callable[[Tensor, Sequence[Scalar]], Scalar]:
     """What reads a scale or zero point for an element; raise LanguageError where it cannot."""
     if scale.shape in ((), (1,)):
-        return lambda tensor, _: as_expr(tensor[(0,) * len(tensor.shape)])
+        return lambda tensor, _: as_scalar(tensor[(0,) * len(tensor.shape)])
     place = axis_number(operator, data, axis)
     if block:
         shape = list(data.shape)
         shape[place] = -(-shape[place] // block)
         require(scale.shape == tuple(shape), operator, data, scale, need=f"scale must be {shape}")
-        return lambda tensor, i: as_expr(tensor[(*i[:place], i[place] // block, *i[place + 1 :])])
+        return lambda tensor, i: as_scalar(tensor[(*i[:place], i[place] // block, *i[place + 1 :])])
     need = f"scale must be one number, or [{data.shape[place]}]"
     require(scale.shape == (data.shape[place],), operator, data, scale, need=need)
-    return lambda tensor, i: as_expr(tensor[i[place]])
+    return lambda tensor, i: as_scalar(tensor[i[place]])
 
 
 def patches(
@@ -167,12 +167,12 @@ def patches(
     ]
     step = channels if rank == 3 else 1
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         places = [
             scaled(i[1], stride[0]) + scaled(i[3], dilation[0]) - padding[0],
             scaled(i[2], stride[1] * step) + scaled(i[4], dilation[1]) - padding[1] * step,
         ]
-        seen = as_expr(data[(i[0], *places, *i[5:])])
+        seen = as_scalar(data[(i[0], *places, *i[5:])])
         if not any(padding):
             return seen
         bounds = zip(places, data.shape[1:3], strict=True)
@@ -198,7 +198,7 @@ def conv_packed(
     padded = window.padded(data, fill, stage_name(name, "pad"))
     offsets, k = window.reduce_axes(kernel), reduce_axis(data.shape[3], "k")
 
-    def body(*i: Expr) -> Reduction:
+    def body(*i: Scalar) -> Reduction:
         seen = padded[(i[0], *window.places(i[1:3], offsets), k)].astype(INT32)
         return sum(
             seen * weight[(*offsets, k // terms, i[3], k % terms)].astype(INT32), axis=[*offsets, k]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import require
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 Activation = tuple[str, float, float]
 """The name of a function, and its numbers alpha and beta."""
 
-_ACTIVATIONS: Mapping[str, Callable[[Expr, float, float], Expr]] = {
+_ACTIVATIONS: Mapping[str, Callable[[Scalar, float, float], Scalar]] = {
     "affine": lambda x, a, b: x * a + b,
     "elu": lambda x, a, _: scalar.if_then_else(x < 0.0, scalar.expm1(x) * a, x),
     "hardsigmoid": lambda x, a, b: scalar.minimum(scalar.maximum(x * a + b, 0.0), 1.0),
@@ -69,12 +69,12 @@ def lstm_cell(
     require(fits, "lstm_cell", inputs, hidden, cell, need="they must be [b, 4 units], [b, units]")
     f, g, h = _functions(activations, clip)
 
-    def gate(number: int, b: Expr, u: Expr, state: Expr | None) -> Expr:
+    def gate(number: int, b: Scalar, u: Scalar, state: Scalar | None) -> Scalar:
         place = u + number * units
         value = inputs[b, place] + hidden[b, place]
         return value if state is None or not peepholes else value + peepholes[0][place] * state
 
-    def new_cell(b: Expr, u: Expr) -> Expr:
+    def new_cell(b: Scalar, u: Scalar) -> Scalar:
         old = cell[b, u] + 0.0
         taken = f(gate(0, b, u, old))
         kept = 1.0 - taken if coupled else f(gate(2, b, u, old))
@@ -104,7 +104,7 @@ def gru_reset(
     units = _gru_units("gru_reset", inputs, hidden, state, 2)
     f, _ = _functions(activations, clip)
 
-    def body(b: Expr, u: Expr) -> Expr:
+    def body(b: Scalar, u: Scalar) -> Scalar:
         return f(inputs[b, u + units] + hidden[b, u + units]) * state[b, u]
 
     return compute(state.shape, body, AutoName("gru_reset"))
@@ -126,7 +126,7 @@ def gru_cell(
     units = _gru_units("gru_cell", inputs, hidden, state, 2 if candidates else 3)
     f, g = _functions(activations, clip)
 
-    def body(b: Expr, u: Expr) -> Expr:
+    def body(b: Scalar, u: Scalar) -> Scalar:
         update = f(inputs[b, u] + hidden[b, u])
         own = inputs[b, u + 2 * units]
         if candidates:
@@ -152,7 +152,7 @@ def within_length(new: Tensor, lengths: Tensor, *old: Tensor, step: int) -> Tens
     fits = new.shape[:1] == lengths.shape and all(one.shape == new.shape for one in old)
     require(fits, "within_length", new, lengths, *old, need="they must be [b, units] and [b]")
 
-    def body(b: Expr, u: Expr) -> Expr:
+    def body(b: Scalar, u: Scalar) -> Scalar:
         rest = old[0][b, u] if old else scalar.const(0, new.dtype)
         return scalar.if_then_else(lengths[b] > step, new[b, u], rest)
 
@@ -167,13 +167,13 @@ def _gru_units(operator: str, inputs: Tensor, hidden: Tensor, state: Tensor, gat
     return units
 
 
-def _functions(activations: Sequence[Activation], clip: float) -> list[Callable[[Expr], Expr]]:
+def _functions(activations: Sequence[Activation], clip: float) -> list[Callable[[Scalar], Scalar]]:
     for name, _, _ in activations:
         if name not in _ACTIVATIONS:
             raise LanguageError(f"there is no activation '{name}'; use {', '.join(ACTIVATIONS)}")
 
-    def function(name: str, alpha: float, beta: float) -> Callable[[Expr], Expr]:
-        def apply(x: Expr) -> Expr:
+    def function(name: str, alpha: float, beta: float) -> Callable[[Scalar], Scalar]:
+        def apply(x: Scalar) -> Scalar:
             bounded = scalar.minimum(scalar.maximum(x, -clip), clip) if clip else x
             return _ACTIVATIONS[name](bounded, alpha, beta)
 

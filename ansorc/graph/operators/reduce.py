@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansorc.ir.arith.identity import identity
-from ansorc.ir.expr import BinaryOp, Expr, const
+from ansorc.ir.expr import BinaryOp
 from ansorc.lang import reduction
 from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.reduce import Dims, reduced, without
 from ansorc.lang.operators.shapes import axis_number, axis_numbers
 from ansorc.lang.reduction import Reduction, TupleReduction, reduce_axis
-from ansorc.lang.scalar import all_of, exp, if_then_else, log, maximum, minimum
+from ansorc.lang.scalar import all_of, const, exp, if_then_else, log, maximum, minimum
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor
 
 _ROW = 64
@@ -44,8 +45,8 @@ def log_sum_exp(data: Tensor, axis: Dims = None, *, keepdims: bool = False) -> T
     places = axis_numbers("log_sum_exp", data, axis)
     top = reduced("max", data, axis, reduction.max, stage_name(name, "max"), keepdims=True)
 
-    def shift(*i: Expr) -> Expr:
-        peak = top[tuple(const(0) if d in places else index for d, index in enumerate(i))]
+    def shift(*i: Scalar) -> Scalar:
+        peak = top[tuple(const(0, "int64") if d in places else index for d, index in enumerate(i))]
         is_finite = all_of(peak > -math.inf, peak < math.inf)
         return if_then_else(is_finite, peak, 0.0)
 
@@ -56,9 +57,9 @@ def log_sum_exp(data: Tensor, axis: Dims = None, *, keepdims: bool = False) -> T
         return result
     kept = [d for d in range(len(data.shape)) if d not in places]
 
-    def squeezed(*i: Expr) -> Expr:
+    def squeezed(*i: Scalar) -> Scalar:
         given = dict(zip(kept, i, strict=True))
-        return result[tuple(given.get(d, const(0)) for d in range(len(data.shape)))]
+        return result[tuple(given.get(d, const(0, "int64")) for d in range(len(data.shape)))]
 
     shape = without(data.shape, places, None)
     return compute(shape, squeezed, stage_name(name, "squeezed"))
@@ -111,13 +112,13 @@ def cumulative_product(
 
 def cumulative_max(data: Tensor, axis: int) -> Tensor:
     """Return the largest elements of `data` along `axis` up to each one."""
-    scan = _Accumulation(reduction.max, maximum, identity(BinaryOp.MAX, data.dtype))
+    scan = _Accumulation(reduction.max, maximum, as_scalar(identity(BinaryOp.MAX, data.dtype)))
     return _cumulative(data, axis, scan, False, False)
 
 
 def cumulative_min(data: Tensor, axis: int) -> Tensor:
     """Return the smallest elements of `data` along `axis` up to each one."""
-    scan = _Accumulation(reduction.min, minimum, identity(BinaryOp.MIN, data.dtype))
+    scan = _Accumulation(reduction.min, minimum, as_scalar(identity(BinaryOp.MIN, data.dtype)))
     return _cumulative(data, axis, scan, False, False)
 
 
@@ -126,8 +127,8 @@ class _Accumulation:
     """What is accumulated: how many elements are combined, and how two, and what changes none."""
 
     combine: Callable[..., Reduction]
-    join: Callable[[Expr, Expr], Expr]
-    neutral: Expr
+    join: Callable[[Scalar, Scalar], Scalar]
+    neutral: Scalar
 
 
 def _cumulative(data: Tensor, axis: int, scan: _Accumulation, *flags: bool) -> Tensor:
@@ -138,7 +139,7 @@ def _cumulative(data: Tensor, axis: int, scan: _Accumulation, *flags: bool) -> T
         return _cumulative_by_blocks(row, scan, is_exclusive=exclusive)
     k = reduce_axis(row.extent, "k")
 
-    def body(*i: Expr) -> Reduction:
+    def body(*i: Scalar) -> Reduction:
         own = row.number(i[place])
         is_in = k < own if exclusive else k <= own
         term = row.element((*i[:place], *i[place + 1 :]), k)
@@ -160,16 +161,16 @@ class _Row:
         """How many there are."""
         return self.data.shape[self.place]
 
-    def number(self, index: Expr) -> Expr:
+    def number(self, index: Scalar) -> Scalar:
         """The number of the element at `index`, and the index of that number."""
         return self.extent - 1 - index if self.is_reversed else index
 
-    def element(self, others: Sequence[Expr], number: Expr) -> Expr:
+    def element(self, others: Sequence[Scalar], number: Scalar) -> Scalar:
         """An element, `others` being the indices without that of the row."""
         place = self.place
         return self.data[(*others[:place], self.number(number), *others[place:])]
 
-    def padded(self, others: Sequence[Expr], number: Expr, neutral: Expr) -> Expr:
+    def padded(self, others: Sequence[Scalar], number: Scalar, neutral: Scalar) -> Scalar:
         """An element, `neutral` beyond the end of the last block."""
         if self.extent % _BLOCK == 0:
             return self.element(others, number)
@@ -183,11 +184,11 @@ def _cumulative_by_blocks(row: _Row, scan: _Accumulation, *, is_exclusive: bool)
     outer, blocks, inner = shape[:place], -(-row.extent // _BLOCK), shape[place + 1 :]
     k, t = reduce_axis(_BLOCK, "k"), reduce_axis(_BLOCK, "t")
 
-    def total(*i: Expr) -> Reduction:
+    def total(*i: Scalar) -> Reduction:
         others = (*i[:place], *i[place + 1 :])
         return scan.combine(row.padded(others, i[place] * _BLOCK + t, scan.neutral), axis=t)
 
-    def within(*i: Expr) -> Reduction:
+    def within(*i: Scalar) -> Reduction:
         is_in = k < i[place + 1] if is_exclusive else k <= i[place + 1]
         term = row.padded((*i[:place], *i[place + 2 :]), i[place] * _BLOCK + k, scan.neutral)
         return scan.combine(if_then_else(is_in, term, scan.neutral), axis=k)
@@ -196,7 +197,7 @@ def _cumulative_by_blocks(row: _Row, scan: _Accumulation, *, is_exclusive: bool)
     before = _cumulative(totals, place, scan, True, False)
     sums = compute((*outer, blocks, _BLOCK, *inner), within, stage_name(name, "within"))
 
-    def result(*i: Expr) -> Expr:
+    def result(*i: Scalar) -> Scalar:
         number = row.number(i[place])
         block = number // _BLOCK
         mine = sums[(*i[:place], block, number % _BLOCK, *i[place + 1 :])]
@@ -210,10 +211,10 @@ def determinant(data: Tensor) -> Tensor:
     """Return the determinants [...] of matrices data [..., n, n], all n! terms of each."""
     n = data.shape[-1]
 
-    def minor(outer: tuple[Expr, ...], row: int, columns: tuple[int, ...]) -> Expr:
+    def minor(outer: tuple[Scalar, ...], row: int, columns: tuple[int, ...]) -> Scalar:
         if row == n - 1:
             return data[(*outer, row, columns[0])]
-        total: Expr | None = None
+        total: Scalar | None = None
         for number, column in enumerate(columns):
             rest = (*columns[:number], *columns[number + 1 :])
             term = data[(*outer, row, column)] * minor(outer, row + 1, rest)

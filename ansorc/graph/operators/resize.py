@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ansorc.ir.aligned import Array
-from ansorc.ir.expr import Expr, as_expr
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import axis_number, require
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor
 
 
@@ -32,7 +32,7 @@ def resize_nearest(
     is_each = all(len(given) == rank for given in (size, factors, offsets, divisors))
     require(is_each, "resize_nearest", data, need=f"give {rank} numbers for each dimension")
 
-    def place(d: int, index: Expr) -> Expr:
+    def place(d: int, index: Scalar) -> Scalar:
         f, o, n, last = factors[d], offsets[d], divisors[d], data.shape[d] - 1
         found = index if f == 1 else index * f
         found = found + o if o else found
@@ -43,7 +43,7 @@ def resize_nearest(
 
     return compute(
         size,
-        lambda *i: as_expr(data[tuple(place(d, index) for d, index in enumerate(i))]),
+        lambda *i: as_scalar(data[tuple(place(d, index) for d, index in enumerate(i))]),
         AutoName("resize_nearest"),
     )
 
@@ -62,7 +62,7 @@ def resample(data: Tensor, first: Tensor, weights: Tensor, *more: Tensor, axis: 
     tap, last = reduce_axis(weights.shape[1], "tap"), data.shape[place] - 1
     shape = (*data.shape[:place], count, *data.shape[place + 1 :])
 
-    def body(*i: Expr) -> Reduction:
+    def body(*i: Scalar) -> Reduction:
         where = scalar.minimum(scalar.maximum(first[i[place]] + tap, 0), last)
         element = data[(*i[:place], where, *i[place + 1 :])]
         return sum(element * weights[i[place], tap], axis=tap)

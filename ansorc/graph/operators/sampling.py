@@ -7,13 +7,23 @@ from itertools import product
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64, DType
-from ansorc.ir.expr import Expr, const
 from ansorc.lang import reduction
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import require
 from ansorc.lang.reduction import Reduction, reduce_axis
-from ansorc.lang.scalar import abs, all_of, cast, floor, if_then_else, maximum, minimum, round
+from ansorc.lang.scalar import (
+    abs,
+    all_of,
+    cast,
+    const,
+    floor,
+    if_then_else,
+    maximum,
+    minimum,
+    round,
+)
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _CUBIC = -0.75
@@ -29,36 +39,39 @@ def grid_sample(
     padding: str = "zeros",
     *,
     align_corners: bool = False,
+    reflect_first: bool = False,
 ) -> Tensor:
     """Return images data [n, c, …] at the places grid [n, …, d] of their d dimensions.
 
-    Places go from -1 to 1, the last dimension first. Stages: the places along each dimension in
+    Places go from -1 to 1, the last dimension first. With the mode "cubic" the padding moves each
+    of the elements that are mixed, else the place. With "nearest" a place is rounded, half to even,
+    and then moved; `reflect_first` reflects it before. Stages: the places along each dimension in
     elements, padded, and the result. Raise LanguageError on other shapes, modes and paddings.
     """
     name, rank = AutoName("grid_sample"), len(data.shape) - 2
+    flags = {"is_aligned": align_corners, "reflect_first": reflect_first}
     fits = grid.shape[-1] == rank and grid.shape[0] == data.shape[0]
     require(fits, "grid_sample", data, grid, need="they must be [n, c, …] and [n, …, dimensions]")
     if mode not in _TAPS or padding not in _PADDINGS:
         raise LanguageError(f"grid_sample has no mode '{mode}' with padding '{padding}'")
 
     def place(d: int) -> Tensor:
-        extent = data.shape[d + 2]
-
-        def body(*i: Expr) -> Expr:
-            along = grid[(*i, rank - 1 - d)]
-            return _place(along, extent, mode, padding, is_aligned=align_corners)
+        def body(*i: Scalar) -> Scalar:
+            extent = data.shape[d + 2]
+            along = _in_elements(grid[(*i, rank - 1 - d)], extent, is_aligned=align_corners)
+            return _moved(along, extent, mode, padding, **flags)
 
         return compute(grid.shape[:-1], body, stage_name(name, f"place{d}"))
 
     places = [place(d) for d in range(rank)]
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         outer = (i[0], *i[2:])
-        taps: list[list[tuple[Expr, Expr, Expr | None]]] = []
+        taps: list[list[tuple[Scalar, Scalar, Scalar | None]]] = []
         for d, along in enumerate(places):
             axis = SampledAxis(data.shape[d + 2], padding, align_corners, data.dtype)
             taps.append([axis.tap(along[outer], mode, offset) for offset in _TAPS[mode]])
-        total: Expr | None = None
+        total: Scalar | None = None
         for corner in product(*taps):
             term = data[(i[0], i[1], *(index for _, index, _ in corner))]
             for weight, _, _ in corner if mode != "nearest" else ():
@@ -103,10 +116,10 @@ def roi_align(
     ]  # fmt: skip
     k = [reduce_axis(samples, "ky"), reduce_axis(samples, "kx")]
 
-    def body(r: Expr, c: Expr, p: Expr, q: Expr) -> Reduction:
+    def body(r: Scalar, c: Scalar, p: Scalar, q: Scalar) -> Reduction:
         image = minimum(maximum(cast(batch[r], INT64), 0), data.shape[0] - 1)
         found = zip([along[0][r, p, k[0]], along[1][r, q, k[1]]], data.shape[2:], strict=True)
-        tests, taps = list[Expr](), list[list[tuple[Expr, Expr]]]()
+        tests, taps = list[Scalar](), list[list[tuple[Scalar, Scalar]]]()
         for place, extent in found:
             tests.append(all_of(place >= -1.0, place <= float(extent)))
             taps.append(_clamped_taps(place, extent, data.dtype))
@@ -128,8 +141,8 @@ def _roi_places(
     """Where the samples of each bin of each box lie along a dimension: [r, bins, samples]."""
     bins, samples = counts
 
-    def body(r: Expr, p: Expr, s: Expr) -> Expr:
-        ends = [rois[r, const(place)] * scale for place in (1 - d, 3 - d)]
+    def body(r: Scalar, p: Scalar, s: Scalar) -> Scalar:
+        ends = [rois[r, const(place, "int64")] * scale for place in (1 - d, 3 - d)]
         begin, end = [one - 0.5 if half_pixel else one for one in ends]
         length = end - begin if half_pixel else maximum(end - begin, 1.0)
         part = (cast(s, rois.dtype) + 0.5) * (1.0 / samples)
@@ -138,7 +151,7 @@ def _roi_places(
     return compute((rois.shape[0], bins, samples), body, name)
 
 
-def _clamped_taps(place: Expr, extent: int, dtype: DType) -> list[tuple[Expr, Expr]]:
+def _clamped_taps(place: Scalar, extent: int, dtype: DType) -> list[tuple[Scalar, Scalar]]:
     """The weights and places of the two elements around `place`, which is moved inside."""
     inside = minimum(maximum(place, 0.0), extent - 1.0)
     low = floor(inside)
@@ -154,7 +167,7 @@ class SampledAxis:
         self._extent, self._padding = extent, padding
         self._is_aligned, self._dtype = is_aligned, dtype
 
-    def tap(self, place: Expr, mode: str, offset: int) -> tuple[Expr, Expr, Expr | None]:
+    def tap(self, place: Scalar, mode: str, offset: int) -> tuple[Scalar, Scalar, Scalar | None]:
         """Return the weight of the element `offset` from a place, where it is, if it is inside."""
         first = floor(place)
         index = cast(first, INT64) + offset
@@ -166,15 +179,15 @@ class SampledAxis:
             inside = all_of(index >= 0, index < self._extent)
         return weight, minimum(maximum(index, 0), self._extent - 1), inside
 
-    def _reflected(self, index: Expr) -> Expr:
+    def _reflected(self, index: Scalar) -> Scalar:
         last = self._extent - 1
         if self._is_aligned:
-            return const(0) if not last else last - abs(last - index % (2 * last))
+            return const(0, "int64") if not last else last - abs(last - index % (2 * last))
         around = index % (2 * self._extent)
         return minimum(around, 2 * self._extent - 1 - around)
 
 
-def _weight(fraction: Expr, mode: str, offset: int, dtype: DType) -> Expr:
+def _weight(fraction: Scalar, mode: str, offset: int, dtype: DType) -> Scalar:
     if mode == "nearest":
         return const(1, dtype)
     if mode == "linear":
@@ -185,25 +198,54 @@ def _weight(fraction: Expr, mode: str, offset: int, dtype: DType) -> Expr:
     return ((x - 5.0) * x + 8.0) * x * _CUBIC - 4 * _CUBIC
 
 
-def _place(along: Expr, extent: int, mode: str, padding: str, *, is_aligned: bool) -> Expr:
-    """Where -1 … 1 is in elements, moved inside as the padding says."""
+def _in_elements(along: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
+    """Where -1 … 1 is in elements."""
     if is_aligned:
-        low, high = 0.0, extent - 1.0
-        place = (along + 1.0) * (0.5 * (extent - 1))
-    else:
-        low, high = -0.5, extent - 0.5
-        place = ((along + 1.0) * float(extent) - 1.0) * 0.5
-    place = round(place) if mode == "nearest" else place
-    if padding == "border":
-        moved = minimum(maximum(place, 0.0), extent - 1.0)
-        # what is within half an element of the image stays: a cubic sum weighs it as it lies
-        return if_then_else(all_of(place >= low, place <= high), place, moved)
-    if padding == "reflection" and high > low:
-        span = high - low
-        around = place - low
-        around = around - floor(around * (0.5 / span)) * (2 * span)
-        return low + minimum(around, 2 * span - around)
-    return place
+        return (along + 1.0) * (0.5 * (extent - 1))
+    return ((along + 1.0) * float(extent) - 1.0) * 0.5
+
+
+def _moved(
+    place: Scalar,
+    extent: int,
+    mode: str,
+    padding: str,
+    *,
+    is_aligned: bool,
+    reflect_first: bool,
+) -> Scalar:
+    """A place in elements where the mode asks for it: rounded, padded, or as it is."""
+    if mode == "cubic":
+        return place if padding == "reflection" else _near(place, extent)
+    if mode == "linear":
+        return _padded(place, extent, padding, is_aligned=is_aligned)
+    if reflect_first:
+        return round(_padded(place, extent, padding, is_aligned=is_aligned))
+    return _padded(round(place), extent, padding, is_aligned=is_aligned)
+
+
+def _near(place: Scalar, extent: int) -> Scalar:
+    """A place at most so far outside that all that is mixed there lies outside, too."""
+    return minimum(maximum(place, -3.0), extent + 2.0)
+
+
+def _padded(place: Scalar, extent: int, padding: str, *, is_aligned: bool) -> Scalar:
+    """A place in elements, moved inside as the padding says."""
+    if padding == "zeros":
+        return _near(place, extent)
+    inside = _reflected(place, extent, is_aligned=is_aligned) if padding == "reflection" else place
+    return minimum(maximum(inside, 0.0), extent - 1.0)
+
+
+def _reflected(place: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
+    """A place, reflected at the outermost elements (`is_aligned`), or at the image's borders."""
+    low, high = (0.0, extent - 1.0) if is_aligned else (-0.5, extent - 0.5)
+    span = high - low
+    if not span:
+        return place
+    around = place - low
+    around = around - floor(around * (0.5 / span)) * (2 * span)
+    return low + minimum(around, 2 * span - around)
 
 
 SAMPLING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {

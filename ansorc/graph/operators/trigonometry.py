@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Mapping
 
 from ansorc.ir.dtype import FLOAT64
-from ansorc.ir.expr import Expr, const, dtype_of
 from ansorc.lang.scalar import (
     abs,
     all_of,
     any_of,
+    const,
     cos,
     equal,
     exp,
@@ -22,6 +22,7 @@ from ansorc.lang.scalar import (
     sin,
     sqrt,
 )
+from ansorc.lang.scalar_type import Scalar
 
 _LARGE = 1e8
 """From here on x^2 + 1 is x^2."""
@@ -29,34 +30,34 @@ _TERMS, _TERMS_OF_FLOAT64 = 10, 20
 """Of the series of atan up to tan(pi / 8): what is left out is below 1e-10, and below 1e-17."""
 
 
-def _tan(x: Expr) -> Expr:
+def _tan(x: Scalar) -> Scalar:
     return sin(x) / cos(x)
 
 
-def _atan(x: Expr) -> Expr:
+def _atan(x: Scalar) -> Scalar:
     size = abs(x)
     is_large, is_middle = size > math.tan(3 * math.pi / 8), size > math.tan(math.pi / 8)
-    inverse = const(-1.0, dtype_of(x)) / size
+    inverse = const(-1.0, x.dtype) / size
     part = if_then_else(is_middle, (size - 1.0) / (size + 1.0), size)
     part = if_then_else(is_large, inverse, part)
-    begin = if_then_else(is_middle, const(math.pi / 4, dtype_of(x)), const(0.0, dtype_of(x)))
-    begin = if_then_else(is_large, const(math.pi / 2, dtype_of(x)), begin)
+    begin = if_then_else(is_middle, const(math.pi / 4, x.dtype), const(0.0, x.dtype))
+    begin = if_then_else(is_large, const(math.pi / 2, x.dtype), begin)
     return _with_sign(begin + _atan_series(part), x)
 
 
-def _atan_series(x: Expr) -> Expr:
+def _atan_series(x: Scalar) -> Scalar:
     """x - x^3 / 3 + x^5 / 5 - …, for |x| up to tan(pi / 8)."""
-    terms = _TERMS_OF_FLOAT64 if dtype_of(x) == FLOAT64 else _TERMS
+    terms = _TERMS_OF_FLOAT64 if x.dtype == FLOAT64 else _TERMS
     square = x * x
-    total: Expr = const((-1.0) ** terms / (2 * terms + 1), dtype_of(x))
+    total: Scalar = const((-1.0) ** terms / (2 * terms + 1), x.dtype)
     for n in reversed(range(1, terms)):
         total = total * square + (-1.0) ** n / (2 * n + 1)
     return x + x * (square * total)
 
 
-def atan2(y: Expr, x: Expr) -> Expr:
+def atan2(y: Scalar, x: Scalar) -> Scalar:
     """Return the angle of the point (x, y), from -pi to pi."""
-    kind = dtype_of(x)
+    kind = x.dtype
     pi = const(math.pi, kind)
     is_steep = abs(y) > abs(x)
     lies_on_axis = equal(if_then_else(is_steep, y, x), 0)
@@ -69,54 +70,54 @@ def atan2(y: Expr, x: Expr) -> Expr:
     return if_then_else(is_steep, upright, level)
 
 
-def copysign(size: Expr, of: Expr) -> Expr:
+def copysign(size: Scalar, of: Scalar) -> Scalar:
     """Return |size| with the sign of `of`, also with that of a zero."""
     is_negative = any_of(of < 0, all_of(equal(of, 0), 1.0 / of < 0))
     return if_then_else(is_negative, 0 - abs(size), abs(size))
 
 
-def _asin(x: Expr) -> Expr:
+def _asin(x: Scalar) -> Scalar:
     return _atan(x / sqrt((1.0 - x) * (1.0 + x)))
 
 
-def _acos(x: Expr) -> Expr:
+def _acos(x: Scalar) -> Scalar:
     return _atan(sqrt((1.0 - x) / (1.0 + x))) * 2.0
 
 
-def _sinh(x: Expr) -> Expr:
+def _sinh(x: Scalar) -> Scalar:
     size = abs(x)
     power, half = expm1(size), exp(size * 0.5)  # whose square overflows after sinh only
     near = (power + power / (power + 1.0)) * 0.5
     return _with_sign(if_then_else(size > 20.0, half * 0.5 * half, near), x)
 
 
-def _cosh(x: Expr) -> Expr:
+def _cosh(x: Scalar) -> Scalar:
     half = exp(abs(x) * 0.5)
     return half * 0.5 * half + 0.5 / half / half
 
 
-def _asinh(x: Expr) -> Expr:
+def _asinh(x: Scalar) -> Scalar:
     size = abs(x)
     near = log1p(size + size * size / (sqrt(size * size + 1.0) + 1.0))
     return _with_sign(if_then_else(size > _LARGE, log(size) + math.log(2.0), near), x)
 
 
-def _acosh(x: Expr) -> Expr:
+def _acosh(x: Scalar) -> Scalar:
     beyond = x - 1.0
     near = log1p(beyond + sqrt(beyond * 2.0 + beyond * beyond))
     return if_then_else(x > _LARGE, log(x) + math.log(2.0), near)
 
 
-def _atanh(x: Expr) -> Expr:
+def _atanh(x: Scalar) -> Scalar:
     size = abs(x)
     return _with_sign(log1p(size * 2.0 / (1.0 - size)) * 0.5, x)
 
 
-def _with_sign(size: Expr, of: Expr) -> Expr:
+def _with_sign(size: Scalar, of: Scalar) -> Scalar:
     return if_then_else(of < 0, 0 - size, size)
 
 
-FUNCTIONS: Mapping[str, Callable[[Expr], Expr]] = {
+FUNCTIONS: Mapping[str, Callable[[Scalar], Scalar]] = {
     "acos": _acos,
     "acosh": _acosh,
     "asin": _asin,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ansorc.ir.expr import Expr, const
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import axis_number, each, require
-from ansorc.lang.scalar import if_then_else
+from ansorc.lang.scalar import const, if_then_else
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 
@@ -19,7 +19,7 @@ def triangle(data: Tensor, diagonal: int = 0, *, upper: bool = True) -> Tensor:
     """
     require(len(data.shape) >= 2, "triangle", data, need="it must be a matrix, or many")
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         row, column = i[-2] + diagonal, i[-1]
         return if_then_else(
             column >= row if upper else column <= row, data[i], const(0, data.dtype)
@@ -37,7 +37,7 @@ def wrap_pad(data: Tensor, before: Sequence[int], after: Sequence[int]) -> Tenso
     first, last = each("wrap_pad", "before", before, rank), each("wrap_pad", "after", after, rank)
     shape = [a + extent + b for a, extent, b in zip(first, data.shape, last, strict=True)]
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         triples = zip(i, first, data.shape, strict=True)
         return data[tuple((index - low) % extent for index, low, extent in triples)]
 
@@ -56,7 +56,7 @@ def windows(data: Tensor, axis: int, size: int, step: int = 1, dilation: int = 1
     require(fits, "windows", data, need=f"its axis {place} must have room for {size} elements")
     shape = (*data.shape[:place], room // step + 1, *data.shape[place + 1 :], size)
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         return data[(*i[:place], i[place] * step + i[-1] * dilation, *i[place + 1 : -1])]
 
     return compute(shape, body, AutoName("windows"))

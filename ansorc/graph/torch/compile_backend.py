@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
 from typing import Any
-
-import ml_dtypes
-import numpy as np
 
 from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.errors import AnsorcError, GraphError, OptionError
 from ansorc.graph.cache_policy import recorded_choice
+from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import built_network, chosen_programs
 from ansorc.graph.torch.importer import graph_of
-from ansorc.graph.torch.model import TorchProgram, array_of, load_torch, torch_library
+from ansorc.graph.torch.model import array_of, torch_library
+from ansorc.graph.torch.specialization import BoundGraph, EagerNeededError, TracedGraph, traced
+from ansorc.graph.torch.subclasses import has_parts, module_of_parts, parts_of
+from ansorc.graph.torch.watched import WatchedTensors
 from ansorc.graph.verbs import tune
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
@@ -44,17 +46,19 @@ class TorchCompileOptions:
     """Programs to measure for all kernels of a graph at its first call; 0 tunes nothing."""
     threads: int = 0
     """The most that a call uses; 0: all cores."""
+    programs: int = 32
+    """The most shapes and values of its inputs that a graph is compiled for."""
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> TorchCompileOptions:
         """Return the options in a dictionary; raise OptionError for others."""
-        known = ("records", "trials", "threads")
+        known = ("records", "trials", "threads", "programs")
         for name in given:
             if name not in known:
                 raise OptionError(f"there is no option '{name}'; there are {', '.join(known)}")
-        return TorchCompileOptions(
-            str(given.get("records", "")), int(given.get("trials", 0)), int(given.get("threads", 0))
-        )
+        numbers = [int(given.get(name, 0)) for name in ("trials", "threads")]
+        most = int(given.get("programs", TorchCompileOptions.programs))
+        return TorchCompileOptions(str(given.get("records", "")), *numbers, most)
 
 
 def torch_backend(
@@ -67,80 +71,79 @@ def torch_backend(
     """Return what runs a graph of TorchDynamo, as its back ends do.
 
     It is compiled at the first call for each shape of its inputs, parameters and buffers as
-    constants; when one of those has changed it is compiled anew. What ansorc cannot compile runs in
-    PyTorch, with a warning that says why. A `mode` other than "default" is ignored, with a warning
-    that says what to write for it. Raise OptionError for options that there are not.
+    constants; when one of those has changed, or others are passed, these are bound anew. What
+    ansorc cannot compile runs in PyTorch, with a warning that says why. A `mode` other than
+    "default" is ignored, with a warning that says what to write for it. Raise OptionError for
+    options that there are not.
     """
-    del example_inputs
     if mode not in ("", "default"):
-        advice = _INSTEAD_OF_MODE.get(mode, "there are only options: records, trials and threads")
+        advice = _INSTEAD_OF_MODE.get(mode, "there are only options: records, trials, threads")
         warnings.warn(f"ansorc ignores mode='{mode}': {advice}", stacklevel=2)
-    return _CompiledModule(graph_module, TorchCompileOptions.of(options or {}))
+    return _CompiledModule(graph_module, example_inputs, TorchCompileOptions.of(options or {}))
 
 
-@dataclass(frozen=True, eq=False)
-class _Specialization:
-    """The graph for one shape of each input."""
+@dataclass(eq=False)
+class _Instance:
+    """Certain tensors as constants, and what was built with them."""
 
-    network: NetworkModule
-    program: TorchProgram
-    inputs: tuple[int, ...]
-    """The places of the arguments that the network takes."""
-    frozen: tuple[tuple[Any, int], ...]
-    """Tensors that are constants, with their versions."""
-
-    def is_valid(self, frozen: Sequence[tuple[Any, int]]) -> bool:
-        """Whether the constants are still what they were."""
-        return len(frozen) == len(self.frozen) and all(
-            one is other and version == since
-            for (one, version), (other, since) in zip(frozen, self.frozen, strict=True)
-        )
+    watched: WatchedTensors
+    kinds: Hashable
+    """Shapes, dtypes and strides of the tensors."""
+    bound: dict[Hashable, BoundGraph] = field(default_factory=dict[Hashable, BoundGraph])
+    """By what the other arguments are."""
 
 
 class _CompiledModule:
     """A graph of TorchDynamo, compiled for each shape of its inputs."""
 
-    def __init__(self, graph_module: Any, options: TorchCompileOptions) -> None:
-        self._module = graph_module
-        self._options = options
+    def __init__(
+        self, graph_module: Any, example_inputs: Sequence[Any], options: TorchCompileOptions
+    ) -> None:
+        self._module, self._options = graph_module, options
         self._torch = torch_library()
-        self._known: dict[tuple[object, ...], _Specialization | None] = {}
+        self._free = _free_numbers(example_inputs)
+        self._has_parts = any(map(has_parts, example_inputs))
+        self._static: tuple[int, ...] | None = None
+        """The places of the arguments that are constants; None before the first call."""
+        self._others: list[int] = []
+        self._instances: dict[tuple[int, ...], _Instance] = {}
+        """By the ids of their tensors, which are alive."""
+        self._traced: dict[Hashable, TracedGraph] = {}
+        self._refused: set[Hashable] = set()
+        self._calls = 0
+        self._changes: dict[int, int] = {}
+        """How often the constant in a place was another one, or had other values."""
+        self._died: list[tuple[int, ...]] = []
+        """The ids of the last constants that are no more."""
         self._warned: set[str] = set()
+        self._lock = RLock()
 
     def __call__(self, *arguments: Any) -> Any:
-        reason = self._why_eager(arguments)
-        if reason:
-            return self._eager(reason, arguments)
-        frozen = self._frozen(arguments)
-        key = self._key(arguments, frozen)
-        found = self._known.get(key)
-        if found is None and key in self._known:
-            return self._module(*arguments)
-        if found is None or not found.is_valid(list(frozen.values())):
-            try:
-                found = self._specialized(arguments, frozen)
-            except AnsorcError as error:
-                self._known[key] = None
-                return self._eager(str(error), arguments)
-            self._known[key] = found
-        return self._run(found, arguments)
-
-    def _why_eager(self, arguments: Sequence[Any]) -> str:
-        """Why PyTorch has to run the graph itself; "" if nothing hinders."""
-        tensors = [one for one in arguments if self._is_tensor(one)]
-        if any(one.device.type != "cpu" for one in tensors):
-            return "a tensor is not in the main memory; ansorc compiles for the CPU"
-        if any(one.layout is not self._torch.strided for one in tensors):
-            return "a tensor is sparse or of another layout; ansorc has dense ones"
-        if self._torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
-            return (
-                "a tensor requires gradients, which ansorc does not compute; call it under "
-                "torch.no_grad() or torch.inference_mode()"
-            )
-        return ""
+        if self._torch.is_grad_enabled() and any(
+            self._is_tensor(one) and one.requires_grad for one in arguments
+        ):
+            return self._eager(_NEEDS_GRADIENTS, arguments)
+        plain = parts_of(arguments) if self._has_parts else arguments
+        if self._static is None:
+            reason = self._prepare(plain)
+            if reason:
+                return self._eager(reason, arguments)
+        self._calls += 1
+        try:
+            bound = self._bound(plain, arguments)
+            return self._module(*arguments) if bound is None else bound.run(plain)
+        except EagerNeededError as error:
+            return self._eager(str(error), arguments)
+        except AnsorcError as error:
+            reason = str(error)
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not be the user's
+            words = f"{type(error).__name__}: {error}".partition("\n")[0]
+            reason = f"this is a fault of ansorc, please report it with the graph: {words}"
+        self._refused.add(self._key(plain))
+        return self._eager(reason, arguments)
 
     def _eager(self, reason: str, arguments: Sequence[Any]) -> Any:
-        if reason not in self._warned:
+        if reason and reason not in self._warned:
             self._warned.add(reason)
             warnings.warn(f"ansorc leaves a graph to PyTorch: {reason}", stacklevel=3)
         return self._module(*arguments)
@@ -148,49 +151,149 @@ class _CompiledModule:
     def _is_tensor(self, value: Any) -> bool:
         return isinstance(value, self._torch.Tensor)
 
-    def _frozen(self, arguments: Sequence[Any]) -> dict[int, tuple[Any, int]]:
-        """Parameters and buffers among the arguments, by place, with their versions."""
-        found: dict[int, tuple[Any, int]] = {}
-        for place, one in enumerate(arguments):
-            is_static = getattr(one, "_dynamo_static_input_type", None) is not None
-            is_static = is_static or isinstance(one, self._torch.nn.Parameter)
-            if is_static and not one.is_inference():  # others have no versions
-                found[place] = (one, one._version)
-        own = [*self._module.parameters(), *self._module.buffers()]
-        for number, one in enumerate(own):
-            found[-1 - number] = (one, 0 if one.is_inference() else one._version)
-        return found
+    def _prepare(self, arguments: Sequence[Any]) -> str:
+        """See which arguments are constants; return why PyTorch has to run the graph, or ""."""
+        tensors = [one for one in arguments if self._is_tensor(one)]
+        if any(one.device.type != "cpu" for one in tensors):
+            return "a tensor is not in the main memory; ansorc compiles for the CPU"
+        if any(one.layout is not self._torch.strided for one in tensors):
+            return "a tensor is sparse or of another layout; ansorc has dense ones"
+        parameter = self._torch.nn.Parameter
+        static = [
+            place
+            for place, one in enumerate(arguments)
+            if self._is_tensor(one)
+            and (isinstance(one, parameter) or getattr(one, _STATIC, None) is not None)
+            and not one.is_inference()  # others have no versions
+        ]
+        self._set_static(static, len(arguments))
+        return ""
 
-    def _key(self, arguments: Sequence[Any], frozen: Mapping[int, object]) -> tuple[object, ...]:
-        """What a specialization is for."""
-        found: list[object] = []
-        for place, one in enumerate(arguments):
-            if place in frozen:
-                found.append(place)
-            elif self._is_tensor(one):
-                found.append((tuple(one.shape), one.dtype))
-            else:
-                found.append((type(one).__name__, one))
+    def _set_static(self, places: Sequence[int], count: int) -> None:
+        self._static = tuple(places)
+        self._others = [place for place in range(count) if place not in self._static]
+
+    def _key(self, arguments: Sequence[Any]) -> Hashable:
+        """What a program is for, of the arguments that are no constants."""
+        tensor, found = self._torch.Tensor, list[Hashable]()
+        for place in self._others:
+            one = arguments[place]
+            if isinstance(one, tensor):
+                found.append((one.shape, one.dtype, one.stride()))
+            elif place not in self._free:
+                found.append((type(one), one))
         return tuple(found)
 
-    def _specialized(
-        self, arguments: Sequence[Any], frozen: Mapping[int, tuple[Any, int]]
-    ) -> _Specialization:
-        program = load_torch(self._module, arguments, {})
-        places = [place for place, one in enumerate(arguments) if self._is_tensor(one)]
-        if len(places) != len(program.inputs):
-            raise GraphError("PyTorch exports the graph with other inputs than it is called with")
-        names = dict(zip(program.inputs, places, strict=True))
-        memory = {*program.inputs, *program.constants}
-        for ref in program.outputs.values():
-            if program.owner(ref) in memory:
-                raise GraphError("the graph returns an input or a weight, or a view of one")
+    def _bound(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph | None:
+        """The program for a call, its constants as they are now; None if PyTorch has to run it."""
+        key, static = self._key(plain), [plain[place] for place in self._static or ()]
+        instance = self._instances.get(tuple(map(id, static)))
+        if instance is not None and instance.watched.are_unchanged(static):
+            bound = instance.bound.get(key)
+            if bound is not None:
+                return bound
+        if key in self._refused:
+            return None
+        with self._lock, self._torch.no_grad():
+            return self._built(plain, arguments)
+
+    def _built(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph:
+        graph = None
+        while graph is None:
+            instance, key = self._instance(plain), self._key(plain)
+            if key in instance.bound:  # another thread was here
+                return instance.bound[key]
+            graph = self._trace((instance.kinds, key), plain, arguments)
+        names = {place: name for name, place in graph.program.places.items()}
         values = {
-            name: array_of(arguments[place]).copy()
-            for name, place in names.items()
-            if place in frozen
+            names[place]: array_of(plain[place]) for place in self._static or () if place in names
         }
-        graph = graph_of(program, "torch_graph", values)
+        bound = self._network(graph, values)
+        instance.bound[key] = bound
+        return bound
+
+    def _instance(self, plain: Sequence[Any]) -> _Instance:
+        """The constants of a call as they are now."""
+        static = [plain[place] for place in self._static or ()]
+        ids, instances = tuple(map(id, static)), self._instances
+        found = instances.get(ids)
+        if found is not None and found.watched.are_unchanged(static):
+            return found
+        if found is not None:
+            self._note_changes(found.watched.changed(static))
+        elif self._died:
+            before = self._died.pop()
+            self._note_changes([n for n, one in enumerate(ids) if before[n : n + 1] != (one,)])
+        if len(static) != len(self._static or ()):
+            return self._instance(plain)
+        died = self._died
+
+        def forget() -> None:
+            if instances.pop(ids, None) is not None:
+                died[:] = [ids]
+
+        kinds = tuple((one.shape, one.dtype, one.stride()) for one in static)
+        instances[ids] = _Instance(WatchedTensors(static, forget), kinds)
+        return instances[ids]
+
+    def _note_changes(self, numbers: Sequence[int]) -> None:
+        """Count changes of constants; those that change too often become inputs."""
+        places = [(self._static or ())[number] for number in numbers]
+        for place in places:
+            self._changes[place] = self._changes.get(place, 0) + 1
+        often = {
+            place
+            for place, count in self._changes.items()
+            if count >= _MANY_CHANGES and self._calls < _CALLS_A_CHANGE * count
+        }
+        if often & set(self._static or ()):
+            warnings.warn(
+                f"{len(often)} of the weights of a graph changed in most of the calls: ansorc "
+                "passes them as inputs from now on, which is slower than constants that stay",
+                stacklevel=7,
+            )
+            self._release(often)
+
+    def _release(self, places: Collection[int]) -> None:
+        """Treat constants as inputs from now on."""
+        count = len(self._static or ()) + len(self._others)
+        self._set_static([one for one in self._static or () if one not in places], count)
+        self._instances.clear()
+        self._traced.clear()
+
+    def _trace(
+        self, key: Hashable, plain: Sequence[Any], arguments: Sequence[Any]
+    ) -> TracedGraph | None:
+        """The graph for such arguments; None if what is a constant, or a number, was changed."""
+        found = self._traced.get(key)
+        if found is None:
+            if len(self._traced) >= self._options.programs:
+                raise EagerNeededError(
+                    f"it was compiled for {len(self._traced)} shapes and values of its inputs, and "
+                    "PyTorch runs all others: pad inputs to fewer shapes, or allow more with "
+                    f'options={{"programs": {4 * self._options.programs}}}'
+                )
+            module = module_of_parts(self._module, arguments) if self._has_parts else self._module
+            try:
+                found = traced(module, plain, sorted(self._free))
+            except GraphError:
+                if not self._free:
+                    raise
+                self._free = frozenset()
+                return None
+            if set(found.written) & set(self._static or ()):
+                self._release(found.written)
+                return None
+            self._traced[key] = found
+        return found
+
+    def _network(self, graph: TracedGraph, values: Mapping[str, Array]) -> BoundGraph:
+        if not graph.program.outputs:
+            return BoundGraph(graph, None, (), self._options.threads)
+        made = graph_of(graph.program, "torch_graph", values)
+        return BoundGraph(graph, self._compiled(made), tuple(made.inputs), self._options.threads)
+
+    def _compiled(self, graph: Graph) -> NetworkModule:
         network, options = Network.of(graph), self._options
         records = options.records or "tune.db"
         if options.trials:
@@ -200,36 +303,28 @@ class _CompiledModule:
             use_default=not (options.records or options.trials),
         )  # fmt: skip
         choice = recorded_choice([network], choice)
-        built = built_network(network, chosen_programs(network, choice))
-        inputs = tuple(names[name] for name in graph.inputs)
-        return _Specialization(built, program, inputs, tuple(frozen.values()))
+        return built_network(network, chosen_programs(network, choice))
 
-    def _run(self, found: _Specialization, arguments: Sequence[Any]) -> Any:
-        feeds = [self._array(arguments[place]) for place in found.inputs]
-        made = found.network(*feeds, threads=self._options.threads)
-        arrays: list[Array] = [made] if len(found.network.outputs) == 1 else list(made)
-        kinds = [found.program.kind(ref) for ref in found.program.outputs.values()]
-        tensors = iter(
-            self._tensor(array, () if kind is None else kind.strides)
-            for array, kind in zip(arrays, kinds, strict=True)
-        )
-        others = found.program.others
-        count = len(arrays) + len(others)
-        return tuple(others[place] if place in others else next(tensors) for place in range(count))
 
-    def _array(self, tensor: Any) -> Array:
-        """The memory of a tensor as an array."""
-        plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
-        if plain.dtype is self._torch.bfloat16:
-            return np.asarray(plain.view(self._torch.int16).numpy()).view(ml_dtypes.bfloat16)
-        return np.asarray(plain.numpy())
+_STATIC = "_dynamo_static_input_type"
+"""What Dynamo sets on parameters and buffers of modules."""
+_MANY_CHANGES, _CALLS_A_CHANGE = 6, 8
+_NEEDS_GRADIENTS = (
+    "a tensor requires gradients, which ansorc does not compute; call it under torch.no_grad() or "
+    "torch.inference_mode()"
+)
 
-    def _tensor(self, array: Array, strides: tuple[int, ...]) -> Any:
-        """A tensor in the memory of an array; in new memory where its strides are others."""
-        if array.dtype == ml_dtypes.bfloat16:
-            tensor = self._torch.from_numpy(array.view(np.int16)).view(self._torch.bfloat16)
-        else:
-            tensor = self._torch.from_numpy(array)
-        if not strides:
-            return tensor
-        return self._torch.empty_strided(array.shape, strides, dtype=tensor.dtype).copy_(tensor)
+
+def _free_numbers(arguments: Sequence[Any]) -> frozenset[int]:
+    """The places of ints that no shape of a tensor settles, so that each call may have another."""
+    settled = {
+        str(extent)
+        for one in arguments
+        for extent in getattr(one, "shape", ())
+        if type(extent).__name__ == "SymInt"
+    }
+    return frozenset(
+        place
+        for place, one in enumerate(arguments)
+        if type(one).__name__ == "SymInt" and str(one) not in settled
+    )

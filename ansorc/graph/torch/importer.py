@@ -12,19 +12,18 @@ from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
 from ansorc.graph.tensor_type import TensorType
 from ansorc.graph.torch.converters import TORCH_CONVERTERS
+from ansorc.graph.torch.exported import load_torch
 from ansorc.graph.torch.model import (
     TorchNode,
     TorchProgram,
     TorchRef,
     TorchTensor,
     compute_torch_node,
-    load_torch,
 )
 from ansorc.graph.torch.torch_call import TorchCall, TorchValue, computed_dtype, located
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, dtype
 
-_RANDOM = ("bernoulli", "dropout", "multinomial", "native_dropout", "normal", "rand")
 T = TypeVar("T")
 
 
@@ -43,11 +42,26 @@ def from_torch(
     the module, for an operator that is not known, and whatever has a shape that depends on data.
     """
     program = load_torch(module, args, kwargs or {})
+    _require_no_effects(program)
     other = next((one for one in program.others.values() if one is not None), None)
     if other is not None or not program.outputs:
         what = "no tensors" if other is None else f"{other!r} among its outputs"
         raise GraphError(f"the module returns {what}; ansorc's networks return tensors")
     return graph_of(program, name or type(module).__name__)
+
+
+def _require_no_effects(program: TorchProgram) -> None:
+    """Raise GraphError if the module writes an input, or raises an error by values."""
+    if program.written:
+        raise GraphError(
+            f"the module writes its input '{next(iter(program.written))}'; ansorc's networks have "
+            "no state: return what changes as an output"
+        )
+    if any(one is not True for one in program.asserted):
+        raise GraphError(
+            "the module asserts something about values, and a network raises no errors: check "
+            "them outside of the module, or return the condition as an output"
+        )
 
 
 def graph_of(program: TorchProgram, name: str, frozen: Mapping[str, Array] | None = None) -> Graph:
@@ -65,6 +79,7 @@ class _TorchImport:
         self._values: dict[TorchRef, TorchValue] = {
             TorchRef(name): array for name, array in program.constants.items()
         }
+        self._numbers = {TorchRef(name) for name in program.numbers}
 
     def run(self, frozen: Mapping[str, Array]) -> Graph:
         """Return the graph."""
@@ -74,6 +89,8 @@ class _TorchImport:
         for node in _needed(self._program):
             results = self._converted(node)
             self._values.update({TorchRef(node.name, n): one for n, one in enumerate(results)})
+            if node.results[:1] and node.results[0] and node.results[0].is_number:
+                self._numbers.add(TorchRef(node.name))
         return self._builder.graph(self._outputs())
 
     def _input(self, name: str, given: TorchTensor) -> TorchValue:
@@ -88,13 +105,8 @@ class _TorchImport:
     def _converted(self, node: TorchNode) -> Sequence[TorchValue]:
         """Return the results of a node: computed now if all that it reads is known."""
         values = [self._values[ref] for ref in node.refs()]
-        call = TorchCall(node, self._values, self._builder)
+        call = TorchCall(node, self._values, self._builder, self._numbers)
         self._builder.source = str(node)
-        operator = node.operator.split(".")[1] if "." in node.operator else node.operator
-        if operator.startswith(_RANDOM):
-            call.refuse(
-                "it is random; ansorc computes the same in every run: call module.eval() before"
-            )
         if node.operator.startswith("aten.") and not any(isinstance(one, str) for one in values):
             found = _guarded(node, lambda: compute_torch_node(node, self._known))
             return [_computed(one) for one in found]

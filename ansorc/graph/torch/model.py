@@ -1,12 +1,10 @@
-"""What PyTorch says of a module: `torch.export`'s program as plain values.
+"""What PyTorch says of a module, as plain values; single operators that PyTorch computes.
 
 The only module that knows `torch`, which is imported when it is first needed.
 """
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,25 +16,8 @@ import numpy as np
 from ansorc.errors import GraphError
 from ansorc.ir.aligned import Array
 
-_KEPT = (
-    "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default", "adaptive_avg_pool1d.default",
-    "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default", "adaptive_max_pool2d.default",
-    "adaptive_max_pool3d.default", "col2im.default", "einsum.default", "gelu.default",
-    "grid_sampler_2d.default", "group_norm.default", "hardsigmoid.default", "hardswish.default",
-    "im2col.default", "layer_norm.default", "linear.default", "log_softmax.int",
-    "logsumexp.default", "masked_fill.Scalar", "masked_fill.Tensor", "matmul.default",
-    "max_pool1d.default", "max_pool2d.default", "max_pool3d.default", "mish.default",
-    "pixel_shuffle.default", "rms_norm.default", "roll.default",
-    "scaled_dot_product_attention.default", "selu.default", "silu.default", "softmax.int",
-    "softplus.default", "tril.default", "triu.default", "upsample_bicubic2d.vec",
-    "upsample_bilinear2d.vec", "upsample_linear1d.vec", "upsample_nearest1d.vec",
-    "upsample_nearest2d.vec", "upsample_nearest3d.vec", "upsample_trilinear3d.vec",
-)  # fmt: skip
-"""Operators that the graph has as one: they are not decomposed."""
-_IGNORED = ("_assert_", "sym_constrain_range", "sym_size")
-_FRAME = re.compile(
-    r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)\n\s*(?P<code>.*)'
-)
+_UNSET = ("empty", "new_empty")
+"""How operators begin that return memory as it is, with whatever numbers are there."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +37,8 @@ class TorchTensor:
     """As NumPy calls it."""
     strides: tuple[int, ...] = ()
     """In elements; () where it is dense and row-major, or where they are not known."""
+    is_number: bool = False
+    """Whether it is a number of Python, which only a call has: PyTorch's SymInt or SymFloat."""
 
 
 TorchArgument: TypeAlias = "object"
@@ -75,6 +58,8 @@ class TorchNode:
     """Which results are read."""
     is_view: bool
     """Whether its result lies in the memory of its first argument, as PyTorch computes it."""
+    is_assertion: bool
+    """Whether it only raises an error, unless its first argument is true."""
     where: str
     """The line of the user's module that it comes from."""
     origin: Any
@@ -93,11 +78,19 @@ class TorchProgram:
     """A module for one shape of each input: nodes in order, weights as values."""
 
     inputs: Mapping[str, TorchTensor]
+    places: Mapping[str, int]
+    """Where the inputs are among all arguments."""
+    numbers: frozenset[str]
+    """The inputs that are numbers of Python, tensors of shape () here."""
     constants: Mapping[str, Array]
     nodes: tuple[TorchNode, ...]
     outputs: Mapping[str, TorchRef]
     others: Mapping[int, object]
     """What is returned besides tensors, by its place among all that is returned."""
+    asserted: tuple[TorchArgument, ...]
+    """What must be true, or the module raises an error: tensors, or values that are known."""
+    written: Mapping[str, TorchRef]
+    """The inputs that are written, with the values that they have afterwards."""
 
     def kind(self, ref: TorchRef) -> TorchTensor | None:
         """Return what PyTorch says of a tensor; None of a weight."""
@@ -129,26 +122,6 @@ def torch_library() -> Any:
         ) from error
 
 
-def load_torch(
-    module: object, arguments: Sequence[object], keywords: Mapping[str, object]
-) -> TorchProgram:
-    """Return the program of a module, or of an ExportedProgram; raise GraphError if it has none."""
-    torch = torch_library()
-    exported = module
-    try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of PyTorch about its own parts
-            if not isinstance(module, torch.export.ExportedProgram):
-                given = tuple(arguments)
-                exported = torch.export.export(module, given, dict(keywords), strict=False)
-            exported = cast("Any", exported).run_decompositions(_decompositions(torch))
-    except GraphError:
-        raise
-    except Exception as error:
-        raise GraphError(_why_not_exported(error)) from error
-    return _program(torch, exported)
-
-
 def compute_torch_node(node: TorchNode, known: Callable[[TorchRef], Array]) -> list[Array]:
     """Return the results of a node whose inputs are all known; raise GraphError if it fails."""
     torch = torch_library()
@@ -160,6 +133,8 @@ def compute_torch_node(node: TorchNode, known: Callable[[TorchRef], Array]) -> l
             return [value(one) for one in cast("list[TorchArgument]", argument)]
         return argument
 
+    if node.operator.partition(".")[2].startswith(_UNSET) and not _is_filled(torch):
+        return [_zeros(one) for one in node.results]
     origin = node.origin
     plain = {name for name, given in node.arguments.items() if not any(_refs(given))}
     try:
@@ -169,12 +144,34 @@ def compute_torch_node(node: TorchNode, known: Callable[[TorchRef], Array]) -> l
             for name, one in given.items()
         }
         first = [arguments.pop(name) for name in list(node.arguments)[: len(origin.args)]]
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
             found = origin.target(*first, **arguments)
     except Exception as error:
         raise GraphError(f"{node} cannot be computed at import: {error}") from error
     results = cast("Sequence[Any]", found) if isinstance(found, (list, tuple)) else [found]
     return [array_of(one) if hasattr(one, "dtype") else np.asarray(one or 0) for one in results]
+
+
+def _refs(value: TorchArgument) -> Iterator[TorchRef]:
+    if isinstance(value, TorchRef):
+        yield value
+    elif isinstance(value, list):
+        for one in cast("list[TorchArgument]", value):
+            yield from _refs(one)
+
+
+def _is_filled(torch: Any) -> bool:
+    """Whether PyTorch writes numbers to new memory, in its deterministic mode."""
+    is_on: bool = torch.are_deterministic_algorithms_enabled()
+    return is_on and bool(torch.utils.deterministic.fill_uninitialized_memory)
+
+
+def _zeros(kind: TorchTensor | None) -> Array:
+    """Zeros for memory that nobody has written: one of the values that it may have."""
+    if kind is None or not all(isinstance(extent, int) for extent in kind.shape):
+        raise GraphError("new memory whose shape depends on data cannot be had at import")
+    narrow = kind.dtype in ("float16", "bfloat16")
+    return np.zeros(cast("tuple[int, ...]", kind.shape), "float32" if narrow else kind.dtype)
 
 
 def array_of(tensor: Any) -> Array:
@@ -187,177 +184,3 @@ def array_of(tensor: Any) -> Array:
         return np.asarray(plain.cpu().numpy())
     except (RuntimeError, TypeError, ValueError) as error:
         raise GraphError(f"a tensor of {tensor.dtype} cannot be an array: {error}") from error
-
-
-def _decompositions(torch: Any) -> Any:
-    """PyTorch's table of decompositions without the operators that are kept."""
-    table = torch.export.default_decompositions()
-    for name in _KEPT:
-        operator, _, overload = name.partition(".")
-        found = getattr(getattr(torch.ops.aten, operator, None), overload, None)
-        if found is not None:
-            table.pop(found, None)
-    return table
-
-
-def _why_not_exported(error: Exception) -> str:
-    words = str(error).strip().partition("\n")[0]
-    kind = type(error).__name__
-    if "DataDependent" in kind or "data-dependent" in str(error):
-        return (
-            f"the module decides by the values of a tensor ({kind}: {words}); ansorc has one "
-            "program for all values: use torch.where, or take the decision out of the module"
-        )
-    return (
-        f"torch.export.export(module, args, strict=False) fails: {kind}: {words}; ansorc imports "
-        "what PyTorch can export"
-    )
-
-
-def _program(torch: Any, exported: Any) -> TorchProgram:
-    signature = exported.graph_signature
-    for field, what in (
-        ("buffers_to_mutate", "buffer"), ("parameters_to_mutate", "parameter"),
-        ("user_inputs_to_mutate", "input"),
-    ):  # fmt: skip
-        written = getattr(signature, field, None)
-        if written:
-            name = next(iter(written.values()))
-            raise GraphError(
-                f"the module writes its {what} '{name}'; ansorc's networks have no state: call "
-                "module.eval() before, and return what changes as an output"
-            )
-    names = _ExportedNames(exported)
-    nodes = [
-        _node(torch, one, names)
-        for one in exported.graph.nodes
-        if one.op == "call_function" and not names.is_part(one) and not _is_ignored(one)
-    ]
-    outputs, others = _outputs(torch, exported, names)
-    return TorchProgram(names.inputs, names.constants, tuple(nodes), outputs, others)
-
-
-class _ExportedNames:
-    """What the tensors of an exported program are called here."""
-
-    def __init__(self, exported: Any) -> None:
-        self.inputs: dict[str, TorchTensor] = {}
-        self.constants: dict[str, Array] = {}
-        self._names: dict[str, str] = {}
-        held = {**exported.state_dict, **exported.constants}
-        values = {one.name: one.meta.get("val") for one in exported.graph.nodes}
-        for spec in exported.graph_signature.input_specs:
-            name, value = spec.arg.name, values.get(spec.arg.name)
-            if spec.kind.name != "USER_INPUT":
-                if hasattr(held.get(spec.target), "dtype"):
-                    own = name if spec.target in values else str(spec.target)
-                    self._names[name] = own
-                    self.constants[own] = array_of(held[spec.target]).copy()
-            elif hasattr(value, "dtype"):
-                self._names[name] = name
-                self.inputs[name] = described(value)
-
-    def is_part(self, node: Any) -> bool:
-        """Whether the node is one of several results of another."""
-        return getattr(node.target, "__name__", "") == "getitem" and hasattr(node.args[0], "op")
-
-    def ref(self, node: Any) -> TorchRef:
-        """Return what a node of the program's graph stands for."""
-        if node.op == "call_function" and self.is_part(node):
-            return TorchRef(self._called(node.args[0]), node.args[1])
-        return TorchRef(self._called(node))
-
-    def _called(self, node: Any) -> str:
-        name: str = node.name
-        return self._names.get(name, name)
-
-
-def described(tensor: Any) -> TorchTensor:
-    """Return what a tensor is, or one that only has a shape."""
-    shape = tuple(one if isinstance(one, int) else str(one) for one in tensor.shape)
-    is_known = all(isinstance(one, int) for one in tensor.shape)
-    strides = () if not is_known or tensor.is_contiguous() else tuple(tensor.stride())
-    return TorchTensor(shape, _dtype_name(tensor.dtype), strides)
-
-
-def _dtype_name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _is_ignored(node: Any) -> bool:
-    name = getattr(node.target, "__name__", "")
-    return name.startswith(_IGNORED) and not node.users
-
-
-def _node(torch: Any, node: Any, names: _ExportedNames) -> TorchNode:
-    target = node.target
-    schema = getattr(target, "_schema", None)
-    value = node.meta.get("val")
-    results = cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value]
-    parts = [one.args[1] for one in node.users if names.is_part(one)]
-    others = [one for one in node.users if not names.is_part(one)]
-    arguments: dict[str, TorchArgument] = {}
-    is_view = False
-    if schema is not None:
-        given = dict(zip((one.name for one in schema.arguments), node.args, strict=False))
-        given = {**given, **node.kwargs}
-        for one in schema.arguments:
-            default = one.default_value if one.has_default_value() else None
-            arguments[one.name] = _argument(torch, given.get(one.name, default), names)
-        is_view = any(one.alias_info is not None for one in schema.returns)
-    return TorchNode(
-        str(target), node.name, arguments,
-        tuple(described(one) if hasattr(one, "dtype") else None for one in results),
-        frozenset([*parts, *([0] if others or not parts else [])]),
-        is_view, _where(node.meta.get("stack_trace") or ""), node,
-    )  # fmt: skip
-
-
-def _argument(torch: Any, value: Any, names: _ExportedNames) -> TorchArgument:
-    """An argument as a plain value."""
-    if isinstance(value, torch.fx.Node):
-        return names.ref(value)
-    if isinstance(value, (list, tuple)):
-        return [_argument(torch, one, names) for one in cast("Sequence[Any]", value)]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return _dtype_name(value)
-
-
-def _refs(value: TorchArgument) -> Iterator[TorchRef]:
-    if isinstance(value, TorchRef):
-        yield value
-    elif isinstance(value, list):
-        for one in cast("list[TorchArgument]", value):
-            yield from _refs(one)
-
-
-def _where(trace: str) -> str:
-    """The last line of a stack trace that is not PyTorch's own."""
-    frames = [one for one in _FRAME.finditer(trace) if "/torch/" not in one["file"]]
-    if not frames:
-        return ""
-    last = frames[-1]
-    return f"{last['file']}:{last['line']}, in {last['name']}: {last['code'].strip()}"
-
-
-def _outputs(
-    torch: Any, exported: Any, names: _ExportedNames
-) -> tuple[dict[str, TorchRef], dict[int, object]]:
-    """The outputs under the keys that the module returns them by, and what is no tensor."""
-    nodes = {one.name: one for one in exported.graph.nodes}
-    specs = [one for one in exported.graph_signature.output_specs if one.kind.name == "USER_OUTPUT"]
-    tree = torch.utils._pytree
-    places = tree.tree_unflatten(list(range(len(specs))), exported.call_spec.out_spec)
-    paths, _ = tree.tree_flatten_with_path(places)
-    found, others = dict[str, TorchRef](), dict[int, object]()
-    for place, (spec, (path, _)) in enumerate(zip(specs, paths, strict=True)):
-        if type(spec.arg).__name__ != "TensorArgument":
-            others[place] = getattr(spec.arg, "value", None)
-            continue
-        stem = re.sub(r"\W+", "_", tree.keystr(path)).strip("_")
-        stem = f"output{stem}" if not stem or stem[0].isdigit() else stem
-        while stem in names.inputs or stem in found:
-            stem += "_out"
-        found[stem] = names.ref(nodes[spec.arg.name])
-    return found, others

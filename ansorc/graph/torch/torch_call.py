@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias, cast
 
 import numpy as np
@@ -36,11 +36,17 @@ class TorchCall:
     """
 
     def __init__(
-        self, node: TorchNode, values: Mapping[TorchRef, TorchValue], builder: GraphBuilder
+        self,
+        node: TorchNode,
+        values: Mapping[TorchRef, TorchValue],
+        builder: GraphBuilder,
+        numbers: Container[TorchRef] = (),
     ) -> None:
+        """Begin with the tensors known so far; `numbers` are those that are numbers of Python."""
         self.node = node
         self.builder = builder
         self._values = values
+        self._numbers = numbers
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return an argument as it is given; `default` where it is None, or not in the schema."""
@@ -86,6 +92,11 @@ class TorchCall:
             return None if found is None else np.asarray(found)
         value = self._values[found]
         return self.builder.value(value) if isinstance(value, str) else value
+
+    def is_number(self, name: str) -> bool:
+        """Whether an argument is a number of Python, now or in each call."""
+        given = self.get(name)
+        return not isinstance(given, TorchRef) or given in self._numbers
 
     def type(self, name: str) -> TensorType:
         """Return the type of a tensor that it reads; 16-bit floats are float32 within a graph."""

@@ -29,6 +29,7 @@ from ansorc.ir.expr import (
     Broadcast,
     Call,
     Cast,
+    Checked,
     Compare,
     Const,
     Dot,
@@ -50,6 +51,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     Function,
     If,
@@ -147,7 +149,7 @@ class Simplifier:
                 return self._known(expr if new is operand else Not(new))
             case Cast(dtype, operand):
                 return self._cast(expr, self.expr(operand), dtype.element)
-            case Call() | Dot() | MatrixMultiply():
+            case Call() | Dot() | MatrixMultiply() | Checked():
                 return self._arguments(expr)
             case Ramp(base, stride, lanes):
                 first, step = self.expr(base), self.expr(stride)
@@ -165,7 +167,18 @@ class Simplifier:
             case _:
                 assert_never(expr)
 
-    def _arguments(self, expr: Call | Dot | MatrixMultiply) -> Expr:
+    def _checked(self, expr: Checked) -> Expr:
+        value, condition, args = self.expr(expr.value), self.expr(expr.condition), expr.args
+        if isinstance(condition, Const) and condition.value:
+            return value
+        told = self.exprs(args)
+        if value is expr.value and condition is expr.condition and told is args:
+            return expr
+        return Checked(value, condition, expr.kind, expr.about, told)
+
+    def _arguments(self, expr: Call | Dot | MatrixMultiply | Checked) -> Expr:
+        if isinstance(expr, Checked):
+            return self._checked(expr)
         old = expr.args if isinstance(expr, Call) else (expr.total, expr.left, expr.right)
         new = self.exprs(old)
         if new is old:
@@ -295,10 +308,20 @@ class Simplifier:
             case Prefetch(buffer, indices):
                 place = self.exprs(indices)
                 return stmt if place is indices else Prefetch(buffer, place)
+            case Check():
+                return self._check(stmt)
             case Barrier() | Await():
                 return stmt
             case _:
                 assert_never(stmt)
+
+    def _check(self, stmt: Check) -> Stmt:
+        condition, args = self.expr(stmt.condition), self.exprs(stmt.args)
+        if isinstance(condition, Const) and condition.value:
+            return Seq(())
+        if condition is stmt.condition and args is stmt.args:
+            return stmt
+        return Check(condition, stmt.kind, stmt.about, args)
 
     def _loop(self, loop: For) -> Stmt:
         if loop.extent == 0:

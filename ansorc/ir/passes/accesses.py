@@ -14,6 +14,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     If,
     Prefetch,
@@ -131,6 +132,9 @@ class Accesses:
                 self._visit(body, replace(place, homes=homes))
             case Barrier():
                 self.has_barrier = True
+            case Check(condition, args=args):
+                for part in (condition, *args):
+                    self._loads(part, place)
             case Prefetch() | Await():
                 pass
             case _:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from ansorc.ir.stmt import Allocate, Await, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Await,
+    Barrier,
+    Check,
+    For,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 
 _LANES = 16
 """Elements of a vectorised loop that are counted as one statement."""
@@ -13,7 +25,7 @@ _LANES = 16
 def emitted_statements(stmt: Stmt) -> int:
     """Return how many statements are emitted as code: one for each copy and each vector."""
     match stmt:
-        case Store() | Barrier() | Prefetch() | Await():
+        case Store() | Barrier() | Prefetch() | Await() | Check():
             return 1
         case For(_, extent, kind, body):
             copies = extent if kind is LoopKind.UNROLLED else 1
@@ -33,7 +45,7 @@ def emitted_statements(stmt: Stmt) -> int:
 def executed_stores(stmt: Stmt) -> int:
     """Return how many elements are stored, the larger arm of each If counted."""
     match stmt:
-        case Store() | Barrier() | Prefetch() | Await():
+        case Store() | Barrier() | Prefetch() | Await() | Check():
             return 1
         case For(_, extent, _, body):
             return extent * executed_stores(body)

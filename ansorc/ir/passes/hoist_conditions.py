@@ -19,6 +19,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     Function,
     If,
@@ -41,7 +42,7 @@ def hoist_conditions(function: Function) -> Function:
 
 def _hoisted(stmt: Stmt) -> Stmt:
     match stmt:
-        case Store() | Barrier() | Prefetch() | Await():
+        case Store() | Barrier() | Prefetch() | Await() | Check():
             return stmt
         case For():
             body = _hoisted(stmt.body)

@@ -28,6 +28,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     Function,
     If,
@@ -66,7 +67,7 @@ class _Partition:
 
     def stmt(self, stmt: Stmt, ranges: Ranges) -> Stmt:
         match stmt:
-            case Store() | Barrier() | Prefetch() | Await():
+            case Store() | Barrier() | Prefetch() | Await() | Check():
                 return stmt
             case For():
                 return self._loop(stmt, ranges)

@@ -12,6 +12,7 @@ from ansorc.ir.passes.hoist_values import hoist_values
 from ansorc.ir.passes.hold_tiles import hold_tiles
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
+from ansorc.ir.passes.place_checks import place_checks
 from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.rows_in_place import rows_in_place
@@ -71,6 +72,7 @@ CPU_PASSES: Passes = (
     ("prefetch", lambda f, t: prefetch(
         f, _core_bytes(t), max(t.cache_bytes), has_streams=t.asks_ahead)),
     ("stream_stores", lambda f, t: stream_stores(f, max(t.cache_bytes)) if t.is_x86 else f),
+    ("place_checks", lambda f, _: place_checks(f)),
 )  # fmt: skip
 """What makes a loop program ready for code generation on a CPU."""
 

@@ -38,6 +38,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     Function,
     If,
@@ -71,7 +72,7 @@ class _Promotion:
     def stmt(self, stmt: Stmt, done: frozenset[str]) -> Stmt:
         """Return `stmt` with what can be promoted, but for the buffers `done`, promoted."""
         match stmt:
-            case Store() | Barrier() | Prefetch() | Await():
+            case Store() | Barrier() | Prefetch() | Await() | Check():
                 return stmt
             case For():
                 return self._sequence((stmt,), done) or stmt
@@ -200,7 +201,7 @@ def _without_stores(stmt: Stmt, name: str) -> Stmt | None:
             new = _without_stores(then, name)
             other = None if otherwise is None else _without_stores(otherwise, name)
             return None if new is other is None else If(condition, new or Seq(()), other)
-        case Barrier() | Await():
+        case Barrier() | Await() | Check():
             return stmt
         case _:
             assert_never(stmt)

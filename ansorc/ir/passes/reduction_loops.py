@@ -17,7 +17,19 @@ from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr, Lo
 from ansorc.ir.node import walk
 from ansorc.ir.operator import REDUCTIONS
 from ansorc.ir.passes.places import reads_memory, uses
-from ansorc.ir.stmt import Allocate, Await, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Await,
+    Barrier,
+    Check,
+    For,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +73,7 @@ class Known:
 def with_reductions(stmt: Stmt, found: dict[int, ReductionLoop], known: Known) -> Stmt:
     """Return `stmt` with its reductions in one form, noted in `found` by the ids of their loops."""
     match stmt:
-        case Store() | Barrier() | Prefetch() | Await():
+        case Store() | Barrier() | Prefetch() | Await() | Check():
             return stmt
         case For(_, _, kind, body, _):
             own = _reduction(stmt, known) if kind is LoopKind.VECTORIZED else None

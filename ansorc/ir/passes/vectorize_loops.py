@@ -36,6 +36,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     Function,
     If,
@@ -87,7 +88,7 @@ class _Vectorizing:
 
     def stmt(self, stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
         match stmt:
-            case Store() | Barrier() | Prefetch() | Await():
+            case Store() | Barrier() | Prefetch() | Await() | Check():
                 return stmt
             case For(var, extent, kind, body, _):
                 if kind is LoopKind.VECTORIZED:

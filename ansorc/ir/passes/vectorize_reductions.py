@@ -49,6 +49,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     Function,
     If,
@@ -154,7 +155,7 @@ class _InLanes:
     def stmt(self, stmt: Stmt) -> Stmt:
         """Return `stmt` with its reductions in lanes, each set up as far out as is legal."""
         match stmt:
-            case Store() | Barrier() | Prefetch() | Await():
+            case Store() | Barrier() | Prefetch() | Await() | Check():
                 return stmt
             case For():
                 return self._loop(stmt)

@@ -12,7 +12,19 @@ from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Not
 from ansorc.ir.node import walk
 from ansorc.ir.passes.places import uses
 from ansorc.ir.passes.widen_expr import ExprWidener, LaneRange, NotWidenableError
-from ansorc.ir.stmt import Allocate, Await, Barrier, For, If, LoopKind, Prefetch, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Await,
+    Barrier,
+    Check,
+    For,
+    If,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 
 
 def widen(stmt: Stmt, lanes: LaneRange, *, may_mask: bool = False) -> Stmt:
@@ -53,7 +65,7 @@ class _Widener:
                 new = Allocate(self._own(buffer), self.stmt(body))
                 self._lanes.private.pop(buffer.name, None)
                 return new
-            case Barrier() | Prefetch() | Await():
+            case Barrier() | Prefetch() | Await() | Check():
                 raise NotWidenableError
             case _:
                 assert_never(stmt)

@@ -11,12 +11,14 @@ from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dtype import BOOL
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
     Broadcast,
     Call,
     Cast,
+    Checked,
     Compare,
     CompareOp,
     Const,
@@ -137,9 +139,8 @@ class ExprWidener:
                 return Not(new), is_vector
             case Select():
                 return self._select(expr)
-            case Cast(dtype, operand):
-                new, is_vector = self.wide(operand)
-                return Cast(dtype, new), is_vector
+            case Cast() | Checked():
+                return self._converted(expr)
             case Call(name, args):
                 new, is_vector = self._alike([self.wide(arg) for arg in args])
                 return Call(name, tuple(new)), is_vector
@@ -158,6 +159,23 @@ class ExprWidener:
                 raise NotWidenableError
             case _:
                 assert_never(expr)
+
+    def _converted(self, expr: Cast | Checked) -> Wide:
+        """Lanes that are not wanted are not checked."""
+        if isinstance(expr, Cast):
+            new, is_vector = self.wide(expr.operand)
+            return Cast(expr.dtype, new), is_vector
+        condition, is_vector = self.wide(expr.condition)
+        if is_vector and self._mask is not None:
+            condition = Select(
+                self._mask, condition, Broadcast(const(True, BOOL), self._lanes.count)
+            )
+        value, told = self.wide(expr.value), [self.wide(arg) for arg in expr.args]
+        if not is_vector and any(wide for _, wide in told):
+            raise NotWidenableError
+        args = tuple(self.spread(arg) if is_vector else arg[0] for arg in told)
+        new = self.spread(value) if is_vector else value[0]
+        return Checked(new, condition, expr.kind, expr.about, args), is_vector or value[1]
 
     def _variable(self) -> Wide:
         lanes = self._lanes

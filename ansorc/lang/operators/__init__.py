@@ -96,6 +96,7 @@ from ansorc.lang.operators.resize import (
     resize2d_bilinear,
     resize2d_nearest,
 )
+from ansorc.lang.operators.sorting import argsort, sort, top_k
 from ansorc.lang.operators.transposed_convolution import (
     conv1d_transpose,
     conv2d_transpose,
@@ -120,6 +121,7 @@ __all__ = [
     "add",
     "argmax",
     "argmin",
+    "argsort",
     "attention",
     "attention_scores",
     "avg_pool1d",
@@ -196,6 +198,7 @@ __all__ = [
     "softmax",
     "softplus",
     "softsign",
+    "sort",
     "squeeze",
     "stack",
     "subtract",
@@ -203,6 +206,7 @@ __all__ = [
     "take",
     "tanh",
     "tile",
+    "top_k",
     "transpose",
     "where",
     "winograd_weights",

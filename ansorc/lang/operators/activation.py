@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ansorc.ir.expr import Expr
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import axis_number, require
 from ansorc.lang.scalar import if_then_else, maximum, minimum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _RELU, _RELU6, _LEAKY_RELU = AutoName("relu"), AutoName("relu6"), AutoName("leaky_relu")
@@ -123,14 +123,14 @@ def gelu(data: Tensor, name: str = _GELU, *, approximate: bool = False) -> Tenso
     )
 
 
-def mapped(data: Tensor, function: Callable[[Expr], Expr], name: str) -> Tensor:
+def mapped(data: Tensor, function: Callable[[Scalar], Scalar], name: str) -> Tensor:
     """Return `function` of each element of `data`."""
     return compute(data.shape, lambda *i: function(data[i]), name)
 
 
-def _elu(x: Expr, alpha: float) -> Expr:
+def _elu(x: Scalar, alpha: float) -> Scalar:
     return if_then_else(x > 0, x, scalar.expm1(minimum(x, 0)) * alpha)
 
 
-def _softplus(x: Expr) -> Expr:
+def _softplus(x: Scalar) -> Scalar:
     return maximum(x, 0) + scalar.log1p(scalar.exp(0 - scalar.abs(x)))

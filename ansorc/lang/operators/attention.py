@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TypedDict, Unpack
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.elementwise import element_at
@@ -16,6 +15,7 @@ from ansorc.lang.operators.shapes import broadcast_extents, refuse_unknown, requ
 from ansorc.lang.operators.view import transpose
 from ansorc.lang.reduction import max, reduce_axis, sum
 from ansorc.lang.scalar import all_of, const, equal, exp, if_then_else
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _OPERATOR = "attention_scores"
@@ -78,15 +78,15 @@ def attention(
     lowest, zero = const(float("-inf"), query.dtype), const(0, query.dtype)
     may_be_empty = "lengths" in options or "mask" in options
 
-    def unless(value: Expr, nothing: Expr, instead: Expr | float) -> Expr:
+    def unless(value: Scalar, nothing: Scalar, instead: Scalar | float) -> Scalar:
         return if_then_else(equal(value, nothing), instead, value) if may_be_empty else value
 
-    def visible(*i: Expr) -> Expr:
+    def visible(*i: Scalar) -> Scalar:
         conditions = [test(i) for test in tests]
         scaled = scores[i] * scale
         return if_then_else(all_of(*conditions), scaled, lowest) if tests else scaled
 
-    def power(*i: Expr) -> Expr:
+    def power(*i: Scalar) -> Scalar:
         raised = exp(seen[i] - unless(peak[i[:3]], lowest, zero))
         # of a mask that is data each element would have to be looked at once more
         conditions = [test(i) for test in (tests[:-1] if "mask" in options else tests)]
@@ -111,7 +111,7 @@ def attention(
 
 def _tests(
     query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
-) -> list[Callable[[Sequence[Expr]], Expr]]:
+) -> list[Callable[[Sequence[Scalar]], Scalar]]:
     """Return what must hold of (batch, head, query, key) for the query to see the key."""
     operator = "attention"
     refuse_unknown(operator, options, AttentionOptions.__optional_keys__)
@@ -124,7 +124,7 @@ def _tests(
     for given in (lengths, mask):
         if not isinstance(given, Tensor | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LanguageError(f"attention's lengths and mask are tensors; given was {given!r}")
-    found: list[Callable[[Sequence[Expr]], Expr]] = []
+    found: list[Callable[[Sequence[Scalar]], Scalar]] = []
     if options.get("causal"):
         found.append(lambda i: i[3] <= i[2])
     if lengths is not None:

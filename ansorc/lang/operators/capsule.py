@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Unpack
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.pad import pad
 from ansorc.lang.operators.shapes import require, require_rank
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _OPERATOR = "capsule_conv2d"
@@ -41,7 +41,7 @@ def capsule_conv2d(data: Tensor, weight: Tensor, **options: Unpack[WindowOptions
     rh, rw = window.reduce_axes(kernel)
     rq, rc = reduce_axis(data.shape[4], "rq"), reduce_axis(data.shape[5], "rc")
 
-    def body(n: Expr, h: Expr, w: Expr, p: Expr, r: Expr, c: Expr) -> Reduction:
+    def body(n: Scalar, h: Scalar, w: Scalar, p: Scalar, r: Scalar, c: Scalar) -> Reduction:
         row, column = window.places([h, w], [rh, rw])
         term = padded[n, row, column, p, rq, rc] * weight[rh, rw, rq, r, rc, c]
         return sum(term, axis=[rh, rw, rq, rc])

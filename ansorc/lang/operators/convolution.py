@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Unpack
 
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.matmul import product
 from ansorc.lang.operators.shapes import require, require_rank
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _NUMBERS = ("pad_value", "sum_dtype")
@@ -79,7 +79,7 @@ def depthwise_conv2d(data: Tensor, weight: Tensor, **options: Unpack[DepthwiseOp
     padded = window.padded(data, options.get("pad_value", 0.0), stage_name(name, "pad"))
     offsets = window.reduce_axes(kernel)
 
-    def body(*indices: Expr) -> Reduction:
+    def body(*indices: Scalar) -> Reduction:
         n, spatial, c = window.unpacked(indices)
         element = padded[window.packed(n, window.places(spatial, offsets), c)]
         factor = weight[(*offsets, c) if is_last else (c, *offsets)]
@@ -101,7 +101,7 @@ def _convolution(window: Window, data: Tensor, weight: Tensor, options: ConvOpti
     padded = window.padded(data, options.get("pad_value", 0.0), stage_name(name, "pad"))
     offsets, rc = window.reduce_axes(kernel), reduce_axis(depth, "rc")
 
-    def body(*indices: Expr) -> Reduction:
+    def body(*indices: Scalar) -> Reduction:
         n, spatial, c = window.unpacked(indices)
         channel = rc if groups == 1 else c // (channels_out // groups) * depth + rc
         element = padded[window.packed(n, window.places(spatial, offsets), channel)]

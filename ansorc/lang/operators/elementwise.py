@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
-from ansorc.ir.expr import BinaryOp, Expr, ExprLike, binary
+from ansorc.ir.expr import BinaryOp
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
@@ -16,6 +16,7 @@ from ansorc.lang.operators.shapes import (
     refuse_unknown,
     require,
 )
+from ansorc.lang.scalar_type import Scalar, ScalarLike, binary
 from ansorc.lang.tensor import Tensor
 
 _ADD, _SUBTRACT, _MULTIPLY = (AutoName(n) for n in ("add", "subtract", "multiply"))
@@ -64,7 +65,7 @@ def where(condition: Tensor, a: Tensor, b: Tensor, name: str = _WHERE) -> Tensor
     """Return a where `condition` (bool) holds, else b, all three broadcast as NumPy does."""
     shape = broadcast_shape("where", condition, a, b)
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         test = element_at(condition, i)
         return scalar.if_then_else(test, element_at(a, i), element_at(b, i))
 
@@ -132,7 +133,7 @@ def batch_norm_inference(
     axis, epsilon = options.get("axis", -1), options.get("epsilon", 1e-5)
     place = _channels("batch_norm_inference", data, axis, scale, shift, mean, variance)
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         c = i[place]
         factor = scale[c] * scalar.rsqrt(variance[c] + epsilon)
         return (data[i] - mean[c]) * factor + shift[c]
@@ -140,7 +141,7 @@ def batch_norm_inference(
     return compute(data.shape, body, options.get("name", AutoName("batch_norm")))
 
 
-def element_at(tensor: Tensor, indices: Sequence[ExprLike]) -> Expr:
+def element_at(tensor: Tensor, indices: Sequence[ScalarLike]) -> Scalar:
     """Return the element of `tensor` that NumPy's broadcasting takes for `indices` of a result."""
     return tensor[broadcast_indices(tensor.shape, indices)]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
-from ansorc.ir.dtype import dtype as parse
-from ansorc.ir.expr import Cast, CompareOp, Expr, compare, const, dtype_of
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import axis_number, require, require_rank
-from ansorc.lang.scalar import if_then_else, maximum, minimum
+from ansorc.lang.scalar import const, if_then_else, maximum, minimum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _TAKE, _GATHER, _ONE_HOT = AutoName("take"), AutoName("gather"), AutoName("one_hot")
@@ -34,7 +33,7 @@ def take(
     _check("take", data, indices, mode)
     shape = (*data.shape[:place], *indices.shape, *data.shape[place + 1 :])
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         where = _inside(indices[i[place : place + rank]], data.shape[place], mode)
         return data[(*i[:place], where, *i[place + rank :])]
 
@@ -57,7 +56,7 @@ def gather(
     need = f"indices must not be longer, but along axis {axis}"
     require(fits, "gather", data, indices, need=need)
 
-    def body(*i: Expr) -> Expr:
+    def body(*i: Scalar) -> Scalar:
         where = _inside(indices[i], data.shape[place], mode)
         return data[(*i[:place], where, *i[place + 1 :])]
 
@@ -87,10 +86,10 @@ def one_hot(
     require(depth >= 1, "one_hot", indices, need=f"depth is {depth}; it must be 1 or more")
     place = axis % rank
 
-    def body(*i: Expr) -> Expr:
-        index = _as_int64(indices[(*i[:place], *i[place + 1 :])])
-        is_here = compare(CompareOp.EQ, index, i[place])
-        return if_then_else(is_here, _literal(1, dtype), _literal(0, dtype))
+    def body(*i: Scalar) -> Scalar:
+        index = indices[(*i[:place], *i[place + 1 :])].astype(INT64)
+        is_here = index == i[place]
+        return if_then_else(is_here, const(1, dtype), const(0, dtype))
 
     return compute((*indices.shape[:place], depth, *indices.shape[place:]), body, name)
 
@@ -103,16 +102,8 @@ def _check(operator: str, data: Tensor, indices: Tensor, mode: str) -> None:
         raise LanguageError(f"{operator} has no mode '{mode}'; use {known}")
 
 
-def _inside(index: Expr, extent: int, mode: str) -> Expr:
-    place = _as_int64(index)
+def _inside(index: Scalar, extent: int, mode: str) -> Scalar:
+    place = index.astype(INT64)
     if mode == "wrap":
         return place % extent
     return minimum(maximum(place, 0), extent - 1)
-
-
-def _as_int64(index: Expr) -> Expr:
-    return index if dtype_of(index) == INT64 else Cast(INT64, index)
-
-
-def _literal(value: int, dtype: str) -> Expr:
-    return const(value, parse(dtype))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import (
@@ -13,6 +12,7 @@ from ansorc.lang.operators.shapes import (
     require_rank,
 )
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _MATMUL, _BATCH_MATMUL, _DENSE = AutoName("matmul"), AutoName("batch_matmul"), AutoName("dense")
@@ -33,7 +33,7 @@ def matmul(
     batch = broadcast_extents(a.shape[:-2], b.shape[:-2])
     require(batch is not None, "matmul", a, b, need="the dimensions in front must be equal, or 1")
 
-    def body(*i: Expr) -> Reduction:
+    def body(*i: Scalar) -> Reduction:
         left, right = (
             broadcast_indices(a.shape[:-2], i[:-2]),
             broadcast_indices(b.shape[:-2], i[:-2]),
@@ -82,7 +82,7 @@ def dense(
     )
 
 
-def product(left: Expr, right: Expr, sum_dtype: str | DType | None) -> Expr:
+def product(left: Scalar, right: Scalar, sum_dtype: str | DType | None) -> Scalar:
     """Return `left * right`, both cast to `sum_dtype` unless that is None."""
     if sum_dtype is None:
         return left * right

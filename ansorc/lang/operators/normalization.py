@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
-from ansorc.ir.expr import Expr
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
@@ -14,6 +13,7 @@ from ansorc.lang.operators.reduce import reduced
 from ansorc.lang.operators.shapes import axis_number, refuse_unknown, require, require_rank
 from ansorc.lang.operators.window import SPATIAL, Window
 from ansorc.lang.reduction import Reduction, max, reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _SOFTMAX, _LOG_SOFTMAX = AutoName("softmax"), AutoName("log_softmax")
@@ -63,7 +63,7 @@ def log_softmax(data: Tensor, axis: int = -1, name: str = _LOG_SOFTMAX) -> Tenso
     place = axis_number("log_softmax", data, axis)
     peak, total = _exponential_sums("log_softmax", data, place, name)
 
-    def result(*i: Expr) -> Expr:
+    def result(*i: Scalar) -> Scalar:
         outer = _without(i, place)
         return data[i] - peak[outer] - scalar.log(total[outer])
 
@@ -82,7 +82,7 @@ def cross_entropy(logits: Tensor, target: Tensor, name: str = _CROSS_ENTROPY) ->
     require(fits, "cross_entropy", logits, target, need=need)
     peak, total = _exponential_sums("cross_entropy", logits, len(logits.shape) - 1, name)
 
-    def loss(*i: Expr) -> Expr:
+    def loss(*i: Scalar) -> Scalar:
         place = scalar.minimum(scalar.maximum(target[i].astype("int64"), 0), logits.shape[-1] - 1)
         return scalar.log(total[i]) + peak[i] - logits[(*i, place)]
 
@@ -99,14 +99,14 @@ def l2_normalize(
     place = axis_number("l2_normalize", data, axis)
     k = reduce_axis(data.shape[place], "k")
 
-    def square(*i: Expr) -> Reduction:
+    def square(*i: Scalar) -> Reduction:
         element = data[(*i[:place], k, *i[place:])]
         return sum(element * element, axis=k)
 
     shape = (*data.shape[:place], *data.shape[place + 1 :])
     total = compute(shape, square, stage_name(name, "squares"))
 
-    def result(*i: Expr) -> Expr:
+    def result(*i: Scalar) -> Scalar:
         length = scalar.maximum(scalar.sqrt(total[_without(i, place)]), epsilon)
         return data[i] * (1.0 / length)
 
@@ -143,13 +143,13 @@ def layer_norm(
     total = reduced("layer_norm", data, list(axes), sum, stage_name(name, "sum"))
     inner = [reduce_axis(data.shape[place], f"k{place}") for place in axes]
 
-    def squares(*indices: Expr) -> Reduction:
+    def squares(*indices: Scalar) -> Reduction:
         difference = data[(*indices, *inner)] - total[indices] * share
         return sum(difference * difference, axis=inner)
 
     variance = compute(data.shape[:first], squares, stage_name(name, "squares"))
 
-    def result(*i: Expr) -> Expr:
+    def result(*i: Scalar) -> Scalar:
         outer, own = i[:first], i[first:]
         spread = scalar.rsqrt(variance[outer] * share + epsilon)
         return (data[i] - total[outer] * share) * spread * scale[own] + shift[own]
@@ -166,12 +166,12 @@ def rms_norm(data: Tensor, scale: Tensor, epsilon: float = 1e-5, name: str = _RM
     share = 1.0 / math.prod(scale.shape)
     inner = [reduce_axis(data.shape[d], f"k{d}") for d in range(first, len(data.shape))]
 
-    def squares(*i: Expr) -> Reduction:
+    def squares(*i: Scalar) -> Reduction:
         return sum(data[(*i, *inner)] * data[(*i, *inner)], axis=inner)
 
     total = compute(data.shape[:first], squares, stage_name(name, "squares"))
 
-    def result(*i: Expr) -> Expr:
+    def result(*i: Scalar) -> Scalar:
         return data[i] * scalar.rsqrt(total[i[:first]] * share + epsilon) * scale[i[first:]]
 
     return compute(data.shape, result, name)
@@ -201,10 +201,10 @@ def group_norm(
     terms = [axis for axis in window.packed(None, places, rc) if axis is not None]
     share, epsilon = 1.0 / (math.prod(spatial) * each), options.get("epsilon", 1e-5)
 
-    def element(n: Expr, g: Expr) -> Expr:
+    def element(n: Scalar, g: Scalar) -> Scalar:
         return data[window.packed(n, places, g * each + rc)]
 
-    def squares(n: Expr, g: Expr) -> Reduction:
+    def squares(n: Scalar, g: Scalar) -> Reduction:
         difference = element(n, g) - total[n, g] * share
         return sum(difference * difference, axis=terms)
 
@@ -212,14 +212,14 @@ def group_norm(
     total = compute(of_group, lambda n, g: sum(element(n, g), axis=terms), stage_name(name, "sum"))
     variance = compute(of_group, squares, stage_name(name, "squares"))
 
-    def scaling(n: Expr, c: Expr) -> Expr:
+    def scaling(n: Scalar, c: Scalar) -> Scalar:
         return scalar.rsqrt(variance[n, c // each] * share + epsilon) * scale[c]
 
     of_each = (batch, channels)
     mean = compute(of_each, lambda n, c: total[n, c // each] * share, stage_name(name, "mean"))
     factor = compute(of_each, scaling, stage_name(name, "factor"))
 
-    def result(*i: Expr) -> Expr:
+    def result(*i: Scalar) -> Scalar:
         n, _, c = window.unpacked(i)
         return (data[i] - mean[n, c]) * factor[n, c] + shift[c]
 
@@ -252,11 +252,11 @@ def _exponential_sums(operator: str, data: Tensor, place: int, name: str) -> tup
     peak = reduced(operator, data, place, max, stage_name(name, "max"))
     k = reduce_axis(data.shape[place], "k")
 
-    def exponentials(*i: Expr) -> Reduction:
+    def exponentials(*i: Scalar) -> Reduction:
         return sum(scalar.exp(data[(*i[:place], k, *i[place:])] - peak[i]), axis=k)
 
     return peak, compute(peak.shape, exponentials, stage_name(name, "sum"))
 
 
-def _without(indices: Sequence[Expr], place: int) -> tuple[Expr, ...]:
+def _without(indices: Sequence[Scalar], place: int) -> tuple[Scalar, ...]:
     return (*indices[:place], *indices[place + 1 :])

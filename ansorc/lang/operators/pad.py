@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ansorc.ir.expr import Expr, as_expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import each, require
 from ansorc.lang.scalar import abs, all_of, const, if_then_else, maximum, minimum
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor
 
-Move = Callable[[Expr, int], Expr]
+Move = Callable[[Scalar, int], Scalar]
 
 _PAD, _EDGE_PAD, _REFLECT_PAD = AutoName("pad"), AutoName("edge_pad"), AutoName("reflect_pad")
 
@@ -31,8 +31,8 @@ def pad(
     first, last = _margins("pad", data, before, after)
     shape = [a + extent + b for a, extent, b in zip(first, data.shape, last, strict=True)]
 
-    def body(*indices: Expr) -> Expr:
-        inside: list[Expr] = []
+    def body(*indices: Scalar) -> Scalar:
+        inside: list[Scalar] = []
         for place, index in enumerate(indices):
             if first[place]:
                 inside.append(index >= first[place])
@@ -41,7 +41,7 @@ def pad(
         shifted = [i - low if low else i for i, low in zip(indices, first, strict=True)]
         element = data[tuple(shifted)]
         margin = const(value, data.dtype)
-        return if_then_else(all_of(*inside), element, margin) if inside else as_expr(element)
+        return if_then_else(all_of(*inside), element, margin) if inside else as_scalar(element)
 
     return compute(shape, body, name, axes=axes or [f"i{d}" for d in range(len(shape))])
 
@@ -72,11 +72,11 @@ def reflect_pad(
     return _moved(data, first, last, name, _reflected)
 
 
-def _at_edge(place: Expr, extent: int) -> Expr:
+def _at_edge(place: Scalar, extent: int) -> Scalar:
     return minimum(maximum(place, 0), extent - 1)
 
 
-def _reflected(place: Expr, extent: int) -> Expr:
+def _reflected(place: Scalar, extent: int) -> Scalar:
     return (extent - 1) - abs((extent - 1) - abs(place))
 
 
@@ -96,8 +96,8 @@ def _moved(
     """Return `data` with margins, `move` saying which element stands at a place outside."""
     shape = [a + extent + b for a, extent, b in zip(first, data.shape, last, strict=True)]
 
-    def body(*indices: Expr) -> Expr:
-        found: list[Expr] = []
+    def body(*indices: Scalar) -> Scalar:
+        found: list[Scalar] = []
         for place, (index, extent) in enumerate(zip(indices, data.shape, strict=True)):
             is_padded = first[place] or last[place]
             shifted = index - first[place] if first[place] else index

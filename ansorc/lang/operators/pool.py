@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Unpack
 
-from ansorc.ir.expr import Expr
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
@@ -15,6 +14,7 @@ from ansorc.lang.operators.shapes import each, refuse_unknown, require, require_
 from ansorc.lang.operators.window import SPATIAL, Window, WindowOptions
 from ansorc.lang.reduction import Reduction, max, sum
 from ansorc.lang.scalar import cast, maximum, minimum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 Kernel = int | Sequence[int]
@@ -132,9 +132,9 @@ def _avg_pool(
         return compute(total.shape, lambda *i: total[i] * share, name)
     _, inputs, _ = window.unpacked(data.shape)
 
-    def body(*indices: Expr) -> Expr:
+    def body(*indices: Scalar) -> Scalar:
         _, spatial, _ = window.unpacked(indices)
-        counts: list[Expr] = []
+        counts: list[Scalar] = []
         for d, place in enumerate(spatial):
             start = scaled(place, window.stride[d]) - window.margins[d]
             inside = -margins[d], inputs[d] + margins[d + rank]
@@ -144,7 +144,7 @@ def _avg_pool(
     return compute(total.shape, body, name, axes=window.axes)
 
 
-def _count(start: Expr, inside: tuple[int, int], taps: int, dilation: int) -> Expr:
+def _count(start: Scalar, inside: tuple[int, int], taps: int, dilation: int) -> Scalar:
     """Return how many of the places start, start + dilation, … lie in `inside`."""
     low, high = inside
     first = maximum((low - start + (dilation - 1)) // dilation, 0)
@@ -179,7 +179,7 @@ def _pool(window: Window, data: Tensor, extents: Sequence[int], margin: float, n
     offsets = window.reduce_axes(extents)
     reduce = max if window.operator.startswith("max") else sum
 
-    def body(*indices: Expr) -> Reduction:
+    def body(*indices: Scalar) -> Reduction:
         n, spatial, c = window.unpacked(indices)
         return reduce(padded[window.packed(n, window.places(spatial, offsets), c)], axis=offsets)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ansorc.ir.expr import Expr, as_expr
 from ansorc.lang import reduction
 from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import axis_numbers, require
 from ansorc.lang.reduction import ReduceAxis, Reduction, reduce_axis
 from ansorc.lang.scalar import any_of, const, equal, if_then_else, not_equal
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor
 
 Dims = int | Sequence[int] | None
@@ -85,7 +85,7 @@ def reduced(
     operator: str,
     data: Tensor,
     axis: Dims,
-    reduce: Callable[[Expr, list[ReduceAxis]], Reduction],
+    reduce: Callable[[Scalar, list[ReduceAxis]], Reduction],
     name: str,
     *,
     keepdims: bool = False,
@@ -112,7 +112,7 @@ def _place(
     operator: str,
     data: Tensor,
     axis: int | None,
-    find: Callable[[Expr, list[ReduceAxis]], Reduction],
+    find: Callable[[Scalar, list[ReduceAxis]], Reduction],
     name: str,
     *,
     keepdims: bool,
@@ -127,10 +127,12 @@ def _place(
     axes = _reduce_axes(data, places)
     dtype = "int32" if terms < _INT32_TERMS else "int64"
 
-    def first(*i: Expr) -> Reduction:
+    def first(*i: Scalar) -> Reduction:
         element, number = _element(data, axes, i), const(0)
         for place, reduce in axes.items():
-            number = number * data.shape[place] + reduce if place != places[0] else as_expr(reduce)
+            number = (
+                number * data.shape[place] + reduce if place != places[0] else as_scalar(reduce)
+            )
         test = equal(element, value[tuple(i)])
         if data.dtype.is_float:
             test = any_of(test, not_equal(element, element))
@@ -162,11 +164,11 @@ def _reduce_axes(data: Tensor, places: Sequence[int]) -> dict[int, ReduceAxis]:
     return {place: reduce_axis(data.shape[place], name) for place, name in pairs}
 
 
-def _element(data: Tensor, axes: dict[int, ReduceAxis], indices: Sequence[Expr]) -> Expr:
+def _element(data: Tensor, axes: dict[int, ReduceAxis], indices: Sequence[Scalar]) -> Scalar:
     """Return the element of `data` at `indices` of the result, whether dimensions were kept."""
     rank, is_kept = len(data.shape), len(indices) == len(data.shape)
     rest = iter(indices)
-    found: list[Expr] = []
+    found: list[Scalar] = []
     for place in range(rank):
         if place in axes:
             found.append(axes[place])

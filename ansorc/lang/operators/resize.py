@@ -11,15 +11,15 @@ from typing import TypedDict, Unpack
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import each, refuse_unknown, require, require_rank
 from ansorc.lang.operators.window import Window
 from ansorc.lang.scalar import cast, maximum, minimum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
-Body = Callable[..., Expr]
+Body = Callable[..., Scalar]
 
 COORDINATES = {
     "half_pixel": "the centres of the outermost pixels lie half a pixel inside the image",
@@ -62,7 +62,7 @@ def resize2d_nearest(
         raise LanguageError(f"resize2d_nearest has no rounding '{rounding}'; use {known}")
     window, lines = _lines("resize2d_nearest", data, size, options, "rounding")
 
-    def body(*indices: Expr) -> Expr:
+    def body(*indices: Scalar) -> Scalar:
         n, spatial, c = window.unpacked(indices)
         pairs = zip(lines, spatial, strict=True)
         return data[window.packed(n, [line.nearest(i, rounding) for line, i in pairs], c)]
@@ -81,11 +81,11 @@ def resize2d_bilinear(
     require(data.dtype.is_float, "resize2d_bilinear", data, need="it needs floats; cast it first")
     window, lines = _lines("resize2d_bilinear", data, size, options)
 
-    def body(*indices: Expr) -> Expr:
+    def body(*indices: Scalar) -> Scalar:
         n, spatial, c = window.unpacked(indices)
         ends = [line.neighbours(i) for line, i in zip(lines, spatial, strict=True)]
         shares = [line.share(i, data.dtype) for line, i in zip(lines, spatial, strict=True)]
-        rows: list[Expr] = []
+        rows: list[Scalar] = []
         for row in ends[0]:
             left, right = (data[window.packed(n, (row, column), c)] for column in ends[1])
             rows.append(left + (right - left) * shares[1])
@@ -115,7 +115,7 @@ class _Line:
             case _:
                 return _Line(inputs, outputs, inputs, 0, outputs)
 
-    def nearest(self, index: Expr, rounding: str) -> Expr:
+    def nearest(self, index: Scalar, rounding: str) -> Scalar:
         """Return the element of the input that is nearest."""
         place, twice = self._place(index), 2 * self.divisor
         match rounding:
@@ -129,19 +129,19 @@ class _Line:
                 found = (place * 2 + (self.divisor - 1)) // twice
         return self._inside(found)
 
-    def neighbours(self, index: Expr) -> tuple[Expr, Expr]:
+    def neighbours(self, index: Scalar) -> tuple[Scalar, Scalar]:
         """Return the elements before and behind the place."""
         first = self._place(index) // self.divisor
         return self._inside(first), self._inside(first + 1)
 
-    def share(self, index: Expr, dtype: DType) -> Expr:
+    def share(self, index: Scalar, dtype: DType) -> Scalar:
         """Return how far the place lies behind the first of its neighbours, 0 … 1."""
         return cast(self._place(index) % self.divisor, dtype) * (1.0 / self.divisor)
 
-    def _place(self, index: Expr) -> Expr:
+    def _place(self, index: Scalar) -> Scalar:
         return index * self.factor + self.offset
 
-    def _inside(self, place: Expr) -> Expr:
+    def _inside(self, place: Scalar) -> Scalar:
         return minimum(maximum(place, 0), self.inputs - 1)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr, ExprLike, as_expr, const
+from ansorc.lang.scalar import const
+from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
 from ansorc.lang.tensor import Tensor
 
 
@@ -64,11 +65,11 @@ def broadcast_extents(*shapes: Sequence[int]) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def broadcast_indices(shape: Sequence[int], indices: Sequence[ExprLike]) -> tuple[Expr, ...]:
+def broadcast_indices(shape: Sequence[int], indices: Sequence[ScalarLike]) -> tuple[Scalar, ...]:
     """Return the indices into `shape` that NumPy's broadcasting takes for those of a result."""
     own = indices[len(indices) - len(shape) :]
     pairs = zip(shape, own, strict=True)
-    return tuple(const(0) if extent == 1 else as_expr(i) for extent, i in pairs)
+    return tuple(const(0, "int64") if extent == 1 else as_scalar(i) for extent, i in pairs)
 
 
 def refuse_unknown(operator: str, options: Iterable[str], known: Iterable[str]) -> None:
@@ -87,6 +88,6 @@ def each(operator: str, name: str, value: int | Sequence[int], rank: int) -> tup
     return values
 
 
-def scaled(index: Expr, factor: int) -> Expr:
+def scaled(index: Scalar, factor: int) -> Scalar:
     """Return `index * factor`, plainly `index` for 1."""
     return index if factor == 1 else index * factor

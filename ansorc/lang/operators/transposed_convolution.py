@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.pad import pad
@@ -22,6 +21,7 @@ from ansorc.lang.operators.shapes import each, require, require_rank
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
 from ansorc.lang.scalar import all_of, const, if_then_else
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 
@@ -92,7 +92,7 @@ class _Phases:
         last = self.blocks - 1 + (self.stride - 1 + self.margin) // self.stride
         return max(0, last + 1 - self.inputs)
 
-    def row(self, block: Expr, phase: Expr, tap: Expr) -> Expr:
+    def row(self, block: Scalar, phase: Scalar, tap: Scalar) -> Scalar:
         """Return which element of the padded input a tap meets."""
         s, whole, rest = self.stride, self.margin // self.stride, self.margin % self.stride
         place = block - tap + (whole + self.before)
@@ -100,7 +100,7 @@ class _Phases:
             return place
         return place + (phase if s == 2 else (phase + rest) // s)
 
-    def element(self, phase: Expr, tap: Expr) -> Expr:
+    def element(self, phase: Scalar, tap: Scalar) -> Scalar:
         """Return the number of a tap in the kernel; `has_gaps` says if all are inside."""
         s, rest = self.stride, self.margin % self.stride
         if s == 1:
@@ -138,7 +138,7 @@ class _Layer:
             spatial += [d.blocks, d.stride] if d.stride > 1 else [d.blocks]
         return self.window.packed(self.batch, spatial, self.channels[1])
 
-    def blocks_and_phases(self, spatial: Sequence[Expr]) -> list[tuple[Expr, Expr]]:
+    def blocks_and_phases(self, spatial: Sequence[Scalar]) -> list[tuple[Scalar, Scalar]]:
         """Return the block and the phase of each dimension, from indices of the phases."""
         rest = iter(spatial)
         return [
@@ -146,9 +146,9 @@ class _Layer:
             for phases in self.dimensions
         ]
 
-    def interleaved(self, spatial: Sequence[Expr]) -> list[Expr]:
+    def interleaved(self, spatial: Sequence[Scalar]) -> list[Scalar]:
         """Return the indices of the phases for an element of the result."""
-        indices = list[Expr]()
+        indices = list[Scalar]()
         for index, phases in zip(spatial, self.dimensions, strict=True):
             s = phases.stride
             indices += [index // s, index % s] if s > 1 else [index]
@@ -168,7 +168,7 @@ def _transposed(
     if is_plain:
         return phases
 
-    def body(*indices: Expr) -> Expr:
+    def body(*indices: Scalar) -> Scalar:
         n, spatial, c = window.unpacked(indices)
         return phases[window.packed(n, layer.interleaved(spatial), c)]
 
@@ -226,7 +226,7 @@ def _phases(layer: _Layer, padded: Tensor, weight: Tensor, name: str) -> Tensor:
     groups, (ci, co) = layer.groups, layer.channels
     rc = reduce_axis(ci // groups, "rc")
 
-    def body(*indices: Expr) -> Reduction:
+    def body(*indices: Scalar) -> Reduction:
         n, spatial, c = window.unpacked(indices)
         places = list(zip(dimensions, layer.blocks_and_phases(spatial), taps, strict=True))
         rows = [d.row(block, phase, tap) for d, (block, phase), tap in places]

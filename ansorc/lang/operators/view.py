@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr, as_expr, const
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.elementwise import element_at
 from ansorc.lang.operators.shapes import axis_number, axis_numbers, require, scaled
-from ansorc.lang.scalar import if_then_else
+from ansorc.lang.scalar import const, if_then_else
+from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor, extents_of
 
 _TRANSPOSE, _RESHAPE, _FLATTEN = AutoName("transpose"), AutoName("reshape"), AutoName("flatten")
@@ -100,7 +100,7 @@ def tile(data: Tensor, repeats: Sequence[int], name: str = _TILE) -> Tensor:
     )
     shape = [extent * count for extent, count in zip(data.shape, repeats, strict=True)]
 
-    def body(*indices: Expr) -> Expr:
+    def body(*indices: Scalar) -> Scalar:
         triples = zip(indices, data.shape, repeats, strict=True)
         return data[tuple(i if count == 1 else i % extent for i, extent, count in triples)]
 
@@ -111,7 +111,7 @@ def flip(data: Tensor, axis: int | Sequence[int], name: str = _FLIP) -> Tensor:
     """Return `data` with the order of its elements along `axis` reversed."""
     places = axis_numbers("flip", data, axis)
 
-    def body(*indices: Expr) -> Expr:
+    def body(*indices: Scalar) -> Scalar:
         return data[
             tuple(data.shape[d] - 1 - i if d in places else i for d, i in enumerate(indices))
         ]
@@ -143,7 +143,7 @@ def slice_(
     need = f"{list(begin)} to {list(end)} by {list(steps)} leaves nothing"
     require(all(len(one) for one in ranges), "slice", data, need=need)
 
-    def body(*indices: Expr) -> Expr:
+    def body(*indices: Scalar) -> Scalar:
         pairs = zip(indices, ranges, strict=True)
         return data[tuple(_shifted(scaled(i, one.step), one.start) for i, one in pairs)]
 
@@ -165,8 +165,8 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, name: str = _CONCAT) -> Ten
     require(fits, "concat", *tensors, need=f"they may differ in axis {axis} alone")
     ends = [sum(t.shape[place] for t in tensors[: n + 1]) for n in range(len(tensors))]
 
-    def body(*indices: Expr) -> Expr:
-        def part(number: int) -> Expr:
+    def body(*indices: Scalar) -> Scalar:
+        def part(number: int) -> Scalar:
             begin = ends[number] - tensors[number].shape[place]
             here = _shifted(indices[place], -begin)
             return tensors[number][(*indices[:place], here, *indices[place + 1 :])]
@@ -192,9 +192,9 @@ def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = _STACK) -> Tenso
     require(is_alike, "stack", *tensors, need="they must have one shape")
     place = axis % rank
 
-    def body(*indices: Expr) -> Expr:
+    def body(*indices: Scalar) -> Scalar:
         inner = (*indices[:place], *indices[place + 1 :])
-        result = as_expr(tensors[-1][inner])
+        result = as_scalar(tensors[-1][inner])
         for number in reversed(range(len(tensors) - 1)):
             result = if_then_else(indices[place] <= number, tensors[number][inner], result)
         return result
@@ -212,12 +212,14 @@ def _completed(data: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _reshaped(old: Sequence[int], new: Sequence[int], indices: Sequence[Expr]) -> tuple[Expr, ...]:
+def _reshaped(
+    old: Sequence[int], new: Sequence[int], indices: Sequence[Scalar]
+) -> tuple[Scalar, ...]:
     """Return the indices into the extents `old` of what is at `indices` of the extents `new`.
 
     Both lists are cut where their products agree, so that each piece is as short as can be.
     """
-    found: list[Expr] = []
+    found: list[Scalar] = []
     before = after = 0
     while before < len(old):
         first, start = before, after
@@ -231,18 +233,18 @@ def _reshaped(old: Sequence[int], new: Sequence[int], indices: Sequence[Expr]) -
     return tuple(found)
 
 
-def _piece(old: Sequence[int], new: Sequence[int], indices: Sequence[Expr]) -> list[Expr]:
+def _piece(old: Sequence[int], new: Sequence[int], indices: Sequence[Scalar]) -> list[Scalar]:
     """Return the indices into `old`, whose product is that of `new`."""
-    flat: Expr = const(0)
+    flat: Scalar | None = None
     for index, extent in zip(indices, new, strict=True):
         if extent > 1:
-            is_first = flat == const(0)
-            flat = index if is_first else flat * extent + index
-    found: list[Expr] = []
+            flat = index if flat is None else flat * extent + index
+    flat = const(0, "int64") if flat is None else flat
+    found: list[Scalar] = []
     for place, extent in enumerate(old):
         inner = math.prod(old[place + 1 :])
         if extent == 1:
-            found.append(const(0))
+            found.append(const(0, "int64"))
             continue
         part = flat if inner == 1 else flat // inner
         outer = math.prod(old[:place])
@@ -250,5 +252,5 @@ def _piece(old: Sequence[int], new: Sequence[int], indices: Sequence[Expr]) -> l
     return found
 
 
-def _shifted(index: Expr, by: int) -> Expr:
+def _shifted(index: Scalar, by: int) -> Scalar:
     return index if by == 0 else index + by if by > 0 else index - -by

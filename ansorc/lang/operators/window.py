@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TypedDict, TypeVar
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr, Var
 from ansorc.lang.operators.pad import pad
 from ansorc.lang.operators.shapes import each, refuse_unknown, require, scaled
 from ansorc.lang.reduction import ReduceAxis, reduce_axis
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class Window:
         after = self.packed(0, self.margins[rank:], 0)
         return pad(data, before, after, value, name, self.axes)
 
-    def places(self, spatial: Sequence[Expr], offsets: Sequence[Var]) -> list[Expr]:
+    def places(self, spatial: Sequence[Scalar], offsets: Sequence[Scalar]) -> list[Scalar]:
         """Return what the window at `spatial` reads at `offsets` inside it."""
         return [
             scaled(index, self.stride[d]) + scaled(offset, self.dilation[d])

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Unpack
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr
 from ansorc.ir.transform import Matrix, combined
 from ansorc.lang.define import compute
 from ansorc.lang.definitions.filters import F2
@@ -15,6 +14,7 @@ from ansorc.lang.operators.pad import pad
 from ansorc.lang.operators.shapes import require, require_rank
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import reduce_axis, sum
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 _WEIGHTS = AutoName("winograd_weights")
@@ -118,18 +118,18 @@ def _twice(source: Tensor, matrix: Matrix, names: tuple[str, str], divisor: int 
     rest = source.shape[2:]
     axes = ("e", "s", *(f"i{place}" for place in range(len(rest))))
 
-    def row(e: Expr, s: Expr, *others: Expr) -> Expr:
+    def row(e: Scalar, s: Scalar, *others: Scalar) -> Scalar:
         return _combined(matrix, e, lambda r: source[(r, s, *others)])
 
     rows = compute((len(matrix), source.shape[1], *rest), row, first, _UNROLLED, axes)
 
-    def column(e: Expr, s: Expr, *others: Expr) -> Expr:
+    def column(e: Scalar, s: Scalar, *others: Scalar) -> Scalar:
         value = _combined(matrix, s, lambda r: rows[(e, r, *others)])
         return value / divisor if divisor > 1 else value
 
     return compute((len(matrix), len(matrix), *rest), column, second, _UNROLLED, axes)
 
 
-def _combined(matrix: Matrix, row: Expr, element: Callable[[int], Expr]) -> Expr:
+def _combined(matrix: Matrix, row: Scalar, element: Callable[[int], Scalar]) -> Scalar:
     """The sum of the elements times a row of `matrix`."""
-    return combined([(matrix, row)], lambda taken: element(taken[0]))
+    return Scalar(combined([(matrix, row.expr)], lambda taken: element(taken[0]).expr))

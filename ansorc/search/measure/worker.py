@@ -20,8 +20,9 @@ from ansorc.codegen.base import DeviceBackend, DeviceKernel, backend_of, team_of
 from ansorc.codegen.build import CompileCache, compile_function
 from ansorc.codegen.call.call_times import OtherWork
 from ansorc.codegen.call.device_caller import DeviceClock
-from ansorc.codegen.package.signature import LACKS_FEATURES, OUT_OF_MEMORY
+from ansorc.codegen.package.signature import FAULT_STATUS, LACKS_FEATURES, OUT_OF_MEMORY
 from ansorc.errors import BuildError, DeviceError, IRError, LanguageError, ParseError, ScheduleError
+from ansorc.ir.fault import FAULT_WORDS
 from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
 from ansorc.ir.stmt import Function
@@ -78,6 +79,10 @@ _STATUS_MEANING = {
         FailureKind.COMPILE,
         "the kernel needs instructions that this CPU does not have",
     ),
+    **{
+        status: (FailureKind.WRONG_RESULT, f"candidate rejected: it {FAULT_WORDS[kind]}")
+        for kind, status in FAULT_STATUS.items()
+    },
 }
 
 Handler = Callable[[Message], Message]

@@ -94,9 +94,9 @@ def generate(
     """Return the sketches that `rules` derive from `dag`, before locations and annotations.
 
     A rule that raises an error is left out for that stage, and noted in `failures`; so is one that
-    makes something else than sketches.
+    makes something else than sketches. What a program is made of is decided without its checks.
     """
-    state = schedule(dag)
+    state = schedule(dag.plain)
     names = tuple(stage.name for stage in state.stages)
     work = [PartialSketch(state, target, names)]
     notes: list[RuleFailure] = [] if failures is None else failures

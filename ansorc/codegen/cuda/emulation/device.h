@@ -150,6 +150,9 @@ template <typename T, typename Change> T atomically(T *place, Change change) {
 template <typename T> T atomicAdd(T *place, T value) {
   return emulation::atomically(place, [=](T old) { return (T)(old + value); });
 }
+template <typename T> T atomicCAS(T *place, T expected, T value) {
+  return emulation::atomically(place, [=](T old) { return old == expected ? value : old; });
+}
 template <typename T> T atomicMin(T *place, T value) {
   return emulation::atomically(place, [=](T old) { return value < old ? value : old; });
 }

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from ansorc.codegen.llvm.writer import ONCE, ModuleWriter
 from ansorc.codegen.network.variants import VariantsPlan, choosing_extents, shapes_text
-from ansorc.codegen.package.signature import LACKS_FEATURES, NO_SUCH_SHAPE, OUT_OF_MEMORY
+from ansorc.codegen.package.signature import (
+    FAULT_STATUS,
+    LACKS_FEATURES,
+    NO_SUCH_SHAPE,
+    OUT_OF_MEMORY,
+)
+from ansorc.ir.fault import FAULT_WORDS
 from ansorc.target import Target
 
 
@@ -53,6 +59,7 @@ def _texts(plan: VariantsPlan) -> list[str]:
         0: "it worked",
         OUT_OF_MEMORY: "the heap had no room for intermediate tensors",
         LACKS_FEATURES: "this processor lacks instructions that the network uses",
+        **{FAULT_STATUS[kind]: f"the network {words}" for kind, words in FAULT_WORDS.items()},
         NO_SUCH_SHAPE: f"there is no network for these extents; there are {known}",
     }
     parts, labels = list[str](), list[str]()

@@ -20,7 +20,7 @@ from ansorc.codegen.llvm.parallel import return_if
 from ansorc.codegen.llvm.workspace import return_with_workspace
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKind
-from ansorc.codegen.package.signature import NOT_OPEN
+from ansorc.codegen.package.signature import FAULT_RECORD, FAULT_STATUS, NOT_OPEN
 from ansorc.target import Target
 
 _CLOCK_MONOTONIC = 1
@@ -289,6 +289,8 @@ def _write_chain(module: ModuleWriter, plan: NetworkPlan, *, is_timed: bool) -> 
             place = writer.emit(f"getelementptr double, ptr %seconds, i64 {number}")
             writer.line(f"store double {seconds}, ptr {place}")
             before = after
+        if plan.kernels[call.kernel].signature.faults:
+            _write_fault(writer, plan, call, status)
         return_if(writer, writer.emit(f"icmp ne i32 {status}, 0"), status)
     writer.line("ret i32 0")
     params = [*_arrays(plan), "ptr %weights", "ptr %arena", "i32 %threads"]
@@ -296,6 +298,25 @@ def _write_chain(module: ModuleWriter, plan: NetworkPlan, *, is_timed: bool) -> 
     name = f"@{plan.name}.{'timed_chain' if is_timed else 'chain'}"
     head = f"define internal i32 {name}({', '.join(params)}) {ONCE}"
     module.functions.append(f"{head} {{\n{writer.text()}\n}}")
+
+
+def _write_fault(writer: FunctionWriter, plan: NetworkPlan, call: KernelCall, status: str) -> None:
+    """If a kernel refused its data, copy what it says of that to where the network says it."""
+    copy, go = writer.name("copy"), writer.name("go")
+    lines = [f"i32 {each}, label {copy}" for each in FAULT_STATUS.values()]
+    writer.line(f"switch i32 {status}, label {go} [ {' '.join(lines)} ]")
+    writer.start_block(copy)
+    own = _pointer(writer, plan, Place(PlaceKind.ARENA, plan.kernel_workspace))
+    record = _pointer(writer, plan, Place(PlaceKind.ARENA, plan.fault_place))
+    for number in range(FAULT_RECORD.elements):
+        source = writer.emit(f"getelementptr i64, ptr {own}, i64 {number}")
+        value = writer.emit(f"load i64, ptr {source}, align 8")
+        if number == 0:
+            value = writer.emit(f"add i64 {value}, {plan.first_fault(call.kernel)}")
+        goal = writer.emit(f"getelementptr i64, ptr {record}, i64 {number}")
+        writer.line(f"store i64 {value}, ptr {goal}, align 8")
+    writer.line(f"br label {go}")
+    writer.start_block(go)
 
 
 def _thread_limits(writer: FunctionWriter, plan: NetworkPlan) -> dict[int, str]:

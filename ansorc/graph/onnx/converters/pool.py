@@ -96,14 +96,12 @@ def _max_unpool(call: NodeCall) -> str:
         (inputs[d + 2] - 1) * stride[d] - margins[d] - margins[rank + d] + kernel[d]
         for d in range(rank)
     ]
-    result = call.add("max_unpool", [call.input(0), call.input(1)], size=size)
-    if not call.has(2):
-        return result
-    wanted = call.ints(2, "the output's shape")
-    after = [want - extent for want, extent in zip(wanted, [*inputs[:2], *size], strict=True)]
-    if min(after) < 0:
-        call.refuse(f"its output is {wanted}, smaller than {size}")
-    return call.add("pad", [result], before=[0] * (rank + 2), after=after) if any(after) else result
+    if call.has(2):  # the places count in an image of that size
+        wanted = call.ints(2, "the output's shape")
+        if wanted[:2] != list(inputs[:2]) or len(wanted) != len(inputs):
+            call.refuse(f"its output is {wanted}, its input {list(inputs)}")
+        size = wanted[2:]
+    return call.add("max_unpool", [call.input(0), call.input(1)], size=size)
 
 
 POOL: Mapping[str, Converter] = {

@@ -1,20 +1,38 @@
-"""ONNX's resizing of images: along each axis, places and weights are known at import."""
+"""ONNX's resizing of images: along each axis, places and weights are known at import.
+
+Places are computed as ONNX Runtime does, in float32, because a rounding may decide which element is
+the nearest one (docs/decisions/0119-resizing-as-users-references-do.md).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.graph.operators.resize import cubic_weight, linear_weight
+from ansorc.graph.resizing import nearest_elements, weighted_sums
 from ansorc.ir.aligned import Array
 
-_ARITHMETIC = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
-_MOST_TRIALS = 1 << 24
+_BY_LENGTHS = ("align_corners", "tf_crop_and_resize")
+"""Coordinates that ask for the extents, not for the scale."""
+_COORDINATES = (
+    *_BY_LENGTHS, "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric",
+    "tf_half_pixel_for_nn",
+)  # fmt: skip
+_BILINEAR = {
+    "half_pixel": "half_pixel", "pytorch_half_pixel": "half_pixel", "asymmetric": "asymmetric",
+    "align_corners": "align_corners",
+}  # fmt: skip
+"""Those that `resize2d_bilinear` has, and what it calls them."""
+_ROUNDINGS = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil", "simple")
+_FLOAT = np.float32
+_HALF = np.float32(0.5)
+_HALF_TOLERANCE = np.float32(1e-6)
+"""How far a place may be from the middle of two elements to count as that (ONNX Runtime 1.32)."""
 
 
 @dataclass(frozen=True)
@@ -23,19 +41,23 @@ class _ResizedAxis:
 
     inputs: int
     outputs: int
-    scale: float
+    scale: np.float32
     roi: tuple[float, float] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no part of it is cut out."""
+        return self.roi is None or self.roi == (0.0, 1.0)
 
     @property
     def is_kept(self) -> bool:
         """Whether nothing happens along the axis."""
-        whole = self.roi is None or np.allclose(self.roi, (0, 1))
-        return whole and self.inputs == self.outputs and math.isclose(self.scale, 1.0)
+        return self.is_whole and self.inputs == self.outputs and self.scale == 1
 
     @property
     def is_exact(self) -> bool:
-        """Whether the scale is that of the lengths."""
-        return math.isclose(self.scale * self.inputs, self.outputs, rel_tol=1e-12)
+        """Whether the scale is that of the lengths, up to a rounding."""
+        return math.isclose(self.scale * self.inputs, self.outputs, rel_tol=1e-6)
 
 
 @dataclass(frozen=True)
@@ -44,50 +66,58 @@ class _Manner:
 
     mode: str
     coordinates: str
-    rounding: str = "floor"
+    rounding: str
     cubic: float = -0.75
     exclude_outside: bool = False
     antialias: bool = False
     extrapolation: float = 0.0
 
     def places(self, line: _ResizedAxis) -> Array:
-        """Return where the elements of the result lie over the input, in float64."""
-        y, inputs, length = np.arange(line.outputs, dtype=np.float64), line.inputs, line.scale
-        resized = length * inputs
+        """Return where the elements of the result lie over the input, in float32."""
+        y, inputs, scale = np.arange(line.outputs, dtype=_FLOAT), _FLOAT(line.inputs), line.scale
+        last, steps = _FLOAT(line.inputs - 1), _FLOAT(max(line.outputs - 1, 1))
         match self.coordinates:
             case "asymmetric":
-                return y / length
+                return y / scale
             case "align_corners":
-                return y * 0 if resized == 1 else y * (inputs - 1) / (resized - 1)
+                return y * last / steps
             case "half_pixel_symmetric":
-                centre = inputs / 2 * (1 - line.outputs / resized)
-                return centre + (y + 0.5) / length - 0.5
+                centre = inputs / 2 * (1 - _FLOAT(line.outputs) / (scale * inputs))
+                wide = (y.astype(np.float64) + 0.5) / float(scale)
+                return (float(centre) + wide - 0.5).astype(_FLOAT)
             case "tf_crop_and_resize":
-                low, high = line.roi or (0.0, 1.0)
-                if resized == 1:
-                    return y * 0 + (low + high) * (inputs - 1) / 2
-                start = float(np.float32(low) * np.float32(inputs - 1))  # rounded as others do
-                return y * (high - low) * (inputs - 1) / (resized - 1) + start
-            case "pytorch_half_pixel" if resized == 1:
+                low, high = map(_FLOAT, line.roi or (0.0, 1.0))
+                if line.outputs == 1:
+                    return np.full(1, 0.5 * float(low + high) * float(last), _FLOAT)
+                return low * last + (y * (high - low) * last) / steps
+            case "tf_half_pixel_for_nn":
+                return (y + _HALF) / scale
+            case "pytorch_half_pixel" if line.outputs == 1:
                 return y * 0
             case _:
-                return (y + 0.5) / length - 0.5
+                return (y + _HALF) / scale - _HALF
 
     def nearest(self, line: _ResizedAxis) -> Array:
         """Return which element of the input each of the result is."""
         places = self.places(line)
-        found = {
-            "floor": np.floor(places),
+        rounding = self.rounding
+        if rounding == "simple":  # of the versions that did not say it
+            rounding = "ceil" if line.scale < 1 else "floor"
+        below = np.floor(places)
+        is_half = np.abs(places - below - _HALF) <= _HALF_TOLERANCE
+        nearer = np.floor(places + _HALF)
+        rounded = {
+            "floor": below,
             "ceil": np.ceil(places),
-            "round_prefer_ceil": np.floor(places + 0.5),
-            "round_prefer_floor": np.ceil(places - 0.5),
-        }[self.rounding]
-        return np.clip(found, 0, line.inputs - 1).astype(np.int64)
+            "round_prefer_ceil": np.where(is_half, below + 1, nearer),
+            "round_prefer_floor": np.where(is_half, below, nearer),
+        }[rounding]
+        return np.clip(rounded, 0, line.inputs - 1).astype(np.int64)
 
     def weights(self, line: _ResizedAxis) -> Array:
         """Return the matrix [outputs, inputs] of a resizing by weighted sums."""
         is_cubic = self.mode == "cubic"
-        shrink = min(line.scale, 1.0) if self.antialias else 1.0
+        shrink = min(float(line.scale), 1.0) if self.antialias else 1.0
         reach = (2 if is_cubic else 1) / shrink
         matrix: Array = np.zeros((line.outputs, line.inputs))
         for number, place in enumerate(self.places(line)):
@@ -110,10 +140,11 @@ class _Manner:
 
 
 def _resize(call: NodeCall) -> str:
+    rank = call.rank(0)
     if call.opset < 11:
         scales = [float(scale) for scale in call.known(1, "the scales")]
-        manner = _Manner(call.attribute("mode", "nearest"), "asymmetric")
-        return _resized(call, manner, _scaled(call, scales, range(call.rank(0)), None))
+        manner = _Manner(call.attribute("mode", "nearest"), "asymmetric", "simple")
+        return _resized(call, manner, _scaled(call, scales, range(rank), None))
     manner = _Manner(
         call.attribute("mode", "nearest"),
         call.attribute("coordinate_transformation_mode", "half_pixel"),
@@ -123,12 +154,13 @@ def _resize(call: NodeCall) -> str:
         bool(call.attribute("antialias", 0)),
         call.attribute("extrapolation_value", 0.0),
     )
-    rank = call.rank(0)
     axes = [call.axis(axis, rank) for axis in call.attribute("axes") or range(rank)]
     roi = None
     if manner.coordinates == "tf_crop_and_resize":
         roi = [float(one) for one in call.known(1, "the region of interest")]
     if call.has(2) and (scales := call.known(2, "the scales")).size:
+        if call.has(3) and call.known(3, "the sizes").size:
+            call.refuse("it has scales and sizes, which may contradict each other; give one")
         return _resized(call, manner, _scaled(call, [float(s) for s in scales], axes, roi))
     return _resized(call, manner, _sized(call, call.ints(3, "the sizes"), axes, roi))
 
@@ -137,7 +169,7 @@ def _upsample(call: NodeCall) -> str:
     given = call.known(1, "the scales") if call.opset >= 9 else call.attribute("scales")
     if given is None:
         call.refuse("it has no scales")
-    manner = _Manner(call.attribute("mode", "nearest"), "asymmetric")
+    manner = _Manner(call.attribute("mode", "nearest"), "asymmetric", "simple")
     scales = [float(scale) for scale in given]
     return _resized(call, manner, _scaled(call, scales, range(call.rank(0)), None))
 
@@ -147,14 +179,13 @@ def _scaled(
 ) -> list[_ResizedAxis]:
     """The axes, by their scales."""
     _check_count(call, scales, axes, roi)
-    lines = [_ResizedAxis(extent, extent, 1.0) for extent in call.type(0).shape]
+    lines = [_ResizedAxis(extent, extent, _FLOAT(1)) for extent in call.type(0).shape]
     for number, (axis, scale) in enumerate(zip(axes, scales, strict=True)):
-        extent = lines[axis].inputs
-        outputs = math.floor(scale * extent)
-        if math.floor(np.float32(scale) * np.float32(extent)) != outputs:
-            call.refuse(f"the scale {scale:.8g} of {extent} elements may be read in two ways; "
-                        "give sizes")  # fmt: skip
-        lines[axis] = _ResizedAxis(extent, outputs, scale, _region(roi, number))
+        extent, narrow = lines[axis].inputs, _FLOAT(scale)
+        if not narrow > 0:
+            call.refuse(f"its scale {scale:g} is not greater than 0")
+        outputs = int(narrow * _FLOAT(extent))
+        lines[axis] = _ResizedAxis(extent, outputs, narrow, _region(roi, number))
     return lines
 
 
@@ -164,13 +195,15 @@ def _sized(
     """The axes, by their sizes."""
     _check_count(call, sizes, axes, roi)
     shape = call.type(0).shape
-    lines = [_ResizedAxis(extent, extent, 1.0) for extent in shape]
+    lines = [_ResizedAxis(extent, extent, _FLOAT(1)) for extent in shape]
     policy = call.attribute("keep_aspect_ratio_policy", "stretch")
-    scales = [size / shape[axis] for axis, size in zip(axes, sizes, strict=True)]
+    if policy not in ("stretch", "not_larger", "not_smaller"):
+        call.refuse(f"there is no keep_aspect_ratio_policy '{policy}'")
+    scales = [_FLOAT(size) / _FLOAT(shape[axis]) for axis, size in zip(axes, sizes, strict=True)]
     if policy != "stretch":
         chosen = min(scales) if policy == "not_larger" else max(scales)
         scales = [chosen] * len(scales)
-        sizes = [int(chosen * shape[axis] + 0.5) for axis in axes]
+        sizes = [math.floor(float(chosen * _FLOAT(shape[axis])) + 0.5) for axis in axes]
     for number, (axis, size, scale) in enumerate(zip(axes, sizes, scales, strict=True)):
         lines[axis] = _ResizedAxis(shape[axis], size, scale, _region(roi, number))
     return lines
@@ -189,41 +222,44 @@ def _region(roi: Sequence[float] | None, number: int) -> tuple[float, float] | N
 
 def _resized(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> str:
     """The input, resized along each axis."""
-    _check(call, manner, lines)
+    _check(call, manner)
+    if any(line.outputs < 1 for line in lines):
+        call.refuse(f"its result is empty, {[line.outputs for line in lines]}")
     data = call.input(0)
+    if all(line.is_whole and line.inputs == line.outputs for line in lines):
+        return data  # whatever the scales are
     if manner.mode == "nearest":
         return _nearest(call, manner, lines)
     if _is_bilinear(call, manner, lines):
-        corners = manner.coordinates.removeprefix("pytorch_")
+        corners = _BILINEAR[manner.coordinates]
         size = [line.outputs for line in lines[2:]]
         return call.add("resize2d_bilinear", [data], size=size, layout="NCHW", coordinates=corners)
     for axis, line in enumerate(lines):
-        if not line.is_kept:
+        is_same = manner.antialias and line.is_whole and line.inputs == line.outputs
+        if not (line.is_kept or is_same):
             data = _resampled(call, data, axis, manner, line)
     return data
 
 
-def _check(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> None:
-    known = (*_ARITHMETIC, "half_pixel_symmetric", "tf_crop_and_resize")
-    if manner.mode not in ("nearest", "linear", "cubic") or manner.coordinates not in known:
-        call.refuse(f"there is no mode '{manner.mode}' with coordinates '{manner.coordinates}'")
-    if manner.mode != "nearest" and not call.type(0).dtype.is_float:
+def _check(call: NodeCall, manner: _Manner) -> None:
+    mode, coordinates = manner.mode, manner.coordinates
+    if mode not in ("nearest", "linear", "cubic") or coordinates not in _COORDINATES:
+        call.refuse(f"there is no mode '{mode}' with coordinates '{coordinates}'")
+    if manner.rounding not in _ROUNDINGS:
+        call.refuse(f"there is no nearest_mode '{manner.rounding}'")
+    if mode != "nearest" and not call.type(0).dtype.is_float:
         call.refuse(f"it interpolates {call.type(0).dtype}; cast it to floats first")
-    if manner.mode == "nearest" and manner.antialias:
+    if mode == "nearest" and manner.antialias:
         call.refuse("nearest elements are not antialiased")
-    single = [line for line in lines if line.outputs == 1 and not line.is_kept]
-    is_wide = manner.mode == "cubic" or manner.antialias
-    if is_wide and manner.coordinates == "pytorch_half_pixel" and single:
-        call.refuse("ONNX does not say where a single element lies; use half_pixel")
 
 
 def _is_bilinear(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> bool:
     """Whether it is a plain resizing of images by linear interpolation."""
     is_plain = manner.mode == "linear" and not (manner.antialias or manner.exclude_outside)
     is_image = len(lines) == 4 and all(line.is_kept for line in lines[:2])
-    is_known = manner.coordinates in _ARITHMETIC and call.type(0).dtype.is_float
+    is_known = manner.coordinates in _BILINEAR and call.type(0).dtype.is_float
     is_single = manner.coordinates == "pytorch_half_pixel" and 1 in [n.outputs for n in lines[2:]]
-    is_exact = all(line.is_exact for line in lines)
+    is_exact = manner.coordinates in _BY_LENGTHS or all(line.is_exact for line in lines)
     return is_plain and is_image and is_known and is_exact and not is_single
 
 
@@ -231,59 +267,25 @@ def _resampled(call: NodeCall, data: str, axis: int, manner: _Manner, line: _Res
     """The data, resized along one axis by weighted sums."""
     matrix, beyond = manner.weights(line), manner.beyond(line)
     matrix[beyond] = 0
-    used = matrix != 0
-    first = np.where(used.any(1), used.argmax(1), 0)
-    behind = np.where(used.any(1), line.inputs - used[:, ::-1].argmax(1), 1)
-    taps = int((behind - first).max())
-    first = np.minimum(first, line.inputs - taps)
-    kind = call.type(0).dtype.numpy
-    weights = np.take_along_axis(matrix, first[:, None] + np.arange(taps), 1).astype(kind)
-    tensors = [data, call.constant(first.astype(np.int64)), call.constant(weights)]
-    if beyond.any():
-        tensors.append(call.constant((beyond * manner.extrapolation).astype(kind)))
-    return call.add("resample", tensors, axis=axis)
+    more = beyond * manner.extrapolation if beyond.any() else None
+    return weighted_sums(call.builder, data, axis, matrix, more)
 
 
 def _nearest(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> str:
-    """The input at the nearest places: by arithmetic, or by a table where there is none."""
-    data, rank = call.input(0), len(lines)
-    numbers: list[tuple[int, int, int]] = []
-    for axis, line in enumerate(lines):
-        table = np.arange(line.inputs) if line.is_kept else manner.nearest(line)
-        found = _fraction(table, line)
-        if found is None:
-            data = call.add("take", [data, call.constant(table)], axis=axis)
-            found = (1, 0, 1)
-        numbers.append(found)
-    size = [line.outputs for line in lines]
-    if any(one != (1, 0, 1) for one in numbers):
-        factors, offsets, divisors = zip(*numbers, strict=True)
-        options = {"factors": factors, "offsets": offsets, "divisors": divisors}
-        data = call.add("resize_nearest", [data], size=size, **options)
-    outside = np.zeros(size, np.bool_)
+    """The input at the nearest places."""
+    tables = {
+        axis: (manner.nearest(line), 1 / float(line.scale))
+        for axis, line in enumerate(lines)
+        if not line.is_kept
+    }
+    data = nearest_elements(call.builder, call.input(0), tables)
+    rank, outside = len(lines), np.zeros([line.outputs for line in lines], np.bool_)
     for axis, line in enumerate(lines):
         outside |= manner.beyond(line).reshape([-1 if d == axis else 1 for d in range(rank)])
     if not outside.any():
         return data
     value = call.scalar(manner.extrapolation, data)
     return call.add("where", [call.constant(outside), value, data])
-
-
-def _fraction(table: Array, line: _ResizedAxis) -> tuple[int, int, int] | None:
-    """Numbers f, o and d for which the table has (i f + o) // d, within the ends; None if none."""
-    if len(table) == line.inputs and (table == np.arange(line.inputs)).all():
-        return 1, 0, 1
-    step = Fraction(1 / line.scale).limit_denominator(4096)
-    i = np.arange(len(table))
-    for f, d in ((step.numerator, step.denominator), (2 * step.numerator, 2 * step.denominator)):
-        if 2 * d * len(table) > _MOST_TRIALS:
-            return None
-        offsets = np.arange(-d, d)
-        found = np.clip((i * f + offsets[:, None]) // d, 0, line.inputs - 1)
-        fits = (found == table).all(1)
-        if fits.any():
-            return f, int(min(offsets[fits], key=abs)), d
-    return None
 
 
 RESIZE: Mapping[str, Converter] = {"Resize": _resize, "Upsample": _upsample}

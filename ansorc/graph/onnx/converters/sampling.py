@@ -27,11 +27,16 @@ def _grid_sample(call: NodeCall) -> str:
 
 
 def _affine_grid(call: NodeCall) -> str:
-    """A product with the grid of the places that are moved, which is known."""
+    """A product with the grid of the places that are moved, which is known.
+
+    A dimension of one place has it in the middle.
+    """
     batch, _, *extents = call.ints(1, "the size")
     is_aligned = bool(call.attribute("align_corners", 0))
     lines = [
-        np.linspace(-1, 1, extent) if is_aligned else (2 * np.arange(extent) + 1) / extent - 1
+        np.linspace(-1, 1, extent)
+        if is_aligned and extent > 1
+        else (2 * np.arange(extent) + 1) / extent - 1
         for extent in extents
     ]
     grid = np.meshgrid(*lines, indexing="ij")

@@ -11,6 +11,7 @@ from ansorc.graph.torch.converters.elementwise import TORCH_ELEMENTWISE
 from ansorc.graph.torch.converters.indexing import TORCH_INDEXING
 from ansorc.graph.torch.converters.matmul import TORCH_MATMUL, TRANSFORMERS_MATMUL
 from ansorc.graph.torch.converters.normalization import TORCH_NORMALIZATION
+from ansorc.graph.torch.converters.numbers import TORCH_NUMBERS, item_of
 from ansorc.graph.torch.converters.pool import TORCH_POOL
 from ansorc.graph.torch.converters.reduce import TORCH_REDUCE
 from ansorc.graph.torch.converters.resize import TORCH_RESIZE
@@ -25,5 +26,7 @@ _ATEN = (
 )  # fmt: skip
 TORCH_CONVERTERS: Mapping[str, TorchConverter] = {
     **{f"aten.{name}": converter for family in _ATEN for name, converter in family.items()},
+    "aten._local_scalar_dense.default": item_of,
+    **TORCH_NUMBERS,
     **{f"transformers.{name}": converter for name, converter in TRANSFORMERS_MATMUL.items()},
 }

@@ -65,7 +65,7 @@ def _common(call: TorchCall) -> DType:
     ]
     if ranks[0] != ranks[1]:
         place = ranks.index(max(ranks))
-        is_number = not isinstance(call.get(("self", "other")[place]), TorchRef)
+        is_number = call.is_number(("self", "other")[place])
         return FLOAT32 if is_number and ranks[place] == 2 else kinds[place]
     if weak[0] != weak[1]:
         return kinds[weak.index(False)]

@@ -151,7 +151,10 @@ def _masked_scatter(call: TorchCall) -> str:
 
 
 def _search(call: TorchCall) -> str:
-    """How many of the sorted boundaries are less than each element, or (right) not greater."""
+    """How many of the sorted boundaries are less than each element, or (right) not greater.
+
+    What cannot be compared counts: NaN is behind all boundaries.
+    """
     name = "sorted_sequence" if call.has("sorted_sequence") else "boundaries"
     bounds, values = call.type(name), call.type("self")
     kind = dtype(np.promote_types(bounds.dtype.numpy, values.dtype.numpy).name)
@@ -160,7 +163,8 @@ def _search(call: TorchCall) -> str:
     if call.has("sorter"):
         call.refuse("a sorter is not supported; sort the boundaries first")
     is_right = bool(call.get("right", False)) or call.get("side") == "right"
-    below = call.add("less_equal" if is_right else "less", [edges, data])
+    beyond = call.add("greater" if is_right else "greater_equal", [edges, data])
+    below = call.add("logical_not", [beyond])
     found = call.add("sum", [call.converted(below, call.result.dtype)], axis=[-1])
     return call.reshape(found, call.result.shape)
 
@@ -182,17 +186,32 @@ def _histogram(call: TorchCall) -> str:
 
 
 def _kth(call: TorchCall) -> Sequence[str]:
-    """The kth smallest elements along an axis; the median without a k."""
-    shape = call.type("self").shape
-    axis = call.axis(call.get("dim", -1), len(shape))
-    extent = shape[axis] if shape else 1
-    found = _smallest(call, shape or (1,), axis, int(call.get("k", (extent + 1) // 2)))
+    """The kth smallest elements along an axis."""
+    shape, axis = _row(call)
+    found = _smallest(call, shape, axis, int(call.get("k")))
     return [call.reshape(one, call.result.shape) for one in found]
 
 
-def _median(call: TorchCall) -> str:
-    count = call.type("self").elements
-    return call.reshape(_smallest(call, (count,), 0, (count + 1) // 2)[0], [])
+def _median(call: TorchCall) -> Sequence[str]:
+    """The lower medians along an axis or of all, and where they are; NaN where there is one."""
+    shape, axis = _row(call)
+    names = _smallest(call, shape, axis, (shape[axis] + 1) // 2)
+    data = call.reshape(call.input("self"), shape)
+    if call.type("self").dtype.is_float:
+        largest = call.add("max", [data], axis=[axis], keepdims=True)
+        is_nan = call.add("not_equal", [largest, largest])
+        first = call.add("argmax", [data], axis=axis, keepdims=True)
+        pairs = zip((largest, first), names, strict=True)
+        names = [call.add("where", [is_nan, one, other]) for one, other in pairs]
+    return [call.reshape(one, call.result.shape) for one in names]
+
+
+def _row(call: TorchCall) -> tuple[tuple[int, ...], int]:
+    """The shape in which elements are compared along an axis, and that axis."""
+    shape = call.type("self").shape
+    if not (call.has("dim") and shape):
+        return (call.type("self").elements,), 0
+    return shape, call.axis(call.get("dim"), len(shape))
 
 
 def _smallest(call: TorchCall, shape: Sequence[int], axis: int, k: int) -> list[str]:
@@ -290,8 +309,8 @@ TORCH_INDEXING: Mapping[str, TorchConverter] = {
     "index_select.default": _index_select,
     "kthvalue.default": _kth,
     "masked_scatter.default": _masked_scatter,
-    "median.default": _median,
-    "median.dim": _kth,
+    "median.default": lambda call: _median(call)[0],
+    "median.dim": _median,
     "scatter.src": _scatter("none"),
     "scatter.value": _scatter("none"),
     "scatter_add.default": _scatter("add"),

@@ -19,6 +19,7 @@ from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import Passes
+from ansorc.ir.passes.place_checks import place_checks
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.target.gpu_limits import launch_limits
@@ -56,5 +57,6 @@ CUDA_PASSES: Passes = (
     ("pad_shared", lambda f, t: pad_shared(f, launch_limits(t).shared_bytes)),
     ("join_loads", lambda f, _: join_loads(f)),
     ("simplify", lambda f, _: simplify_stmt(f)),
+    ("place_checks", lambda f, _: place_checks(f, clamps=True)),
 )
 """What makes a loop program ready for CUDA C."""

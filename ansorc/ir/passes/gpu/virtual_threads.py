@@ -24,6 +24,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    Check,
     For,
     Function,
     If,
@@ -70,7 +71,7 @@ class _Distribution:
         if not self._depends(stmt):
             return stmt
         match stmt:
-            case Store() | Prefetch():
+            case Store() | Prefetch() | Check():
                 return self._over_threads(stmt)
             case For() if stmt.kind in _COPIED and self._is_tile(stmt):
                 return self._over_threads(stmt)

@@ -1,0 +1,290 @@
+"""A module as `torch.export` has it: `load_torch` reads the program into plain values."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from ansorc.errors import GraphError
+from ansorc.graph.torch.decompositions import decompositions
+from ansorc.graph.torch.effects import is_assertion, require_no_draw, require_no_effect
+from ansorc.graph.torch.model import (
+    TorchArgument,
+    TorchNode,
+    TorchProgram,
+    TorchRef,
+    TorchTensor,
+    array_of,
+    torch_library,
+)
+from ansorc.graph.torch.torch_state import unchanged_state
+from ansorc.ir.aligned import Array
+
+_FRAME = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)\n\s*(?P<code>.*)'
+)
+
+
+def load_torch(
+    module: object,
+    arguments: Sequence[object],
+    keywords: Mapping[str, object],
+    free: Sequence[int] = (),
+) -> TorchProgram:
+    """Return the program of a module, or of an ExportedProgram; raise GraphError if it has none.
+
+    `free` are the places of arguments that are ints and may have other values in another call; all
+    arguments then come by their places. What the module does besides computing its outputs is
+    refused, but for assertions and for what it writes to its inputs, which the program has.
+    """
+    torch = torch_library()
+    exported = module
+    try:
+        with torch.no_grad(), warnings.catch_warnings(), unchanged_state():
+            warnings.simplefilter("ignore")  # of PyTorch about its own parts
+            if not isinstance(module, torch.export.ExportedProgram):
+                exported = _exported(torch, module, tuple(arguments), dict(keywords), free)
+            for part in cast("Any", exported).graph_module.modules():  # also unused ones draw
+                for node in _calls(part):
+                    require_no_draw(torch, node)
+            exported = cast("Any", exported).run_decompositions(decompositions())
+            for node in _calls(exported):
+                require_no_effect(torch, node)
+    except GraphError:
+        raise
+    except Exception as error:
+        raise GraphError(_why_not_exported(error)) from error
+    return _program(torch, exported)
+
+
+def _exported(
+    torch: Any,
+    module: Any,
+    arguments: tuple[object, ...],
+    keywords: dict[str, object],
+    free: Sequence[int],
+) -> Any:
+    """The program, traced without the fast paths of modules: they are operators of their own."""
+    shapes: Any = None
+    if free:
+        auto = torch.export.Dim.AUTO
+        shapes = tuple(auto if place in free else None for place in range(len(arguments)))
+        kinds = [one.kind for one in inspect.signature(module.forward).parameters.values()]
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
+            shapes = (shapes,)  # all arguments are one tuple
+    mha = torch.backends.mha
+    is_fast = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        return torch.export.export(module, arguments, keywords, strict=False, dynamic_shapes=shapes)
+    finally:
+        mha.set_fastpath_enabled(is_fast)
+
+
+def _calls(module: Any) -> list[Any]:
+    """The nodes of a module's graph that call something; [] if it has none."""
+    graph = getattr(module, "graph", None)
+    return [] if graph is None else [one for one in graph.nodes if one.op == "call_function"]
+
+
+def _why_not_exported(error: Exception) -> str:
+    words = str(error).strip().partition("\n")[0]
+    kind = type(error).__name__
+    if "DataDependent" in kind or "data-dependent" in str(error):
+        return (
+            f"the module decides by the values of a tensor ({kind}: {words}); ansorc has one "
+            "program for all values: use torch.where, or take the decision out of the module"
+        )
+    return (
+        f"torch.export.export(module, args, strict=False) fails: {kind}: {words}; ansorc imports "
+        "what PyTorch can export"
+    )
+
+
+def _program(torch: Any, exported: Any) -> TorchProgram:
+    signature = exported.graph_signature
+    for field, what in (("buffers_to_mutate", "buffer"), ("parameters_to_mutate", "parameter")):
+        written = getattr(signature, field, None)
+        if written:
+            name = next(iter(written.values()))
+            raise GraphError(
+                f"the module writes its {what} '{name}'; ansorc's networks have no state: call "
+                "module.eval() before, and return what changes as an output"
+            )
+    names = _ExportedNames(exported)
+    called = _calls(exported)
+    nodes = [_node(torch, one, names) for one in called if not names.is_part(one)]
+    asserted = [one.args[0] for one in called if is_assertion(one)]
+    by_name = {one.name: one for one in exported.graph.nodes}
+    changed = getattr(signature, "user_inputs_to_mutate", None) or {}
+    outputs, others = _outputs(torch, exported, names)
+    return TorchProgram(
+        inputs=names.inputs,
+        places=names.places,
+        numbers=frozenset(names.numbers),
+        constants=names.constants,
+        nodes=tuple(one for one in nodes if not one.is_assertion),
+        outputs=outputs,
+        others=others,
+        asserted=tuple(_argument(torch, one, names) for one in asserted),
+        written={target: names.ref(by_name[name]) for name, target in changed.items()},
+    )
+
+
+class _ExportedNames:
+    """What the tensors of an exported program are called here."""
+
+    def __init__(self, exported: Any) -> None:
+        self.inputs: dict[str, TorchTensor] = {}
+        self.places: dict[str, int] = {}
+        """Of the inputs among all arguments."""
+        self.numbers: set[str] = set()
+        """Inputs that are numbers of Python."""
+        self.constants: dict[str, Array] = {}
+        self._names: dict[str, str] = {}
+        held = {**exported.state_dict, **exported.constants}
+        values = {one.name: one.meta.get("val") for one in exported.graph.nodes}
+        place = -1
+        for spec in exported.graph_signature.input_specs:
+            name, value = spec.arg.name, values.get(spec.arg.name)
+            if spec.kind.name != "USER_INPUT":
+                if hasattr(held.get(spec.target), "dtype"):
+                    own = name if spec.target in values else str(spec.target)
+                    self._names[name] = own
+                    self.constants[own] = array_of(held[spec.target]).copy()
+                continue
+            place += 1
+            if hasattr(value, "dtype") or type(value).__name__ in NUMBERS:
+                self._names[name] = name
+                self.inputs[name] = described(value)
+                self.places[name] = place
+                if not hasattr(value, "dtype"):
+                    self.numbers.add(name)
+
+    def is_part(self, node: Any) -> bool:
+        """Whether the node is one of several results of another."""
+        return getattr(node.target, "__name__", "") == "getitem" and hasattr(node.args[0], "op")
+
+    def ref(self, node: Any) -> TorchRef:
+        """Return what a node of the program's graph stands for."""
+        if node.op == "call_function" and self.is_part(node):
+            return TorchRef(self._called(node.args[0]), node.args[1])
+        return TorchRef(self._called(node))
+
+    def _called(self, node: Any) -> str:
+        name: str = node.name
+        return self._names.get(name, name)
+
+
+NUMBERS = {"SymInt": "int64", "SymFloat": "float64", "SymBool": "bool"}
+"""Numbers that are known in a call only, and the dtypes that they are computed in."""
+
+
+def described(value: Any) -> TorchTensor:
+    """Return what a tensor is, one that only has a shape, or a number that a call has."""
+    number = NUMBERS.get(type(value).__name__)
+    if number:
+        return TorchTensor((), number, is_number=True)
+    shape = tuple(one if isinstance(one, int) else str(one) for one in value.shape)
+    is_known = all(isinstance(one, int) for one in value.shape)
+    strides = () if not is_known or value.is_contiguous() else tuple(value.stride())
+    return TorchTensor(shape, _dtype_name(value.dtype), strides)
+
+
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _node(torch: Any, node: Any, names: _ExportedNames) -> TorchNode:
+    target = node.target
+    schema = getattr(target, "_schema", None)
+    value = node.meta.get("val")
+    results = cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value]
+    parts = [one.args[1] for one in node.users if names.is_part(one)]
+    others = [one for one in node.users if not names.is_part(one)]
+    arguments: dict[str, TorchArgument] = {}
+    is_view = False
+    if schema is not None:
+        given = dict(zip((one.name for one in schema.arguments), node.args, strict=False))
+        given = {**given, **node.kwargs}
+        for one in schema.arguments:
+            default = one.default_value if one.has_default_value() else None
+            value = given.get(one.name, default)
+            _require_number(node, one, value)
+            arguments[one.name] = _argument(torch, value, names)
+        is_view = any(one.alias_info is not None for one in schema.returns)
+    elif node.args and not node.kwargs:  # arithmetic of numbers, in Python
+        arguments = {f"arg{n}": _argument(torch, one, names) for n, one in enumerate(node.args)}
+    return TorchNode(
+        str(target) if schema is not None else f"number.{getattr(target, '__name__', target)}",
+        node.name, arguments,
+        tuple(
+            described(one) if hasattr(one, "dtype") or type(one).__name__ in NUMBERS else None
+            for one in results
+        ),
+        frozenset([*parts, *([0] if others or not parts else [])]),
+        is_view, is_assertion(node), _where(node.meta.get("stack_trace") or ""), node,
+    )  # fmt: skip
+
+
+def _require_number(node: Any, argument: Any, value: object) -> None:
+    """Raise GraphError if a number of the call settles more than an element's value."""
+    given = value if isinstance(value, (list, tuple)) else [value]
+    for one in cast("Sequence[Any]", given):
+        kind = type(getattr(one, "meta", {}).get("val")).__name__
+        if kind in NUMBERS and str(argument.type) not in _SCALARS:
+            raise GraphError(
+                f"{node.target} '{node.name}': its {argument.name} is a number that each call may "
+                "have anew; ansorc's networks compute with such numbers, but have fixed shapes"
+            )
+
+
+_SCALARS = ("Tensor", "number", "Optional[number]", "Optional[Tensor]")
+"""What a number of the call may be, by the types of schemas: what elements are computed with."""
+
+
+def _argument(torch: Any, value: Any, names: _ExportedNames) -> TorchArgument:
+    """An argument as a plain value."""
+    if isinstance(value, torch.fx.Node):
+        return names.ref(value)
+    if isinstance(value, (list, tuple)):
+        return [_argument(torch, one, names) for one in cast("Sequence[Any]", value)]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return _dtype_name(value)
+
+
+def _where(trace: str) -> str:
+    """The last line of a stack trace that is not PyTorch's own."""
+    frames = [one for one in _FRAME.finditer(trace) if "/torch/" not in one["file"]]
+    if not frames:
+        return ""
+    last = frames[-1]
+    return f"{last['file']}:{last['line']}, in {last['name']}: {last['code'].strip()}"
+
+
+def _outputs(
+    torch: Any, exported: Any, names: _ExportedNames
+) -> tuple[dict[str, TorchRef], dict[int, object]]:
+    """The outputs under the keys that the module returns them by, and what is no tensor."""
+    nodes = {one.name: one for one in exported.graph.nodes}
+    specs = [one for one in exported.graph_signature.output_specs if one.kind.name == "USER_OUTPUT"]
+    tree = torch.utils._pytree
+    places = tree.tree_unflatten(list(range(len(specs))), exported.call_spec.out_spec)
+    paths, _ = tree.tree_flatten_with_path(places)
+    found, others = dict[str, TorchRef](), dict[int, object]()
+    for place, (spec, (path, _)) in enumerate(zip(specs, paths, strict=True)):
+        if type(spec.arg).__name__ == "SymIntArgument":
+            raise GraphError("the module returns a number that depends on numbers of the call")
+        if type(spec.arg).__name__ != "TensorArgument":
+            others[place] = getattr(spec.arg, "value", None)
+            continue
+        stem = re.sub(r"\W+", "_", tree.keystr(path)).strip("_")
+        stem = f"output{stem}" if not stem or stem[0].isdigit() else stem
+        while stem in names.inputs or stem in found:
+            stem += "_out"
+        found[stem] = names.ref(nodes[spec.arg.name])
+    return found, others

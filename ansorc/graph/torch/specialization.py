@@ -1,0 +1,210 @@
+"""A graph of TorchDynamo for one shape of each input: its network, and how results are returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ansorc.codegen.call.network_module import NetworkModule
+from ansorc.errors import GraphError
+from ansorc.graph.torch.exported import load_torch
+from ansorc.graph.torch.model import TorchProgram, TorchRef, torch_library
+from ansorc.graph.torch.returned import Result, Results, Storage, joined, results_of
+from ansorc.graph.torch.torch_state import unchanged_state
+from ansorc.ir.aligned import Array, aligned_empty
+
+
+class EagerNeededError(Exception):
+    """PyTorch has to run the graph this time; nothing was written. The text says why, if any."""
+
+
+@dataclass(frozen=True, eq=False)
+class TracedGraph:
+    """A graph as it was exported for one shape of each input."""
+
+    program: TorchProgram
+    """Its outputs are those that are computed, then what is written, then what is asserted."""
+    results: Results
+    others: Mapping[int, object]
+    """What is returned besides tensors, by place."""
+    written: tuple[int, ...]
+    """The places of the arguments that are written, as their values come."""
+    asserted: int
+    """How many outputs, the last ones, must be true."""
+
+    @property
+    def needs_network(self) -> bool:
+        """Whether anything is computed."""
+        return bool(self.program.outputs)
+
+
+def traced(module: Any, arguments: Sequence[Any], free: Sequence[int]) -> TracedGraph:
+    """Return the graph for the shapes of `arguments`; those at `free` are ints of any value.
+
+    Raise GraphError for what ansorc does not compute as PyTorch does.
+    """
+    with unchanged_state():
+        results = results_of(module, arguments)
+        program = load_torch(module, arguments, {}, free)
+    count = len(results.results)
+    names = list(program.outputs)
+    tensors = [place for place in range(count) if place not in program.others]
+    if len(names) + len(program.others) != count or set(program.places.values()) - set(
+        range(len(arguments))
+    ):
+        raise GraphError("PyTorch exports the graph with other inputs or results than it has")
+    by_place = dict(zip(tensors, names, strict=True))
+    if free and any(node.is_view and _reads_number(program, node.refs()) for node in program.nodes):
+        raise GraphError("a view of a tensor depends on a number of the call")
+    outputs = {by_place[place]: program.outputs[by_place[place]] for place in results.computed}
+    for name, ref in outputs.items():
+        if program.owner(ref) in program.constants:
+            raise GraphError(f"the graph returns a constant of its own, or a view of one: '{name}'")
+    for name, ref in program.written.items():
+        outputs[_free_name(f"{name}_written", outputs, program)] = ref
+    conditions = [one for one in program.asserted if one is not True]
+    for number, one in enumerate(conditions):
+        if not isinstance(one, TorchRef):
+            raise GraphError("the graph asserts what is false")
+        outputs[_free_name(f"asserted{number}", outputs, program)] = one
+    written = tuple(program.places[name] for name in program.written)
+    return TracedGraph(
+        replace(program, outputs=outputs), results, program.others, written, len(conditions)
+    )
+
+
+def _reads_number(program: TorchProgram, refs: Any) -> bool:
+    kinds = (program.kind(ref) for ref in refs)
+    return any(kind is not None and kind.is_number for kind in kinds)
+
+
+def _free_name(stem: str, outputs: Mapping[str, TorchRef], program: TorchProgram) -> str:
+    while stem in outputs or stem in program.inputs or stem in program.constants:
+        stem += "_"
+    return stem
+
+
+class BoundGraph:
+    """A traced graph and its network, with the values of its constants: what runs a call."""
+
+    def __init__(
+        self, graph: TracedGraph, network: NetworkModule | None, inputs: Sequence[str], threads: int
+    ) -> None:
+        self._torch = torch_library()
+        self._graph, self._network, self._threads = graph, network, threads
+        program = graph.program
+        self._feeds = [(program.places[name], name in program.numbers) for name in inputs]
+        computed, count = graph.results.computed, len(graph.results.results)
+        self._places = {place: number for number, place in enumerate(computed)}
+        self._outputs = len(computed)
+        self._storage = {p: one for one in graph.results.storages for p in one.places}
+        plain = [self._is_plain(place, one) for place, one in enumerate(graph.results.results)]
+        self._is_plain_call = all(plain) and not (graph.written or graph.asserted or graph.others)
+        self._is_plain_call &= count > 0 and computed == tuple(range(count))
+
+    def _is_plain(self, place: int, result: Result | None) -> bool:
+        """Whether a result is a new array as the network returns it."""
+        if result is None or result.argument is not None or result.same_as is not None:
+            return False
+        storage = self._storage[place]
+        return storage.whole == place and len(storage.places) == 1
+
+    def run(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the results of a call; raise EagerNeededError if PyTorch has to compute them."""
+        arrays = self._computed(arguments)
+        if self._is_plain_call:
+            return tuple(map(self._tensor, arrays))
+        graph = self._graph
+        if graph.written:
+            self._require_apart(arguments)
+        if graph.asserted and not all(map(bool, arrays[len(arrays) - graph.asserted :])):
+            raise EagerNeededError  # whose error is PyTorch's own
+        for place, array in zip(graph.written, arrays[self._outputs :], strict=False):
+            arguments[place].copy_(self._tensor(array))
+        found: list[Any] = []
+        bases: dict[int, Any] = {}
+        for place, result in enumerate(graph.results.results):
+            if result is None:
+                found.append(graph.others.get(place))
+            elif result.same_as is not None:
+                found.append(found[result.same_as])
+            elif result.is_argument and result.argument is not None:
+                found.append(arguments[result.argument])
+            elif result.argument is not None:
+                found.append(_view(arguments[result.argument], result, is_relative=True))
+            else:
+                storage = self._storage[place]
+                if storage.places[0] not in bases:
+                    bases[storage.places[0]] = self._base(storage, arrays)
+                base = bases[storage.places[0]]
+                if storage.whole == place:
+                    found.append(base)
+                elif len(storage.places) == 1:
+                    found.append(self._owner(base, result))
+                else:
+                    found.append(_view(base, result, is_relative=False))
+        return tuple(found)
+
+    def _computed(self, arguments: Sequence[Any]) -> Sequence[Array]:
+        if self._network is None:
+            return ()
+        feeds = [
+            np.asarray(arguments[place]) if is_number else self._fed(arguments[place])
+            for place, is_number in self._feeds
+        ]
+        made = self._network(*feeds, threads=self._threads)
+        return (made,) if len(self._network.outputs) == 1 else made
+
+    def _fed(self, tensor: Any) -> Any:
+        """A tensor, or an array in its memory, that the network reads."""
+        if tensor.dtype is self._torch.bfloat16:
+            plain = tensor.detach().contiguous()
+            return np.asarray(plain.view(self._torch.int16).numpy()).view(ml_dtypes.bfloat16)
+        if tensor.is_contiguous() and not tensor.requires_grad and not tensor.is_neg():
+            return tensor
+        return np.asarray(tensor.detach().resolve_neg().contiguous().numpy())
+
+    def _tensor(self, array: Array) -> Any:
+        """A tensor in the memory of an array."""
+        if array.dtype == ml_dtypes.bfloat16:
+            return self._torch.from_numpy(array.view(np.int16)).view(self._torch.bfloat16)
+        return self._torch.from_numpy(array)
+
+    def _base(self, storage: Storage, arrays: Sequence[Array]) -> Any:
+        """New memory for results that share it: one that is all of it, or all put together."""
+        if storage.whole is not None:
+            return self._tensor(arrays[self._places[storage.whole]])
+        parts: list[tuple[Any, Array]] = []
+        for place in storage.places:
+            result = self._graph.results.results[place]
+            assert result is not None
+            parts.append((result.layout, arrays[self._places[place]]))
+        new = aligned_empty(storage.size, parts[0][1].dtype)
+        joined(storage.size, parts, new)
+        return self._tensor(new)
+
+    def _owner(self, base: Any, result: Result) -> Any:
+        """A tensor that has the memory of `base` to itself, and is no view of it."""
+        layout = result.layout
+        empty = self._torch.empty(0, dtype=base.dtype)
+        return empty.set_(base.untyped_storage(), layout.offset, layout.shape, layout.strides)
+
+    def _require_apart(self, arguments: Sequence[Any]) -> None:
+        """Raise EagerNeededError if what is written shares memory with another argument."""
+        owners = [
+            one.untyped_storage().data_ptr() if isinstance(one, self._torch.Tensor) else None
+            for one in arguments
+        ]
+        for place in self._graph.written:
+            if owners.count(owners[place]) > 1:
+                raise EagerNeededError("an input that is written shares memory with another one")
+
+
+def _view(tensor: Any, result: Result, *, is_relative: bool) -> Any:
+    layout = result.layout
+    offset = layout.offset + (tensor.storage_offset() if is_relative else 0)
+    return tensor.as_strided(layout.shape, layout.strides, offset)

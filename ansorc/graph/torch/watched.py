@@ -1,0 +1,104 @@
+"""Whether tensors that became constants still have the values that they had: `WatchedTensors`."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+
+from ansorc.ir.aligned import Array
+
+LEAST_SAMPLES, MOST_SAMPLES, ELEMENTS_A_SAMPLE = 16, 1024, 4096
+"""Elements of a tensor that are looked at in each call: one in so many, within these bounds. The
+cache lines of the samples are less than 1 % of what a product with the tensor reads."""
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_MOST_BYTES = 1 << 62
+Places = npt.NDArray[np.int64]
+
+
+class WatchedTensors:
+    """Tensors of PyTorch, by identity; they are not kept alive, though their memory is.
+
+    A change is seen by the tensor's version, which operators count; by the address of its elements,
+    which `tensor.data = …` changes; and by samples of the elements, for what is written behind
+    PyTorch's back, through `tensor.data` or `tensor.numpy()`.
+    """
+
+    def __init__(self, tensors: Sequence[Any], on_death: Callable[[], None]) -> None:
+        self._references = [weakref.ref(one, lambda _: on_death()) for one in tensors]
+        self._versions = [one._version for one in tensors]
+        self._addresses = [one.data_ptr() for one in tensors]
+        self._memory = [one.detach() for one in tensors]
+        self._samples = _samples(self._memory)
+        self._values = [one.values() for one in self._samples]
+
+    def are_unchanged(self, tensors: Sequence[Any]) -> bool:
+        """Whether `tensors`, which must be these, have the values that they had."""
+        return (
+            [one._version for one in tensors] == self._versions
+            and [one.data_ptr() for one in tensors] == self._addresses
+            and all(
+                one.values() == was for one, was in zip(self._samples, self._values, strict=True)
+            )
+        )
+
+    def changed(self, tensors: Sequence[Any]) -> list[int]:
+        """Return the places of the tensors that have changed, all if only samples tell it."""
+        found = [
+            place
+            for place, one in enumerate(tensors)
+            if one._version != self._versions[place] or one.data_ptr() != self._addresses[place]
+        ]
+        return found or list(range(len(tensors)))
+
+
+class _Samples:
+    """Some elements of several tensors with elements of one size, read at once.
+
+    They are indexed in one array over all memory from the first one on, which costs a call for all
+    tensors and not one for each.
+    """
+
+    def __init__(self, addresses: Places, word: npt.DTypeLike) -> None:
+        first, size = int(addresses.min()), np.dtype(word).itemsize
+        here = (ctypes.c_uint8 * size).from_address(first)
+        memory: Array = np.ctypeslib.as_array(here).view(word)
+        self._all = as_strided(memory, (_MOST_BYTES // size,), (size,), writeable=False)
+        self._places = (addresses - first) // size
+
+    def values(self) -> bytes:
+        """Return the elements as they are now."""
+        return self._all[self._places].tobytes()
+
+
+def _samples(tensors: Sequence[Any]) -> list[_Samples]:
+    by_size: dict[int, list[Places]] = {}
+    for one in tensors:
+        if one.numel():
+            size = int(one.element_size())
+            word = size if size in _WORDS and not one.data_ptr() % size else 1
+            at = _sampled_addresses(one)
+            if word != size:
+                at = (at[:, None] + np.arange(size)).ravel()
+            by_size.setdefault(word, []).append(at)
+    return [_Samples(np.concatenate(found), _WORDS[size]) for size, found in by_size.items()]
+
+
+def _sampled_addresses(tensor: Any) -> Places:
+    """The addresses of some elements: all of a small tensor, else some that are drawn once."""
+    count = int(tensor.numel())
+    chosen = min(max(count // ELEMENTS_A_SAMPLE, LEAST_SAMPLES), MOST_SAMPLES)
+    if count <= 4 * LEAST_SAMPLES:
+        numbers = np.arange(count)
+    else:
+        numbers = np.sort(np.random.default_rng(count).integers(count, size=chosen))
+    at = np.full(len(numbers), tensor.data_ptr(), np.int64)
+    strides = [int(step) * int(tensor.element_size()) for step in tensor.stride()]
+    for places, step in zip(np.unravel_index(numbers, tuple(tensor.shape)), strides, strict=True):
+        at += places * step
+    return at

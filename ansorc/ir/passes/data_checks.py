@@ -1,0 +1,282 @@
+"""What of a statement depends on data and has to be checked before it runs.
+
+C[i] = T[cast(int64, I[i])]    ->    check cast(uint64, I[i]) < 10, index_out_of_range, "T", …
+                                     C[i] = T[cast(int64, I[i])]
+
+An index that reads memory is checked unless the dtype of what it reads keeps it inside. A
+`Checked` value becomes the value, and its check. What is evaluated under a condition alone is
+checked under it alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from ansorc.ir.arith.affine import integer
+from ansorc.ir.arith.data_bounds import data_bounds
+from ansorc.ir.arith.interval import Interval, Ranges
+from ansorc.ir.arith.scalar import conjunction
+from ansorc.ir.dtype import BOOL, INT32, UINT32, UINT64, DType
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Cast,
+    Checked,
+    Compare,
+    CompareOp,
+    Const,
+    Dot,
+    Expr,
+    Load,
+    Not,
+    Reduce,
+    Select,
+    const,
+    dtype_of,
+)
+from ansorc.ir.fault import FaultKind
+from ansorc.ir.node import Node, map_children, walk
+from ansorc.ir.passes.places import reads_memory
+from ansorc.ir.stmt import Check
+
+Guards = tuple[Expr, ...]
+_NARROW = 1 << 31
+
+
+@dataclass(frozen=True)
+class GuardedCheck:
+    """A check, and the scalar conditions under which it is to be made."""
+
+    check: Check
+    guards: Guards
+
+
+@dataclass(frozen=True)
+class CheckRules:
+    """What is checked, and how."""
+
+    indices: bool
+    """Whether places are; all else always is."""
+    clamps: bool
+    """Whether a place that fails is moved to an end of the tensor, for what runs on."""
+
+    def leaves_out(self, kind: FaultKind) -> bool:
+        """Whether checks of this kind are not made."""
+        return not self.indices and kind in (FaultKind.INDEX, FaultKind.VALUE)
+
+
+class DataChecks:
+    """Takes the checks out of expressions, in the order in which they have to be made.
+
+    `masks` are conditions on lanes that hold for all that is looked at.
+    """
+
+    def __init__(self, ranges: Ranges, rules: CheckRules, masks: Guards = ()) -> None:
+        self.found: list[GuardedCheck] = []
+        self._ranges, self._rules = ranges, rules
+        self._masks: Guards = masks
+        self._known: dict[tuple[int, int], tuple[Expr, Guards, Expr]] = {}
+        """By the ids of an expression and of what guards it, which are kept alive here."""
+        self._ends: dict[tuple[int, int], tuple[Expr, Guards, Interval]] = {}
+
+    def expr(self, expr: Expr) -> Expr:
+        """Return `expr` without checks, which are found."""
+        return self._visit(expr, self._masks)
+
+    def check(self, stmt: Check) -> None:
+        """Find what was a statement, after the checks of what it reads."""
+        condition = self._visit(stmt.condition, self._masks)
+        told = tuple(self._visit(arg, self._masks) for arg in stmt.args)
+        self._add(Check(condition, stmt.kind, stmt.about, told), self._masks)
+
+    @property
+    def _shortens(self) -> bool:
+        """Whether what is checked need not be moved: nothing runs on where it fails."""
+        return self._rules.indices and not self._rules.clamps
+
+    def _visit(self, expr: Expr, guards: Guards) -> Expr:
+        if not has_checks(expr):
+            return expr
+        key = id(expr), id(guards)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = expr, guards, self._visited(expr, guards)
+        return known[2]
+
+    def _visited(self, expr: Expr, guards: Guards) -> Expr:
+        match expr:
+            case Select(condition, then, otherwise):
+                test = self._visit(condition, guards)
+                first = self._visit(then, (*guards, test))
+                second = self._visit(otherwise, (*guards, Not(test)))
+                return Select(test, first, second)
+            case Checked():
+                return self._checked(expr, guards)
+            case Load():
+                return self._load(expr, guards)
+            case Binary() if self._shortens and (inner := _checked_inside(expr)) is not None:
+                return self._moved(expr, inner, guards)
+            case Reduce() | Dot():
+                inside = tuple(_for_any(guard) for guard in guards)
+                return self._below(expr, inside)
+            case _:
+                return self._below(expr, guards)
+
+    def _below(self, expr: Expr, guards: Guards) -> Expr:
+        def visit(node: Node) -> Node:
+            return self._visit(cast(Expr, node), guards)
+
+        return cast(Expr, map_children(cast(Node, expr), visit))
+
+    def _checked(self, expr: Checked, guards: Guards) -> Expr:
+        value, condition = self._visit(expr.value, guards), self._visit(expr.condition, guards)
+        args, ends = tuple(self._visit(arg, guards) for arg in expr.args), _ends(expr)
+        if self._rules.leaves_out(expr.kind):
+            ends = None
+        elif ends is not None:
+            condition = _is_between(value, ends)
+        self._add(Check(condition, expr.kind, expr.about, args), guards)
+        lanes = dtype_of(expr).lanes
+        new = value if dtype_of(value).lanes == lanes else Broadcast(value, lanes)
+        return self._known_as(new, guards, ends)
+
+    def _moved(self, expr: Binary, inner: Checked, guards: Guards) -> Expr:
+        """Return what moves a place into a tensor, but as short as the check of it allows."""
+        value = self._visit(inner, guards)
+        count, ends = _number(expr.right), _ends(inner)
+        if expr.op is not BinaryOp.MOD or count is None or ends is None or ends[0] >= 0:
+            return value
+        below = Compare(CompareOp.LT, value, _like(0, value))
+        new = Select(below, Binary(BinaryOp.ADD, value, _like(count, value)), value)
+        return self._known_as(new, guards, (0, count - 1))
+
+    def _known_as(self, expr: Expr, guards: Guards, ends: Interval | None) -> Expr:
+        """Remember between which numbers `expr` is known to be under `guards`; return it."""
+        if ends is not None:
+            self._ends[id(expr), id(guards)] = expr, guards, ends
+        return expr
+
+    def _load(self, load: Load, guards: Guards) -> Expr:
+        indices: list[Expr] = []
+        for dimension, index in enumerate(load.indices):
+            new = self._visit(index, guards)
+            indices.append(self._place(load, dimension, new, guards) if reads_memory(new) else new)
+        return Load(load.buffer, tuple(indices))
+
+    def _place(self, load: Load, dimension: int, index: Expr, guards: Guards) -> Expr:
+        """Find the check of one index; return the index that is used."""
+        extent = load.buffer.shape[dimension]
+        if not self._rules.indices:
+            return index
+        checked = self._ends.get((id(index), id(guards)))
+        known = data_bounds(index, self._ranges) if checked is None else checked[2]
+        if known is not None and known[0] >= 0 and known[1] < extent:
+            return index
+        self._add(index_check(load.buffer.name, dimension, index, extent), guards)
+        if not self._rules.clamps:
+            return index
+        least = Binary(BinaryOp.MAX, index, _like(0, index))
+        return Binary(BinaryOp.MIN, least, _like(extent - 1, index))
+
+    def _add(self, check: Check, guards: Guards) -> None:
+        if self._rules.leaves_out(check.kind):
+            return
+        alone = tuple(guard for guard in guards if dtype_of(guard).lanes == 1)
+        masks = [guard for guard in guards if dtype_of(guard).lanes > 1]
+        if masks:
+            lanes = dtype_of(masks[0]).lanes
+            condition = check.condition
+            if dtype_of(condition).lanes == 1:
+                condition = Broadcast(condition, lanes)
+            true = Broadcast(const(True, BOOL), lanes)
+            condition = Select(conjunction(masks), condition, true)
+            check = Check(condition, check.kind, check.about, check.args)
+        new = GuardedCheck(check, alone)
+        if new not in self.found:
+            self.found.append(new)
+
+
+def index_check(name: str, dimension: int, index: Expr, extent: int) -> Check:
+    """Return the check that `index` is one of the places 0 … extent - 1 of a tensor."""
+    args = index, integer(0), integer(extent - 1), integer(dimension)
+    return Check(_is_between(index, (0, extent - 1)), FaultKind.INDEX, name, args)
+
+
+def has_checks(expr: Expr) -> bool:
+    """Whether `expr` has a place that depends on data, or a `Checked`."""
+    return any(
+        isinstance(part, Checked)
+        or (isinstance(part, Load) and part.indices and any(map(reads_memory, part.indices)))
+        for part in walk(expr)
+    )
+
+
+def _is_between(index: Expr, ends: Interval) -> Expr:
+    """Whether a place is between two numbers: one comparison of numbers without sign.
+
+    In 32 bits where it is converted from as many.
+    """
+    source = index.operand if isinstance(index, Cast) else index
+    extent, low = ends[1] - ends[0] + 1, ends[0]
+    if dtype_of(source).element == INT32 and extent < _NARROW and abs(low) < _NARROW:
+        return _compared(_plus(source, -low), UINT32, extent)
+    return _compared(_plus(index, -low), UINT64, extent)
+
+
+def _plus(index: Expr, constant: int) -> Expr:
+    return Binary(BinaryOp.ADD, index, _like(constant, index)) if constant else index
+
+
+def _compared(index: Expr, dtype: DType, extent: int) -> Expr:
+    limit: Expr = const(extent, dtype)
+    lanes = dtype_of(index).lanes
+    limit = Broadcast(limit, lanes) if lanes > 1 else limit
+    return Compare(CompareOp.LT, Cast(dtype, index), limit)
+
+
+def _like(value: int, index: Expr) -> Expr:
+    dtype = dtype_of(index)
+    literal, lanes = const(value, dtype.element), dtype.lanes
+    return Broadcast(literal, lanes) if lanes > 1 else literal
+
+
+def _for_any(guard: Expr) -> Expr:
+    """Return whether `guard` holds in any lane."""
+    if dtype_of(guard).lanes == 1:
+        return guard
+    return Compare(CompareOp.NE, Reduce(BinaryOp.MAX, Cast(INT32, guard)), const(0, INT32))
+
+
+def _checked_inside(expr: Binary) -> Checked | None:
+    """Return the place that `expr` moves into a tensor, if it is checked to need no more for that
+    than an addition.
+
+    Of min(max(x, 0), 9) it is x if x is checked to be 0 to 9, of x % 10 if that is -10 to 9.
+    """
+    match expr:
+        case Binary(BinaryOp.MIN, Binary(BinaryOp.MAX, Checked() as inner, least), most):
+            low, high, ends = _number(least), _number(most), _ends(inner)
+            if ends is not None and low is not None and high is not None:
+                return inner if low <= ends[0] and ends[1] <= high else None
+        case Binary(BinaryOp.MOD, Checked() as inner, divisor):
+            count, ends = _number(divisor), _ends(inner)
+            if count is not None and ends is not None and -count <= ends[0] and ends[1] < count:
+                return inner
+        case _:
+            pass
+    return None
+
+
+def _ends(inner: Checked) -> Interval | None:
+    """Return between which numbers a place is checked to be."""
+    if inner.kind is not FaultKind.INDEX or len(inner.args) < 3 or inner.args[0] != inner.value:
+        return None
+    low, high = _number(inner.args[1]), _number(inner.args[2])
+    return None if low is None or high is None else (low, high)
+
+
+def _number(expr: Expr) -> int | None:
+    literal = expr.operand if isinstance(expr, Broadcast) else expr
+    return int(literal.value) if isinstance(literal, Const) else None

@@ -1,0 +1,233 @@
+"""Check what data says before it is used: places in tensors, and what a program asserts.
+
+parallel i in 0..8:                            parallel i in 0..8:
+    for j in 0..768:                   ->          check cast(uint64, I[i]) < 10, …
+        C[i, j] = T[I[i], j]                       for j in 0..768:
+                                                       C[i, j] = T[I[i], j]
+
+It is the last pass, so that none has to know of checks, and none is made twice for the copies that
+passes make. A check goes before the statement that needs it, or before a loop around that, with
+loops of its own: where it runs the fewest times, as far inside as that allows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ansorc.ir.arith.interval import Interval
+from ansorc.ir.arith.scalar import conjunction
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Checked, Expr, Load, Not, dtype_of
+from ansorc.ir.node import Node, walk
+from ansorc.ir.passes.accesses import Stores
+from ansorc.ir.passes.data_checks import CheckRules, DataChecks, GuardedCheck, has_checks
+from ansorc.ir.stmt import (
+    Allocate,
+    Check,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    map_substatements,
+)
+from ansorc.ir.substitute import free_vars
+
+_Step: TypeAlias = tuple[Stmt, "Expr | None"]
+"""A statement around another, and the condition under which that runs, of an If."""
+_Path: TypeAlias = tuple[_Step, ...]
+"""The outermost first."""
+
+
+def place_checks(function: Function, *, clamps: bool = False) -> Function:
+    """Return `function` with its checks as statements, places checked unless it says otherwise.
+
+    With `clamps` places are moved into the tensors after they were checked: for what goes on.
+    """
+    if not any(map(_is_of_data, walk(function.body))):
+        return function
+    rules = CheckRules(function.checks_indices, clamps)
+    return replace(function, body=_Placing(rules).stmt(function.body, (), {}))
+
+
+class _Placing:
+    def __init__(self, rules: CheckRules) -> None:
+        self._rules = rules
+        self._stores = Stores()
+        self._before: dict[int, list[Stmt]] = {}
+        """What goes before a statement that is being looked at, by its id."""
+
+    def stmt(self, stmt: Stmt, path: _Path, ranges: dict[str, Interval]) -> Stmt:
+        """Return `stmt`, inside of `path`, after its checks and those that were placed here."""
+        new = self._checked(stmt, path, ranges)
+        before = self._before.pop(id(stmt), None)
+        if before is None:
+            return new
+        rest = new.stmts if isinstance(new, Seq) else (new,)
+        return Seq((*before, *rest))
+
+    def _checked(self, stmt: Stmt, path: _Path, ranges: dict[str, Interval]) -> Stmt:
+        match stmt:
+            case For(var, extent):
+                inner = {**ranges, var.name: (0, extent - 1)}
+                return map_substatements(
+                    stmt, lambda part: self.stmt(part, (*path, (stmt, None)), inner)
+                )
+            case If(condition, Store() as store, None) if dtype_of(condition).lanes > 1:
+                test = self._exprs(stmt, (condition,), path, ranges)[0]
+                return If(test, self._store(stmt, store, (path, (test,)), ranges))
+            case If(condition):
+                test = self._exprs(stmt, (condition,), path, ranges)[0]
+                return self._if(stmt, test, path, ranges)
+            case Store():
+                return self._store(stmt, stmt, (path, ()), ranges)
+            case Check():
+                checks = DataChecks(ranges, self._rules)
+                checks.check(stmt)
+                self._place(stmt, checks.found, path)
+                return Seq(())
+            case _:
+                return map_substatements(
+                    stmt, lambda part: self.stmt(part, (*path, (stmt, None)), ranges)
+                )
+
+    def _if(self, stmt: If, test: Expr, path: _Path, ranges: dict[str, Interval]) -> Stmt:
+        then = self.stmt(stmt.then, (*path, (stmt, test)), ranges)
+        if stmt.otherwise is None:
+            return If(test, then)
+        return If(test, then, self.stmt(stmt.otherwise, (*path, (stmt, Not(test))), ranges))
+
+    def _store(
+        self,
+        whole: Stmt,
+        store: Store,
+        place: tuple[_Path, tuple[Expr, ...]],
+        ranges: dict[str, Interval],
+    ) -> Store:
+        """Return `store` without checks, which are placed before `whole`."""
+        path, masks = place
+        exprs = (*store.indices, store.value)
+        *indices, value = self._exprs(whole, exprs, path, ranges, masks)
+        access = self._exprs(whole, (Load(store.buffer, tuple(indices)),), path, ranges, masks)[0]
+        assert isinstance(access, Load)
+        if value is store.value and access.indices == store.indices:
+            return store
+        return replace(store, indices=access.indices, value=value)
+
+    def _exprs(
+        self,
+        stmt: Stmt,
+        exprs: Sequence[Expr],
+        path: _Path,
+        ranges: dict[str, Interval],
+        masks: tuple[Expr, ...] = (),
+    ) -> list[Expr]:
+        """Return `exprs` of `stmt` without checks, which are placed."""
+        if not any(map(has_checks, exprs)):
+            return list(exprs)
+        checks = DataChecks(ranges, self._rules, masks)
+        new = [checks.expr(expr) for expr in exprs]
+        self._place(stmt, checks.found, path)
+        return new
+
+    def _place(self, stmt: Stmt, found: Sequence[GuardedCheck], path: _Path) -> None:
+        """Put checks that `stmt` needs before it, or before a statement around it.
+
+        In their order: one after which others are made goes no further out than it.
+        """
+        for one in found:
+            need = _Need.of(one)
+            around, nested = self._best(stmt, need, path)
+            before = self._before.setdefault(id(around), [])
+            new = need.nest(nested)
+            if new not in before:
+                before.append(new)
+
+    def _best(self, stmt: Stmt, need: _Need, path: _Path) -> tuple[Stmt, _Path]:
+        """Return before which statement a check goes, and the part of the path that it repeats."""
+        best, place = _runs(need, path, ()), len(path)
+        for number in range(len(path) - 1, -1, -1):
+            around, condition = path[number]
+            need = need.under(condition)
+            if not self._may_leave(around, need):
+                break
+            count = _runs(need, path[:number], path[number:])
+            if count < best:
+                best, place = count, number
+        return (path[place][0] if place < len(path) else stmt), path[place:]
+
+    def _may_leave(self, around: Stmt, need: _Need) -> bool:
+        """Whether a check may be made before `around` instead of inside of it."""
+        if isinstance(around, For) and around.kind is LoopKind.BOUND:
+            return False
+        if isinstance(around, Allocate) and around.buffer.name in need.reads:
+            return False
+        return need.reads.isdisjoint(self._stores.of(around))
+
+
+@dataclass(frozen=True)
+class _Need:
+    """A check, and what it takes."""
+
+    one: GuardedCheck
+    variables: frozenset[str]
+    reads: frozenset[str]
+    has_registers: bool
+
+    @staticmethod
+    def of(one: GuardedCheck) -> _Need:
+        exprs = (one.check.condition, *one.check.args, *one.guards)
+        return _Need(one, frozenset[str](), frozenset[str](), has_registers=False)._with(exprs)
+
+    def under(self, condition: Expr | None) -> _Need:
+        """Return what is needed further out than an If with that condition."""
+        return self if condition is None else self._with((condition,))
+
+    def nest(self, path: _Path) -> Stmt:
+        """Return the check with what it needs of the loops and conditions of `path`."""
+        conditions = [condition for _, condition in path if condition is not None]
+        guards = [*conditions, *self.one.guards]
+        need = self._with(conditions)
+        stmt: Stmt = If(conjunction(guards), self.one.check) if guards else self.one.check
+        for around, _ in reversed(path):
+            if isinstance(around, For) and around.var.name in need.variables:
+                is_copied = need.has_registers and around.kind is LoopKind.UNROLLED
+                kind = LoopKind.UNROLLED if is_copied else LoopKind.SERIAL
+                stmt = For(around.var, around.extent, kind, stmt)
+        return stmt
+
+    def _with(self, exprs: Sequence[Expr]) -> _Need:
+        buffers: set[Buffer] = {
+            part.buffer for expr in exprs for part in walk(expr) if isinstance(part, Load)
+        }
+        return replace(
+            self,
+            variables=self.variables.union(*map(free_vars, exprs)),
+            reads=self.reads.union(buffer.name for buffer in buffers),
+            has_registers=self.has_registers or any(b.scope is Scope.REGISTER for b in buffers),
+        )
+
+
+def _runs(need: _Need, outside: _Path, inside: _Path) -> int:
+    """Return how often a check runs between two parts of its path, of the second its own loops."""
+    loops = [around.extent for around, _ in outside if isinstance(around, For)]
+    own = [around for around, _ in inside if isinstance(around, For)]
+    return math.prod(loops) * math.prod(
+        loop.extent for loop in own if loop.var.name in need.variables
+    )
+
+
+def _is_of_data(part: Node) -> bool:
+    """Whether a node of a program is a check, or may be a place that data says."""
+    match part:
+        case Checked() | Check():
+            return True
+        case Load(_, indices) | Store(_, indices):
+            return any(isinstance(below, Load) for index in indices for below in walk(index))
+        case _:
+            return False

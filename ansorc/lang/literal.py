@@ -1,0 +1,132 @@
+"""Numbers and dtypes as users give them: Python's own, NumPy's and those of ml_dtypes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias, cast
+
+import ml_dtypes
+import numpy as np
+
+from ansorc.errors import LanguageError
+from ansorc.ir.dtype import SCALARS, DType
+from ansorc.ir.dtype import dtype as dtype_named
+from ansorc.ir.expr import Const
+from ansorc.ir.interpret_math import integer_range
+
+DTypeLike: TypeAlias = "str | DType | np.dtype[Any] | type[Any]"
+"""A dtype: its name, or one of NumPy or ml_dtypes."""
+_NO_BOOL = (
+    "a Python bool is no condition of the program: it is decided while the program is being "
+    "defined; write a condition like A[i] == 0.0, or choose by Python's own if between two "
+    'definitions; a constant is ac.const({value}, "bool")'
+)
+
+
+def as_dtype(given: object) -> DType:
+    """Return the dtype that `given` names; raise LanguageError unless it is one of ansorc."""
+    if isinstance(given, DType):
+        return given
+    if isinstance(given, str):
+        return dtype_named(given)
+    found = given
+    if isinstance(given, type) and (issubclass(given, np.generic) or given in (bool, int, float)):
+        found = np.dtype(cast("type[Any]", given))
+    if isinstance(found, np.dtype):
+        named = cast("np.dtype[Any]", found)
+        if named.isnative and named.name in SCALARS:
+            return SCALARS[named.name]
+    text, known = short_text(cast(object, given)), ", ".join(SCALARS)
+    raise LanguageError(f"{text} is not a dtype; use one of {known}, or NumPy's of these names")
+
+
+def as_number(value: object) -> float | None:
+    """Return the Python bool, int or float that `value` is, or None if it is no number.
+
+    Scalars of NumPy and ml_dtypes are numbers, and so are arrays without dimensions.
+    """
+    kind = type(value)
+    if kind is int or kind is float or kind is bool:
+        return cast(float, value)
+    if isinstance(value, np.ndarray) and not cast("np.ndarray[Any, Any]", value).ndim:
+        value = cast("np.ndarray[Any, Any]", value)[()]
+    if isinstance(value, np.bool_):
+        return bool(cast(bool, value))
+    if isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64):
+        return int(cast(int, value))
+    if isinstance(value, (float, np.floating, ml_dtypes.bfloat16)):
+        return float(cast(float, value))
+    return None
+
+
+def as_integer(value: object, what: str) -> int:
+    """Return the int that `value`, which is `what`, is; raise LanguageError for other things."""
+    number = as_number(value)
+    if isinstance(number, int):
+        return int(number)
+    raise LanguageError(f"{what} is {short_text(value)} ({type(value).__name__}), not an integer")
+
+
+def literal(value: float, dtype: DType) -> Const:
+    """Return a Python number as a literal of `dtype`.
+
+    Raise LanguageError where it does not fit: a fraction or a number out of range for an integer, a
+    finite number that would be infinite as a float, a bool for a number, and all but 0 and 1 for a
+    bool.
+    """
+    if isinstance(value, bool):
+        if not dtype.is_bool:
+            raise LanguageError(f"{value} on {dtype}: {_NO_BOOL.format(value=value)}")
+        return Const(value, dtype)
+    if dtype.is_bool:
+        if value not in (0, 1):
+            raise LanguageError(f"{value} on bool: a bool is True or False; compare the number")
+        return Const(bool(value), dtype)
+    if dtype.is_float:
+        return Const(_rounded(value, dtype), dtype)
+    if isinstance(value, float) and not value.is_integer():
+        raise LanguageError(f"{value} on {dtype}: cast the {dtype} operand to a float dtype first")
+    low, high = integer_range(dtype)
+    if not low <= value <= high:
+        raise LanguageError(
+            f"{int(value)} does not fit into {dtype}, which holds {low}..{high}: "
+            f'cast the {dtype} operand to a wider dtype first, like x.astype("{_wider(value)}")'
+        )
+    return Const(int(value), dtype)
+
+
+def refuse_bool(value: object) -> None:
+    """Raise LanguageError for a bool of Python or NumPy."""
+    if isinstance(as_number(value), bool):
+        raise LanguageError(f"{value}: {_NO_BOOL.format(value=value)}")
+
+
+def short_text(value: object) -> str:
+    """Return what `value` is, in at most a line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _rounded(value: float, dtype: DType) -> float:
+    """Return `value` as a float; raise LanguageError where `dtype` has only infinity for it."""
+    try:
+        found = float(value)
+        with np.errstate(over="ignore"):
+            is_held = math.isinf(found) or math.isfinite(
+                float(cast(float, dtype.numpy.type(found)))
+            )
+    except OverflowError:
+        is_held, found = False, math.inf
+    if math.isnan(found) or is_held:
+        return found
+    raise LanguageError(
+        f"{short_text(value)} is infinite as a {dtype}: write float('inf') where that is meant, or "
+        'cast the operand first, like x.astype("float64")'
+    )
+
+
+def _wider(value: float) -> str:
+    """Return the name of an integer dtype that holds `value`, float64 if none does."""
+    names = ("int16", "int32", "int64", "uint64")
+    ranges = ((name, integer_range(SCALARS[name])) for name in names)
+    return next((n for n, (low, high) in ranges if low <= value <= high), "float64")

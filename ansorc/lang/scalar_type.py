@@ -1,0 +1,437 @@
+"""Scalar: what a definition computes with, one element of a tensor or a number made of some.
+
+Each operator of Python builds an expression of the program; none is decided while the program is
+being defined. So `==` is a comparison of elements like `<`, and nothing has a truth value. The
+expressions inside (`ansorc/ir/expr.py`) are compared by structure; that is for ansorc alone.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NoReturn, TypeAlias, cast
+
+import numpy as np
+
+from ansorc.errors import LanguageError
+from ansorc.ir import expr as ir
+from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType, Kind
+from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Operand, dtype_of
+from ansorc.ir.math_call import call
+from ansorc.ir.operator import MATH_FUNCTIONS
+from ansorc.ir.printer import expr_text
+from ansorc.lang.literal import (
+    DTypeLike,
+    as_dtype,
+    as_number,
+    literal,
+    refuse_bool,
+    short_text,
+)
+from ansorc.lang.whole import Whole
+
+ScalarLike: TypeAlias = "Scalar | Expr | float | np.number[Any] | np.bool_"
+"""What operators and functions take: a Scalar, or a number of Python or NumPy."""
+
+_MULTIPLIED = 4
+"""Powers up to this are products, which round twice at most."""
+_LOGICAL = (BinaryOp.AND, BinaryOp.OR)
+
+
+class Scalar:
+    """An element of a tensor, an index, or what was made of them.
+
+    A number beside it becomes a literal of its dtype. Two of different dtypes are refused, but in
+    arithmetic a bool counts as 0 or 1. It is equal to nothing as an object, and hashed by identity.
+    """
+
+    __slots__ = ("expr",)
+    expr: Expr
+    """The expression; it knows no operators with a meaning for users."""
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its values."""
+        return dtype_of(self.expr)
+
+    def astype(self, type: DTypeLike) -> Scalar:
+        """Return `self` converted to `type` as NumPy's `astype` does.
+
+        Floats go towards zero in an integer; what it cannot hold becomes its nearest value, NaN 0.
+        Raise LanguageError on an unknown name.
+        """
+        goal = as_dtype(type)
+        return self if self.dtype == goal else Scalar(self.expr.astype(goal))
+
+    def __add__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.ADD, self, other)
+
+    def __radd__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.ADD, other, self)
+
+    def __sub__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.SUB, self, other)
+
+    def __rsub__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.SUB, other, self)
+
+    def __mul__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.MUL, self, other)
+
+    def __rmul__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.MUL, other, self)
+
+    def __truediv__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.DIV, self, other)
+
+    def __rtruediv__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.DIV, other, self)
+
+    def __floordiv__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.FLOORDIV, self, other)
+
+    def __rfloordiv__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.FLOORDIV, other, self)
+
+    def __mod__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.MOD, self, other)
+
+    def __rmod__(self, other: ScalarLike) -> Scalar:
+        return binary(BinaryOp.MOD, other, self)
+
+    def __divmod__(self, other: ScalarLike) -> tuple[Scalar, Scalar]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: ScalarLike) -> tuple[Scalar, Scalar]:
+        return other // self, other % self
+
+    def __pow__(self, other: ScalarLike, modulus: object = None) -> Scalar:
+        if modulus is not None:
+            raise LanguageError("pow takes two operands; write (x ** n) % m for integers")
+        return _raised(self, other)
+
+    def __rpow__(self, other: ScalarLike) -> Scalar:
+        return _raised(other, self)
+
+    def __neg__(self) -> Scalar:
+        return binary(BinaryOp.SUB, -0.0 if self.dtype.is_float else 0, self)  # -0.0 - x is -x
+
+    def __pos__(self) -> Scalar:
+        return self
+
+    def __abs__(self) -> Scalar:
+        return absolute(self)
+
+    def __round__(self, digits: object = None) -> Scalar:
+        if digits is not None:
+            raise LanguageError(
+                "round(x, digits) of an element: write ac.round(x * 10.0**digits) / 10.0**digits"
+            )
+        return self if self.dtype.is_integer else Scalar(call("round", self.expr))
+
+    def __eq__(self, other: object) -> Scalar:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return compare(CompareOp.EQ, self, other)
+
+    def __ne__(self, other: object) -> Scalar:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return compare(CompareOp.NE, self, other)
+
+    def __lt__(self, other: ScalarLike) -> Scalar:
+        return compare(CompareOp.LT, self, other)
+
+    def __le__(self, other: ScalarLike) -> Scalar:
+        return compare(CompareOp.LE, self, other)
+
+    def __gt__(self, other: ScalarLike) -> Scalar:
+        return compare(CompareOp.GT, self, other)
+
+    def __ge__(self, other: ScalarLike) -> Scalar:
+        return compare(CompareOp.GE, self, other)
+
+    def __and__(self, other: ScalarLike) -> Scalar:
+        return _joined(BinaryOp.AND, "&", self, other)
+
+    def __rand__(self, other: ScalarLike) -> Scalar:
+        return _joined(BinaryOp.AND, "&", other, self)
+
+    def __or__(self, other: ScalarLike) -> Scalar:
+        return _joined(BinaryOp.OR, "|", self, other)
+
+    def __ror__(self, other: ScalarLike) -> Scalar:
+        return _joined(BinaryOp.OR, "|", other, self)
+
+    def __xor__(self, other: ScalarLike) -> Scalar:
+        return compare(CompareOp.NE, as_condition("'^'", self), as_condition("'^'", other))
+
+    def __rxor__(self, other: ScalarLike) -> Scalar:
+        return compare(CompareOp.NE, as_condition("'^'", other), as_condition("'^'", self))
+
+    def __invert__(self) -> Scalar:
+        return Scalar(ir.Not(as_condition("'~'", self).expr))
+
+    def __lshift__(self, other: object) -> NoReturn:
+        raise LanguageError(
+            f"{self} << {short_text(other)}: elements have no shifts; "
+            "write x * 2**n for << and x // 2**n for >>"
+        )
+
+    __rlshift__ = __rshift__ = __rrshift__ = __lshift__
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> NoReturn:
+        raise LanguageError(
+            f"'{expr_text(self.expr)}' has no truth value while the program is being defined: "
+            "it is computed for every element when it runs. Write ac.if_then_else(condition, a, b) "
+            "instead of if; ac.all_of(…), ac.any_of(…) and ac.logical_not(…) instead of and, or "
+            "and not (0 <= i < n is ac.all_of(0 <= i, i < n)); ac.any_of(i == 0, i == 2) instead "
+            "of i in (0, 2); ac.maximum, ac.minimum or a reduction like ac.max instead of Python's "
+            "max, min, any and all. Whether two are one object says `is`"
+        )
+
+    def _refuse_number(self, *_: object) -> NoReturn:
+        raise LanguageError(
+            f"'{expr_text(self.expr)}' is no number while the program is being defined: it is "
+            "computed for every element when it runs. Use x.astype(…) to convert it, ac.floor, "
+            "ac.ceil and ac.round to round it, and ac.exp, ac.sqrt … instead of math.exp, math.sqrt"
+        )
+
+    __int__ = __float__ = __complex__ = __index__ = _refuse_number
+    __trunc__ = __floor__ = __ceil__ = _refuse_number
+
+    def _refuse_parts(self, *_: object) -> NoReturn:
+        raise LanguageError(
+            f"'{expr_text(self.expr)}' is one element, without parts: give all indices of a tensor "
+            "at once, like A[i, j]; a product of matrices is ac.sum(A[i, k] * B[k, j], axis=k)"
+        )
+
+    __getitem__ = __len__ = __iter__ = __contains__ = __call__ = __matmul__ = _refuse_parts
+    __rmatmul__ = _refuse_parts
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse to be an array: NumPy would make one of objects."""
+        raise LanguageError(
+            f"'{expr_text(self.expr)}' makes no array of NumPy: it is computed for every element "
+            "when the program runs; write ac.if_then_else instead of numpy.where, and ac.maximum "
+            "instead of numpy.max"
+        )
+
+    def __array_ufunc__(
+        self, function: np.ufunc, method: str, *inputs: Any, **options: object
+    ) -> Any:
+        """Return what an operator does that has a number of NumPy on its left, and refuse `np.exp`.
+
+        Raise LanguageError for arrays and for all other functions of NumPy.
+        """
+        known = _OPERATORS.get(function.__name__)
+        if known is None or method != "__call__" or options:
+            raise LanguageError(
+                f"numpy.{function.__name__} takes arrays, not '{expr_text(self.expr)}', which is "
+                f"computed when the program runs; {_instead(function.__name__)}"
+            )
+        return getattr(operator, known)(*(_as_python(each) for each in inputs))
+
+    def __str__(self) -> str:
+        return expr_text(self.expr)
+
+    def __repr__(self) -> str:
+        return f"<{expr_text(self.expr)}: {self.dtype}>"
+
+
+def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
+    """Return `value` as a Scalar; a number becomes a literal of `dtype`.
+
+    Without `dtype` an int is int64, a float float32 and a bool bool. Raise LanguageError on other
+    things, and on numbers that do not fit.
+    """
+    if isinstance(value, Scalar):
+        return value
+    found = _given(value)
+    if isinstance(found, Operand):
+        return Scalar(found)
+    return Scalar(literal(found, dtype or _default(found)))
+
+
+def as_condition(name: str, value: object) -> Scalar:
+    """Return `value`, which is a condition of `name`; raise LanguageError unless it is a bool.
+
+    A Python bool is none: it says nothing about elements.
+    """
+    refuse_bool(value)
+    found = as_scalar(value)
+    if not found.dtype.is_bool:
+        raise LanguageError(f"{name} needs a bool, not {found.dtype}; compare first")
+    return found
+
+
+def binary(op: BinaryOp, left: object, right: object) -> Scalar:
+    """Return `left op right`; raise LanguageError on dtypes that differ or do not have `op`.
+
+    A bool beside a number counts as 0 or 1: of the dtype of that, int64 beside a Python int and
+    float32 beside a Python float.
+    """
+    a, b = _given(left), _given(right)
+    for given in (left, right):
+        refuse_bool(given)
+    if op not in _LOGICAL:
+        a, b = _counted(a, b), _counted(b, a)
+    return Scalar(ir.binary(op, *_matched(op.value, a, b)))
+
+
+def compare(op: CompareOp, left: object, right: object) -> Scalar:
+    """Return `left op right` as a bool; raise LanguageError on dtypes that differ."""
+    return Scalar(ir.compare(op, *_matched(op.value, _given(left), _given(right))))
+
+
+def matched(name: str, left: object, right: object) -> tuple[Scalar, Scalar]:
+    """Return the operands of `name` as Scalars, a number in the dtype of the other one.
+
+    Raise LanguageError on dtypes that differ, and for bools of Python.
+    """
+    refuse_bool(left)
+    refuse_bool(right)
+    a, b = ir.operands(name, *_matched(name, _given(left), _given(right)))
+    return Scalar(a), Scalar(b)
+
+
+def power(base: object, exponent: object) -> Scalar:
+    """Return `base` to the power `exponent`, both floats; raise LanguageError on other dtypes."""
+    refuse_bool(base)
+    refuse_bool(exponent)
+    x, y = _given(base), _given(exponent)
+    if not isinstance(x, Operand) and not isinstance(y, Operand):
+        return Scalar(call("pow", literal(x, FLOAT32), literal(y, FLOAT32)))
+    a, b = _matched("power", x, y)
+    if not (dtype_of(a).is_float and dtype_of(b).is_float):
+        raise LanguageError(
+            f"the power of {dtype_of(a)} and {dtype_of(b)} needs floats: cast first, like "
+            'x.astype("float32"); of integers there are whole powers that are literals, like x ** 3'
+        )
+    return Scalar(call("pow", a, b))
+
+
+def _raised(base: object, exponent: object) -> Scalar:
+    """`base ** exponent`: a product where that is a small whole number, or `base` an integer."""
+    refuse_bool(exponent)
+    x, n = _given(base), _given(exponent)
+    if isinstance(x, Operand) and not isinstance(n, Operand):
+        dtype = dtype_of(x)
+        if dtype.is_integer:
+            if isinstance(n, float) or n < 0:
+                raise LanguageError(
+                    f"{dtype} to the power {n}: integers have whole powers, 0 and more; cast to a "
+                    'float first, like x.astype("float32")'
+                )
+            return _product(Scalar(x), n)
+        if dtype.is_float and n in range(_MULTIPLIED + 1):
+            return _product(Scalar(x), int(n))
+    return power(base, exponent)
+
+
+def absolute(value: object) -> Scalar:
+    """Return the absolute value of a number; raise LanguageError for a bool."""
+    refuse_bool(value)
+    found = as_scalar(value)
+    if found.dtype.is_float:
+        return Scalar(call("abs", found.expr))
+    if found.dtype.kind is Kind.UINT:
+        return found
+    return binary(BinaryOp.MAX, found, 0 - found)
+
+
+def _product(base: Scalar, count: int) -> Scalar:
+    """`base` times itself, `count` times in all, by squares."""
+    result: Scalar | None = None
+    square = base
+    while count:
+        if count % 2:
+            result = square if result is None else result * square
+        count //= 2
+        square = square * square if count else square
+    return result if result is not None else Scalar(literal(1, base.dtype))
+
+
+def _joined(op: BinaryOp, symbol: str, left: object, right: object) -> Scalar:
+    words = f"'{symbol}'"
+    return binary(op, as_condition(words, left), as_condition(words, right))
+
+
+def _given(value: object) -> Expr | float:
+    """The expression or the Python number that an operand is."""
+    if isinstance(value, Scalar):
+        return value.expr
+    if isinstance(value, Operand):
+        return value  # pyright: ignore[reportReturnType]
+    number = as_number(value)
+    if number is not None:
+        return number
+    if isinstance(value, Whole):
+        raise LanguageError(value.advice())
+    if isinstance(value, np.ndarray):
+        shape = cast("np.ndarray[Any, Any]", value).shape
+        raise LanguageError(
+            f"an array of shape {shape} is no element: make it an input of the program, by "
+            "ac.placeholder, and index that"
+        )
+    raise LanguageError(f"{short_text(value)} ({type(value).__name__}) is not a tensor expression")
+
+
+def _default(number: float) -> DType:
+    return BOOL if isinstance(number, bool) else INT64 if isinstance(number, int) else FLOAT32
+
+
+def _counted(value: Expr | float, other: Expr | float) -> Expr | float:
+    """A bool beside a number as that kind of number."""
+    if not isinstance(value, Operand) or not dtype_of(value).is_bool:
+        return value
+    goal = dtype_of(other).element if isinstance(other, Operand) else _default(other)
+    return value if goal.is_bool else value.astype(goal)
+
+
+def _matched(symbol: str, left: Expr | float, right: Expr | float) -> tuple[Expr, Expr]:
+    """Both operands as expressions, numbers of the dtype of the other one."""
+    if isinstance(left, Operand):
+        return left, right if isinstance(right, Operand) else _beside(symbol, right, left)
+    if isinstance(right, Operand):
+        return _beside(symbol, left, right), right
+    refuse_bool(left)
+    refuse_bool(right)
+    dtype = FLOAT32 if isinstance(left, float) or isinstance(right, float) else INT64
+    return literal(left, dtype), literal(right, dtype)
+
+
+def _beside(symbol: str, number: float, other: Expr) -> Expr:
+    """`number` as a literal of the dtype of `other`."""
+    dtype = dtype_of(other).element
+    if isinstance(number, float) and not dtype.is_float:
+        raise LanguageError(
+            f"'{symbol}' on {dtype} and {number}: cast the {dtype} operand to a float dtype first"
+        )
+    return literal(number, dtype)
+
+
+def _as_python(value: object) -> object:
+    """A number of NumPy as one of Python, so that the operator of the other side is asked."""
+    return value if isinstance(value, Scalar) else _given(value)
+
+
+def _instead(name: str) -> str:
+    """What to write instead of a function of NumPy."""
+    own = _NAMES.get(name, name)
+    return f"write ac.{own}" if own in _OWN else "write it by the operators of Python and ac"
+
+
+_OPERATORS = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv",
+    "floor_divide": "floordiv", "remainder": "mod", "power": "pow", "equal": "eq",
+    "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+    "bitwise_and": "and_", "bitwise_or": "or_", "bitwise_xor": "xor", "left_shift": "lshift",
+    "right_shift": "rshift", "matmul": "matmul",
+}  # fmt: skip
+"""What NumPy calls for an operator that has one of its numbers on the left, and that operator."""
+_NAMES = {
+    "absolute": "abs", "rint": "round", "logical_and": "all_of", "logical_or": "any_of",
+    "float_power": "power",
+}  # fmt: skip
+_OWN = {*MATH_FUNCTIONS, "all_of", "any_of", "logical_not", "maximum", "minimum", "power"} - {"fma"}
