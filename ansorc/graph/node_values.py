@@ -21,8 +21,8 @@ def node_values(
 ) -> list[Array]:
     """Return the outputs of a node, as a kernel has them, in their own dtypes.
 
-    `types` has the types of its inputs and outputs. Raise LanguageError where something is read
-    outside of a tensor.
+    `types` has the types of its inputs and outputs. Raise FaultError or LanguageError where a call
+    would meet a fault, as an index out of range.
     """
     movement = _MOVEMENTS.get(node.builtin)
     if movement is not None:  # weights are large, and nothing is computed of them
