@@ -33,8 +33,7 @@ def test_every_operator_is_drawn() -> None:
 
 @pytest.mark.parametrize("operator", CASES)
 def test_constants_give_what_inputs_would(operator: str) -> None:
-    for seed in range(2):
-        assert_folded_as_run(random_node(operator, seed))
+    assert_folded_as_run(random_node(operator, 0))
 
 
 @pytest.mark.nightly
