@@ -14,6 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import ansorc as ac
 from ansorc.errors import GraphError
+from ansorc.graph.onnx.folding import Folding
+from ansorc.graph.onnx.model import load_onnx
 from ansorc.ir.aligned import Array
 
 node: Any = helper.make_node
@@ -178,6 +180,19 @@ def test_what_onnx_computes_is_what_onnx_runtime_does(what: str) -> None:
     (theirs,) = run_onnx_runtime(model_of([step], weights, 20), {})
     assert found.dtype == theirs.dtype
     np.testing.assert_allclose(found, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_a_large_weight_may_be_read_when_little_is_left() -> None:
+    """What counts is what is computed, not what is read."""
+    folding = Folding(0)
+    vars(folding)["_left"] = 100
+    weight = np.ones((64, 64), np.float32)
+    model = load_onnx(model_of([node("ReduceSum", ["w"], ["y"], keepdims=0)], {"w": weight}))
+    (total,) = folding.outputs(model.graph.nodes[0], [weight])
+    assert total == 4096
+    model = load_onnx(model_of([node("Neg", ["w"], ["y"])], {"w": weight}))
+    with pytest.raises(GraphError, match="of which 96 are left"):
+        folding.outputs(model.graph.nodes[0], [weight])
 
 
 def test_a_batch_norm_of_its_own_batch() -> None:
