@@ -25,6 +25,10 @@ class LanguageError(AnsorcError):
     """A tensor expression that has no meaning (wrong rank, mixed dtypes, a cycle, a bad name)."""
 
 
+class ArgumentError(AnsorcError):
+    """An argument of a public function that is of another type than it takes."""
+
+
 class GraphError(AnsorcError):
     """A network that has no meaning, or that cannot be read."""
 

@@ -10,7 +10,7 @@ from ansorc.errors import GraphError
 from ansorc.graph.graph import Graph
 
 Shape: TypeAlias = Sequence[int]
-ShapeChoice: TypeAlias = "Shape | Sequence[Shape]"
+ShapeChoice: TypeAlias = Shape | Sequence[Shape]
 """The shape of an input, or one for each variant."""
 
 

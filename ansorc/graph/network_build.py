@@ -68,7 +68,7 @@ def planned_network(
     """Return the plan that `built_network` loads, its kernels in the order of the tasks."""
     kernels = _compiled([network], programs, on_task)
     plan = network_plan(network, kernels, name or c_name(network.source.name))
-    return _with_threads(plan, network, programs)
+    return with_threads(plan, network, programs)
 
 
 def built_variants(
@@ -89,14 +89,14 @@ def built_variants(
     programs = {key: one for net in networks.values() for key, one in choose(net).items()}
     kernels = _compiled(list(networks.values()), programs, lambda _: None)
     pairs = zip(networks.values(), network_plans(networks, kernels), strict=True)
-    plans = tuple(_with_threads(plan, net, programs) for net, plan in pairs)
+    plans = tuple(with_threads(plan, net, programs) for net, plan in pairs)
     return build_variants(VariantsPlan(title, plans), next(iter(networks.values())).target)
 
 
-def _with_threads(
+def with_threads(
     plan: NetworkPlan, network: Network, programs: Mapping[str, Program]
 ) -> NetworkPlan:
-    """The plan whose kernels have the threads of their programs."""
+    """Return the plan whose kernels have the threads of their programs."""
     pairs = zip(plan.calls, network.task_of, strict=True)
     calls = [replace(call, threads=programs[task.key].threads) for call, (_, task) in pairs]
     return replace(plan, calls=tuple(calls))

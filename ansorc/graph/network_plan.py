@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ansorc.codegen.build import compile_function
 from ansorc.codegen.compiled import Compiled
+from ansorc.codegen.network.derived import DerivedBlock
 from ansorc.codegen.network.plan import (
+    BoundWeight,
     KernelCall,
     NetworkPlan,
     Place,
     PlaceKind,
 )
-from ansorc.codegen.network.weights import Weight
+from ansorc.codegen.network.weights import Weight, WeightBlock
 from ansorc.codegen.package.signature import Param
 from ansorc.graph.arena import place_in_arena
 from ansorc.graph.fusion_group import FusionGroup
@@ -67,6 +69,27 @@ def network_plans(
     if len(plans) > 1:
         return [replace(plan, weights_owner=plans[0].name) for plan in plans]
     return plans
+
+
+def bound_plan(
+    network: Network,
+    kernels: Mapping[str, Compiled],
+    name: str,
+    bind: Callable[[Sequence[Weight]], Sequence[BoundWeight]],
+) -> NetworkPlan:
+    """Return the plan of `network` whose weights lie where `bind` puts them in this process."""
+    planning = _Planning(network, {key: kernels[key] for key in network.tasks})
+    placed = planning.placed()
+    weights = [one for one in placed if isinstance(one, Weight)]
+    found = bind(weights)
+    numbers = {id(one): n for n, one in enumerate({id(one): one for one in found}.values())}
+    rest = iter(found)
+    places = [
+        one if isinstance(one, Place) else Place(PlaceKind.BOUND, numbers[id(next(rest))])
+        for one in placed
+    ]
+    plan = planning.plan(name, places, PlacedWeights(WeightBlock(), DerivedBlock(), {}))
+    return replace(plan, bound=tuple({id(one): one for one in found}.values()))
 
 
 class _Planning:

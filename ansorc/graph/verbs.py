@@ -17,6 +17,7 @@ from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import built_network, built_variants, chosen_programs
 from ansorc.graph.network_tune import NetworkTuneResult, round_line, tune_networks
+from ansorc.lang.arguments import checked
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State
 from ansorc.search.live_line import NotebookLine
@@ -65,6 +66,7 @@ def build(
     measure: MeasuredCall = "kernel",
     check_indices: bool = True,
 ) -> NetworkVariants: ...
+@checked
 def build(
     program: State | ComputeDAG | Task | Graph | GraphVariants,
     target: Target | str | None = None,
@@ -130,6 +132,7 @@ def tune(program: Graph, **settings: Unpack[NetworkSettings]) -> NetworkTuneResu
 def tune(
     program: Sequence[Graph] | GraphVariants, **settings: Unpack[NetworkSettings]
 ) -> list[NetworkTuneResult]: ...
+@checked
 def tune(
     program: Task | Graph | Sequence[Task] | Sequence[Graph] | GraphVariants,
     **settings: Unpack[NetworkSettings],

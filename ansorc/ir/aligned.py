@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import mmap
 from math import prod
+from operator import index
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from ansorc.errors import ArgumentError
 
 Array: TypeAlias = NDArray[Any]
 """The elements of a tensor, of any type."""
@@ -22,12 +25,18 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -
     Kernels take any array. But those of `numpy.empty` begin at any multiple of 16 bytes, so that
     each vector of 64 bytes may lie on two cache lines, which takes longer (docs/decisions/0025).
     """
-    shape = (shape,) if isinstance(shape, int) else shape
-    kind = np.dtype(dtype)
-    size = prod(shape) * kind.itemsize
-    memory: NDArray[np.uint8] = np.empty(size + ALIGNMENT, np.uint8)
+    try:
+        given = shape if isinstance(shape, (tuple, list)) else (shape,)
+        extents, kind = tuple(int(index(extent)) for extent in given), np.dtype(dtype)
+        if kind.hasobject or not kind.itemsize or min(extents, default=0) < 0:
+            raise ValueError
+        size = prod(extents) * kind.itemsize
+        memory: NDArray[np.uint8] = np.empty(size + ALIGNMENT, np.uint8)
+    except (TypeError, ValueError) as error:
+        words = f"shape {shape!r} and dtype {dtype!r}"
+        raise ArgumentError(f"no array can have {words}: give extents and a dtype") from error
     start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size].view(kind).reshape(shape)
+    return memory[start : start + size].view(kind).reshape(extents)
 
 
 def in_own_pages(array: Array) -> Array:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from ansorc.errors import LanguageError
+from ansorc.errors import LanguageError, ParseError
 from ansorc.ir.buffer import Buffer
 from ansorc.lang.canonical import canonical, in_order
 from ansorc.lang.check import check_ops
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag_text import dag_text, parse_dag
 from ansorc.lang.flops import op_flops
+from ansorc.lang.literal import short_text
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.trace import trace
 
@@ -62,7 +63,7 @@ class ComputeDAG:
 
     def op(self, name: str) -> ComputeOp:
         """Return the computation of the tensor `name`; raise LanguageError if there is none."""
-        found = self._by_name.get(name)
+        found = self._by_name.get(name) if isinstance(name, str) else None
         if found is None:
             known = ", ".join(f"'{op.name}'" for op in self.ops)
             raise LanguageError(f"nothing computes '{name}'; there are {known}")
@@ -77,7 +78,7 @@ class ComputeDAG:
 
         Producers come first.
         """
-        return self._readers.get(name, ())
+        return self._readers.get(name, ()) if isinstance(name, str) else ()
 
     @cached_property
     def flops(self) -> float:
@@ -110,6 +111,8 @@ class ComputeDAG:
     @staticmethod
     def from_text(text: str) -> ComputeDAG:
         """Return the DAG that `to_text` wrote; raise ParseError or LanguageError if it is none."""
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ParseError(f"the text of a DAG is {short_text(text)}; give what to_text wrote")
         return ComputeDAG.of_ops(*parse_dag(text))
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.lang.hints import Hints, as_hints
-from ansorc.lang.literal import as_number, short_text
+from ansorc.lang.literal import as_list, as_number, short_text, takes
 from ansorc.lang.naming import (
     AutoName,
     check_axis_name,
@@ -70,7 +70,7 @@ def compute(
     dtypes, a read outside of a tensor, a bad name.
     """
     space, value = _traced(shape, fn, name, axes)
-    op = _op((str(name),), space, _one(name, value), as_hints(hints or {}))
+    op = _op((str(name),), space, _one(name, value), as_hints({} if hints is None else hints))
     _check(op, value)
     return Tensor(op.buffer, op, isinstance(name, AutoName))
 
@@ -117,11 +117,13 @@ def compute_tuple(
     found = _many(stem, value)
     count = len(found) if isinstance(found, tuple) else len(found.bodies)
     names = [stage_name(name, f"{n}") for n in range(count)] if isinstance(name, str) else name
+    if (names := as_list(names)) is None:
+        raise LanguageError(f"the names are {short_text(name)}; give text, or a list of names")
     if len(names) != count:
         raise LanguageError(f"{count} tensors are computed, but the names are {tuple(names)}")
     for one in names:
         check_tensor_name(one)
-    op = _op(tuple(map(str, names)), space, found, as_hints(hints or {}))
+    op = _op(tuple(map(str, names)), space, found, as_hints({} if hints is None else hints))
     _check(op, value)
     return tuple(
         Tensor(buffer, op, isinstance(one, AutoName), place)
@@ -138,9 +140,16 @@ def _traced(
     """Return the axes of a compute and what its function returns for them."""
     check_tensor_name(name)
     extents = extents_of(shape, name)
-    names = _axis_names(fn, len(extents), name) if axes is None else tuple(axes)
+    if not callable(fn):
+        raise LanguageError(f"'{name}' is defined by {short_text(fn)}, which is no function")
+    listed = list(axes) if isinstance(axes, str) else as_list(axes)
+    if listed is None and axes is not None:
+        raise LanguageError(f"the axes of '{name}' are {short_text(axes)}; give a list of names")
+    names = _axis_names(fn, len(extents), name) if listed is None else tuple(listed)
     for axis in names:
         check_axis_name(axis)
+    if axes is not None and not takes(fn, len(extents)):
+        raise LanguageError(f"the function of '{name}' does not take {len(extents)} indices")
     if len(names) != len(extents) or len(set(names)) != len(names):
         raise LanguageError(f"'{name}' of shape {extents} needs as many different axes: {names}")
     try:
@@ -243,7 +252,13 @@ def _without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis,
 
 
 def _axis_names(fn: Callable[..., object], rank: int, name: str) -> tuple[str, ...]:
-    parameters = inspect.signature(fn).parameters.values()
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        raise LanguageError(
+            f"'{name}' is defined by {short_text(fn)}, whose parameters cannot be told; "
+            "use a lambda"
+        ) from None
     names = [
         parameter.name
         for parameter in parameters

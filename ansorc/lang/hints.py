@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ansorc.errors import LanguageError
+from ansorc.lang.literal import as_list, as_number, short_text
 
 Hints = Mapping[str, "str | float | Sequence[str]"]
 
@@ -34,10 +35,14 @@ def as_hints(given: Hints) -> tuple[tuple[str, str], ...]:
 
     A name with a dot in it is a hint of somebody's own rules and always allowed.
     """
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LanguageError(f"hints are a dict of names and values, not {short_text(given)}")
     for name in given:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LanguageError(f"the name of a hint is text, not {short_text(name)}")
         if name not in KNOWN_HINTS and "." not in name:
             raise LanguageError(f"there is no hint '{name}'; known are {', '.join(KNOWN_HINTS)}")
-    return tuple(sorted((name, _text(value)) for name, value in given.items()))
+    return tuple(sorted((name, _text(name, value)) for name, value in given.items()))
 
 
 def hint_axes(hints: tuple[tuple[str, str], ...], name: str) -> tuple[str, ...]:
@@ -46,7 +51,15 @@ def hint_axes(hints: tuple[tuple[str, str], ...], name: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
-def _text(value: str | float | Sequence[str]) -> str:
-    if isinstance(value, (str, int, float)):
+def _text(name: str, value: str | float | Sequence[str]) -> str:
+    number = as_number(value)
+    if number is not None:
+        return str(number)
+    if isinstance(value, str):
         return str(value)
-    return ",".join(value)
+    names = as_list(value)
+    if names is None or not all(isinstance(one, str) for one in names):
+        raise LanguageError(
+            f"the hint {name} is {short_text(value)}; give text, a number or a list of names"
+        )
+    return ",".join(names)

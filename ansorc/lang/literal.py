@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, cast
 
 import ml_dtypes
@@ -14,7 +16,7 @@ from ansorc.ir.dtype import dtype as dtype_named
 from ansorc.ir.expr import Const
 from ansorc.ir.interpret_math import integer_range
 
-DTypeLike: TypeAlias = "str | DType | np.dtype[Any] | type[Any]"
+DTypeLike: TypeAlias = str | DType | np.dtype[Any] | type[Any]
 """A dtype: its name, or one of NumPy or ml_dtypes."""
 _NO_BOOL = (
     "a Python bool is no condition of the program: it is decided while the program is being "
@@ -59,12 +61,35 @@ def as_number(value: object) -> float | None:
     return None
 
 
+def as_list(value: object) -> list[Any] | None:
+    """Return the members of a list, a tuple, an array or whatever else can be gone through.
+
+    None for text, dicts and sets, whose members have no places, and for what has no members.
+    """
+    if isinstance(value, np.ndarray):
+        return cast("np.ndarray[Any, Any]", value).tolist() if value.ndim == 1 else None
+    if isinstance(value, (str, bytes, dict, set, frozenset)) or not isinstance(value, Iterable):
+        return None
+    try:
+        return list(cast("Iterable[Any]", value))
+    except (TypeError, LanguageError):  # tensors and elements
+        return None
+
+
 def as_integer(value: object, what: str) -> int:
     """Return the int that `value`, which is `what`, is; raise LanguageError for other things."""
     number = as_number(value)
     if isinstance(number, int):
         return int(number)
     raise LanguageError(f"{what} is {short_text(value)} ({type(value).__name__}), not an integer")
+
+
+def as_truth(value: object, what: str) -> bool:
+    """Return the bool that `value`, which is `what`, is; raise LanguageError for other things."""
+    number = as_number(value)
+    if isinstance(number, bool):
+        return number
+    raise LanguageError(f"{what} is {short_text(value)} ({type(value).__name__}): True or False")
 
 
 def literal(value: float, dtype: DType) -> Const:
@@ -99,6 +124,15 @@ def refuse_bool(value: object) -> None:
     """Raise LanguageError for a bool of Python or NumPy."""
     if isinstance(as_number(value), bool):
         raise LanguageError(f"{value}: {_NO_BOOL.format(value=value)}")
+
+
+def takes(function: Callable[..., object], count: int) -> bool:
+    """Return whether a function can be called with `count` arguments; False if nobody can tell."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(function, type)
 
 
 def short_text(value: object) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Container
 
 from ansorc.errors import LanguageError
 from ansorc.ir.lexer import RESERVED
+from ansorc.lang.literal import short_text
 
 _AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TENSOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
@@ -25,6 +26,7 @@ def stage_name(name: str, suffix: str) -> str:
 
 def check_tensor_name(name: str) -> None:
     """Raise LanguageError unless `name` is an identifier, or several words joined by dots."""
+    _require_text(name, "a tensor")
     if not _TENSOR.fullmatch(name) or name in RESERVED:
         raise LanguageError(
             f"'{name}' cannot name a tensor; use letters, digits and underscores, not starting "
@@ -34,6 +36,7 @@ def check_tensor_name(name: str) -> None:
 
 def check_axis_name(name: str) -> None:
     """Raise LanguageError unless `name` is an identifier."""
+    _require_text(name, "an axis")
     if not _AXIS.fullmatch(name) or name in RESERVED:
         raise LanguageError(
             f"'{name}' cannot name an axis; use letters, digits and underscores, not starting "
@@ -49,6 +52,11 @@ def unique_name(name: str, taken: Container[str]) -> str:
         count += 1
         candidate = f"{head}{count}{dot}{rest}"
     return candidate
+
+
+def _require_text(name: object, what: str) -> None:
+    if not isinstance(name, str):
+        raise LanguageError(f"{short_text(name)} cannot name {what}; a name is text")
 
 
 def _reserved() -> str:

@@ -10,7 +10,7 @@ from ansorc.ir.dtype import DType
 from ansorc.ir.expr import Const, Expr, Load, Var, dtype_of
 from ansorc.ir.node import walk
 from ansorc.ir.substitute import substitute
-from ansorc.lang.literal import short_text
+from ansorc.lang.literal import short_text, takes
 from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
 
 Combine = Callable[[tuple[Scalar, ...], tuple[Scalar, ...]], Sequence[ScalarLike]]
@@ -62,6 +62,10 @@ def reducer_of(
         )
     found = tuple(_literal(v, dtype, name) for v, dtype in zip(identities, dtypes, strict=True))
     left, right = operands(dtypes)
+    if not takes(combine, 2):
+        raise LanguageError(
+            f"the function of the reducer '{name}' takes two tuples: lambda a, b: …"
+        )
     values = combine(tuple(map(Scalar, left)), tuple(map(Scalar, right)))
     if not isinstance(values, (tuple, list)) or len(values) != len(dtypes):
         raise LanguageError(

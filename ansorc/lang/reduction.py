@@ -9,7 +9,7 @@ from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Expr, Var
 from ansorc.lang.compute_op import Combiner
-from ansorc.lang.literal import as_integer, as_number, refuse_bool, short_text
+from ansorc.lang.literal import as_integer, as_list, as_number, refuse_bool, short_text
 from ansorc.lang.naming import check_axis_name
 from ansorc.lang.reducer import Combine, Reducer, reducer_of
 from ansorc.lang.reducer_laws import with_kept_identity
@@ -113,6 +113,15 @@ def reducer(
         moments = reducer(lambda a, b: (a[0] + b[0], a[1] + b[1]), (0, 0))
         S, Q = compute_tuple(n, lambda i: moments(A[i, k], A[i, k] * A[i, k], axis=k))
     """
+    if not callable(combine):
+        raise LanguageError(f"a reducer combines by a function, not by {short_text(combine)}")
+    if not isinstance(identities, (list, tuple)):
+        raise LanguageError(
+            f"the identities of a reducer are {short_text(identities)}; give a list, one number "
+            "for each element of its tuples"
+        )
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LanguageError(f"{short_text(name)} cannot name a reducer; a name is text")
     return TupleReducer(combine, tuple(identities), name)
 
 
@@ -230,8 +239,8 @@ def _axes(verb: str, axis: Axes) -> tuple[ReduceAxis, ...]:
     """Return the axes that `verb` runs over; raise LanguageError unless they are some."""
     if isinstance(axis, Scalar):
         axes = (axis,)
-    elif isinstance(axis, (tuple, list)):
-        axes = tuple(axis)
+    elif (listed := as_list(axis)) is not None:
+        axes = tuple(listed)
     else:
         raise LanguageError(
             f"{verb} runs over {short_text(axis)}: axis= is a reduce axis, or a list of them, made "

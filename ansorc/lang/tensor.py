@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import Expr, Load, Operand, const
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.lang.literal import DTypeLike, as_dtype, as_number, short_text
+from ansorc.lang.literal import DTypeLike, as_dtype, as_list, as_number, as_truth, short_text
 from ansorc.lang.naming import AutoName, check_tensor_name
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.whole import Whole
@@ -23,6 +23,8 @@ from ansorc.lang.whole import Whole
 Index = Scalar | Expr | SupportsIndex
 """What a tensor is indexed by."""
 _PLACEHOLDER = AutoName("placeholder")
+_MOST_ELEMENTS = 2**62
+"""So that places in bytes, too, are 64-bit integers."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,19 +179,22 @@ def placeholder(
     """
     check_tensor_name(name)
     found = _dtype(dtype)
-    buffer = Buffer(str(name), extents_of(shape, name), found, constant=constant)
+    is_constant = as_truth(constant, "constant")
+    buffer = Buffer(str(name), extents_of(shape, name), found, constant=is_constant)
     return Tensor(buffer, has_auto_name=isinstance(name, AutoName))
 
 
 def extents_of(shape: int | Sequence[int], name: str) -> tuple[int, ...]:
     """Return `shape` of the tensor `name` as integers; raise LanguageError unless all are > 0."""
-    given = (shape,) if isinstance(shape, int) else tuple(shape)
-    try:
-        extents = tuple(operator.index(extent) for extent in given)
-    except TypeError:
-        raise LanguageError(f"the shape {given} of '{name}' is not made of integers") from None
+    parts = [shape] if as_number(shape) is not None else as_list(shape)
+    numbers = [None] if parts is None else [as_number(part) for part in parts]
+    extents = tuple(one for one in numbers if isinstance(one, int) and not isinstance(one, bool))
+    if len(extents) < len(numbers):
+        raise LanguageError(f"the shape {short_text(shape)} of '{name}' is not made of integers")
     if any(extent <= 0 for extent in extents):
         raise LanguageError(f"the shape {extents} of '{name}' is empty; extents are 1 or more")
+    if math.prod(extents) > _MOST_ELEMENTS:
+        raise LanguageError(f"the shape {extents} of '{name}' has more than 2**62 elements")
     return extents
 
 

@@ -11,6 +11,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Load
 from ansorc.ir.node import Node, rewrite
 from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.literal import short_text
 from ansorc.lang.naming import unique_name
 from ansorc.lang.tensor import OwnedBuffer, Tensor
 
@@ -41,9 +42,11 @@ def trace(params: Sequence[Tensor]) -> tuple[tuple[Buffer, ...], tuple[ComputeOp
 
 
 def _check_params(params: Sequence[Tensor]) -> None:
+    if not isinstance(params, (list, tuple)):
+        raise LanguageError(f"ComputeDAG takes a list of tensors, not {short_text(params)}")
     for place, tensor in enumerate(params):
         if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise LanguageError(f"ComputeDAG takes a list of tensors, not {tensor!r}")
+            raise LanguageError(f"ComputeDAG takes a list of tensors, not {short_text(tensor)}")
         if any(tensor is other for other in params[:place]):
             raise LanguageError(
                 f"'{tensor.name}' is listed twice; list it once, however often it is read "

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansorc.errors import AnsorcError, LanguageError
+from ansorc.lang.arguments import checked
 from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.literal import short_text
 from ansorc.lang.tensor import Tensor
 
 
@@ -57,6 +59,8 @@ def workload(function: Callable[..., Sequence[Tensor]]) -> Workload:
 
     Raise LanguageError unless each of its parameters has an integer as default.
     """
+    if not inspect.isfunction(function):
+        raise LanguageError(f"a workload is a function with settings, not {short_text(function)}")
     for parameter in inspect.signature(function).parameters.values():
         is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if is_variadic or not isinstance(parameter.default, int):
@@ -86,6 +90,7 @@ def load_workloads(path: str | Path) -> dict[str, Workload]:
     return workloads
 
 
+@checked
 def load_workload(
     path: str | Path, function_name: str = "", settings: Mapping[str, int] | None = None
 ) -> ComputeDAG:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import NoReturn, Self
 
-from ansorc.errors import ScheduleError, Spot
+from ansorc.errors import ArgumentError, ScheduleError, Spot
 from ansorc.ir import notebook
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.transform import Transform, transformed
@@ -150,10 +150,11 @@ class State:
         return {stage.name: stage for stage in self.stages}
 
     def stage(self, name: str) -> Stage:
-        """Return the stage called `name`; raise KeyError if there is none."""
-        found = self.find(name)
+        """Return the stage called `name`; raise ArgumentError if there is none."""
+        found = self.find(name) if isinstance(name, str) else None
         if found is None:
-            raise KeyError(name)
+            known = ", ".join(f"'{stage.name}'" for stage in self.stages)
+            raise ArgumentError(f"there is no stage {name!r}; the stages are {known}")
         return found
 
     @property

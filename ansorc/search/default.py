@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -18,11 +18,13 @@ from ansorc.schedule.names import Steps
 from ansorc.schedule.stage import At, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.steps import RFactor
+from ansorc.search.default_alike import kept_columns
 from ansorc.search.default_borders import is_border, settled_borders
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.statement import Statement
+from ansorc.search.options import DEFAULTS
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.generate import generate
@@ -45,7 +47,13 @@ from ansorc.search.sketch.tiling_variants import (
     TilingWithRows,
     TilingWithTerms,
 )
-from ansorc.search.space.genes import Genes, choice_values, population_state, steps
+from ansorc.search.space.genes import (
+    Genes,
+    choice_values,
+    population_state,
+    steps,
+    within_registers,
+)
 from ansorc.target import Target
 from ansorc.target.costs import CORE
 
@@ -100,13 +108,21 @@ WINDOW_UNROLL_LIMIT, WINDOW_GAIN, WINDOW_ROUNDS = 64, 0.98, 6
 """Where windows overlap, longer code may load what they have in common once. It is taken where it
 seems to take this share of the time at most; with that choice more rounds are needed."""
 
+MOST_LAYOUTS, ALIKE = 2, 1.25
+"""In how many layouts a constant may lie for different programs, and how many times as long one may
+seem to take that reads it in one of them."""
 HELD = 1.02
 """How many times as long a program may seem to take whose copies read out register tiles: what goes
 through memory instead is counted as if nothing waited for it."""
 
 
 def default_steps(
-    dag: ComputeDAG, target: Target, *, rewrite_layout: bool = True, redefine: bool = True
+    dag: ComputeDAG,
+    target: Target,
+    *,
+    rewrite_layout: bool = True,
+    redefine: bool = True,
+    like: Sequence[Steps] = (),
 ) -> Steps:
     """Return the program that seems best by a rough estimate of its cycles; always the same one.
 
@@ -114,22 +130,32 @@ def default_steps(
     operand, with long reductions in shares or in lanes, with the rows of a product finished beside
     it, with plain stages in two places, and of other definitions. Where a dot-product
     instruction fits, it is used. Borders are read in place where that leaves few tests.
-    `rewrite_layout` and `redefine` are those of `SearchOptions`.
+    `rewrite_layout` and `redefine` are those of `SearchOptions`. One that reads the constants as a
+    program of `like` does is preferred unless it seems much slower, and one of two at any time.
     """
     dag = dag.plain
     sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))
     if sketches:
-        return _fastest(sketches)
+        return _fastest(sketches, like=like)
     others = _redefined(dag, target, rewrite_layout=rewrite_layout) if redefine else ()
     sketches = (*_plain(dag, target, rewrite_layout=rewrite_layout), *others)
     borders = frozenset(op.name for op in dag.ops if is_border(dag, op))
-    made = _fastest(sketches, borders)
-    return settled_borders(dag, target, made, lambda: _fastest(sketches)) if borders else made
+    made = _fastest(sketches, borders, like)
+    if not borders:
+        return made
+    return settled_borders(dag, target, made, lambda: _fastest(sketches, like=like))
 
 
-def _fastest(sketches: Sequence[Sketch], without: frozenset[str] = frozenset()) -> Steps:
+def _fastest(
+    sketches: Sequence[Sketch], without: frozenset[str] = frozenset(), like: Sequence[Steps] = ()
+) -> Steps:
     """Return the program that seems best if the stages `without` took no time."""
     pools = sorted((pool for sketch in sketches for pool in _pools(sketch, without)), key=_best)
+    alike = [pool for one in pools for known in like for pool in _pool_like(one, known)]
+    if alike:
+        chosen = min(map(_evolved, alike), key=_best)
+        if len(like) >= MOST_LAYOUTS or _best(chosen) <= ALIKE * _best(pools[0]):
+            return steps(chosen.sketch, _settled(chosen))
     near = [pool for pool in pools[:EVOLVED] if _best(pool) <= NEAR * _best(pools[0])]
     pool = min(map(_evolved, near), key=_best)
     return steps(pool.sketch, _settled(pool))
@@ -184,6 +210,8 @@ class Pool:
     """Stages whose time is not counted."""
     penalty: float
     """How many times as fast it must seem, as its estimate is uncertain."""
+    kept: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Genes that all have, by column."""
 
 
 def _pools(sketch: Sketch, without: frozenset[str]) -> Iterator[Pool]:
@@ -195,6 +223,27 @@ def _pools(sketch: Sketch, without: frozenset[str]) -> Iterator[Pool]:
         genes = sample(whole, ROWS_ELSEWHERE if number else ROWS, np.random.default_rng(0))
         own = penalty * (PENALTY_ELSEWHERE if number else 1.0)
         yield Pool(whole, *_evaluated(whole, genes, without), without, own)
+
+
+def _pool_like(pool: Pool, known: Steps) -> Iterator[Pool]:
+    """Programs of the pool's sketch that lay constants out as the program `known` does."""
+    kept = kept_columns(pool.sketch, known)
+    if kept is None:
+        return
+    genes = _with_kept(pool.sketch, pool.genes, kept)
+    if len(genes):
+        genes, cycles = _evaluated(pool.sketch, genes, pool.without)
+        yield replace(pool, genes=genes, cycles=cycles, kept=kept)
+
+
+def _with_kept(sketch: Sketch, genes: Genes, kept: Mapping[int, int]) -> Genes:
+    """The rows with the genes `kept`, those left out that are then no programs."""
+    if not kept:
+        return genes
+    genes = genes.copy()
+    for column, gene in kept.items():
+        genes[:, column] = gene
+    return genes[within_registers(sketch, genes, DEFAULTS.max_register_ratio)]
 
 
 def _best(pool: Pool) -> float:
@@ -215,7 +264,10 @@ def _next(pool: Pool, rng: np.random.Generator) -> Pool:
     """The best programs of the pool and mutations of them."""
     best = np.argsort(pool.cycles, kind="stable")[:SURVIVORS]
     parents = np.repeat(pool.genes[best], CHILDREN // SURVIVORS, axis=0)
-    genes, cycles = _evaluated(pool.sketch, mutate(pool.sketch, parents, rng), pool.without)
+    made = _with_kept(pool.sketch, mutate(pool.sketch, parents, rng), pool.kept)
+    if not len(made):
+        return pool
+    genes, cycles = _evaluated(pool.sketch, made, pool.without)
     return replace(
         pool,
         genes=np.concatenate([pool.genes[best], genes]),

@@ -94,17 +94,24 @@ def build_program(task: Task, program: Program, name: str = "") -> Module:
     return _compiled(replay(task.dag, program.steps), task, name or task.name, program)
 
 
-def default_program(task: Task, *, rewrite_layout: bool = True, redefine: bool = True) -> Program:
+def default_program(
+    task: Task,
+    *,
+    rewrite_layout: bool = True,
+    redefine: bool = True,
+    like: Sequence[tuple[Step, ...]] = (),
+) -> Program:
     """Return the program that is used without any tuning.
 
     `rewrite_layout`: whether constants may be laid out in the order of their tile; `redefine`:
-    whether stages may be computed by other definitions.
+    whether stages may be computed by other definitions; `like`: programs, for other extents, in
+    whose layouts the constants are there already.
     """
     backend_of(task.target)
     dag, target = task.dag, task.target
     if target.kind == "cuda":
         return Program(default_gpu_steps(dag, target), "untuned default schedule")
-    chosen = default_steps(dag, target, rewrite_layout=rewrite_layout, redefine=redefine)
+    chosen = default_steps(dag, target, rewrite_layout=rewrite_layout, redefine=redefine, like=like)
     return Program(chosen, "untuned default schedule")
 
 

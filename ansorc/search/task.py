@@ -6,8 +6,9 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
-from ansorc.errors import RecordError
+from ansorc.errors import ArgumentError, RecordError
 from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.literal import short_text
 from ansorc.target import Target
 
 
@@ -21,6 +22,13 @@ class Task:
 
     def __init__(self, dag: ComputeDAG, target: Target | str = "native", name: str = "kernel"):
         found = Target.parse(target) if isinstance(target, str) else target
+        for value, kind, what in (
+            (dag, ComputeDAG, "dag"),
+            (found, Target, "target"),
+            (name, str, "name"),
+        ):
+            if not isinstance(value, kind):
+                raise ArgumentError(f"Task: {what} is {short_text(value)}, not a {kind.__name__}")
         object.__setattr__(self, "dag", dag)
         object.__setattr__(self, "target", found)
         object.__setattr__(self, "name", name)

@@ -14,6 +14,8 @@ from ansorc.search.measure import CachePolicy, MeasuredCall, MeasureOptions
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import RecordPlace, place_of
 
+_MOST_THREADS = 1 << 16
+
 
 class TuneSettings(TypedDict, total=False):
     """What the arguments of `tune` may be: the options of TuneOptions that most runs need."""
@@ -53,7 +55,9 @@ class TuneOptions:
     """Where programs are measured, such as an `ac.Fleet`, which stays open; None: here."""
 
     def __post_init__(self) -> None:
-        """Raise MeasureError for a cache policy that there is not."""
+        """Raise MeasureError for a cache policy that there is not, and for too many threads."""
+        if not 0 <= self.threads <= _MOST_THREADS:
+            raise MeasureError(f"threads={self.threads}: give 0 … {_MOST_THREADS}, 0 for all cores")
         if self.cache not in get_args(CachePolicy):
             known = ", ".join(f'"{policy}"' for policy in get_args(CachePolicy))
             raise MeasureError(f"cache={self.cache!r}: there are {known}")

@@ -79,6 +79,8 @@ class Target:
     @staticmethod
     def parse(text: str) -> Target:
         """Return the target that `text` names; raise TargetError listing what is known."""
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TargetError(f"{text!r} is not a target; use {_FORMS}")
         before, word, after = text.partition(_AS)
         return Target.parse(before).assuming(Target.parse(after)) if word else Target._parse(text)
 

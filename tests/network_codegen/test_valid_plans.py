@@ -11,9 +11,10 @@ from plans import BYTES, arena, constant, perceptron, result, source, two_output
 
 from ansorc.codegen.call.network_module import build_network
 from ansorc.codegen.network.derived import DerivedBlock
-from ansorc.codegen.network.plan import NetworkPlan, Place, PlaceKind
+from ansorc.codegen.network.plan import BoundWeight, NetworkPlan, Place, PlaceKind
 from ansorc.codegen.network.weights import joined_weights
 from ansorc.errors import BuildError
+from ansorc.ir.aligned import aligned_empty
 
 PLAN = perceptron()
 FIRST, SECOND, LAST = (call.arguments for call in PLAN.calls)
@@ -33,6 +34,12 @@ def with_derived(start: int) -> NetworkPlan:
     (one,) = plan.derived.weights.values()
     block, _ = joined_weights([np.zeros(one.packing.source.shape, np.float32)])
     return replace(plan, weights=block, derived=DerivedBlock([replace(one, source=start)]))
+
+
+def with_bound(size: int) -> NetworkPlan:
+    """The plan with a weight elsewhere, of so many bytes."""
+    plan = moved(0, 1, Place(PlaceKind.BOUND, 0))
+    return replace(plan, bound=(BoundWeight(aligned_empty(size, np.uint8)),))
 
 
 @pytest.mark.parametrize(
@@ -59,6 +66,8 @@ def with_derived(start: int) -> NetworkPlan:
             "derived weight at 0 is made of the bytes 64 to 6464 of the weights, which",
         ),
         (with_derived(4), "derived weight at 0 is made of the bytes 4 to"),
+        (moved(0, 1, Place(PlaceKind.BOUND, 0)), "argument 'W': it is bound weight 0 of 0"),
+        (with_bound(BYTES), "is a bound weight of 960 bytes at"),
         (moved(2, 1, source()), "it is written, but lies in an input"),
         (moved(1, 3, arena(64)), "argument 'Y': it overlaps 'X', and one of them is written"),
         (moved(2, 1, arena(0)), "perceptron: no call writes the output 'y'"),

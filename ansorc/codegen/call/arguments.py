@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -77,6 +79,17 @@ class _CallArgument:
 
     def refuse(self, given: str, remedy: str) -> CallError:
         return CallError(f"{self._words} {given}, but {remedy}")
+
+
+def file_path(given: object) -> Path:
+    """Return the path that `given` is; raise CallError for what is none."""
+    try:
+        path = Path(cast("str | os.PathLike[str]", given))
+    except TypeError:
+        raise CallError(f"{given!r} is no path; give text or a pathlib.Path") from None
+    if not path.name:
+        raise CallError(f"{given!r} names no file")
+    return path
 
 
 def packed_weight(signature: Signature, name: str, value: object) -> PackedWeight:
@@ -178,6 +191,8 @@ def _viewed(place: _CallArgument, value: object) -> tuple[Array, bool]:
     if isinstance(value, np.ndarray):
         array = cast(Array, value)
         return array, bool(array.flags.writeable)
+    if isinstance(value, (bool, int, float, np.generic)) and not place.param.source_shape:
+        return _of_number(place, value), False
     if not has_dlpack(value):
         kind = f"is a {type(value).__name__}"
         raise place.refuse(kind, "it must be a NumPy array or an object with __dlpack__")
@@ -189,6 +204,24 @@ def _viewed(place: _CallArgument, value: object) -> tuple[Array, bool]:
             kind, "it must lie in this machine's main memory, with strides"
         ) from error
     return array, bool(array.flags.writeable) or not _is_versioned(value)
+
+
+def _of_number(place: _CallArgument, value: object) -> Array:
+    """Return the array without dimensions that holds a number of Python or NumPy.
+
+    Raise CallError unless the parameter's dtype holds it: a bool or an integer as it is, a float
+    rounded, but not to infinity.
+    """
+    given, wanted = np.asarray(value), place.param.dtype
+    fits = given.dtype.kind in ("b" if wanted.is_bool else "iu" if wanted.is_integer else "fiuV")
+    if not fits or given.dtype.kind == "O":
+        raise place.refuse(f"is the number {value!r}", f"the kernel wants {wanted}")
+    with np.errstate(over="ignore"):
+        found = given.astype(wanted.numpy)
+    is_same = bool(found == given) if not wanted.is_float else True
+    if not is_same or (np.isinf(found.astype(np.float64)) and not np.isinf(float(given))):
+        raise place.refuse(f"is the number {value!r}", f"{wanted} does not hold it")
+    return found
 
 
 def _is_versioned(value: SupportsDLPack) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
+from ansorc.codegen.call.arguments import file_path
 from ansorc.codegen.call.module import Module, open_kernel
 from ansorc.codegen.call.network_module import NetworkModule, open_network
 from ansorc.codegen.call.network_variants import NetworkVariants, open_variants
@@ -21,7 +21,7 @@ def load_library(
     tell one build from another. Raises BuildError if one of the files is missing, damaged, or of
     another build.
     """
-    library = Path(path)
+    library = file_path(path)
     manifest = read_manifest(library, verify=verify)
     if isinstance(manifest, VariantsManifest):
         return open_variants(library, manifest)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from ansorc.codegen.base import LoadedKernel, backend_of, opener_of
-from ansorc.codegen.call.arguments import checked_arrays, packed_weight
+from ansorc.codegen.call.arguments import checked_arrays, file_path, packed_weight
 from ansorc.codegen.call.bound import BoundCall, FixedInputs
 from ansorc.codegen.call.caller import Caller, LazyCode, require_no_stream
 from ansorc.codegen.call.device_caller import DeviceCaller
@@ -138,7 +138,7 @@ class Module:
                 "to save; copy the library's files"
             )
         backend = backend_of(self.target)
-        return backend.save(Path(path), self._compiled, self.signature, self.target)
+        return backend.save(file_path(path), self._compiled, self.signature, self.target)
 
     def __repr__(self) -> str:
         params = ", ".join(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansorc.codegen.base import LoadedNetwork, network_backend_of, network_opener_of, opener_of
-from ansorc.codegen.call.arguments import checked_arrays
+from ansorc.codegen.call.arguments import checked_arrays, file_path
 from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.caller import Caller, LazyCode, require_no_stream
 from ansorc.codegen.call.device_caller import DeviceCaller
@@ -101,6 +101,10 @@ class NetworkModule:
     def run(self, feeds: Mapping[str, object], threads: int = 0) -> dict[str, Array]:
         """Run the network on inputs by name, and return its outputs by name, as new arrays."""
         names = [param.name for param in self.inputs]
+        if not isinstance(feeds, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise CallError(
+                f"{self.signature.name} runs on a dict of inputs by name, not {feeds!r}"
+            )
         for name in [*names, *feeds]:
             if name not in feeds or name not in names:
                 what = "needs an input" if name in names else "has no input"
@@ -155,7 +159,9 @@ class NetworkModule:
             )
         backend = network_backend_of(self.target)
         file = None if weights is None else Path(weights)
-        return backend.save_network(Path(path), with_own_weights(self._plan), self.target, file)
+        return backend.save_network(
+            file_path(path), with_own_weights(self._plan), self.target, file
+        )
 
     def __repr__(self) -> str:
         inputs, outputs = map(_listed, (self.inputs, self.outputs))

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ansorc.codegen.base import network_backend_of
+from ansorc.codegen.call.arguments import file_path
 from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.network_module import (
     CallTime,
@@ -107,7 +108,7 @@ class NetworkVariants:
                 "copy the library's files"
             )
         target = self.modules[0].target
-        return network_backend_of(target).save_variants(Path(path), self._plan, target)
+        return network_backend_of(target).save_variants(file_path(path), self._plan, target)
 
     def __repr__(self) -> str:
         return f"<network {self.name} for {self._known()}>"

@@ -116,5 +116,5 @@ def _argument(plan: NetworkPlan, place: Place) -> KernelArgument:
         case PlaceKind.WEIGHTS:
             last = len(plan.inputs) + len(plan.outputs)
             return KernelArgument("parameter", last, place.offset)
-        case PlaceKind.DERIVED:
-            raise BuildError(f"{plan.name}: weights that are made at load are not for a GPU")
+        case PlaceKind.DERIVED | PlaceKind.BOUND:
+            raise BuildError(f"{plan.name}: {place.kind.value} are not for a GPU")

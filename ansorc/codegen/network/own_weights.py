@@ -11,7 +11,11 @@ from ansorc.codegen.network.weights import Weight, WeightBlock
 
 
 def with_own_weights(plan: NetworkPlan) -> NetworkPlan:
-    """Return `plan` without the weights that only other networks read, if there are any."""
+    """Return `plan` without the weights that only other networks read, if there are any.
+
+    Those that lie elsewhere in the process are then among its own.
+    """
+    plan = _with_bound_stored(plan)
     derived = {n: plan.derived.weights[n] for n in _used(plan, PlaceKind.DERIVED)}
     sources = {one.source for one in derived.values()}
     stored = list(dict.fromkeys([*_used(plan, PlaceKind.WEIGHTS), *sorted(sources)]))
@@ -30,6 +34,20 @@ def with_own_weights(plan: NetworkPlan) -> NetworkPlan:
         return replace(place, offset=known[place.offset]) if known else place
 
     return replace(_with_places(plan, moved), weights=block, derived=made, weights_owner="")
+
+
+def _with_bound_stored(plan: NetworkPlan) -> NetworkPlan:
+    if not plan.bound:
+        return plan
+    known = [plan.weights.at(offset) for offset in plan.weights.offsets]
+    block = WeightBlock([*known, *(Weight(one.array) for one in plan.bound)])
+    starts = block.offsets[len(known) :]
+
+    def moved(place: Place) -> Place:
+        is_bound = place.kind is PlaceKind.BOUND
+        return Place(PlaceKind.WEIGHTS, starts[place.offset]) if is_bound else place
+
+    return replace(_with_places(plan, moved), weights=block, bound=())
 
 
 def with_all_packed(plan: NetworkPlan) -> NetworkPlan:

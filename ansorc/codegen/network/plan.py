@@ -10,6 +10,7 @@ from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.network.derived import DerivedBlock
 from ansorc.codegen.network.weights import WeightBlock, rounded
 from ansorc.codegen.package.signature import FAULT_RECORD, Param, Signature
+from ansorc.ir.aligned import Array
 from ansorc.ir.fault import FaultSite
 
 
@@ -26,6 +27,8 @@ class PlaceKind(Enum):
     """The constants of the network; `offset` is in bytes, a multiple of 64."""
     DERIVED = "derived weights"
     """Constants that are made of others at load; `offset` is in bytes, a multiple of 64."""
+    BOUND = "bound weights"
+    """Constants elsewhere in this process; `offset` is the index in `NetworkPlan.bound`."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,14 @@ class KernelCall:
 
 
 @dataclass(frozen=True, eq=False)
+class BoundWeight:
+    """A constant in memory of this process that several networks may read, and nobody writes."""
+
+    array: Array
+    """Its bytes as kernels read them (uint8), at a multiple of 64."""
+
+
+@dataclass(frozen=True, eq=False)
 class NetworkPlan:
     """A network as kernel calls, one after the other; `require_valid` says what must hold."""
 
@@ -66,6 +77,8 @@ class NetworkPlan:
     weights: WeightBlock = field(default_factory=WeightBlock)
     derived: DerivedBlock = field(default_factory=DerivedBlock)
     """What is made of `weights` when the code is loaded."""
+    bound: tuple[BoundWeight, ...] = ()
+    """What lies elsewhere, as kernels read it: in a saved library it is among `weights`."""
     weights_owner: str = ""
     """What the weights are called after in a library: networks that share them; "": `name`."""
 

@@ -82,6 +82,13 @@ def _require_inside(plan: NetworkPlan, spot: _CheckedCall, param: Param, place: 
             if own[offset].bytes != param.bytes:
                 sizes = f"{own[offset].bytes} bytes, but the kernel takes {param.bytes}"
                 raise spot.refuse(param, f"is the {kind.value} '{own[offset].name}' of {sizes}")
+        case PlaceKind.BOUND:
+            if not 0 <= offset < len(plan.bound):
+                raise spot.refuse(param, f"is bound weight {offset} of {len(plan.bound)}")
+            array = plan.bound[offset].array
+            if array.nbytes != param.bytes or array.ctypes.data % ALIGNMENT:
+                words = f"is a bound weight of {array.nbytes} bytes at {array.ctypes.data}"
+                raise spot.refuse(param, f"{words}, but takes {param.bytes} at a multiple of 64")
         case PlaceKind.ARENA | PlaceKind.WEIGHTS | PlaceKind.DERIVED as kind:
             size = {
                 PlaceKind.ARENA: plan.arena_bytes,

@@ -33,6 +33,7 @@ from ansorc.graph.operators.registered import registered_operator
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, dtype
+from ansorc.lang.arguments import checked
 
 MAX_NODES = 100_000
 """Of a network, with all that its functions and loops are copied to."""
@@ -64,6 +65,7 @@ def from_onnx(
     constants: Mapping[str, object] | None = None,
     name: str = "",
 ) -> Graph | GraphVariants: ...
+@checked
 def from_onnx(
     source: OnnxSource,
     inputs: Mapping[str, ShapeChoice] | None = None,
@@ -260,6 +262,8 @@ def _constant(given: OnnxInput, value: object) -> Array:
     """The values of an input that is always the same."""
     try:
         array = np.asarray(value)
+        if array.dtype.kind == "c":
+            raise TypeError(f"{array.dtype} has no counterpart here")
         array = array.astype(_dtype(given).numpy) if given.dtype else array
     except (TypeError, ValueError) as error:
         raise GraphError(f"the values of the input '{given.name}': {error}") from error

@@ -100,7 +100,7 @@ class OnnxModel:
         return None if function is None else _function_graph(function, node)
 
 
-OnnxSource: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto"
+OnnxSource: TypeAlias = str | os.PathLike[str] | onnx.ModelProto
 """A file, or a model in memory."""
 
 

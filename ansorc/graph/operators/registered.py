@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ansorc.errors import GraphError
 from ansorc.graph.graph_operator import GraphOperator
+from ansorc.lang.literal import short_text
 from ansorc.lang.tensor import Tensor
 
 _REGISTERED: dict[str, GraphOperator] = {}
@@ -19,17 +20,21 @@ def register_onnx_op(name: str, definition: Callable[..., Tensor | Sequence[Tens
     them), and returns one tensor for each output. A definition of that name is replaced, and so is
     the one that ansorc has. Raise GraphError for what is no name, and for what cannot be called.
     """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise GraphError(f"{short_text(name)} is no name of an operator; a name is text")
     domain, _, operator = name.rpartition("::")
     if not operator or operator.strip() != operator or "::" in domain or name.startswith("::"):
         raise GraphError(f"'{name}' is no name of an operator; it is like 'com.example::Operator'")
     if not callable(definition):
-        raise GraphError(f"{definition!r} cannot be called: it defines no operator '{name}'")
+        raise GraphError(
+            f"{short_text(definition)} cannot be called: it defines no operator '{name}'"
+        )
     _REGISTERED[_plain(name)] = GraphOperator(_plain(name), definition)
 
 
 def unregister_onnx_op(name: str) -> None:
     """Forget the registered operator `name`; raise GraphError if there is none."""
-    if _plain(name) not in _REGISTERED:
+    if not isinstance(name, str) or _plain(name) not in _REGISTERED:
         known = ", ".join(_REGISTERED) or "none at all"
         raise GraphError(f"there is no registered operator '{name}'; registered are {known}")
     del _REGISTERED[_plain(name)]

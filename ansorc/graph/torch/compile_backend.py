@@ -9,11 +9,12 @@ from threading import RLock
 from typing import Any
 
 from ansorc.codegen.call.network_module import NetworkModule
-from ansorc.errors import AnsorcError, GraphError, OptionError
+from ansorc.errors import AnsorcError, FaultError, GraphError, OptionError
 from ansorc.graph.cache_policy import recorded_choice
 from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import built_network, chosen_programs
+from ansorc.graph.packed_weights import Contents
+from ansorc.graph.shared_networks import shared_networks
 from ansorc.graph.torch.importer import graph_of
 from ansorc.graph.torch.model import array_of, torch_library
 from ansorc.graph.torch.specialization import BoundGraph, EagerNeededError, TracedGraph, traced
@@ -89,6 +90,8 @@ class _Instance:
     watched: WatchedTensors
     kinds: Hashable
     """Shapes, dtypes and strides of the tensors."""
+    contents: Contents
+    """What they hold."""
     bound: dict[Hashable, BoundGraph] = field(default_factory=dict[Hashable, BoundGraph])
     """By what the other arguments are."""
 
@@ -101,6 +104,7 @@ class _CompiledModule:
     ) -> None:
         self._module, self._options = graph_module, options
         self._torch = torch_library()
+        self._narrow = (self._torch.float16, self._torch.bfloat16)  # copied to float32
         self._free = _free_numbers(example_inputs)
         self._has_parts = any(map(has_parts, example_inputs))
         self._static: tuple[int, ...] | None = None
@@ -134,6 +138,8 @@ class _CompiledModule:
             return self._module(*arguments) if bound is None else bound.run(plain)
         except EagerNeededError as error:
             return self._eager(str(error), arguments)
+        except FaultError:  # of the data: PyTorch's own error says it
+            return self._module(*arguments)
         except AnsorcError as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not be the user's
@@ -195,9 +201,9 @@ class _CompiledModule:
         if key in self._refused:
             return None
         with self._lock, self._torch.no_grad():
-            return self._built(plain, arguments)
+            return self._specialized(plain, arguments)
 
-    def _built(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph:
+    def _specialized(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph:
         graph = None
         while graph is None:
             instance, key = self._instance(plain), self._key(plain)
@@ -208,7 +214,7 @@ class _CompiledModule:
         values = {
             names[place]: array_of(plain[place]) for place in self._static or () if place in names
         }
-        bound = self._network(graph, values)
+        bound = self._network(graph, values, instance.contents)
         instance.bound[key] = bound
         return bound
 
@@ -233,7 +239,8 @@ class _CompiledModule:
                 died[:] = [ids]
 
         kinds = tuple((one.shape, one.dtype, one.stride()) for one in static)
-        instances[ids] = _Instance(WatchedTensors(static, forget), kinds)
+        contents = Contents([array_of(one) for one in static if one.dtype not in self._narrow])
+        instances[ids] = _Instance(WatchedTensors(static, forget), kinds, contents)
         return instances[ids]
 
     def _note_changes(self, numbers: Sequence[int]) -> None:
@@ -287,13 +294,16 @@ class _CompiledModule:
             self._traced[key] = found
         return found
 
-    def _network(self, graph: TracedGraph, values: Mapping[str, Array]) -> BoundGraph:
+    def _network(
+        self, graph: TracedGraph, values: Mapping[str, Array], contents: Contents
+    ) -> BoundGraph:
         if not graph.program.outputs:
             return BoundGraph(graph, None, (), self._options.threads)
         made = graph_of(graph.program, "torch_graph", values)
-        return BoundGraph(graph, self._compiled(made), tuple(made.inputs), self._options.threads)
+        network = self._compiled(made, contents)
+        return BoundGraph(graph, network, tuple(made.inputs), self._options.threads)
 
-    def _compiled(self, graph: Graph) -> NetworkModule:
+    def _compiled(self, graph: Graph, contents: Contents) -> NetworkModule:
         network, options = Network.of(graph), self._options
         records = options.records or "tune.db"
         if options.trials:
@@ -303,7 +313,7 @@ class _CompiledModule:
             use_default=not (options.records or options.trials),
         )  # fmt: skip
         choice = recorded_choice([network], choice)
-        return built_network(network, chosen_programs(network, choice))
+        return shared_networks().built(network, choice, contents)
 
 
 _STATIC = "_dynamo_static_input_type"

@@ -23,10 +23,12 @@ from ansorc.graph.torch.model import (
 from ansorc.graph.torch.torch_call import TorchCall, TorchValue, computed_dtype, located
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, dtype
+from ansorc.lang.arguments import checked
 
 T = TypeVar("T")
 
 
+@checked
 def from_torch(
     module: object,
     args: Sequence[object] = (),

@@ -98,6 +98,8 @@ def _sampled_addresses(tensor: Any) -> Places:
     else:
         numbers = np.sort(np.random.default_rng(count).integers(count, size=chosen))
     at = np.full(len(numbers), tensor.data_ptr(), np.int64)
+    if not tensor.dim():
+        return at
     strides = [int(step) * int(tensor.element_size()) for step in tensor.stride()]
     for places, step in zip(np.unravel_index(numbers, tuple(tensor.shape)), strides, strict=True):
         at += places * step

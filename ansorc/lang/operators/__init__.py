@@ -1,5 +1,7 @@
 """Ready-made definitions of common operators: each takes tensors and returns a tensor."""
 
+from ansorc.errors import LanguageError
+from ansorc.lang.arguments import checked
 from ansorc.lang.operators.activation import (
     elu,
     gelu,
@@ -211,3 +213,6 @@ __all__ = [
     "where",
     "winograd_weights",
 ]
+
+for _name in __all__:  # arguments are checked by the annotations of the definitions
+    globals()[_name] = checked(globals()[_name], LanguageError)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypedDict, Unpack
 
-from ansorc.errors import LanguageError
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.elementwise import element_at
@@ -29,9 +28,9 @@ class AttentionOptions(TypedDict, total=False):
     """Query i sees the keys up to i alone, as in PyTorch; default: all."""
     scale: float
     """Of the scores; default 1 / sqrt(width)."""
-    lengths: Tensor
+    lengths: Tensor | None
     """Integers [batch]: of each sequence, so many keys are seen, the first ones; default: all."""
-    mask: Tensor
+    mask: Tensor | None
     """Booleans that are broadcast to [batch, heads, n, m]: which keys are seen; default: all."""
     name: str
 
@@ -76,10 +75,10 @@ def attention(
         reduce_axis(e, n) for e, n in ((width, "k"), (keys, "m"), (keys, "j"), (keys, "r"))
     )
     lowest, zero = const(float("-inf"), query.dtype), const(0, query.dtype)
-    may_be_empty = "lengths" in options or "mask" in options
+    given = [name for name in ("lengths", "mask") if options.get(name) is not None]
 
     def unless(value: Scalar, nothing: Scalar, instead: Scalar | float) -> Scalar:
-        return if_then_else(equal(value, nothing), instead, value) if may_be_empty else value
+        return if_then_else(equal(value, nothing), instead, value) if given else value
 
     def visible(*i: Scalar) -> Scalar:
         conditions = [test(i) for test in tests]
@@ -89,7 +88,7 @@ def attention(
     def power(*i: Scalar) -> Scalar:
         raised = exp(seen[i] - unless(peak[i[:3]], lowest, zero))
         # of a mask that is data each element would have to be looked at once more
-        conditions = [test(i) for test in (tests[:-1] if "mask" in options else tests)]
+        conditions = [test(i) for test in (tests[:-1] if "mask" in given else tests)]
         return if_then_else(all_of(*conditions), raised, zero) if conditions else raised
 
     scores = compute(
@@ -121,9 +120,6 @@ def _tests(
     fits = fits and key.shape[2] == value.shape[2]
     require(fits, operator, query, key, value, need=need)
     lengths, mask = options.get("lengths"), options.get("mask")
-    for given in (lengths, mask):
-        if not isinstance(given, Tensor | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise LanguageError(f"attention's lengths and mask are tensors; given was {given!r}")
     found: list[Callable[[Sequence[Scalar]], Scalar]] = []
     if options.get("causal"):
         found.append(lambda i: i[3] <= i[2])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from ansorc.ir.dtype import DType
 from ansorc.lang.define import compute
+from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.matmul import product
 from ansorc.lang.operators.shapes import require, require_rank
@@ -22,7 +22,7 @@ class DepthwiseOptions(WindowOptions, total=False):
 
     pad_value: float
     """What the margins hold (default: 0), as the zero point of quantised data."""
-    sum_dtype: str | DType | None
+    sum_dtype: DTypeLike | None
     """What factors are cast to (default: none), for the sums of int8 or bfloat16 numbers."""
 
 

@@ -8,6 +8,7 @@ from typing import TypedDict, Unpack
 from ansorc.ir.expr import BinaryOp
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
+from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import (
     axis_number,
@@ -81,7 +82,7 @@ def clip(data: Tensor, low: float, high: float, name: str = _CLIP) -> Tensor:
     return compute(data.shape, lambda *i: scalar.minimum(scalar.maximum(data[i], low), high), name)
 
 
-def cast(data: Tensor, dtype: str, name: str = _CAST) -> Tensor:
+def cast(data: Tensor, dtype: DTypeLike, name: str = _CAST) -> Tensor:
     """Return `data`, its shape kept, converted to `dtype` as NumPy's `astype` does."""
     return compute(data.shape, lambda *i: scalar.cast(data[i], dtype), name)
 

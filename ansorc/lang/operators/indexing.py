@@ -5,6 +5,7 @@ from __future__ import annotations
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
 from ansorc.lang.define import compute
+from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import axis_number, require, require_rank
 from ansorc.lang.scalar import const, if_then_else, maximum, minimum
@@ -73,7 +74,7 @@ def embedding(table: Tensor, indices: Tensor, name: str = _EMBEDDING) -> Tensor:
 
 
 def one_hot(
-    indices: Tensor, depth: int, axis: int = -1, dtype: str = "float32", name: str = _ONE_HOT
+    indices: Tensor, depth: int, axis: int = -1, dtype: DTypeLike = "float32", name: str = _ONE_HOT
 ) -> Tensor:
     """Return 1 where the place along the new dimension `axis` of extent `depth` is the index.
 

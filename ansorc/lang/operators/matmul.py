@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ansorc.ir.dtype import DType
 from ansorc.lang.define import compute
+from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import (
     broadcast_extents,
@@ -19,7 +19,7 @@ _MATMUL, _BATCH_MATMUL, _DENSE = AutoName("matmul"), AutoName("batch_matmul"), A
 
 
 def matmul(
-    a: Tensor, b: Tensor, name: str = _MATMUL, *, sum_dtype: str | DType | None = None
+    a: Tensor, b: Tensor, name: str = _MATMUL, *, sum_dtype: DTypeLike | None = None
 ) -> Tensor:
     """Return the product [..., n, m] of a [..., n, k] and b [..., k, m].
 
@@ -45,7 +45,7 @@ def matmul(
 
 
 def batch_matmul(
-    a: Tensor, b: Tensor, name: str = _BATCH_MATMUL, *, sum_dtype: str | DType | None = None
+    a: Tensor, b: Tensor, name: str = _BATCH_MATMUL, *, sum_dtype: DTypeLike | None = None
 ) -> Tensor:
     """Return the products [batch, n, m] of a [batch, n, k] and b [batch, k, m]; see `matmul`.
 
@@ -62,7 +62,7 @@ def batch_matmul(
 
 
 def dense(
-    data: Tensor, weight: Tensor, name: str = _DENSE, *, sum_dtype: str | DType | None = None
+    data: Tensor, weight: Tensor, name: str = _DENSE, *, sum_dtype: DTypeLike | None = None
 ) -> Tensor:
     """Return the layer [..., units] of data [..., k] and weight [units, k], without a bias.
 
@@ -82,7 +82,7 @@ def dense(
     )
 
 
-def product(left: Scalar, right: Scalar, sum_dtype: str | DType | None) -> Scalar:
+def product(left: Scalar, right: Scalar, sum_dtype: DTypeLike | None) -> Scalar:
     """Return `left * right`, both cast to `sum_dtype` unless that is None."""
     if sum_dtype is None:
         return left * right

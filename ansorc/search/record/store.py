@@ -54,7 +54,12 @@ def place_of(given: str | os.PathLike[str] | RecordUrl) -> RecordPlace:
     """
     if isinstance(given, RecordUrl):
         return given
-    text = os.fspath(given)
+    try:
+        text = os.fspath(given)
+    except TypeError:
+        raise RecordError(f"{given!r} is no place of records; give a path or a URL") from None
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RecordError(f"{given!r} is no place of records; give a path or a URL")
     if re.match(r"postgresql(\+psycopg)?:/[^/]", text):
         raise RecordError(f"a path has no '//': give the URL as text, not as a path, of {text}")
     scheme, mark, rest = text.partition("://")

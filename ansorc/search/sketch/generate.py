@@ -216,10 +216,10 @@ def register_sketch_rule(name: str, rule: SketchRule, before: str = "AlwaysInlin
     sketches, and the result of the search says so. Raise RuleError for the name of a built-in rule,
     for an unknown `before`, and for what is no rule.
     """
-    if not name or name in BUILT_IN:
+    if not isinstance(name, str) or not name or name in BUILT_IN:
         raise RuleError(f"'{name}' is no name for a rule of yours; taken are {', '.join(BUILT_IN)}")
     known = (*BUILT_IN, *(other for other in _REGISTERED if other != name))
-    if before not in known:
+    if not isinstance(before, str) or before not in known:
         raise RuleError(
             f"there is no rule '{before}' to be asked after '{name}'; known are {', '.join(known)}"
         )
@@ -235,7 +235,7 @@ def register_sketch_rule(name: str, rule: SketchRule, before: str = "AlwaysInlin
 
 def unregister_sketch_rule(name: str) -> None:
     """Forget the registered rule `name`; raise RuleError if there is none."""
-    if name not in _REGISTERED:
+    if not isinstance(name, str) or name not in _REGISTERED:
         known = ", ".join(_REGISTERED) or "none at all"
         raise RuleError(f"there is no registered rule '{name}'; registered are {known}")
     del _REGISTERED[name]

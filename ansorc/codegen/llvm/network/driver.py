@@ -98,6 +98,11 @@ def derived_symbol(plan: NetworkPlan) -> str:
     return f"{plan.weights_owner or plan.name}.derived"
 
 
+def bound_symbol(plan: NetworkPlan, number: int) -> str:
+    """Return the name of the first byte of a weight that lies elsewhere in the process."""
+    return f"{plan.name}.bound{number}"
+
+
 def prepare_symbol(plan: NetworkPlan) -> str:
     """Return the name of the function that makes them; it returns a status as a kernel does."""
     return f"{plan.name}.prepare"
@@ -358,6 +363,10 @@ def _pointer(writer: FunctionWriter, plan: NetworkPlan, place: Place) -> str:
         case PlaceKind.DERIVED:
             base = f"ptr @{derived_symbol(plan)}"
             return writer.emit(f"getelementptr inbounds i8, {base}, i64 {place.offset}")
+        case PlaceKind.BOUND:
+            symbol = f"@{bound_symbol(plan, place.offset)}"
+            writer.module.declare(f"{symbol} = external constant i8, align 64")
+            return symbol
 
 
 def _arrays(plan: NetworkPlan) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ansorc.codegen.llvm.binding import compile_object, link_object_code
 from ansorc.codegen.llvm.network.dispatch import emit_dispatch
 from ansorc.codegen.llvm.network.driver import (
+    bound_symbol,
     derived_symbol,
     emit_driver,
     file_prefix,
@@ -25,7 +26,6 @@ from ansorc.codegen.package.network_artifact import (
 )
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.symbols import hidden_with_prefix
-from ansorc.ir.aligned import Array
 from ansorc.target import Target
 
 _LEAST_MOVED_BYTES = 4 << 20
@@ -91,15 +91,17 @@ def load_plan(plan: NetworkPlan, target: Target) -> NativeNetwork:
     symbols = {weights_symbol(plan): weights.ctypes.data} if weights.nbytes else {}
     if derived.nbytes:
         symbols[derived_symbol(plan)] = derived.ctypes.data
+    for number, one in enumerate(plan.bound):
+        symbols[bound_symbol(plan, number)] = one.array.ctypes.data
     if plan.needs_runtime:
         symbols |= runtime_symbols()
     code = link_object_code(network_objects(plan, target).files, symbols)
     if derived.nbytes:
         plan.derived.make(ctypes.CFUNCTYPE(ctypes.c_int32)(code.address(prepare_symbol(plan))))
 
-    def free() -> tuple[Array, Array]:
+    def free() -> tuple[object, ...]:
         code.close()
-        return weights, derived  # which live as long as the code
+        return weights, derived, plan.bound  # which live as long as the code
 
     name = plan.name
     profile = code.address(f"{name}_profile")

@@ -1,0 +1,156 @@
+"""Networks that share what is equal: compiled kernels, and packed weights: `SharedNetworks`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from threading import RLock
+
+from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.compiled import Compiled
+from ansorc.errors import ScheduleError
+from ansorc.graph.network import Network
+from ansorc.graph.network_build import c_name, chosen_programs, with_threads
+from ansorc.graph.network_plan import bound_plan, compiled_program
+from ansorc.graph.packed_weights import Content, Contents, PackedWeights
+from ansorc.schedule.names import Names, Steps
+from ansorc.search.programs import Program, ProgramChoice, default_program, program_key
+from ansorc.search.task import Task
+
+MOST_KERNELS, MOST_CONTENTS = 1024, 16384
+"""What is remembered: kernels of some ten kilobytes each, and constants by their hashes."""
+MOST_READERS = 4
+LEAST_SHARED_BYTES = 1 << 14
+"""Constants of fewer bytes do not matter for the choice of a program."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Kernel:
+    """A compiled kernel, and the program that it was compiled of, in the names of `task`."""
+
+    task: Task
+    program: Program
+    compiled: Compiled
+
+
+class SharedNetworks:
+    """Builds networks whose kernels are compiled once, and whose weights lie packed once.
+
+    Two networks of one structure, with other weights or for other shapes of the inputs, share what
+    is equal. Where no program was measured, one is preferred that reads the constants in a layout
+    that another network has them in already.
+    """
+
+    def __init__(self) -> None:
+        self._kernels: OrderedDict[str, _Kernel] = OrderedDict()
+        self._readers: OrderedDict[Content, list[_Kernel]] = OrderedDict()
+        """The last kernels that read a constant."""
+        self._weights = PackedWeights()
+        self._lock = RLock()
+
+    def built(self, network: Network, choice: ProgramChoice, contents: Contents) -> NetworkModule:
+        """Return `network` compiled; `contents` knows where its constants lie.
+
+        Raise RecordError as `chosen_programs` does, and BuildError.
+        """
+        with self._lock:
+            if choice.use_default:
+                kernels = {
+                    key: self._default(network, task, choice, contents)
+                    for key, task in network.tasks.items()
+                }
+            else:
+                programs = chosen_programs(network, choice)
+                kernels = {
+                    key: self._kernel(task, programs[key], program_key(task, programs[key]))
+                    for key, task in network.tasks.items()
+                }
+            self._note_readers(network, kernels, contents)
+        name = c_name(network.source.name)
+        compiled = {key: one.compiled for key, one in kernels.items()}
+        plan = bound_plan(network, compiled, name, lambda w: self._weights.bound(w, contents))
+        contents.forget_others()
+        programs = {key: one.program for key, one in kernels.items()}
+        return build_network(with_threads(plan, network, programs), network.target)
+
+    def _default(
+        self, network: Network, task: Task, choice: ProgramChoice, contents: Contents
+    ) -> _Kernel:
+        """The kernel of the untuned default, of a layout that is there already if that is good."""
+        origin = f"default of {choice.threads} threads"
+        known = self._known(task, origin, choice.check_indices)
+        if known is not None:
+            return known
+        own = task.with_threads(choice.threads)
+        like: dict[Steps, None] = {}
+        for content in self._constants(network, task, contents):
+            for one in self._readers.get(content, ()):
+                steps = _steps_for(own, one)
+                if steps is not None:
+                    like[steps] = None
+        program = default_program(own, like=list(like))
+        program = replace(program, check_indices=choice.check_indices)
+        return self._kernel(task, program, origin)
+
+    def _known(self, task: Task, origin: str, checks_indices: object) -> _Kernel | None:
+        found = self._kernels.get(_key(task, origin, checks_indices))
+        if found is not None:
+            self._kernels.move_to_end(_key(task, origin, checks_indices))
+        return found
+
+    def _kernel(self, task: Task, program: Program, origin: str) -> _Kernel:
+        known = self._known(task, origin, program.check_indices)
+        if known is not None:
+            return replace(known, program=replace(known.program, threads=program.threads))
+        made = _Kernel(task, program, compiled_program(task, program, "kernel"))
+        self._kernels[_key(task, origin, program.check_indices)] = made
+        while len(self._kernels) > MOST_KERNELS:
+            self._kernels.popitem(last=False)
+        return made
+
+    def _note_readers(
+        self, network: Network, kernels: dict[str, _Kernel], contents: Contents
+    ) -> None:
+        """Remember which kernels read a constant, the last ones first."""
+        for key, task in network.tasks.items():
+            for content in self._constants(network, task, contents):
+                readers = self._readers.setdefault(content, [])
+                self._readers.move_to_end(content)
+                if kernels[key] not in readers:
+                    readers.insert(0, kernels[key])
+                    del readers[MOST_READERS:]
+        while len(self._readers) > MOST_CONTENTS:
+            self._readers.popitem(last=False)
+
+    def _constants(self, network: Network, task: Task, contents: Contents) -> list[Content]:
+        """What the large constants of a task hold, where it runs first."""
+        group = next(group for group, one in network.task_of if one is task)
+        roots = [network.partition.root(name) for name in group.inputs]
+        arrays = [
+            network.graph.constants[name] for name in roots if name in network.graph.constants
+        ]
+        return [contents.of(one) for one in arrays if one.nbytes >= LEAST_SHARED_BYTES]
+
+
+def _key(task: Task, origin: str, checks_indices: object) -> str:
+    """What tells kernels apart: the computation with its checks, the target, the program."""
+    words = task.dag.canonical.to_text(), task.target.text, origin, str(checks_indices)
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()
+
+
+def _steps_for(task: Task, kernel: _Kernel) -> Steps | None:
+    """The program of a kernel in the names of `task`; None if it is of another structure."""
+    if kernel.program.is_tuned:
+        return None
+    try:
+        return Names(task.dag).own(Names(kernel.task.dag).canonical(kernel.program.steps))
+    except ScheduleError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def shared_networks() -> SharedNetworks:
+    """Return what all networks of this process share that are built so."""
+    return SharedNetworks()

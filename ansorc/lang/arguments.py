@@ -1,0 +1,237 @@
+"""Arguments of public functions, checked by their annotations.
+
+A value of another type is refused in words, before anything is computed with it; numbers of NumPy
+become Python's, and sequences tuples. So the annotation of a parameter is the one place that says
+what it takes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
+
+from ansorc.errors import AnsorcError, ArgumentError
+from ansorc.lang.literal import as_list, as_number, short_text
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=type)
+Convert = Callable[[object], object]
+
+
+def checked(
+    function: Callable[P, R], error: Callable[[str], AnsorcError] = ArgumentError
+) -> Callable[P, R]:
+    """Return `function` that raises `error` for arguments which its annotations do not take."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return function(*_converted(function, error, args, kwargs), **kwargs)
+
+    return call
+
+
+def with_checked_methods(kind: C) -> C:
+    """Return the class `kind`, whose own public methods check their arguments."""
+    for name, value in list(vars(kind).items()):
+        if inspect.isfunction(value) and not name.startswith("_"):
+            setattr(kind, name, checked(value))
+    return kind
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What a parameter takes, in words, and how a value becomes that; None: anything."""
+
+    words: str
+    convert: Convert
+
+
+class _UnfitError(Exception):
+    """A value that a parameter does not take."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the parameters of a function take; those without a place here take anything."""
+
+    positional: tuple[tuple[str, _Taken | None], ...]
+    rest: tuple[str, _Taken | None] | None
+    named: Mapping[str, _Taken | None]
+
+
+def _converted(
+    function: Callable[..., object],
+    error: Callable[[str], AnsorcError],
+    args: tuple[object, ...],
+    kwargs: dict[str, Any],
+) -> tuple[Any, ...]:
+    """Return `args` as what the parameters take, and change `kwargs` so; raise `error` if not."""
+    plan = _plan(function)
+    found: list[object] = []
+    for place, value in enumerate(args):
+        known = plan.positional[place] if place < len(plan.positional) else plan.rest
+        found.append(value if known is None else _fit(function, error, *known, value))
+    for name, value in kwargs.items():
+        kwargs[name] = _fit(function, error, name, plan.named.get(name), value)
+    return tuple(found)
+
+
+def _fit(
+    function: Callable[..., object],
+    error: Callable[[str], AnsorcError],
+    name: str,
+    taken: _Taken | None,
+    value: object,
+) -> object:
+    if taken is None:
+        return value
+    try:
+        return taken.convert(value)
+    except _UnfitError:
+        given = f"{short_text(value)} ({type(value).__name__})"
+        raise error(f"{function.__name__}: {name} is {given}, not {taken.words}") from None
+
+
+@cache
+def _plan(function: Callable[..., object]) -> _Plan:
+    hints = typing.get_type_hints(function)
+    positional: list[tuple[str, _Taken | None]] = []
+    rest, named = None, dict[str, _Taken | None]()
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint = hints.get(name)
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named |= _of_options(hint)
+            continue
+        taken = None if hint is None else _taken(hint)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            rest = name, taken
+            continue
+        named[name] = taken
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            positional.append((name, taken))
+    return _Plan(tuple(positional), rest, named)
+
+
+def _of_options(hint: object) -> dict[str, _Taken | None]:
+    """Return what the keys of Unpack[TypedDict] take."""
+    (options,) = typing.get_args(hint) or (None,)
+    if not typing.is_typeddict(options):
+        return {}
+    return {name: _taken(each) for name, each in typing.get_type_hints(options).items()}
+
+
+def _taken(hint: Any) -> _Taken | None:
+    """Return what an annotation takes, None where that cannot be told from a value."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _one_of([_taken(part) for part in parts])
+    if origin in (Sequence, Iterable, list, tuple):
+        return _list_of(None if not parts else _taken(parts[0]))
+    kind = origin if isinstance(origin, type) else hint
+    if kind is Callable or origin is Callable:
+        return _Taken("a function", _callable)
+    if origin is typing.Literal and all(isinstance(part, str) for part in parts):
+        return _PLAIN[str]  # which words there are says the function
+    if not isinstance(kind, type) or typing.is_typeddict(kind):
+        return None
+    if getattr(kind, "_is_protocol", False):
+        return _Taken(f"an object like {kind.__name__}", lambda value: _alike(value, kind))
+    words = _WORDS.get(kind.__name__, f"a {kind.__name__}")
+    return _Taken(words, lambda value: _instance(value, kind))
+
+
+def _one_of(options: Sequence[_Taken | None]) -> _Taken | None:
+    known = [option for option in options if option is not None]
+    if len(known) < len(options):
+        return None
+
+    def convert(value: object) -> object:
+        for option in known:
+            try:
+                return option.convert(value)
+            except _UnfitError:
+                continue
+        raise _UnfitError
+
+    words = dict.fromkeys(option.words for option in known)
+    return _Taken(" or ".join(words), convert)
+
+
+def _list_of(element: _Taken | None) -> _Taken:
+    def convert(value: object) -> object:
+        parts = as_list(value)
+        if parts is None and isinstance(value, str) and element is _PLAIN[str]:
+            parts = list(value)  # text is a list of letters
+        if parts is None:
+            raise _UnfitError
+        return tuple(parts if element is None else map(element.convert, parts))
+
+    return _Taken("a list" if element is None else f"a list, each {element.words}", convert)
+
+
+def _instance(value: object, kind: type) -> object:
+    if isinstance(value, kind):
+        return value
+    raise _UnfitError
+
+
+def _alike(value: object, kind: type) -> object:
+    """Return a value that has all public members of a protocol; a class has none of its objects."""
+    names = {name for each in kind.__mro__[:-1] for name in (*vars(each), *each.__annotations__)}
+    members = [name for name in names if not name.startswith("_")]
+    if isinstance(value, type) or not all(hasattr(value, name) for name in members):
+        raise _UnfitError
+    return value
+
+
+def _callable(value: object) -> object:
+    if callable(value):
+        return value
+    raise _UnfitError
+
+
+def _number(value: object) -> object:
+    number = as_number(value)
+    if number is None or isinstance(number, bool):
+        raise _UnfitError
+    return number
+
+
+def _integer(value: object) -> object:
+    number = _number(value)
+    if not isinstance(number, int):
+        raise _UnfitError
+    return number
+
+
+def _truth(value: object) -> object:
+    number = as_number(value)
+    if number in (0, 1) and isinstance(number, int):
+        return bool(number)
+    raise _UnfitError
+
+
+def _nothing(value: object) -> object:
+    if value is None:
+        return None
+    raise _UnfitError
+
+
+_PLAIN: Mapping[Any, _Taken | None] = {
+    int: _Taken("an integer", _integer),
+    float: _Taken("a number", _number),
+    bool: _Taken("True or False", _truth),
+    str: _Taken("text", lambda value: _instance(value, str)),
+    type(None): _Taken("None", _nothing),
+    Any: None,
+    object: None,
+}
+_WORDS = {"Tensor": "a tensor", "dtype": "a dtype", "type": "a type", "DType": "a dtype"}
