@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from graph.node_case import CaseMaker, Draw, NodeCase
 from graph.node_cases_math import MATH
+from graph.node_cases_microsoft import MICROSOFT
 from graph.node_cases_network import NETWORK
 from graph.node_cases_tensor import TENSOR
 from graph.onnx_peer import with_output_types
@@ -19,7 +20,7 @@ from onnx import defs, helper, numpy_helper
 from ansorc.graph.onnx.model import MAX_OPSET, MIN_OPSET
 from ansorc.ir.aligned import Array
 
-CASES: Mapping[str, CaseMaker] = {**MATH, **TENSOR, **NETWORK}
+CASES: Mapping[str, CaseMaker] = {**MATH, **TENSOR, **NETWORK, **MICROSOFT}
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class RandomNode:
         fixed = set(given) if folded else {f"x{n}" for n in case.known}
         kinds = {name: helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in given.items()}
         results = [f"y{n}" for n in range(case.outputs)]
-        node = helper.make_node(self.operator, names, results, name="node", **case.attributes)
+        domain, _, kind = self.operator.rpartition("::")
+        node = helper.make_node(kind, names, results, "node", domain=domain, **case.attributes)
         graph = helper.make_graph(
             [node],
             "net",
@@ -52,6 +54,8 @@ class RandomNode:
             [numpy_helper.from_array(one, name) for name, one in given.items() if name in fixed],
         )
         opsets = [helper.make_opsetid("", max(self.opset, MIN_OPSET))]
+        if domain:
+            opsets.append(helper.make_opsetid(domain, 1))
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         return with_output_types(model), {
             name: one for name, one in given.items() if name not in fixed
@@ -61,6 +65,8 @@ class RandomNode:
 @cache
 def versions(operator: str) -> tuple[int, ...]:
     """Return the opsets from which on an operator has a meaning of its own, since the first."""
+    if "::" in operator:
+        return (17,)
     found = {
         max(schema.since_version, MIN_OPSET)
         for schema in defs.get_all_schemas_with_history()

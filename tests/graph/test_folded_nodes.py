@@ -28,19 +28,19 @@ NOT_DRAWN = (
 def test_every_operator_is_drawn() -> None:
     own = {name for name in CONVERTERS if "::" not in name}
     assert own - set(CASES) == set(NOT_DRAWN)
+    assert set(CASES) <= set(CONVERTERS)
 
 
 @pytest.mark.parametrize("operator", CASES)
 def test_constants_give_what_inputs_would(operator: str) -> None:
-    for seed in range(2):
-        assert_folded_as_run(random_node(operator, seed))
+    assert_folded_as_run(random_node(operator, 0))
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("operator", CASES)
 def test_many_constants_give_what_inputs_would(operator: str) -> None:
-    """67 of each of 168 operators: more than 10,000."""
+    """67 of each of 181 operators: more than 10,000."""
     assert 67 * len(CASES) >= 10_000
     for seed in range(100, 167):
         node = random_node(operator, seed)

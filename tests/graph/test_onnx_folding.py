@@ -14,6 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import ansorc as ac
 from ansorc.errors import GraphError
+from ansorc.graph.onnx.folding import Folding
+from ansorc.graph.onnx.model import load_onnx
 from ansorc.ir.aligned import Array
 
 node: Any = helper.make_node
@@ -152,6 +154,45 @@ def test_different_elements(is_sorted: int, axis: int | None) -> None:
     theirs = run_onnx_runtime(model_of([step], {"x": x}), {})
     for one, other in zip(found, theirs, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+BY_REFERENCE: dict[str, tuple[onnx.NodeProto, Mapping[str, Any]]] = {
+    "frequencies": (
+        node("MelWeightMatrix", list("abcde"), ["y"]),
+        {"a": 8, "b": 16, "c": 8192, "d": np.float32(10), "e": np.float32(4000)},
+    ),
+    "a window": (node("HannWindow", ["a"], ["y"]), {"a": 7}),
+    "places that are not 0": (node("NonZero", ["a"], ["y"]), {"a": np.array([[0, 2], [3, 0]])}),
+    "counts": (
+        node(
+            "TfIdfVectorizer", ["a"], ["y"], mode="TF", min_gram_length=1, max_gram_length=1,
+            max_skip_count=0, ngram_counts=[0], ngram_indexes=[0, 1], pool_int64s=[2, 3],
+        ),
+        {"a": np.array([2, 3, 3, 5])},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BY_REFERENCE)
+def test_what_onnx_computes_is_what_onnx_runtime_does(what: str) -> None:
+    step, weights = BY_REFERENCE[what]
+    (found,) = folded([step], weights, 20).values()
+    (theirs,) = run_onnx_runtime(model_of([step], weights, 20), {})
+    assert found.dtype == theirs.dtype
+    np.testing.assert_allclose(found, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_a_large_weight_may_be_read_when_little_is_left() -> None:
+    """What counts is what is computed, not what is read."""
+    folding = Folding(0)
+    vars(folding)["_left"] = 100
+    weight = np.ones((64, 64), np.float32)
+    model = load_onnx(model_of([node("ReduceSum", ["w"], ["y"], keepdims=0)], {"w": weight}))
+    (total,) = folding.outputs(model.graph.nodes[0], [weight])
+    assert total == 4096
+    model = load_onnx(model_of([node("Neg", ["w"], ["y"])], {"w": weight}))
+    with pytest.raises(GraphError, match="of which 96 are left"):
+        folding.outputs(model.graph.nodes[0], [weight])
 
 
 def test_a_batch_norm_of_its_own_batch() -> None:

@@ -96,17 +96,14 @@ class Folding:
 
     def _by_reference(self, node: OnnxNode, inputs: Sequence[Array | None]) -> Sequence[Array]:
         """What ONNX's reference implementation computes; see the top of this file."""
-        pairs = zip(node.inputs, inputs, strict=True)
-        given = {name: array for name, array in pairs if array is not None}
+        given = _by_name(node, inputs)
         self._count(node, _bytes_of_results(node, given))
         return compute_node(node, given)
 
     def _defined(self, node: OnnxNode, inputs: Sequence[Array | None]) -> Sequence[Array]:
         """What the definitions of a node's operators make of known inputs."""
         if node.operator in _TABLED:
-            pairs = zip(node.inputs, inputs, strict=True)
-            given = {name: array for name, array in pairs if array is not None}
-            self._refuse_wide(node, bytes_computed(node, given) or 0)
+            self._refuse_wide(node, bytes_computed(node, _by_name(node, inputs)) or 0)
         builder = GraphBuilder(node.name or node.operator)
         builder.source = str(node)
         made = CONVERTERS[node.operator](NodeCall(node, inputs, builder))
@@ -119,7 +116,8 @@ class Folding:
         values: dict[str, Array] = {}
         if wanted:
             graph = builder.graph(wanted)
-            self._refuse_wide(node, max(kind.bytes for kind in graph.types.values()))
+            computed = [graph.types[name].bytes for name in graph.producers]
+            self._refuse_wide(node, max(computed, default=0))
             self._count(node, sum(graph.types[name].bytes for name in set(wanted)))
             values.update(zip(wanted, constant_values(graph), strict=True))
         return [values.get(one, _UNREAD) if isinstance(one, str) else one for one in results]
@@ -138,6 +136,12 @@ class Folding:
 
 _UNREAD: Array = np.zeros(0)
 """For an output that has no name."""
+
+
+def _by_name(node: OnnxNode, inputs: Sequence[Array | None]) -> Mapping[str, Array]:
+    """The inputs that are given."""
+    pairs = zip(node.inputs, inputs, strict=True)
+    return {name: array for name, array in pairs if array is not None}
 
 
 def _is_for_reference(node: OnnxNode, inputs: Sequence[Array | None]) -> bool:
