@@ -416,6 +416,14 @@ def _roi_align(draw: Draw) -> NodeCase:
     )
 
 
+def _max_roi_pool(draw: Draw) -> NodeCase:
+    count = draw.int(1, 3)
+    corners = np.sort(draw.rng.integers(0, 5, (count, 2, 2)), 1).reshape(count, 4)
+    rois = np.concatenate([draw.ints(0, 1, count, 1), corners], 1).astype("float32")
+    size = [draw.int(1, 3), draw.int(1, 3)]
+    return NodeCase([draw.floats(2, 2, 5, 5), rois], {"pooled_shape": size})
+
+
 def _det(draw: Draw) -> NodeCase:
     n = draw.int(1, 4)
     return NodeCase([draw.floats(*draw.shape(0, 2, 3), n, n)], tolerance=1e-3)
@@ -513,6 +521,7 @@ NETWORK: Mapping[str, CaseMaker] = {
     "MatMul": _matmul,
     "MatMulInteger": _matmul_integer,
     "MaxPool": _max_pool,
+    "MaxRoiPool": _max_roi_pool,
     "MaxUnpool": _max_unpool,
     "MeanVarianceNormalization": _mvn,
     "NegativeLogLikelihoodLoss": lambda draw: _loss(draw, is_logits=False),

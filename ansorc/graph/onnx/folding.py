@@ -22,6 +22,7 @@ from ansorc.errors import AnsorcError, EmptyTensorError, GraphError
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.node_values import constant_values
 from ansorc.graph.onnx.converters import CONVERTERS
+from ansorc.graph.onnx.ignored import refuse_ignored
 from ansorc.graph.onnx.model import (
     OnnxNode,
     bytes_computed,
@@ -29,7 +30,7 @@ from ansorc.graph.onnx.model import (
     is_onnx_operator,
     numpy_name,
 )
-from ansorc.graph.onnx.node_call import NodeCall, OnnxValue
+from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence, OnnxValue
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import dtype
@@ -106,8 +107,11 @@ class Folding:
             self._refuse_wide(node, bytes_computed(node, _by_name(node, inputs)) or 0)
         builder = GraphBuilder(node.name or node.operator)
         builder.source = str(node)
-        made = CONVERTERS[node.operator](NodeCall(node, inputs, builder))
-        results: list[OnnxValue] = [made] if isinstance(made, (str, np.ndarray)) else list(made)
+        call = NodeCall(node, inputs, builder)
+        made = CONVERTERS[node.operator](call)
+        refuse_ignored(call)
+        items = [made] if isinstance(made, (str, np.ndarray, OnnxSequence)) else list(made)
+        results = [_tensor(node, one) for one in items]
         wanted = [
             result
             for name, result in zip(node.outputs, results, strict=False)
@@ -136,6 +140,12 @@ class Folding:
 
 _UNREAD: Array = np.zeros(0)
 """For an output that has no name."""
+
+
+def _tensor(node: OnnxNode, result: OnnxItem) -> OnnxValue:
+    if isinstance(result, OnnxSequence):
+        raise GraphError(f"{node} makes a sequence of tensors, which is not known at import")
+    return result
 
 
 def _by_name(node: OnnxNode, inputs: Sequence[Array | None]) -> Mapping[str, Array]:
