@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -241,6 +242,29 @@ def takes_choice(
         command(workload, replace(choice, check_indices=check_indices), *args, **rest)
 
     return with_choice
+
+
+def takes_inputs(command: Callable[..., Any]) -> Callable[..., None]:
+    """Add --inputs to a command, which gets the arrays by their names."""
+
+    @click.option("--inputs", "path", type=click.Path(path_type=Path), metavar="FILE.npz",
+                  help="Use these arrays, by the names of inputs, not random ones.")  # fmt: skip
+    @wraps(command)
+    def with_inputs(*args: Any, path: Path | None, **rest: Any) -> None:
+        command(*args, inputs={} if path is None else _arrays(path), **rest)
+
+    return with_inputs
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    """The arrays in a file that `numpy.savez` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        raise click.UsageError(
+            f"--inputs: {path} is no file of arrays ({error}); write one by numpy.savez"
+        ) from error
 
 
 def choice_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -29,9 +30,14 @@ _TOLERANCE = 1e-4
 
 
 def run_network(
-    network: Network, choice: ProgramChoice, library: Path | None, *, verify: bool = False
+    network: Network,
+    choice: ProgramChoice,
+    library: Path | None,
+    given: Mapping[str, Array],
+    *,
+    verify: bool = False,
 ) -> None:
-    """Check the network on random inputs, then print its time and that of each kernel.
+    """Check the network on random inputs, or those `given`, then print its time and its kernels'.
 
     Of a `library` every byte is compared with its manifest if `verify` says so.
     """
@@ -47,7 +53,7 @@ def run_network(
         origin = tuned_share(programs)
         with task_progress(len(programs)) as tell:
             module = built_network(network, programs, on_task=tell)
-    inputs = random_inputs(network.source)
+    inputs = random_inputs(network.source, given)
     errors = checked_outputs(network, module, inputs, choice.threads)
     click.echo(f"{network.source.name}: {origin}")
     for name, error in errors.items():

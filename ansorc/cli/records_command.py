@@ -298,6 +298,7 @@ def _of_record(record: Record) -> Fields:
         "program": record.program_key, "median_s": record.median_s, "spread_s": record.spread_s,
         "repeats": record.repeats, "checked": record.checked,
         "failure": record.failure.value if record.failure else None, "message": record.message,
+        "data": record.data,
         "build_s": record.build_s, "run_s": record.run_s, "created": _date(record.created),
         "seed": record.seed, "version": record.version, "known": record.known,
         "ms": _milliseconds(record.median_s),

@@ -7,10 +7,18 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ansorc.cli.arguments import TaskOrNetworks, networks_of, takes_choice, takes_workload
+from ansorc.cli.arguments import (
+    TaskOrNetworks,
+    networks_of,
+    takes_choice,
+    takes_inputs,
+    takes_workload,
+)
 from ansorc.cli.network_run import run_network
 from ansorc.codegen.call.library import load_kernel
 from ansorc.compare.checked_run import checked_time
+from ansorc.ir.aligned import Array
+from ansorc.search.measure.drawn_data import require_inputs
 from ansorc.search.programs import (
     ProgramChoice,
     build_program,
@@ -30,9 +38,11 @@ _SEED = 1
               help="Run this .so of `ansorc build`, not a recorded program.")  # fmt: skip
 @click.option("--verify", is_flag=True,
               help="Compare every byte of the library with its manifest, not samples.")  # fmt: skip
+@takes_inputs
 def run(
-    workload: TaskOrNetworks, choice: ProgramChoice, library: Path | None, *, verify: bool
-) -> None:
+    workload: TaskOrNetworks, choice: ProgramChoice, library: Path | None, inputs: dict[str, Array],
+    *, verify: bool,
+) -> None:  # fmt: skip
     """Run a program on fresh random inputs: check its numbers, then time it.
 
     Example:  ansorc run gemm.py:matmul -l matmul.so
@@ -42,7 +52,7 @@ def run(
         raise click.UsageError("--verify is for a library; name it: -l FILE")
     if not isinstance(workload, Task):
         for network in networks_of([workload]):
-            run_network(network, choice, library, verify=verify)
+            run_network(network, choice, library, inputs, verify=verify)
         return
     task = workload
     if library is not None:
@@ -50,7 +60,9 @@ def run(
     else:
         program = chosen_program(task, choice)
         module, origin = build_program(task, program), program.origin
-    found = checked_time(task, module, np.random.default_rng(_SEED), threads=choice.threads)
+    given = require_inputs([task.dag], inputs)
+    rng = np.random.default_rng(_SEED)
+    found = checked_time(task, module, rng, threads=choice.threads, given=given)
     click.echo(f"{task.name}: {origin}")
     click.echo(f"  right: the largest error is {found.error:.2g} of what rounding explains "
                "(float64 reference)")  # fmt: skip

@@ -11,11 +11,13 @@ from typing import Any, cast, get_args
 
 import click
 
-from ansorc.cli.arguments import TaskOrNetworks, networks_of, takes_records
+from ansorc.cli.arguments import TaskOrNetworks, networks_of, takes_inputs, takes_records
 from ansorc.graph.cache_policy import common_cache_policy
 from ansorc.graph.network import Network, weights_of
 from ansorc.graph.network_tune import TRIALS_PER_TASK
+from ansorc.ir.aligned import Array
 from ansorc.report.live import LivePage
+from ansorc.search.measure.drawn_data import require_inputs
 from ansorc.search.model import NAMES, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS, ObjectiveName, SchedulerName, Scheduling
 from ansorc.search.record import RecordPlace
@@ -52,6 +54,7 @@ def takes_tune_options(
                   metavar="[PORT]",
                   help="Serve the page of `ansorc report` to browsers of this machine while "
                   "tuning; write it after the workloads. Default port: a free one.")  # fmt: skip
+    @takes_inputs
     @_takes_scheduling
     @wraps(command)
     def with_options(
@@ -63,6 +66,7 @@ def takes_tune_options(
             given["cost_model"] = _pretrained(path, given["cost_model"], given["seed"])
         given["trials"], total = _trials(given["trials"], given.pop("effort"), workloads)
         scheduling = replace(scheduling, trials=total)
+        given["inputs"] = _of_tasks(given["inputs"], workloads)
         if given["cache"] == "auto":
             given["cache"] = common_cache_policy(networks_of(workloads))
         options = TuneOptions.of(cast(TuneSettings, given))
@@ -70,6 +74,14 @@ def takes_tune_options(
         command(workloads, options, scheduling)
 
     return with_options
+
+
+def _of_tasks(given: dict[str, Array], workloads: list[TaskOrNetworks]) -> dict[str, Array]:
+    """The arrays of --inputs, if they are inputs of the workloads."""
+    tasks = [one for one in workloads if isinstance(one, Task)]
+    if given and not tasks:
+        raise click.UsageError("--inputs is for operators; the kernels of a network have others")
+    return require_inputs([task.dag for task in tasks], given)
 
 
 def _trials(

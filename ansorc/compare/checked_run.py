@@ -16,6 +16,7 @@ from ansorc.errors import MeasureError
 from ansorc.ir.aligned import Array
 from ansorc.search.measure.check import expectations
 from ansorc.search.measure.data import draw_with_rounding
+from ansorc.search.measure.drawn_data import Inputs
 from ansorc.search.task import Task
 
 _PAIRS, _PROBE_S, _KERNEL_S, _CALLS_S = 11, 0.01, 0.03, 0.1
@@ -35,15 +36,20 @@ class CheckedTime:
 
 
 def checked_time(
-    task: Task, module: Module, rng: np.random.Generator, *, threads: int = 0
+    task: Task,
+    module: Module,
+    rng: np.random.Generator,
+    *,
+    threads: int = 0,
+    given: Inputs | None = None,
 ) -> CheckedTime:
-    """Run `module` on random inputs of `task` and return its time.
+    """Run `module` on random inputs of `task`, or those `given` by name, and return its time.
 
     Kernel and FMA probe are timed in turns: the clock of a machine changes within seconds, and
     only what ran at the same clock compares. Raise MeasureError if an output deviates from the
     float64 reference by more than rounding.
     """
-    inputs, references, roundings = draw_with_rounding(task, rng)
+    inputs, references, roundings = draw_with_rounding(task, rng, given)
     arrays = _arguments(task, inputs)
     packed = [
         module.pack(param.name, array) if param.is_rewritten else array

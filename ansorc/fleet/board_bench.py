@@ -71,7 +71,10 @@ class BoardBench:
         """By digests of all outputs: equal bits are compared once."""
         for buffer in drawn.task.dag.inputs:
             self._arrays[buffer.name] = runner.allocate(buffer.bytes)
-            runner.draw(self._arrays[buffer.name], drawn.draws[buffer.name])
+            if buffer.name in drawn.draws:
+                runner.draw(self._arrays[buffer.name], drawn.draws[buffer.name])
+            else:
+                runner.write(self._arrays[buffer.name], drawn.inputs[buffer.name].tobytes())
         self._outputs = tuple(
             (buffer.bytes, 0xFF if buffer.dtype.is_float else 0xCD) for buffer, _ in drawn.expected
         )

@@ -19,6 +19,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType, Kind
 from ansorc.lang.rounding import evaluate_with_rounding
 from ansorc.search.measure.check import Expectation, expectations
+from ansorc.search.measure.drawn_data import drawn_array, value_spans
 from ansorc.search.task import Task
 
 _SIGNED, _POSITIVE = 0, 1
@@ -74,18 +75,29 @@ class DrawnTask:
 
     task: Task
     draws: dict[str, Draw]
+    """How inputs are made; those that say places, or were declared with values, travel."""
     inputs: dict[str, Array]
     expected: tuple[tuple[Buffer, Expectation], ...]
 
     @staticmethod
     def of(task: Task, seed: int) -> DrawnTask:
         """Draw the inputs of `task`; positive ones where others give NaN."""
+        spans, rng = value_spans(task.dag), np.random.default_rng(seed)
+        sent = {
+            b.name: drawn_array(b, -1.0, spans.get(b.name), rng)
+            for b in task.dag.inputs
+            if b.name in spans or b.is_sorted
+        }
         for is_positive in (False, True):
             draws = {
                 buffer.name: Draw((seed << 32) + number, buffer.dtype, is_positive)
                 for number, buffer in enumerate(task.dag.inputs)
+                if buffer.name not in sent
             }
-            inputs = {b.name: draws[b.name].array(b.shape) for b in task.dag.inputs}
+            inputs = {
+                b.name: sent[b.name] if b.name in sent else draws[b.name].array(b.shape)
+                for b in task.dag.inputs
+            }
             found, roundings = evaluate_with_rounding(task.dag, list(inputs.values()))
             if not any(np.isnan(one).any() for one in found):
                 break

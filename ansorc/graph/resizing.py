@@ -31,7 +31,7 @@ def nearest_elements(
         size[axis] = len(table)
         if found is None:
             places = builder.constant(table.astype(np.int64))
-            data = builder.add("take", [data, places], axis=axis)
+            data = builder.add("take", [data, places], axis=axis, mode="clip")
         numbers[axis] = found or _KEPT
     if all(one == _KEPT for one in numbers):
         return data

@@ -148,7 +148,8 @@ def tune(
     one before, as a user's.
     cost_model="trees": what scores programs, also "roofline", "random" or an object like
     `ansorc.search.cost_model.CostModel`. measurer=None: where programs are measured, such as an
-    `ac.Fleet` or an `ac.Board`, whose machine networks are then tuned for.
+    `ac.Fleet` or an `ac.Board`, whose machine networks are then tuned for. inputs={}: arrays by the
+    names of a task's inputs, to measure with; others are drawn.
 
     For networks alone: objective="f1", "f2" (with `requirements` in seconds, one a network), "f3"
     (with `references` in seconds), "f4", or a function of the list of latencies; and
@@ -164,10 +165,7 @@ def tune(
         _refuse_unknown(settings, TuneSettings)
         tasks = [one for one in programs if isinstance(one, Task)]
         return tune_operators(tasks[0] if isinstance(program, Task) else tasks, **_plain(settings))
-    if len(graphs) < len(programs):
-        raise OptionError(
-            "tune tasks together, or networks, but not both: trials mean other things"
-        )
+    _refuse_for_networks(settings, is_mixed=len(graphs) < len(programs))
     measurer = settings.get("measurer")
     target = measurer.target if isinstance(measurer, OtherMachines) else "native"
     networks = [Network.of(graph, target) for graph in graphs]
@@ -180,6 +178,19 @@ def tune(
         lambda done: line.show(round_line(done), done.trials, done.total),
     )  # fmt: skip
     return found[0] if isinstance(program, Graph) else found
+
+
+def _refuse_for_networks(settings: NetworkSettings, *, is_mixed: bool) -> None:
+    """Raise OptionError for tasks beside networks, and for what is of tasks alone."""
+    if is_mixed:
+        raise OptionError(
+            "tune tasks together, or networks, but not both: trials mean other things"
+        )
+    if settings.get("inputs"):
+        raise OptionError(
+            "inputs are of tasks; the kernels of a network are measured with data that is drawn "
+            "for each: leave inputs out"
+        )
 
 
 def _refuse_unknown(given: NetworkSettings, known: type[TuneSettings]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -89,11 +89,17 @@ class ComputeDAG:
 
     @cached_property
     def plain(self) -> ComputeDAG:
-        """The same computation without its checks (`ComputeOp.plain`); this one if it has none."""
+        """The same computation without its checks (`ComputeOp.plain`), and without what is promised
+        of its inputs; this one if it has neither."""
         ops = tuple(op.plain for op in self.ops)
-        if all(new is old for new, old in zip(ops, self.ops, strict=True)):
+        promised = [b for b in self.params if b.promised is not None or b.is_sorted]
+        if not promised and all(new is old for new, old in zip(ops, self.ops, strict=True)):
             return self
-        return ComputeDAG.of_ops(self.params, ops)
+        plain = {b.name: replace(b, promised=None, is_sorted=False) for b in promised}
+        for buffer in promised:
+            ops = tuple(op.reading(buffer, plain[buffer.name]) for op in ops)
+        params = tuple(plain.get(buffer.name, buffer) for buffer in self.params)
+        return ComputeDAG.of_ops(params, ops)
 
     @cached_property
     def canonical(self) -> ComputeDAG:

@@ -2,6 +2,7 @@
 
     input A: float32[512, 256]
     input B: float32[256, 128] constant
+    input I: int32[512] in 0..9 sorted
     compute C: float32[512, 128] (i: 512, j: 128) sum over (k: 256) = A[i, k] * B[k, j]
         hint always_unroll_inner = "j"
     params A, B, C
@@ -35,7 +36,10 @@ from ansorc.lang.naming import check_axis_name, check_tensor_name
 from ansorc.lang.reducer import Reducer, operands
 
 _BUFFER = r"(?P<name>\S+): (?P<dtype>\w+)\[(?P<shape>[^\]]*)\]"
-_INPUT = re.compile(rf"input {_BUFFER}(?P<constant> constant)?")
+_INPUT = re.compile(
+    rf"input {_BUFFER}(?: in (?P<low>\S+?)\.\.(?P<high>\S+))?(?P<sorted> sorted)?"
+    r"(?P<constant> constant)?"
+)
 _COMPUTE = re.compile(
     rf"compute {_BUFFER} \((?P<axes>[^)]*)\)"
     r"(?: (?P<combiner>\w+) over \((?P<reduce>[^)]*)\))? = (?P<body>.+)"
@@ -103,7 +107,7 @@ class _Reader:
         if self.params is not None:
             raise ParseError("nothing may follow the line 'params …'")
         if found := _INPUT.fullmatch(text):
-            buffer = replace(self._buffer(found), constant=found["constant"] is not None)
+            buffer = _promised(self._buffer(found), found)
             self.buffers[buffer.name] = buffer
         elif found := _COMPUTE.fullmatch(text):
             op = self._op(found)
@@ -200,3 +204,14 @@ def _combiner(word: str) -> Combiner | Reducer:
     except ValueError:
         known = ", ".join([*(combiner.value for combiner in Combiner), "tuple"])
         raise ParseError(f"'{word}' is no way to reduce; use {known}") from None
+
+
+def _promised(buffer: Buffer, found: re.Match[str]) -> Buffer:
+    """Return an input with what its line says besides."""
+    ends = None
+    if found["low"] is not None:
+        number = float if buffer.dtype.is_float else int
+        ends = number(found["low"]), number(found["high"])
+    return replace(
+        buffer, promised=ends, is_sorted=bool(found["sorted"]), constant=bool(found["constant"])
+    )

@@ -10,9 +10,10 @@ import numpy as np
 
 from ansorc.errors import LanguageError
 from ansorc.ir.aligned import Array
-from ansorc.ir.arith.affine import affine
+from ansorc.ir.arith.affine import affine, linear
+from ansorc.ir.arith.data_bounds import data_bounds
 from ansorc.ir.arith.interval import Interval, bounds
-from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Not, Select
+from ansorc.ir.expr import Binary, BinaryOp, Cast, Expr, Load, Not, Select
 from ansorc.ir.node import Node, children, walk
 from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars
@@ -54,7 +55,23 @@ class _Read:
             axes = ", ".join(f"{n} in 0..{ranges[n][1]}" for n in sorted(free_vars(self.index)))
             low, high = found
             self._refuse(f"{low}" if low == high else f"{low}..{high} for {axes}")
+        promised = self._promised(ranges) if not guards else None
+        if promised is not None and (promised[0] < 0 or promised[1] >= extent):
+            self._refuse(f"{promised[0]}..{promised[1]} by what is promised of the values read")
         self._try_all(guards, ranges)
+
+    def _promised(self, ranges: Mapping[str, Interval]) -> Interval | None:
+        """The values of an index that is a sum of axes and of elements with a promised range."""
+        total = linear(self.index)
+        loads = [part for part in walk(self.index) if isinstance(part, Load)]
+        if total is None or not loads or any(load.buffer.promised is None for load in loads):
+            return None
+        inner = [atom.operand if isinstance(atom, Cast) else atom for atom in total.terms]
+        if not all(isinstance(atom, str | Load) for atom in inner) or len(loads) != sum(
+            isinstance(atom, Load) for atom in inner
+        ):
+            return None
+        return data_bounds(self.index, ranges)
 
     def _try_all(self, guards: Sequence[Expr], ranges: Mapping[str, Interval]) -> None:
         relevant = _relevant(self.index, guards)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ansorc.errors import LanguageError
+from ansorc.errors import LanguageError, PromiseError
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Expr
@@ -62,7 +62,20 @@ def all_tensors(
 def _input(buffer: Buffer, array: Array, floats: np.dtype[np.floating[Any]]) -> Array:
     if array.shape != buffer.shape:
         raise LanguageError(f"'{buffer.name}' has shape {buffer.shape}, not {array.shape}")
+    if buffer.promised is not None:
+        _require_promised(buffer, array)
     return array.astype(floats if buffer.dtype.is_float else buffer.dtype.numpy, copy=False)
+
+
+def _require_promised(buffer: Buffer, array: Array) -> None:
+    """Raise PromiseError if an input has other values than it was declared with."""
+    low, high = buffer.promised or (-math.inf, math.inf)
+    wrong = array[(array < low) | (array > high)]
+    if wrong.size:
+        raise PromiseError(
+            f"'{buffer.name}' was declared with range=({low}, {high}), but has {wrong.flat[0]}",
+            buffer.name,
+        )
 
 
 @dataclass(frozen=True)

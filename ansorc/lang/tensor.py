@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import Expr, Load, Operand, const
+from ansorc.ir.interpret_math import integer_range
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.literal import DTypeLike, as_dtype, as_list, as_number, as_truth, short_text
 from ansorc.lang.naming import AutoName, check_tensor_name
@@ -171,16 +173,29 @@ def placeholder(
     dtype: DTypeLike = "float32",
     *,
     constant: bool = False,
+    range: tuple[float, float] | None = None,
+    sorted: bool = False,
 ) -> Tensor:
     """Return a tensor that the caller of the kernel gives.
 
     `constant` promises the same values at every call (a weight), so that they may be re-laid-out
-    once. Raise LanguageError on an empty shape, a bad name or an unknown dtype.
+    once. `range` (the least and the largest value) and `sorted` (no element of a row is less than
+    the one before) say what values it will have: tuning draws such. A call fails for integers
+    outside of their range. Raise LanguageError on an empty shape, a bad name, an unknown dtype, or
+    a range that the dtype has not.
     """
     check_tensor_name(name)
-    found = _dtype(dtype)
-    is_constant = as_truth(constant, "constant")
-    buffer = Buffer(str(name), extents_of(shape, name), found, constant=is_constant)
+    found, extents = _dtype(dtype), extents_of(shape, name)
+    promised = _promised(str(name), found, range)
+    sorted = as_truth(sorted, "sorted")
+    if sorted and (not extents or found.is_bool):
+        raise LanguageError(
+            f"'{name}' is {found} of shape {extents}, which has no order; leave out sorted=True"
+        )
+    buffer = Buffer(
+        str(name), extents, found, constant=as_truth(constant, "constant"), promised=promised,
+        is_sorted=sorted,
+    )  # fmt: skip
     return Tensor(buffer, has_auto_name=isinstance(name, AutoName))
 
 
@@ -203,3 +218,26 @@ def _dtype(given: DTypeLike) -> DType:
     if found.lanes != 1:
         raise LanguageError(f"a tensor holds scalars, not {found}; use {found.element}")
     return found
+
+
+def _promised(
+    name: str, dtype: DType, given: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    """Return a range as numbers of `dtype`; raise LanguageError if it is none."""
+    if given is None:
+        return None
+    try:
+        low, high = (float(end) if dtype.is_float else operator.index(end) for end in given)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        raise LanguageError(
+            f"the range {given!r} of '{name}' is no pair of numbers of {dtype}; write (low, high)"
+        ) from None
+    least, most = (-math.inf, math.inf) if dtype.is_float else (
+        (0, 1) if dtype.is_bool else integer_range(dtype)
+    )  # fmt: skip
+    if not least <= low <= high <= most or not all(map(math.isfinite, (low, high))):
+        raise LanguageError(
+            f"the range {given!r} of '{name}' is none of {dtype}: the least value comes first, the "
+            "largest, which it may have too, second"
+        )
+    return low, high

@@ -15,6 +15,7 @@ from ansorc.errors import MeasureError
 from ansorc.search.live_line import told_in_notebooks
 from ansorc.search.machines import Machines, MachinesAhead, chosen_beside, machines_for
 from ansorc.search.measure import nothing
+from ansorc.search.measure.drawn_data import require_inputs
 from ansorc.search.model import Growth, TreeModel, import_ahead, require_model, what_is_missing
 from ansorc.search.record import Records
 from ansorc.search.task import Task
@@ -48,9 +49,12 @@ def tune(
     between it and the one before, as a user's. cost_model="trees": what scores programs, also
     "roofline", "random" or an object like `ansorc.search.cost_model.CostModel`. measurer=None:
     where programs are measured, such as an `ac.Fleet`, instead of this machine. After Ctrl-C the
-    results are those of the tasks that were begun.
+    results are those of the tasks that were begun. inputs={}: arrays by the names of inputs, to
+    measure with; others are drawn, what says places over all that there are.
     """
     options = TuneOptions.of(settings)
+    dags = [one.dag for one in ([task] if isinstance(task, Task) else task)]
+    options = replace(options, inputs=require_inputs(dags, options.inputs))
     if isinstance(task, Task):
         return tune_task(task, options, told_in_notebooks(task))
     return tune_tasks(task, options)

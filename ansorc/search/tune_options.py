@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict, get_args
 
-from ansorc.errors import MeasureError
+from ansorc.errors import MeasureError, OptionError
+from ansorc.ir.aligned import Array
 from ansorc.search.cost_model import CostModel
 from ansorc.search.machines import Machines
 from ansorc.search.measure import CachePolicy, MeasuredCall, MeasureOptions
@@ -29,6 +31,7 @@ class TuneSettings(TypedDict, total=False):
     measure: MeasuredCall
     cost_model: str | CostModel
     measurer: Machines | None
+    inputs: Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,17 @@ class TuneOptions:
     measuring: MeasureOptions = field(default_factory=MeasureOptions)
     measurer: Machines | None = None
     """Where programs are measured, such as an `ac.Fleet`, which stays open; None: here."""
+    inputs: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False)
+    """What tasks are measured with, by the names of their inputs; all others are drawn."""
 
     def __post_init__(self) -> None:
-        """Raise MeasureError for a cache policy that there is not, and for too many threads."""
+        """Raise MeasureError for a cache policy that there is not, and for too many threads;
+        OptionError for inputs that no other machine gets."""
+        if self.inputs and self.measurer is not None:
+            raise OptionError(
+                "inputs are given to programs on this machine; a fleet draws its own: leave out "
+                "measurer=…, or declare what is drawn by ac.placeholder(…, range=…)"
+            )
         if not 0 <= self.threads <= _MOST_THREADS:
             raise MeasureError(f"threads={self.threads}: give 0 … {_MOST_THREADS}, 0 for all cores")
         if self.cache not in get_args(CachePolicy):
@@ -75,12 +86,13 @@ class TuneOptions:
             cache=cache_of(settings.get("measure", "kernel"), settings.get("cache")),
             search=SearchOptions(cost_model=settings.get("cost_model", known.search.cost_model)),
             measurer=settings.get("measurer"),
+            inputs=dict(settings.get("inputs", {})),
         )
 
     def for_workers(self) -> MeasureOptions:
         """Return the options of the measuring with this run's seed, threads and cache policy."""
         run = replace(self.measuring.run, threads=self.threads, cache=self.cache)
-        return replace(self.measuring, run=run, seed=self.seed)
+        return replace(self.measuring, run=run, seed=self.seed, inputs=self.inputs)
 
 
 def cache_of(measure: MeasuredCall, cache: CachePolicy | None) -> CachePolicy:

@@ -30,6 +30,7 @@ from ansorc.search.measure import (
     concurrently,
     nothing,
 )
+from ansorc.search.measure.drawn_data import described
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records
@@ -117,6 +118,7 @@ class TuningRun:
         self._task, self._options, self._records = task, options, records
         self._machines, self._on_trial = machines, on_trial
         self._names = Names(task.dag)
+        self._data = described(task.dag, options.inputs)
         self._environment = machines.environment(options.threads, options.cache, task.target)
         self._shared = task.with_threads(self._environment.running)
         records.add_task(task)
@@ -398,8 +400,9 @@ class TuningRun:
 
     def _recorded(self, result: MeasureResult, known: int = 0) -> Record:
         record = Record.of_result(
-            self._task.key, result, self._environment, seed=self._options.seed, known=known
-        )
+            self._task.key, result, self._environment, seed=self._options.seed, known=known,
+            data=self._data,
+        )  # fmt: skip
         self._records.add(record)
         return record
 

@@ -331,3 +331,36 @@ def launches_of_graphs() -> int:
 
 def test_calls_with_the_same_arrays(device: ProcessPoolExecutor) -> None:
     assert device.submit(launches_of_graphs).result() >= 2
+
+
+PICK = """\
+kernel picked(T: float32[50], I: int64[64], C: float32[64]):
+    for i in 0..64:
+        C[i] = T[I[i]]
+"""
+
+
+def places_of_data() -> None:
+    """A place that there is not is told after the kernels, also in a stream; then calls go on."""
+    run, table = module(PICK), np.arange(50, dtype=np.float32)
+    places, out = np.arange(64) % 50, np.zeros(64, np.float32)
+    wrong = places.copy()
+    wrong[17] = 10**12
+    stream = pycuda().Stream()
+    ours = [OnDevice(one) for one in (table, places, wrong, out)]
+    words = "picked got the index 1000000000000 for dimension 0 of 'T', which has the extent 50"
+    for _ in range(3):
+        run(table, places, out)
+        assert (out == places).all()
+        with pytest.raises(IndexError, match=words):
+            run(table, wrong, out)
+        run(ours[0], ours[1], ours[3], stream=stream)
+        assert (ours[3].get() == places).all()
+        with pytest.raises(IndexError, match=words):
+            run(ours[0], ours[2], ours[3], stream=stream)
+    with pytest.raises(IndexError, match=words):
+        run.time(table, wrong, out)
+
+
+def test_places_that_there_are_not(device: ProcessPoolExecutor) -> None:
+    device.submit(in_primary_context, places_of_data).result()

@@ -53,7 +53,7 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("edge_pad of A .*must not be negative", lambda: ops.edge_pad(A, (-1, 0), (0, 0))),
     ("reflect_pad of A .*must be less than", lambda: ops.reflect_pad(A, (0, 4), (0, 0))),
     ("take of A .*the indices are float32; they must be integers", lambda: ops.take(A, V)),
-    ("take has no mode 'raise'; use 'clip': places", lambda: ops.take(A, N, 0, "raise")),
+    ("take has no mode 'fill'; use 'raise': the call", lambda: ops.take(A, N, 0, "fill")),
     ("gather of I .*each must have 2", lambda: ops.gather(A, ac.placeholder(3, "I", "int32"))),
     ("gather of N .*must not be longer, but along axis 1",
      lambda: ops.gather(N, ac.placeholder((4, 4), "I", "int64"), 1)),

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from ansorc.codegen.llvm.condition import known, negate
 from ansorc.codegen.llvm.expr import ExprWriter
 from ansorc.codegen.llvm.types import Value
 from ansorc.codegen.llvm.vector import any_lane
 from ansorc.codegen.llvm.writer import ONCE, RARE, FunctionWriter, ModuleWriter
 from ansorc.codegen.package.signature import FAULT_RECORD, FAULT_STATUS
-from ansorc.ir.fault import MOST_ARGUMENTS, FaultSite
-from ansorc.ir.stmt import Check, Function, fault_sites
+from ansorc.ir.arith.affine import Linear
+from ansorc.ir.dtype import DType, Kind
+from ansorc.ir.expr import Broadcast, Cast, Compare, CompareOp, Const, Expr, Load, dtype_of
+from ansorc.ir.fault import MOST_ARGUMENTS, FaultKind, FaultSite
+from ansorc.ir.node import walk
+from ansorc.ir.stmt import Check, For, Function, LoopKind, fault_sites
 
 _LANE_BITS = 64
 _TEXT = f"""\
@@ -60,6 +67,70 @@ def write_check(writer: FunctionWriter, exprs: ExprWriter, stmt: Check, leaving:
         writer.line(f"ret i32 {FAULT_STATUS[stmt.kind]}")
     writer.start_block(go)
     writer.close_landing()
+
+
+@dataclass(frozen=True)
+class BlockCheck:
+    """A loop that is written out and does nothing but check vectors of places."""
+
+    loop: For
+    places: Expr
+    """As numbers without sign."""
+    limit: int
+    """They are below it."""
+
+
+def block_check(loop: For) -> BlockCheck | None:
+    """Return what `loop` checks, None if that is something else or not worth a block."""
+    match loop:
+        case For(
+            _, _, LoopKind.UNROLLED,
+            Check(Compare(CompareOp.LT, Cast(DType(Kind.UINT, 32 | 64)) as places,
+                          Broadcast(Const(limit))), FaultKind.INDEX),
+        ) if loop.extent > 1 and dtype_of(places).lanes > 1:  # fmt: skip
+            return BlockCheck(loop, places, int(limit))
+        case _:
+            return None
+
+
+def write_block_check(
+    writer: FunctionWriter, exprs: ExprWriter, check: BlockCheck, write_loop: Callable[[], None]
+) -> None:
+    """Write one test of all places that `check` looks at: of the largest in each lane.
+
+    Halves of 64 bits are compared on their own where the limit has 31: the upper ones have to be 0.
+    Where it fails, `write_loop` writes a loop that tells which place it was. What was loaded is not
+    kept: single places are loaded faster than taken out of vectors.
+    """
+    lanes, bits = dtype_of(check.places).lanes, dtype_of(check.places).bits
+    is_halved = bits == _LANE_BITS and check.limit <= 1 << 31
+    kind = f"<{2 * lanes} x i32>" if is_halved else f"<{lanes} x i{bits}>"
+    name = f"llvm.umax.v{2 * lanes}i32" if is_halved else f"llvm.umax.v{lanes}i{bits}"
+    writer.module.declare(f"declare {kind} @{name}({kind}, {kind})")
+    largest = "zeroinitializer"
+    for number in range(check.loop.extent):
+        exprs.index.bind(check.loop.var.name, Linear(constant=number))
+        value = exprs.value(check.places)
+        text = writer.emit(f"bitcast {value.typed} to {kind}") if is_halved else value.text
+        largest = writer.emit(f"call {kind} @{name}({kind} {largest}, {kind} {text})")
+    last = check.limit - 1
+    half = f"i32 {last}, i32 0"
+    ends = ", ".join([half] * lanes if is_halved else [f"i{bits} {last}"] * lanes)
+    wrong = writer.emit(f"icmp ugt {kind} {largest}, <{ends}>")
+    count = 2 * lanes if is_halved else lanes
+    packed = writer.emit(f"bitcast <{count} x i1> {wrong} to i{count}")
+    fails = writer.emit(f"icmp ne i{count} {packed}, 0")
+    fail, go = writer.name("fault"), writer.name("go")
+    writer.open_landing()
+    writer.line(f"br i1 {fails}, label {fail}, label {go}, !prof {RARE}")
+    writer.start_block(fail)
+    with writer.inner_scope():
+        write_loop()
+        writer.line(f"ret i32 {FAULT_STATUS[FaultKind.INDEX]}")
+    writer.start_block(go)
+    writer.close_landing()
+    writer.line('call void asm sideeffect "", "~{memory}"()')
+    writer.forget_loads(part.buffer.name for part in walk(check.places) if isinstance(part, Load))
 
 
 def _write_record(writer: FunctionWriter, exprs: ExprWriter, stmt: Check, wrong: Value) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import assert_never
 
 from ansorc.codegen.llvm.condition import known
 from ansorc.codegen.llvm.expr import ExprWriter
-from ansorc.codegen.llvm.fault import write_check
+from ansorc.codegen.llvm.fault import block_check, write_block_check, write_check
 from ansorc.codegen.llvm.loops import Counters, adds_to_tile, is_innermost, is_tile_step
 from ansorc.codegen.llvm.transpose import transposed_block, write_block
 from ansorc.codegen.llvm.types import memory_type
@@ -143,6 +144,12 @@ class StmtWriter:
                 self._parallel(self, stmt)
             case _ if (block := transposed_block(stmt)) is not None:
                 write_block(self.writer, self.exprs, stmt, block)
+            case _ if (check := block_check(stmt)) is not None:
+                in_turn = replace(stmt, kind=LoopKind.SERIAL)
+                write_block_check(
+                    self.writer, self.exprs, check,
+                    lambda: self.loop(in_turn, "0", str(stmt.extent)),
+                )  # fmt: skip
             case _ if stmt.kind is LoopKind.UNROLLED or stmt.extent <= 1:
                 is_step = is_tile_step(stmt)
                 for number in range(stmt.extent):

@@ -1,7 +1,7 @@
 """Operators that read or write at places that a tensor holds.
 
-A negative place counts from the end. What writes is defined by a reduction over all updates: each
-element of the result looks for those that are meant for it.
+A negative place counts from the end; a call fails for one that there is not. What writes is defined
+by a reduction over all updates: each element of the result looks for those that are meant for it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
 from ansorc.lang import reduction
+from ansorc.lang.checks import number_in, place_in
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
@@ -47,19 +48,29 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
     def body(*i: Scalar) -> Scalar:
         own = i[: len(outer)]
         extents = data.shape[batch_dims : batch_dims + count]
-        places = [_place(indices[(*own, d)], extent) for d, extent in enumerate(extents)]
+        places = [
+            _place(indices[(*own, d)], extent, (data.name, batch_dims + d))
+            for d, extent in enumerate(extents)
+        ]
         return data[(*i[:batch_dims], *places, *i[len(outer) :])]
 
     return compute((*outer, *rest), body, AutoName("gather_nd"))
 
 
 def scatter_elements(
-    data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, combine: str = "none"
+    data: Tensor,
+    indices: Tensor,
+    updates: Tensor,
+    axis: int = 0,
+    combine: str = "none",
+    *,
+    from_end: bool = True,
 ) -> Tensor:
     """Return `data` with updates[i] at the place indices[i] along `axis`, elsewhere as `i` says.
 
-    `combine` is none (the last one counts), add, mul, max or min. Raise LanguageError on shapes
-    that do not fit.
+    `combine` is none (the last one counts), add, mul, max or min. `from_end`: whether a negative
+    place counts from the end; else a call fails for it. Raise LanguageError on shapes that do not
+    fit.
     """
     place = axis_number("scatter_elements", data, axis)
     fits = indices.shape == updates.shape and len(indices.shape) == len(data.shape)
@@ -75,7 +86,8 @@ def scatter_elements(
         return (*inside[:place], update, *inside[place + 1 :])
 
     def matches(i: Sequence[Scalar]) -> Scalar:
-        found = _place(indices[source(i, k)], data.shape[place])
+        own = data.name, place
+        found = _place(indices[source(i, k)], data.shape[place], own, from_end=from_end)
         tests = [
             index < mine
             for d, (index, mine, theirs) in enumerate(
@@ -104,7 +116,8 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, combine: str = "n
         return (update, *i[count:])
 
     def matches(i: Sequence[Scalar]) -> Scalar:
-        return all_of(*(equal(_place(indices[k, d], data.shape[d]), i[d]) for d in range(count)))
+        places = [_place(indices[k, d], data.shape[d], (data.name, d)) for d in range(count)]
+        return all_of(*(equal(place, i[d]) for d, place in enumerate(places)))
 
     return _scattered(data, updates, k, matches, source, combine)
 
@@ -129,11 +142,15 @@ def one_hot_values(indices: Tensor, values: Tensor, depth: int, axis: int = -1) 
 def reverse_sequence(
     data: Tensor, lengths: Tensor, batch_axis: int = 1, time_axis: int = 0
 ) -> Tensor:
-    """Return `data` with the first lengths[b] elements along `time_axis` reversed, for each b."""
+    """Return `data` with the first lengths[b] elements along `time_axis` reversed, for each b.
+
+    A call fails for lengths of fewer than 0 elements or more than there are.
+    """
     last = data.shape[time_axis] - 1
 
     def body(*i: Scalar) -> Scalar:
         length, time = cast(lengths[i[batch_axis]], INT64), i[time_axis]
+        length = number_in(length, (0, last + 1), lengths.name)
         back = minimum(maximum(length - 1 - time, 0), last)
         source = if_then_else(time < length, back, time)
         return data[(*i[:time_axis], minimum(maximum(source, 0), last), *i[time_axis + 1 :])]
@@ -170,6 +187,24 @@ def overwrite(
     return compute(data.shape, body, AutoName("overwrite"))
 
 
+def masked_scatter(data: Tensor, mask: Tensor, places: Tensor, source: Tensor) -> Tensor:
+    """Return source[places] where `mask` is true, else `data`; all of one shape but source [n].
+
+    A call fails where the mask is true for a place that `source` does not have. Raise LanguageError
+    on other shapes.
+    """
+    fits = data.shape == mask.shape == places.shape and len(source.shape) == 1
+    require(fits, "masked_scatter", data, mask, places, source, need="they must be alike, and [n]")
+    extent = source.shape[0]
+
+    def body(*i: Scalar) -> Scalar:
+        place = place_in(places[i], extent, source.name)
+        taken = source[minimum(maximum(place, 0), extent - 1)]
+        return if_then_else(mask[i], taken, data[i])
+
+    return compute(data.shape, body, AutoName("masked_scatter"))
+
+
 def _scattered(
     data: Tensor,
     updates: Tensor,
@@ -204,12 +239,14 @@ def _scattered(
     return compute(data.shape, lambda *i: join(data[i], total[i]), name)
 
 
-def _place(index: Scalar, extent: int) -> Scalar:
-    return cast(index, INT64) % extent
+def _place(index: Scalar, extent: int, own: tuple[str, int], *, from_end: bool = True) -> Scalar:
+    """Return a place below `extent`, or the call fails; `own` are the tensor and the dimension."""
+    return place_in(cast(index, INT64), extent, *own, from_end=from_end) % extent
 
 
 INDEXING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     "gather_nd": gather_nd,
+    "masked_scatter": masked_scatter,
     "overwrite": overwrite,
     "one_hot_values": one_hot_values,
     "reverse_sequence": reverse_sequence,

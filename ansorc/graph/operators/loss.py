@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.ir.dtype import INT64
+from ansorc.lang.checks import place_in
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.reduce import reduced
@@ -24,15 +25,19 @@ def negative_log_likelihood(
 ) -> Tensor:
     """Return -weight[t] * data[n, t, …] for the classes t = target[n, …], log-probabilities data.
 
-    `reduction` is none, sum, or mean (by the weights); the class `ignored` counts as 0. Raise
-    LanguageError on shapes that do not fit.
+    `reduction` is none, sum, or mean (by the weights); the class `ignored` counts as 0. A call
+    fails for other classes that there are not. Raise LanguageError on shapes that do not fit.
     """
     name, classes = AutoName("loss"), data.shape[1]
     fits = (data.shape[0], *data.shape[2:]) == target.shape
     require(fits, name, data, target, need="they must be [n, classes, …] and [n, …]")
 
     def class_at(i: Sequence[Scalar]) -> Scalar:
-        return minimum(maximum(cast(target[tuple(i)], INT64), 0), classes - 1)
+        given = cast(target[tuple(i)], INT64)
+        inside = place_in(given, classes, data.name, 1)
+        if ignored is not None:
+            inside = if_then_else(equal(given, ignored), 0, inside)
+        return minimum(maximum(inside, 0), classes - 1)
 
     def weight_at(*i: Scalar) -> Scalar:
         factor = const(1, data.dtype) if weight is None else weight[class_at(i)]

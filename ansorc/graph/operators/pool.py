@@ -8,6 +8,7 @@ from typing import Unpack
 
 from ansorc.graph.operators.patches import row_major
 from ansorc.lang import scalar
+from ansorc.lang.checks import number_in
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.naming import AutoName
@@ -137,7 +138,8 @@ def max_unpool(data: Tensor, places: Tensor, size: Sequence[int]) -> Tensor:
     shape = (*data.shape[:2], *size)
 
     def last(*i: Scalar) -> TupleReduction:
-        is_here = scalar.equal(places[(*i[:2], *inner)], row_major(i, shape))
+        place = number_in(places[(*i[:2], *inner)], (0, math.prod(shape) - 1), "places")
+        is_here = scalar.equal(place, row_major(i, shape))
         number = row_major(inner, data.shape[2:])
         return argmax(scalar.if_then_else(is_here, number, -1), axis=inner)
 

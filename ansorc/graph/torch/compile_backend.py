@@ -49,17 +49,20 @@ class TorchCompileOptions:
     """The most that a call uses; 0: all cores."""
     programs: int = 32
     """The most shapes and values of its inputs that a graph is compiled for."""
+    check_indices: bool = True
+    """Whether indices are checked; without, one that a tensor does not have gives some element."""
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> TorchCompileOptions:
         """Return the options in a dictionary; raise OptionError for others."""
-        known = ("records", "trials", "threads", "programs")
+        known = ("records", "trials", "threads", "programs", "check_indices")
         for name in given:
             if name not in known:
                 raise OptionError(f"there is no option '{name}'; there are {', '.join(known)}")
         numbers = [int(given.get(name, 0)) for name in ("trials", "threads")]
         most = int(given.get("programs", TorchCompileOptions.programs))
-        return TorchCompileOptions(str(given.get("records", "")), *numbers, most)
+        checks = bool(given.get("check_indices", True))
+        return TorchCompileOptions(str(given.get("records", "")), *numbers, most, checks)
 
 
 def torch_backend(
@@ -311,6 +314,7 @@ class _CompiledModule:
         choice = ProgramChoice(
             place_of(records), threads=options.threads,
             use_default=not (options.records or options.trials),
+            check_indices=options.check_indices,
         )  # fmt: skip
         choice = recorded_choice([network], choice)
         return shared_networks().built(network, choice, contents)

@@ -26,8 +26,8 @@ from ansorc.ir.interpret_math import integer_range
 def data_bounds(expr: Expr, ranges: Ranges) -> Interval | None:
     """Return the least and the largest value that any lane of an integer `expr` may have.
 
-    Data may be anything that its dtype holds, or what was promised of its buffer. None for floats
-    and bools, and for variables without a range.
+    Data may be anything that its dtype holds, or for integers what was promised of its buffer. None
+    for floats and bools, and for variables without a range.
     """
     dtype = dtype_of(expr).element
     if not dtype.is_integer:

@@ -10,7 +10,7 @@ checked under it alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from ansorc.ir.arith.affine import integer
@@ -37,7 +37,7 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.fault import FaultKind
-from ansorc.ir.node import Node, map_children, walk
+from ansorc.ir.node import Node, map_children, rewrite, walk
 from ansorc.ir.passes.places import reads_memory
 from ansorc.ir.stmt import Check
 
@@ -61,6 +61,11 @@ class CheckRules:
     """Whether places are; all else always is."""
     clamps: bool
     """Whether a place that fails is moved to an end of the tensor, for what runs on."""
+
+    @property
+    def trusts(self) -> bool:
+        """Whether what inputs promise holds, because nothing else has been run on by then."""
+        return not self.clamps
 
     def leaves_out(self, kind: FaultKind) -> bool:
         """Whether checks of this kind are not made."""
@@ -171,7 +176,8 @@ class DataChecks:
         if not self._rules.indices:
             return index
         checked = self._ends.get((id(index), id(guards)))
-        known = data_bounds(index, self._ranges) if checked is None else checked[2]
+        plain = index if self._rules.trusts else _unpromised(index)
+        known = data_bounds(plain, self._ranges) if checked is None else checked[2]
         if known is not None and known[0] >= 0 and known[1] < extent:
             return index
         self._add(index_check(load.buffer.name, dimension, index, extent), guards)
@@ -202,6 +208,17 @@ def index_check(name: str, dimension: int, index: Expr, extent: int) -> Check:
     """Return the check that `index` is one of the places 0 … extent - 1 of a tensor."""
     args = index, integer(0), integer(extent - 1), integer(dimension)
     return Check(_is_between(index, (0, extent - 1)), FaultKind.INDEX, name, args)
+
+
+def _unpromised(index: Expr) -> Expr:
+    """Return `index` without what is promised of the data that it reads."""
+
+    def rule(old: Node) -> Node | None:
+        if isinstance(old, Load) and old.buffer.promised is not None:
+            return Load(replace(old.buffer, promised=None), old.indices)
+        return None
+
+    return rewrite(index, rule)
 
 
 def has_checks(expr: Expr) -> bool:

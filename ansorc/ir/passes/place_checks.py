@@ -21,9 +21,11 @@ from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Checked, Expr, Load, Not, dtype_of
+from ansorc.ir.fault import FaultKind
 from ansorc.ir.node import Node, walk
 from ansorc.ir.passes.accesses import Stores
 from ansorc.ir.passes.data_checks import CheckRules, DataChecks, GuardedCheck, has_checks
+from ansorc.ir.passes.promised_values import promise_checks
 from ansorc.ir.stmt import (
     Allocate,
     Check,
@@ -38,6 +40,8 @@ from ansorc.ir.stmt import (
 )
 from ansorc.ir.substitute import free_vars
 
+_MOST_COPIES = 64
+"""Of checks that are written out; more are made in a loop, if they read no registers."""
 _Step: TypeAlias = tuple[Stmt, "Expr | None"]
 """A statement around another, and the condition under which that runs, of an If."""
 _Path: TypeAlias = tuple[_Step, ...]
@@ -49,10 +53,12 @@ def place_checks(function: Function, *, clamps: bool = False) -> Function:
 
     With `clamps` places are moved into the tensors after they were checked: for what goes on.
     """
-    if not any(map(_is_of_data, walk(function.body))):
+    first = promise_checks(function, has_threads=clamps) if function.checks_indices else []
+    if not first and not any(map(_is_of_data, walk(function.body))):
         return function
     rules = CheckRules(function.checks_indices, clamps)
-    return replace(function, body=_Placing(rules).stmt(function.body, (), {}))
+    body = _Placing(rules).stmt(function.body, (), {})
+    return replace(function, body=Seq((*first, body)) if first else body)
 
 
 class _Placing:
@@ -157,9 +163,22 @@ class _Placing:
             if not self._may_leave(around, need):
                 break
             count = _runs(need, path[:number], path[number:])
-            if count < best:
+            if count < best or (count == best and self._is_block(need, path, number)):
                 best, place = count, number
         return (path[place][0] if place < len(path) else stmt), path[place:]
+
+    def _is_block(self, need: _Need, path: _Path, number: int) -> bool:
+        """Whether a check of vectors is made for all copies of the loop around it at once.
+
+        That is one test, and what then loads single places does not have to take vectors apart.
+        """
+        around = path[number][0]
+        if self._rules.clamps or not isinstance(around, For) or need.one.guards:
+            return False
+        is_alone = all(isinstance(stmt, Seq) for stmt, _ in path[number + 1 :])
+        is_vector = dtype_of(need.one.check.condition).lanes > 1
+        is_place = need.one.check.kind is FaultKind.INDEX
+        return around.kind is LoopKind.UNROLLED and is_alone and is_vector and is_place
 
     def _may_leave(self, around: Stmt, need: _Need) -> bool:
         """Whether a check may be made before `around` instead of inside of it."""
@@ -196,7 +215,8 @@ class _Need:
         stmt: Stmt = If(conjunction(guards), self.one.check) if guards else self.one.check
         for around, _ in reversed(path):
             if isinstance(around, For) and around.var.name in need.variables:
-                is_copied = need.has_registers and around.kind is LoopKind.UNROLLED
+                is_copied = around.kind is LoopKind.UNROLLED
+                is_copied &= need.has_registers or around.extent <= _MOST_COPIES
                 kind = LoopKind.UNROLLED if is_copied else LoopKind.SERIAL
                 stmt = For(around.var, around.extent, kind, stmt)
         return stmt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
+from ansorc.lang.checks import place_in
 from ansorc.lang.define import compute
 from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName
@@ -16,6 +17,8 @@ _TAKE, _GATHER, _ONE_HOT = AutoName("take"), AutoName("gather"), AutoName("one_h
 _EMBEDDING = AutoName("embedding")
 
 MODES = {
+    "raise": "the call fails unless places are 0 to extent - 1",
+    "from_end": "-1 is the last place and -extent the first; the call fails for others outside",
     "clip": "places beyond the ends are moved to the ends",
     "wrap": "places are taken modulo the extent, so that -1 is the last",
 }
@@ -23,7 +26,7 @@ MODES = {
 
 
 def take(
-    data: Tensor, indices: Tensor, axis: int = 0, mode: str = "clip", name: str = _TAKE
+    data: Tensor, indices: Tensor, axis: int = 0, mode: str = "raise", name: str = _TAKE
 ) -> Tensor:
     """Return the slices of `data` at the places `indices` along `axis`, as numpy.take does.
 
@@ -35,14 +38,14 @@ def take(
     shape = (*data.shape[:place], *indices.shape, *data.shape[place + 1 :])
 
     def body(*i: Scalar) -> Scalar:
-        where = _inside(indices[i[place : place + rank]], data.shape[place], mode)
+        where = _inside(indices[i[place : place + rank]], data, place, mode)
         return data[(*i[:place], where, *i[place + rank :])]
 
     return compute(shape, body, name)
 
 
 def gather(
-    data: Tensor, indices: Tensor, axis: int = 0, mode: str = "clip", name: str = _GATHER
+    data: Tensor, indices: Tensor, axis: int = 0, mode: str = "raise", name: str = _GATHER
 ) -> Tensor:
     """Return data[…, indices[i], …] for each element of `indices`, as numpy.take_along_axis does.
 
@@ -58,7 +61,7 @@ def gather(
     require(fits, "gather", data, indices, need=need)
 
     def body(*i: Scalar) -> Scalar:
-        where = _inside(indices[i], data.shape[place], mode)
+        where = _inside(indices[i], data, place, mode)
         return data[(*i[:place], where, *i[place + 1 :])]
 
     return compute(indices.shape, body, name)
@@ -67,10 +70,10 @@ def gather(
 def embedding(table: Tensor, indices: Tensor, name: str = _EMBEDDING) -> Tensor:
     """Return the rows of table [words, units] at `indices` [...]: [..., units].
 
-    Places outside of the table are moved to its ends. Raise LanguageError on another rank.
+    A call fails for places outside of the table. Raise LanguageError on another rank.
     """
     require_rank("embedding", 2, table)
-    return take(table, indices, 0, "clip", name)
+    return take(table, indices, 0, "raise", name)
 
 
 def one_hot(
@@ -103,8 +106,11 @@ def _check(operator: str, data: Tensor, indices: Tensor, mode: str) -> None:
         raise LanguageError(f"{operator} has no mode '{mode}'; use {known}")
 
 
-def _inside(index: Scalar, extent: int, mode: str) -> Scalar:
+def _inside(index: Scalar, data: Tensor, axis: int, mode: str) -> Scalar:
+    extent, from_end = data.shape[axis], mode == "from_end"
     place = index.astype(INT64)
-    if mode == "wrap":
+    if mode in ("raise", "from_end"):
+        place = place_in(place, extent, data.name, axis, from_end=from_end)
+    if mode in ("from_end", "wrap"):
         return place % extent
     return minimum(maximum(place, 0), extent - 1)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 from ansorc.lang import scalar
+from ansorc.lang.checks import place_in
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.reduce import reduced
@@ -73,9 +74,9 @@ def log_softmax(data: Tensor, axis: int = -1, name: str = _LOG_SOFTMAX) -> Tenso
 def cross_entropy(logits: Tensor, target: Tensor, name: str = _CROSS_ENTROPY) -> Tensor:
     """Return -log(softmax(logits))[target], the loss [...] of logits [..., classes].
 
-    target [...] is integers; classes outside of 0 … classes - 1 are moved to the ends. Three
-    stages: `<name>.max`, `<name>.sum` of the exponentials of the differences to it, and the loss.
-    Raise LanguageError on other shapes and dtypes.
+    target [...] is integers; a call fails for classes outside of 0 … classes - 1. Three stages:
+    `<name>.max`, `<name>.sum` of the exponentials of the differences to it, and the loss. Raise
+    LanguageError on other shapes and dtypes.
     """
     fits = bool(logits.shape) and logits.shape[:-1] == target.shape and target.dtype.is_integer
     need = "they must be [..., classes] and integers [...]"
@@ -83,7 +84,9 @@ def cross_entropy(logits: Tensor, target: Tensor, name: str = _CROSS_ENTROPY) ->
     peak, total = _exponential_sums("cross_entropy", logits, len(logits.shape) - 1, name)
 
     def loss(*i: Scalar) -> Scalar:
-        place = scalar.minimum(scalar.maximum(target[i].astype("int64"), 0), logits.shape[-1] - 1)
+        last = logits.shape[-1] - 1
+        place = place_in(target[i], last + 1, logits.name, len(logits.shape) - 1)
+        place = scalar.minimum(scalar.maximum(place, 0), last)
         return scalar.log(total[i]) + peak[i] - logits[(*i, place)]
 
     return compute(target.shape, loss, name)

@@ -19,9 +19,8 @@ import numpy as np
 from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
 from ansorc.ir.aligned import Array
-from ansorc.ir.dtype import DType, Kind
-from ansorc.lang.reference import all_tensors
 from ansorc.lang.rounding import Bound, rounding_of
+from ansorc.search.measure.drawn_data import Inputs, drawn_data
 from ansorc.search.task import Task
 
 _PREFIX = "ansorc-measure-"
@@ -39,14 +38,17 @@ class TaskData:
     """A new run worker has a device to start."""
 
     @staticmethod
-    def create(task: Task, rng: np.random.Generator) -> TaskData:
-        """Draw inputs, evaluate the reference and write both to a new private directory."""
+    def create(task: Task, rng: np.random.Generator, given: Inputs | None = None) -> TaskData:
+        """Draw inputs, evaluate the reference and write both to a new private directory.
+
+        `given` are inputs that are not drawn, by their names.
+        """
         sweep_stale()
         directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = os.open(directory / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            inputs, references, roundings = draw_with_rounding(task, rng)
+            inputs, references, roundings = draw_with_rounding(task, rng, given)
             (directory / "task.json").write_text(task.to_json())
             for index, array in enumerate(inputs):
                 np.save(directory / f"input_{index}.npy", array)
@@ -73,34 +75,22 @@ class TaskData:
         _delete(self.directory, self.lock)
 
 
-def draw_inputs(task: Task, rng: np.random.Generator) -> tuple[list[Array], list[Array]]:
+def draw_inputs(
+    task: Task, rng: np.random.Generator, given: Inputs | None = None
+) -> tuple[list[Array], list[Array]]:
     """Return random inputs of `task` and the float64 reference outputs for them."""
-    inputs, tensors = _drawn(task, rng)
+    inputs, tensors = drawn_data(task.dag, rng, given or {})
     return inputs, [tensors[buffer.name] for buffer in task.dag.outputs]
 
 
 def draw_with_rounding(
-    task: Task, rng: np.random.Generator
+    task: Task, rng: np.random.Generator, given: Inputs | None = None
 ) -> tuple[list[Array], list[Array], list[Bound]]:
     """Return what `draw_inputs` does, and bounds of the references' rounding."""
-    inputs, tensors = _drawn(task, rng)
+    inputs, tensors = drawn_data(task.dag, rng, given or {})
     names = [buffer.name for buffer in task.dag.outputs]
     bounds = rounding_of(task.dag, tensors)
     return inputs, [tensors[name] for name in names], [bounds.get(name) for name in names]
-
-
-def _drawn(task: Task, rng: np.random.Generator) -> tuple[list[Array], dict[str, Array]]:
-    """Random inputs, and all tensors that follow from them.
-
-    Floats are uniform in [-1, 1), so that sums cancel and a wrong sign shows; where that gives NaN
-    (a logarithm, a variance) all floats are drawn again from [0.1, 1).
-    """
-    for low in (-1.0, 0.1):
-        inputs = [_draw(b.shape, b.dtype, low, rng) for b in task.dag.inputs]
-        tensors = all_tensors(task.dag, inputs)
-        if not any(np.isnan(tensors[buffer.name]).any() for buffer in task.dag.outputs):
-            break
-    return inputs, tensors
 
 
 def sweep_stale() -> None:
@@ -121,15 +111,3 @@ def sweep_stale() -> None:
 def _delete(directory: Path, lock: int) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     os.close(lock)
-
-
-def _draw(shape: tuple[int, ...], dtype: DType, low: float, rng: np.random.Generator) -> Array:
-    match dtype.kind:
-        case Kind.FLOAT | Kind.BFLOAT:
-            return rng.uniform(low, 1.0, shape).astype(dtype.numpy)
-        case Kind.INT:
-            return rng.integers(-4, 5, shape).astype(dtype.numpy)
-        case Kind.UINT:
-            return rng.integers(0, 5, shape).astype(dtype.numpy)
-        case Kind.BOOL:
-            return rng.integers(0, 2, shape).astype(dtype.numpy)

@@ -106,7 +106,9 @@ class Measurer:
             with self._watch.phase("start"):
                 # The processes start while this one draws the inputs and evaluates the reference.
                 self._workers.start(task)
-                self._data = TaskData.create(task, np.random.default_rng(self.options.seed))
+                self._data = TaskData.create(
+                    task, np.random.default_rng(self.options.seed), self.options.inputs
+                )
         except BaseException:
             self.close()
             raise

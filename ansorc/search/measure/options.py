@@ -6,9 +6,11 @@ How long builds and runs may take is derived from what was seen and from the wor
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ansorc.ir.aligned import Array
 from ansorc.target import usable_cores
 
 GIB = 1 << 30
@@ -92,6 +94,8 @@ class MeasureOptions:
     """So many equal failures in a row end the run: the fault is not the candidates'."""
     seed: int = 0
     """Seed of the task's random inputs."""
+    inputs: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False)
+    """Inputs of the task that are not random, by their names."""
 
 
 class BuildLimit:

@@ -79,6 +79,8 @@ def current_environment(
     return Environment(cpu_model(), here.features, here.cores, threads, cache)
 
 
+DATA = " data: "
+"""What stands in the message of a record before which data it was measured with."""
 CANONICAL = "canonical"
 """How the steps of a record name stages and iterators; absent in lines of earlier versions."""
 
@@ -101,7 +103,8 @@ class Record:
     repeats: int = 0
     failure: FailureKind | None = None
     message: str = ""
-    """Of a failure; else what a device said of its clock."""
+    """Of a failure; else what a device said of its clock, and behind DATA which data it was
+    measured with, if not the usual."""
     checked: bool = False
     """The output agreed with the float64 reference; only such a record can be the best."""
     build_s: float = 0.0
@@ -122,8 +125,12 @@ class Record:
         environment: Environment,
         seed: int = 0,
         known: int = 0,
+        data: str = "",
     ) -> Record:
-        """Return the record of `result`, stamped with the time and this ansorc's version."""
+        """Return the record of `result`, stamped with the time and this ansorc's version.
+
+        `data` says which data it was measured with (`drawn_data.described`).
+        """
         candidate = result.source
         base = Record(
             task_key,
@@ -148,9 +155,14 @@ class Record:
             median_s=found.median_s,
             spread_s=found.spread_s,
             repeats=len(found.seconds),
-            message=found.note,
+            message=f"{found.note}{DATA}{data}".lstrip() if data else found.note,
             checked=found.checked,
         )
+
+    @property
+    def data(self) -> str:
+        """Which data it was measured with; "" if it was the usual, or before that was recorded."""
+        return "" if self.failure else self.message.partition(DATA.lstrip())[2]
 
     @property
     def source(self) -> Source:

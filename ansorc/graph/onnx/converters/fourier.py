@@ -51,7 +51,7 @@ def _stft(call: NodeCall) -> str:
     starts = np.arange(0, samples - length + 1, step)
     places = starts[:, None] + np.arange(length)
     signal = call.add("reshape", [call.input(0)], shape=[batch, samples])
-    frames = call.add("take", [signal, call.constant(places)], axis=1)
+    frames = call.add("take", [signal, call.constant(places)], axis=1, mode="clip")
     if call.has(2):
         frames = call.add("multiply", [frames, call.input(2)])
     is_half = bool(call.attribute("onesided", 1))

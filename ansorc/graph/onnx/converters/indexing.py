@@ -17,7 +17,7 @@ def _gather(call: NodeCall) -> OnnxValue:
     axis = call.axis(call.attribute("axis", 0), len(shape))
     known = call.value(1)
     if known is None:
-        return call.add("take", [call.input(0), call.input(1)], axis=axis, mode="wrap")
+        return call.add("take", [call.input(0), call.input(1)], axis=axis, mode="from_end")
     return _taken(call, axis, known)
 
 
@@ -52,7 +52,7 @@ def _range(places: Sequence[int]) -> range | None:
 
 def _gather_elements(call: NodeCall) -> str:
     axis = call.axis(call.attribute("axis", 0), call.rank(0))
-    return call.add("gather", [call.input(0), call.input(1)], axis=axis, mode="wrap")
+    return call.add("gather", [call.input(0), call.input(1)], axis=axis, mode="from_end")
 
 
 def _gather_nd(call: NodeCall) -> str:
@@ -96,7 +96,9 @@ def _compress(call: NodeCall) -> OnnxValue:
     if axis is not None:
         return _taken(call, call.axis(axis, call.rank(0)), condition)
     flat = call.add("reshape", [call.input(0)], shape=[call.type(0).elements])
-    return call.add("take", [flat, call.constant(condition)], axis=0)
+    if condition.size and condition[-1] >= call.type(0).elements:
+        call.refuse(f"its condition chooses element {condition[-1]}, which there is not")
+    return call.add("take", [flat, call.constant(condition)], axis=0, mode="clip")
 
 
 def _reverse_sequence(call: NodeCall) -> str:

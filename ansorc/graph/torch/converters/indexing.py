@@ -16,17 +16,35 @@ from ansorc.ir.dtype import INT64, dtype
 
 
 def _embedding(call: TorchCall) -> str:
-    return call.add("take", [call.input("weight"), call.input("indices")], axis=0)
+    return _elements(call, "take", ("weight", "indices"), 0)
 
 
 def _index_select(call: TorchCall) -> str:
     axis = call.axis(call.get("dim"), len(call.type("self").shape))
-    return call.add("take", [call.input("self"), call.input("index")], axis=axis)
+    return _elements(call, "take", ("self", "index"), axis)
 
 
 def _gather(call: TorchCall) -> str:
     axis = call.axis(call.get("dim"), len(call.type("self").shape))
-    return call.add("gather", [call.input("self"), call.input("index")], axis=axis)
+    return _elements(call, "gather", ("self", "index"), axis)
+
+
+def _elements(call: TorchCall, operator: str, names: tuple[str, str], axis: int) -> str:
+    data, places = map(call.input, names)
+    mode = _mode(call, places, call.builder.type(data).shape[axis], from_end=False)
+    return call.add(operator, [data, places], axis=axis, mode=mode)
+
+
+def _mode(call: TorchCall, places: str, extent: int, *, from_end: bool) -> str:
+    """What is done with places outside of a dimension: an error, unless it is known that none is.
+
+    `from_end`: whether negative ones count from the end.
+    """
+    known, low = call.builder.value(places), -extent if from_end else 0
+    is_inside = known is not None and bool(((known >= low) & (known < extent)).all())
+    if from_end:
+        return "wrap" if is_inside else "from_end"
+    return "clip" if is_inside else "raise"
 
 
 def _index(call: TorchCall) -> str:
@@ -39,8 +57,9 @@ def _index(call: TorchCall) -> str:
             "use torch.where"
         )
     if len(axes) == 1:
-        inputs = [call.input("self"), call.tensor(given[axes[0]])]
-        return call.add("take", inputs, axis=axes[0], mode="wrap")
+        data, places = call.input("self"), call.tensor(given[axes[0]])
+        mode = _mode(call, places, shape[axes[0]], from_end=True)
+        return call.add("take", [data, places], axis=axes[0], mode=mode)
     others = [d for d in range(len(shape)) if d not in axes]
     shapes = [call.type_of(given[d]).shape for d in axes]
     wanted = np.broadcast_shapes(*shapes)
@@ -101,7 +120,7 @@ def _numbers(
     places = tuple(np.broadcast_to(np.asarray(one), wanted) for one in known)
     try:
         found[places] = np.arange(math.prod(wanted)).reshape(wanted)
-    except IndexError:  # what the program would do then is its own affair
+    except IndexError:  # an error of the call, as it is in PyTorch
         return None
     return found
 
@@ -109,7 +128,8 @@ def _numbers(
 def _put(call: TorchCall, data: str, values: str, number: Array, *, adds: bool) -> str:
     """The rows `number` of `values` in the place of those of `data`, or added to them."""
     shape = call.builder.type(data).shape
-    rows = call.add("take", [values, call.constant(np.maximum(number, 0))], axis=0)
+    places = call.constant(np.maximum(number, 0))
+    rows = call.add("take", [values, places], axis=0, mode="clip")
     if adds:
         rows = call.add("add", [data, rows])
     ones = [1] * (len(shape) - number.ndim)
@@ -139,15 +159,14 @@ def _put_by_mask(call: TorchCall, given: Sequence[TorchRef | None]) -> str:
 
 
 def _masked_scatter(call: TorchCall) -> str:
-    """The elements of `source` one after another where the mask is true."""
+    """The elements of `source` one after another where the mask is true; an error for too few."""
     shape, kind = call.result.shape, call.result.dtype
     mask = call.add("broadcast_to", [call.input("mask")], shape=list(shape))
     flat = call.converted(call.reshape(mask, [math.prod(shape)]), INT64)
     number = call.add("cumulative_sum", [flat], axis=0)
-    place = call.add("subtract", [number, call.scalar(1, number)])
+    place = call.reshape(call.add("subtract", [number, call.scalar(1, number)]), shape)
     source = call.reshape(call.input("source", kind), [call.type("source").elements])
-    found = call.reshape(call.add("take", [source, place], axis=0), shape)
-    return call.add("where", [mask, found, call.input("self", kind)])
+    return call.add("masked_scatter", [call.input("self", kind), mask, place, source])
 
 
 def _search(call: TorchCall) -> str:
@@ -233,7 +252,7 @@ def _embedding_bag(call: TorchCall) -> Sequence[str]:
     if len(sizes) != 1 or int(call.get("padding_idx", -1)) >= 0:
         call.refuse("bags of different sizes are not supported; embed, multiply by a mask, and sum")
     shape = [len(ends) - 1, sizes.pop()]
-    rows = call.add("take", [call.input("weight"), call.input("indices")], axis=0)
+    rows = _elements(call, "take", ("weight", "indices"), 0)
     rows = call.reshape(rows, [*shape, call.type("weight").shape[1]])
     if call.has("per_sample_weights"):
         weights = call.reshape(call.input("per_sample_weights"), [*shape, 1])
@@ -264,7 +283,7 @@ def _scatter(combine: str) -> TorchConverter:
             extents = list(call.type("index").shape)
             updates = call.add("broadcast_to", [updates], shape=extents)
         inputs = [call.input("self", kind), index, updates]
-        return call.add("scatter_elements", inputs, axis=axis, combine=combine)
+        return call.add("scatter_elements", inputs, axis=axis, combine=combine, from_end=False)
 
     return convert
 

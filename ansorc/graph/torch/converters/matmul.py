@@ -103,7 +103,8 @@ def _grouped(data: str, weight: str) -> TorchConverter:
         ended = call.converted(call.add("less_equal", [ends, number]), INT64)
         group = call.add("sum", [ended], axis=[1])
         last = call.constant(np.asarray(matrices[0] - 1))
-        chosen = call.add("take", [call.input(weight), call.add("minimum", [group, last])], axis=0)
+        known = [call.input(weight), call.add("minimum", [group, last])]
+        chosen = call.add("take", known, axis=0, mode="clip")
         result = _product(call, call.reshape(call.input(data), [rows, 1, depth]), chosen)
         result = call.reshape(result, call.result.shape)
         inside = call.reshape(call.add("less_equal", [group, last]), [rows, 1])

@@ -108,7 +108,9 @@ def _maxima(call: TorchCall, data: str, axis: int, inputs: int, outputs: int) ->
     first, behind = _parts(inputs, outputs)
     places = first[:, None] + np.arange(int((behind - first).max()))
     places = call.constant(np.minimum(places, behind[:, None] - 1))
-    return call.add("max", [call.add("take", [data, places], axis=axis)], axis=[axis + 1])
+    return call.add(
+        "max", [call.add("take", [data, places], axis=axis, mode="clip")], axis=[axis + 1]
+    )
 
 
 def _parts(inputs: int, outputs: int) -> tuple[Array, Array]:

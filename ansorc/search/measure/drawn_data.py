@@ -1,0 +1,143 @@
+"""What a task is measured with: values that its definition can use, or those that the user gives.
+
+Floats are uniform in [-1, 1), so that sums cancel and a wrong sign shows; integers are -4 to 4.
+What says places of a tensor is drawn over all of that (`ansorc/lang/wanted_values.py`), what was
+declared with a range within that, and sorted if that was declared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ansorc.errors import FaultError, LanguageError, MeasureError, OptionError
+from ansorc.ir.aligned import Array
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.dtype import DType, Kind
+from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.reference import all_tensors
+from ansorc.lang.wanted_values import Span, wanted_values
+
+Inputs = Mapping[str, Array]
+_POSITIVE = 0.1
+_MARGIN = 1e-3
+"""The share of a range of floats at its upper end that is left out: rounding may leave it."""
+
+
+def drawn_data(
+    dag: ComputeDAG, rng: np.random.Generator, given: Inputs
+) -> tuple[list[Array], dict[str, Array]]:
+    """Return the inputs of `dag`, those that are `given` by name, and all that follows from them.
+
+    Where floats of [-1, 1) give NaN (a logarithm, a variance) all are drawn again from [0.1, 1).
+    Raise MeasureError if what is drawn reads outside of a tensor.
+    """
+    spans = value_spans(dag)
+    for low in (-1.0, _POSITIVE):
+        inputs = [
+            given[b.name] if b.name in given else drawn_array(b, low, spans.get(b.name), rng)
+            for b in dag.inputs
+        ]
+        tensors = _followed(dag, inputs, given)
+        if not any(np.isnan(tensors[buffer.name]).any() for buffer in dag.outputs):
+            break
+    return inputs, tensors
+
+
+def _followed(dag: ComputeDAG, inputs: Sequence[Array], given: Inputs) -> dict[str, Array]:
+    try:
+        return all_tensors(dag, inputs)
+    except (LanguageError, FaultError) as error:
+        if all(buffer.name in given for buffer in dag.inputs):
+            raise MeasureError(
+                f"the definition refuses the inputs that are given: {error}"
+            ) from error
+        raise MeasureError(
+            f"no data that fits the definition can be drawn: {error}; say what values an input has "
+            "by ac.placeholder(…, range=(low, high), sorted=…), or give arrays by "
+            "ac.tune(…, inputs={name: array}), --inputs file.npz"
+        ) from error
+
+
+def value_spans(dag: ComputeDAG) -> dict[str, Span]:
+    """Return the least and the largest value of those inputs that are not drawn as others are."""
+    found = wanted_values(dag)
+    for buffer in dag.inputs:
+        if buffer.promised is None:
+            continue
+        wanted = found.get(buffer.name, buffer.promised)
+        both = max(wanted[0], buffer.promised[0]), min(wanted[1], buffer.promised[1])
+        found[buffer.name] = both if both[0] <= both[1] else buffer.promised
+    return found
+
+
+def drawn_array(buffer: Buffer, low: float, span: Span | None, rng: np.random.Generator) -> Array:
+    """Return random values of an input; floats from `low` to 1 where there is no `span`."""
+    if span is None or not all(map(math.isfinite, span)):
+        values = _usual(buffer.shape, buffer.dtype, low, rng)
+    elif buffer.dtype.is_float:
+        width = (span[1] - span[0]) * (1 - _MARGIN)
+        values = rng.uniform(span[0], span[0] + width, buffer.shape).astype(buffer.dtype.numpy)
+    else:
+        dtype = np.uint64 if span[1] >= 2**63 else np.int64
+        values = rng.integers(int(span[0]), int(span[1]), buffer.shape, dtype, endpoint=True)
+        values = values.astype(buffer.dtype.numpy)
+    return np.sort(values, axis=-1) if buffer.is_sorted else values
+
+
+def _usual(shape: tuple[int, ...], dtype: DType, low: float, rng: np.random.Generator) -> Array:
+    match dtype.kind:
+        case Kind.FLOAT | Kind.BFLOAT:
+            return rng.uniform(low, 1.0, shape).astype(dtype.numpy)
+        case Kind.INT:
+            return rng.integers(-4, 5, shape).astype(dtype.numpy)
+        case Kind.UINT:
+            return rng.integers(0, 5, shape).astype(dtype.numpy)
+        case Kind.BOOL:
+            return rng.integers(0, 2, shape).astype(dtype.numpy)
+
+
+def described(dag: ComputeDAG, given: Inputs) -> str:
+    """Return which data a task is measured with, for its records; "" where it is all as usual."""
+    parts: list[str] = []
+    spans = value_spans(dag)
+    for buffer in dag.inputs:
+        name = buffer.name
+        if name in given:
+            digest = hashlib.sha256(np.ascontiguousarray(given[name]).tobytes()).hexdigest()[:8]
+            parts.append(f"{name} given ({digest})")
+        elif name in spans:
+            ends = "{:g} to {:g}" if buffer.dtype.is_float else "{:.0f} to {:.0f}"
+            parts.append(f"{name} {ends.format(*spans[name])}{' sorted' * buffer.is_sorted}")
+        elif buffer.is_sorted:
+            parts.append(f"{name} sorted")
+    return "; ".join(parts)
+
+
+def require_inputs(dags: Iterable[ComputeDAG], given: Mapping[str, object]) -> dict[str, Array]:
+    """Return the arrays that are `given`; raise OptionError unless each is an input of all `dags`
+    that have one of its name."""
+    found: dict[str, Array] = {}
+    known: dict[str, list[Buffer]] = {}
+    for dag in dags:
+        for buffer in dag.inputs:
+            known.setdefault(buffer.name, []).append(buffer)
+    for name, value in given.items():
+        if name not in known:
+            names = ", ".join(f"'{each}'" for each in known) or "none"
+            raise OptionError(f"inputs: there is no input '{name}'; there are {names}")
+        if not isinstance(value, np.ndarray):
+            kind = type(value).__name__
+            raise OptionError(f"inputs: '{name}' is a {kind}; it must be a NumPy array")
+        array: Array = value
+        for buffer in known[name]:
+            if array.shape != buffer.shape or array.dtype != buffer.dtype.numpy:
+                raise OptionError(
+                    f"inputs: '{name}' is {array.dtype}{list(array.shape)}, but the definition "
+                    f"has {buffer.dtype}{list(buffer.shape)}"
+                )
+        found[name] = np.ascontiguousarray(array)
+    return found
