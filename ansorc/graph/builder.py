@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,18 @@ MAX_ELEMENTS = 2**40
 """More fit no machine, and products of them no index."""
 
 
+_PLACES: Mapping[str, int] = {
+    "embedding": 1, "gather": 1, "gather_nd": 1, "max_unpool": 1, "negative_log_likelihood": 1,
+    "roi_align": 2, "roi_align_by_size": 2, "rotary_embedding": 3,
+    "scatter_elements": 1, "scatter_nd": 1, "take": 1,
+}  # fmt: skip
+"""Which input of an operator says at which places another is read or written."""
+_DIVISORS: Mapping[str, int] = {
+    "floor_divide": 1, "floor_mod": 1, "remainder": 1, "truncated_divide": 1, "truncated_mod": 1,
+}  # fmt: skip
+"""Which input of an operator must not be 0, of integers."""
+
+
 class GraphBuilder:
     """A graph in the making; what is added may be used at once, by name."""
 
@@ -32,6 +45,7 @@ class GraphBuilder:
         self._types: dict[str, TensorType] = {}
         self._nodes: list[GraphNode] = []
         self._reserved: set[str] = set()
+        self._conditions: list[str] = []
 
     def input(self, name: str, kind: TensorType) -> str:
         """Add an input of the network and return its name; raise GraphError if it is taken."""
@@ -62,6 +76,35 @@ class GraphBuilder:
         (output,) = self.add_many(operator, inputs, (name,), **given)
         return output
 
+    @contextmanager
+    def under(self, condition: str) -> Iterator[None]:
+        """Add nodes whose results count only where `condition`, one bool, holds in a run.
+
+        They are computed in any case; where it does not hold, places that they read at are 0, and
+        integers that they divide by are 1, so that a call fails by no place that nobody asks for.
+        """
+        outer = self._conditions
+        both = self.add("logical_and", [outer[-1], condition]) if outer else condition
+        self._conditions = [*outer, both]
+        try:
+            yield
+        finally:
+            self._conditions = outer
+
+    def _guarded(self, operator: str, inputs: Sequence[str]) -> list[str]:
+        """Inputs of an operator that is added under a condition."""
+        found = list(inputs)
+        place, other = _PLACES.get(operator), 0
+        if place is None:
+            place, other = _DIVISORS.get(operator), 1
+        if not self._conditions or place is None or place >= len(found):
+            return found
+        name = found[place]
+        if self.type(name).dtype.is_integer and self.value(name) is None:
+            filler = self.scalar(other, name)
+            found[place] = self.add("where", [self._conditions[-1], name, filler])
+        return found
+
     def add_many(
         self,
         operator: str | GraphOperator,
@@ -71,6 +114,7 @@ class GraphBuilder:
     ) -> tuple[str, ...]:
         """Add a node with as many outputs as `names` and return their names; "" is made up."""
         found = operator_named(operator) if isinstance(operator, str) else operator
+        inputs = self._guarded(found.name, inputs)
         outputs: list[str] = []
         for name in names:
             outputs.append(name or self._fresh(found.name, outputs))

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from graph.onnx_models import assert_as_onnx, bare_graph, model_of, node, random_inputs
+from onnx import TensorProto, helper
 
 import ansorc as ac
 from ansorc.errors import GraphError
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.onnx.control_flow import MAX_NODE_COPIES
+from ansorc.ir.aligned import Array
 
 X = {"x": [2, 3]}
 ROW = np.arange(3, dtype=np.float32)
@@ -62,18 +64,76 @@ def test_branches_lie_in_branches() -> None:
     assert [str(one.operator) for one in graph.nodes] == ["relu", "add"]
 
 
-def test_a_branch_that_depends_on_data_is_refused() -> None:
-    nodes = [
-        node("Relu", ["x"], ["a"]),
-        node("ReduceMax", ["x"], ["m"], keepdims=0),
-        node("Cast", ["m"], ["c"], to=9),
-        if_node("c"),
-    ]
-    proto = model_of([nodes[0], nodes[3]], {**X, "c": []}, ["y"], {"w": ROW})
-    with pytest.raises(GraphError, match=r"If 'i'.*its condition \('c'\) depends .*constants="):
+def chosen(then: Any, other: Any, **weights: Array) -> Any:
+    """A model whose condition is an input: one of two nodes computes 'y' of a = Relu(x)."""
+    branches: dict[str, Any] = {
+        f"{name}_branch": bare_graph([one], [], list(one.output))
+        for name, one in (("then", then), ("else", other))
+    }
+    choice = node("If", ["c"], ["y"], name="i", **branches)
+    proto = model_of([node("Relu", ["x"], ["a"]), choice], {**X, "c": []}, ["y"], weights)
+    proto.graph.input[1].type.tensor_type.elem_type = 9
+    return proto
+
+
+@pytest.mark.parametrize("test", [True, False])
+def test_data_chooses_one_of_two_results(*, test: bool) -> None:
+    proto = chosen(node("Add", ["a", "w"], ["t"]), node("Sqrt", ["x"], ["e"]), w=ROW)
+    graph = ac.from_onnx(proto)
+    x = np.array([[1, 4, 9], [-1, 0, 16]], np.float32)
+    feeds = {"x": x, "c": np.array(test)}
+    with np.errstate(invalid="ignore"):
+        expected = np.maximum(x, 0) + ROW if test else np.sqrt(x)
+    for found in (run_reference(graph, feeds)["y"], ac.build(graph).run(feeds)["y"]):
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
+
+
+def test_what_fails_in_the_other_branch_is_no_error() -> None:
+    """A place outside of a table, and a division of integers by 0, where nobody asks for them."""
+    gather = node("Gather", ["w", "k"], ["t"])
+    for then, weights in ((gather, {"w": np.arange(6.0, dtype=np.float32).reshape(2, 3)}),):
+        proto = chosen(then, node("ReduceMax", ["x"], ["e"], axes=[0], keepdims=0), **weights)
+        proto.graph.input.append(helper.make_tensor_value_info("k", TensorProto.INT64, []))
+        built = ac.build(ac.from_onnx(proto))
+        x = np.ones((2, 3), np.float32)
+        found = built.run({"x": x, "c": np.array(False), "k": np.array(10**12)})["y"]
+        np.testing.assert_array_equal(np.asarray(found), [1, 1, 1])
+        found = built.run({"x": x, "c": np.array(True), "k": np.array(1)})["y"]
+        np.testing.assert_array_equal(np.asarray(found), [3, 4, 5])
+    divided = node("Div", ["n", "d"], ["t"])
+    proto = chosen(divided, node("Identity", ["n"], ["e"]))
+    for name in "nd":
+        proto.graph.input.append(helper.make_tensor_value_info(name, TensorProto.INT64, [2]))
+    built = ac.build(ac.from_onnx(proto))
+    feeds = {"x": x, "c": np.array(False), "n": np.array([7, 8]), "d": np.array([0, 2])}
+    np.testing.assert_array_equal(np.asarray(built.run(feeds)["y"]), [7, 8])
+    feeds |= {"c": np.array(True), "d": np.array([3, 2])}
+    np.testing.assert_array_equal(np.asarray(built.run(feeds)["y"]), [2, 4])
+
+
+def test_branches_of_two_shapes_are_refused_where_data_chooses() -> None:
+    proto = chosen(node("Add", ["a", "w"], ["t"]), node("Transpose", ["a"], ["e"]), w=ROW)
+    words = r"If 'i'.*its branches make float32\[2, 3\] and float32\[3, 2\]; .*constants="
+    with pytest.raises(GraphError, match=words):
         ac.from_onnx(proto)
     graph = ac.from_onnx(proto, constants={"c": True})
     assert [str(one.operator) for one in graph.nodes] == ["relu", "add"]
+
+
+@pytest.mark.parametrize("inputs", [("none", "", "x"), ("n", "no", "x")])
+def test_a_loop_may_run_not_even_once(inputs: tuple[str, ...]) -> None:
+    weights = {"none": np.array(0), "n": np.array(4), "no": np.array(False)}
+    proto = model_of([loop_node(adding_body(), *inputs, outputs=("y", ""))], X, ["y"], weights)
+    graph = ac.from_onnx(proto)
+    given = random_inputs(graph)
+    np.testing.assert_array_equal(run_reference(graph, given)["y"], given["x"])
+    joined = node("Concat", ["s", "w"], ["z"], axis=0)
+    loop = loop_node(adding_body(), *inputs)
+    proto = model_of([loop, joined, node("Add", ["z", "y"], ["o"])], X, ["o"],
+                     {**weights, "w": np.ones((1, 2, 3), np.float32)})  # fmt: skip
+    graph = ac.from_onnx(proto)
+    given = random_inputs(graph)
+    np.testing.assert_allclose(run_reference(graph, given)["o"], 1 + given["x"][None], rtol=1e-6)
 
 
 def test_a_loop_is_unrolled() -> None:
@@ -113,7 +173,7 @@ def test_loops_that_cannot_be_unrolled() -> None:
         imported("n", "yes", "x")
     with pytest.raises(GraphError, match=r"its trip count \('m'\) depends on .*constants="):
         imported("m", "yes", "x")
-    with pytest.raises(GraphError, match="it runs not even once"):
+    with pytest.raises(GraphError, match="the tensor 's' is empty"):
         imported("none", "yes", "x")
     nodes = [node("Add", ["v", "x"], ["sum"])]
     from_data = bare_graph(nodes, ["i", "c", "v"], ["sum", "sum", "sum"])
@@ -142,6 +202,14 @@ def test_a_scan_is_unrolled(*, back: int, weighted: bool) -> None:
     np.testing.assert_allclose(found["last"], states[:, -1], rtol=1e-6)
     rows = (states * parts)[:, :: -1 if back else 1]
     np.testing.assert_allclose(found["y"], rows, rtol=1e-6)
+
+
+def test_a_scan_over_batches_is_refused() -> None:
+    body = bare_graph([node("Add", ["s", "p"], ["n"])], ["s", "p"], ["n"])
+    scan = node("Scan", ["", "x", "w"], ["y"], body=body, num_scan_inputs=1)
+    proto = model_of([scan], {"x": [1, 2], "w": [1, 3, 2]}, ["y"], opset=8)
+    with pytest.raises(GraphError, match="a Scan before opset 9 scans each sequence of a batch"):
+        ac.from_onnx(proto)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx_oracle import assert_as_onnx, node_model, random, run_node
 
+import ansorc as ac
 from ansorc.errors import GraphError
 
 IMAGE = random(2, 4, 7, 6)
@@ -196,3 +197,42 @@ def test_training_is_refused() -> None:
     model = node_model("BatchNormalization", [IMAGE, *vectors], training_mode=1)
     with pytest.raises(GraphError, match="in training mode; export the network for inference"):
         run_node(*model)
+
+
+@pytest.mark.parametrize("pads", [[-1, 0, 2, 1], [1, -2, -1, -1], [-2, -2, 0, 0]])
+def test_negative_pads_cut(pads: list[int]) -> None:
+    data, weight = random(1, 4, 6, 7), random(6, 2, 2, 3, seed=1)
+    low, high = [max(0, -one) for one in pads[:2]], [max(0, -one) for one in pads[2:]]
+    cut = data[:, :, low[0] : 6 - high[0], low[1] : 7 - high[1]].copy()
+    options: dict[str, Any] = {"strides": [1, 2], "group": 2}
+    found = run_node(*node_model("Conv", [data, weight], pads=pads, **options))[1][0]
+    rest = [max(0, one) for one in pads]
+    expected = run_node(*node_model("Conv", [cut, weight], pads=rest, **options))[1][0]
+    np.testing.assert_allclose(found, expected, 1e-6)
+
+
+def test_pads_that_cut_all_are_refused() -> None:
+    model = node_model("Conv", [random(1, 1, 3, 3), random(1, 1, 1, 1)], pads=[-2, 0, -1, 0])
+    with pytest.raises(GraphError, match=r"its pads \[-2, 0, -1, 0\] cut away all"):
+        run_node(*model)
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+def test_the_value_of_a_padding_may_be_an_input(shape: tuple[int, ...], kind: Any) -> None:
+    data, value = (random(2, 3) * 9).astype(kind), np.full(shape, 2.5).astype(kind)
+    pads = np.array([0, 2, -1, 1])
+    model, given = node_model("Pad", [data, pads, value], known=(1,))
+    expected = np.pad(data[:1], ((0, 0), (2, 1)), constant_values=value.item())
+    np.testing.assert_array_equal(run_node(model, given)[1][0], expected)
+    built = ac.build(ac.from_onnx(model)).run(given)
+    np.testing.assert_array_equal(np.asarray(built["y0"]), expected)
+
+
+@pytest.mark.parametrize(
+    ("pads", "mode", "words"),
+    [([-2, 0, -1, 1], "constant", "cut away all"), ([0, 1, 0, 1], "odd", "no mode 'odd'")],
+)
+def test_paddings_without_meaning_are_refused(pads: list[int], mode: str, words: str) -> None:
+    with pytest.raises(GraphError, match=words):
+        run_node(*node_model("Pad", [random(2, 3), np.array(pads)], known=(1,), mode=mode))

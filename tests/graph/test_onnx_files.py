@@ -254,13 +254,6 @@ def test_inputs_of_text_and_sequences_are_refused() -> None:
             ac.from_onnx(proto)
 
 
-def test_sequences_of_known_values_are_refused() -> None:
-    nodes = [node("SequenceConstruct", ["w", "w"], ["s"]), node("SequenceAt", ["s", "i"], ["v"])]
-    proto = model_of([*nodes, node("Add", ["x", "v"], ["y"])], X, ["y"], {"w": W, "i": np.array(0)})
-    with pytest.raises(GraphError, match="SequenceConstruct 's'"):
-        ac.from_onnx(proto)
-
-
 def test_names_are_the_files_own() -> None:
     nodes = [
         node("Relu", ["in/x:0"], ["layer.1/out put"]),

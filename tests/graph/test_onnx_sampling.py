@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from onnx_oracle import assert_as_onnx, node_model, random, run_node
 
-from ansorc.errors import GraphError
 from ansorc.ir.aligned import Array
 
 IMAGE = random(2, 1, 4, 5)
@@ -100,9 +99,38 @@ def test_boxes_of_images(mode: str, kind: str) -> None:
     )  # fmt: skip
 
 
-def test_boxes_that_say_how_many_samples_are_taken_are_refused() -> None:
-    with pytest.raises(GraphError, match="with sampling_ratio 0 the boxes say how many samples"):
-        assert_as_onnx("RoiAlign", [random(1, 1, 4, 4), BOXES, np.zeros(4, np.int64)])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("kind", ["half_pixel", "output_half_pixel"])
+def test_boxes_that_say_how_many_samples_are_taken(mode: str, kind: str) -> None:
+    boxes = np.concatenate([BOXES, [[-9, -9, -7, -8], [4, 3, 3, 2], [0, 0, 40, 50]]])
+    numbers = np.array([1, 0, 1, 0, 1, 1, 0])
+    given = [random(2, 3, 5, 6), boxes.astype(np.float32), numbers]
+    assert_as_onnx(
+        "RoiAlign", given, mode=mode, coordinate_transformation_mode=kind, output_height=3,
+        output_width=2, sampling_ratio=0, spatial_scale=0.5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_the_largest_elements_of_boxes(scale: float) -> None:
+    data = random(2, 1, 5, 6)
+    boxes = np.array(
+        [[1, 0, 0, 4, 3], [0, 2, 1, 5, 4], [0, 3, 3, 3, 3], [1, 9, 9, 12, 12]], np.float32
+    )
+    options: dict[str, Any] = {"pooled_shape": [2, 2], "spatial_scale": scale}
+    found = run_node(*node_model("MaxRoiPool", [data, boxes], **options))[1][0]
+    expected = np.zeros((4, 1, 2, 2))
+    for r, (image, *ends) in enumerate(boxes.astype(int)):
+        x0, y0, x1, y1 = (math.floor(one * scale + 0.5) for one in ends)
+        for p, q in np.ndindex(2, 2):
+            rows, columns = (
+                slice(max(low + math.floor(n * (high - low + 1) / 2), 0),
+                      max(low + math.ceil((n + 1) * (high - low + 1) / 2), 0))
+                for n, low, high in ((p, y0, y1), (q, x0, x1))
+            )  # fmt: skip
+            part = data[image, 0, rows, columns]
+            expected[r, 0, p, q] = part.max() if part.size else 0
+    np.testing.assert_allclose(found, expected, 1e-6)
 
 
 @pytest.mark.parametrize("size", [[2, 3, 4, 5], [2, 3, 2, 4, 3]])

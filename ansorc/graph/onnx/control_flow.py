@@ -1,4 +1,8 @@
-"""ONNX nodes that run graphs of their own: known branches are taken, known loops are unrolled."""
+"""ONNX nodes that run graphs of their own.
+
+Known branches are taken, known loops are unrolled. Of branches that data chooses both are computed,
+and one result is taken; they have no effects, and what cannot be computed in one is dropped.
+"""
 
 from __future__ import annotations
 
@@ -8,54 +12,128 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from ansorc.graph.onnx.model import OnnxGraph
-from ansorc.graph.onnx.node_call import NodeCall, OnnxValue
+from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence, OnnxValue
+from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 
+_SCAN_WITHOUT_BATCHES = 9
 MAX_NODE_COPIES = 1000
 """Of one loop that is unrolled."""
 
-SubgraphRunner: TypeAlias = "Callable[[OnnxGraph, Sequence[OnnxValue]], list[OnnxValue]]"
+SubgraphRunner: TypeAlias = "Callable[[OnnxGraph, Sequence[OnnxItem]], list[OnnxItem]]"
 """Adds a graph for values of its inputs, where it sees what is around the node; its outputs."""
-FlowConverter: TypeAlias = "Callable[[NodeCall, SubgraphRunner], list[OnnxValue]]"
+FlowConverter: TypeAlias = "Callable[[NodeCall, SubgraphRunner], list[OnnxItem]]"
 
 
-def _if(call: NodeCall, run: SubgraphRunner) -> list[OnnxValue]:
-    is_true = _truth(call, call.known(0, "its condition"))
-    return run(_graph(call, "then_branch" if is_true else "else_branch"), [])
+def _if(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
+    branches = [_graph(call, f"{name}_branch") for name in ("then", "else")]
+    condition = call.item(0)
+    if not isinstance(condition, str):
+        is_true = _truth(call, call.known(0, "its condition"))
+        return run(branches[0 if is_true else 1], [])
+    if call.type(0).elements != 1:
+        call.refuse(f"its condition has {call.type(0).elements} elements, not one")
+    test = call.add("reshape", [condition], shape=())
+    with call.builder.under(test):
+        first = run(branches[0], [])
+    with call.builder.under(call.add("logical_not", [test])):
+        second = run(branches[1], [])
+    if len(first) != len(second):
+        call.refuse(f"its branches have {len(first)} and {len(second)} outputs")
+    return [_chosen(call, test, a, b) for a, b in zip(first, second, strict=True)]
 
 
-def _loop(call: NodeCall, run: SubgraphRunner) -> list[OnnxValue]:
+def _chosen(call: NodeCall, test: str, a: OnnxItem, b: OnnxItem) -> OnnxItem:
+    """The first of two values where the test holds, else the other."""
+    if isinstance(a, OnnxSequence) or isinstance(b, OnnxSequence):
+        if not (isinstance(a, OnnxSequence) and isinstance(b, OnnxSequence)):
+            call.refuse("one of its branches makes a sequence, the other a tensor")
+        if len(a.items) != len(b.items):
+            call.refuse(f"its branches make sequences of {len(a.items)} and {len(b.items)} tensors")
+        pairs = zip(a.items, b.items, strict=True)
+        return OnnxSequence(tuple(_chosen_tensor(call, test, *pair) for pair in pairs))
+    return _chosen_tensor(call, test, a, b)
+
+
+def _chosen_tensor(call: NodeCall, test: str, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+    if isinstance(a, str) and a == b:
+        return a
+    first, second = (_type(call, one) for one in (a, b))
+    if first != second:
+        call.refuse(
+            f"its condition depends on the network's input, and its branches make {first} and "
+            f"{second}; ansorc has one shape for all inputs: export the model for one of them, or "
+            "give the condition by constants={...}"
+        )
+    are_known = not isinstance(a, str) and not isinstance(b, str)
+    if are_known and (not first.elements or np.array_equal(a, b)):
+        return a
+    names = [one if isinstance(one, str) else call.constant(one) for one in (a, b)]
+    return call.add("where", [test, *names])
+
+
+def _type(call: NodeCall, value: OnnxValue) -> TensorType:
+    return call.builder.type(value) if isinstance(value, str) else TensorType.of_array(value)
+
+
+def _loop(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
     body = _graph(call, "body")
     trips = int(_one(call, call.known(0, "its trip count"))) if call.has(0) else None
     goes_on = not call.has(1) or _truth(call, call.known(1, "its condition"))
-    carried = _given(call, 2, call.count)
-    rows: list[list[OnnxValue]] = []
+    carried = [call.item(place) for place in range(2, call.count)]
+    rows: list[list[OnnxItem]] = []
     copies = _Copies(call, body)
     while goes_on and (trips is None or len(rows) < trips):
         copies.add()
-        count: list[OnnxValue] = [np.array(len(rows), np.int64), np.array(goes_on)]
-        results = run(body, [*count, *carried])
-        if len(results) < 1 + len(carried):
-            call.refuse("its body has fewer outputs than it carries on")
-        condition = results[0]
-        if isinstance(condition, str):
+        condition, carried, row = _turn(call, run, body, len(rows), goes_on, carried)
+        if isinstance(condition, (str, OnnxSequence)):
             call.refuse(
                 "its condition depends on the network's input, so that nobody knows how often it "
                 "runs; export the network with a fixed number of runs"
             )
         goes_on = _truth(call, condition)
-        carried = results[1 : 1 + len(carried)]
-        rows.append(results[1 + len(carried) :])
+        rows.append(row)
+    if not rows and any(call.node.outputs[len(carried) :]):
+        _, _, row = _turn(call, run, body, 0, True, carried)  # what a run would make
+        return [*carried, *(_nothing(call, one) for one in row)]
     return [*carried, *_columns(call, rows, [0] * len(body.outputs), [])]
 
 
-def _scan(call: NodeCall, run: SubgraphRunner) -> list[OnnxValue]:
+def _turn(
+    call: NodeCall,
+    run: SubgraphRunner,
+    body: OnnxGraph,
+    number: int,
+    goes_on: bool,  # noqa: FBT001
+    carried: Sequence[OnnxItem],
+) -> tuple[OnnxItem, list[OnnxItem], list[OnnxItem]]:
+    """Run a loop's body once: whether it goes on, what it carries, and what it makes besides."""
+    results = run(body, [np.array(number, np.int64), np.array(goes_on), *carried])
+    if len(results) < 1 + len(carried):
+        call.refuse("its body has fewer outputs than it carries on")
+    return results[0], results[1 : 1 + len(carried)], results[1 + len(carried) :]
+
+
+def _nothing(call: NodeCall, made: OnnxItem) -> OnnxValue:
+    """What a loop that never runs makes of what each run would have made."""
+    if isinstance(made, OnnxSequence):
+        call.refuse("each of its runs makes a sequence; it may carry one, but not collect them")
+    kind = _type(call, made)
+    return np.zeros((0, *kind.shape), kind.dtype.numpy)
+
+
+def _scan(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
+    if call.opset < _SCAN_WITHOUT_BATCHES:
+        call.refuse(
+            f"a Scan before opset {_SCAN_WITHOUT_BATCHES} scans each sequence of a batch; convert "
+            "the file by onnx.version_converter"
+        )
     body = _graph(call, "body")
     scanned = int(call.attribute("num_scan_inputs", 0))
     states = call.count - scanned
     if scanned < 1 or states < 0:
         call.refuse(f"it has {call.count} inputs, of which {scanned} are scanned")
-    carried = _given(call, 0, states)
+    carried = [call.item(place) for place in range(states)]
     inputs = range(states, call.count)
     axes = [
         call.axis(axis, call.rank(place))
@@ -66,7 +144,7 @@ def _scan(call: NodeCall, run: SubgraphRunner) -> list[OnnxValue]:
     if len(trips) != 1:
         call.refuse(f"it scans inputs of different lengths, {sorted(trips)}")
     (trip,) = trips
-    rows: list[list[OnnxValue]] = []
+    rows: list[list[OnnxItem]] = []
     copies = _Copies(call, body)
     for step in range(trip):
         copies.add()
@@ -114,15 +192,6 @@ def _graph(call: NodeCall, name: str) -> OnnxGraph:
     return found
 
 
-def _given(call: NodeCall, begin: int, end: int) -> list[OnnxValue]:
-    """Inputs as they are: known values, or tensors of the graph by name."""
-    found: list[OnnxValue] = []
-    for place in range(begin, end):
-        value = call.value(place)
-        found.append(call.input(place) if value is None else value)
-    return found
-
-
 def _one(call: NodeCall, value: Array) -> Array:
     if value.size != 1:
         call.refuse(f"one number should say how often it runs, not {value.size}")
@@ -153,16 +222,13 @@ def _slice(call: NodeCall, place: int, axis: int, step: int) -> OnnxValue:
 
 
 def _columns(
-    call: NodeCall, rows: Sequence[Sequence[OnnxValue]], axes: Sequence[int], back: Sequence[int]
+    call: NodeCall, rows: Sequence[Sequence[OnnxItem]], axes: Sequence[int], back: Sequence[int]
 ) -> list[OnnxValue]:
     """What each run made, joined along a new axis for each output."""
-    if not rows:
-        if any(call.node.outputs):
-            call.refuse("it runs not even once")
-        return []
     found: list[OnnxValue] = []
     for place, column in enumerate(zip(*rows, strict=True)):
-        values = list(reversed(column)) if back and back[place] else list(column)
+        values = [_tensor(call, one) for one in column]
+        values = values[::-1] if back and back[place] else values
         known = [one for one in values if not isinstance(one, str)]
         if len(known) == len(values):
             found.append(np.stack(known, axes[place]))
@@ -173,5 +239,32 @@ def _columns(
     return found
 
 
-FLOW: Mapping[str, FlowConverter] = {"If": _if, "Loop": _loop, "Scan": _scan}
+def _tensor(call: NodeCall, made: OnnxItem) -> OnnxValue:
+    if isinstance(made, OnnxSequence):
+        call.refuse("each of its runs makes a sequence; it may carry one, but not collect them")
+    return made
+
+
+def _sequence_map(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
+    body, count = _graph(call, "body"), len(call.sequence(0))
+    given = [call.item(place) for place in range(call.count)]
+    lengths = {len(one.items) for one in given if isinstance(one, OnnxSequence)}
+    if lengths != {count}:
+        call.refuse(f"its sequences have different lengths, {sorted(lengths)}")
+    rows: list[list[OnnxItem]] = []
+    copies = _Copies(call, body)
+    for n in range(count):
+        copies.add()
+        rows.append(run(body, [one.items[n] if isinstance(one, OnnxSequence) else one
+                               for one in given]))  # fmt: skip
+    columns = zip(*rows, strict=True) if rows else [()] * len(body.outputs)
+    return [OnnxSequence(tuple(_tensor(call, one) for one in column)) for column in columns]
+
+
+FLOW: Mapping[str, FlowConverter] = {
+    "If": _if,
+    "Loop": _loop,
+    "Scan": _scan,
+    "SequenceMap": _sequence_map,
+}
 """What they mean, by the name of the operator."""

@@ -15,7 +15,9 @@ from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants, Shape, ShapeChoice, shape_combinations
 from ansorc.graph.onnx.control_flow import FLOW
 from ansorc.graph.onnx.converters import CONVERTERS
+from ansorc.graph.onnx.converters.sequences import SEQUENCES
 from ansorc.graph.onnx.folding import Folding
+from ansorc.graph.onnx.ignored import refuse_ignored
 from ansorc.graph.onnx.model import (
     MAX_DEPTH,
     OnnxGraph,
@@ -26,7 +28,7 @@ from ansorc.graph.onnx.model import (
     is_onnx_operator,
     load_onnx,
 )
-from ansorc.graph.onnx.node_call import NodeCall, OnnxValue
+from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence, OnnxValue
 from ansorc.graph.onnx.ordering import needed_nodes
 from ansorc.graph.onnx.quantized_nodes import with_integers
 from ansorc.graph.onnx.user_operator import user_outputs
@@ -40,7 +42,7 @@ MAX_NODES = 100_000
 """Of a network, with all that its functions and loops are copied to."""
 
 _COMPUTED_IN_FLOAT32 = ("float16", "bfloat16")
-_KnownTensors: TypeAlias = "ChainMap[str, OnnxValue | None]"
+_KnownTensors: TypeAlias = "ChainMap[str, OnnxItem | None]"
 """What the tensors of a graph are, and of the graphs around it; None: left out by a caller."""
 T = TypeVar("T")
 
@@ -131,12 +133,17 @@ class _Import:
             return self._builder.add("cast", [name], dtype="float32")
         return name
 
-    def _outputs(self, values: Sequence[OnnxValue]) -> list[str]:
+    def _outputs(self, values: Sequence[OnnxItem]) -> list[str]:
         """Return the tensors of the outputs, each under the name that the file has for it."""
         builder, renamed = self._builder, dict[str, str]()
         for name, value in zip(self._main.outputs, values, strict=True):
             if name in builder.types:  # an input
                 continue
+            if isinstance(value, OnnxSequence):
+                raise GraphError(
+                    f"the output '{name}' is a sequence; ansorc's networks return tensors: name "
+                    "each of them by SequenceAt, or join them by ConcatFromSequence"
+                )
             narrow = self._main.output_dtypes.get(name, "")
             is_narrow = narrow in _COMPUTED_IN_FLOAT32
             if not isinstance(value, str):
@@ -153,7 +160,7 @@ class _Import:
                 renamed[value] = name
         return list(self._main.outputs)
 
-    def _graph(self, graph: OnnxGraph, known: _KnownTensors, depth: int) -> list[OnnxValue]:
+    def _graph(self, graph: OnnxGraph, known: _KnownTensors, depth: int) -> list[OnnxItem]:
         """Add the nodes of a graph, whose inputs are `known`; return its outputs."""
         if depth > MAX_DEPTH:
             raise GraphError(
@@ -174,7 +181,7 @@ class _Import:
         values = [known[name] for name in graph.outputs]
         return [one for one in values if one is not None]
 
-    def _converted(self, node: OnnxNode, known: _KnownTensors, depth: int) -> Sequence[OnnxValue]:
+    def _converted(self, node: OnnxNode, known: _KnownTensors, depth: int) -> Sequence[OnnxItem]:
         """Return the outputs of a node: computed now if all inputs are known, else in the graph."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
@@ -184,19 +191,22 @@ class _Import:
         self._builder.source = str(node)
         if node.operator in FLOW:
 
-            def run(graph: OnnxGraph, values: Sequence[OnnxValue]) -> list[OnnxValue]:
+            def run(graph: OnnxGraph, values: Sequence[OnnxItem]) -> list[OnnxItem]:
                 return self._inner(node, graph, values, known, depth)
 
-            return _guarded(node, lambda: FLOW[node.operator](call, run))
+            results = _guarded(node, lambda: FLOW[node.operator](call, run))
+            refuse_ignored(call)
+            return results
         user, called = registered_operator(node.operator), self._model.called(node)
         if user is None and called is not None:
             return self._inner(node, called, inputs, ChainMap(), depth)
         values = {
             name: value
             for name, value in zip(node.inputs, inputs, strict=True)
-            if value is not None and not isinstance(value, str)
+            if value is not None and not isinstance(value, (str, OnnxSequence))
         }
-        is_known = not any(isinstance(value, str) for value in inputs)
+        is_known = not any(isinstance(value, (str, OnnxSequence)) for value in inputs)
+        is_known = is_known and node.operator not in SEQUENCES
         if user is None and is_known and is_onnx_operator(node):
             found = _guarded(node, lambda: self._folding.outputs(node, values))
             return [_computed(value) for value in found]
@@ -211,16 +221,17 @@ class _Import:
                 f"ac.register_onnx_op('{node.operator}', ...)"
             )
         made = _guarded(node, lambda: converter(call))
-        return [made] if isinstance(made, (str, np.ndarray)) else list(made)
+        refuse_ignored(call)
+        return [made] if isinstance(made, (str, np.ndarray, OnnxSequence)) else list(made)
 
     def _inner(
         self,
         node: OnnxNode,
         graph: OnnxGraph,
-        values: Sequence[OnnxValue | None],
+        values: Sequence[OnnxItem | None],
         known: _KnownTensors,
         depth: int,
-    ) -> list[OnnxValue]:
+    ) -> list[OnnxItem]:
         """Add a graph that `node` runs, for values of its inputs; return its outputs."""
         names = [one.name for one in graph.inputs]
         if len(values) > len(names):
@@ -230,7 +241,7 @@ class _Import:
         return self._graph(graph, inside, depth + 1)
 
 
-def _named(node: OnnxNode, results: Sequence[OnnxValue]) -> list[OnnxValue]:
+def _named(node: OnnxNode, results: Sequence[OnnxItem]) -> list[OnnxItem]:
     """The outputs of a node that have names."""
     return [value for name, value in zip(node.outputs, results, strict=False) if name]
 

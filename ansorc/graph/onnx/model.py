@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -164,6 +164,14 @@ def is_onnx_operator(node: OnnxNode) -> bool:
     """Whether the node's operator is one of ONNX's own."""
     domain = _domain(node.proto.domain)
     return onnx.defs.has(node.proto.op_type, max_inclusive_version=node.opset, domain=domain)
+
+
+def schema_attributes(node: OnnxNode) -> Collection[str]:
+    """Return what attributes ONNX's schema of the node's operator has; none for other operators."""
+    if not is_onnx_operator(node):
+        return ()
+    domain = _domain(node.proto.domain)
+    return list(onnx.defs.get_schema(node.proto.op_type, node.opset, domain).attributes)
 
 
 def bytes_computed(node: OnnxNode, inputs: Mapping[str, Array]) -> int | None:
@@ -332,7 +340,7 @@ class _ProtoReader:
             initializers[one.name] = self._array(one)
         return OnnxGraph(
             _text(proto.name),
-            tuple(_input(one) for one in proto.input if one.name not in initializers),
+            tuple(_input(one, depth) for one in proto.input if one.name not in initializers),
             _texts(one.name for one in proto.output),
             initializers,
             tuple(self.node(one, depth) for one in proto.node),
@@ -418,9 +426,12 @@ _PACKED_BITS: Mapping[int, int] = {
 """Element types of which several share a byte."""
 
 
-def _input(proto: onnx.ValueInfoProto) -> OnnxInput:
+def _input(proto: onnx.ValueInfoProto, depth: int) -> OnnxInput:
+    """An input of a graph that lies `depth` deep in others; inner ones may be sequences."""
     kind = proto.type.tensor_type
     if proto.type.WhichOneof("value") not in ("tensor_type", None):
+        if depth:
+            return OnnxInput(_text(proto.name), "", None)
         raise GraphError(f"the input '{proto.name}' is no tensor; ansorc has tensors alone")
     dims = None
     if kind.HasField("shape"):

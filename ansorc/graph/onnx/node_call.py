@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -17,8 +18,19 @@ from ansorc.ir.aligned import Array
 
 OnnxValue: TypeAlias = "str | Array"
 """A tensor of the graph by name, or values that are known at import."""
-Converter: TypeAlias = "Callable[[NodeCall], OnnxValue | Sequence[OnnxValue]]"
+Converter: TypeAlias = "Callable[[NodeCall], OnnxItem | Sequence[OnnxItem]]"
 """Adds what a node means to the graph, and returns the node's outputs."""
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxSequence:
+    """Tensors one behind the other; how many they are is known at import, none of it at a run."""
+
+    items: tuple[OnnxValue, ...]
+
+
+OnnxItem: TypeAlias = "str | Array | OnnxSequence"
+"""What a node may read and make: a tensor, or a sequence of some."""
 
 
 class NodeCall:
@@ -29,10 +41,23 @@ class NodeCall:
     asks for something that there is not.
     """
 
-    def __init__(self, node: OnnxNode, inputs: Sequence[OnnxValue | None], builder: GraphBuilder):
+    def __init__(self, node: OnnxNode, inputs: Sequence[OnnxItem | None], builder: GraphBuilder):
         self.node = node
         self.builder = builder
         self._inputs = tuple(inputs)
+        self._read_attributes: set[str] = set()
+        self._read_inputs: set[int] = set()
+
+    @property
+    def ignored_attributes(self) -> list[str]:
+        """The attributes of the node that nobody has asked for."""
+        return [name for name in self.node.attributes if name not in self._read_attributes]
+
+    @property
+    def ignored_inputs(self) -> list[int]:
+        """The places of given inputs that nobody has asked for."""
+        given = [place for place, one in enumerate(self._inputs) if one is not None]
+        return [place for place in given if place not in self._read_inputs]
 
     @property
     def opset(self) -> int:
@@ -46,10 +71,12 @@ class NodeCall:
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute; `default` where it is not given."""
+        self._read_attributes.add(name)
         return self.node.attributes.get(name, default)
 
     def has(self, place: int) -> bool:
         """Whether an optional input is given."""
+        self._read_inputs.add(place)
         return place < len(self._inputs) and self._inputs[place] is not None
 
     def input(self, place: int) -> str:
@@ -68,10 +95,27 @@ class NodeCall:
 
     def value(self, place: int) -> Array | None:
         """Return the values of an input; None if they are not known at import, or not given."""
-        found = self._inputs[place] if place < len(self._inputs) else None
+        found = self._asked(place)
         if isinstance(found, str):
             return self.builder.value(found)
+        if isinstance(found, OnnxSequence):
+            self.refuse(f"its input {place} is a sequence, and it takes a tensor")
         return found
+
+    def item(self, place: int) -> OnnxItem:
+        """Return an input as it is, known values with their values."""
+        found = self._asked(place)
+        if isinstance(found, OnnxSequence):
+            return found
+        value = self.value(place)
+        return self.input(place) if value is None else value
+
+    def sequence(self, place: int) -> tuple[OnnxValue, ...]:
+        """Return the tensors of an input that is a sequence."""
+        found = self._asked(place)
+        if not isinstance(found, OnnxSequence):
+            self.refuse(f"its input {place} is no sequence")
+        return found.items
 
     def known(self, place: int, what: str) -> Array:
         """Return the values of an input that must be known at import; `what` it is, for people."""
@@ -120,8 +164,14 @@ class NodeCall:
         """Raise GraphError: this node cannot be imported."""
         raise GraphError(f"{self.node}: {why}")
 
+    def _asked(self, place: int) -> OnnxItem | None:
+        self._read_inputs.add(place)
+        return self._inputs[place] if place < len(self._inputs) else None
+
     def _given(self, place: int) -> OnnxValue:
-        found = self._inputs[place] if place < len(self._inputs) else None
+        found = self._asked(place)
         if found is None:
             self.refuse(f"its input {place} is missing")
+        if isinstance(found, OnnxSequence):
+            self.refuse(f"its input {place} is a sequence, and it takes a tensor")
         return found

@@ -20,6 +20,7 @@ from ansorc.graph.operators.recurrent import RECURRENT
 from ansorc.graph.operators.reduce import REDUCTIONS
 from ansorc.graph.operators.registered import registered_operator
 from ansorc.graph.operators.resize import RESIZE
+from ansorc.graph.operators.rois import ROIS
 from ansorc.graph.operators.sampling import SAMPLING
 from ansorc.graph.operators.view import VIEWS
 from ansorc.lang import operators as ops
@@ -40,6 +41,7 @@ _DEFINITIONS: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     **QUANTIZED,
     **RECURRENT,
     **REDUCTIONS,
+    **ROIS,
     **SAMPLING,
     **VIEWS,
     **RESIZE,

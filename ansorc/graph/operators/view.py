@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import axis_number, each, require
-from ansorc.lang.scalar import const, if_then_else
+from ansorc.lang.scalar import all_of, const, if_then_else
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
@@ -44,6 +44,26 @@ def wrap_pad(data: Tensor, before: Sequence[int], after: Sequence[int]) -> Tenso
     return compute(shape, body, AutoName("wrap_pad"))
 
 
+def pad_with(data: Tensor, value: Tensor, before: Sequence[int], after: Sequence[int]) -> Tensor:
+    """Return `data` with before[d] and after[d] elements of `value`, one number, around it.
+
+    Raise LanguageError on several values, and unless there is one number for each dimension.
+    """
+    rank, one = len(data.shape), value.shape
+    require(all(extent == 1 for extent in one), "pad_with", data, value, need="value must be one")
+    first, last = each("pad_with", "before", before, rank), each("pad_with", "after", after, rank)
+    shape = [a + extent + b for a, extent, b in zip(first, data.shape, last, strict=True)]
+
+    def body(*i: Scalar) -> Scalar:
+        places = [index - low for index, low in zip(i, first, strict=True)]
+        bounds = zip(places, data.shape, strict=True)
+        inside = all_of(*(test for at, extent in bounds for test in (at >= 0, at < extent)))
+        margin = value[(0,) * len(one)].astype(data.dtype)
+        return if_then_else(inside, data[tuple(places)], margin)
+
+    return compute(shape, body, AutoName("pad_with"))
+
+
 def windows(data: Tensor, axis: int, size: int, step: int = 1, dilation: int = 1) -> Tensor:
     """Return the windows of `size` elements along `axis`, whose elements are a last dimension.
 
@@ -63,6 +83,7 @@ def windows(data: Tensor, axis: int, size: int, step: int = 1, dilation: int = 1
 
 
 VIEWS: Mapping[str, Callable[..., Tensor]] = {
+    "pad_with": pad_with,
     "triangle": triangle,
     "windows": windows,
     "wrap_pad": wrap_pad,

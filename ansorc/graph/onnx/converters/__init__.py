@@ -12,6 +12,8 @@ from ansorc.graph.onnx.converters.fourier import FOURIER
 from ansorc.graph.onnx.converters.indexing import INDEXING
 from ansorc.graph.onnx.converters.matmul import MATMUL
 from ansorc.graph.onnx.converters.microsoft import MICROSOFT
+from ansorc.graph.onnx.converters.microsoft_attention import MICROSOFT_ATTENTION
+from ansorc.graph.onnx.converters.microsoft_quantized import MICROSOFT_QUANTIZED
 from ansorc.graph.onnx.converters.normalization import NORMALIZATION
 from ansorc.graph.onnx.converters.pool import POOL
 from ansorc.graph.onnx.converters.quantized import QUANTIZED
@@ -20,6 +22,7 @@ from ansorc.graph.onnx.converters.reduce import REDUCE
 from ansorc.graph.onnx.converters.refused import REFUSED
 from ansorc.graph.onnx.converters.resize import RESIZE
 from ansorc.graph.onnx.converters.sampling import SAMPLING
+from ansorc.graph.onnx.converters.sequences import SEQUENCES
 from ansorc.graph.onnx.converters.slices import SLICES
 from ansorc.graph.onnx.converters.softmax import SOFTMAX
 from ansorc.graph.onnx.converters.views import VIEWS
@@ -44,5 +47,8 @@ CONVERTERS: Mapping[str, Converter] = {
     **QUANTIZED,
     **RECURRENT,
     **RESIZE,
+    **SEQUENCES,
     **MICROSOFT,
+    **MICROSOFT_ATTENTION,
+    **MICROSOFT_QUANTIZED,
 }

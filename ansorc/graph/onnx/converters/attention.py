@@ -13,7 +13,7 @@ _RAW, _CAPPED, _MASKED, _PROBABILITIES = range(4)
 
 
 @dataclass(frozen=True)
-class _Heads:
+class Heads:
     """A tensor of heads: [b, heads, n, d]; [b, n, heads, d] where it came in 3 dimensions."""
 
     name: str
@@ -22,15 +22,38 @@ class _Heads:
 
     @property
     def count(self) -> int:
+        """How many heads there are."""
         return self.shape[2 if self.is_flat else 1]
 
     @property
     def length(self) -> int:
+        """How many queries, keys or values each has."""
         return self.shape[1 if self.is_flat else 2]
 
     def letters(self, length: str, width: str, heads: str) -> str:
         """Return its dimensions for an equation."""
         return f"b{length}{heads}{width}" if self.is_flat else f"b{heads}{length}{width}"
+
+    @staticmethod
+    def flat(call: NodeCall, name: str, count: int) -> Heads:
+        """Return a tensor [b, n, width] as `count` heads; refuse what cannot be divided so."""
+        shape = call.builder.type(name).shape
+        if len(shape) != 3 or count < 1 or shape[2] % count:
+            call.refuse(f"'{name}' is {list(shape)}, which are no {count} heads of [b, n, width]")
+        found = (*shape[:2], count, shape[2] // count)
+        return Heads(call.add("reshape", [name], shape=found), found, is_flat=True)
+
+    @staticmethod
+    def joined(call: NodeCall, past: str, new: Heads) -> Heads:
+        """Return heads behind those of earlier calls, [b, heads, n, d]."""
+        name = call.add("concat", [past, new.split(call)], axis=2)
+        return Heads(name, call.builder.type(name).shape, is_flat=False)
+
+    def split(self, call: NodeCall) -> str:
+        """Return the tensor as [b, heads, n, d]."""
+        if not self.is_flat:
+            return self.name
+        return call.add("transpose", [self.name], order=[0, 2, 1, 3])
 
     def in_groups(self, call: NodeCall, groups: int) -> str:
         """Return it with the heads in `groups` of neighbours, as two dimensions."""
@@ -44,50 +67,41 @@ def _attention(call: NodeCall) -> Sequence[OnnxValue]:
     query, key, value = _heads(call, 0, "q_num_heads"), _cached(call, 1, 4), _cached(call, 2, 5)
     if query.count % key.count or key.count != value.count:
         call.refuse(f"{query.count} heads of queries do not fit {key.count} of keys and values")
-    scores = _scores(call, query, key)
+    scale = call.attribute("scale")
+    factor = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+    scores = scores_of(call, query, key, factor)
     mode, outputs = _mode(call), call.node.outputs
     wants_scores = len(outputs) > 3 and bool(outputs[3])
     scores_out, probabilities = _probabilities(call, scores, mode)
-    result = _mixed(call, probabilities, query, value)
+    result = mixed_values(call, probabilities, query, value)
     found: list[OnnxValue] = [result, "", "", ""]
     if len(outputs) > 1:
-        found[1], found[2] = _split(call, key), _split(call, value)
+        found[1], found[2] = key.split(call), value.split(call)
     if wants_scores:
         found[3] = scores if mode == _RAW else scores_out
     return found[: len(outputs)]
 
 
-def _heads(call: NodeCall, place: int, attribute: str) -> _Heads:
+def _heads(call: NodeCall, place: int, attribute: str) -> Heads:
     name, shape = call.input(place), call.type(place).shape
     if len(shape) == 4:
-        return _Heads(name, shape, is_flat=False)
+        return Heads(name, shape, is_flat=False)
     count = call.attribute(attribute)
     if len(shape) != 3 or not count or shape[2] % count:
         call.refuse(f"its input {place} is {list(shape)}, {attribute} is {count}")
-    found = (*shape[:2], count, shape[2] // count)
-    return _Heads(call.add("reshape", [name], shape=found), found, is_flat=True)
+    return Heads.flat(call, name, count)
 
 
-def _cached(call: NodeCall, place: int, past: int) -> _Heads:
+def _cached(call: NodeCall, place: int, past: int) -> Heads:
     """Keys or values, behind those of earlier calls."""
     found = _heads(call, place, "kv_num_heads")
     if not call.has(past):
         return found
-    name = call.add("concat", [call.input(past), _split(call, found)], axis=2)
-    return _Heads(name, call.builder.type(name).shape, is_flat=False)
+    return Heads.joined(call, call.input(past), found)
 
 
-def _split(call: NodeCall, tensor: _Heads) -> str:
-    """The tensor as [b, heads, n, d]."""
-    if not tensor.is_flat:
-        return tensor.name
-    return call.add("transpose", [tensor.name], order=[0, 2, 1, 3])
-
-
-def _scores(call: NodeCall, query: _Heads, key: _Heads) -> str:
-    """The products of all queries and keys, [b, heads, n, m]."""
-    scale = call.attribute("scale")
-    factor = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+def scores_of(call: NodeCall, query: Heads, key: Heads, factor: float) -> str:
+    """Return `factor` times the products of all queries and keys, [b, heads, n, m]."""
     shape = (query.shape[0], query.count, query.length, key.length)
     if query.count == key.count:
         terms = f"{query.letters('n', 'd', 'h')},{key.letters('m', 'd', 'h')}"
@@ -98,8 +112,8 @@ def _scores(call: NodeCall, query: _Heads, key: _Heads) -> str:
     return call.add("reshape", [found], shape=shape)
 
 
-def _mixed(call: NodeCall, shares: str, query: _Heads, value: _Heads) -> str:
-    """The values by their shares, in the form that the queries came in."""
+def mixed_values(call: NodeCall, shares: str, query: Heads, value: Heads) -> str:
+    """Return the values by their shares, in the form that the queries came in."""
     batch, heads, width = query.shape[0], query.count, value.shape[3]
     letters = "hg" if heads != value.count else "h"
     if heads != value.count:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansorc.graph.onnx.converters.window import LAYOUTS, each, padding, shared, spatial_rank
+from ansorc.graph.onnx.converters.window import (
+    LAYOUTS,
+    cropped,
+    each,
+    kernel_of,
+    padding,
+    shared,
+    spatial_rank,
+)
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 
-def _conv(call: NodeCall) -> str:
+def convolution(call: NodeCall) -> str:
+    """Return the convolution of input 0 with the weights 1, plus the bias 2 if given."""
     rank = spatial_rank(call)
-    kernel = call.type(1).shape[2:]
+    kernel = kernel_of(call)
     stride, dilation = each(call, "strides", rank), each(call, "dilations", rank)
+    data, margins = cropped(call, padding(call, kernel, stride, dilation))
     result = call.add(
-        f"conv{rank}d", [call.input(0), call.input(1)], stride=stride, dilation=dilation,
-        padding=padding(call, kernel, stride, dilation),
-        groups=call.attribute("group", 1), layout=LAYOUTS[rank],
+        f"conv{rank}d", [data, call.input(1)], stride=stride, dilation=dilation,
+        padding=margins, groups=call.attribute("group", 1), layout=LAYOUTS[rank],
     )  # fmt: skip
     return _with_bias(call, result, 2)
 
@@ -43,7 +52,7 @@ def _transposed_margins(
     call: NodeCall, stride: list[int], dilation: list[int], extra: list[int]
 ) -> list[int]:
     """The margins that a transposed convolution loses, before and after."""
-    inputs, kernel, rank = call.type(0).shape[2:], call.type(1).shape[2:], len(stride)
+    inputs, kernel, rank = call.type(0).shape[2:], kernel_of(call), len(stride)
     automatic, size = call.attribute("auto_pad", "NOTSET"), call.attribute("output_shape")
     if size is None and automatic in ("NOTSET", "", "VALID"):
         return padding(call, kernel, stride, dilation)
@@ -60,7 +69,7 @@ def _transposed_margins(
 def _deformable(call: NodeCall) -> str:
     if spatial_rank(call) != 2:
         call.refuse("it is defined here over 2 dimensions alone")
-    shape, (kernel, size) = call.type(0).shape[2:], (call.type(p).shape[2:] for p in (1, 2))
+    shape, size, kernel = call.type(0).shape[2:], call.type(2).shape[2:], kernel_of(call)
     stride, dilation = each(call, "strides", 2), each(call, "dilations", 2)
     margins = padding(call, kernel, stride, dilation)
     wanted = tuple(
@@ -97,7 +106,7 @@ def _with_bias(call: NodeCall, result: str, place: int) -> str:
 
 CONVOLUTION: Mapping[str, Converter] = {
     "Col2Im": _col2im,
-    "Conv": _conv,
+    "Conv": convolution,
     "ConvTranspose": _conv_transpose,
     "DeformConv": _deformable,
 }

@@ -25,7 +25,8 @@ def product(call: NodeCall, left: str, right: str, sum_dtype: str | None = None)
     return call.add("einsum", [left, right], equation=equation, dtype=sum_dtype or "")
 
 
-def _gemm(call: NodeCall) -> str:
+def gemm_with_bias(call: NodeCall) -> str:
+    """Return alpha times the product of two matrices, plus beta times the third input."""
     left, right = call.input(0), call.input(1)
     result = gemm(call, left, right)
     kind = call.builder.type(result).dtype
@@ -55,4 +56,4 @@ def _einsum(call: NodeCall) -> str:
     return call.add("einsum", call.inputs(), equation=call.attribute("equation"))
 
 
-MATMUL: Mapping[str, Converter] = {"Einsum": _einsum, "Gemm": _gemm, "MatMul": _matmul}
+MATMUL: Mapping[str, Converter] = {"Einsum": _einsum, "Gemm": gemm_with_bias, "MatMul": _matmul}

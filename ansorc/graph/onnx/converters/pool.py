@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ansorc.graph.onnx.converters.window import LAYOUTS, each, padding, spatial_rank
+from ansorc.graph.onnx.converters.window import (
+    LAYOUTS,
+    each,
+    padding,
+    spatial_rank,
+    with_last_windows,
+)
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 
@@ -49,14 +55,8 @@ def _margins(call: NodeCall) -> list[int]:
     margins = padding(call, kernel, stride, dilation)
     if not call.attribute("ceil_mode", 0):
         return margins
-    for d, extent in enumerate(call.type(0).shape[2:]):
-        before, reach = margins[d], (kernel[d] - 1) * dilation[d] + 1
-        steps = -(-(extent + before + margins[rank + d] - reach) // stride[d])
-        if steps * stride[d] >= extent + before:
-            steps -= 1  # the last window would begin in the padding
-        wanted = steps * stride[d] + reach - extent - before
-        margins[rank + d] = max(margins[rank + d], wanted)
-    return margins
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    return with_last_windows(margins, reach, stride, call.type(0).shape[2:])
 
 
 def _order(call: NodeCall) -> int:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ansorc.graph.onnx.converters.matmul import gemm, product
-from ansorc.graph.onnx.converters.window import LAYOUTS, each, padding, spatial_rank
+from ansorc.graph.onnx.converters.window import LAYOUTS, each, kernel_of, padding, spatial_rank
 from ansorc.graph.onnx.model import numpy_name
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.ir.aligned import Array
 
 _TERMS = 4
 """Products that one instruction adds up."""
-_INTEGERS = ("uint8", "int8", "uint16", "int16")
+INTEGERS = ("uint8", "int8", "uint16", "int16")
+"""What numbers are quantised to."""
 
 
 def _quantize(call: NodeCall) -> str:
@@ -25,8 +26,8 @@ def _quantize(call: NodeCall) -> str:
     kind = numpy_name(given) if given else "uint8"
     if call.has(2):
         kind = call.type(2).dtype.name
-    if kind not in _INTEGERS:
-        call.refuse(f"it quantises to {kind}; ansorc does so to {', '.join(_INTEGERS)}")
+    if kind not in INTEGERS:
+        call.refuse(f"it quantises to {kind}; ansorc does so to {', '.join(INTEGERS)}")
     return call.add("quantize", _given(call, 3), dtype=kind, **_blocks(call))
 
 
@@ -42,9 +43,8 @@ def _given(call: NodeCall, count: int) -> list[str]:
 
 def _blocks(call: NodeCall) -> dict[str, object]:
     """Along which axis there are scales, and of how many places each."""
-    if not call.rank(1) or call.type(1).shape == (1,):
-        return {"axis": -1}
-    return {"axis": call.attribute("axis", 1), "block": call.attribute("block_size", 0)}
+    given = {"axis": call.attribute("axis", 1), "block": call.attribute("block_size", 0)}
+    return {"axis": -1} if not call.rank(1) or call.type(1).shape == (1,) else given
 
 
 def _dynamic(call: NodeCall) -> Sequence[str]:
@@ -62,8 +62,8 @@ def _shifted(call: NodeCall, place: int, zero: int, axis: int) -> str:
     return call.add("shift", [data, *_vector(call, zero, rank, axis)])
 
 
-def _product(call: NodeCall, places: Sequence[int], zeros: Sequence[int]) -> str:
-    """The int32 product of two inputs without their zero points."""
+def integer_product(call: NodeCall, places: Sequence[int], zeros: Sequence[int]) -> str:
+    """Return the int32 product of two inputs without their zero points."""
     (data, weight), (start, first) = places, zeros
     known = _known(call, places, zeros, -1)
     if known is not None and known.weight.ndim == 2 and known.is_for_dots:
@@ -130,6 +130,41 @@ def _dots(call: NodeCall, data: str, weight: Array, offset: Array) -> str:
     return _biased(call, total, offset, 1)
 
 
+def packed_product(
+    call: NodeCall, data: str, start: str, weight: Array | str, zero: Array | str | None
+) -> str:
+    """Return the int32 product of uint8 `data` [..., k] and weights [k, n], without zero points.
+
+    The zero point `start` of the data is computed in a run; those of the weights are one number,
+    or one for each column.
+    """
+    if isinstance(weight, str) or isinstance(zero, str):
+        factors = [call.add("shift", [data, start])]
+        names = [one if isinstance(one, str) else call.constant(one) for one in (weight, zero)
+                 if one is not None]  # fmt: skip
+        factors.append(call.add("shift", [names[0], *map(_flattened(call), names[1:])]))
+        return product(call, factors[0], factors[1])
+    centred = weight.astype(np.int32)
+    if zero is not None:
+        centred = centred - zero.astype(np.int32).reshape(() if zero.size == 1 else (1, -1))
+    shape = call.builder.type(data).shape
+    if weight.ndim != 2 or not np.all(np.abs(centred + 0.5) < 128):
+        return product(call, call.add("shift", [data, start]), call.constant(centred))
+    flat = call.add("reshape", [data], shape=(math.prod(shape[:-1]), shape[-1]))
+    total = _dots(call, flat, centred, np.zeros(1, np.int32))
+    surplus = call.constant(centred.sum(0, dtype=np.int32))
+    surplus = call.add("multiply", [call.add("cast", [start], dtype="int32"), surplus])
+    total = call.add("subtract", [total, surplus])
+    return call.add("reshape", [total], shape=(*shape[:-1], weight.shape[1]))
+
+
+def _flattened(call: NodeCall) -> Callable[[str], str]:
+    """What makes a zero point of shape [1] one of shape []."""
+    return lambda name: (
+        call.add("reshape", [name], shape=()) if call.builder.type(name).shape == (1,) else name
+    )
+
+
 def _vector(call: NodeCall, place: int, rank: int, axis: int) -> list[str]:
     """An input that is a number, or a vector along `axis`, in a form that is broadcast."""
     if not call.has(place):
@@ -172,11 +207,12 @@ def _conv_sums(
 ) -> _IntegerSums:
     """The sums of a convolution of inputs without their zero points, and of a bias."""
     rank, (data, weight), (start, first) = spatial_rank(call), places, zeros
-    kernel, groups = call.type(weight).shape[2:], call.attribute("group", 1)
+    kernel, groups = kernel_of(call, weight), call.attribute("group", 1)
     stride, dilation = each(call, "strides", rank), each(call, "dilations", rank)
-    window: dict[str, Any] = {
-        "stride": stride, "dilation": dilation, "padding": padding(call, kernel, stride, dilation)
-    }  # fmt: skip
+    margins = padding(call, kernel, stride, dilation)
+    if min(margins) < 0:
+        call.refuse(f"its pads {margins} are negative; ansorc cuts what floats convolve alone")
+    window: dict[str, Any] = {"stride": stride, "dilation": dilation, "padding": margins}
     has_bias = bias is not None and call.has(bias)
     values = call.value(bias) if has_bias and bias is not None else None
     known = _known(call, places, zeros, 0)
@@ -239,7 +275,7 @@ def _conv_integer(call: NodeCall) -> str:
 
 
 def _matmul_integer(call: NodeCall) -> str:
-    return _product(call, (0, 1), (2, 3))
+    return integer_product(call, (0, 1), (2, 3))
 
 
 def _qlinear_conv(call: NodeCall) -> str:
@@ -249,7 +285,7 @@ def _qlinear_conv(call: NodeCall) -> str:
 
 
 def _qlinear_matmul(call: NodeCall) -> str:
-    total = _product(call, (0, 3), (2, 5))
+    total = integer_product(call, (0, 3), (2, 5))
     return _requantized(call, total, [(1, -2), (4, -1), (6, -1), (7, -1)])
 
 
@@ -257,8 +293,8 @@ def _requantized(call: NodeCall, total: str, places: Sequence[tuple[int, int]]) 
     """The int32 sums as integers; `places` of two scales, the result's scale and zero point."""
     rank, (zero, _) = len(call.builder.type(total).shape), places[-1]
     kind = call.type(zero).dtype.name if call.has(zero) else call.type(0).dtype.name
-    if kind not in _INTEGERS:
-        call.refuse(f"its result is {kind}; ansorc quantises to {', '.join(_INTEGERS)}")
+    if kind not in INTEGERS:
+        call.refuse(f"its result is {kind}; ansorc quantises to {', '.join(INTEGERS)}")
     factor = _factor(call, places[:-1], rank)
     start = _vector(call, zero, rank, places[-1][1])
     return call.add("requantize", [total, factor, *start], dtype=kind)
@@ -277,39 +313,9 @@ def _factor(call: NodeCall, places: Sequence[tuple[int, int]], rank: int) -> str
     return call.add("divide", [call.add("multiply", names[:2]), names[2]])
 
 
-def _qlinear(operator: str) -> Converter:
-    """An operator on two dequantised tensors: a, scale, zero, b, scale, zero, scale, zero."""
-
-    def convert(call: NodeCall) -> str:
-        left, right = (
-            call.add("dequantize", [call.input(p) for p in range(n, n + 3) if call.has(p)], axis=-1)
-            for n in (0, 3)
-        )
-        for place in (1, 2, 4, 5, 6, 7):
-            if call.has(place) and call.type(place).elements > 1:
-                call.refuse("it has a scale or zero point for each channel")
-        result = call.add(operator, [left, right])
-        kind = call.type(7).dtype.name if call.has(7) else call.type(0).dtype.name
-        scales = [call.input(place) for place in (6, 7) if call.has(place)]
-        return call.add("quantize", [result, *scales], dtype=kind, axis=-1)
-
-    return convert
-
-
-def _qlinear_mean(call: NodeCall) -> str:
-    """The mean of an image: data, scale, zero, scale, zero."""
-    rank, first = call.rank(0), 1 if call.attribute("channels_last", 0) else 2
-    data = call.add("dequantize", [call.input(p) for p in range(3) if call.has(p)], axis=-1)
-    axes = tuple(range(first, first + rank - 2))
-    mean = call.add("mean", [data], axis=axes, keepdims=True)
-    kind = call.type(4).dtype.name if call.has(4) else call.type(0).dtype.name
-    scales = [call.input(place) for place in (3, 4) if call.has(place)]
-    return call.add("quantize", [mean, *scales], dtype=kind, axis=-1)
-
-
 def _qgemm(call: NodeCall) -> str:
-    if call.attribute("alpha", 1.0) != 1:
-        call.refuse("an alpha other than 1 is not supported")
+    if call.attribute("alpha", 1.0) != 1 or call.attribute("beta", 1.0) != 1:
+        call.refuse("an alpha or a beta other than 1 is not supported")
     is_transposed = bool(call.attribute("transB", 0))
     axis = 0 if is_transposed else -1
     known = _known(call, (0, 3), (2, 5), axis)
@@ -339,8 +345,5 @@ QUANTIZED: Mapping[str, Converter] = {
     "QuantizeLinear": _quantize,
     "com.microsoft::DequantizeLinear": _dequantize,
     "com.microsoft::QGemm": _qgemm,
-    "com.microsoft::QLinearAdd": _qlinear("add"),
-    "com.microsoft::QLinearGlobalAveragePool": _qlinear_mean,
-    "com.microsoft::QLinearMul": _qlinear("multiply"),
     "com.microsoft::QuantizeLinear": _quantize,
 }

@@ -6,13 +6,16 @@ state alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
+from ansorc.graph.onnx.converters.microsoft_quantized import dynamic_product
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.graph.operators.recurrent import ACTIVATIONS
+from ansorc.ir.aligned import Array
 
 _DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 _NUMBERS = {
@@ -21,6 +24,10 @@ _NUMBERS = {
 }  # fmt: skip
 """The numbers alpha and beta of activations that have them."""
 _WITH_BETA = ("affine", "hardsigmoid", "scaledtanh")
+
+
+Multiplier: TypeAlias = "Callable[[str], str]"
+"""Adds the product of a tensor and weights."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,11 @@ class _Direction:
             data = call.add("slice", [data], begin=begins, end=ends)
         return call.add("reshape", [data], shape=[end - first, *shape[2:]])
 
+    def multiplier(self, place: int, first: int = 0, last: int | None = None) -> Multiplier:
+        """Return what adds the product of a tensor [..., k] and rows of a weight."""
+        weight = self.weight(place, first, last)
+        return lambda data: self.call.add("dense", [data, weight])
+
     def start(self, place: int, batch: int) -> str:
         """Return the first state [b, units], zeros where none is given."""
         call = self.call
@@ -66,7 +78,7 @@ class _Direction:
     def projected(self, data: str, gates: int, *, apart: bool) -> Sequence[str]:
         """Return what each step's inputs [b, …] add to its gates [b, gates * units]."""
         call, rows = self.call, gates * self.units
-        product = call.add("dense", [data, self.weight(1)])
+        product = self.multiplier(1)(data)
         if call.has(3):
             bias = self.weight(3, 0, rows)
             if not apart:
@@ -84,6 +96,28 @@ class _Direction:
         return self.call.add("within_length", [new, self.lengths, *old], step=step)
 
 
+class _DynamicDirection(_Direction):
+    """One of DynamicQuantizeLSTM: weights [directions, k, rows] are integers, data is quantised."""
+
+    def multiplier(self, place: int, first: int = 0, last: int | None = None) -> Multiplier:
+        """Return what adds the product of a tensor [..., k], quantised by its range."""
+        call, scales = self.call, 6 + 2 * place
+        weight, zero = (self._own(one) for one in (place, scales + 1))
+        scale = self._own(scales)
+        name = scale if isinstance(scale, str) else call.constant(scale)
+        return lambda data: dynamic_product(call, data, weight, name, zero)
+
+    def _own(self, place: int) -> Array | str:
+        """The part of an input for this direction."""
+        value = self.call.value(place)
+        if value is not None:
+            return np.ascontiguousarray(value[self.place])
+        shape = self.call.type(place).shape
+        begin, end = [self.place, *[0] * (len(shape) - 1)], [self.place + 1, *shape[1:]]
+        data = self.call.add("slice", [self.call.input(place)], begin=begin, end=end)
+        return self.call.add("reshape", [data], shape=list(shape[1:]))
+
+
 def _sum(call: NodeCall, left: str, right: str) -> str:
     a, b = call.builder.value(left), call.builder.value(right)
     if a is not None and b is not None:
@@ -91,10 +125,12 @@ def _sum(call: NodeCall, left: str, right: str) -> str:
     return call.add("add", [left, right])
 
 
-def _layer(kind: str) -> Converter:
+def _layer(kind: str, make: type[_Direction] = _Direction) -> Converter:
     def convert(call: NodeCall) -> Sequence[str]:
         is_batch_first = bool(call.attribute("layout", 0))
-        data, units = call.input(0), call.type(2).shape[2]
+        data, units = call.input(0), call.type(2).shape[2 if make is _Direction else 1]
+        if call.attribute("hidden_size", units) != units:
+            call.refuse(f"its hidden_size is not {units}, as its weights say")
         if is_batch_first:
             data = call.add("transpose", [data], order=[1, 0, 2])
         name = str(call.attribute("direction", "forward"))
@@ -106,7 +142,7 @@ def _layer(kind: str) -> Converter:
         results: list[tuple[Sequence[str], Sequence[str]]] = []
         for place in range(count):
             options = _options(call, kind, place, count)
-            direction = _Direction(call, place, units, _lengths(call, data), options)
+            direction = make(call, place, units, _lengths(call, data), options)
             is_backward = name == "reverse" or place == 1
             results.append(_STEPS[kind](direction, data, is_backward=is_backward))
         return _joined(call, results)
@@ -138,25 +174,25 @@ def _stacked(call: NodeCall, tensors: Sequence[str], axis: int) -> str:
 
 
 def _rnn(direction: _Direction, data: str, *, is_backward: bool) -> tuple[list[str], list[str]]:
-    call, weight = direction.call, direction.weight(2)
+    call, times = direction.call, direction.multiplier(2)
     inputs = direction.projected(data, 1, apart=False)
     hidden = direction.start(5, call.builder.type(data).shape[1])
     steps = [""] * len(inputs)
     for step in _order(inputs, is_backward=is_backward):
-        product = call.add("dense", [hidden, weight])
+        product = times(hidden)
         new = call.add("rnn_cell", [inputs[step], product], **direction.options)
         steps[step], hidden = direction.kept(step, new), direction.kept(step, new, hidden)
     return steps, [hidden]
 
 
 def _lstm(direction: _Direction, data: str, *, is_backward: bool) -> tuple[list[str], list[str]]:
-    call, weight = direction.call, direction.weight(2)
+    call, times = direction.call, direction.multiplier(2)
     inputs, batch = direction.projected(data, 4, apart=False), call.builder.type(data).shape[1]
     hidden, cell = direction.start(5, batch), direction.start(6, batch)
     peepholes = [direction.weight(7)] if call.has(7) else []
     steps = [""] * len(inputs)
     for step in _order(inputs, is_backward=is_backward):
-        product = call.add("dense", [hidden, weight])
+        product = times(hidden)
         tensors = [inputs[step], product, cell, *peepholes]
         new, state = call.builder.add_many("lstm_cell", tensors, ("", ""), **direction.options)
         steps[step], hidden = direction.kept(step, new), direction.kept(step, new, hidden)
@@ -229,4 +265,7 @@ def _options(call: NodeCall, kind: str, place: int, count: int) -> dict[str, obj
     return options
 
 
-RECURRENT: Mapping[str, Converter] = {kind: _layer(kind) for kind in _STEPS}
+RECURRENT: Mapping[str, Converter] = {
+    **{kind: _layer(kind) for kind in _STEPS},
+    "com.microsoft::DynamicQuantizeLSTM": _layer("LSTM", _DynamicDirection),
+}

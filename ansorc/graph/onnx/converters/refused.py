@@ -8,7 +8,26 @@ from typing import NoReturn
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _RANDOM = "it is random; ansorc computes the same in every run"
+_BLOCKED = (
+    "ONNX Runtime wrote it for the machine that it ran on, with channels in blocks; save the model "
+    "at the level ORT_ENABLE_EXTENDED (GraphOptimizationLevel) instead of ORT_ENABLE_ALL"
+)
+_BITS = "weights below 8 bits are not supported; export the model with weights of 8 bits or floats"
+_IN_PLACE = (
+    "its keys and values are buffers that are written in place, and ansorc's networks have no "
+    "state; export the model with MultiHeadAttention, or with Attention of ONNX"
+)
+_NCHWC = (
+    "AveragePool", "Conv", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "ReorderInput",
+    "ReorderOutput", "Upsample",
+)  # fmt: skip
 _WHY = {
+    **{f"com.microsoft.nchwc::{name}": _BLOCKED for name in _NCHWC},
+    "com.microsoft::GroupQueryAttention": _IN_PLACE,
+    "com.microsoft::DecoderMaskedMultiHeadAttention": _IN_PLACE,
+    "com.microsoft::GatherBlockQuantized": _BITS,
+    "com.microsoft::MatMulBnb4": _BITS,
+    "com.microsoft::MatMulNBits": _BITS,
     "Bernoulli": _RANDOM,
     "BitCast": "the IR has no operator that takes bits for another type",
     "ImageDecoder": "files of images are no tensors; decode them before",

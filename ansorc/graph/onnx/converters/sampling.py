@@ -50,25 +50,33 @@ def _affine_grid(call: NodeCall) -> str:
 
 def _roi_align(call: NodeCall) -> str:
     samples = int(call.attribute("sampling_ratio", 0))
-    if samples < 1:
-        call.refuse(
-            "with sampling_ratio 0 the boxes say how many samples are taken, and ansorc's loops do "
-            "not depend on data; export the network with a number, 2 is usual"
-        )
     default = "half_pixel" if call.opset >= _HALF_PIXEL_OPSET else "output_half_pixel"
+    corners = str(call.attribute("coordinate_transformation_mode", default))
+    if corners not in ("half_pixel", "output_half_pixel"):
+        call.refuse(f"there is no coordinate_transformation_mode '{corners}'")
+    options: dict[str, object] = {
+        "size": [int(call.attribute(f"output_{one}", 1)) for one in ("height", "width")],
+        "scale": float(call.attribute("spatial_scale", 1.0)),
+        "mode": str(call.attribute("mode", "avg")), "half_pixel": corners == "half_pixel",
+    }  # fmt: skip
+    tensors = [call.input(place) for place in range(3)]
+    if samples < 1:
+        return call.add("roi_align_by_size", tensors, **options)
+    return call.add("roi_align", tensors, samples=samples, **options)
+
+
+def _max_roi_pool(call: NodeCall) -> str:
     return call.add(
-        "roi_align",
-        [call.input(0), call.input(1), call.input(2)],
-        size=[int(call.attribute("output_height", 1)), int(call.attribute("output_width", 1))],
-        samples=samples,
+        "max_roi_pool",
+        [call.input(0), call.input(1)],
+        size=list(call.attribute("pooled_shape")),
         scale=float(call.attribute("spatial_scale", 1.0)),
-        mode=str(call.attribute("mode", "avg")),
-        half_pixel=call.attribute("coordinate_transformation_mode", default) == "half_pixel",
     )
 
 
 SAMPLING: Mapping[str, Converter] = {
     "AffineGrid": _affine_grid,
     "GridSample": _grid_sample,
+    "MaxRoiPool": _max_roi_pool,
     "RoiAlign": _roi_align,
 }

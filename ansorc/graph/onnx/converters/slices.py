@@ -9,6 +9,7 @@ import numpy as np
 from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
 from ansorc.graph.slices import sliced
 
+_PADS = {"constant": "pad", "edge": "edge_pad", "reflect": "reflect_pad", "wrap": "wrap_pad"}
 _PAD_INPUTS_SINCE, _SLICE_INPUTS_SINCE, _SPLIT_INPUTS_SINCE = 11, 10, 13
 
 
@@ -66,26 +67,31 @@ def _tile(call: NodeCall) -> OnnxValue:
 
 
 def _pad(call: NodeCall) -> OnnxValue:
-    rank, value = call.rank(0), 0.0
+    rank, value, filler = call.rank(0), 0.0, ""
     if call.opset < _PAD_INPUTS_SINCE:
         pads = list(call.attribute("pads") or call.attribute("paddings"))
         value = call.attribute("value", 0.0)
     else:
         pads = call.ints(1, "the padding")
-        if call.has(2):
-            value = call.known(2, "the value of the padding").item()
+        if call.has(2) and (given := call.value(2)) is None:
+            filler = call.input(2)
+        elif call.has(2) and given is not None and given.size:
+            value = given.item()
     axes = call.ints(3, "the axes") if call.has(3) else list(range(rank))
     before, after = [0] * rank, [0] * rank
     for number, axis in enumerate(axes):
         place = call.axis(axis, rank)
         before[place], after[place] = pads[number], pads[number + len(axes)]
-    return padded(call, before, after, call.attribute("mode", "constant"), value)
+    mode = str(call.attribute("mode", "constant"))
+    return padded(call, before, after, mode, filler or value)
 
 
 def padded(
-    call: NodeCall, before: Sequence[int], after: Sequence[int], mode: str, value: float
+    call: NodeCall, before: Sequence[int], after: Sequence[int], mode: str, value: float | str
 ) -> OnnxValue:
-    """Add the first input with margins; negative ones cut."""
+    """Add the first input with margins; negative ones cut. `value` may be a tensor of the graph."""
+    if mode not in _PADS:
+        call.refuse(f"there is no mode '{mode}'")
     shape = call.type(0).shape
     ranges = [
         range(max(0, -low), extent - max(0, -high))
@@ -95,15 +101,15 @@ def padded(
     low, high = [max(0, one) for one in before], [max(0, one) for one in after]
     if not any(low) and not any(high):
         return data
+    if not isinstance(data, str):
+        call.refuse(f"its pads {[*before, *after]} cut away all of {list(shape)}")
     margins: dict[str, object] = {"before": low, "after": high}
-    inner = [data] if isinstance(data, str) else [call.constant(data)]
-    if mode == "constant":
-        is_integer = call.type(0).dtype.is_integer
-        return call.add("pad", inner, value=int(value) if is_integer else value, **margins)
-    operators = {"edge": "edge_pad", "reflect": "reflect_pad", "wrap": "wrap_pad"}
-    if mode not in operators:
-        call.refuse(f"there is no mode '{mode}'")
-    return call.add(operators[mode], inner, **margins)
+    if mode != "constant":
+        return call.add(_PADS[mode], [data], **margins)
+    if isinstance(value, str):
+        return call.add("pad_with", [data, value], **margins)
+    is_integer = call.type(0).dtype.is_integer
+    return call.add("pad", [data], value=int(value) if is_integer else value, **margins)
 
 
 def _center_crop_pad(call: NodeCall) -> OnnxValue:
@@ -118,7 +124,8 @@ def _center_crop_pad(call: NodeCall) -> OnnxValue:
     return padded(call, before, after, "constant", 0.0)
 
 
-def _trilu(call: NodeCall) -> str:
+def trilu(call: NodeCall) -> str:
+    """Add the triangle of matrices above or below a diagonal."""
     diagonal = call.ints(1, "the diagonal")[0] if call.has(1) else 0
     return call.add(
         "triangle", [call.input(0)], diagonal=diagonal, upper=bool(call.attribute("upper", 1))
@@ -132,5 +139,5 @@ SLICES: Mapping[str, Converter] = {
     "Slice": _slice,
     "Split": _split,
     "Tile": _tile,
-    "Trilu": _trilu,
+    "Trilu": trilu,
 }

@@ -123,7 +123,7 @@ VIEWS: Mapping[str, Converter] = {
     "Flatten": _flatten,
     "HammingWindow": _only_known("the size of the window"),
     "HannWindow": _only_known("the size of the window"),
-    "Identity": lambda call: call.input(0),
+    "Identity": lambda call: call.item(0),
     "MelWeightMatrix": _only_known("a number of frequencies"),
     "NonZero": _only_known("what decides the shape of the result"),
     "Range": _only_known("an end of the range"),
