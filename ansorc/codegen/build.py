@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from ansorc.codegen.package.signature import (
     without_plain_packings,
 )
 from ansorc.ir.packing import Packing
+from ansorc.ir.passes.fill_memory import VARIABLE as FILL_VARIABLE
+from ansorc.ir.passes.fill_memory import fill_memory
 from ansorc.ir.passes.pipeline import run_passes
 from ansorc.ir.stmt import Function
 from ansorc.target import Target
@@ -91,6 +94,10 @@ def compile_function(
         packers = [prepare(packer, target) for packer in packing_functions(signature)]
     passed = clock()
     is_guarded = cache is None or bool(can.obstacle)
+    if os.environ.get(FILL_VARIABLE):
+        prepared, *packers = (
+            fill_memory(each, has_threads=target.kind != "cpu") for each in (prepared, *packers)
+        )
     text = backend.emit(prepared, target, packers, is_guarded=is_guarded)
     emitted = clock()
     code = compiled(text, target)

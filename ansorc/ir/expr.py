@@ -173,7 +173,10 @@ class Cast(Operand):
 
 @node
 class Call(Operand):
-    """A pure math function of `MATH_FUNCTIONS` on floats, giving the dtype of its operands."""
+    """A pure math function of `MATH_FUNCTIONS`, giving the dtype of its operands.
+
+    They are floats, or integers where it is one of `OF_INTEGERS`.
+    """
 
     name: str
     args: tuple[Expr, ...]

@@ -237,7 +237,8 @@ class ExprCompiler:
     def _call(self, name: str, args: Sequence[Expr]) -> PyExpr:
         dtype = dtype_of(args[0]).element
         function = self.constant(f"{name}_{dtype}", math_function(name, dtype))
-        return PyExpr(f"{function}({', '.join(self.expr(arg).text for arg in args)})")
+        low, high = integer_range(dtype) if dtype.is_integer else (0, 0)
+        return PyExpr(f"{function}({', '.join(self.expr(arg).text for arg in args)})", low, high)
 
     def _reduce(self, op: BinaryOp, operand: Expr) -> PyExpr:
         dtype = dtype_of(operand)

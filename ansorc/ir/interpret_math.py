@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -78,7 +78,9 @@ def integer_range(dtype: DType) -> tuple[int, int]:
 
 
 def math_function(name: str, dtype: DType) -> Callable[..., Float]:
-    """Return the function `name` of MATH_FUNCTIONS on scalars of the float `dtype`."""
+    """Return the function `name` of MATH_FUNCTIONS on scalars of `dtype`."""
+    if dtype.is_integer:
+        return partial(_power_of_integers, dtype)  # pyright: ignore[reportReturnType]
     function, round_to = _FUNCTIONS[name], dtype.numpy.type
     # each step of a remainder rounds
     narrow = np.float32 if dtype.bits == 16 else round_to
@@ -100,6 +102,29 @@ def lane_reducer(op: BinaryOp, dtype: DType) -> Callable[[Sequence[Any]], Any]:
         return values[0] if dtype.is_float else values[0].item()
 
     return reduced
+
+
+def _power_of_integers(dtype: DType, base: int, exponent: int) -> int:
+    """Return the power of integers as `OF_INTEGERS` says."""
+    if exponent < 0:
+        return base ** (exponent % 2) if base in (1, -1) else 0
+    low, _ = integer_range(dtype)
+    return (pow(base, exponent, 2**dtype.bits) - low) % 2**dtype.bits + low
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """Return the powers of floats or integers, on arrays and on scalars."""
+    if np.result_type(base).kind not in "iu":
+        return np.power(base, exponent)
+    kind = np.result_type(base)
+    square, rest = (np.array(part, kind) for part in np.broadcast_arrays(base, exponent))
+    is_unit = (square == 1) | ((square == -1) if kind.kind == "i" else False)
+    found: Any = np.where((rest >= 0) | is_unit, kind.type(1), kind.type(0))
+    rest = np.where((rest < 0) & is_unit, rest & 1, np.maximum(rest, 0))
+    while rest.any():
+        found = np.where(rest & 1 != 0, found * square, found)
+        square, rest = square * square, rest >> 1
+    return found
 
 
 def _fma(left: Float, right: Float, addend: Float) -> Float:
@@ -153,7 +178,7 @@ NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "round": np.rint,
-    "pow": np.power,
+    "pow": _power,
     "fmod": np.fmod,
     "mod": np.mod,
     "floor_divide": np.floor_divide,

@@ -27,6 +27,10 @@ class BinaryOp(Enum):
     """AND and OR take bools; both operands are evaluated."""
 
 
+DIVISIONS = (BinaryOp.FLOORDIV, BinaryOp.MOD)
+"""Integers are divided: a divisor of 0 is a fault of the data."""
+
+
 class CompareOp(Enum):
     """Operators on two operands of one dtype, giving bool."""
 
@@ -62,6 +66,10 @@ as in C, `mod` that of the divisor, also where it is zero, as in NumPy (it round
 divisor to an `fmod`). `floor_divide` is NumPy's, too: the quotient of what is left after taking the
 remainder away, rounded to a whole number; by zero it is the plain quotient.
 """
+
+OF_INTEGERS = frozenset(("pow",))
+"""The math functions that integers have too. Their powers wrap; those with a negative exponent are
+what of them is whole: 1 and -1 stay, others become 0."""
 
 OF_FLOATS = {BinaryOp.FLOORDIV: "floor_divide", BinaryOp.MOD: "mod"}
 """The math functions that `//` and `%` are on floats."""

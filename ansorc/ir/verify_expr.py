@@ -33,7 +33,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.fault import MOST_ARGUMENTS
 from ansorc.ir.interpret_math import integer_range
 from ansorc.ir.matrix_units import check_matrix_load, check_matrix_multiply, check_transpose
-from ansorc.ir.operator import MATH_FUNCTIONS, REDUCTIONS
+from ansorc.ir.operator import MATH_FUNCTIONS, OF_INTEGERS, REDUCTIONS
 from ansorc.ir.printer import buffer_text, expr_text
 from ansorc.ir.verify_dot import check_dot
 
@@ -149,7 +149,7 @@ class ExprRules:
         if MATH_FUNCTIONS.get(name) != len(args):
             raise _illegal(expr, f"there is no math function '{name}' of {len(args)} operands")
         dtype = self._common(expr, args)
-        if not dtype.is_float:
+        if not dtype.is_float and not (dtype.is_integer and name in OF_INTEGERS):
             raise _illegal(expr, f"{name} needs floats, not {dtype}; cast the operand")
         return dtype
 

@@ -81,7 +81,7 @@ def strictly_inlineable(op: ComputeOp) -> bool:
     accesses = [simple_access(op, access) for found in reads(op).values() for access in found]
     if not accesses:
         return True
-    if any(isinstance(node, Select) or _is_expensive(node) for node in op.nodes()):
+    if any(isinstance(node, Select) or is_expensive(node) for node in op.nodes()):
         return False
     return all(a is not None and a.is_in_order and not a.has_repeated_axis for a in accesses)
 
@@ -120,5 +120,6 @@ def _is_reused(op: ComputeOp, accesses: Iterable[Indices]) -> bool:
     return any(axis.extent > 1 and axis.name not in used for axis in op.axes)
 
 
-def _is_expensive(node: object) -> bool:
+def is_expensive(node: object) -> bool:
+    """Return whether `node` is a call that is too dear to be done again for each use."""
     return isinstance(node, Call) and node.name in EXPENSIVE

@@ -67,13 +67,37 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Temporary:
+    """A value that is computed once for each element: what comes after it loads `buffer[]`."""
+
+    buffer: Buffer
+    value: Expr
+
+    @cached_property
+    def loads(self) -> tuple[Load, ...]:
+        """The loads of the value, of other temporaries too."""
+        return tuple(node for node in walk(self.value) if isinstance(node, Load))
+
+    @cached_property
+    def size(self) -> int:
+        """How many nodes the value has."""
+        return sum(1 for _ in walk(self.value))
+
+    def changed(self, change: Callable[[Expr], Expr]) -> Temporary:
+        """Return it with its value changed; the same one if that is none."""
+        value = change(self.value)
+        return self if value is self.value else Temporary(self.buffer, value)
+
+
+@dataclass(frozen=True)
 class ComputeOp:
     """`buffer[axes] = body`, or the terms `body` combined over `reduce_axes` by `combiner`.
 
     In `body` an axis is `Var(axis.name)`, an int64. `combiner` is None exactly if there are no
     reduce axes, and a Reducer if tuples are combined. `hints` are (name, value) pairs for the
     search. `more` are further outputs, computed for the same axes at the same time; the
-    computation has the name of its first.
+    computation has the name of its first. `temporaries` come before the bodies, in their order;
+    schedules make them, of computations that are no reductions.
     """
 
     name: str
@@ -84,6 +108,7 @@ class ComputeOp:
     body: Expr
     hints: tuple[tuple[str, str], ...] = ()
     more: tuple[Output, ...] = ()
+    temporaries: tuple[Temporary, ...] = ()
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -95,19 +120,30 @@ class ComputeOp:
         """The elements of `buffers`."""
         return (self.body, *(output.body for output in self.more))
 
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        """All that is computed for an element: the temporaries, then the bodies."""
+        return (*(temporary.value for temporary in self.temporaries), *self.bodies)
+
     def nodes(self) -> Iterator[Node]:
-        """Yield every node of the bodies, parents first."""
-        for body in self.bodies:
-            yield from walk(body)
+        """Yield every node of the parts, parents first."""
+        for part in self.parts:
+            yield from walk(part)
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
-        """The loads of the bodies, in order."""
-        return tuple(node for node in self.nodes() if isinstance(node, Load))
+        """The loads of tensors by the parts, in order."""
+        nodes = (node for body in self.bodies for node in walk(body))
+        found = [node for node in nodes if isinstance(node, Load)]
+        if not self.temporaries:
+            return tuple(found)
+        held = {temporary.buffer.name for temporary in self.temporaries}
+        before = [load for temporary in self.temporaries for load in temporary.loads]
+        return tuple(load for load in (*before, *found) if load.buffer.name not in held)
 
     @cached_property
     def indices(self) -> dict[str, tuple[tuple[Expr, ...], ...]]:
-        """For each tensor that the bodies read, the different indices along each dimension."""
+        """For each tensor that the parts read, the different indices along each dimension."""
         found: dict[str, list[dict[Expr, None]]] = {}
         for load in self.loads:
             columns = found.setdefault(load.buffer.name, [{} for _ in load.indices])
@@ -117,7 +153,7 @@ class ComputeOp:
 
     @cached_property
     def reads(self) -> tuple[Buffer, ...]:
-        """The tensors that the bodies read, without repetition, first read first."""
+        """The tensors that the parts read, without repetition, first read first."""
         return tuple({load.buffer.name: load.buffer for load in self.loads}.values())
 
     @property
@@ -145,9 +181,10 @@ class ComputeOp:
         return self.with_bodies(lambda body: rewrite(body, _unchecked))
 
     def with_bodies(self, change: Callable[[Expr], Expr]) -> ComputeOp:
-        """Return the computation with each of its bodies changed."""
+        """Return the computation with each of its parts changed."""
         more = tuple(replace(output, body=change(output.body)) for output in self.more)
-        return replace(self, body=change(self.body), more=more)
+        before = tuple(temporary.changed(change) for temporary in self.temporaries)
+        return replace(self, body=change(self.body), more=more, temporaries=before)
 
     def reading(self, old: Buffer, new: Buffer) -> ComputeOp:
         """Return the computation with `new` read, by the same indices, where it read `old`."""

@@ -25,6 +25,7 @@ from ansorc.lang.naming import (
 from ansorc.lang.reducer_laws import check_laws
 from ansorc.lang.reduction import ReduceAxis, ReduceVar, Reduction, TupleReduction
 from ansorc.lang.scalar_type import Scalar, as_scalar
+from ansorc.lang.shared_values import with_shared_values
 from ansorc.lang.tensor import Tensor, extents_of
 from ansorc.lang.whole import Whole
 
@@ -187,7 +188,8 @@ def _op(
         outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
     first, *more = outputs
     axes = tuple(axis for axis, _ in reduce.values())
-    return ComputeOp(names[0], first.buffer, space, axes, combiner, first.body, hints, tuple(more))
+    op = ComputeOp(names[0], first.buffer, space, axes, combiner, first.body, hints, tuple(more))
+    return with_shared_values(op)
 
 
 def _one(name: str, value: Element | Elements) -> Found:

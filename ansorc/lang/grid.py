@@ -39,8 +39,10 @@ from ansorc.ir.expr import (
     Transpose,
     Var,
 )
-from ansorc.ir.fault import FaultSite, fault_error
+from ansorc.ir.fault import FaultKind, FaultSite, fault_error
 from ansorc.ir.interpret_math import NUMPY_FUNCTIONS
+from ansorc.ir.operator import DIVISIONS
+from ansorc.ir.printer import expr_text
 from ansorc.lang.strided import strided_view
 
 Mask: TypeAlias = "NDArray[np.bool_] | None"
@@ -67,7 +69,10 @@ class Grid:
             case Var(name):
                 return self.axes[name]
             case Binary(op, left, right):
-                return NUMPY_BINARY[op](self.evaluate(left, mask), self.evaluate(right, mask))
+                sides = self.evaluate(left, mask), self.evaluate(right, mask)
+                if op in DIVISIONS:
+                    self._require_divisor(right, sides[1], mask)
+                return NUMPY_BINARY[op](*sides)
             case Compare(op, left, right):
                 return NUMPY_COMPARE[op](self.evaluate(left, mask), self.evaluate(right, mask))
             case Not(operand):
@@ -116,6 +121,13 @@ class Grid:
         told = np.broadcast_arrays(wrong, *(self.evaluate(arg, mask) for arg in expr.args))
         values = tuple(int(arg[told[0]][0]) for arg in told[1:])
         raise fault_error(f"'{self.op_name}'", FaultSite(expr.kind, expr.about), values)
+
+    def _require_divisor(self, expr: Expr, divisor: Array, mask: Mask) -> None:
+        """Raise DivisionByZeroError where integers are divided by 0, as the program does."""
+        wrong = np.equal(divisor, 0)
+        if np.any(wrong if mask is None else np.logical_and(wrong, mask)):
+            site = FaultSite(FaultKind.DIVISION, expr_text(expr))
+            raise fault_error(f"'{self.op_name}'", site, ())
 
     def load(self, load: Load, mask: Mask, tensor: Array) -> Array:
         """Return the elements of `tensor`, which stands for the buffer of `load`, at its places."""

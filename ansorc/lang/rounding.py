@@ -260,7 +260,7 @@ def _rounds(expr: Expr) -> bool:
         case Binary(op):
             return dtype.is_float and op not in _EXACT
         case Call(name):
-            return name not in _EXACT
+            return dtype.is_float and name not in _EXACT
         case Cast(operand=operand):
             source = dtype_of(operand)
             return dtype.is_float and not (source.is_float and source.epsilon >= dtype.epsilon)

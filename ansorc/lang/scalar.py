@@ -178,7 +178,10 @@ def round(x: ScalarLike) -> Scalar:
 
 
 def power(base: ScalarLike, exponent: ScalarLike) -> Scalar:
-    """Return `base` to the power `exponent`, both floats of one dtype."""
+    """Return `base` to the power `exponent`, both of one dtype, floats or integers.
+
+    Integers wrap around; with a negative exponent 1 and -1 stay 1 or -1, others give 0.
+    """
     return general_power(base, exponent)
 
 

@@ -296,17 +296,21 @@ def matched(name: str, left: object, right: object) -> tuple[Scalar, Scalar]:
 
 
 def power(base: object, exponent: object) -> Scalar:
-    """Return `base` to the power `exponent`, both floats; raise LanguageError on other dtypes."""
+    """Return `base` to the power `exponent`, both floats or integers of one dtype.
+
+    Raise LanguageError on other dtypes.
+    """
     refuse_bool(base)
     refuse_bool(exponent)
     x, y = _given(base), _given(exponent)
     if not isinstance(x, Operand) and not isinstance(y, Operand):
         return Scalar(call("pow", literal(x, FLOAT32), literal(y, FLOAT32)))
     a, b = _matched("power", x, y)
-    if not (dtype_of(a).is_float and dtype_of(b).is_float):
+    one, other = dtype_of(a), dtype_of(b)
+    if not (one.is_float and other.is_float) and not (one.is_integer and one == other):
         raise LanguageError(
-            f"the power of {dtype_of(a)} and {dtype_of(b)} needs floats: cast first, like "
-            'x.astype("float32"); of integers there are whole powers that are literals, like x ** 3'
+            f"the power of {one} and {other} needs floats, or integers of one dtype: cast first, "
+            'like x.astype("float32")'
         )
     return Scalar(call("pow", a, b))
 

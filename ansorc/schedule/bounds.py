@@ -8,7 +8,7 @@ remainder of one needs the whole dimension: that is always enough.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -88,11 +88,21 @@ def region(
     """
     if is_shared is None:
         is_shared = state.stage(name).scope == "shared"
+    key = name, target.name, place, is_shared
+    known = state.regions if state.find(target.name) is target else {}
+    if key not in known:
+        known[key] = _region(state, name, (target, place), is_shared=is_shared)
+    return cast("tuple[IndexBounds, ...]", known[key])
+
+
+def _region(
+    state: State, name: str, spot: tuple[Stage, int], *, is_shared: bool
+) -> tuple[IndexBounds, ...]:
     source = state.stage(name).op
     shape = source.buffer.shape
     boxes: list[list[IndexBounds]] = [[] for _ in shape]
     for reader in state.readers(name):
-        axes = _reader_boxes(state, reader, (target, place), is_shared=is_shared)
+        axes = _reader_boxes(state, reader, spot, is_shared=is_shared)
         found = reader.op.indices
         for columns in (found[b.name] for b in source.buffers if b.name in found):
             for own, column in zip(boxes, columns, strict=True):

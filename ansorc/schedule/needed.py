@@ -89,7 +89,7 @@ def _where_taken(state: State, stage: Stage) -> list[Expr]:
     taken: list[list[Expr]] = []
     for reader in () if stage.is_output else state.readers(stage.name):
         further = tuple(_where_taken(state, reader))
-        for body in reader.op.bodies:
+        for body in reader.op.parts:
             for load, conditions in _loads(body, stage, further):
                 pairs = zip(stage.op.axes, load.indices, strict=True)
                 own = {i.name: Var(axis.name) for axis, i in pairs if isinstance(i, Var)}

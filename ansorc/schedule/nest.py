@@ -27,7 +27,7 @@ from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Part, Root, 
 from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
 from ansorc.schedule.unrolling import unrolled_by_pragma
-from ansorc.schedule.update import stores, update
+from ansorc.schedule.update import stores, update, with_temporaries
 from ansorc.schedule.values import SplitPredicate, iterator_values, known, plus, quotient, times
 
 _KINDS = {
@@ -295,9 +295,13 @@ class Nests:
         return nests
 
     def _assign(self, placed: _Placed) -> Stmt:
+        op = placed.stage.op
         values, guards = _axis_values(placed, placed.leaves)
-        indices, elements = self._store_indices(placed, values), self._values(placed, values)
-        stmt = _sequence(*stores(placed.buffers, indices, elements))
+        indices, parts = self._store_indices(placed, values), self._values(placed, values)
+        first, elements = parts[: len(op.temporaries)], parts[len(op.temporaries) :]
+        stmt = with_temporaries(
+            op, first, lambda held: stores(placed.buffers, indices, [held(e) for e in elements])
+        )
         return self._guarded(placed, values, guards, stmt)
 
     def _update(self, placed: _Placed) -> Stmt:
@@ -373,7 +377,7 @@ class Nests:
             buffer = source.buffers[names.index(node.buffer.name)]
             return Load(buffer, memory_indices(source.stage, box))
 
-        return [rewrite(substitute(body, own), rule) for body in op.bodies]
+        return [rewrite(substitute(body, own), rule) for body in op.parts]
 
     def _packed(self, tensor: str) -> Load:
         """The load of an input whose layout is rewritten: its indices are the loops themselves."""

@@ -146,6 +146,11 @@ class State:
         return self._by_name.get(name)
 
     @cached_property
+    def regions(self) -> dict[tuple[str, str, int, bool], object]:
+        """What `ansorc.schedule.bounds.region` found for this state."""
+        return {}
+
+    @cached_property
     def _by_name(self) -> Mapping[str, Stage]:
         return {stage.name: stage for stage in self.stages}
 
@@ -195,8 +200,19 @@ class State:
         Or those that read the tensor `name`, if no stage is called so.
         """
         source = self.find(name)
-        tensors = {name} if source is None else {buffer.name for buffer in source.op.buffers}
-        return tuple(s for s in self.stages if not s.is_inlined and _reads(s, tensors))
+        if source is None or len(source.op.buffers) == 1:
+            return self._by_read.get(name if source is None else source.op.buffer.name, ())
+        found = {s.name for b in source.op.buffers for s in self._by_read.get(b.name, ())}
+        return tuple(stage for stage in self.stages if stage.name in found)
+
+    @cached_property
+    def _by_read(self) -> Mapping[str, tuple[Stage, ...]]:
+        """The stages that read each tensor, inlined ones left out."""
+        found: dict[str, list[Stage]] = {}
+        for stage in self.stages:
+            for buffer in () if stage.is_inlined else stage.op.reads:
+                found.setdefault(buffer.name, []).append(stage)
+        return {name: tuple(stages) for name, stages in found.items()}
 
     def source(self, tensor: str) -> Stage | None:
         """Return the stage that computes `tensor`, or None."""
@@ -295,10 +311,6 @@ class Renaming:
             if buffer.name == name
         )
         return next(found, name)
-
-
-def _reads(stage: Stage, tensors: set[str]) -> bool:
-    return any(buffer.name in tensors for buffer in stage.op.reads)
 
 
 def _lines(state: State) -> Lines[tuple[str, Spot]]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Const, Expr, Load, Var
+from ansorc.ir.dtype import DType
+from ansorc.ir.expr import Const, Expr, Load, Var, const
+from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import Allocate, Seq, Stmt, Store
 from ansorc.lang.compute_op import ComputeOp
+
+_MOST_SCALARS = 8
+"""Temporaries that are scalars of their own."""
 
 
 def stores(
@@ -41,6 +46,50 @@ def update(
     stmt: Stmt = body[0] if len(body) == 1 else Seq(body)
     for scalar in reversed(held.scalars):
         stmt = Allocate(scalar, stmt)
+    return stmt
+
+
+def with_temporaries(
+    op: ComputeOp,
+    values: Sequence[Expr],
+    rest: Callable[[Callable[[Expr], Expr]], Sequence[Stmt]],
+) -> Stmt:
+    """Return what stores the `values` of the temporaries of `op` before the statements `rest`.
+
+    `rest` is given what lets an expression load them from where they are: of many, those of one
+    dtype are elements of one array, so that allocations do not lie inside each other by hundreds.
+    """
+    numbers: dict[DType, int] = {}
+    places: dict[str, tuple[DType, int]] = {}
+    for temporary in op.temporaries:
+        dtype = temporary.buffer.dtype
+        places[temporary.buffer.name] = dtype, numbers.get(dtype, 0)
+        numbers[dtype] = numbers.get(dtype, 0) + 1
+    arrays = {
+        dtype: Buffer(f"{op.name}.held.{dtype}", (count,), dtype, Scope.LOCAL)
+        for dtype, count in numbers.items()
+    }
+    is_many = len(op.temporaries) > _MOST_SCALARS
+
+    def rule(node: Node) -> Node | None:
+        if not is_many or not isinstance(node, Load) or node.buffer.name not in places:
+            return None
+        dtype, number = places[node.buffer.name]
+        return Load(arrays[dtype], (const(number),))
+
+    def held(expr: Expr) -> Expr:
+        return rewrite(expr, rule) if is_many else expr
+
+    stmts: list[Stmt] = []
+    for temporary, value in zip(op.temporaries, values, strict=True):
+        place = held(Load(temporary.buffer, ()))
+        assert isinstance(place, Load)
+        stmts.append(Store(place.buffer, place.indices, held(value)))
+    stmts += rest(held)
+    stmt: Stmt = stmts[0] if len(stmts) == 1 else Seq(tuple(stmts))
+    scalars = [temporary.buffer for temporary in op.temporaries]
+    for buffer in reversed([*arrays.values()] if is_many else scalars):
+        stmt = Allocate(buffer, stmt)
     return stmt
 
 

@@ -79,7 +79,7 @@ def is_border(dag: ComputeDAG, op: ComputeOp) -> bool:
     readers = [other for other in dag.ops if any(b in other.reads for b in op.buffers)]
     has_one = len(readers) == 1 and bool(readers[0].reduce_axes)
     is_inside = not any(buffer in dag.outputs for buffer in op.buffers)
-    moves = not op.reduce_axes and all(map(_is_moved, op.bodies))
+    moves = not op.reduce_axes and all(map(_is_moved, op.parts))
     return has_one and is_inside and moves and any(isinstance(b, Select) for b in op.bodies)
 
 

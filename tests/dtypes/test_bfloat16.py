@@ -127,7 +127,7 @@ def test_bfloat16_needs_nothing() -> None:
 def test_a_sum_is_as_exact_as_the_dtype_it_is_written_in() -> None:
     a, b = ac.placeholder((4, 300), "A", "bfloat16"), ac.placeholder((300, 5), "B", "bfloat16")
     wide = ac.ops.matmul(a, b, "C", sum_dtype="float32")
-    narrow = ac.ops.matmul(a, b, "D")
+    narrow = ac.ops.matmul(a, b, "D", sum_dtype="bfloat16")
     dag = ac.ComputeDAG([a, b, wide, narrow])
     rng = np.random.default_rng(0)
     inputs = [rng.standard_normal(x.shape).astype(BF16) for x in dag.inputs]
@@ -142,7 +142,7 @@ def test_a_sum_is_as_exact_as_the_dtype_it_is_written_in() -> None:
 def test_the_tolerance_is_that_of_what_is_computed_not_of_the_inputs() -> None:
     a, b = ac.placeholder((4, 16), "A", "bfloat16"), ac.placeholder((16, 5), "B", "bfloat16")
     wide = ac.ComputeDAG([a, b, ac.ops.matmul(a, b, "C", sum_dtype="float32")])
-    narrow = ac.ComputeDAG([a, b, ac.ops.matmul(a, b, "C")])
+    narrow = ac.ComputeDAG([a, b, ac.ops.matmul(a, b, "C", sum_dtype="bfloat16")])
     ones = np.ones((4, 5))
     assert tolerance(wide, "C", ones).relative < 1e-5
     assert tolerance(narrow, "C", ones).relative == pytest.approx(

@@ -1,4 +1,4 @@
-"""`//`, `%`, fmod and truncated_divide of every dtype: exact, on both back ends."""
+"""`//`, `%`, fmod, truncated_divide and powers of every dtype: exact, on both back ends."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "%": lambda a, b: a % b,
     "fmod": ac.fmod,
     "truncated_divide": ac.truncated_divide,
+    "**": lambda a, b: a**b,
 }
 
 
@@ -118,6 +119,8 @@ def _wrapped(value: int, kind: DType) -> int:
 
 
 def _exact_integer(name: str, a: int, b: int) -> int:
+    if name == "**":
+        return pow(a, b, 2**64) if b >= 0 else a ** (b % 2) if a in (1, -1) else 0
     quotient = a // b if name in ("//", "%") else abs(a) // abs(b) * (1 if a * b >= 0 else -1)
     return quotient if name in ("//", "truncated_divide") else a - quotient * b
 
@@ -130,9 +133,8 @@ def _complaints_of_floats(
     function = {"//": np.floor_divide, "%": np.mod, "fmod": np.fmod}[name]
     with np.errstate(all="ignore"):
         as_numpy = function(a.astype(wide), b.astype(wide)).astype(kind.numpy)
-    for x, y, z, n in zip(
-        *(side.astype(np.float64).tolist() for side in (a, b, found, as_numpy)), strict=True
-    ):
+        columns = [side.astype(np.float64).tolist() for side in (a, b, found, as_numpy)]
+    for x, y, z, n in zip(*columns, strict=True):
         text = f"{x!r} {name} {y!r} of {kind} is {z!r}"
         is_same = z == n and math.copysign(1, z) == math.copysign(1, n)
         if not is_same and not (math.isnan(z) and math.isnan(n)):

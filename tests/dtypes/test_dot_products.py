@@ -151,7 +151,7 @@ def test_sums_wider_than_an_instruction(lanes: tuple[int, int]) -> None:
     arrays = arrays_of(function, 4)
     expected = interpreted(function, arrays)
     build_function(function, executable(SPR))(*arrays)
-    np.testing.assert_array_equal(arrays[-1], expected)
+    np.testing.assert_array_equal(arrays[-1][:count], expected[:count])
 
 
 @given(st.data())

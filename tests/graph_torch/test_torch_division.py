@@ -1,4 +1,4 @@
-"""Quotients and remainders of an imported module are those of PyTorch, to the bit and the zero."""
+"""Quotients, remainders and powers of an imported module are PyTorch's, to the bit and the zero."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch_oracle import feeds_of, module_of, torch
 import ansorc as ac
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+F: Any = torch.nn.functional
 NAMES = ("%", "//", "fmod", "floor", "trunc")
 SPECIAL = (0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1.0, -3.0, 6.0, 0.1, 1e4)
 
@@ -18,6 +19,18 @@ SPECIAL = (0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1.0, -3.0, 6.0,
 def _operations(a: Any, b: Any) -> tuple[Any, ...]:
     quotients = [torch.div(a, b, rounding_mode=mode) for mode in ("floor", "trunc")]
     return (a % b, a // b, torch.fmod(a, b), *quotients)
+
+
+def _powers(a: Any, b: Any) -> tuple[Any, ...]:
+    return a**b, a**7, a**63, 3 ** b.abs(), a**2
+
+
+def _sums(a: Any, b: Any) -> tuple[Any, ...]:
+    return a @ b, a.sum(0), a.sum(dtype=a.dtype), a.prod(1), F.linear(a, b), a.cumsum(1)
+
+
+def _limits(x: Any) -> tuple[Any, ...]:
+    return x.isinf(), x.isfinite()
 
 
 def _pairs(dtype: Any) -> tuple[Any, Any]:
@@ -57,3 +70,42 @@ def test_integers(dtype: str) -> None:
     results, wanted = _results((a.to(getattr(torch, dtype)), b.to(getattr(torch, dtype))))
     for name, one, other in zip(NAMES, results, wanted, strict=True):
         np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
+def test_powers_of_integers_wrap(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    ends = torch.iinfo(kind)
+    generator = torch.Generator().manual_seed(5)
+    a = torch.randint(max(ends.min, -(10**6)), min(ends.max, 10**6), (300,), generator=generator)
+    b = torch.randint(-3 if ends.min else 0, 100, (300,), generator=generator)
+    a[:60] = torch.randint(-2 if ends.min else 0, 3, (60,), generator=generator)
+    args = a.to(kind), b.to(kind)
+    module = module_of(_powers)
+    graph = ac.from_torch(module, args)
+    found = ac.build(graph).run(feeds_of(graph, args, {}))
+    for name, wanted in zip(graph.outputs, module(*args), strict=True):
+        np.testing.assert_array_equal(found[name], wanted.numpy(), err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_products_and_sums_of_narrow_integers_stay_narrow(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    generator = torch.Generator().manual_seed(6)
+    a, b = (torch.randint(0, 120, (9, 9), generator=generator).to(kind) for _ in "ab")
+    module = module_of(_sums)
+    graph = ac.from_torch(module, (a, b))
+    found = ac.build(graph).run(feeds_of(graph, (a, b), {}))
+    for name, wanted in zip(graph.outputs, module(a, b), strict=True):
+        np.testing.assert_array_equal(found[name], wanted.numpy(), err_msg=name)
+        assert found[name].dtype == wanted.numpy().dtype
+
+
+def test_a_large_float64_is_not_infinite() -> None:
+    x = torch.tensor([1e300, -1e300, float("inf"), -float("inf"), float("nan"), 0.0]).double()
+    x[:2] = torch.tensor([1e300, -1e300], dtype=torch.float64)
+    module = module_of(_limits)
+    graph = ac.from_torch(module, (x,))
+    found = ac.build(graph).run(feeds_of(graph, (x,), {}))
+    for name, wanted in zip(graph.outputs, module(x), strict=True):
+        np.testing.assert_array_equal(found[name], wanted.numpy())

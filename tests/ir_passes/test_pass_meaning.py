@@ -375,3 +375,22 @@ def test_what_cannot_be_promoted_is_left_alone() -> None:
 def test_registers_are_not_promoted_again() -> None:
     once = promote_accumulators(simplify_stmt(Matmul().function()), 1024)
     assert promote_accumulators(once, 1024) is once
+
+
+@pytest.mark.parametrize("kind", [UNROLLED, SERIAL])
+def test_a_product_that_is_not_chosen_may_be_infinite(kind: LoopKind) -> None:
+    x, w, y = Buffer("X", (8,), FLOAT32), Buffer("W", (3,), FLOAT32), Buffer("Y", (8,), FLOAT32)
+    i, r = Var("i"), Var("r")
+    product = Load(x, (i,)) * Load(w, (r,))
+    term = Select(i + r < 4, product, ZERO)
+    update = Store(y, (i,), Load(y, (i,)) + term)
+    body = loops([("r", 3, SERIAL), ("i", 8, kind)], update)
+    function = Function("sums", (x, w, y), body)
+    rng = np.random.default_rng(0)
+    data = rng.uniform(1, 2, 8).astype(np.float32)
+    weights = np.array([1, 2, np.inf], np.float32)
+    wanted, found = np.zeros(8, np.float32), np.zeros(8, np.float32)
+    interpret(function, [data, weights, wanted])
+    interpret(run_passes(CPU_PASSES, function, MASKING), [data, weights, found])
+    np.testing.assert_allclose(found, wanted, 1e-6)
+    assert not np.isnan(found).any()

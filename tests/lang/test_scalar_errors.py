@@ -161,8 +161,8 @@ OTHERS: list[tuple[str, Body]] = [
     ("pow takes two operands", lambda i, j: pow(i, 2, 3)),
     ("uint8 to the power -1: integers have whole powers", lambda i, j: U[i] ** -1),
     ("int64 to the power 0.5", lambda i, j: i**0.5),
-    ("int64 and int64 needs floats", lambda i, j: 2**i),
-    ("int64 and int64 needs floats", lambda i, j: i**j),
+    ("int64 and uint8 needs floats, or integers of one dtype", lambda i, j: i ** U[i]),
+    ("float32 and int64 needs floats, or integers of one", lambda i, j: A[i, j] ** j),
     ("'/' needs floats, not int64", lambda i, j: 1 / (i + 1)),
     ("None \\(NoneType\\) is not a tensor expression", lambda i, j: A[i, j] + None),
     ("None \\(NoneType\\) is not a tensor expression", lambda i, j: choose(A[i, j] == None)),  # noqa: E711

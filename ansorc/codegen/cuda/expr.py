@@ -327,6 +327,11 @@ class CudaExpressions:
             return self._narrowed(self._call(name, [self._single(arg) for arg in args]), narrow)
         dtype = args[0].dtype
         operands = ", ".join(arg.text for arg in args)
+        if dtype.is_integer:
+            self.parts.add("integer_power")
+            least, most = integer_range(dtype)
+            text = f"integer_power<{c_type(dtype)}>({operands})"
+            return CExpr(text, dtype, ATOM, least, most, dtype == INT64)
         if name in _DEFINED:
             self.parts.add("sigmoid" if name == "sigmoid" else "remainders")
             return CExpr(f"{_DEFINED[name]}({operands})", dtype)

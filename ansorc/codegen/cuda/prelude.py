@@ -111,6 +111,18 @@ template <typename T> DEVICE T floor_mod(T a, T b) {
   T rest = a % b;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }""",
+    "integer_power": """
+// Powers of integers wrap around; of a negative exponent what is whole of them.
+template <typename T> DEVICE T integer_power(T base, T exponent) {
+  unsigned long long total = 1, square = base, rest = exponent;
+  if (exponent < 0) {
+    if (base != 1 && base != (T)-1) return 0;
+    rest = rest & 1;
+  }
+  for (; rest; rest >>= 1, square *= square)
+    if (rest & 1) total *= square;
+  return (T)total;
+}""",
     "extremes": """
 // The smaller and the larger number; a NaN stays.
 template <typename T> DEVICE T min_of(T a, T b) { return a < b || a != a ? a : b; }

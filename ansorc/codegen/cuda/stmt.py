@@ -236,8 +236,8 @@ class CudaStatements:
         if target is not None and copied is not None:
             self.line(f"store<{lanes}>({target.address}, {copied});")
             return
-        needs_block = target is not None or self._has_vectors(store.value)
-        if needs_block:
+        has_vectors = target is not None or self._has_vectors(store.value)
+        if has_vectors or self._kept_apart(store):
             with self._block(""):
                 self._lanes(store, lanes, condition)
         else:

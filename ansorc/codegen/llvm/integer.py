@@ -1,10 +1,10 @@
-"""Integer division that rounds down, with no operand that traps."""
+"""Integer division that rounds down, with no operand that traps, and powers."""
 
 from __future__ import annotations
 
-from ansorc.codegen.llvm.types import Value, literal, register_type
+from ansorc.codegen.llvm.types import Value, literal, register_type, suffix
 from ansorc.codegen.llvm.writer import FunctionWriter
-from ansorc.ir.dtype import Kind
+from ansorc.ir.dtype import DType, Kind
 from ansorc.ir.expr import BinaryOp
 
 
@@ -45,6 +45,67 @@ def _signed(writer: FunctionWriter, a: Value, b: Value, *, is_quotient: bool) ->
     floor = _select(writer, fix, Value(lowered, a.dtype), Value(quotient, a.dtype))
     negated = Value(writer.emit(f"sub {kind} {zero}, {a.text}"), a.dtype)
     return _select(writer, is_minus, negated, floor).text
+
+
+def power(writer: FunctionWriter, base: Value, exponent: Value) -> Value:
+    """Write `base` to the power `exponent`, of one integer dtype: see `OF_INTEGERS`.
+
+    It is a call of a function that squares the base once for each bit of the largest exponent.
+    """
+    dtype = base.dtype
+    sign = "u" if dtype.kind is Kind.UINT else "s"
+    symbol = f"@ansorc.pow.{suffix(dtype)}.{sign}"
+    for_any = f"llvm.vector.reduce.or.v{dtype.lanes}i1"
+    if dtype.lanes > 1:
+        writer.module.declare(f"declare i1 @{for_any}(<{dtype.lanes} x i1>)")
+    writer.module.define(symbol, _power_text(symbol, dtype, for_any))
+    text = f"call {register_type(dtype)} {symbol}({base.typed}, {exponent.typed})"
+    return Value(writer.emit(text), dtype)
+
+
+def _power_text(symbol: str, dtype: DType, for_any: str) -> str:
+    kind, lanes = register_type(dtype), dtype.lanes
+    truth = "i1" if lanes == 1 else f"<{lanes} x i1>"
+    zero, one, least = (literal(value, dtype).text for value in (0, 1, -1))
+    if dtype.kind is Kind.UINT:
+        start = [f"  %rest = add {kind} %y, {zero}", f"  %found = add {kind} {zero}, {one}"]
+    else:
+        start = [
+            f"  %below = icmp slt {kind} %y, {zero}",
+            f"  %plus = icmp eq {kind} %x, {one}",
+            f"  %minus = icmp eq {kind} %x, {least}",
+            f"  %unit = or {truth} %plus, %minus",
+            f"  %kept = select {truth} %unit, {kind} {one}, {kind} {zero}",
+            f"  %found = select {truth} %below, {kind} %kept, {kind} {one}",
+            f"  %parity = and {kind} %y, {one}",
+            f"  %left = select {truth} %unit, {kind} %parity, {kind} {zero}",
+            f"  %rest = select {truth} %below, {kind} %left, {kind} %y",
+        ]
+    is_any = [f"  %more = call i1 @{for_any}({truth} %some)"] if lanes > 1 else []
+    return "\n".join(
+        [
+            f"define internal {kind} {symbol}({kind} %x, {kind} %y) #1 {{",
+            "entry:",
+            *start,
+            "  br label %bit",
+            "bit:",
+            f"  %total = phi {kind} [%found, %entry], [%next, %bit]",
+            f"  %square = phi {kind} [%x, %entry], [%larger, %bit]",
+            f"  %bits = phi {kind} [%rest, %entry], [%fewer, %bit]",
+            f"  %last = and {kind} %bits, {one}",
+            f"  %odd = icmp ne {kind} %last, {zero}",
+            f"  %product = mul {kind} %total, %square",
+            f"  %next = select {truth} %odd, {kind} %product, {kind} %total",
+            f"  %larger = mul {kind} %square, %square",
+            f"  %fewer = lshr {kind} %bits, {one}",
+            f"  %some = icmp ne {kind} %fewer, {zero}",
+            *is_any,
+            f"  br i1 {'%more' if is_any else '%some'}, label %bit, label %done",
+            "done:",
+            f"  ret {kind} %next",
+            "}",
+        ]
+    )
 
 
 def _select(writer: FunctionWriter, condition: str, then: Value, otherwise: Value) -> Value:

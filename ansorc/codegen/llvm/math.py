@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ansorc.codegen.llvm.bfloat import narrowed, widened
-from ansorc.codegen.llvm.integer import divide
+from ansorc.codegen.llvm.integer import divide, power
 from ansorc.codegen.llvm.types import Value, literal, register_type, suffix, with_lanes
 from ansorc.codegen.llvm.vector import halves, matched
 from ansorc.codegen.llvm.vector_math import VectorShape, math_function, written_in_place
@@ -93,6 +93,8 @@ def math_call(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
     """Write the math function `name`: an instruction where there is one, else a call of ours."""
     values = matched(writer, *args)
     dtype = values[0].dtype
+    if dtype.is_integer:
+        return power(writer, *values)
     if dtype.bits == 16:
         wide = math_call(writer, name, [_single(writer, value) for value in values])
         return cast(writer, wide, dtype.element)
@@ -119,7 +121,11 @@ def power_of(writer: FunctionWriter, base: Value, exponent: float) -> Value | No
 
     As `pow` has it, roots of -0.0 are those of 0.0, and -inf counts as inf.
     """
-    if base.dtype.bits == 16 or exponent not in (1.0, 2.0, 3.0, 4.0, -1.0, 0.5, -0.5):
+    if (
+        base.dtype.bits == 16
+        or base.dtype.is_integer
+        or exponent not in (1.0, 2.0, 3.0, 4.0, -1.0, 0.5, -0.5)
+    ):
         return None
     if exponent >= 1:
         result = base

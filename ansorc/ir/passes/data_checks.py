@@ -3,9 +3,9 @@
 C[i] = T[cast(int64, I[i])]    ->    check cast(uint64, I[i]) < 10, index_out_of_range, "T", …
                                      C[i] = T[cast(int64, I[i])]
 
-An index that reads memory is checked unless the dtype of what it reads keeps it inside. A
-`Checked` value becomes the value, and its check. What is evaluated under a condition alone is
-checked under it alone.
+An index that reads memory is checked unless the dtype of what it reads keeps it inside, and so is
+an integer that divides unless it cannot be 0. A `Checked` value becomes the value, and its check.
+What is evaluated under a condition alone is checked under it alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansorc.ir.arith.affine import integer
 from ansorc.ir.arith.data_bounds import data_bounds
 from ansorc.ir.arith.interval import Interval, Ranges
 from ansorc.ir.arith.scalar import conjunction
-from ansorc.ir.dtype import BOOL, INT32, UINT32, UINT64, DType
+from ansorc.ir.dtype import BOOL, INT32, INT64, UINT32, UINT64, DType
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
@@ -39,6 +39,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.fault import FaultKind
 from ansorc.ir.node import Node, map_children, rewrite, walk
 from ansorc.ir.passes.places import reads_memory
+from ansorc.ir.printer import expr_text
 from ansorc.ir.stmt import Check
 
 Guards = tuple[Expr, ...]
@@ -123,6 +124,8 @@ class DataChecks:
                 return self._load(expr, guards)
             case Binary() if self._shortens and (inner := _checked_inside(expr)) is not None:
                 return self._moved(expr, inner, guards)
+            case Binary(BinaryOp.FLOORDIV | BinaryOp.MOD):
+                return self._division(expr, guards)
             case Reduce() | Dot():
                 inside = tuple(_for_any(guard) for guard in guards)
                 return self._below(expr, inside)
@@ -134,6 +137,18 @@ class DataChecks:
             return self._visit(cast(Expr, node), guards)
 
         return cast(Expr, map_children(cast(Node, expr), visit))
+
+    def _division(self, expr: Binary, guards: Guards) -> Expr:
+        """Return a quotient or remainder of integers, whose divisor is checked if it may be 0."""
+        new = cast(Binary, self._below(expr, guards))
+        ends = data_bounds(new.right, self._ranges)
+        if ends is None or ends[0] <= 0 <= ends[1]:
+            test = Compare(CompareOp.NE, new.right, _like(0, new.right))
+            source = next((part for part in walk(new.right) if isinstance(part, Load)), None)
+            about = expr_text(new.right) if source is None else source.buffer.name
+            told = new.right if dtype_of(new.right).element == INT64 else Cast(INT64, new.right)
+            self._add(Check(test, FaultKind.DIVISION, about, (told,)), guards)
+        return new
 
     def _checked(self, expr: Checked, guards: Guards) -> Expr:
         value, condition = self._visit(expr.value, guards), self._visit(expr.condition, guards)
@@ -222,12 +237,22 @@ def _unpromised(index: Expr) -> Expr:
 
 
 def has_checks(expr: Expr) -> bool:
-    """Whether `expr` has a place that depends on data, or a `Checked`."""
+    """Whether `expr` has a place that depends on data, a divisor that may be 0, or a `Checked`."""
     return any(
         isinstance(part, Checked)
         or (isinstance(part, Load) and part.indices and any(map(reads_memory, part.indices)))
+        or may_divide_by_zero(part)
         for part in walk(expr)
     )
+
+
+def may_divide_by_zero(part: Node) -> bool:
+    """Whether it divides integers by what is no literal but 0."""
+    match part:
+        case Binary(BinaryOp.FLOORDIV | BinaryOp.MOD, _, divisor):
+            return not _number(divisor)
+        case _:
+            return False
 
 
 def _is_between(index: Expr, ends: Interval) -> Expr:

@@ -24,7 +24,13 @@ from ansorc.ir.expr import Checked, Expr, Load, Not, dtype_of
 from ansorc.ir.fault import FaultKind
 from ansorc.ir.node import Node, walk
 from ansorc.ir.passes.accesses import Stores
-from ansorc.ir.passes.data_checks import CheckRules, DataChecks, GuardedCheck, has_checks
+from ansorc.ir.passes.data_checks import (
+    CheckRules,
+    DataChecks,
+    GuardedCheck,
+    has_checks,
+    may_divide_by_zero,
+)
 from ansorc.ir.passes.promised_values import promise_checks
 from ansorc.ir.stmt import (
     Allocate,
@@ -250,4 +256,4 @@ def _is_of_data(part: Node) -> bool:
         case Load(_, indices) | Store(_, indices):
             return any(isinstance(below, Load) for index in indices for below in walk(index))
         case _:
-            return False
+            return may_divide_by_zero(part)

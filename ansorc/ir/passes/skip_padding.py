@@ -6,7 +6,9 @@ for rw:                                        for rw:
 
 Padding is a Select with a constant in the definition, so an absent element counts as nothing, even
 where the other factor is infinite or not a number. Conditions on lanes of a vector stay: leaving
-out lanes takes more instructions than adding nothing.
+out lanes takes more instructions than adding nothing. So do those that choose a product of several
+elements, or 0, in copies of unrolled loops: `choose_values` would make of an If there that one of
+the factors is 0, and the others may be infinite.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Load, Select, Var, dtype_of
 from ansorc.ir.node import walk
+from ansorc.ir.passes.places import reads_memory
 from ansorc.ir.stmt import For, Function, If, LoopKind, Stmt, Store, map_substatements
 
 LaneVars = frozenset[str]
@@ -25,24 +28,28 @@ LaneVars = frozenset[str]
 
 def skip_padding(function: Function) -> Function:
     """Return `function` with reductions that skip the elements that padding stands for."""
-    body = _skipped(function.body, frozenset())
+    body = _skipped(function.body, frozenset(), is_copied=False)
     return function if body is function.body else replace(function, body=body)
 
 
-def _skipped(stmt: Stmt, lanes: LaneVars) -> Stmt:
+def _skipped(stmt: Stmt, lanes: LaneVars, *, is_copied: bool) -> Stmt:
     match stmt:
         case Store():
-            return _guarded(stmt, lanes)
-        case For(var, _, LoopKind.VECTORIZED):
-            return map_substatements(stmt, lambda part: _skipped(part, lanes | {var.name}))
+            return _guarded(stmt, lanes, is_copied=is_copied)
+        case For(var, _, kind):
+            is_copied = kind is LoopKind.UNROLLED or (is_copied and kind is LoopKind.VECTORIZED)
+            lanes = lanes | {var.name} if kind is LoopKind.VECTORIZED else lanes
         case _:
-            return map_substatements(stmt, lambda part: _skipped(part, lanes))
+            pass
+    return map_substatements(stmt, lambda part: _skipped(part, lanes, is_copied=is_copied))
 
 
-def _guarded(store: Store, lanes: LaneVars) -> Stmt:
+def _guarded(store: Store, lanes: LaneVars, *, is_copied: bool) -> Stmt:
     """Return a store that adds something to its own element under the condition that it does."""
     value = store.value
     if not isinstance(value, Binary) or value.op not in (BinaryOp.ADD, BinaryOp.MAX, BinaryOp.MIN):
+        return store
+    if is_copied and any(map(_chooses_product, (value.left, value.right))):
         return store
     own = Load(store.buffer, store.indices)
     if value.left == own:
@@ -78,6 +85,19 @@ def present(term: Expr, op: BinaryOp, lanes: LaneVars = frozenset()) -> tuple[Ex
             return (Cast(dtype, inner), conditions) if conditions else (term, [])
         case _:
             return term, []
+
+
+def _chooses_product(term: Expr) -> bool:
+    """Whether `term` is 0 or the product of different floats, each of which memory holds."""
+    if not isinstance(term, Select) or not dtype_of(term).is_float:
+        return False
+    return len({factor for factor in _factors(term.then) if reads_memory(factor)}) > 1
+
+
+def _factors(term: Expr) -> list[Expr]:
+    if isinstance(term, Binary) and term.op is BinaryOp.MUL:
+        return [*_factors(term.left), *_factors(term.right)]
+    return [term]
 
 
 def _adds_nothing(other: Const, op: BinaryOp) -> bool:

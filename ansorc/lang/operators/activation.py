@@ -8,6 +8,7 @@ from ansorc.lang import scalar
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import axis_number, require
+from ansorc.lang.operators.wide import wide_float
 from ansorc.lang.scalar import if_then_else, maximum, minimum
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
@@ -54,7 +55,7 @@ def prelu(data: Tensor, slope: Tensor, axis: int = -1, name: str = _PRELU) -> Te
 
 def elu(data: Tensor, alpha: float = 1.0, name: str = _ELU) -> Tensor:
     """Return data where it is positive, else alpha * (exp(data) - 1), of the shape of `data`."""
-    return mapped(data, lambda x: _elu(x, alpha), name)
+    return _mapped_wide(data, lambda x: _elu(x, alpha), name)
 
 
 def selu(data: Tensor, name: str = _SELU) -> Tensor:
@@ -62,12 +63,12 @@ def selu(data: Tensor, name: str = _SELU) -> Tensor:
 
     It is 1.0507 * elu(data, 1.6733), the numbers in full (Klambauer et al., 2017).
     """
-    return mapped(data, lambda x: _elu(x, _SELU_ALPHA) * _SELU_SCALE, name)
+    return _mapped_wide(data, lambda x: _elu(x, _SELU_ALPHA) * _SELU_SCALE, name)
 
 
 def silu(data: Tensor, name: str = _SILU) -> Tensor:
     """Return data * sigmoid(data), also called swish, of the shape of `data`."""
-    return mapped(data, lambda x: x * scalar.sigmoid(x), name)
+    return _mapped_wide(data, lambda x: x * scalar.sigmoid(x), name)
 
 
 def sigmoid(data: Tensor, name: str = _SIGMOID) -> Tensor:
@@ -79,27 +80,27 @@ def hard_sigmoid(
     data: Tensor, alpha: float = 1.0 / 6.0, beta: float = 0.5, name: str = _HARD_SIGMOID
 ) -> Tensor:
     """Return alpha * data + beta, at least 0 and at most 1, of the shape of `data`."""
-    return mapped(data, lambda x: minimum(maximum(x * alpha + beta, 0), 1), name)
+    return _mapped_wide(data, lambda x: minimum(maximum(x * alpha + beta, 0), 1), name)
 
 
 def hard_swish(data: Tensor, name: str = _HARD_SWISH) -> Tensor:
     """Return data * min(max(data + 3, 0), 6) / 6, of the shape of `data`."""
-    return mapped(data, lambda x: x * minimum(maximum(x + 3, 0), 6) * (1.0 / 6.0), name)
+    return _mapped_wide(data, lambda x: x * minimum(maximum(x + 3, 0), 6) * (1.0 / 6.0), name)
 
 
 def softplus(data: Tensor, name: str = _SOFTPLUS) -> Tensor:
     """Return log(1 + exp(data)), without overflow, of the shape of `data`."""
-    return mapped(data, _softplus, name)
+    return _mapped_wide(data, _softplus, name)
 
 
 def softsign(data: Tensor, name: str = _SOFTSIGN) -> Tensor:
     """Return data / (1 + |data|), of the shape of `data`."""
-    return mapped(data, lambda x: x / (scalar.abs(x) + 1), name)
+    return _mapped_wide(data, lambda x: x / (scalar.abs(x) + 1), name)
 
 
 def mish(data: Tensor, name: str = _MISH) -> Tensor:
     """Return data * tanh(softplus(data)), of the shape of `data`."""
-    return mapped(data, lambda x: x * scalar.tanh(_softplus(x)), name)
+    return _mapped_wide(data, lambda x: x * scalar.tanh(_softplus(x)), name)
 
 
 def tanh(data: Tensor, name: str = _TANH) -> Tensor:
@@ -114,9 +115,9 @@ def gelu(data: Tensor, name: str = _GELU, *, approximate: bool = False) -> Tenso
     differs by up to 0.0005.
     """
     if not approximate:
-        return mapped(data, lambda x: x * 0.5 * (scalar.erf(x * 0.5**0.5) + 1.0), name)
+        return _mapped_wide(data, lambda x: x * 0.5 * (scalar.erf(x * 0.5**0.5) + 1.0), name)
     root = 0.7978845608028654  # of 2 / pi
-    return mapped(
+    return _mapped_wide(
         data,
         lambda x: x * 0.5 * (scalar.tanh((x + x * x * x * 0.044715) * root) + 1.0),
         name,
@@ -126,6 +127,11 @@ def gelu(data: Tensor, name: str = _GELU, *, approximate: bool = False) -> Tenso
 def mapped(data: Tensor, function: Callable[[Scalar], Scalar], name: str) -> Tensor:
     """Return `function` of each element of `data`."""
     return compute(data.shape, lambda *i: function(data[i]), name)
+
+
+def _mapped_wide(data: Tensor, function: Callable[[Scalar], Scalar], name: str) -> Tensor:
+    """Return `function` of each element of `data`: of 16-bit floats in float32, rounded once."""
+    return mapped(data, lambda x: function(wide_float(x)).astype(data.dtype), name)
 
 
 def _elu(x: Scalar, alpha: float) -> Scalar:

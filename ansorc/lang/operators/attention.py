@@ -12,6 +12,7 @@ from ansorc.lang.operators.elementwise import element_at
 from ansorc.lang.operators.normalization import softmax
 from ansorc.lang.operators.shapes import broadcast_extents, refuse_unknown, require, require_rank
 from ansorc.lang.operators.view import transpose
+from ansorc.lang.operators.wide import product, sum_type, widened
 from ansorc.lang.reduction import max, reduce_axis, sum
 from ansorc.lang.scalar import all_of, const, equal, exp, if_then_else
 from ansorc.lang.scalar_type import Scalar
@@ -48,12 +49,15 @@ def attention_scores(query: Tensor, key: Tensor, name: str = _NAME) -> Tensor:
     rows = transpose(query, (0, 2, 1, 3), stage_name(name, "query"))
     columns = transpose(key, (0, 2, 3, 1), stage_name(name, "key"))
     k = reduce_axis(query.shape[3], "k")
-    product = compute(
+    scores = compute(
         (*rows.shape[:3], columns.shape[3]),
-        lambda b, h, i, j: sum(rows[b, h, i, k] * columns[b, h, k, j], axis=k),
+        lambda b, h, i, j: sum(product(rows[b, h, i, k], columns[b, h, k, j]), axis=k),
         stage_name(name, "product"),
     )
-    return softmax(product, name=name)
+    if scores.dtype == query.dtype:
+        return softmax(scores, name=name)
+    wide = softmax(scores, name=stage_name(name, "wide"))
+    return compute(wide.shape, lambda *i: wide[i].astype(query.dtype), name)
 
 
 def attention(
@@ -71,10 +75,9 @@ def attention(
     tests = _tests(query, key, value, options)
     (keys, width), rows = key.shape[2:], query.shape[:3]
     scale = options.get("scale", 1.0 / math.sqrt(width))
-    k, m, j, r = (
-        reduce_axis(e, n) for e, n in ((width, "k"), (keys, "m"), (keys, "j"), (keys, "r"))
-    )
-    lowest, zero = const(float("-inf"), query.dtype), const(0, query.dtype)
+    m, j, r = (reduce_axis(keys, letter) for letter in "mjr")
+    kind = sum_type(query.dtype)
+    lowest, zero = const(float("-inf"), kind), const(0, kind)
     given = [name for name in ("lengths", "mask") if options.get(name) is not None]
 
     def unless(value: Scalar, nothing: Scalar, instead: Scalar | float) -> Scalar:
@@ -89,23 +92,34 @@ def attention(
         raised = exp(seen[i] - unless(peak[i[:3]], lowest, zero))
         # of a mask that is data each element would have to be looked at once more
         conditions = [test(i) for test in (tests[:-1] if "mask" in given else tests)]
-        return if_then_else(all_of(*conditions), raised, zero) if conditions else raised
+        found = if_then_else(all_of(*conditions), raised, zero) if conditions else raised
+        return found.astype(value.dtype)
 
-    scores = compute(
-        (*rows, keys),
-        lambda b, h, i, m: sum(query[b, h, i, k] * key[b, h, m, k], axis=k),
-        stage_name(name, "scores"),
-    )
+    scores = _products(query, key, stage_name(name, "scores"))
     seen = compute(scores.shape, visible, stage_name(name, "seen"))
     peak = compute(rows, lambda *i: max(seen[(*i, m)], axis=m), stage_name(name, "max"))
     powers = compute(scores.shape, power, stage_name(name, "exp"))
-    total = compute(rows, lambda *i: sum(powers[(*i, j)], axis=j), stage_name(name, "sum"))
+    total = compute(rows, lambda *i: sum(widened(powers[(*i, j)]), axis=j), stage_name(name, "sum"))
     mixed = compute(
         (*rows, value.shape[3]),
-        lambda b, h, i, d: sum(powers[b, h, i, r] * value[b, h, r, d], axis=r),
+        lambda b, h, i, d: sum(product(powers[b, h, i, r], value[b, h, r, d]), axis=r),
         stage_name(name, "mix"),
     )
-    return compute(mixed.shape, lambda *i: mixed[i] * (1.0 / unless(total[i[:3]], zero, 1.0)), name)
+
+    def share(*i: Scalar) -> Scalar:
+        return (mixed[i] * (1.0 / unless(total[i[:3]], zero, 1.0))).astype(query.dtype)
+
+    return compute(mixed.shape, share, name)
+
+
+def _products(query: Tensor, key: Tensor, name: str) -> Tensor:
+    """Return query x key^T of each head."""
+    k = reduce_axis(query.shape[3], "k")
+    return compute(
+        (*query.shape[:3], key.shape[2]),
+        lambda b, h, i, m: sum(product(query[b, h, i, k], key[b, h, m, k]), axis=k),
+        name,
+    )
 
 
 def _tests(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Unpack
 
 from ansorc.errors import LanguageError
-from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.pad import pad
 from ansorc.lang.operators.shapes import require, require_rank
+from ansorc.lang.operators.wide import SumTypes, product
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
 from ansorc.lang.scalar_type import Scalar
@@ -43,8 +43,8 @@ def capsule_conv2d(data: Tensor, weight: Tensor, **options: Unpack[WindowOptions
 
     def body(n: Scalar, h: Scalar, w: Scalar, p: Scalar, r: Scalar, c: Scalar) -> Reduction:
         row, column = window.places([h, w], [rh, rw])
-        term = padded[n, row, column, p, rq, rc] * weight[rh, rw, rq, r, rc, c]
+        term = product(padded[n, row, column, p, rq, rc], weight[rh, rw, rq, r, rc, c])
         return sum(term, axis=[rh, rw, rq, rc])
 
     shape = (data.shape[0], *spatial, data.shape[3], weight.shape[3], weight.shape[5])
-    return compute(shape, body, name)
+    return SumTypes.of(data.dtype).total(shape, body, name)

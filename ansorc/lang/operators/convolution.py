@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from ansorc.lang.define import compute
 from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName, stage_name
-from ansorc.lang.operators.matmul import product
 from ansorc.lang.operators.shapes import require, require_rank
+from ansorc.lang.operators.wide import SumTypes, product
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
 from ansorc.lang.scalar_type import Scalar
@@ -23,7 +22,8 @@ class DepthwiseOptions(WindowOptions, total=False):
     pad_value: float
     """What the margins hold (default: 0), as the zero point of quantised data."""
     sum_dtype: DTypeLike | None
-    """What factors are cast to (default: none), for the sums of int8 or bfloat16 numbers."""
+    """What factors are cast to and summed in; default: sums of 16 bits are float32, and rounded,
+    those of 8- and 16-bit integers int32."""
 
 
 class ConvOptions(DepthwiseOptions, total=False):
@@ -85,7 +85,8 @@ def depthwise_conv2d(data: Tensor, weight: Tensor, **options: Unpack[DepthwiseOp
         factor = weight[(*offsets, c) if is_last else (c, *offsets)]
         return sum(product(element, factor, options.get("sum_dtype")), axis=offsets)
 
-    return compute(shape, body, name, axes=window.axes)
+    sums = SumTypes.of(data.dtype, options.get("sum_dtype"))
+    return sums.total(shape, body, name, window.axes)
 
 
 def _convolution(window: Window, data: Tensor, weight: Tensor, options: ConvOptions) -> Tensor:
@@ -109,7 +110,8 @@ def _convolution(window: Window, data: Tensor, weight: Tensor, options: ConvOpti
         term = product(element, factor, options.get("sum_dtype"))
         return sum(term, axis=[*offsets, rc])
 
-    return compute(shape, body, name, axes=window.axes)
+    sums = SumTypes.of(data.dtype, options.get("sum_dtype"))
+    return sums.total(shape, body, name, window.axes)
 
 
 def _unpacked_weight(window: Window, weight: Tensor) -> tuple[tuple[int, ...], int, int]:

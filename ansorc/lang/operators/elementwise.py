@@ -17,6 +17,7 @@ from ansorc.lang.operators.shapes import (
     refuse_unknown,
     require,
 )
+from ansorc.lang.operators.wide import widened
 from ansorc.lang.scalar_type import Scalar, ScalarLike, binary
 from ansorc.lang.tensor import Tensor
 
@@ -57,7 +58,7 @@ def minimum(a: Tensor, b: Tensor, name: str = _MINIMUM) -> Tensor:
 
 
 def power(a: Tensor, b: Tensor, name: str = _POWER) -> Tensor:
-    """Return a to the power b (floats), broadcast as NumPy does."""
+    """Return a to the power b, broadcast as NumPy does; integers wrap around."""
     shape = broadcast_shape("power", a, b)
     return compute(shape, lambda *i: scalar.power(element_at(a, i), element_at(b, i)), name)
 
@@ -136,8 +137,9 @@ def batch_norm_inference(
 
     def body(*i: Scalar) -> Scalar:
         c = i[place]
-        factor = scale[c] * scalar.rsqrt(variance[c] + epsilon)
-        return (data[i] - mean[c]) * factor + shift[c]
+        factor = widened(scale[c]) * scalar.rsqrt(widened(variance[c]) + epsilon)
+        found = (widened(data[i]) - widened(mean[c])) * factor + widened(shift[c])
+        return found.astype(data.dtype)
 
     return compute(data.shape, body, options.get("name", AutoName("batch_norm")))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ansorc.lang.define import compute
 from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import (
@@ -11,6 +10,7 @@ from ansorc.lang.operators.shapes import (
     require,
     require_rank,
 )
+from ansorc.lang.operators.wide import SumTypes, product
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
@@ -23,8 +23,10 @@ def matmul(
 ) -> Tensor:
     """Return the product [..., n, m] of a [..., n, k] and b [..., k, m].
 
-    The dimensions in front are broadcast as NumPy does. Factors are cast to `sum_dtype` (default:
-    none), for the sums of int8 or bfloat16 numbers. Raise LanguageError on other shapes.
+    The dimensions in front are broadcast as NumPy does. Factors of 16 bits are summed in float32
+    and the sums rounded; 8- and 16-bit integers give int32. With `sum_dtype` factors are cast to
+    that, and the sums stay so: "float16" or "int8" sums in that. Raise LanguageError on other
+    shapes.
     """
     has_rank = min(len(a.shape), len(b.shape)) >= 2
     require(has_rank, "matmul", a, b, need="each must have 2 dimensions or more")
@@ -41,7 +43,8 @@ def matmul(
         return sum(product(a[(*left, i[-2], k)], b[(*right, k, i[-1])], sum_dtype), axis=k)
 
     shape = (*(batch or ()), a.shape[-2], b.shape[-1])
-    return compute(shape, body, name, axes=[*(f"b{d}" for d in range(len(shape) - 2)), "i", "j"])
+    axes = [*(f"b{d}" for d in range(len(shape) - 2)), "i", "j"]
+    return SumTypes.of(a.dtype, sum_dtype).total(shape, body, name, axes)
 
 
 def batch_matmul(
@@ -56,9 +59,11 @@ def batch_matmul(
     require(fits, "batch_matmul", a, b, need="they must be [batch, n, k] and [batch, k, m]")
     k = reduce_axis(a.shape[2], "k")
     shape = (a.shape[0], a.shape[1], b.shape[2])
-    return compute(
-        shape, lambda b_, i, j: sum(product(a[b_, i, k], b[b_, k, j], sum_dtype), axis=k), name
-    )
+
+    def body(b_: Scalar, i: Scalar, j: Scalar) -> Reduction:
+        return sum(product(a[b_, i, k], b[b_, k, j], sum_dtype), axis=k)
+
+    return SumTypes.of(a.dtype, sum_dtype).total(shape, body, name)
 
 
 def dense(
@@ -66,7 +71,7 @@ def dense(
 ) -> Tensor:
     """Return the layer [..., units] of data [..., k] and weight [units, k], without a bias.
 
-    Factors are cast to `sum_dtype` (default: none), as in `matmul`; see also `dense_packed`.
+    Sums and `sum_dtype` are as in `matmul`; see also `dense_packed`.
     Raise LanguageError on other shapes.
     """
     require_rank("dense", 2, weight)
@@ -74,16 +79,9 @@ def dense(
     require(fits, "dense", data, weight, need="they must be [..., k] and [units, k]")
     k = reduce_axis(weight.shape[1], "k")
     rank = len(data.shape)
-    return compute(
+    return SumTypes.of(data.dtype, sum_dtype).total(
         (*data.shape[:-1], weight.shape[0]),
         lambda *i: sum(product(data[(*i[:-1], k)], weight[i[-1], k], sum_dtype), axis=k),
         name,
-        axes=[*(f"b{d}" for d in range(rank - 2)), *"ij"[2 - min(rank, 2) :]],
+        [*(f"b{d}" for d in range(rank - 2)), *"ij"[2 - min(rank, 2) :]],
     )
-
-
-def product(left: Scalar, right: Scalar, sum_dtype: DTypeLike | None) -> Scalar:
-    """Return `left * right`, both cast to `sum_dtype` unless that is None."""
-    if sum_dtype is None:
-        return left * right
-    return left.astype(sum_dtype) * right.astype(sum_dtype)

@@ -1,4 +1,7 @@
-"""Operators that reduce and then use the result for each element: softmax and norms."""
+"""Operators that reduce and then use the result for each element: softmax and norms.
+
+Of 16-bit floats all but the largest elements is computed in float32, and the result is rounded.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from ansorc.lang import scalar
 from ansorc.lang.checks import place_in
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
-from ansorc.lang.operators.reduce import reduced
+from ansorc.lang.operators.reduce import reduced, wide_sums
 from ansorc.lang.operators.shapes import axis_number, refuse_unknown, require, require_rank
+from ansorc.lang.operators.wide import widened
 from ansorc.lang.operators.window import SPATIAL, Window
 from ansorc.lang.reduction import Reduction, max, reduce_axis, sum
 from ansorc.lang.scalar_type import Scalar
@@ -37,19 +41,20 @@ def softmax(data: Tensor, axis: int = -1, name: str = _SOFTMAX) -> Tensor:
 
     Four stages: `<name>.max`, `<name>.exp` of the difference to it (so nothing overflows),
     `<name>.sum` and the product with its inverse, which is one division a row and counts as one
-    operation an element. Raise LanguageError where there is no such axis.
+    operation an element; of 16-bit floats the middle ones are float32. Raise LanguageError where
+    there is no such axis.
     """
     place = axis_number("softmax", data, axis)
     peak = reduced("softmax", data, place, max, stage_name(name, "max"))
     raised = compute(
         data.shape,
-        lambda *i: scalar.exp(data[i] - peak[_without(i, place)]),
+        lambda *i: scalar.exp(widened(data[i]) - widened(peak[_without(i, place)])),
         stage_name(name, "exp"),
     )
     total = reduced("softmax", raised, place, sum, stage_name(name, "sum"))
     return compute(
         data.shape,
-        lambda *i: raised[i] * (1.0 / total[_without(i, place)]),
+        lambda *i: (raised[i] * (1.0 / total[_without(i, place)])).astype(data.dtype),
         name,
         {"flop": math.prod(data.shape)},
     )
@@ -66,7 +71,8 @@ def log_softmax(data: Tensor, axis: int = -1, name: str = _LOG_SOFTMAX) -> Tenso
 
     def result(*i: Scalar) -> Scalar:
         outer = _without(i, place)
-        return data[i] - peak[outer] - scalar.log(total[outer])
+        found = widened(data[i]) - widened(peak[outer]) - scalar.log(total[outer])
+        return found.astype(data.dtype)
 
     return compute(data.shape, result, name)
 
@@ -87,7 +93,8 @@ def cross_entropy(logits: Tensor, target: Tensor, name: str = _CROSS_ENTROPY) ->
         last = logits.shape[-1] - 1
         place = place_in(target[i], last + 1, logits.name, len(logits.shape) - 1)
         place = scalar.minimum(scalar.maximum(place, 0), last)
-        return scalar.log(total[i]) + peak[i] - logits[(*i, place)]
+        found = scalar.log(total[i]) + widened(peak[i]) - widened(logits[(*i, place)])
+        return found.astype(logits.dtype)
 
     return compute(target.shape, loss, name)
 
@@ -103,7 +110,7 @@ def l2_normalize(
     k = reduce_axis(data.shape[place], "k")
 
     def square(*i: Scalar) -> Reduction:
-        element = data[(*i[:place], k, *i[place:])]
+        element = widened(data[(*i[:place], k, *i[place:])])
         return sum(element * element, axis=k)
 
     shape = (*data.shape[:place], *data.shape[place + 1 :])
@@ -111,7 +118,7 @@ def l2_normalize(
 
     def result(*i: Scalar) -> Scalar:
         length = scalar.maximum(scalar.sqrt(total[_without(i, place)]), epsilon)
-        return data[i] * (1.0 / length)
+        return (widened(data[i]) * (1.0 / length)).astype(data.dtype)
 
     return compute(data.shape, result, name)
 
@@ -125,10 +132,10 @@ def norm2(data: Tensor, name: str = _NORM2) -> Tensor:
     i, j = reduce_axis(data.shape[1], "i"), reduce_axis(data.shape[2], "j")
     total = compute(
         data.shape[:1],
-        lambda b: sum(data[b, i, j] * data[b, i, j], axis=[i, j]),
+        lambda b: sum(widened(data[b, i, j]) * widened(data[b, i, j]), axis=[i, j]),
         stage_name(name, "sum"),
     )
-    return compute(data.shape[:1], lambda b: scalar.sqrt(total[b]), name)
+    return compute(data.shape[:1], lambda b: scalar.sqrt(total[b]).astype(data.dtype), name)
 
 
 def layer_norm(
@@ -143,11 +150,11 @@ def layer_norm(
     first = _normalised("layer_norm", data, scale, shift)
     share = 1.0 / math.prod(scale.shape)
     axes = range(first, len(data.shape))
-    total = reduced("layer_norm", data, list(axes), sum, stage_name(name, "sum"))
+    total = wide_sums("layer_norm", data, list(axes), stage_name(name, "sum"))
     inner = [reduce_axis(data.shape[place], f"k{place}") for place in axes]
 
     def squares(*indices: Scalar) -> Reduction:
-        difference = data[(*indices, *inner)] - total[indices] * share
+        difference = widened(data[(*indices, *inner)]) - total[indices] * share
         return sum(difference * difference, axis=inner)
 
     variance = compute(data.shape[:first], squares, stage_name(name, "squares"))
@@ -155,7 +162,8 @@ def layer_norm(
     def result(*i: Scalar) -> Scalar:
         outer, own = i[:first], i[first:]
         spread = scalar.rsqrt(variance[outer] * share + epsilon)
-        return (data[i] - total[outer] * share) * spread * scale[own] + shift[own]
+        found = (widened(data[i]) - total[outer] * share) * spread
+        return (found * widened(scale[own]) + widened(shift[own])).astype(data.dtype)
 
     return compute(data.shape, result, name)
 
@@ -170,12 +178,14 @@ def rms_norm(data: Tensor, scale: Tensor, epsilon: float = 1e-5, name: str = _RM
     inner = [reduce_axis(data.shape[d], f"k{d}") for d in range(first, len(data.shape))]
 
     def squares(*i: Scalar) -> Reduction:
-        return sum(data[(*i, *inner)] * data[(*i, *inner)], axis=inner)
+        element = widened(data[(*i, *inner)])
+        return sum(element * element, axis=inner)
 
     total = compute(data.shape[:first], squares, stage_name(name, "squares"))
 
     def result(*i: Scalar) -> Scalar:
-        return data[i] * scalar.rsqrt(total[i[:first]] * share + epsilon) * scale[i[first:]]
+        spread = scalar.rsqrt(total[i[:first]] * share + epsilon)
+        return (widened(data[i]) * spread * widened(scale[i[first:]])).astype(data.dtype)
 
     return compute(data.shape, result, name)
 
@@ -205,7 +215,7 @@ def group_norm(
     share, epsilon = 1.0 / (math.prod(spatial) * each), options.get("epsilon", 1e-5)
 
     def element(n: Scalar, g: Scalar) -> Scalar:
-        return data[window.packed(n, places, g * each + rc)]
+        return widened(data[window.packed(n, places, g * each + rc)])
 
     def squares(n: Scalar, g: Scalar) -> Reduction:
         difference = element(n, g) - total[n, g] * share
@@ -216,7 +226,7 @@ def group_norm(
     variance = compute(of_group, squares, stage_name(name, "squares"))
 
     def scaling(n: Scalar, c: Scalar) -> Scalar:
-        return scalar.rsqrt(variance[n, c // each] * share + epsilon) * scale[c]
+        return scalar.rsqrt(variance[n, c // each] * share + epsilon) * widened(scale[c])
 
     of_each = (batch, channels)
     mean = compute(of_each, lambda n, c: total[n, c // each] * share, stage_name(name, "mean"))
@@ -224,7 +234,8 @@ def group_norm(
 
     def result(*i: Scalar) -> Scalar:
         n, _, c = window.unpacked(i)
-        return (data[i] - mean[n, c]) * factor[n, c] + shift[c]
+        found = (widened(data[i]) - mean[n, c]) * factor[n, c] + widened(shift[c])
+        return found.astype(data.dtype)
 
     return compute(data.shape, result, name, axes=window.axes)
 
@@ -256,7 +267,8 @@ def _exponential_sums(operator: str, data: Tensor, place: int, name: str) -> tup
     k = reduce_axis(data.shape[place], "k")
 
     def exponentials(*i: Scalar) -> Reduction:
-        return sum(scalar.exp(data[(*i[:place], k, *i[place:])] - peak[i]), axis=k)
+        element = widened(data[(*i[:place], k, *i[place:])])
+        return sum(scalar.exp(element - widened(peak[i])), axis=k)
 
     return peak, compute(peak.shape, exponentials, stage_name(name, "sum"))
 

@@ -11,8 +11,9 @@ from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import each, refuse_unknown, require, require_rank, scaled
+from ansorc.lang.operators.wide import widened
 from ansorc.lang.operators.window import SPATIAL, Window, WindowOptions
-from ansorc.lang.reduction import Reduction, max, sum
+from ansorc.lang.reduction import ReduceAxis, Reduction, max, sum
 from ansorc.lang.scalar import cast, maximum, minimum
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
@@ -80,9 +81,10 @@ def global_avg_pool(
     Or of [n, c, …], with a layout like "NCHW". Two stages, `<name>.sum` and the division. Raise
     LanguageError on another rank.
     """
-    total = _whole("global_avg_pool", data, layout, sum, stage_name(name, "sum"))
+    require(data.dtype.is_float, "global_avg_pool", data, need="it needs floats; cast it first")
+    total = _whole("global_avg_pool", data, layout, _wide_sum, stage_name(name, "sum"))
     share = math.prod(total.shape) / math.prod(data.shape)
-    return compute(total.shape, lambda n, c: total[n, c] * share, name)
+    return compute(total.shape, lambda n, c: (total[n, c] * share).astype(data.dtype), name)
 
 
 def global_max_pool(
@@ -129,7 +131,7 @@ def _avg_pool(
     margins = given if options.get("count_include_pad", True) else (0,) * (2 * rank)
     if margins == window.margins:
         share = 1.0 / math.prod(extents)
-        return compute(total.shape, lambda *i: total[i] * share, name)
+        return compute(total.shape, lambda *i: (total[i] * share).astype(data.dtype), name)
     _, inputs, _ = window.unpacked(data.shape)
 
     def body(*indices: Scalar) -> Scalar:
@@ -139,9 +141,14 @@ def _avg_pool(
             start = scaled(place, window.stride[d]) - window.margins[d]
             inside = -margins[d], inputs[d] + margins[d + rank]
             counts.append(_count(start, inside, extents[d], window.dilation[d]))
-        return total[indices] / cast(math.prod(counts[1:], start=counts[0]), data.dtype)
+        count = cast(math.prod(counts[1:], start=counts[0]), total.dtype)
+        return (total[indices] / count).astype(data.dtype)
 
     return compute(total.shape, body, name, axes=window.axes)
+
+
+def _wide_sum(element: Scalar, axis: Sequence[ReduceAxis]) -> Reduction:
+    return sum(widened(element), axis=axis)
 
 
 def _count(start: Scalar, inside: tuple[int, int], taps: int, dilation: int) -> Scalar:
@@ -177,7 +184,7 @@ def _pool(window: Window, data: Tensor, extents: Sequence[int], margin: float, n
     shape = window.packed(batch, window.output(data, extents), channels)
     padded = window.padded(data, margin, stage_name(name, "pad"))
     offsets = window.reduce_axes(extents)
-    reduce = max if window.operator.startswith("max") else sum
+    reduce = max if window.operator.startswith("max") else _wide_sum
 
     def body(*indices: Scalar) -> Reduction:
         n, spatial, c = window.unpacked(indices)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 
 from ansorc.lang import reduction
 from ansorc.lang.define import compute, compute_tuple
+from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import axis_numbers, require
+from ansorc.lang.operators.wide import SumTypes, widened
 from ansorc.lang.reduction import ReduceAxis, Reduction, reduce_axis
 from ansorc.lang.scalar import any_of, const, equal, if_then_else, not_equal
 from ansorc.lang.scalar_type import Scalar, as_scalar
@@ -26,13 +28,23 @@ _INT32_TERMS = 2**31
 """Places of fewer elements are compared as int32: twice as many fit into a vector."""
 
 
-def sum(data: Tensor, axis: Dims = None, name: str = _SUM, *, keepdims: bool = False) -> Tensor:
+def sum(
+    data: Tensor,
+    axis: Dims = None,
+    name: str = _SUM,
+    *,
+    keepdims: bool = False,
+    sum_dtype: DTypeLike | None = None,
+) -> Tensor:
     """Return the sums of `data` over `axis`; with `keepdims` those keep the extent 1.
 
-    Without it the shape is that of `data` without `axis`. None: over all dimensions. Raise
-    LanguageError where there is no such axis.
+    Without it the shape is that of `data` without `axis`. None: over all dimensions. Floats of 16
+    bits are summed in float32 and the sums rounded, 8- and 16-bit integers give int32; with
+    `sum_dtype` elements are cast to that, and the sums stay so. Raise LanguageError where there is
+    no such axis.
     """
-    return reduced("sum", data, axis, reduction.sum, name, keepdims=keepdims)
+    types = SumTypes.of(data.dtype, sum_dtype)
+    return _wide("sum", data, axis, reduction.sum, types, name, keepdims=keepdims)
 
 
 def max(data: Tensor, axis: Dims = None, name: str = _MAX, *, keepdims: bool = False) -> Tensor:
@@ -45,20 +57,29 @@ def min(data: Tensor, axis: Dims = None, name: str = _MIN, *, keepdims: bool = F
     return reduced("min", data, axis, reduction.min, name, keepdims=keepdims)
 
 
-def prod(data: Tensor, axis: Dims = None, name: str = _PROD, *, keepdims: bool = False) -> Tensor:
+def prod(
+    data: Tensor,
+    axis: Dims = None,
+    name: str = _PROD,
+    *,
+    keepdims: bool = False,
+    sum_dtype: DTypeLike | None = None,
+) -> Tensor:
     """Return the products of the elements of `data` over `axis`; see `sum`."""
-    return reduced("prod", data, axis, reduction.prod, name, keepdims=keepdims)
+    types = SumTypes.of(data.dtype, sum_dtype)
+    return _wide("prod", data, axis, reduction.prod, types, name, keepdims=keepdims)
 
 
 def mean(data: Tensor, axis: Dims = None, name: str = _MEAN, *, keepdims: bool = False) -> Tensor:
     """Return the means of the floats `data` over `axis`; see `sum`.
 
-    Two stages: `<name>.sum` and the division. Raise LanguageError for integers, too.
+    Two stages: `<name>.sum`, of 16-bit floats in float32, and the division. Raise LanguageError for
+    integers, too.
     """
     require(data.dtype.is_float, "mean", data, need="it needs floats; cast it first")
-    total = reduced("mean", data, axis, reduction.sum, stage_name(name, "sum"), keepdims=keepdims)
+    total = wide_sums("mean", data, axis, stage_name(name, "sum"), keepdims=keepdims)
     share = 1.0 / math.prod(data.shape[place] for place in axis_numbers("mean", data, axis))
-    return compute(total.shape, lambda *i: total[i] * share, name)
+    return compute(total.shape, lambda *i: (total[i] * share).astype(data.dtype), name)
 
 
 def argmax(
@@ -79,6 +100,41 @@ def argmin(
 ) -> Tensor:
     """Return where the smallest elements of `data` are along `axis`; see `argmax`."""
     return _place("argmin", data, axis, reduction.min, name, keepdims=keepdims)
+
+
+def wide_sums(
+    operator: str, data: Tensor, axis: Dims, name: str, *, keepdims: bool = False
+) -> Tensor:
+    """Return the sums of `data` over `axis` in the dtype of their sums, as one stage."""
+    return reduced(
+        operator, data, axis, lambda x, axes: reduction.sum(widened(x), axes), name,
+        keepdims=keepdims,
+    )  # fmt: skip
+
+
+def _wide(
+    operator: str,
+    data: Tensor,
+    axis: Dims,
+    reduce: Callable[[Scalar, list[ReduceAxis]], Reduction],
+    types: SumTypes,
+    name: str,
+    *,
+    keepdims: bool,
+) -> Tensor:
+    """Return `reduce` of the elements cast to the dtype of the sums, rounded to that of the result.
+
+    Then the sums are a stage of their own, `<name>.wide`.
+    """
+
+    def combine(x: Scalar, axes: list[ReduceAxis]) -> Reduction:
+        return reduce(x.astype(types.sums), axes)
+
+    if types.sums == types.result or not axis_numbers(operator, data, axis):
+        return reduced(operator, data, axis, combine, name, keepdims=keepdims)
+    wide = stage_name(name, "wide")
+    found = reduced(operator, data, axis, combine, wide, keepdims=keepdims)
+    return compute(found.shape, lambda *i: found[i].astype(types.result), name)
 
 
 def reduced(

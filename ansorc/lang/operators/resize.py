@@ -14,6 +14,7 @@ from ansorc.ir.dtype import DType
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import each, refuse_unknown, require, require_rank
+from ansorc.lang.operators.wide import sum_type, widened
 from ansorc.lang.operators.window import Window
 from ansorc.lang.scalar import cast, maximum, minimum
 from ansorc.lang.scalar_type import Scalar
@@ -84,12 +85,14 @@ def resize2d_bilinear(
     def body(*indices: Scalar) -> Scalar:
         n, spatial, c = window.unpacked(indices)
         ends = [line.neighbours(i) for line, i in zip(lines, spatial, strict=True)]
-        shares = [line.share(i, data.dtype) for line, i in zip(lines, spatial, strict=True)]
+        kind = sum_type(data.dtype)
+        shares = [line.share(i, kind) for line, i in zip(lines, spatial, strict=True)]
         rows: list[Scalar] = []
         for row in ends[0]:
-            left, right = (data[window.packed(n, (row, column), c)] for column in ends[1])
+            places = (window.packed(n, (row, column), c) for column in ends[1])
+            left, right = (widened(data[place]) for place in places)
             rows.append(left + (right - left) * shares[1])
-        return rows[0] + (rows[1] - rows[0]) * shares[0]
+        return (rows[0] + (rows[1] - rows[0]) * shares[0]).astype(data.dtype)
 
     return _resized(window, data, lines, body, options.get("name", AutoName("resize")))
 

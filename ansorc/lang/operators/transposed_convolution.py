@@ -9,15 +9,17 @@ one tensor and then interleaved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
 from ansorc.errors import LanguageError
 from ansorc.lang.define import compute
+from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.pad import pad
 from ansorc.lang.operators.shapes import each, require, require_rank
+from ansorc.lang.operators.wide import SumTypes, product
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import Reduction, reduce_axis, sum
 from ansorc.lang.scalar import all_of, const, if_then_else
@@ -32,6 +34,8 @@ class TransposedOptions(WindowOptions, total=False):
     """Elements more at the end of each spatial dimension of the result."""
     groups: int
     """Input and output channels fall into so many groups that do not see each other."""
+    sum_dtype: DTypeLike | None
+    """What factors are cast to and summed in, as in a convolution."""
 
 
 def conv1d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedOptions]) -> Tensor:
@@ -158,23 +162,25 @@ class _Layer:
 def _transposed(
     operator: str, rank: int, data: Tensor, weight: Tensor, options: TransposedOptions
 ) -> Tensor:
-    window = Window.of(operator, rank, options, "output_padding", "groups")
+    window = Window.of(operator, rank, options, "output_padding", "groups", "sum_dtype")
     extra = each(operator, "output_padding", options.get("output_padding", 0), rank)
     layer = _layer(window, data, weight, extra, options.get("groups", 1))
     name = options.get("name", AutoName(operator))
     padded = _padded(layer, data, stage_name(name, "pad"))
     is_plain = all(phases.stride == 1 for phases in layer.dimensions)
-    phases = _phases(layer, padded, weight, name if is_plain else stage_name(name, "phases"))
+    sums = SumTypes.of(data.dtype, options.get("sum_dtype"))
+    body = _phases(layer, padded, weight, options.get("sum_dtype"))
     if is_plain:
-        return phases
+        return sums.total(layer.shape(), body, name, layer.axes())
+    phases = compute(layer.shape(), body, stage_name(name, "phases"), axes=layer.axes())
 
-    def body(*indices: Scalar) -> Scalar:
+    def interleaved(*indices: Scalar) -> Scalar:
         n, spatial, c = window.unpacked(indices)
-        return phases[window.packed(n, layer.interleaved(spatial), c)]
+        return phases[window.packed(n, layer.interleaved(spatial), c)].astype(sums.result)
 
     outputs = [dimension.outputs for dimension in layer.dimensions]
     shape = window.packed(layer.batch, outputs, layer.channels[1])
-    return compute(shape, body, name, axes=window.axes)
+    return compute(shape, interleaved, name, axes=window.axes)
 
 
 def _layer(
@@ -220,7 +226,10 @@ def _padded(layer: _Layer, data: Tensor, name: str) -> Tensor:
     return pad(data, first, last, 0.0, name, window.axes)
 
 
-def _phases(layer: _Layer, padded: Tensor, weight: Tensor, name: str) -> Tensor:
+def _phases(
+    layer: _Layer, padded: Tensor, weight: Tensor, sum_dtype: DTypeLike | None
+) -> Callable[..., Reduction]:
+    """Return the sum that an element of the phases is."""
     window, dimensions = layer.window, layer.dimensions
     taps = [reduce_axis(p.taps, f"r{x}") for p, x in zip(dimensions, window.spatial, strict=True)]
     groups, (ci, co) = layer.groups, layer.channels
@@ -235,10 +244,10 @@ def _phases(layer: _Layer, padded: Tensor, weight: Tensor, name: str) -> Tensor:
         if groups > 1:
             first, own = c // (co // groups) * (ci // groups) + rc, c % (co // groups)
         factor = weight[(*kernel, first, own) if window.is_channels_last else (first, own, *kernel)]
-        term = padded[window.packed(n, rows, first)] * factor
+        term = product(padded[window.packed(n, rows, first)], factor, sum_dtype)
         gaps = [k < d.kernel for d, k in zip(dimensions, kernel, strict=True) if d.has_gaps]
         if gaps:
-            term = if_then_else(all_of(*gaps), term, const(0, padded.dtype))
+            term = if_then_else(all_of(*gaps), term, const(0, term.dtype))
         return sum(term, axis=[*taps, rc])
 
-    return compute(layer.shape(), body, name, axes=layer.axes())
+    return body

@@ -12,6 +12,7 @@ from ansorc.lang.definitions.filters import F2
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.pad import pad
 from ansorc.lang.operators.shapes import require, require_rank
+from ansorc.lang.operators.wide import sum_type, widened
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import reduce_axis, sum
 from ansorc.lang.scalar_type import Scalar
@@ -47,17 +48,18 @@ def conv2d_winograd(data: Tensor, weight: Tensor, **options: Unpack[WindowOption
     name = options.get("name", AutoName(operator))
     transformed = weight
     if weight.shape[:2] == (3, 3):
-        transformed = winograd_weights(weight, stage_name(name, "weights"))
+        transformed = _wide_weights(weight, stage_name(name, "weights"))
     fits = transformed.shape[:3] == (F2.points, F2.points, data.shape[3])
+    fits = fits and data.dtype == weight.dtype
     require(fits, operator, data, weight, need="weight must be [3, 3, ci, co] or transformed, "
-            "[4, 4, ci, co], with the ci of the data")  # fmt: skip
+            "[4, 4, ci, co], with the ci and the dtype of the data")  # fmt: skip
     height, width = window.output(data, (3, 3))
     spread = _data_tiles(data, window, (height, width), name)
     product = _product(spread, transformed, name)
     tiles = _twice(product, F2.result, (stage_name(name, "columns"), stage_name(name, "tiles")))
     return compute(
         (data.shape[0], height, width, weight.shape[3]),
-        lambda n, h, w, c: tiles[h % TILE, w % TILE, n, h // TILE, w // TILE, c],
+        lambda n, h, w, c: tiles[h % TILE, w % TILE, n, h // TILE, w // TILE, c].astype(data.dtype),
         name,
     )
 
@@ -69,6 +71,14 @@ def winograd_weights(weight: Tensor, name: str = _WEIGHTS) -> Tensor:
     """
     fits = len(weight.shape) == 4 and weight.shape[:2] == (3, 3)
     require(fits, "winograd_weights", weight, need="it must be [3, 3, ci, co]")
+    if sum_type(weight.dtype) == weight.dtype:
+        return _wide_weights(weight, name)
+    wide = _wide_weights(weight, stage_name(name, "wide"))
+    return compute(wide.shape, lambda *i: wide[i].astype(weight.dtype), name)
+
+
+def _wide_weights(weight: Tensor, name: str) -> Tensor:
+    """The transformed weights, of 16-bit floats in float32."""
     return _twice(weight, _WEIGHT, (stage_name(name, "rows"), name), divisor=4)
 
 
@@ -107,7 +117,9 @@ def _product(spread: Tensor, weight: Tensor, name: str) -> Tensor:
     rc = reduce_axis(channels, "rc")
     return compute(
         (*outer, weight.shape[3]),
-        lambda e, s, n, y, x, c: sum(spread[e, s, n, y, x, rc] * weight[e, s, rc, c], axis=rc),
+        lambda e, s, n, y, x, c: sum(
+            spread[e, s, n, y, x, rc] * widened(weight[e, s, rc, c]), axis=rc
+        ),
         stage_name(name, "product"),
     )
 
@@ -131,5 +143,5 @@ def _twice(source: Tensor, matrix: Matrix, names: tuple[str, str], divisor: int 
 
 
 def _combined(matrix: Matrix, row: Scalar, element: Callable[[int], Scalar]) -> Scalar:
-    """The sum of the elements times a row of `matrix`."""
-    return Scalar(combined([(matrix, row.expr)], lambda taken: element(taken[0]).expr))
+    """The sum of the elements times a row of `matrix`, of 16-bit floats in float32."""
+    return Scalar(combined([(matrix, row.expr)], lambda taken: widened(element(taken[0])).expr))

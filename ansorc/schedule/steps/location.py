@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ansorc.ir.expr import Expr, Load
-from ansorc.ir.node import Node, rewrite
-from ansorc.ir.substitute import substitute
-from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.bounds import region, settle
+from ansorc.schedule.inlining import MOST_REPEATED, inlined
 from ansorc.schedule.stage import At, Inlined, Mark, Root, Stage, fresh_iterators
 from ansorc.schedule.state import Renaming, State, Step
 from ansorc.schedule.thread_places import require_threads_fit
@@ -101,6 +98,9 @@ class ComputeInline(Step):
 
     for i: P[i] = A[i] + 1
     for i: C[i] = P[i] * 2      ->      for i: C[i] = (A[i] + 1) * 2
+
+    What is long and read more than once becomes a scalar, computed once for each element of the
+    reader (`ansorc.schedule.inlining`).
     """
 
     def apply(self, state: State) -> State:
@@ -118,20 +118,13 @@ class ComputeInline(Step):
         self.untouched(state, stage, "inline it")
         changed = state.with_stage(replace(stage, attach=Inlined(), iterators=(), relations=()))
         for reader in state.readers(stage.name):
-            op = reader.op.with_bodies(lambda body: inlined(body, stage.op))
+            op = inlined(reader.op, stage.op)
+            if op is None:
+                self.refuse(
+                    state,
+                    f"'{reader.name}' would repeat more than {MOST_REPEATED} expressions of "
+                    f"'{stage.name}'; use compute_at instead",
+                    (reader.name, ""),
+                )
             changed = changed.with_stage(replace(changed.stage(reader.name), op=op))
         return settle(changed, self, state)
-
-
-def inlined(body: Expr, op: ComputeOp) -> Expr:
-    """Return `body` with each load of a tensor of `op` replaced by the value it has."""
-    values = {b.name: value for b, value in zip(op.buffers, op.bodies, strict=True)}
-
-    def rule(node: Node) -> Node | None:
-        if isinstance(node, Load) and node.buffer.name in values:
-            names = (axis.name for axis in op.axes)
-            where = dict(zip(names, node.indices, strict=True))
-            return substitute(values[node.buffer.name], where)
-        return None
-
-    return rewrite(body, rule)

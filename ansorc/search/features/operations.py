@@ -93,7 +93,7 @@ _ROOTS = ("sqrt", "rsqrt")
 def operation_counts(op: ComputeOp) -> OperationCounts:
     """Return what one iteration of `op` does, the combining of a reduction included."""
     found = dict.fromkeys(OperationCounts.__dataclass_fields__, 0)
-    for body in op.bodies:
+    for body in op.parts:
         _count(_without_padding(op, body), found)
     is_float = op.buffer.dtype.is_float
     if isinstance(op.combiner, Reducer):

@@ -149,7 +149,7 @@ def _wanted(nest: LoopNest, accesses: Sequence[Access], target: Target) -> int:
 
 @memoized
 def _calls(op: ComputeOp) -> bool:
-    return calls_function(*op.bodies)
+    return calls_function(*op.parts)
 
 
 def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target: Target) -> Tile:

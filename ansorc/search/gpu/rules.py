@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ansorc.ir.node import walk
+from ansorc.schedule.inlining import is_short_inlined
 from ansorc.schedule.steps import ComputeInline
 from ansorc.search.gpu.binding import bound_rest
 from ansorc.search.gpu.kernels import is_by_matrix_units
@@ -57,8 +58,11 @@ class InlineOnGpu:
         is_free = found.is_untouched and not found.is_output and not found.op.reduce_axes
         if not is_free or not partial.state.readers(stage):
             return Verdict.SKIP
-        size = sum(1 for body in found.op.bodies for _ in walk(body))
-        return Verdict.APPLY_AND_STOP if size <= MAX_INLINED_NODES else Verdict.SKIP
+        most = 2 * MAX_INLINED_NODES if found.op.temporaries else MAX_INLINED_NODES
+        size = sum(1 for part in found.op.parts for _ in walk(part))
+        readers = partial.state.readers(stage)
+        is_short = all(is_short_inlined(reader.op, found.op) for reader in readers)
+        return Verdict.APPLY_AND_STOP if is_short and size <= most else Verdict.SKIP
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield the sketch with the stage inlined."""

@@ -99,7 +99,7 @@ def paper_operations(nest: LoopNest, iterations: FloatArray) -> PaperOperations:
 
 
 def _nodes(op: ComputeOp) -> list[Node]:
-    values = list(op.bodies)
+    values = list(op.parts)
     if op.combiner is not None:
         indices = tuple(Var(axis.name) for axis in op.axes)
         values = list(op.combine([Load(buffer, indices) for buffer in op.buffers], values))

@@ -31,6 +31,8 @@ LoopRef = tuple[str, str]
 
 MAX_LOOPS = 4
 """Loops tried for one stage, the innermost ones."""
+MAX_DEPTH = 8
+"""Stages inside each other's loops, at most."""
 
 
 def placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
@@ -122,6 +124,8 @@ def _is_moved_once(partial: PartialSketch, stage: Stage) -> bool:
 def _loops_around(partial: PartialSketch, stage: Stage) -> Sequence[LoopRef]:
     """The loops around all readers of `stage` that end a tile level, outermost first."""
     readers = partial.state.readers(stage.name)
+    if any(len(partial.state.chain(reader)) >= MAX_DEPTH for reader in readers):
+        return ()
     paths = [list(_path(partial, reader)) for reader in readers]
     shared = set(paths[0]).intersection(*paths[1:])
     return (loop for loop in paths[-1] if loop in shared)

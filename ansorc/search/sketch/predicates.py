@@ -8,7 +8,9 @@ from __future__ import annotations
 from math import prod
 
 from ansorc.ir.expr import Load
+from ansorc.ir.passes.accesses import is_inside
 from ansorc.lang.access import gathers, has_data_reuse, reads_of, simple_access, strictly_inlineable
+from ansorc.schedule.inlining import is_short_inlined
 from ansorc.schedule.stage import Making, Stage
 from ansorc.search.sketch.rule import PartialSketch
 
@@ -16,6 +18,8 @@ CHUNKS_PER_CORE = 16
 """Outer loops with this many iterations for each core are enough to be parallel."""
 LEAST_TERMS = 4096
 """Terms that take as long as it takes to start the threads, about."""
+FEW_STAGES = 16
+"""Stages of a computation for each of which it is tried where to compute it."""
 CACHE_SCOPE = "local"
 """Where a cache write computes."""
 
@@ -31,8 +35,31 @@ def is_inlineable(partial: PartialSketch, name: str) -> bool:
         return False
     is_free = "always_compute_inline" in dict(stage.op.hints) and not stage.op.reduce_axes
     is_free |= len(readers) == 1 and gathers(stage.op, readers[0].op)
-    return is_free or (strictly_inlineable(stage.op) and not _is_last_before_transposition(
-        partial, stage))  # fmt: skip
+    is_cheap = strictly_inlineable(stage.op) or _is_in_long_chain(partial, stage)
+    if not is_free and (not is_cheap or _is_last_before_transposition(partial, stage)):
+        return False
+    return all(is_short_inlined(reader.op, stage.op) for reader in readers)
+
+
+def _is_in_long_chain(partial: PartialSketch, stage: Stage) -> bool:
+    """Whether one of many stages is read element by element: it is then computed once.
+
+    A few of them may be worth loops of their own, which are tried; of many that takes too long.
+    """
+    readers = partial.state.readers(stage.name)
+    if len(partial.state.dag.ops) <= FEW_STAGES or len(readers) != 1 or stage.op.reduce_axes:
+        return False
+    op = readers[0].op
+    accesses = reads_of(op, stage.op)
+    ranges = {axis.name: (0, axis.extent - 1) for axis in op.axes}
+    space, own = (prod(axis.extent for axis in each.axes) for each in (op, stage.op))
+    return (
+        not op.reduce_axes
+        and space == own
+        and len(set(accesses)) == 1
+        and is_inside(stage.op.buffer, accesses[0], ranges)
+        and simple_access(op, accesses[0]) is not None
+    )
 
 
 def _is_last_before_transposition(partial: PartialSketch, stage: Stage) -> bool:

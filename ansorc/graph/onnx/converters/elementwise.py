@@ -8,7 +8,8 @@ import numpy as np
 
 from ansorc.graph.onnx.model import numpy_name
 from ansorc.graph.onnx.node_call import Converter, NodeCall
-from ansorc.ir.dtype import FLOAT64, DType, Kind, dtype
+from ansorc.ir.aligned import Array
+from ansorc.ir.dtype import FLOAT64, INT64, DType, Kind, dtype
 
 _COMPUTED_IN_FLOAT32 = ("float16", "bfloat16")
 
@@ -80,10 +81,20 @@ def _pow(call: NodeCall) -> str:
         short = _short_power(call, float(known.item()))
         if short:
             return short
-    if kind.is_float:
-        return call.add("power", [base, _as(call, exponent, kind)])
-    wide = [_as(call, one, FLOAT64) for one in (base, exponent)]
-    return _as(call, call.add("power", wide), kind)
+    wide = _power_type(kind, call.type(1).dtype, known)
+    return _as(call, call.add("power", [_as(call, one, wide) for one in (base, exponent)]), kind)
+
+
+def _power_type(base: DType, exponent: DType, known: Array | None) -> DType:
+    """Return the dtype that holds both exactly: a rounded exponent may be even instead of odd."""
+    if base.is_float:
+        fits = exponent.is_float or exponent.bits < 32
+        fits = fits or (known is not None and bool((known.astype(base.numpy) == known).all()))
+        return base if fits else FLOAT64
+    is_whole = known is not None and bool(
+        (np.mod(known, 1) == 0).all() and abs(known).max() < 2**53
+    )
+    return INT64 if exponent.is_integer or is_whole else FLOAT64
 
 
 def _short_power(call: NodeCall, exponent: float) -> str:

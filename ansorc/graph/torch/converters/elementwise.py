@@ -9,7 +9,7 @@ import numpy as np
 
 from ansorc.graph.torch.model import TorchRef
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
-from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, DType, dtype
+from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType, Kind, dtype
 
 
 def _plain(operator: str) -> TorchConverter:
@@ -135,10 +135,9 @@ def _power(call: TorchCall) -> str:
         short = _short_power(call, float(known.item()))
         if short:
             return short
-    if kind.is_float:
-        return call.add("power", [call.input("self", kind), call.input("exponent", kind)])
-    wide = [call.input(name, FLOAT64) for name in ("self", "exponent")]
-    return call.converted(call.add("power", wide), kind)
+    own = kind if kind.is_float or kind.kind is Kind.UINT else INT64
+    power = call.add("power", [call.input(name, own) for name in ("self", "exponent")])
+    return call.converted(power, kind)
 
 
 def _short_power(call: TorchCall, exponent: float) -> str:
@@ -180,6 +179,11 @@ def _masked_fill(call: TorchCall) -> str:
 
 def _to_copy(call: TorchCall) -> str:
     return call.input("self", call.result.dtype)
+
+
+def _isinf(call: TorchCall) -> str:
+    kind = call.type("self").dtype
+    return call.add("isinf", [call.input("self", kind if kind.is_float else FLOAT32)])
 
 
 def _isfinite(call: TorchCall) -> str:
@@ -312,7 +316,7 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     "fmin.default": _binary("minimum_number"),
     "hypot.default": _hypotenuse,
     "isfinite.default": _isfinite,
-    "isinf.default": lambda call: call.add("isinf", [call.input("self", FLOAT32)]),
+    "isinf.default": _isinf,
     "isnan.default": lambda call: call.add("isnan", [call.input("self")]),
     "ldexp.Tensor": _scaled_by_power,
     "log10.default": _log10,

@@ -7,13 +7,18 @@ from collections.abc import Mapping
 import numpy as np
 
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
-from ansorc.ir.dtype import INT64
+from ansorc.ir.dtype import INT64, DType
+
+
+def narrow_sums(kind: DType) -> dict[str, object]:
+    """The attribute that keeps sums of 8- and 16-bit integers in their dtype, as PyTorch does."""
+    return {"sum_dtype": str(kind)} if kind.is_integer and kind.bits < 32 else {}
 
 
 def _product(call: TorchCall, left: str, right: str) -> str:
     a, b = call.builder.type(left).shape, call.builder.type(right).shape
     if len(a) > 1 and len(b) > 1:
-        return call.add("matmul", [left, right])
+        return call.add("matmul", [left, right], **narrow_sums(call.builder.type(left).dtype))
     first = "k" if len(a) == 1 else "...ik"
     second = "k" if len(b) == 1 else "...kj"
     result = ("..." if len(a) > 1 or len(b) > 1 else "") + "i" * (len(a) > 1) + "j" * (len(b) > 1)
@@ -30,7 +35,7 @@ def _linear(call: TorchCall) -> str:
     if len(call.type("weight").shape) == 1:
         result = _product(call, data, weight)
     else:
-        result = call.add("dense", [data, weight])
+        result = call.add("dense", [data, weight], **narrow_sums(call.type("input").dtype))
     if not call.has("bias"):
         return result
     if not call.type("bias").shape:
@@ -65,7 +70,8 @@ def _with_self(call: TorchCall, result: str) -> str:
 
 def _added_sum(call: TorchCall) -> str:
     """beta times the first input plus alpha times the sum of the products of a batch."""
-    inputs, alpha = [call.input("batch1"), call.input("batch2")], float(call.get("alpha", 1))
+    inputs, alpha = [call.input("batch1"), call.input("batch2")], call.get("alpha", 1)
+    alpha = float(alpha) if call.result.dtype.is_float else int(alpha)
     return _with_self(call, call.add("einsum", inputs, equation="bij,bjk->ik", scale=alpha))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from ansorc.graph.torch.converters.matmul import narrow_sums
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 from ansorc.ir.dtype import BOOL
 
@@ -19,7 +20,10 @@ def _reduce(operator: str, of_bools: str = "") -> TorchConverter:
         if not call.type("self").shape:
             return data
         axes = call.axes("dim", len(call.type("self").shape))
-        return call.add(name, [data], axis=axes, keepdims=bool(call.get("keepdim", False)))
+        options = narrow_sums(kind) if name in ("sum", "prod") else {}
+        return call.add(
+            name, [data], axis=axes, keepdims=bool(call.get("keepdim", False)), **options
+        )
 
     return convert
 

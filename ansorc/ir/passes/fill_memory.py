@@ -1,0 +1,78 @@
+"""Fill memory that nobody wrote with what shows: NaN, the largest integer, True.
+
+alloc T[8]                        alloc T[8]
+for i in 0..4: T[i] = X[i]   ->   T[ramp(0, 1, 8)] = broadcast(nan, 8)
+                                  for i in 0..4: T[i] = X[i]
+
+No part of a build: tests of compiled kernels ask for it by the variable ANSORC_POISON.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dtype import BOOL
+from ansorc.ir.expr import Broadcast, Const, Expr, Ramp, Var, const
+from ansorc.ir.interpret_math import integer_range
+from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.passes.accesses import is_loaded
+from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
+
+VARIABLE = "ANSORC_POISON"
+"""The environment variable: 1 fills memory in every kernel that is compiled."""
+_LANES, _COPIES = 64, 1024
+
+
+def fill_memory(function: Function, *, has_threads: bool = False) -> Function:
+    """Return `function` with what it allocates, and the outputs that it does not load, filled.
+
+    With `has_threads`, of a GPU, only what each thread has for itself: who runs the kernel fills
+    the rest.
+    """
+
+    def rule(old: Node) -> Node | None:
+        if not isinstance(old, Allocate):
+            return None
+        if has_threads and old.buffer.scope not in (Scope.LOCAL, Scope.REGISTER):
+            return None
+        return replace(old, body=Seq((_filled(old.buffer, is_vector=not has_threads), old.body)))
+
+    body = rewrite(function.body, rule)
+    stored = {part.buffer for part in walk(function.body) if isinstance(part, Store)}
+    outputs = [] if has_threads else [buffer for buffer in function.params if buffer in stored]
+    fills = [
+        _filled(buffer, is_vector=True)
+        for buffer in outputs
+        if not is_loaded(function.body, buffer.name)
+    ]
+    return replace(function, body=Seq((*fills, body)) if fills else body)
+
+
+def _filled(buffer: Buffer, *, is_vector: bool) -> Stmt:
+    """Return what stores to every element of `buffer`."""
+    value: Expr = _signal(buffer)
+    *outer, last = buffer.shape or (1,)
+    is_vector = is_vector and 1 < last <= _LANES and not buffer.dtype.is_bool
+    extents = outer if is_vector else [*outer, last] if buffer.shape else []
+    indices: list[Expr] = [Var(f"{buffer.name}.fill{n}") for n in range(len(extents))]
+    if is_vector:
+        indices.append(Ramp(const(0), const(1), last))
+        value = Broadcast(value, last)
+    is_small = buffer.scope is Scope.REGISTER or (
+        buffer.scope is Scope.LOCAL and buffer.elements <= _COPIES
+    )
+    stmt: Stmt = Store(buffer, tuple(indices), value)
+    for n, extent in reversed(list(enumerate(extents))):
+        kind = LoopKind.UNROLLED if is_small else LoopKind.SERIAL
+        stmt = For(Var(f"{buffer.name}.fill{n}"), extent, kind, stmt)
+    return stmt
+
+
+def _signal(buffer: Buffer) -> Const:
+    """Return what no computation gives, or few do."""
+    dtype = buffer.dtype
+    if dtype.is_bool:
+        return const(True, BOOL)
+    return const(math.nan if dtype.is_float else integer_range(dtype)[1], dtype)

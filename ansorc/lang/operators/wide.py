@@ -1,0 +1,75 @@
+"""What operators of narrow numbers add up in: sums of 16 bits lose what they add.
+
+Sums of float16 and bfloat16 are taken in float32 and rounded once, to the dtype of the operands;
+those of 8- and 16-bit integers are int32. For other dtypes nothing changes: no node, no stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ansorc.ir.dtype import FLOAT32, INT32, DType
+from ansorc.lang.define import compute
+from ansorc.lang.literal import DTypeLike, as_dtype
+from ansorc.lang.naming import stage_name
+from ansorc.lang.reduction import Reduction
+from ansorc.lang.scalar_type import Scalar
+from ansorc.lang.tensor import Tensor
+
+
+class SumTypes(NamedTuple):
+    """The dtypes of a sum: in which it is taken, and of its result."""
+
+    sums: DType
+    result: DType
+
+    @staticmethod
+    def of(kind: DType, given: DTypeLike | None = None) -> SumTypes:
+        """Return those of terms of the dtype `kind`; both are `given` where it is not None."""
+        if given is not None:
+            return SumTypes(as_dtype(given), as_dtype(given))
+        sums = sum_type(kind)
+        return SumTypes(sums, kind if kind.is_float else sums)
+
+    def total(
+        self,
+        shape: Sequence[int],
+        body: Callable[..., Reduction],
+        name: str,
+        axes: Sequence[str] | None = None,
+    ) -> Tensor:
+        """Return the tensor of the sums `body`, rounded: then they are a stage `<name>.sum`."""
+        if self.sums == self.result:
+            return compute(shape, body, name, axes=axes)
+        wide = compute(shape, body, stage_name(name, "sum"), axes=axes)
+        return compute(shape, lambda *i: wide[i].astype(self.result), name, axes=axes)
+
+
+def sum_type(kind: DType) -> DType:
+    """Return the dtype that numbers of the dtype `kind` are added up in, unless a user says."""
+    if kind.bits > 16 or kind.is_bool:
+        return kind
+    return FLOAT32 if kind.is_float else INT32
+
+
+def widened(element: Scalar) -> Scalar:
+    """Return `element` in the dtype of its sums."""
+    return element.astype(sum_type(element.dtype))
+
+
+def wide_float(element: Scalar) -> Scalar:
+    """Return a float in the dtype of its sums, anything else as it is."""
+    return widened(element) if element.dtype.is_float else element
+
+
+def product(left: Scalar, right: Scalar, sum_dtype: DTypeLike | None = None) -> Scalar:
+    """Return `left * right`, both cast to `sum_dtype`, None: to the dtype of their sums.
+
+    Raise LanguageError where they are of two dtypes and none is given.
+    """
+    if sum_dtype is not None:
+        return left.astype(sum_dtype) * right.astype(sum_dtype)
+    if left.dtype != right.dtype:
+        return left * right  # which says what is wrong
+    return widened(left) * widened(right)

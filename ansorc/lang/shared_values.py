@@ -1,0 +1,128 @@
+"""Take apart a definition in which one value is used so often that it could not be written out.
+
+v = x[i]                                       y.shared0[i] = … of x[i] …
+for _ in range(40): v = v + v         ->       y.shared1[i] = … of y.shared0[i] …
+y[i] = v                                       y[i] = … of y.shared1[i] …
+
+Written out, the value on the left has 2^40 loads. What is shared becomes tensors, which a schedule
+computes where they are read, once for each element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import replace
+from typing import cast
+
+from ansorc.errors import LanguageError
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import Expr, Operand, Select, Var, dtype_of
+from ansorc.ir.node import Node, children, map_children
+from ansorc.lang.compute_op import ComputeOp, Output
+from ansorc.lang.scalar_type import Scalar
+from ansorc.lang.tensor import Tensor
+
+LONG = 4096
+"""Nodes, written out, from which on a definition is taken apart."""
+MOST = 1 << 18
+"""The most nodes that are written out."""
+_PART = 64
+"""Nodes of a value that becomes a tensor."""
+
+
+def with_shared_values(op: ComputeOp) -> ComputeOp:
+    """Return `op` with its shared values as tensors of their own, if it is long.
+
+    Raise LanguageError where more than MOST nodes are left, of a reduction or under conditions.
+    """
+    sizes: dict[int, int] = {}
+    if max(_size(body, sizes) for body in op.bodies) <= LONG:
+        return op
+    if not op.reduce_axes:
+        op = _Parts(op).result()
+        sizes = {}
+    size = max(_size(body, sizes) for body in op.bodies)
+    if size > MOST:
+        raise LanguageError(
+            f"the definition of '{op.name}' uses values again and again: written out it has {size} "
+            f"expressions, the most are {MOST}; define the values as tensors, by compute"
+        )
+    return op
+
+
+def _size(root: Node, known: dict[int, int]) -> int:
+    """Return the nodes of `root` written out."""
+    for node in _children_first(root, known.keys()):
+        known[id(node)] = 1 + sum(known[id(child)] for child in children(node))
+    return known[id(root)]
+
+
+def _children_first(root: Node, known: Set[int]) -> Iterator[Node]:
+    """Yield each node below `root` that is not in `known` once, what it is made of before it."""
+    stack, done = [(root, False)], set[int]()
+    while stack:
+        node, is_ready = stack.pop()
+        if id(node) in done or id(node) in known:
+            continue
+        if is_ready:
+            done.add(id(node))
+            yield node
+        else:
+            stack.append((node, True))
+            stack += [(child, False) for child in children(node)]
+
+
+class _Parts:
+    def __init__(self, op: ComputeOp) -> None:
+        self._op = op
+        self._count = 0
+        self._uses: dict[int, int] = {}
+        self._always: set[int] = set()
+        """The values that are computed for each element, whatever conditions say."""
+        for body in op.bodies:
+            self._count_uses(body)
+
+    def result(self) -> ComputeOp:
+        """Return the computation with its shared values as tensors."""
+        made: dict[int, Node] = {}
+        sizes: dict[int, int] = {}
+        body, *others = (self._replaced(body, made, sizes) for body in self._op.bodies)
+        more = tuple(
+            Output(output.buffer, other)
+            for output, other in zip(self._op.more, others, strict=True)
+        )
+        return replace(self._op, body=body, more=more)
+
+    def _count_uses(self, body: Node) -> None:
+        """Count of how many nodes each is a part, and note what is always computed."""
+        self._uses[id(body)] = self._uses.get(id(body), 0) + 1
+        for node in _children_first(body, frozenset()):
+            for child in children(node):
+                self._uses[id(child)] = self._uses.get(id(child), 0) + 1
+        stack = [body]
+        while stack:
+            node = stack.pop()
+            if id(node) not in self._always:
+                self._always.add(id(node))
+                stack += children(node)[: 1 if isinstance(node, Select) else None]
+
+    def _replaced(self, body: Expr, made: dict[int, Node], sizes: dict[int, int]) -> Expr:
+        """Return `body` with what is shared loaded from tensors; `made` is what became of nodes."""
+        for node in _children_first(body, frozenset(made)):
+            new = map_children(node, lambda child: made[id(child)])
+            is_shared = self._uses[id(node)] > 1 and id(node) in self._always
+            if is_shared and isinstance(new, Operand) and _size(new, sizes) > _PART:
+                new = self._tensor(cast(Expr, new))
+            made[id(node)] = new
+        result = made[id(body)]
+        return cast(Expr, result)
+
+    def _tensor(self, value: Expr) -> Expr:
+        """Return the load of a new tensor of the values."""
+        op = self._op
+        name = f"{op.name}.shared{self._count}"
+        self._count += 1
+        buffer = Buffer(name, op.buffer.shape, dtype_of(value))
+        part = ComputeOp(name, buffer, op.axes, (), None, value)
+        axes = tuple(Scalar(Var(axis.name)) for axis in op.axes)
+        return Tensor(buffer, part, has_auto_name=True)[axes].expr
