@@ -189,6 +189,51 @@ def test_what_an_assertion_stops_is_not_written() -> None:
     torch.testing.assert_close(given, wanted)
 
 
+WRITES: dict[str, Callable[[Any], Any]] = {
+    "a part of an expanded tensor": lambda x: _written(x.sum(0, keepdim=True).expand(4, -1)),
+    "a row of it": lambda x: _written(x.sum(0, keepdim=True).expand(4, -1), 0),
+    "its base, afterwards": lambda x: _base_written(x * 2),
+    "windows": lambda x: _written((x * 2).unfold(0, 2, 1), 0),
+}
+
+
+def _written(made: Any, place: Any = slice(1, 3)) -> Any:
+    made[place].zero_()
+    return made * 1, made
+
+
+def _base_written(made: Any) -> Any:
+    wide = made[:1].expand(3, -1)
+    made.add_(1)
+    return wide * 2, made
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_a_tensor_has_several_times_is_not_written(name: str) -> None:
+    function, given = WRITES[name], torch.randn(4, 8)
+    run, found = compiled(function), list[Any]()
+    words = words_of(lambda: found.append(run(given)))
+    for one, other in zip(found[0], function(given), strict=True):
+        torch.testing.assert_close(one, other)
+    assert "memory that a tensor has several times" in words[0]
+    with pytest.raises(GraphError, match="memory that a tensor has several times"):
+        ac.from_torch(module_of(function), (given,))
+
+
+def test_writes_beside_expanded_tensors_are_compiled() -> None:
+    def function(x: Any) -> Any:
+        made = x * 2
+        made[1:].add_(x[:1].expand(3, -1))
+        return made, made.sum(0, keepdim=True).expand(4, -1)
+
+    given = torch.randn(4, 8)
+    run = compiled(function)
+    found: list[Any] = []
+    assert not words_of(lambda: found.append(run(given)))
+    for one, other in zip(found[0], function(given), strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_memory_that_nobody_wrote_is_the_same_in_every_build() -> None:
     def half(x: Any) -> Any:
         made = torch.empty(4, 6)

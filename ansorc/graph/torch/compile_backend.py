@@ -136,19 +136,23 @@ class _CompiledModule:
             if reason:
                 return self._eager(reason, arguments)
         self._calls += 1
+        reason, is_final = "", False
         try:
             bound = self._bound(plain, arguments)
-            return self._module(*arguments) if bound is None else bound.run(plain)
+            if bound is not None:
+                return bound.run(plain)
         except EagerNeededError as error:
-            return self._eager(str(error), arguments)
-        except FaultError:  # of the data: PyTorch's own error says it
-            return self._module(*arguments)
-        except AnsorcError as error:
             reason = str(error)
+        except FaultError:
+            pass  # of the data: PyTorch's own error says it
+        except AnsorcError as error:
+            reason, is_final = str(error), True
         except Exception as error:  # noqa: BLE001 - a fault of ours must not be the user's
             words = f"{type(error).__name__}: {error}".partition("\n")[0]
             reason = f"this is a fault of ansorc, please report it with the graph: {words}"
-        self._refused.add(self._key(plain))
+            is_final = True
+        if is_final:
+            self._refused.add(self._key(plain))
         return self._eager(reason, arguments)
 
     def _eager(self, reason: str, arguments: Sequence[Any]) -> Any:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ansorc.graph.torch.model import torch_library
+from ansorc.graph.torch.quantized import QUANTIZED
 
 _KEPT = (
     "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default", "adaptive_avg_pool1d.default",
@@ -36,15 +37,15 @@ def decompositions() -> Any:
     """Return PyTorch's table of decompositions without the operators that are kept.
 
     The operators of fast paths, which `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call
-    in evaluation, are taken apart into what the modules compute otherwise.
+    in evaluation, and those of quantisation are taken apart into what they compute.
     """
     torch = torch_library()
     table = torch.export.default_decompositions()
     for name in _KEPT:
-        found = _overload(torch, name)
+        found = _overload(torch, f"aten.{name}")
         if found is not None:
             table.pop(found, None)
-    for name, function in _FAST_PATHS.items():
+    for name, function in {**_FAST_PATHS, **QUANTIZED}.items():
         found = _overload(torch, name)
         if found is not None:
             table[found] = function
@@ -52,8 +53,11 @@ def decompositions() -> Any:
 
 
 def _overload(torch: Any, name: str) -> Any:
-    operator, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, operator, None), overload, None)
+    """The operator of a name; None where PyTorch has none, or has not loaded it."""
+    found = torch.ops
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def _attention(query: Any, key: Any, value: Any, *given: Any) -> tuple[Any, Any]:
@@ -124,6 +128,6 @@ def _encoder_layer(source: Any, embedding: int, heads: int, *given: Any) -> Any:
 
 
 _FAST_PATHS = {
-    "_native_multi_head_attention.default": _attention,
-    "_transformer_encoder_layer_fwd.default": _encoder_layer,
+    "aten._native_multi_head_attention.default": _attention,
+    "aten._transformer_encoder_layer_fwd.default": _encoder_layer,
 }

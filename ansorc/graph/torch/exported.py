@@ -21,6 +21,7 @@ from ansorc.graph.torch.model import (
     torch_library,
 )
 from ansorc.graph.torch.torch_state import unchanged_state
+from ansorc.graph.torch.writes import require_plain_writes
 from ansorc.ir.aligned import Array
 
 _FRAME = re.compile(
@@ -50,6 +51,7 @@ def load_torch(
             for part in cast("Any", exported).graph_module.modules():  # also unused ones draw
                 for node in _calls(part):
                     require_no_draw(torch, node)
+            require_plain_writes(torch, exported)
             exported = cast("Any", exported).run_decompositions(decompositions())
             for node in _calls(exported):
                 require_no_effect(torch, node)
