@@ -76,7 +76,7 @@ def random_sampling(rng: np.random.Generator) -> tuple[str, Callable[..., Any], 
     [
         (random_resizing, 40),
         (random_sampling, 10),
-        pytest.param(random_resizing, 2000, marks=pytest.mark.nightly),
+        pytest.param(random_resizing, 1200, marks=pytest.mark.nightly),
         pytest.param(random_sampling, 1000, marks=pytest.mark.nightly),
     ],
 )
