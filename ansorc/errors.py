@@ -33,6 +33,10 @@ class GraphError(AnsorcError):
     """A network that has no meaning, or that cannot be read."""
 
 
+class EmptyTensorError(GraphError):
+    """A tensor without elements, which kernels do not have."""
+
+
 class InternalError(AnsorcError):
     """A fault of ansorc itself, found by its own checks: nothing that its user could do better.
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ansorc.errors import GraphError
+from ansorc.errors import EmptyTensorError, GraphError
 from ansorc.graph.graph import Graph, GraphNode
 from ansorc.graph.graph_operator import GraphOperator, attributes_of
 from ansorc.graph.operators import operator_named
@@ -173,7 +173,7 @@ class GraphBuilder:
         if name in self._types:
             raise GraphError(f"two tensors of '{self.name}' are called '{name}'")
         if min(kind.shape, default=1) < 1:
-            raise GraphError(f"the tensor '{name}' is empty, {kind}; extents are 1 or more")
+            raise EmptyTensorError(f"the tensor '{name}' is empty, {kind}; extents are 1 or more")
         if max(kind.shape, default=1) > MAX_EXTENT or kind.elements > MAX_ELEMENTS:
             raise GraphError(f"the tensor '{name}' is too large, {kind}")
         self._types[name] = kind

@@ -15,9 +15,11 @@ from ansorc.lang.reference import evaluate
 
 
 def run_reference(
-    graph: Graph, inputs: Mapping[str, Array], dtype: type[np.floating[Any]] = np.float64
+    graph: Graph, inputs: Mapping[str, Array], dtype: type[np.floating[Any]] | None = np.float64
 ) -> dict[str, Array]:
     """Return the outputs of `graph`, floats in `dtype` (integers and bools in their own).
+
+    None for `dtype`: each float in its own, rounded as `evaluate` says.
 
     Raise GraphError where inputs are missing, LanguageError where their shapes do not fit.
     """

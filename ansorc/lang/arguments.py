@@ -214,7 +214,7 @@ def _integer(value: object) -> object:
 
 def _truth(value: object) -> object:
     number = as_number(value)
-    if number in (0, 1) and isinstance(number, int):
+    if isinstance(number, int) and number in (0, 1):
         return bool(number)
     raise _UnfitError
 

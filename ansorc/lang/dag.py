@@ -63,7 +63,8 @@ class ComputeDAG:
 
     def op(self, name: str) -> ComputeOp:
         """Return the computation of the tensor `name`; raise LanguageError if there is none."""
-        found = self._by_name.get(name) if isinstance(name, str) else None
+        is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        found = self._by_name.get(name) if is_text else None
         if found is None:
             known = ", ".join(f"'{op.name}'" for op in self.ops)
             raise LanguageError(f"nothing computes '{name}'; there are {known}")
@@ -78,7 +79,8 @@ class ComputeDAG:
 
         Producers come first.
         """
-        return self._readers.get(name, ()) if isinstance(name, str) else ()
+        is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        return self._readers.get(name, ()) if is_text else ()
 
     @cached_property
     def flops(self) -> float:

@@ -7,7 +7,7 @@ does not depend, so that what repeats is computed once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
@@ -46,6 +46,8 @@ from ansorc.ir.printer import expr_text
 from ansorc.lang.strided import strided_view
 
 Mask: TypeAlias = "NDArray[np.bool_] | None"
+FloatType: TypeAlias = "np.dtype[np.floating[Any]] | None"
+"""What all floats are computed in; None: each in its own dtype, as kernels do."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Grid:
 
     axes: Mapping[str, Array]
     tensors: Mapping[str, Array]
-    floats: np.dtype[np.floating[Any]]
+    floats: FloatType
     op_name: str
     rank: int
 
@@ -85,7 +87,7 @@ class Grid:
             case Cast(dtype, operand):
                 return converted(self.evaluate(operand, mask), self.numpy_type(dtype))
             case Call(name, args):
-                return FUNCTIONS[name](*(self.evaluate(arg, mask) for arg in args))
+                return self._called(name, [self.evaluate(arg, mask) for arg in args])
             case Load():
                 return self.load(expr, mask, self.tensors[expr.buffer.name])
             case Ramp() | Broadcast() | Dot() | Reduce():
@@ -97,7 +99,14 @@ class Grid:
 
     def numpy_type(self, dtype: DType) -> np.dtype[Any]:
         """Return the type that values of `dtype` are computed in."""
-        return self.floats if dtype.is_float else dtype.numpy
+        return dtype.numpy if self.floats is None or not dtype.is_float else self.floats
+
+    def _called(self, name: str, args: Sequence[Array]) -> Array:
+        """A math function; of narrow floats in double precision, rounded once."""
+        if self.floats is not None:
+            return FUNCTIONS[name](*args)
+        found = FUNCTIONS[name](*(arg.astype(np.float64, copy=False) for arg in args))
+        return found.astype(args[0].dtype, copy=False)
 
     def _literal(self, value: float, dtype: DType) -> Array:
         """Return a literal as its dtype holds it: 0.1 of float32 is not 0.1."""
@@ -157,6 +166,8 @@ class Grid:
 
 def converted(values: Array, dtype: np.dtype[Any]) -> Array:
     """Return `values` as `dtype`; floats outside the range of an integer become its nearest."""
+    if values.dtype.name == "bfloat16":
+        values = values.astype(np.float32)
     if values.dtype.kind != "f" or dtype.kind not in "iu":
         return values.astype(dtype)
     info = np.iinfo(dtype)

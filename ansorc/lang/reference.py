@@ -18,7 +18,7 @@ from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
-from ansorc.lang.grid import Grid
+from ansorc.lang.grid import FloatType, Grid
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.tuple_fold import combined, folded
 
@@ -29,23 +29,25 @@ _BLOCK_ELEMENTS = 1 << 20
 
 
 def evaluate(
-    dag: ComputeDAG, inputs: Sequence[Array], dtype: type[np.floating[Any]] = np.float64
+    dag: ComputeDAG, inputs: Sequence[Array], dtype: type[np.floating[Any]] | None = np.float64
 ) -> list[Array]:
     """Return the outputs of `dag`, in call order, for `inputs` in the order of `dag.inputs`.
 
     All floats are computed and returned in `dtype`, whatever the DAG says, but literals have the
-    value that their own dtype holds; integers wrap around in theirs. Raise LanguageError where
-    the inputs do not fit or something is read outside of a tensor.
+    value that their own dtype holds; integers wrap around in theirs. With None for `dtype` each
+    float has its own, as in a kernel: functions are rounded once, and so are sums and products of
+    many at their end. Raise LanguageError where the inputs do not fit or something is read outside
+    of a tensor.
     """
     tensors = all_tensors(dag, inputs, dtype)
     return [tensors[buffer.name] for buffer in dag.outputs]
 
 
 def all_tensors(
-    dag: ComputeDAG, inputs: Sequence[Array], dtype: type[np.floating[Any]] = np.float64
+    dag: ComputeDAG, inputs: Sequence[Array], dtype: type[np.floating[Any]] | None = np.float64
 ) -> dict[str, Array]:
     """Return what `evaluate` computes on the way, and the inputs, by name."""
-    floats: np.dtype[np.floating[Any]] = np.dtype(dtype)
+    floats: FloatType = None if dtype is None else np.dtype(dtype)
     if len(inputs) != len(dag.inputs):
         names = ", ".join(buffer.name for buffer in dag.inputs)
         raise LanguageError(f"there are {len(dag.inputs)} inputs ({names}), not {len(inputs)}")
@@ -59,12 +61,17 @@ def all_tensors(
     return tensors
 
 
-def _input(buffer: Buffer, array: Array, floats: np.dtype[np.floating[Any]]) -> Array:
+def _input(buffer: Buffer, array: Array, floats: FloatType) -> Array:
     if array.shape != buffer.shape:
         raise LanguageError(f"'{buffer.name}' has shape {buffer.shape}, not {array.shape}")
     if buffer.promised is not None:
         _require_promised(buffer, array)
-    return array.astype(floats if buffer.dtype.is_float else buffer.dtype.numpy, copy=False)
+    return array.astype(_held(buffer, floats), copy=False)
+
+
+def _held(buffer: Buffer, floats: FloatType) -> np.dtype[Any]:
+    """The type of the elements of a tensor."""
+    return buffer.dtype.numpy if floats is None or not buffer.dtype.is_float else floats
 
 
 def _require_promised(buffer: Buffer, array: Array) -> None:
@@ -84,7 +91,7 @@ class Evaluation:
 
     op: ComputeOp
     tensors: Mapping[str, Array]
-    floats: np.dtype[np.floating[Any]]
+    floats: FloatType
 
     def run(self) -> dict[str, Array]:
         """Return the whole tensors, by name."""
@@ -95,15 +102,28 @@ class Evaluation:
             result[...] = identity.value
         is_whole = isinstance(op.combiner, Reducer)
         for box in boxes((*op.axes, *op.reduce_axes), factors, is_whole=is_whole):
-            values = [self.grid(box).evaluate(factor) for factor in factors]
+            values = [self._wide(self.grid(box).evaluate(factor)) for factor in factors]
             shape = [part.stop - part.start for part in box]
             blocks = [result[(*box[:rank], ...)] for result in results]
             for block, new in zip(blocks, self._updated(blocks, values, shape), strict=True):
                 block[...] = new
-        return {buffer.name: result for buffer, result in zip(op.buffers, results, strict=True)}
+        return {
+            buffer.name: result.astype(_held(buffer, self.floats), copy=False)
+            for buffer, result in zip(op.buffers, results, strict=True)
+        }
+
+    @property
+    def _is_rounded_late(self) -> bool:
+        """Whether terms are combined in double precision, and rounded at their end."""
+        is_long = self.op.combiner in (Combiner.SUM, Combiner.PROD)
+        return self.floats is None and is_long and self.op.buffers[0].dtype.is_float
+
+    def _wide(self, values: Array) -> Array:
+        return values.astype(np.float64, copy=False) if self._is_rounded_late else values
 
     def _empty(self, buffer: Buffer) -> Array:
-        return np.empty(buffer.shape, self.floats if buffer.dtype.is_float else buffer.dtype.numpy)
+        kind = np.dtype(np.float64) if self._is_rounded_late else _held(buffer, self.floats)
+        return np.empty(buffer.shape, kind)
 
     def _updated(
         self, blocks: Sequence[Array], values: Sequence[Array], shape: Sequence[int]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ansorc.ir.aligned import Array
-from ansorc.lang.grid import Grid
+from ansorc.lang.grid import FloatType, Grid
 from ansorc.lang.reducer import Reducer
 
 
@@ -18,7 +17,7 @@ def folded(
     terms: Sequence[Array],
     shape: Sequence[int],
     rank: int,
-    floats: np.dtype[np.floating[Any]],
+    floats: FloatType,
 ) -> list[Array]:
     """Return the tuples of `terms` over the box `shape`, combined over its dimensions from `rank`.
 
@@ -41,7 +40,7 @@ def combined(
     reducer: Reducer,
     left: Sequence[Array],
     right: Sequence[Array],
-    floats: np.dtype[np.floating[Any]],
+    floats: FloatType,
 ) -> list[Array]:
     """Return the tuples that `left` and `right`, arrays of one shape, combine to."""
     mine, theirs = reducer.operands

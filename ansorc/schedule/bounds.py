@@ -120,10 +120,9 @@ def settle(state: State, step: Step, before: State, *, within: str = "") -> Stat
     late. A reader must stay inside the loop where what it reads is computed.
     """
     changed = {within}
-    for name in [stage.name for stage in reversed(state.stages)]:
+    for name in [s.name for s in reversed(state.stages) if isinstance(s.attach, At)]:
         stage = state.stage(name)
-        if not isinstance(stage.attach, At):
-            continue
+        assert isinstance(stage.attach, At)
         # What the threads of a block share is read over loops further out, too.
         if not within or stage.attach.stage in changed or stage.scope == "shared":
             state = _settle_stage(state, stage, stage.attach, (step, before))

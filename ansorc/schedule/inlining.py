@@ -82,7 +82,13 @@ class _Inlining:
     @cached_property
     def always(self) -> frozenset[Place]:
         """What the reader loads for each element, whatever the conditions in it say."""
-        return frozenset[Place]().union(*map(_always_loaded, self.reader.parts))
+        names = {buffer.name for buffer in self.source.buffers}
+        before = (
+            temporary.value
+            for temporary in self.reader.temporaries
+            if not names.isdisjoint(load.buffer.name for load in temporary.loads)
+        )
+        return frozenset[Place]().union(*map(_always_loaded, (*before, *self.reader.bodies)))
 
     def result(self) -> ComputeOp | None:
         places = self._places()

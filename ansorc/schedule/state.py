@@ -156,7 +156,8 @@ class State:
 
     def stage(self, name: str) -> Stage:
         """Return the stage called `name`; raise ArgumentError if there is none."""
-        found = self.find(name) if isinstance(name, str) else None
+        is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        found = self.find(name) if is_text else None
         if found is None:
             known = ", ".join(f"'{stage.name}'" for stage in self.stages)
             raise ArgumentError(f"there is no stage {name!r}; the stages are {known}")

@@ -27,7 +27,7 @@ class Task:
             (found, Target, "target"),
             (name, str, "name"),
         ):
-            if not isinstance(value, kind):
+            if not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ArgumentError(f"Task: {what} is {short_text(value)}, not a {kind.__name__}")
         object.__setattr__(self, "dag", dag)
         object.__setattr__(self, "target", found)

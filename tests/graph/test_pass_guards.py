@@ -173,6 +173,19 @@ def test_attributes_that_are_equal_may_differ() -> None:
         assert signs.tolist() == [False, True, False]
 
 
+def test_a_fault_in_constants_is_one_of_the_call() -> None:
+    def no_zeros(x: ac.Tensor) -> ac.Tensor:
+        return ac.compute(x.shape, lambda i: ac.checked(x[i], x[i] > 0.0, "no zeros, please"))
+
+    builder = GraphBuilder()
+    c = builder.constant(np.array([1, 0], np.float32))
+    y = builder.add(own("my::NoZeros", no_zeros), [c])
+    x = builder.input("x", TensorType(FLOAT32, (2,)))
+    module = ac.build(builder.graph([builder.add("add", [x, y], "y")]))
+    with pytest.raises(AssertionError, match="no zeros, please"):
+        module.run({"x": np.zeros(2, np.float32)})
+
+
 def aliases() -> Graph:
     """Outputs that are an input, a constant, each other, and views of one another."""
     builder = GraphBuilder("aliases")

@@ -14,7 +14,7 @@ LAYERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*LAYERS, "mixed"])
+@pytest.mark.parametrize("name", ["gelu", "mixed"])
 def test_chains_of_layers(name: str) -> None:
     names = [list(LAYERS)[n % len(LAYERS)] if name == "mixed" else name for n in range(12)]
     module = nn.Sequential(*(LAYERS[one]() for one in names)).eval()

@@ -1,5 +1,6 @@
 """Whatever a kernel or a network is called with, it is taken, or refused by an error of ansorc."""
 
+# pyright: basic, reportArgumentType=false, reportCallIssue=false
 from __future__ import annotations
 
 from pathlib import Path

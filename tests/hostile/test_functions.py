@@ -1,5 +1,6 @@
 """Whatever a user gives to the functions of `ac`, it is taken, or refused by an error of ansorc."""
 
+# pyright: basic, reportArgumentType=false, reportCallIssue=false
 from __future__ import annotations
 
 import operator

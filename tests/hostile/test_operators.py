@@ -1,5 +1,6 @@
 """Whatever a user gives to `ac.ops`, it is taken, or refused by an error of ansorc."""
 
+# pyright: basic, reportArgumentType=false, reportCallIssue=false
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -120,3 +121,11 @@ def test_numbers_of_numpy_are_taken() -> None:
     assert ops.matmul(M, N, sum_dtype=np.float64).dtype.name == "float64"
     assert ops.sum(M, 1, keepdims=np.True_).shape == (3, 1)
     assert ops.top_k(M, np.int64(2))[0].shape == (3, 2)
+
+
+def test_ends_beyond_a_dtype_are_none() -> None:
+    half = ac.placeholder((4,), "half", "float16")
+    text = ac.ComputeDAG([half, ops.clip(half, -1e9, 1e9, "y")]).to_text()
+    assert "min(max(half[i0], float16(-inf)), float16(inf))" in text
+    text = ac.ComputeDAG([M, ops.clip(M, -1e38, 0.1, "y")]).to_text()
+    assert "min(max(M[i0, i1], -1e+38), 0.1)" in text

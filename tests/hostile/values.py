@@ -1,5 +1,6 @@
 """What users give by mistake to functions that want something else."""
 
+# pyright: basic, reportArgumentType=false, reportCallIssue=false
 from __future__ import annotations
 
 import math

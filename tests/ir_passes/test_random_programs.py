@@ -64,7 +64,7 @@ def test_no_pass_needs_more_than_is_written(function: Function, name: str, seed:
 
 
 @pytest.mark.parametrize("name", sorted(PASSES))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(sums_of_gaps(), st.integers(0, 99))
 def test_sums_of_what_is_partly_written(name: str, function: Function, seed: int) -> None:
     assert_as_defined(function, PASSES[name](function), seed)

@@ -18,6 +18,9 @@ from ansorc.codegen.cuda.prelude import PARTS, parts_of, prelude
 from ansorc.codegen.cuda.toolkit import compile_cubin
 from ansorc.codegen.network.plan import NetworkPlan, Place, PlaceKind
 from ansorc.errors import BuildError, CallError
+from ansorc.graph.builder import GraphBuilder
+from ansorc.graph.tensor_type import TensorType
+from ansorc.ir.dtype import FLOAT32
 
 
 def module_of(name: str) -> NetworkModule:
@@ -37,6 +40,21 @@ def test_an_emulated_network_computes_what_the_graph_says(name: str) -> None:
     for seed in (2, 3):
         inputs = feeds(graph, seed)
         assert_right(graph, inputs, module.run(inputs))
+
+
+def test_outputs_may_be_the_input_a_constant_and_each_other() -> None:
+    builder = GraphBuilder("few")
+    x = builder.input("x", TensorType(FLOAT32, (2, 3)))
+    r = builder.add("relu", [x], "r")
+    same = builder.add("reshape", [r], "same", shape=[3, 2])
+    graph = builder.graph([same, r, x, builder.constant(np.arange(4, dtype=np.float32), "c")])
+    data = feeds(graph)
+    found = ac.build(graph, EMULATED).run(data)
+    wanted = np.maximum(data["x"], 0)
+    expected = {"same": wanted.reshape(3, 2), "r": wanted, "x": data["x"], "c": np.arange(4)}
+    assert list(found) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
 
 
 def test_the_arena_is_poisoned() -> None:

@@ -71,7 +71,7 @@ def require_growth_of_nodes(kind: str, short: int, long: int) -> None:
     assert many[2] < 1.6 * factor * few[2]
 
 
-@pytest.mark.parametrize("kind", ["add", "mixed"])
+@pytest.mark.parametrize("kind", ["mixed"])
 def test_work_grows_with_the_nodes(kind: str) -> None:
     require_growth_of_nodes(kind, 8, 20)
 
@@ -79,14 +79,12 @@ def test_work_grows_with_the_nodes(kind: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", [*KINDS, "mixed"])
-@pytest.mark.parametrize(("short", "long"), [(10, 50), (50, 100), (100, 200)])
+@pytest.mark.parametrize(("short", "long"), [(8, 20), (10, 50), (50, 100), (100, 200)])
 def test_work_of_long_chains_grows_with_the_nodes(kind: str, short: int, long: int) -> None:
     require_growth_of_nodes(kind, short, long)
 
 
-@pytest.mark.parametrize(
-    ("kind", "length"), [*((kind, 13) for kind in KINDS), ("mixed", 13), ("add", 40), ("gelu", 40)]
-)
+@pytest.mark.parametrize(("kind", "length"), [("add", 40), ("celu", 13), ("mixed", 13)])
 def test_long_chains_are_right(kind: str, length: int) -> None:
     function = lowered(chain(kind, length), NATIVE)
     x = np.random.default_rng(length).uniform(-1, 1, SHAPE).astype(np.float32)
@@ -164,9 +162,9 @@ def of_shared_values(length: int) -> ac.ComputeDAG:
     "build", [shifted, into_a_sum, with_residuals, with_outputs, of_shared_values]
 )
 def test_other_long_computations_are_right_and_short(build: Any) -> None:
-    sizes = [nodes(lowered(build(length))) for length in (6, 12, 18)]
+    sizes = [nodes(lowered(build(length))) for length in (5, 10, 15)]
     assert sizes[2] - sizes[1] < 3 * max(sizes[1] - sizes[0], 400)
-    dag = build(14)
+    dag = build(12)
     function = lowered(dag, NATIVE)
     x = np.random.default_rng(1).uniform(-1, 1, dag.inputs[0].shape).astype(np.float32)
     outputs = [np.full(b.shape, np.nan, np.float32) for b in dag.outputs]

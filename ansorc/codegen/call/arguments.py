@@ -191,7 +191,8 @@ def _viewed(place: _CallArgument, value: object) -> tuple[Array, bool]:
     if isinstance(value, np.ndarray):
         array = cast(Array, value)
         return array, bool(array.flags.writeable)
-    if isinstance(value, (bool, int, float, np.generic)) and not place.param.source_shape:
+    is_number = isinstance(value, (bool, int, float, np.generic))
+    if is_number and not place.param.source_shape:
         return _of_number(place, value), False
     if not has_dlpack(value):
         kind = f"is a {type(value).__name__}"

@@ -25,7 +25,6 @@ from ansorc.graph.onnx.model import (
     OnnxModel,
     OnnxNode,
     OnnxSource,
-    is_onnx_operator,
     load_onnx,
 )
 from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence, OnnxValue
@@ -200,18 +199,15 @@ class _Import:
         user, called = registered_operator(node.operator), self._model.called(node)
         if user is None and called is not None:
             return self._inner(node, called, inputs, ChainMap(), depth)
-        values = {
-            name: value
-            for name, value in zip(node.inputs, inputs, strict=True)
-            if value is not None and not isinstance(value, (str, OnnxSequence))
-        }
+        arrays = [value if isinstance(value, np.ndarray) else None for value in inputs]
         is_known = not any(isinstance(value, (str, OnnxSequence)) for value in inputs)
         is_known = is_known and node.operator not in SEQUENCES
-        if user is None and is_known and is_onnx_operator(node):
-            found = _guarded(node, lambda: self._folding.outputs(node, values))
+        if user is None and is_known and self._folding.can(node):
+            found = _guarded(node, lambda: self._folding.outputs(node, arrays))
             return [_computed(value) for value in found]
-        for name, value in values.items():
-            _numbers(value, f"{node}: '{name}'")
+        for name, value in zip(node.inputs, arrays, strict=True):
+            if value is not None:
+                _numbers(value, f"{node}: '{name}'")
         if user is not None:
             return _guarded(node, lambda: user_outputs(call, user))
         converter = CONVERTERS.get(node.operator)

@@ -34,7 +34,8 @@ def register_onnx_op(name: str, definition: Callable[..., Tensor | Sequence[Tens
 
 def unregister_onnx_op(name: str) -> None:
     """Forget the registered operator `name`; raise GraphError if there is none."""
-    if not isinstance(name, str) or _plain(name) not in _REGISTERED:
+    is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_text or _plain(name) not in _REGISTERED:
         known = ", ".join(_REGISTERED) or "none at all"
         raise GraphError(f"there is no registered operator '{name}'; registered are {known}")
     del _REGISTERED[_plain(name)]

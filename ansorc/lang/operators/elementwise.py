@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
+import numpy as np
+
+from ansorc.ir.dtype import DType
 from ansorc.ir.expr import BinaryOp
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
@@ -24,6 +28,8 @@ from ansorc.lang.tensor import Tensor
 _ADD, _SUBTRACT, _MULTIPLY = (AutoName(n) for n in ("add", "subtract", "multiply"))
 _DIVIDE, _BIAS_ADD, _BATCH_NORM = (AutoName(n) for n in ("divide", "bias_add", "batch_norm"))
 _MAXIMUM, _MINIMUM, _POWER = (AutoName(n) for n in ("maximum", "minimum", "power"))
+_FITS_ALL = 65504
+"""The largest number that every float dtype has."""
 _WHERE, _CLIP, _CAST = AutoName("where"), AutoName("clip"), AutoName("cast")
 
 
@@ -77,10 +83,14 @@ def where(condition: Tensor, a: Tensor, b: Tensor, name: str = _WHERE) -> Tensor
 def clip(data: Tensor, low: float, high: float, name: str = _CLIP) -> Tensor:
     """Return min(max(data, low), high), of the shape of `data`.
 
-    Raise LanguageError where low is above high.
+    Ends that a float dtype has only infinity for are none. Raise LanguageError where low is above
+    high.
     """
     require(low <= high, "clip", data, need=f"low {low} must not be above high {high}")
-    return compute(data.shape, lambda *i: scalar.minimum(scalar.maximum(data[i], low), high), name)
+    first, last = (_end(value, data.dtype) for value in (low, high))
+    return compute(
+        data.shape, lambda *i: scalar.minimum(scalar.maximum(data[i], first), last), name
+    )
 
 
 def cast(data: Tensor, dtype: DTypeLike, name: str = _CAST) -> Tensor:
@@ -157,6 +167,18 @@ def _channels(operator: str, data: Tensor, axis: int, *vectors: Tensor) -> int:
         fits, operator, data, *vectors, need=f"axis {axis} has {extent} channels; use [{extent}]"
     )
     return place
+
+
+def _end(value: float, dtype: DType) -> float:
+    """Return an end of a range, infinite if it is beyond the finite numbers of a float dtype."""
+    if not dtype.is_float or abs(value) <= _FITS_ALL:
+        return value
+    try:
+        with np.errstate(over="ignore"):
+            rounded = float(np.asarray(float(value)).astype(dtype.numpy))
+    except OverflowError:
+        rounded = math.copysign(math.inf, value)
+    return rounded if math.isinf(rounded) else value
 
 
 def _broadcast(operator: str, a: Tensor, b: Tensor, op: BinaryOp, name: str) -> Tensor:

@@ -216,10 +216,11 @@ def register_sketch_rule(name: str, rule: SketchRule, before: str = "AlwaysInlin
     sketches, and the result of the search says so. Raise RuleError for the name of a built-in rule,
     for an unknown `before`, and for what is no rule.
     """
-    if not isinstance(name, str) or not name or name in BUILT_IN:
+    is_text = isinstance(name, str) and isinstance(before, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_text or not name or name in BUILT_IN:
         raise RuleError(f"'{name}' is no name for a rule of yours; taken are {', '.join(BUILT_IN)}")
     known = (*BUILT_IN, *(other for other in _REGISTERED if other != name))
-    if not isinstance(before, str) or before not in known:
+    if before not in known:
         raise RuleError(
             f"there is no rule '{before}' to be asked after '{name}'; known are {', '.join(known)}"
         )
@@ -235,7 +236,8 @@ def register_sketch_rule(name: str, rule: SketchRule, before: str = "AlwaysInlin
 
 def unregister_sketch_rule(name: str) -> None:
     """Forget the registered rule `name`; raise RuleError if there is none."""
-    if not isinstance(name, str) or name not in _REGISTERED:
+    is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_text or name not in _REGISTERED:
         known = ", ".join(_REGISTERED) or "none at all"
         raise RuleError(f"there is no registered rule '{name}'; registered are {known}")
     del _REGISTERED[name]

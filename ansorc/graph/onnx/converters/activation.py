@@ -43,7 +43,7 @@ def _gelu(call: NodeCall) -> str:
 def _prelu(call: NodeCall) -> str:
     """A slope for each channel is an operator that works for any place of the channels."""
     shape, slope = call.type(0).shape, call.type(1).shape
-    is_channels = len(slope) == len(shape) - 1 and slope[:1] == shape[1:2]
+    is_channels = len(slope) == len(shape) - 1 > 0 and slope[:1] == shape[1:2]
     if is_channels and math.prod(slope[1:]) == 1:
         flat = call.add("reshape", [call.input(1)], shape=[shape[1]])
         return call.add("prelu", [call.input(0), flat], axis=1)

@@ -7,11 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ansorc.graph.onnx.node_call import Converter, NodeCall
+from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+
+_TRAINED_SINCE = 14
+"""The version from which on a batch norm says that it takes the statistics of its batch."""
 
 
-def _batch_norm(call: NodeCall) -> str:
-    if call.attribute("training_mode", 0) or len([o for o in call.node.outputs if o]) > 1:
+def _batch_norm(call: NodeCall) -> OnnxValue | Sequence[OnnxValue]:
+    if call.attribute("training_mode", 0) and call.opset >= _TRAINED_SINCE:
+        return _batch_norm_of_batch(call)
+    if len([name for name in call.node.outputs if name]) > 1:
         call.refuse("it is in training mode; export the network for inference")
     if not call.attribute("spatial", 1):
         call.refuse("spatial=0 is not supported")
@@ -25,6 +30,29 @@ def _batch_norm(call: NodeCall) -> str:
         folded = [factor.astype(kind), (shift - mean * factor).astype(kind)]
         return call.add("batch_norm", [data, *map(call.constant, folded)], axis=1)
     return call.add("batch_norm_inference", [data, *vectors], axis=1, epsilon=epsilon)
+
+
+def _batch_norm_of_batch(call: NodeCall) -> Sequence[OnnxValue]:
+    """By the statistics of the batch itself; and the running ones, moved towards them."""
+    data, rank = call.input(0), call.rank(0)
+    axes, momentum = [0, *range(2, rank)], float(call.attribute("momentum", 0.9))
+    mean = call.add("mean", [data], axis=axes)
+    apart = call.add("bias_add", [data, call.add("negative", [mean])], axis=1)
+    variance = call.add("mean", [call.add("multiply", [apart, apart])], axis=axes)
+    vectors = [call.input(1), call.input(2), mean, variance]
+    epsilon = call.attribute("epsilon", 1e-5)
+    result = call.add("batch_norm_inference", [data, *vectors], axis=1, epsilon=epsilon)
+    running = [
+        call.add(
+            "add",
+            [
+                call.add("multiply", [old, call.scalar(momentum, old)]),
+                call.add("multiply", [new, call.scalar(1 - momentum, new)]),
+            ],
+        )
+        for old, new in ((call.input(3), mean), (call.input(4), variance))
+    ]
+    return [result, *running]
 
 
 def _instance_norm(call: NodeCall) -> str:

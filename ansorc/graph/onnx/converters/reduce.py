@@ -50,6 +50,28 @@ def _abs(call: NodeCall, data: str) -> str:
     return call.add("abs", [data])
 
 
+def _rooted(operator: str, **parts: ElementMap) -> Converter:
+    """A reduction whose result is no integer; that of integers is rounded towards 0."""
+    plain = _reduce(operator, **parts)
+    after = parts.pop("after", None)
+
+    def convert(call: NodeCall) -> str:
+        kind = call.type(0).dtype
+        if kind.is_float:
+            return str(plain(call))
+        first = None if after is not None else _as_float64
+        found = str(_reduce(operator, before=parts.get("before", first))(call))
+        if after is not None:  # sums of integers are exact
+            found = after(call, _as_float64(call, found))
+        return call.add("cast", [found], dtype=str(kind))
+
+    return convert
+
+
+def _as_float64(call: NodeCall, data: str) -> str:
+    return call.add("cast", [data], dtype="float64")
+
+
 def _square(call: NodeCall, data: str) -> str:
     return call.add("multiply", [data, data])
 
@@ -124,9 +146,9 @@ REDUCE: Mapping[str, Converter] = {
     "CumSum": _cumulative("cumulative_sum"),
     "Det": _det,
     "ReduceL1": _reduce("sum", before=_abs),
-    "ReduceL2": _reduce("sum", before=_square, after=_sqrt),
-    "ReduceLogSum": _reduce("sum", after=_log),
-    "ReduceLogSumExp": _reduce("log_sum_exp"),
+    "ReduceL2": _rooted("sum", before=_square, after=_sqrt),
+    "ReduceLogSum": _rooted("sum", after=_log),
+    "ReduceLogSumExp": _rooted("log_sum_exp"),
     "ReduceMax": _extreme("max", "any"),
     "ReduceMean": _mean,
     "ReduceMin": _extreme("min", "all"),
