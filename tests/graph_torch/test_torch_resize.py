@@ -31,8 +31,7 @@ def random_resizing(rng: np.random.Generator) -> tuple[str, Callable[[Any], Any]
     modes = ["nearest", "nearest", "nearest-exact", "area", linear]
     mode = str(rng.choice([*modes, *["bicubic", "smooth", "smooth"] * (rank == 2)]))
     options: dict[str, Any] = {}
-    if mode == "smooth":  # PyTorch 2.13 gives all rows of a column of one element the first value
-        shape[-1] += 1
+    if mode == "smooth":
         mode, options["antialias"] = str(rng.choice(["bilinear", "bicubic"])), True
     if mode in (linear, "bicubic"):
         options["align_corners"] = bool(rng.integers(2))
@@ -97,6 +96,8 @@ def test_random_calls_are_as_in_pytorch(draw: Any, count: int) -> None:
         feeds = {name: one.numpy() for name, one in zip(graph.inputs, tensors, strict=True)}
         found = run_reference(graph, feeds).values()
         for (words, _, _), mine, wanted in zip(cases, found, forward(*tensors), strict=True):
+            if "antialias" in words and wanted.shape[-1] == 1:
+                continue  # PyTorch 2.13 gives all rows the values of the first
             np.testing.assert_allclose(mine, wanted.numpy(), 1e-4, 1e-4, err_msg=words)
 
 
