@@ -42,23 +42,31 @@ def nearest_elements(
 
 
 def weighted_sums(
-    builder: GraphBuilder, data: str, axis: int, matrix: Array, more: Array | None = None
+    builder: GraphBuilder,
+    data: str,
+    axis: int,
+    taps: Array,
+    weights: Array,
+    more: Array | None = None,
 ) -> str:
-    """Add matrix [outputs, inputs] times `data` along `axis`, plus `more` [outputs] if given.
+    """Add sums of elements of `data` along `axis`: those at taps [n, k] times weights [n, k].
 
-    In a row of the matrix the elements that count are neighbours; before and behind are zeros.
+    Taps beyond the ends are moved to them. `more` [n], if given, is added.
     """
-    inputs, kind = matrix.shape[1], builder.type(data).dtype.numpy
-    used = matrix != 0
-    first = np.where(used.any(1), used.argmax(1), 0)
-    behind = np.where(used.any(1), inputs - used[:, ::-1].argmax(1), 1)
-    taps = int((behind - first).max())
-    first = np.minimum(first, inputs - taps)
-    weights = np.take_along_axis(matrix, first[:, None] + np.arange(taps), 1).astype(kind)
-    tensors = [data, builder.constant(first.astype(np.int64)), builder.constant(weights)]
+    kind = builder.type(data)
+    inputs, used = kind.shape[axis], weights != 0
+    places = np.clip(taps, 0, inputs - 1).astype(np.int64)
+    low = np.where(used, places, inputs - 1).min(1)
+    high = np.where(used, places, low[:, None]).max(1)
+    width = int((high - low).max()) + 1
+    first = np.minimum(low, inputs - width)
+    sums: Array = np.zeros((len(taps), width))
+    rows, columns = np.nonzero(used)
+    np.add.at(sums, (rows, places[rows, columns] - first[rows]), weights[rows, columns])
+    numbers = [first, sums.astype(kind.dtype.numpy)]
     if more is not None:
-        tensors.append(builder.constant(more.astype(kind)))
-    return builder.add("resample", tensors, axis=axis)
+        numbers.append(more.astype(kind.dtype.numpy))
+    return builder.add("resample", [data, *map(builder.constant, numbers)], axis=axis)
 
 
 def _fraction(table: Array, inputs: int, step: float) -> tuple[int, int, int] | None:

@@ -8,6 +8,7 @@ from graph.resizing_cases import ResizeCase, random_resize, resized
 from onnx_oracle import assert_as_onnx, node_model, random, run_node
 
 from ansorc.errors import GraphError
+from ansorc.graph.onnx.importer import from_onnx
 from ansorc.ir.aligned import Array
 
 IMAGE = random(1, 2, 5, 6)
@@ -163,3 +164,13 @@ def test_two_sizes_and_unknown_policies_are_refused() -> None:
     unknown = node_model("Resize", [IMAGE, None, None, sizes], **options)
     with pytest.raises(GraphError, match="there is no keep_aspect_ratio_policy 'big'"):
         run_node(*unknown)
+
+
+def test_long_rows_are_resized_in_little_memory() -> None:
+    """480,000 elements become 160,000: their matrix would have 600 GB."""
+    data = np.zeros((1, 480_000), np.float32)
+    options = {"known": (3,), "mode": "linear", "antialias": 1}
+    graph = from_onnx(
+        node_model("Resize", [data, None, None, np.array([1, 160_000])], **options)[0]
+    )
+    assert sum(one.nbytes for one in graph.constants.values()) < 16e6

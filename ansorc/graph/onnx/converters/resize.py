@@ -114,22 +114,18 @@ class _Manner:
         }[rounding]
         return np.clip(rounded, 0, line.inputs - 1).astype(np.int64)
 
-    def weights(self, line: _ResizedAxis) -> Array:
-        """Return the matrix [outputs, inputs] of a resizing by weighted sums."""
+    def weights(self, line: _ResizedAxis) -> tuple[Array, Array]:
+        """Return which elements of the input each of the result is a sum of, and their weights."""
         is_cubic = self.mode == "cubic"
         shrink = min(float(line.scale), 1.0) if self.antialias else 1.0
-        reach = (2 if is_cubic else 1) / shrink
-        matrix: Array = np.zeros((line.outputs, line.inputs))
-        for number, place in enumerate(self.places(line)):
-            first, last = math.floor(float(place) - reach), math.ceil(float(place) + reach)
-            taps: Array = np.arange(first, last + 1)
-            away = (taps - float(place)) * shrink
-            shares = cubic_weight(away, self.cubic) if is_cubic else linear_weight(away)
-            if self.exclude_outside:
-                shares = shares * ((taps >= 0) & (taps < line.inputs))
-            total = float(shares.sum()) or 1.0
-            np.add.at(matrix[number], np.clip(taps, 0, line.inputs - 1), shares / total)
-        return matrix
+        reach, places = (2 if is_cubic else 1) / shrink, self.places(line).astype(np.float64)
+        taps = np.floor(places - reach)[:, None] + np.arange(math.ceil(2 * reach) + 2)
+        away = (taps - places[:, None]) * shrink
+        shares = cubic_weight(away, self.cubic) if is_cubic else linear_weight(away)
+        if self.exclude_outside:
+            shares = shares * ((taps >= 0) & (taps < line.inputs))
+        total = shares.sum(1, keepdims=True)
+        return taps, shares / np.where(total == 0, 1, total)
 
     def beyond(self, line: _ResizedAxis) -> Array:
         """Return which elements of the result have the value of what lies outside."""
@@ -265,10 +261,10 @@ def _is_bilinear(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis])
 
 def _resampled(call: NodeCall, data: str, axis: int, manner: _Manner, line: _ResizedAxis) -> str:
     """The data, resized along one axis by weighted sums."""
-    matrix, beyond = manner.weights(line), manner.beyond(line)
-    matrix[beyond] = 0
+    (taps, weights), beyond = manner.weights(line), manner.beyond(line)
+    weights[beyond] = 0
     more = beyond * manner.extrapolation if beyond.any() else None
-    return weighted_sums(call.builder, data, axis, matrix, more)
+    return weighted_sums(call.builder, data, axis, taps, weights, more)
 
 
 def _nearest(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> str:

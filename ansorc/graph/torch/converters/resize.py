@@ -141,7 +141,8 @@ def _mixed(call: TorchCall, *, support: int, kernel: Falloff) -> str:
         if n == m and (support == 1 or np.array_equal(places, np.arange(m))):
             continue
         taps = (np.floor(places) - support + 1)[:, None] + np.arange(2 * support)
-        data = _resampled(call, data, axis, taps, kernel(taps - places[:, None]))
+        weights = kernel(taps - places[:, None])
+        data = weighted_sums(call.builder, data, axis.place, taps, weights)
     return data
 
 
@@ -162,16 +163,9 @@ def _smooth(call: TorchCall, *, support: int, kernel: Falloff) -> str:
         behind = np.minimum((centre + support * width + 0.5).astype(np.int64), n)
         taps = first[:, None] + np.arange(int((behind - first).max()))
         weights = kernel((taps - centre[:, None] + 0.5) / width) * (taps < behind[:, None])
-        data = _resampled(call, data, axis, taps, weights / weights.sum(1, keepdims=True))
+        weights = weights / weights.sum(1, keepdims=True)
+        data = weighted_sums(call.builder, data, axis.place, taps, weights)
     return data
-
-
-def _resampled(call: TorchCall, data: str, axis: _Axis, taps: Array, weights: Array) -> str:
-    """Sums of the elements at `taps` [outputs, taps], those outside moved to the ends."""
-    matrix: Array = np.zeros((axis.outputs, axis.inputs))
-    places = np.clip(taps, 0, axis.inputs - 1).astype(np.int64)
-    np.add.at(matrix, (np.arange(axis.outputs)[:, None], places), weights)
-    return weighted_sums(call.builder, data, axis.place, matrix)
 
 
 def _grid_sample(call: TorchCall) -> str:
