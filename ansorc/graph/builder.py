@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -77,7 +77,7 @@ class GraphBuilder:
         return output
 
     @contextmanager
-    def under(self, condition: str) -> Iterator[None]:
+    def under(self, condition: str) -> Generator[None]:
         """Add nodes whose results count only where `condition`, one bool, holds in a run.
 
         They are computed in any case; where it does not hold, places that they read at are 0, and

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, Kind
 from ansorc.ir.operator import BinaryOp
 from ansorc.ir.undefined import Undefined, first_undefined
@@ -106,10 +107,13 @@ def lane_reducer(op: BinaryOp, dtype: DType) -> Callable[[Sequence[Any]], Any]:
 
 def _power_of_integers(dtype: DType, base: int, exponent: int) -> int:
     """Return the power of integers as `OF_INTEGERS` says."""
+    if exponent < 0 and base in (1, -1):
+        return base if exponent % 2 else 1
     if exponent < 0:
-        return base ** (exponent % 2) if base in (1, -1) else 0
+        return 0
     low, _ = integer_range(dtype)
-    return (pow(base, exponent, 2**dtype.bits) - low) % 2**dtype.bits + low
+    power: int = (pow(base, exponent, 2**dtype.bits) - low) % 2**dtype.bits + low
+    return power
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -119,7 +123,8 @@ def _power(base: Any, exponent: Any) -> Any:
     kind = np.result_type(base)
     square, rest = (np.array(part, kind) for part in np.broadcast_arrays(base, exponent))
     is_unit = (square == 1) | ((square == -1) if kind.kind == "i" else False)
-    found: Any = np.where((rest >= 0) | is_unit, kind.type(1), kind.type(0))
+    one, zero = np.ones((), kind), np.zeros((), kind)
+    found: Array = np.where((rest >= 0) | is_unit, one, zero)
     rest = np.where((rest < 0) & is_unit, rest & 1, np.maximum(rest, 0))
     while rest.any():
         found = np.where(rest & 1 != 0, found * square, found)

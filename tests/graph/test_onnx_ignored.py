@@ -59,7 +59,11 @@ def strings_of(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
-@pytest.mark.parametrize(("name", "converter"), [*converted()], ids=lambda one: str(one)[:30])
+@pytest.mark.parametrize(
+    ("name", "converter"),
+    [*converted()],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
+)
 def test_converters_name_all_attributes_of_the_schema(name: str, converter: Any) -> None:
     schemas = [
         one

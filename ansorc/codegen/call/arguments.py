@@ -191,20 +191,23 @@ def _viewed(place: _CallArgument, value: object) -> tuple[Array, bool]:
     if isinstance(value, np.ndarray):
         array = cast(Array, value)
         return array, bool(array.flags.writeable)
-    is_number = isinstance(value, (bool, int, float, np.generic))
-    if is_number and not place.param.source_shape:
+    if _is_number(value) and not place.param.source_shape:
         return _of_number(place, value), False
     if not has_dlpack(value):
         kind = f"is a {type(value).__name__}"
         raise place.refuse(kind, "it must be a NumPy array or an object with __dlpack__")
     try:
-        array = np.from_dlpack(value)
+        array = cast(Array, np.from_dlpack(value))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         kind = f"is a {type(value).__name__} that NumPy cannot view ({error})"
         raise place.refuse(
             kind, "it must lie in this machine's main memory, with strides"
         ) from error
     return array, bool(array.flags.writeable) or not _is_versioned(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (bool, int, float, np.generic))
 
 
 def _of_number(place: _CallArgument, value: object) -> Array:

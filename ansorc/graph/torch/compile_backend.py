@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import Any
+from typing import Any, cast
 
 from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.errors import AnsorcError, FaultError, GraphError, OptionError
@@ -59,10 +59,13 @@ class TorchCompileOptions:
         for name in given:
             if name not in known:
                 raise OptionError(f"there is no option '{name}'; there are {', '.join(known)}")
-        numbers = [int(given.get(name, 0)) for name in ("trials", "threads")]
-        most = int(given.get("programs", TorchCompileOptions.programs))
-        checks = bool(given.get("check_indices", True))
-        return TorchCompileOptions(str(given.get("records", "")), *numbers, most, checks)
+        return TorchCompileOptions(
+            records=str(given.get("records", "")),
+            trials=int(given.get("trials", 0)),
+            threads=int(given.get("threads", 0)),
+            programs=int(given.get("programs", TorchCompileOptions.programs)),
+            check_indices=bool(given.get("check_indices", True)),
+        )
 
 
 def torch_backend(
@@ -108,7 +111,7 @@ class _CompiledModule:
         self._module, self._options = graph_module, options
         self._torch = torch_library()
         self._narrow = (self._torch.float16, self._torch.bfloat16)  # copied to float32
-        self._free = _free_numbers(example_inputs)
+        self._free: frozenset[int] = _free_numbers(example_inputs)
         self._has_parts = any(map(has_parts, example_inputs))
         self._static: tuple[int, ...] | None = None
         """The places of the arguments that are constants; None before the first call."""
@@ -194,7 +197,7 @@ class _CompiledModule:
             if isinstance(one, tensor):
                 found.append((one.shape, one.dtype, one.stride()))
             elif place not in self._free:
-                found.append((type(one), one))
+                found.append((cast("type[object]", type(one)), one))
         return tuple(found)
 
     def _bound(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph | None:
@@ -211,12 +214,13 @@ class _CompiledModule:
             return self._specialized(plain, arguments)
 
     def _specialized(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph:
-        graph = None
-        while graph is None:
+        while True:
             instance, key = self._instance(plain), self._key(plain)
             if key in instance.bound:  # another thread was here
                 return instance.bound[key]
             graph = self._trace((instance.kinds, key), plain, arguments)
+            if graph is not None:
+                break
         names = {place: name for name, place in graph.program.places.items()}
         values = {
             names[place]: array_of(plain[place]) for place in self._static or () if place in names

@@ -121,7 +121,7 @@ def _program(torch: Any, exported: Any) -> TorchProgram:
     nodes = [_node(torch, one, names) for one in called if not names.is_part(one)]
     asserted = [one.args[0] for one in called if is_assertion(one)]
     by_name = {one.name: one for one in exported.graph.nodes}
-    changed = getattr(signature, "user_inputs_to_mutate", None) or {}
+    changed: Mapping[str, str] = getattr(signature, "user_inputs_to_mutate", None) or {}
     outputs, others = _outputs(torch, exported, names)
     return TorchProgram(
         inputs=names.inputs,
@@ -234,8 +234,8 @@ def _node(torch: Any, node: Any, names: _ExportedNames) -> TorchNode:
 
 def _require_number(node: Any, argument: Any, value: object) -> None:
     """Raise GraphError if a number of the call settles more than an element's value."""
-    given = value if isinstance(value, (list, tuple)) else [value]
-    for one in cast("Sequence[Any]", given):
+    given = cast("Sequence[Any]", value if isinstance(value, (list, tuple)) else [value])
+    for one in given:
         kind = type(getattr(one, "meta", {}).get("val")).__name__
         if kind in NUMBERS and str(argument.type) not in _SCALARS:
             raise GraphError(

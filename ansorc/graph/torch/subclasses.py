@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ansorc.errors import GraphError
 from ansorc.graph.torch.model import torch_library
@@ -36,9 +36,11 @@ def module_of_parts(module: Any, arguments: Sequence[Any]) -> Any:
     torch = torch_library()
     rebuild = [_rebuilder(one) for one in arguments]
 
-    class OfParts(torch.nn.Module):  # type: ignore[misc]
+    base: Any = torch.nn.Module
+
+    class OfParts(base):
         def __init__(self) -> None:
-            super().__init__()
+            base.__init__(self)
             self.inner = module
 
         def forward(self, *parts: Any) -> Any:
@@ -57,7 +59,8 @@ def _rebuilder(value: Any) -> Callable[[Iterator[Any]], Any]:
         return next
     names, context = value.__tensor_flatten__()
     inner = [(name, _rebuilder(getattr(value, name))) for name in names]
-    kind, shape, strides = type(value), value.shape, value.stride()
+    kind = cast(Any, type(value))
+    shape, strides = value.shape, value.stride()
 
     def make(rest: Iterator[Any]) -> Any:
         found = {name: rebuild(rest) for name, rebuild in inner}

@@ -25,7 +25,7 @@ def unchanged_state() -> Generator[None]:
     before = [part.read(torch) for part in _PARTS]
     try:
         yield
-        changed = [part.words for part, value in _changes(torch, before)]
+        changed = [part.words for part, _ in _changes(torch, before)]
         if changed:
             raise GraphError(
                 f"it changes {' and '.join(changed)} when it runs, which a network does not: "

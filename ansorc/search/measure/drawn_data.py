@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -132,7 +133,7 @@ def require_inputs(dags: Iterable[ComputeDAG], given: Mapping[str, object]) -> d
         if not isinstance(value, np.ndarray):
             kind = type(value).__name__
             raise OptionError(f"inputs: '{name}' is a {kind}; it must be a NumPy array")
-        array: Array = value
+        array = cast(Array, value)
         for buffer in known[name]:
             if array.shape != buffer.shape or array.dtype != buffer.dtype.numpy:
                 raise OptionError(

@@ -9,10 +9,10 @@ import numpy as np
 
 from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
-from ansorc.ir.expr import Expr, Load, Var
+from ansorc.ir.expr import Load, Var
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import For, Function, LoopKind, Store
-from ansorc.lang import ComputeDAG, compute, placeholder
+from ansorc.lang import ComputeDAG, Scalar, compute, placeholder
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.messages import (
     CompiledKernel,
@@ -159,7 +159,7 @@ def trivial(target: Target) -> tuple[Task, Source]:
     """Return a task of one addition for each element, and a parallel program for it."""
     source = placeholder((64,), name="A")
 
-    def add_one(i: Var) -> Expr:
+    def add_one(i: Scalar) -> Scalar:
         return source[i] + 1.0
 
     result = compute((64,), add_one, name="B")

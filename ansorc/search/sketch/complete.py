@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Iterator as Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TypeAlias
@@ -121,7 +120,7 @@ def _is_moved_once(partial: PartialSketch, stage: Stage) -> bool:
     return is_plain and is_once and isinstance(stage.op.body, Load)
 
 
-def _loops_around(partial: PartialSketch, stage: Stage) -> Sequence[LoopRef]:
+def _loops_around(partial: PartialSketch, stage: Stage) -> Iterable[LoopRef]:
     """The loops around all readers of `stage` that end a tile level, outermost first."""
     readers = partial.state.readers(stage.name)
     if any(len(partial.state.chain(reader)) >= MAX_DEPTH for reader in readers):
@@ -131,7 +130,7 @@ def _loops_around(partial: PartialSketch, stage: Stage) -> Sequence[LoopRef]:
     return (loop for loop in paths[-1] if loop in shared)
 
 
-def _path(partial: PartialSketch, reader: Stage) -> Sequence[LoopRef]:
+def _path(partial: PartialSketch, reader: Stage) -> Iterable[LoopRef]:
     for outer, count in partial.state.chain(reader):
         yield from _level_ends(partial, outer, outer.iterators[:count])
     yield from _level_ends(partial, reader, _outer_loops(partial, reader))
@@ -162,7 +161,7 @@ def _outer_loops(partial: PartialSketch, reader: Stage) -> tuple[Iterator, ...]:
 
 def _level_ends(
     partial: PartialSketch, stage: Stage, loops: tuple[Iterator, ...]
-) -> Sequence[LoopRef]:
+) -> Iterable[LoopRef]:
     """The loops after which a new tile level begins; all of a stage that has no levels."""
     tiled = {tile.stage for tile in partial.register_tiles}
     is_shaped = any(variable.stage == stage.name for variable in partial.variables)

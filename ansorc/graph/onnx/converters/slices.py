@@ -73,9 +73,10 @@ def _pad(call: NodeCall) -> OnnxValue:
         value = call.attribute("value", 0.0)
     else:
         pads = call.ints(1, "the padding")
-        if call.has(2) and (given := call.value(2)) is None:
+        given = call.value(2) if call.has(2) else None
+        if call.has(2) and given is None:
             filler = call.input(2)
-        elif call.has(2) and given is not None and given.size:
+        elif given is not None and given.size:
             value = given.item()
     axes = call.ints(3, "the axes") if call.has(3) else list(range(rank))
     before, after = [0] * rank, [0] * rank
