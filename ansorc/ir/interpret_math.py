@@ -112,8 +112,8 @@ def _power_of_integers(dtype: DType, base: int, exponent: int) -> int:
     if exponent < 0:
         return 0
     low, _ = integer_range(dtype)
-    power: int = (pow(base, exponent, 2**dtype.bits) - low) % 2**dtype.bits + low
-    return power
+    count = 1 << dtype.bits
+    return (pow(base, exponent, count) - low) % count + low
 
 
 def _power(base: Any, exponent: Any) -> Any:
