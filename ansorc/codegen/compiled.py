@@ -17,6 +17,9 @@ class Compiled:
     emit_s: float
     compile_s: float
 
+    def __repr__(self) -> str:
+        return f"<Compiled {self.signature.name}: {len(self.code)} bytes of code>"
+
     def __str__(self) -> str:
         times = self.passes_s, self.emit_s, self.compile_s
         passes, emit, compiler = (f"{1e3 * seconds:.3g} ms" for seconds in times)
