@@ -20,6 +20,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.wanted_values import wanted_values
+from ansorc.search.measure.check import expectations
 from ansorc.search.measure.drawn_data import described, drawn_data, require_inputs, value_spans
 
 T = ac.placeholder((40,), "T")
@@ -222,6 +223,49 @@ def test_a_record_says_which_data_it_was_measured_with(tmp_path: Path) -> None:
 def test_inputs_that_do_not_fit(given: Mapping[str, object], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         require_inputs([task().dag], given)
+
+
+def test_inputs_without_dimensions() -> None:
+    factor = ac.placeholder((), "F")
+    dag = ComputeDAG([factor, X, ac.compute((64,), lambda a: X[a] * factor[()], "C")])
+    for given in (np.float32(3), np.array(3, np.float32)):
+        found = require_inputs([dag], {"F": given})
+        assert found["F"].shape == ()
+        inputs, _ = drawn_data(dag, np.random.default_rng(0), found)
+        assert inputs[0] == 3
+    with pytest.raises(OptionError, match="'F' is float64"):
+        require_inputs([dag], {"F": np.float64(3)})
+
+
+def test_given_inputs_keep_what_is_promised() -> None:
+    sorted_places = ac.placeholder((64,), "I", "int64", sorted=True)
+    dag = ComputeDAG([T, sorted_places, ac.compute((64,), lambda a: T[sorted_places[a]], "C")])
+    places = np.arange(64) % 40
+    require_inputs([dag], {"I": np.sort(places)})
+    with pytest.raises(OptionError, match=r"'I' was declared with sorted=True.*sort the array"):
+        require_inputs([dag], {"I": places})
+
+
+def test_ranges_end_at_the_largest_number() -> None:
+    half = ac.placeholder((64,), "H", "float16", range=(0, 1e6))
+    assert half.buffer.promised == (0.0, 65504.0)
+    with pytest.raises(LanguageError, match="is none of float16"):
+        ac.placeholder((64,), "H", "float16", range=(0, float("inf")))
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64"])
+def test_all_bits_of_wide_integers_are_compared(kind: str, tmp_path: Path) -> None:
+    low, high = (-(2**63), 2**63 - 1) if kind == "int64" else (0, 2**64 - 1)
+    wide = ac.placeholder((64,), "W", kind, range=(low, high))
+    dag = ComputeDAG([wide, ac.compute((64,), lambda a: wide[a] * 3, "C")])
+    result = ac.tune(ac.Task(dag, target="native", name="wide"), trials=2, records=tmp_path / "r")
+    assert result.best is not None
+    inputs, tensors = drawn_data(dag, np.random.default_rng(0), {})
+    (expectation,) = expectations(dag, [tensors["C"]], [None])
+    right = inputs[0] * np.array(3, kind)
+    assert not expectation.compare(right).complaint
+    right[5] += np.array(1, kind)  # far below what a float64 tells apart
+    assert f"[5] is {right[5]}" in expectation.compare(right).complaint
 
 
 def test_inputs_that_the_definition_refuses() -> None:
