@@ -17,6 +17,7 @@ from ansorc.search.measure import nothing
 from ansorc.search.model import import_ahead, require_model
 from ansorc.search.options import Scheduling
 from ansorc.search.record import Records
+from ansorc.search.space import require_options
 from ansorc.search.task import Task
 from ansorc.search.task_scheduler import Round, TaskProgress, TaskScheduler, TaskStatus
 from ansorc.search.transfer import structure_of
@@ -149,6 +150,8 @@ def tune_weighted(
     if not tasks:
         raise OptionError("there are no networks to tune")
     require_model(options.search.cost_model)
+    for task in tasks:
+        require_options(options.search, task.target)
     scheduler = _scheduler(networks, tasks, options, scheduling or Scheduling())
     with (
         machines_for(options.measurer, options.for_workers()) as machines,
