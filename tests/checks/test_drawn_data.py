@@ -28,34 +28,33 @@ M = ac.placeholder((40, 8), "M")
 I = ac.placeholder((64,), "I", "int64")  # noqa: E741
 J = ac.placeholder((64,), "J", "int64")
 X = ac.placeholder((64,), "X")
+Index = Callable[[ac.Scalar], ac.Scalar]
 
 
-def taken(index: Callable[..., object]) -> ComputeDAG:
+def taken(index: Index) -> ComputeDAG:
     """T at the places that `index` says."""
-    c = ac.compute((64,), lambda a: T[index(a)], "C")  # pyright: ignore[reportArgumentType]
+    c = ac.compute((64,), lambda a: T[index(a)], "C")
     read = [tensor for tensor in (I, J, X) if tensor.name in {b.name for b in c.definition.reads}]  # pyright: ignore[reportOptionalMemberAccess]
     return ComputeDAG([T, *read, c])
 
 
-@pytest.mark.parametrize(
-    ("index", "wanted"),
-    [
-        (lambda a: I[a], {"I": (0, 39)}),
-        (lambda a: I[a] * 4 + a % 4, {"I": (0, 9)}),
-        (lambda a: I[a] + 3, {"I": (-3, 36)}),
-        (lambda a: 39 - I[a], {"I": (0, 39)}),
-        (lambda a: I[a] // 2, {"I": (0, 79)}),
-        (lambda a: I[a] % 40, {"I": (0, 39)}),
-        (lambda a: ac.minimum(ac.maximum(I[a], 0), 39), {"I": (0, 39)}),
-        (lambda a: I[a] * 4 + J[a], {"I": (0, 9), "J": (0, 3)}),
-        (lambda a: I[a] + J[a], {"I": (0, 19), "J": (0, 19)}),
-        (lambda a: I[a] - J[a], {"I": (20, 39), "J": (0, 19)}),
-        (lambda a: ac.checked(I[a], I[a] < 60, "I is small"), {"I": (0, 39)}),
-    ],
-)  # fmt: skip
-def test_what_is_wanted_of_inputs(
-    index: Callable[..., object], wanted: Mapping[str, tuple[int, int]]
-) -> None:
+WANTED: list[tuple[Index, Mapping[str, tuple[int, int]]]] = [
+    (lambda a: I[a], {"I": (0, 39)}),
+    (lambda a: I[a] * 4 + a % 4, {"I": (0, 9)}),
+    (lambda a: I[a] + 3, {"I": (-3, 36)}),
+    (lambda a: 39 - I[a], {"I": (0, 39)}),
+    (lambda a: I[a] // 2, {"I": (0, 79)}),
+    (lambda a: I[a] % 40, {"I": (0, 39)}),
+    (lambda a: ac.minimum(ac.maximum(I[a], 0), 39), {"I": (0, 39)}),
+    (lambda a: I[a] * 4 + J[a], {"I": (0, 9), "J": (0, 3)}),
+    (lambda a: I[a] + J[a], {"I": (0, 19), "J": (0, 19)}),
+    (lambda a: I[a] - J[a], {"I": (20, 39), "J": (0, 19)}),
+    (lambda a: ac.checked(I[a], I[a] < 60, "I is small"), {"I": (0, 39)}),
+]
+
+
+@pytest.mark.parametrize(("index", "wanted"), WANTED)
+def test_what_is_wanted_of_inputs(index: Index, wanted: Mapping[str, tuple[int, int]]) -> None:
     assert wanted_values(taken(index)) == wanted
 
 
@@ -90,12 +89,12 @@ def csr(*, is_sorted: bool) -> ComputeDAG:
     values, columns = ac.placeholder((30,), "values"), ac.placeholder((30,), "columns", "int32")
     x, k = ac.placeholder((17,), "x"), ac.reduce_axis(30, "k")
 
-    def term(row: object) -> ac.Reduction:
-        at = ac.cast(first[row], "int64") + k  # pyright: ignore[reportArgumentType, reportCallIssue]
-        end = ac.cast(first[row + 1], "int64")  # pyright: ignore[reportOperatorIssue]
+    def term(row: ac.Scalar) -> ac.Reduction:
+        at = ac.cast(first[row], "int64") + k
+        end = ac.cast(first[row + 1], "int64")
         return ac.sum(ac.if_then_else(at < end, values[at] * x[columns[at]], 0.0), axis=k)
 
-    y = ac.compute((8,), term, "y")  # pyright: ignore[reportArgumentType]
+    y = ac.compute((8,), term, "y")
     return ComputeDAG([first, values, columns, x, y])
 
 

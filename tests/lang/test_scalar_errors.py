@@ -151,7 +151,7 @@ OTHERS: list[tuple[str, Body]] = [
     (NO_NUMBER, lambda i, j: math.exp(A[i, j])),
     (NO_NUMBER, lambda i, j: float(A[i, j])),
     (NO_NUMBER, lambda i, j: int(i)),
-    (NO_NUMBER, lambda i, j: [0.0, 1.0][i]),
+    (NO_NUMBER, lambda i, j: untyped([0.0, 1.0])[i]),
     (NO_NUMBER, lambda i, j: sum(A[i, n] for n in range(i))),
     (NO_NUMBER, lambda i, j: math.floor(A[i, j])),
     ("makes no array", lambda i, j: np.array([1.0, 2.0])[i]),
