@@ -198,7 +198,10 @@ def fmod(left: ScalarLike, right: ScalarLike) -> Scalar:
 
 
 def truncated_divide(left: ScalarLike, right: ScalarLike) -> Scalar:
-    """Return the quotient of two integers of one dtype, rounded towards 0 (`//` rounds it down)."""
+    """Return the quotient of two integers of one dtype, rounded towards 0 (`//` rounds it down).
+
+    Raise LanguageError for other numbers.
+    """
     a, b = matched("truncated_divide", left, right)
     if not a.dtype.is_integer:
         raise LanguageError(f"truncated_divide needs integers, not {a.dtype}; use / on floats")
