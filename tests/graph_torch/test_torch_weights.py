@@ -16,6 +16,9 @@ from torch_oracle import torch
 
 import ansorc.graph.shared_networks as shared
 import ansorc.graph.torch.compile_backend as backend
+from ansorc.codegen.call.network_module import NetworkModule
+from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.target import Target
 
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 Module: Any = torch.nn.Module
@@ -54,7 +57,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return call
 
     whole = backend._CompiledModule  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(whole, "_specialized", counted("graphs", whole._specialized))
+    monkeypatch.setattr(whole, "_specialized", counted("graphs", whole._specialized))  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(shared, "compiled_program", counted("kernels", shared.compiled_program))
     return found
 
@@ -93,27 +96,38 @@ def test_what_was_bound_to_an_instance_goes_with_it() -> None:
     given, modules = torch.randn(3, 16), list[Any]()
     whole = backend._CompiledModule  # pyright: ignore[reportPrivateUsage]
 
-    def remembered(*arguments: Any, **keywords: Any) -> Any:
-        modules.append(whole(*arguments, backend.TorchCompileOptions(), **keywords))
+    def remembered(graph: Any, inputs: Any) -> Any:
+        modules.append(whole(graph, inputs, backend.TorchCompileOptions()))
         return modules[-1]
 
     blocks = [Block().eval() for _ in range(3)]
     runs = [torch.compile(one, backend=remembered) for one in blocks]
-    for run in runs:
-        run(given)
+    for number in range(3):
+        runs[number](given)
     assert sum(len(one._instances) for one in modules) == 3
-    del run, runs[1:], blocks[1:]
+    del runs[1:], blocks[1:]
     gc.collect()
     assert sum(len(one._instances) for one in modules) == 1
     assert_same(runs[0], blocks[0], given)
 
 
+def plans_of(patch: pytest.MonkeyPatch) -> list[NetworkPlan]:
+    """The plans of what is built from now on."""
+    plans, build = list[NetworkPlan](), shared.build_network
+
+    def remembered(plan: NetworkPlan, target: Target) -> NetworkModule:
+        plans.append(plan)
+        return build(plan, target)
+
+    patch.setattr(shared, "build_network", remembered)
+    return plans
+
+
 def test_programs_for_other_shapes_share_weights() -> None:
     model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(2)]).eval()
-    run, plans = torch.compile(model, backend=backend.torch_backend, dynamic=True), list[Any]()
-    build = shared.build_network
+    run = torch.compile(model, backend=backend.torch_backend, dynamic=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared, "build_network", lambda plan, t: plans.append(plan) or build(plan, t))
+        plans = plans_of(patch)
         for batch in (2, 3, 5, 8, 13, 21, 34):
             assert_same(run, model, torch.randn(batch, 256))
     assert len(plans) == 7
@@ -127,14 +141,17 @@ def test_programs_for_other_shapes_share_weights() -> None:
 
 
 def test_weights_that_are_read_as_they_lie_are_not_copied() -> None:
-    weight, plans = torch.nn.Parameter(torch.randn(64, 64)), list[Any]()
-    build = shared.build_network
+    weight = torch.nn.Parameter(torch.randn(64, 64))
+
+    def forward(x: Any) -> Any:
+        return x * model.weight
+
     model = Module()
     model.weight = weight
-    model.forward = lambda x: x * model.weight
+    model.forward = forward
     run = compiled(model)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared, "build_network", lambda plan, t: plans.append(plan) or build(plan, t))
+        plans = plans_of(patch)
         assert_same(run, model, torch.randn(64, 64))
     assert weight.data_ptr() in [one.array.ctypes.data for one in plans[0].bound]
 
