@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Protocol, TypeAlias
 
 Spot: TypeAlias = tuple[str, str]
 """A line in the picture of a program: a stage and its iterator, or "" for its statement."""
+
+
+def ansorc_version() -> str:
+    """Return the version of this ansorc, for reports of faults."""
+    return import_module("importlib.metadata").version("ansorc")  # slow to import
 
 
 class Pictured(Protocol):
@@ -18,11 +24,18 @@ class Pictured(Protocol):
 
 
 class AnsorcError(Exception):
-    """Anything that a user of ansorc can provoke; the command line prints its text alone."""
+    """All errors of ansorc: what a user can provoke, but for `InternalError` and `IRError`.
+
+    The command line prints its text alone.
+    """
 
 
 class LanguageError(AnsorcError):
     """A tensor expression that has no meaning (wrong rank, mixed dtypes, a cycle, a bad name)."""
+
+
+class UnhashableError(LanguageError, TypeError):
+    """An element that is looked up in a set or a dict; what asks whether it may be has its no."""
 
 
 class ArgumentError(AnsorcError):
@@ -48,8 +61,8 @@ class InternalError(AnsorcError):
         self.what, self.report = what, report
 
     def __str__(self) -> str:
-        advice = f"this is a fault of ansorc, not of yours: please report it with {self.report}"
-        return f"{self.what}; {advice}"
+        advice = "this is a fault of ansorc, not of yours: please report it with"
+        return f"{self.what}; {advice} ansorc {ansorc_version()} and {self.report}"
 
 
 class ScheduleError(AnsorcError):
@@ -76,7 +89,11 @@ class RuleError(AnsorcError):
 
 
 class IRError(AnsorcError):
-    """A loop program that breaks the rules of the IR: a fault of the pass that made it."""
+    """A loop program that breaks the rules of the IR, as the verifier or the interpreter says.
+
+    Whoever writes loop programs by hand sees it. Of one that ansorc made itself it is a fault of
+    ansorc: a build raises an `InternalError` then, which names the pass.
+    """
 
 
 class ParseError(AnsorcError):

@@ -13,7 +13,7 @@ from typing import NoReturn, cast
 import click
 
 from ansorc.cli.exit_codes import FAILED, INTERNAL, INTERRUPTED
-from ansorc.errors import AnsorcError
+from ansorc.errors import AnsorcError, InternalError, IRError, ansorc_version
 
 _SUMMARIES = {
     "bench": "Time workloads beside other libraries.",
@@ -84,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = INTERRUPTED
+    except (InternalError, IRError) as error:
+        code = _fail_inside(error)
     except AnsorcError as error:
         code = _fail(f"error: {error}")
     except OSError as error:
@@ -112,12 +114,15 @@ def _fail_inside(error: Exception) -> int:
     """Tell of a fault in ansorc itself; with ANSORC_DEBUG set, with the traceback."""
     if os.environ.get("ANSORC_DEBUG"):
         traceback.print_exception(error)
-    click.echo(
+    if isinstance(error, InternalError):
+        return _fail(f"internal error: {error}", INTERNAL)
+    words = (
         f"internal error: {type(error).__name__}: {error}\nThis is a fault of ansorc, not of "
-        "yours; what was measured is saved. Set ANSORC_DEBUG=1 to see where it happened.",
-        err=True,
+        "yours; what was measured is saved. Set ANSORC_DEBUG=1 to see where it happened, and "
+        f"ANSORC_DUMP=DIR to get what was built; please report both, with "
+        f"ansorc {ansorc_version()}."
     )
-    return INTERNAL
+    return _fail(words, INTERNAL)
 
 
 def _words(error: OSError) -> str:

@@ -100,7 +100,7 @@ def _listing(lowered: Function, target: Target, view: str) -> str:
 
 def _derivations(task: Task) -> str:
     lines: list[str] = []
-    for sketch in generate(task.dag, task.target, sketch_rules()):
+    for sketch in generate(task.dag, task.target, sketch_rules(target=task.target)):
         lines.append(sketch.name or "no change")
         lines += [f"    {applied.rule} on {applied.stage}" for applied in sketch.derivation]
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import time
 from collections import OrderedDict
@@ -12,6 +13,7 @@ from dataclasses import replace
 from ansorc.codegen.base import backend_of, network_backend_of
 from ansorc.codegen.call.module import Module, load_code
 from ansorc.codegen.compiled import Compiled
+from ansorc.codegen.dump_text import write_text
 from ansorc.codegen.package.c_names import require_c_name
 from ansorc.codegen.package.signature import (
     MeasuredProgram,
@@ -19,13 +21,16 @@ from ansorc.codegen.package.signature import (
     signature_of,
     without_plain_packings,
 )
+from ansorc.ir.dump import DumpFolder
 from ansorc.ir.packing import Packing
 from ansorc.ir.passes.fill_memory import VARIABLE as FILL_VARIABLE
 from ansorc.ir.passes.fill_memory import fill_memory
 from ansorc.ir.passes.pipeline import run_passes
+from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.target import Target
 
+_LOG = logging.getLogger(__name__)
 _CAPACITY_BYTES = 64 << 20
 
 
@@ -59,10 +64,18 @@ class CompileCache:
 
 
 def prepare(
-    function: Function, target: Target, trace: Callable[[str, Function], None] | None = None
+    function: Function,
+    target: Target,
+    trace: Callable[[str, Function], None] | None = None,
+    dump: DumpFolder | None = None,
 ) -> Function:
-    """Return `function` after its back end's passes; `trace` gets each one's name and result."""
-    return run_passes(backend_of(target).passes, function, target, trace)
+    """Return `function` after its back end's passes; `trace` gets each one's name and result.
+
+    It is written to `dump` as it was, and after each pass that changed it.
+    """
+    if dump is not None:
+        dump.write("lowered", to_text(function), "ir")
+    return run_passes(backend_of(target).passes, function, target, trace, dump)
 
 
 def compile_function(
@@ -73,25 +86,30 @@ def compile_function(
     packings: Sequence[Packing] = (),
     cache: CompileCache | None = None,
     is_part: bool = False,
+    dump: DumpFolder | None = None,
 ) -> Compiled:
     """Compile `function`, a kernel whose constants are packed as `packings` say.
 
     The code has functions that pack them, too, unless it `is_part` of a network. With a `cache` it
-    is for measuring here: it has none, and no test of the processor if this one will do. Raise
+    is for measuring here: it has none, and no test of the processor if this one will do. All
+    stages are written to `dump`. Raise
     BuildError for what the target or C cannot do, TargetError where there are no networks.
     """
     backend, clock = backend_of(target), time.perf_counter
     compiled = network_backend_of(target).compile_part if is_part else (cache or backend).compile
     can = backend.capabilities(target)
     begin = clock()
-    prepared = prepare(function, target)
+    prepared = prepare(function, target, dump=dump)
     size = backend.workspace_bytes(prepared)
     signature = signature_of(prepared, size, flops, packings, has_threads=can.threads)
     packers: list[Function] = []
     if not is_part and cache is None:
         if not can.packs_constants:
             signature = without_plain_packings(signature)
-        packers = [prepare(packer, target) for packer in packing_functions(signature)]
+        packers = [
+            prepare(packer, target, dump=dump and dump.folder(packer.name))
+            for packer in packing_functions(signature)
+        ]
     passed = clock()
     is_guarded = cache is None or bool(can.obstacle)
     if os.environ.get(FILL_VARIABLE):
@@ -100,8 +118,13 @@ def compile_function(
         )
     text = backend.emit(prepared, target, packers, is_guarded=is_guarded)
     emitted = clock()
+    if dump is not None:
+        write_text(dump, text, target)
+        emitted = clock()
     code = compiled(text, target)
-    return Compiled(code, signature, passed - begin, emitted - passed, clock() - emitted)
+    built = Compiled(code, signature, passed - begin, emitted - passed, clock() - emitted)
+    _LOG.debug("%s: %s", function.name, built)
+    return built
 
 
 def build_function(
@@ -113,15 +136,16 @@ def build_function(
     packings: Sequence[Packing] = (),
     records: tuple[MeasuredProgram, ...] = (),
     threads: int = 0,
+    dump: DumpFolder | None = None,
 ) -> Module:
     """Compile `function` for `target`, as the C function `name` (by default its own name).
 
     `flops` is what one call computes, for the manifest; `packings` are the layouts of constants
     that differ from the caller's, `records` what the manifest says it is built from, `threads` the
-    most that work on a call (0: as many as the caller allows). Raises
-    BuildError for what the target or C cannot do.
+    most that work on a call (0: as many as the caller allows), `dump` a folder for all stages.
+    Raises BuildError for what the target or C cannot do.
     """
     require_c_name(name or function.name)
     named = replace(function, name=name or function.name, threads=threads)
-    built = compile_function(named, target, flops=flops, packings=packings)
+    built = compile_function(named, target, flops=flops, packings=packings, dump=dump)
     return load_code(built.code, replace(built.signature, records=records), target)

@@ -16,3 +16,11 @@ class Compiled:
     passes_s: float
     emit_s: float
     compile_s: float
+
+    def __repr__(self) -> str:
+        return f"<Compiled {self.signature.name}: {len(self.code)} bytes of code>"
+
+    def __str__(self) -> str:
+        times = self.passes_s, self.emit_s, self.compile_s
+        passes, emit, compiler = (f"{1e3 * seconds:.3g} ms" for seconds in times)
+        return f"{len(self.code)} bytes of code; passes {passes}, text {emit}, compiler {compiler}"

@@ -50,6 +50,11 @@ class FusionGroup:
         """The operators as a name in C: "conv2d_bias_add_relu"."""
         return "_".join(re.sub(r"\W", "_", str(node.operator)) for node in self.nodes)
 
+    @property
+    def line(self) -> str:
+        """Its operators and tensors in one line: "conv2d + relu: x, w -> y"."""
+        return f"{self.title}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}"
+
     def dag(self, graph: Graph) -> ComputeDAG:
         """Return what the kernel computes; weights are constant inputs, names do not matter."""
         tensors: dict[str, Tensor] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +16,12 @@ from ansorc.graph.partition import GraphPartition, partition
 from ansorc.graph.passes.pipeline import optimized
 from ansorc.graph.verify import verify_partition
 from ansorc.ir import notebook
+from ansorc.ir.dump import DumpFolder, dump_folder
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.task import Task
 from ansorc.target import Target
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +36,37 @@ class Network:
     target: Target
     output_names: tuple[str, ...]
     """As the source has them; rewrites may give them others."""
+    dump: DumpFolder | None = None
+    """The folder of `ANSORC_DUMP` for what is built of it."""
 
     @staticmethod
     def of(graph: Graph, target: Target | str = "native") -> Network:
         """Prepare `graph` for `target`; nothing is measured or compiled."""
         found = Target.parse(target) if isinstance(target, str) else target
-        rewritten = optimized(graph)
+        dump = dump_folder(graph.name)
+        if dump is not None:
+            dump.write("imported", graph.to_text())
+        rewritten = optimized(graph, dump=dump)
         cut = partition(rewritten)
         verify_partition(rewritten, cut)
-        return Network(graph, rewritten, cut, found, graph.outputs)
+        if dump is not None:
+            dump.write("kernels", "\n".join(group.line for group in cut.groups))
+        _LOG.info(
+            "%s for %s: %d nodes, %d after the rewrites, %d kernels",
+            graph.name, found.text, len(graph.nodes), len(rewritten.nodes), len(cut.groups),
+        )  # fmt: skip
+        return Network(graph, rewritten, cut, found, graph.outputs, dump)
+
+    def __str__(self) -> str:
+        tasks = [
+            f"{self.weights[key]:4d} x {task.name}, {task.dag.flops:.4g} FLOP a call"
+            for key, task in self.tasks.items()
+        ]
+        return "\n".join((repr(self), *tasks, str(self.graph)))
+
+    def __repr__(self) -> str:
+        kernels = f"{len(self.task_of)} kernels, {len(self.tasks)} of them different"
+        return f"<Network {self.source.name} for {self.target.text}: {kernels}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the graph after the rewrites, and its different kernels."""

@@ -109,9 +109,12 @@ def _compiled(
 ) -> dict[str, Compiled]:
     """The kernels of all tasks, by their keys."""
     kernels: dict[str, Compiled] = {}
-    for key, task in {key: task for net in networks for key, task in net.tasks.items()}.items():
-        on_task(task)
-        kernels[key] = compiled_program(task, programs[key], f"kernel{len(kernels)}")
+    for network in networks:
+        for key, task in network.tasks.items():
+            if key not in kernels:
+                on_task(task)
+                title = f"kernel{len(kernels)}"
+                kernels[key] = compiled_program(task, programs[key], title, network.dump)
     return kernels
 
 

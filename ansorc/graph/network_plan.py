@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -22,18 +23,31 @@ from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.network import Network
 from ansorc.graph.partition import lifetimes
 from ansorc.graph.weight_placement import PlacedWeights, merged_equal, place_weights
+from ansorc.ir.dump import DumpFolder
 from ansorc.schedule import lower, packings, replay
+from ansorc.schedule.dump import write_schedule
 from ansorc.search.programs import Program
 from ansorc.search.task import Task
 
+_LOG = logging.getLogger(__name__)
 
-def compiled_program(task: Task, program: Program, name: str) -> Compiled:
-    """Return the kernel of `program`, called `name`, without packers; raise BuildError."""
+
+def compiled_program(
+    task: Task, program: Program, name: str, dump: DumpFolder | None = None
+) -> Compiled:
+    """Return the kernel of `program`, called `name`, without packers; raise BuildError.
+
+    All stages are written to a folder in `dump`.
+    """
     state = replay(task.dag, program.steps)
+    folder = dump and dump.folder(f"{name}_{task.name}")
+    if folder is not None:
+        write_schedule(folder, state)
+    _LOG.debug("building %s, %s: %s", name, task.name, program.origin)
     function = replace(lower(state, name), checks_indices=program.check_indices)
     built = compile_function(
         function, task.target, flops=task.dag.flops, packings=packings(state),
-        is_part=True,
+        is_part=True, dump=folder,
     )  # fmt: skip
     return replace(built, signature=replace(built.signature, records=program.records))
 

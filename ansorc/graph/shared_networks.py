@@ -15,6 +15,7 @@ from ansorc.graph.network import Network
 from ansorc.graph.network_build import c_name, chosen_programs, with_threads
 from ansorc.graph.network_plan import bound_plan, compiled_program
 from ansorc.graph.packed_weights import Content, Contents, PackedWeights
+from ansorc.ir.dump import DumpFolder
 from ansorc.schedule.names import Names, Steps
 from ansorc.search.programs import Program, ProgramChoice, default_program, program_key
 from ansorc.search.task import Task
@@ -64,7 +65,9 @@ class SharedNetworks:
             else:
                 programs = chosen_programs(network, choice)
                 kernels = {
-                    key: self._kernel(task, programs[key], program_key(task, programs[key]))
+                    key: self._kernel(
+                        task, programs[key], program_key(task, programs[key]), network.dump
+                    )
                     for key, task in network.tasks.items()
                 }
             self._note_readers(network, kernels, contents)
@@ -92,7 +95,7 @@ class SharedNetworks:
                     like[steps] = None
         program = default_program(own, like=list(like))
         program = replace(program, check_indices=choice.check_indices)
-        return self._kernel(task, program, origin)
+        return self._kernel(task, program, origin, network.dump)
 
     def _known(self, task: Task, origin: str, checks_indices: object) -> _Kernel | None:
         found = self._kernels.get(_key(task, origin, checks_indices))
@@ -100,11 +103,13 @@ class SharedNetworks:
             self._kernels.move_to_end(_key(task, origin, checks_indices))
         return found
 
-    def _kernel(self, task: Task, program: Program, origin: str) -> _Kernel:
+    def _kernel(
+        self, task: Task, program: Program, origin: str, dump: DumpFolder | None
+    ) -> _Kernel:
         known = self._known(task, origin, program.check_indices)
         if known is not None:
             return replace(known, program=replace(known.program, threads=program.threads))
-        made = _Kernel(task, program, compiled_program(task, program, "kernel"))
+        made = _Kernel(task, program, compiled_program(task, program, "kernel", dump))
         self._kernels[_key(task, origin, program.check_indices)] = made
         while len(self._kernels) > MOST_KERNELS:
             self._kernels.popitem(last=False)

@@ -5,30 +5,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 
 from ansorc.errors import AnsorcError, InternalError
 from ansorc.graph.graph import Graph, GraphNode
 from ansorc.graph.partition import GraphPartition
 from ansorc.graph.tensor_type import TensorType
+from ansorc.ir.dump import VARIABLE, DumpFolder
 
-_MOST_SHOWN = 5
-
-
-def verifies_each() -> bool:
-    """Whether every pass is to be followed by the whole check, as in ansorc's own tests."""
-    return os.environ.get("ANSORC_VERIFY_EACH", "") not in ("", "0")
+_MOST_SHOWN, _MOST_SHOWN_TEXT = 5, 4000
 
 
-def verify_rewrite(before: Graph, after: Graph, name: str) -> None:
+def verify_rewrite(before: Graph, after: Graph, name: str, dump: DumpFolder | None = None) -> None:
     """Raise InternalError unless `after` is a graph that has the inputs and outputs of `before`.
 
-    `name` is the pass that made it.
+    `name` is the pass that made it, `dump` the folder that has both.
     """
     problems = [*graph_problems(after), *interface_problems(before, after)]
     if problems:
-        raise InternalError(f"the pass {name} made {_listed(problems)}", report_of(before))
+        raise InternalError(f"the pass {name} made {_listed(problems)}", report_of(before, dump))
 
 
 def verify_partition(graph: Graph, partition: GraphPartition) -> None:
@@ -39,10 +34,16 @@ def verify_partition(graph: Graph, partition: GraphPartition) -> None:
         raise InternalError(words, report_of(graph))
 
 
-def report_of(graph: Graph) -> str:
-    """Return what to send to those who mend ansorc: the text of a graph has no weights in it."""
+def report_of(graph: Graph, dump: DumpFolder | None = None) -> str:
+    """Return what to send to those who mend ansorc: the text of a graph has no weights in it.
+
+    It is in the folder `dump`, else in the words.
+    """
+    if dump is not None:
+        return f"the files in {dump.path} (its weights are not in them)"
     text = graph.to_text()
-    shown = text if len(text) < 4000 else f"{text[:4000]}…"
+    rest = f"… ({VARIABLE}=DIR writes all of it, and what each pass made, to files)"
+    shown = text if len(text) < _MOST_SHOWN_TEXT else f"{text[:_MOST_SHOWN_TEXT]}{rest}"
     return f"this text of the network (its weights are not in it):\n{shown}"
 
 

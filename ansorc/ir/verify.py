@@ -2,10 +2,13 @@
 
 The rules of expressions are in `verify_expr`. A rule that needs values, such as an index that
 stays inside its buffer, is checked by the interpreter when it runs.
+
+`ANSORC_VERIFY_EACH=1` has every pass followed by the check, else only all of them together are.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -37,6 +40,11 @@ from ansorc.ir.stmt import (
 )
 from ansorc.ir.substitute import free_vars
 from ansorc.ir.verify_expr import ExprRules, is_count
+
+
+def verifies_each() -> bool:
+    """Return whether every pass is to be followed by a check, as in ansorc's own tests."""
+    return os.environ.get("ANSORC_VERIFY_EACH", "") not in ("", "0")
 
 
 def verify(function: Function) -> None:

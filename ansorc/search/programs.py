@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from ansorc.codegen.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.package.signature import MeasuredProgram
 from ansorc.errors import BuildError, RecordError, TargetError
+from ansorc.ir.dump import dump_folder
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import (
     Names,
@@ -22,6 +24,7 @@ from ansorc.schedule import (
     steps_from_json,
     steps_to_json,
 )
+from ansorc.schedule.dump import write_schedule
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.call_threads import known_threads
 from ansorc.search.default import default_steps
@@ -37,6 +40,8 @@ from ansorc.search.record import (
 )
 from ansorc.search.task import Task
 from ansorc.target import Target, detect
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -224,8 +229,12 @@ def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:
 
 
 def _compiled(state: State, task: Task, name: str, program: Program = _BY_HAND) -> Module:
+    dump = dump_folder(name)
+    if dump is not None:
+        write_schedule(dump, state)
+    _LOG.info("building %s for %s: %s", name, task.target.text, program.origin)
     function = replace(lower(state, name), checks_indices=program.check_indices)
     return build_function(
         function, task.target, flops=task.dag.flops, packings=packings(state),
-        records=program.records, threads=program.threads,
+        records=program.records, threads=program.threads, dump=dump,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from ansorc.search.measure import nothing
 from ansorc.search.measure.drawn_data import require_inputs
 from ansorc.search.model import Growth, TreeModel, import_ahead, require_model, what_is_missing
 from ansorc.search.record import Records
+from ansorc.search.space import require_options
 from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
 from ansorc.search.tune_result import Trial, TuneResult
@@ -90,7 +91,8 @@ def tune_task(
 
     `on_trial` is told of every trial. Ctrl-C ends the run with what is recorded. Raise TargetError
     for a target that is not this machine, RecordError for a record file that cannot be used,
-    OptionError for a cost model that is none, MeasureError if nothing at all can be measured.
+    OptionError for a cost model that is none and for options that the target's programs do not
+    have, MeasureError if nothing at all can be measured.
     """
     with machines_for(options.measurer, options.for_workers()) as machines:
         return _tuned(task, options, machines, on_trial)
@@ -101,6 +103,7 @@ def _tuned(
 ) -> TuneResult:
     machines.require(task.target, options.cache)
     require_model(options.search.cost_model)
+    require_options(options.search, task.target)
     with Records.open(options.records) as records:
         with closing(TuningRun(task, options, records, machines, on_trial)) as run:
             try:

@@ -17,12 +17,14 @@ from ansorc.search.measure import nothing
 from ansorc.search.model import import_ahead, require_model
 from ansorc.search.options import Scheduling
 from ansorc.search.record import Records
+from ansorc.search.space import require_options
 from ansorc.search.task import Task
 from ansorc.search.task_scheduler import Round, TaskProgress, TaskScheduler, TaskStatus
 from ansorc.search.transfer import structure_of
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import Trial, TuneResult
 from ansorc.search.tuning_run import Batch, PlannedProgram, TuningRun, curve_of
+from ansorc.target.units import seconds_text
 
 _CONTEST_SHARE, _MOST_CONTEST_SHARE = 0.1, 0.5
 """Of a limited time, what is kept for the contests: at least, and where they need more, at most."""
@@ -99,6 +101,14 @@ class ScheduledResult:
     trials_spared: int = 0
     """Of those that were asked for: no task was expected to gain by them."""
 
+    def __repr__(self) -> str:
+        times = zip(self.networks, self.latencies, strict=True)
+        words = ", ".join(f"{network.name} {seconds_text(latency)}" for network, latency in times)
+        return f"<ScheduledResult: {words}; {len(self.results)} tasks>"
+
+    def __str__(self) -> str:
+        return "\n".join((repr(self), *map(str, self.results)))
+
     def result_of(self, task: Task) -> TuneResult:
         """Return the result of `task`; raise KeyError if it is in none of the networks."""
         return {result.task.key: result for result in self.results}[task.key]
@@ -149,6 +159,8 @@ def tune_weighted(
     if not tasks:
         raise OptionError("there are no networks to tune")
     require_model(options.search.cost_model)
+    for task in tasks:
+        require_options(options.search, task.target)
     scheduler = _scheduler(networks, tasks, options, scheduling or Scheduling())
     with (
         machines_for(options.measurer, options.for_workers()) as machines,

@@ -171,6 +171,13 @@ def test_every_view(cli: CommandLine, view: str, words: str) -> None:
     assert words in shown.out
 
 
+def test_sketches_are_those_of_the_target(cli: CommandLine) -> None:
+    given = ("show", "ops.py:product", "--default", "--view", "sketches")
+    shown = cli.run(*given, "--target", "cuda -arch=sm_90").out
+    assert "tile C.local in C by threads\n    TilingForThreads on C" in shown
+    assert "MultiLevelTiling" not in shown
+
+
 def test_asm_is_short_for_a_view(cli: CommandLine) -> None:
     alone = cli.run("show", "ops.py:product", "--default", "--asm").out
     assert alone == cli.run("show", "ops.py:product", "--default", "--view", "asm").out

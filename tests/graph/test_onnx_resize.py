@@ -187,7 +187,7 @@ def test_two_sizes_and_unknown_policies_are_refused() -> None:
 def test_long_rows_are_resized_in_little_memory() -> None:
     """480,000 elements become 160,000: their matrix would have 600 GB."""
     data = np.zeros((1, 480_000), np.float32)
-    options = {"known": (3,), "mode": "linear", "antialias": 1}
+    options: dict[str, Any] = {"known": (3,), "mode": "linear", "antialias": 1}
     graph = from_onnx(
         node_model("Resize", [data, None, None, np.array([1, 160_000])], **options)[0]
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -13,8 +15,11 @@ from ansorc.graph.passes.fold_affine import fold_affine
 from ansorc.graph.passes.fold_constants import fold_constants
 from ansorc.graph.passes.move_views import cancel_views, sink_transposes
 from ansorc.graph.passes.sink_scales import sink_scales
-from ansorc.graph.verify import report_of, verifies_each, verify_rewrite
+from ansorc.graph.verify import report_of, verify_rewrite
+from ansorc.ir.dump import DumpFolder
+from ansorc.ir.verify import verifies_each
 
+_LOG = logging.getLogger(__name__)
 NamedPass: TypeAlias = "tuple[str, GraphPass]"
 
 NETWORK_PASSES: Sequence[NamedPass] = (
@@ -36,28 +41,44 @@ def optimized(
     graph: Graph,
     passes: Sequence[NamedPass] = NETWORK_PASSES,
     trace: Callable[[str, Graph], None] | None = None,
+    dump: DumpFolder | None = None,
 ) -> Graph:
     """Return `graph` after `passes`; `trace` gets each one's name and result.
 
-    Raise InternalError where a pass fails, or makes what is no graph of the same network.
+    What each pass changed is written to `dump`. Raise InternalError where a pass fails, or makes
+    what is no graph of the same network.
     """
-    source, is_each = graph, verifies_each()
+    source, is_each, is_logged = graph, verifies_each(), _LOG.isEnabledFor(logging.DEBUG)
     for name, rewrite in passes:
-        result = _rewritten(name, rewrite, graph)
+        begin = time.perf_counter()
+        result = _rewritten(name, rewrite, graph, dump)
+        if is_logged:
+            seconds, nodes = time.perf_counter() - begin, len(result.nodes)
+            _LOG.debug("%s: pass %s, %.3g ms, %d nodes", graph.name, name, 1e3 * seconds, nodes)
+        if dump is not None:
+            _write(dump, name, graph, result)
         if is_each:
-            verify_rewrite(graph, result, name)
+            verify_rewrite(graph, result, name, dump)
         graph = result
         if trace is not None:
             trace(name, graph)
-    verify_rewrite(source, graph, " and ".join(dict(passes)))
+    verify_rewrite(source, graph, " and ".join(dict(passes)), dump)
     return graph
 
 
-def _rewritten(name: str, rewrite: GraphPass, graph: Graph) -> Graph:
+def _rewritten(name: str, rewrite: GraphPass, graph: Graph, dump: DumpFolder | None) -> Graph:
     try:
         return rewrite(graph)
     except (LanguageError, MemoryError):  # of a definition of the user's, or of the machine
         raise
     except Exception as error:
         words = f"the pass {name} failed: {type(error).__name__}: {error}"
-        raise InternalError(words, report_of(graph)) from error
+        raise InternalError(words, report_of(graph, dump)) from error
+
+
+def _write(dump: DumpFolder, name: str, before: Graph, after: Graph) -> None:
+    text = after.to_text()
+    if after is before or text == before.to_text():
+        dump.skip()
+    else:
+        dump.write(name, text)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ansorc.errors import GraphError
+from ansorc.graph.torch.subclasses import has_parts
 
 
 def require_plain_writes(torch: Any, exported: Any) -> None:
@@ -46,7 +47,12 @@ def _is_write(node: Any) -> bool:
 
 
 def _without_memory(torch: Any, value: Any) -> Any:
-    """A tensor like `value`, or the number that it stands for."""
+    """A tensor like `value`, of parts if it has such, or the number that it stands for."""
+    if has_parts(value):
+        names, context = value.__tensor_flatten__()
+        parts = {name: _without_memory(torch, getattr(value, name)) for name in names}
+        kind: Any = cast("type[object]", type(value))
+        return kind.__tensor_unflatten__(parts, context, value.shape, value.stride())
     if isinstance(value, torch.Tensor):
         return torch.empty_strided(tuple(value.shape), value.stride(), dtype=value.dtype)
     return getattr(getattr(value, "node", None), "hint", value)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 from typing import TypeAlias
 
+from ansorc.errors import BuildError, IRError, TargetError
 from ansorc.ir.arith.simplify import simplify_stmt
+from ansorc.ir.dump import DumpFolder
 from ansorc.ir.passes.guarded_values import choose_values
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
 from ansorc.ir.passes.hold_tiles import hold_tiles
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
+from ansorc.ir.passes.pass_fault import pass_fault
 from ansorc.ir.passes.place_checks import place_checks
 from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
@@ -21,11 +26,13 @@ from ansorc.ir.passes.stream_stores import CACHED_SHARE, stream_stores
 from ansorc.ir.passes.transpose_copies import transpose_copies
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
+from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
-from ansorc.ir.verify import verify
+from ansorc.ir.verify import verifies_each, verify
 from ansorc.target import Target
 from ansorc.target.costs import CORE
 
+_LOG = logging.getLogger(__name__)
 Pass: TypeAlias = Callable[[Function, Target], Function]
 Passes: TypeAlias = tuple[tuple[str, Pass], ...]
 
@@ -82,11 +89,80 @@ def run_passes(
     function: Function,
     target: Target,
     trace: Callable[[str, Function], None] | None = None,
+    dump: DumpFolder | None = None,
 ) -> Function:
-    """Return `function` after `passes`, verified; `trace` is given each one's name and result."""
+    """Return `function` after `passes`, verified; `trace` is given each one's name and result.
+
+    What each pass changed is written to `dump`. Raise BuildError where a pass refuses a program,
+    InternalError where it fails or makes an illegal one.
+    """
+    source, is_each, is_logged = function, verifies_each(), _LOG.isEnabledFor(logging.DEBUG)
+    if is_each:
+        _require_legal("lowering", None, function, target, dump)
     for name, apply in passes:
-        function = apply(function, target)
+        begin = time.perf_counter()
+        after = _applied(name, apply, function, target, dump)
+        if is_logged:
+            _LOG.debug(
+                "%s: pass %s, %.3g ms%s", function.name, name, 1e3 * (time.perf_counter() - begin),
+                "" if after != function else ", nothing to do",
+            )  # fmt: skip
+        if is_each and after is not function:
+            _require_legal(f"the pass {name}", function, after, target, dump)
+        if dump is not None:
+            _write(dump, name, function, after)
+        function = after
         if trace is not None:
             trace(name, function)
-    verify(function)
+    if not is_each:
+        _require_all_legal(passes, source, function, target, dump)
     return function
+
+
+def _applied(
+    name: str, apply: Pass, function: Function, target: Target, dump: DumpFolder | None
+) -> Function:
+    try:
+        return apply(function, target)
+    except (BuildError, TargetError, MemoryError):  # refusals, and the machine's limits
+        raise
+    except Exception as error:
+        words = f"the pass {name} failed on '{function.name}': {type(error).__name__}: {error}"
+        raise pass_fault(words, function, None, target, dump) from error
+
+
+def _require_legal(
+    who: str, before: Function | None, after: Function, target: Target, dump: DumpFolder | None
+) -> None:
+    try:
+        verify(after)
+    except IRError as error:
+        words = f"{who} made an illegal program: {error}"
+        raise pass_fault(words, before, after, target, dump) from error
+
+
+def _require_all_legal(
+    passes: Passes,
+    source: Function,
+    result: Function,
+    target: Target,
+    dump: DumpFolder | None,
+) -> None:
+    """Verify the result; if it is illegal, look for the pass that made it so."""
+    try:
+        verify(result)
+    except IRError:
+        function = source
+        _require_legal("lowering", None, function, target, dump)
+        for name, apply in passes:
+            after = _applied(name, apply, function, target, dump)
+            _require_legal(f"the pass {name}", function, after, target, dump)
+            function = after
+        raise
+
+
+def _write(dump: DumpFolder, name: str, before: Function, after: Function) -> None:
+    if after is before or after == before:
+        dump.skip()
+    else:
+        dump.write(name, to_text(after), "ir")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ansorc.errors import OptionError
 from ansorc.ir.node import walk
 from ansorc.schedule.inlining import is_short_inlined
 from ansorc.schedule.steps import ComputeInline
@@ -21,6 +22,7 @@ from ansorc.search.gpu.thread_reduction import (
 )
 from ansorc.search.gpu.tiling import TilingForThreads, results_of
 from ansorc.search.gpu.transposition import turned_round
+from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.predicates import is_tiled_first
 from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict
 from ansorc.search.sketch.rules import Skip
@@ -35,6 +37,28 @@ MAX_RESULTS = 1024
 """Results up to which a stage with data reuse may be left to threads that reduce together."""
 MAX_INLINED_NODES = 400
 """A stage with more expressions than these is not inlined."""
+
+
+CPU_OPTIONS = (
+    "space", "structure", "is_simd_aware", "max_innermost_factor", "max_innermost_reduce",
+    "max_register_ratio", "unroll_limits", "parallel_ratios", "serial_share", "max_locations",
+)  # fmt: skip
+"""The search options that say something about the loops of a CPU alone."""
+
+
+def require_gpu_options(options: SearchOptions) -> None:
+    """Raise OptionError for options that the programs of a GPU do not have.
+
+    Nothing is laid out or defined otherwise on a GPU: `rewrite_layout` and `redefine` hold for
+    both of their values.
+    """
+    changed = [name for name in CPU_OPTIONS if getattr(options, name) != getattr(DEFAULTS, name)]
+    if changed:
+        given = ", ".join(f"{name}={getattr(options, name)!r}" for name in changed)
+        raise OptionError(
+            f"the search for a GPU has no {given}: these are of the loops of CPUs, and the tiles "
+            "of a GPU follow its blocks and threads; leave them out, or tune for a CPU"
+        )
 
 
 def gpu_rules() -> tuple[SketchRule, ...]:

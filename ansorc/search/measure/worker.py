@@ -21,7 +21,15 @@ from ansorc.codegen.build import CompileCache, compile_function
 from ansorc.codegen.call.call_times import OtherWork
 from ansorc.codegen.call.device_caller import DeviceClock
 from ansorc.codegen.package.signature import FAULT_STATUS, LACKS_FEATURES, OUT_OF_MEMORY
-from ansorc.errors import BuildError, DeviceError, IRError, LanguageError, ParseError, ScheduleError
+from ansorc.errors import (
+    BuildError,
+    DeviceError,
+    InternalError,
+    IRError,
+    LanguageError,
+    ParseError,
+    ScheduleError,
+)
 from ansorc.ir.fault import FAULT_WORDS
 from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
@@ -85,6 +93,9 @@ _STATUS_MEANING = {
     },
 }
 
+BUILD_REFUSALS = (
+    ScheduleError, LanguageError, IRError, InternalError, ParseError, BuildError
+)  # fmt: skip
 Handler = Callable[[Message], Message]
 ROLES: dict[str, Callable[[], Handler]] = {
     "build": lambda: Builder().handle,
@@ -152,7 +163,7 @@ class Builder:
             _require_parameters(function, task, layouts)
             lowered = clock()
             built = compile_function(function, task.target, packings=layouts, cache=self._cache)
-        except (ScheduleError, LanguageError, IRError, ParseError, BuildError) as error:
+        except BUILD_REFUSALS as error:
             return _build_failure(error)
         fields = {
             "signature": built.signature.to_json(),
@@ -196,7 +207,11 @@ def _build_failure(error: Exception) -> Message:
         kind = FailureKind.REFUSED
     elif isinstance(error, BuildError):
         kind = FailureKind.COMPILE
-    text = error.reason if isinstance(error, ScheduleError) else str(error)
+    text = str(error)
+    if isinstance(error, ScheduleError):
+        text = error.reason
+    elif isinstance(error, InternalError):
+        text = error.what  # the loops are in the details
     message = f"{type(error).__name__}: {text}"
     detail = "".join(traceback.format_exception(error))
     return Message({"failure": kind.value, "message": message, "detail": detail})

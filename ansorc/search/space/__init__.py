@@ -13,7 +13,7 @@ tile lengths, whole populations of States, or the steps of one program.
 How rows are drawn and changed is in `ansorc.search.evolution`.
 """
 
-from ansorc.search.space.design import Space, design_space, sketch_rules
+from ansorc.search.space.design import Space, design_space, require_options, sketch_rules
 from ansorc.search.space.encoding import adapted, encode
 from ansorc.search.space.genes import (
     Genes,
@@ -27,5 +27,5 @@ from ansorc.search.space.phenotype import phenotype_keys
 
 __all__ = [
     "Genes", "Space", "adapted", "choice_values", "design_space", "encode", "phenotype_keys",
-    "population_state", "register_vectors", "sketch_rules", "steps", "tiles",
+    "population_state", "register_vectors", "require_options", "sketch_rules", "steps", "tiles",
 ]  # fmt: skip

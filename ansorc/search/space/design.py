@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from ansorc.lang.dag import ComputeDAG
-from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
+from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules, require_gpu_options
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
 from ansorc.search.paper.space import PAPER_PLACEMENT, limited_rules, paper_rules
 from ansorc.search.sketch.complete import BEST_PLACES, Placement, completed
@@ -74,8 +74,9 @@ def design_space(
     many again of each other definition); and so do their variants with an operand packed in the
     kernel. Constant operands of tiles are laid out in the tiles' order, unless the options say
     otherwise. Those of a dot-product instruction have neither: their rule decides what is packed.
-    The limited space has none of these but the layout.
+    The limited space has none of these but the layout. Raise OptionError as `require_options`.
     """
+    require_options(options, target)
     failures: list[RuleFailure] = []
     rules = sketch_rules(options, target) if rules is None else rules
     derived = generate(dag, target, rules, failures)
@@ -121,15 +122,22 @@ def sketch_rules(
 ) -> tuple[SketchRule, ...]:
     """Return the rules that a search with `options` asks, in their order, registered ones too.
 
-    Those of GPUs are the same for all options.
+    Raise OptionError as `require_options`; without a target they are those of a CPU.
     """
     if target is not None and target.kind == "cuda":
+        require_options(options, target)
         return with_user_rules(gpu_rules())
     rules_of, _ = _SPACES[options.space]
     rules = rules_of(tiling_of(options))
     if not options.redefine:
         rules = tuple(rule for rule in rules if not isinstance(rule, Redefined))
     return with_user_rules(rules)
+
+
+def require_options(options: SearchOptions, target: Target) -> None:
+    """Raise OptionError for options that mean nothing for `target`."""
+    if target.kind == "cuda":
+        require_gpu_options(options)
 
 
 def tiling_of(options: SearchOptions) -> Tiling:
