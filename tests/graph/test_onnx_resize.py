@@ -143,8 +143,8 @@ def test_interpolated_bytes_are_cut_off(kind: Any, coordinates: str) -> None:
     """As ONNX Runtime does; its quantiser lets Resize work on bytes."""
     info = np.iinfo(kind)
     data = np.random.default_rng(5).integers(info.min, info.max, (1, 2, 7, 6)).astype(kind)
-    scales, options = np.array([1, 1, 1.5, 2.3], np.float32), {"mode": "linear"}
-    options["coordinate_transformation_mode"] = coordinates
+    scales = np.array([1, 1, 1.5, 2.3], np.float32)
+    options: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": coordinates}
     floats = node_model("Resize", [data.astype(np.float32), None, scales], known=(2,), **options)
     expected = np.trunc(np.round(run_node(*floats)[1][0].astype(np.float64), 4))
     found = run_node(*node_model("Resize", [data, None, scales], known=(2,), **options))[1][0]
