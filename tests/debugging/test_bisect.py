@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from cli.command_line import CommandLine
@@ -34,13 +33,9 @@ def product(n: int = 16):
 
 
 @pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    found = CommandLine(tmp_path, capfd)
-    (tmp_path / "ops.py").write_text(OPS)
-    return found
+def ops(cli: CommandLine) -> CommandLine:
+    (cli.directory / "ops.py").write_text(OPS)
+    return cli
 
 
 def test_the_faulty_pass_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,9 +85,9 @@ def test_the_time_of_the_interpreter_follows_the_loops() -> None:
     assert interpreter_seconds(large) == pytest.approx(100 * interpreter_seconds(small))
 
 
-def test_the_command_names_the_pass(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_names_the_pass(ops: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, changes_constants)
-    ended = cli.run("show", "ops.py:scaled", "--default", "--bisect")
+    ended = ops.run("show", "ops.py:scaled", "--default", "--bisect")
     assert ended.code == 1
     assert "after lowering: right\n" in ended.out
     assert (
@@ -101,12 +96,12 @@ def test_the_command_names_the_pass(cli: CommandLine, monkeypatch: pytest.Monkey
     assert "A[i] * 6.0 + 3.0" in ended.out.partition("what it changed:\n")[2]
 
 
-def test_the_command_says_that_all_is_right(cli: CommandLine) -> None:
-    ended = cli.run("show", "ops.py:product", "--default", "--bisect")
+def test_the_command_says_that_all_is_right(ops: CommandLine) -> None:
+    ended = ops.run("show", "ops.py:product", "--default", "--bisect")
     assert ended.code == 0, ended
     assert "\nthe loops are right after the last of " in ended.out
     assert ended.out.endswith("and so is the code that is made of them\n")
-    ended = cli.run(
+    ended = ops.run(
         "show", "ops.py:product", "--default", "--bisect", "--target", "cuda -arch=sm_80"
     )
     assert ended.code == 0, ended
@@ -116,7 +111,7 @@ def test_the_command_says_that_all_is_right(cli: CommandLine) -> None:
 
 
 def test_wrong_code_of_right_loops_is_found(
-    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ops: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     def wrong(_: Measurer, candidates: Sequence[Source]) -> list[MeasureResult]:
@@ -124,6 +119,6 @@ def test_wrong_code_of_right_loops_is_found(
         return [MeasureResult(candidates[0], failure)]
 
     monkeypatch.setattr(Measurer, "measure", wrong)
-    ended = cli.run("show", "ops.py:product", "--default", "--bisect")
+    ended = ops.run("show", "ops.py:product", "--default", "--bisect")
     assert ended.code == 1
     assert "the code that is made of them is wrong (wrong result): candidate rejected" in ended.out
