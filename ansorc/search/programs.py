@@ -128,7 +128,7 @@ def program_key(task: Task, program: Program) -> str:
 def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
     """Return the program of `record`, in the names of `task`, on so many threads (0: all)."""
     assert record.median_s is not None
-    steps = Names(task.dag).own(steps_from_json(json.loads(record.steps)))
+    steps = recorded_steps(task, record)
     measured = MeasuredProgram(
         record.task_key, record.program_key, record.median_s, record.environment.cpu, record.seed,
         record.version,
@@ -139,6 +139,14 @@ def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
         return program
     words = f"without the packing of {', '.join(program.packed_before)}, done once before"
     return replace(program, origin=f"{program.origin} ({words})")
+
+
+def recorded_steps(task: Task, record: Record) -> tuple[Step, ...]:
+    """Return the steps of `record`, also of a failed one, in the names of `task`.
+
+    Raise ScheduleError where they name what the task does not have.
+    """
+    return Names(task.dag).own(steps_from_json(json.loads(record.steps)))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -200,6 +202,46 @@ def test_changed_weights_are_seen_at_the_next_call(name: str) -> None:
         assert_same(run, model, given)
     CHANGES[name](model)
     assert_same(run, model, given)
+
+
+def test_parameters_can_be_swapped() -> None:
+    model, other = torch.nn.Linear(8, 8).eval(), torch.nn.Linear(8, 8).eval()
+    given = torch.randn(4, 8)
+    runs = [compiled(model), compiled(other)]
+    for _ in range(2):
+        for run, one in zip(runs, (model, other), strict=True):
+            assert_same(run, one, given)
+        torch.utils.swap_tensors(model.weight, other.weight)
+    torch.utils.swap_tensors(model.weight, torch.nn.Parameter(torch.ones(8, 8)))
+    assert_same(runs[0], model, given)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        model.load_state_dict({k: v + 1 for k, v in model.state_dict().items()})
+        assert_same(runs[0], model, given)
+        model.double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert_same(runs[0], model, given.double())
+
+
+def test_a_model_is_saved_and_copied_without_ansorc() -> None:
+    model, given = torch.nn.BatchNorm1d(8).eval(), torch.randn(4, 8)
+    assert_same(compiled(model), model, given)
+    saved = pickle.dumps(model)
+    assert b"ansorc." not in saved  # none of its classes
+    for one in (pickle.loads(saved), copy.deepcopy(model)):
+        one.running_mean.add_(1)
+        assert_same(compiled(one), one, given)
+    assert_same(compiled(model), model, given)
+
+
+def test_arguments_that_share_memory_are_compiled() -> None:
+    def function(x: Any, y: Any, z: Any) -> Any:
+        return x @ y + z[:, 0]
+
+    run, whole = compiled(function), torch.randn(6, 4)
+    given = whole[:4], whole[2:], whole.t()
+    assert not words_of(lambda: assert_same(run, function, *given))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "bool", "int16"])

@@ -19,7 +19,7 @@ from ansorc.graph.torch.importer import graph_of
 from ansorc.graph.torch.model import array_of, torch_library
 from ansorc.graph.torch.specialization import BoundGraph, EagerNeededError, TracedGraph, traced
 from ansorc.graph.torch.subclasses import has_parts, module_of_parts, parts_of
-from ansorc.graph.torch.watched import WatchedTensors
+from ansorc.graph.torch.watched import WatchedTensors, forget_examples
 from ansorc.graph.verbs import tune
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
@@ -169,6 +169,7 @@ class _CompiledModule:
 
     def _prepare(self, arguments: Sequence[Any]) -> str:
         """See which arguments are constants; return why PyTorch has to run the graph, or ""."""
+        forget_examples(self._module)
         tensors = [one for one in arguments if self._is_tensor(one)]
         if any(one.device.type != "cpu" for one in tensors):
             return "a tensor is not in the main memory; ansorc compiles for the CPU"
@@ -246,13 +247,14 @@ class _CompiledModule:
         died = self._died
 
         def forget() -> None:
-            if instances.pop(ids, None) is not None:
+            if instances.get(ids) is made:
+                del instances[ids]
                 died[:] = [ids]
 
         kinds = tuple((one.shape, one.dtype, one.stride()) for one in static)
         contents = Contents([array_of(one) for one in static if one.dtype not in self._narrow])
-        instances[ids] = _Instance(WatchedTensors(static, forget), kinds, contents)
-        return instances[ids]
+        made = instances[ids] = _Instance(WatchedTensors(static, forget), kinds, contents)
+        return made
 
     def _note_changes(self, numbers: Sequence[int]) -> None:
         """Count changes of constants; those that change too often become inputs."""

@@ -123,6 +123,12 @@ class TorchCall:
             )
         return TensorType(computed_dtype(found.dtype), tuple(shape))
 
+    @property
+    def narrow_result(self) -> str:
+        """The first result's dtype as PyTorch has it, if that is of 16-bit floats; else ""."""
+        found = self.node.results[0]
+        return found.dtype if found and found.dtype in _COMPUTED_IN_FLOAT32 else ""
+
     def axis(self, given: int, rank: int) -> int:
         """Return `given` counted from the front; 0 for a single number."""
         if not -max(rank, 1) <= given < max(rank, 1):
