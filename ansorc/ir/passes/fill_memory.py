@@ -23,6 +23,8 @@ from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
 VARIABLE = "ANSORC_POISON"
 """The environment variable: 1 fills memory in every kernel that is compiled."""
 _LANES, _COPIES = 64, 1024
+"""Elements that one store fills at most, of the longest vectors; and loops that are unrolled to
+reach registers."""
 
 
 def fill_memory(function: Function, *, has_threads: bool = False) -> Function:
