@@ -109,8 +109,8 @@ def _asinh(x: Scalar) -> Scalar:
 
 
 def _acosh(x: Scalar) -> Scalar:
-    beyond = x - 1.0
-    near = log1p(beyond + sqrt(beyond * 2.0 + beyond * beyond))
+    beyond = x - 1.0  # two roots: a root of the product is a number for x below -1 too
+    near = log1p(beyond + sqrt(beyond) * sqrt(beyond + 2.0))
     return if_then_else(x > _LARGE, log(x) + math.log(2.0), near)
 
 

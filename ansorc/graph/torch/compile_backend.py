@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
 from ansorc.search.record import place_of
 
+_LOG = logging.getLogger(__name__)
 _TUNED = (
     'instead of a mode write options={"records": "tune.db", "trials": 1000} to tune at the first '
     'call, or tune before it and write options={"records": "tune.db"}'
@@ -160,6 +162,7 @@ class _CompiledModule:
     def _eager(self, reason: str, arguments: Sequence[Any]) -> Any:
         if reason and reason not in self._warned:
             self._warned.add(reason)
+            _LOG.info("a graph is left to PyTorch: %s", reason)
             warnings.warn(f"ansorc leaves a graph to PyTorch: {reason}", stacklevel=3)
         return self._module(*arguments)
 

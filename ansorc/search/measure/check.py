@@ -137,6 +137,19 @@ class Expectation:
                 limit = np.maximum(limit, SAFETY * rounding)
             self._per_error = np.reciprocal(limit + self._allowed.smallest).reshape(-1)
 
+    @property
+    def reference(self) -> Reference:
+        """What the output should hold."""
+        return self._reference
+
+    def wrong_places(self, actual: NDArray[np.generic]) -> NDArray[np.int64]:
+        """Return the numbers, in memory order, of the elements that are not what they should be."""
+        mine, theirs = actual.reshape(-1), self._reference.reshape(-1)
+        if self._per_error is None:
+            return np.flatnonzero(mine != theirs.astype(mine.dtype))
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.flatnonzero(_errors(mine, theirs, self._per_error) > 1.0)
+
     def compare(self, actual: NDArray[np.generic]) -> Comparison:
         """Compare `actual` with the reference element by element."""
         if self._per_error is None:
