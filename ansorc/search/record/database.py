@@ -110,6 +110,8 @@ class Records:
     """
 
     def __init__(self, store: RecordStore, notes: tuple[str, ...] = ()) -> None:
+        if not hasattr(store, "place"):
+            raise RecordError(f"records are opened by Records.open(path), not Records({store!r})")
         self.path = store.place
         """The file's path, or the database's URL."""
         self.notes = notes
