@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -40,6 +41,7 @@ from ansorc.search.record import (
 )
 from ansorc.search.task import Task
 from ansorc.target import Target, detect
+from ansorc.target.units import seconds_text
 
 _LOG = logging.getLogger(__name__)
 
@@ -114,9 +116,17 @@ def default_program(
     """
     backend_of(task.target)
     dag, target = task.dag, task.target
+    begin = time.perf_counter()
     if target.kind == "cuda":
-        return Program(default_gpu_steps(dag, target), "untuned default schedule")
-    chosen = default_steps(dag, target, rewrite_layout=rewrite_layout, redefine=redefine, like=like)
+        chosen = default_gpu_steps(dag, target)
+    else:
+        chosen = default_steps(
+            dag, target, rewrite_layout=rewrite_layout, redefine=redefine, like=like
+        )
+    _LOG.info(
+        "%s: the untuned default has %d steps, chosen in %s",
+        task.name, len(chosen), seconds_text(time.perf_counter() - begin, 3),
+    )  # fmt: skip
     return Program(chosen, "untuned default schedule")
 
 
@@ -184,6 +194,7 @@ def _default_or_best(task: Task, choice: ProgramChoice) -> Program:
         environment = recorded_environment([task], choice, records)
         best = records.best(task.key, environment)
         if best is not None:
+            _LOG.info("%s: the record %s of %s is chosen", task.name, best.program_key, path)
             return recorded_program(task, best, known_threads(records, best))
         elsewhere = records.elsewhere(task.key, environment)
     found = "no measured program"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from ansorc.graph.network import Network
 from ansorc.graph.packed_weights import Contents
 from ansorc.graph.shared_networks import shared_networks
 from ansorc.graph.torch.importer import graph_of
-from ansorc.graph.torch.model import array_of, torch_library
+from ansorc.graph.torch.model import array_of, is_narrow, torch_library
 from ansorc.graph.torch.specialization import BoundGraph, EagerNeededError, TracedGraph, traced
 from ansorc.graph.torch.subclasses import has_parts, module_of_parts, parts_of
 from ansorc.graph.torch.watched import WatchedTensors, forget_examples
@@ -25,6 +26,7 @@ from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
 from ansorc.search.record import place_of
 
+_LOG = logging.getLogger(__name__)
 _TUNED = (
     'instead of a mode write options={"records": "tune.db", "trials": 1000} to tune at the first '
     'call, or tune before it and write options={"records": "tune.db"}'
@@ -110,7 +112,6 @@ class _CompiledModule:
     ) -> None:
         self._module, self._options = graph_module, options
         self._torch = torch_library()
-        self._narrow = (self._torch.float16, self._torch.bfloat16)  # copied to float32
         self._free: frozenset[int] = _free_numbers(example_inputs)
         self._has_parts = any(map(has_parts, example_inputs))
         self._static: tuple[int, ...] | None = None
@@ -161,6 +162,7 @@ class _CompiledModule:
     def _eager(self, reason: str, arguments: Sequence[Any]) -> Any:
         if reason and reason not in self._warned:
             self._warned.add(reason)
+            _LOG.info("a graph is left to PyTorch: %s", reason)
             warnings.warn(f"ansorc leaves a graph to PyTorch: {reason}", stacklevel=3)
         return self._module(*arguments)
 
@@ -252,7 +254,7 @@ class _CompiledModule:
                 died[:] = [ids]
 
         kinds = tuple((one.shape, one.dtype, one.stride()) for one in static)
-        contents = Contents([array_of(one) for one in static if one.dtype not in self._narrow])
+        contents = Contents([array_of(one) for one in static if not is_narrow(one.dtype)])
         made = instances[ids] = _Instance(WatchedTensors(static, forget), kinds, contents)
         return made
 
