@@ -115,6 +115,56 @@ def test_a_module_that_draws_in_python_is_refused() -> None:
         assert state[1] == random.getstate()
 
 
+Module: Any = torch.nn.Module
+
+
+class Stateful(Module):
+    """A module with an attribute, which a function changes when it runs."""
+
+    def __init__(self, state: Any, function: Callable[[Any, Any], Any]) -> None:
+        Module.__init__(self)
+        self.state, self.function = state, function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self, x)
+
+
+def _counted(module: Any, x: Any) -> Any:
+    module.state += 1
+    return x * module.state
+
+
+def _counted_as_tensor(module: Any, x: Any) -> Any:
+    module.state += 1
+    return x * torch.tensor(float(module.state))
+
+
+def _noted(module: Any, x: Any) -> Any:
+    module.state = x.shape[0]
+    return x * 2
+
+
+STATES: dict[str, tuple[Any, Callable[[Any, Any], Any]]] = {
+    "counter": (0, _counted),
+    "counter as a tensor": (0, _counted_as_tensor),
+    "generator of Python": (random.Random(3), lambda m, x: x + m.state.random()),
+    "generator of NumPy": (np.random.default_rng(3), lambda m, x: x * m.state.random()),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_module_that_counts_or_draws_in_an_attribute_is_refused(name: str) -> None:
+    module = torch.nn.Sequential(torch.nn.ReLU(), Stateful(*STATES[name]))
+    with pytest.raises(GraphError, match="changes its attribute 'state' when it runs"):
+        ac.from_torch(module, (torch.randn(2, 3),))
+
+
+def test_an_attribute_that_changes_no_result_is_let_be() -> None:
+    module = Stateful(0, _noted)
+    assert ac.from_torch(module, (torch.randn(2, 3),)).outputs
+    assert module.state == 0
+
+
 def test_the_state_of_pytorch_is_left_as_it_was() -> None:
     def disturb() -> None:
         torch.set_default_dtype(torch.float64)

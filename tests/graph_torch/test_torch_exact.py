@@ -10,6 +10,7 @@ import pytest
 from torch_oracle import feeds_of, module_of, torch
 
 import ansorc as ac
+from ansorc.errors import GraphError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAN, INF = float("nan"), float("inf")
@@ -77,6 +78,46 @@ def test_a_conversion_to_16_bits_rounds() -> None:
         ),
         given,
     )
+
+
+Module: Any = torch.nn.Module
+
+
+class Weighted(Module):
+    """A function of an input and a weight that is known."""
+
+    def __init__(self, function: Callable[..., Any], weight: Any) -> None:
+        Module.__init__(self)
+        self.function = function
+        self.register_buffer("weight", weight)
+
+    def forward(self, x: Any) -> Any:
+        return (self.function(self.weight) + x,)
+
+
+NARROW: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "bits": ("float16", lambda w: w.view(torch.int16).float().sum()),
+    "exponents": ("bfloat16", lambda w: ((w.view(torch.int16) >> 7) & 255).float()),
+    "overflow": ("float16", lambda w: (w * 1000 * 1000).float()),
+    "roundings": ("bfloat16", lambda w: (w + 1 - 1).float()),
+    "8 bits": ("float8_e4m3fn", lambda w: w.float() * 2),
+    "8 bits, scaled": ("float8_e5m2", lambda w: w.to(torch.bfloat16) * 0.3),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_known_narrow_floats_are_what_pytorch_has(name: str) -> None:
+    kind, function = NARROW[name]
+    weight = torch.tensor([[0.1, 300.0, -0.37], [1e-3, -2.0, 0.0]]).to(getattr(torch, kind))
+    module, given = Weighted(function, weight), torch.randn(2, 3)
+    graph = ac.from_torch(module, (given,))
+    (found,) = ac.build(graph).run(feeds_of(graph, (given,), {})).values()
+    np.testing.assert_allclose(found, module(given)[0].numpy(), rtol=1e-6)
+
+
+def test_a_negative_power_of_integers_is_refused() -> None:
+    with pytest.raises(GraphError, match="no powers of integers with a negative number"):
+        ac.from_torch(module_of(lambda x: x**-1), (BYTES,))
 
 
 def test_signs() -> None:

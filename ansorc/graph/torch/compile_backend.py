@@ -17,7 +17,7 @@ from ansorc.graph.network import Network
 from ansorc.graph.packed_weights import Contents
 from ansorc.graph.shared_networks import shared_networks
 from ansorc.graph.torch.importer import graph_of
-from ansorc.graph.torch.model import array_of, torch_library
+from ansorc.graph.torch.model import array_of, is_narrow, torch_library
 from ansorc.graph.torch.specialization import BoundGraph, EagerNeededError, TracedGraph, traced
 from ansorc.graph.torch.subclasses import has_parts, module_of_parts, parts_of
 from ansorc.graph.torch.watched import WatchedTensors, forget_examples
@@ -112,7 +112,6 @@ class _CompiledModule:
     ) -> None:
         self._module, self._options = graph_module, options
         self._torch = torch_library()
-        self._narrow = (self._torch.float16, self._torch.bfloat16)  # copied to float32
         self._free: frozenset[int] = _free_numbers(example_inputs)
         self._has_parts = any(map(has_parts, example_inputs))
         self._static: tuple[int, ...] | None = None
@@ -255,7 +254,7 @@ class _CompiledModule:
                 died[:] = [ids]
 
         kinds = tuple((one.shape, one.dtype, one.stride()) for one in static)
-        contents = Contents([array_of(one) for one in static if one.dtype not in self._narrow])
+        contents = Contents([array_of(one) for one in static if not is_narrow(one.dtype)])
         made = instances[ids] = _Instance(WatchedTensors(static, forget), kinds, contents)
         return made
 

@@ -131,6 +131,9 @@ def _remainder(call: TorchCall) -> str:
 
 def _power(call: TorchCall) -> str:
     kind, known = call.result.dtype, call.value("exponent")
+    number = call.get("exponent")
+    if kind.is_integer and isinstance(number, int) and number < 0:
+        call.refuse("PyTorch has no powers of integers with a negative number as their exponent")
     if known is not None and known.size == 1 and known.ndim == 0 and call.has("self"):
         short = _short_power(call, float(known.item()))
         if short:
