@@ -289,6 +289,13 @@ def test_divisors_are_drawn_above_0(kind: str, tmp_path: Path) -> None:
         assert result.best is not None
 
 
+def test_arrays_that_no_memory_holds() -> None:
+    vast = ac.placeholder((2**50,), "A", "int8")
+    dag = ComputeDAG([vast, ac.compute((2**50,), lambda i: vast[i], "C")])
+    with pytest.raises(MeasureError, match=r"take 2\.1e\+06 GiB.*tune it at a smaller size"):
+        drawn_data(dag, np.random.default_rng(0), {})
+
+
 def test_assertions_hold_of_what_is_drawn() -> None:
     root = ac.compute((64,), lambda i: ac.checked(ac.sqrt(X[i]), X[i] >= 0.0, "X >= 0"), "C")
     inputs, _ = drawn_data(ComputeDAG([X, root]), np.random.default_rng(0), {})

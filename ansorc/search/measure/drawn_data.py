@@ -57,11 +57,19 @@ def drawn_data(
 def _drawn(
     dag: ComputeDAG, low: float, spans: Mapping[str, Span], rng: np.random.Generator, given: Inputs
 ) -> tuple[list[Array], dict[str, Array]]:
-    inputs = [
-        given[b.name] if b.name in given else drawn_array(b, low, spans.get(b.name), rng)
-        for b in dag.inputs
-    ]
-    return inputs, _followed(dag, inputs, given)
+    try:
+        inputs = [
+            given[b.name] if b.name in given else drawn_array(b, low, spans.get(b.name), rng)
+            for b in dag.inputs
+        ]
+        return inputs, _followed(dag, inputs, given)
+    except MemoryError as error:
+        buffers = [*dag.inputs, *(buffer for op in dag.ops for buffer in op.buffers)]
+        size = sum(buffer.bytes for buffer in buffers) / 2**30
+        raise MeasureError(
+            f"the arrays of this program take {size:.3g} GiB, and more to check them in float64, "
+            f"which this machine has no memory for ({error}); tune it at a smaller size"
+        ) from error
 
 
 def _followed(dag: ComputeDAG, inputs: Sequence[Array], given: Inputs) -> dict[str, Array]:
