@@ -72,7 +72,8 @@ def network_plans(
     weights = [one for places in placed for one in places if isinstance(one, Weight)]
     if len(networks) > 1:
         weights = merged_equal(weights)
-    found = place_weights(weights, next(iter(networks.values())).target)
+    first = next(iter(networks.values()))
+    found = place_weights(weights, first.target, first.dump)
     rest = iter(weights)
     plans = [
         planning.plan(

@@ -15,6 +15,7 @@ from ansorc.codegen.network.derived import DerivedBlock, DerivedWeight
 from ansorc.codegen.network.plan import Place, PlaceKind
 from ansorc.codegen.network.weights import Weight, WeightBlock, joined_weights
 from ansorc.ir.aligned import Array
+from ansorc.ir.dump import DumpFolder
 from ansorc.ir.packing import Packing
 from ansorc.target import Target
 
@@ -41,11 +42,14 @@ class PlacedWeights:
         return self.places[_form(weight)]
 
 
-def place_weights(weights: Sequence[Weight], target: Target) -> PlacedWeights:
+def place_weights(
+    weights: Sequence[Weight], target: Target, dump: DumpFolder | None = None
+) -> PlacedWeights:
     """Return where `weights` lie; those that are one source packed alike lie once.
 
     Constants whose packed forms take most more bytes than they do are stored as they are, so that
-    the others grow by MOST_GROWTH_BYTES at most. Raise BuildError as a compilation does.
+    the others grow by MOST_GROWTH_BYTES at most. What packs them is written to folders in `dump`.
+    Raise BuildError as a compilation does.
     """
     forms = {_form(one): one for one in weights}
     plain = {id(one.source): Weight(one.source) for one in weights}
@@ -60,7 +64,9 @@ def place_weights(weights: Sequence[Weight], target: Target) -> PlacedWeights:
         if form[0] not in grown or form[1] is None or packing is None:
             continue
         if packing not in packers:
-            packers[packing] = compile_function(packing.function("pack"), target, is_part=True)
+            packers[packing] = compile_function(
+                packing.function("pack"), target, is_part=True, dump=dump and dump.folder("pack")
+            )
         derived[form] = DerivedWeight(packing, packers[packing], starts[form])
     made = DerivedBlock(list(derived.values()))
     places = {form: Place(PlaceKind.WEIGHTS, start) for form, start in starts.items()}

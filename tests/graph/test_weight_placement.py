@@ -26,6 +26,7 @@ from ansorc.graph.tensor_type import TensorType
 from ansorc.graph.weight_placement import MOST_GROWTH_BYTES, merged_equal, place_weights
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
+from ansorc.ir.dump import DumpFolder
 from ansorc.ir.packing import PackedPart, Packing
 from ansorc.ir.parser import parse
 from ansorc.schedule import packings
@@ -87,6 +88,15 @@ def test_what_grows_is_packed_when_it_is_loaded() -> None:
             np.testing.assert_allclose(one, values, 1e-5, 1e-7)
     again = build_network(with_all_packed(plan), NATIVE)()  # what was stored is in memory by now
     np.testing.assert_allclose(again, expected, 1e-5, 1e-7)
+
+
+def test_what_packs_when_it_is_loaded_is_in_the_dump(tmp_path: Path) -> None:
+    draw = Weights()
+    weights = [Weight(draw(3, 3, CHANNELS, CHANNELS), winograd()) for _ in range(3)]
+    place_weights(weights, NATIVE, DumpFolder(tmp_path))
+    (folder,) = tmp_path.iterdir()
+    assert folder.name == "pack"
+    assert (folder / "00_lowered.ir").read_text().startswith("kernel pack(")
 
 
 def test_what_grows_a_little_is_stored_packed() -> None:
