@@ -34,6 +34,10 @@ class LanguageError(AnsorcError):
     """A tensor expression that has no meaning (wrong rank, mixed dtypes, a cycle, a bad name)."""
 
 
+class UnhashableError(LanguageError, TypeError):
+    """An element that is looked up in a set or a dict; what asks whether it may be has its no."""
+
+
 class ArgumentError(AnsorcError):
     """An argument of a public function that is of another type than it takes."""
 

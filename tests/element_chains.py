@@ -47,12 +47,16 @@ def kinds_of(kind: str, length: int) -> list[str]:
     return [KINDS[n % len(KINDS)] if kind == "mixed" else kind for n in range(length)]
 
 
+def stage(kind: str, before: ac.Tensor, name: str) -> ac.Tensor:
+    """One node of each element of `before`."""
+    return ac.compute(before.shape, lambda i, j: node(kind, before[i, j]), name)
+
+
 def chain(kind: str, length: int, shape: tuple[int, int] = SHAPE) -> ac.ComputeDAG:
     """A chain of computations of one tensor each."""
     source = last = ac.placeholder(shape, "x")
     for number, one in enumerate(kinds_of(kind, length)):
-        before = last
-        last = ac.compute(shape, lambda i, j, t=before, k=one: node(k, t[i, j]), f"t{number}")
+        last = stage(one, last, f"t{number}")
     return ac.ComputeDAG([source, last])
 
 

@@ -49,6 +49,24 @@ def takes_workload_to_build(
     )
 
 
+def takes_workload_if_given(
+    command: Callable[Concatenate[TaskOrNetworks | None, P], None],
+) -> Callable[..., None]:
+    """The same, but the command gets None where no workload is named."""
+
+    @click.argument("workload", metavar="[FILE:WORKLOAD|NETWORK.onnx]", required=False)
+    @describes_workload
+    @wraps(command)
+    def with_workload(
+        workload: str | None, settings: tuple[str, ...], target: str, shapes: tuple[str, ...],
+        constants: tuple[str, ...], *args: P.args, **rest: P.kwargs,
+    ) -> None:  # fmt: skip
+        description = WorkloadArguments(settings, target, shapes, constants)
+        command(None if workload is None else description.workload(workload), *args, **rest)
+
+    return with_workload
+
+
 def _takes_workload(
     command: Callable[Concatenate[TaskOrNetworks, P], None],
     prepared: Callable[[TaskOrNetworks], TaskOrNetworks],
@@ -139,7 +157,7 @@ class WorkloadArguments:
         return ac.from_onnx(path, inputs=shapes, constants=constants, name=Path(path).stem)
 
 
-def networks_of(workloads: Sequence[TaskOrNetworks]) -> list[Network]:
+def networks_of(workloads: Sequence[TaskOrNetworks | None]) -> list[Network]:
     """Return the networks among `workloads`, one for each shape."""
     found: list[Network] = []
     for one in workloads:
@@ -222,8 +240,11 @@ def takes_records(command: Callable[..., Any]) -> Callable[..., None]:
     )(added)  # fmt: skip
 
 
+W = TypeVar("W", TaskOrNetworks, TaskOrNetworks | None)
+
+
 def takes_choice(
-    command: Callable[Concatenate[TaskOrNetworks, ProgramChoice, P], None],
+    command: Callable[Concatenate[W, ProgramChoice, P], None],
 ) -> Callable[..., None]:
     """Add --default and the options of `takes_records` to a command: its ProgramChoice."""
 
@@ -235,7 +256,7 @@ def takes_choice(
                        "returns a status instead of reading elsewhere; default: yes.")  # fmt: skip
     @wraps(command)
     def with_choice(
-        workload: TaskOrNetworks, records: RecordPlace, threads: int, cache: str, use_default: bool,  # noqa: FBT001
+        workload: W, records: RecordPlace, threads: int, cache: str, use_default: bool,  # noqa: FBT001
         check_indices: bool, *args: P.args, **rest: P.kwargs,  # noqa: FBT001
     ) -> None:  # fmt: skip
         choice = choice_of(workload, records, threads, cache, use_default=use_default)
@@ -268,8 +289,9 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 
 def choice_of(
-    workload: TaskOrNetworks, records: RecordPlace, threads: int, cache: str, *, use_default: bool
-) -> ProgramChoice:
+    workload: TaskOrNetworks | None, records: RecordPlace, threads: int, cache: str, *,
+    use_default: bool,
+) -> ProgramChoice:  # fmt: skip
     """Return the choice that the options mean for a workload, `cache` maybe "auto"."""
     if cache != "auto":
         return ProgramChoice(records, threads, cast(CachePolicy, cache), use_default)

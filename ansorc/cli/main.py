@@ -63,10 +63,17 @@ def _print_versions(context: click.Context, parameter: click.Parameter, value: b
     context.exit()
 
 
+def _log(context: click.Context, parameter: click.Parameter, value: int) -> None:
+    import_module("ansorc.cli.verbose").log_to_stderr(context, parameter, value)
+
+
 @click.group(cls=CommandsByName, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True,
               callback=_print_versions,
               help="Show the versions of ansorc, LLVM and the C++ compiler, and exit.")  # fmt: skip
+@click.option("-v", "--verbose", count=True, expose_value=False, callback=_log,
+              help="Say on the error output what is built, chosen and measured; -vv: each pass, "
+              "each program. Before the command: ansorc -v build …")  # fmt: skip
 def cli() -> None:
     """Find a fast program for a tensor operator on this machine, and build it for C++."""
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from ansorc.cli.arguments import same_workloads
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.fleet_command import fleet_words, in_flight
+from ansorc.cli.profile_table import print_profile, profiled
 from ansorc.cli.tables import new_table
 from ansorc.cli.tune_arguments import live_page
 from ansorc.graph.network import Network
@@ -52,9 +53,11 @@ def tune_networks_showing(
             if live is not None:
                 live.update()
 
-        results = tune_networks(networks, options, scheduling, tell)
+        with profiled() as profile:
+            results = tune_networks(networks, options, scheduling, tell)
     _show(results)
     tuning = results[0].tuning
+    print_profile(profile, [one.spent for one in tuning.results])
     for note in dict.fromkeys(note for one in tuning.results for note in one.notes):
         click.echo(f"note: {note}", err=True)
     if tuning.interrupted:

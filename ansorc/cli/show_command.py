@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
 import click
 
-from ansorc.cli.arguments import TaskOrNetworks, networks_of, takes_choice, takes_workload
+from ansorc.cli.arguments import (
+    TaskOrNetworks,
+    networks_of,
+    takes_choice,
+    takes_workload_if_given,
+)
+from ansorc.cli.bisect_view import show_bisection
 from ansorc.cli.network_views import NETWORK_VIEWS, show_network
+from ansorc.cli.record_view import find_record, rebuild, show_record
 from ansorc.codegen.base import CountingBackend, backend_of
 from ansorc.codegen.build import prepare
-from ansorc.errors import BuildError
+from ansorc.errors import (
+    BuildError,
+    InternalError,
+    LanguageError,
+    ParseError,
+    RecordError,
+    ScheduleError,
+)
+from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
-from ansorc.schedule import lower, replay
-from ansorc.search.programs import Program, ProgramChoice, chosen_program
+from ansorc.schedule import State, Step, lower, replay
+from ansorc.search.programs import ProgramChoice, chosen_program, recorded_steps
+from ansorc.search.record import Record
 from ansorc.search.sketch import generate
 from ansorc.search.space import sketch_rules
 from ansorc.search.task import Task
@@ -37,51 +57,115 @@ _VIEWS = {
     + "; and those of the target's back end. Of networks: "
     + "; ".join(f"{view}, {what}" for view, what in NETWORK_VIEWS.items()),
 )
-@takes_workload
+@takes_workload_if_given
 @takes_choice
 @click.option("--view", "views", multiple=True, metavar="VIEW",
               help="What to print; may be repeated. Default: schedule and ir.")  # fmt: skip
 @click.option("--asm", "with_assembly", is_flag=True, help="The same as --view asm.")
+@click.option("--record", "record_id", default="", metavar="ID",
+              help="A program of the record file, also a failed one, by the beginning of its key "
+                   "(`ansorc records list FILE --task NAME`); without --view it is built and "
+                   "measured again, in worker processes.")  # fmt: skip
+@click.option("--bisect", is_flag=True,
+              help="Run the loops in the interpreter, check them against float64, and name the "
+                   "first pass after which they are wrong.")  # fmt: skip
 def show(
-    workload: TaskOrNetworks, choice: ProgramChoice, views: tuple[str, ...], *, with_assembly: bool
-) -> None:
+    workload: TaskOrNetworks | None, choice: ProgramChoice, views: tuple[str, ...], record_id: str,
+    *, with_assembly: bool, bisect: bool,
+) -> None:  # fmt: skip
     """Print the best recorded program of a workload: loops, IR, LLVM IR, assembly.
 
-    Of a network: its nodes, its tasks, its memory.
+    Of a network: its nodes, its tasks, its memory. With --record: any program of a record file, for
+    which no workload need be named.
 
     Example:  ansorc show gemm.py:matmul --view schedule --asm
     """
-    if not isinstance(workload, Task):
+    if workload is not None and not isinstance(workload, Task):
+        if record_id or bisect:
+            raise click.UsageError(
+                "--record and --bisect are for operators; of a network's kernel name the record "
+                "alone, without the network"
+            )
         for network in networks_of([workload]):
             show_network(network, choice, views)
         return
-    task = workload
+    asked = (*views, "asm") if with_assembly else views
+    if record_id:
+        task, record = find_record(choice.records, record_id, workload)
+        _require_known(asked, task)
+        show_record(task, record)
+        program = ShownProgram(task, partial(recorded_steps, task, record), record.function)
+    elif workload is None:
+        raise click.UsageError("name a workload, FILE:WORKLOAD or NETWORK.onnx, or --record ID")
+    else:
+        task, record = workload, None
+        _require_known(asked, task)
+        chosen = chosen_program(task, choice)
+        program = ShownProgram(task, lambda: chosen.steps)
+        click.echo(f"# {task.name}: {chosen.origin}, for {task.target.text}")
+    if bisect:
+        show_bisection(task, program.state(), choice.threads)
+        return
+    for view in asked or ("schedule", "ir"):
+        click.echo(f"\n# {_VIEWS.get(view, view)}\n{_shown(program, view, record).rstrip()}")
+    if record is not None and not asked:
+        rebuild(task, record)
+
+
+@dataclass(frozen=True)
+class ShownProgram:
+    """A program by its steps, or by its loops where it has none."""
+
+    task: Task
+    steps: Callable[[], tuple[Step, ...]]
+    """Raises ScheduleError where they do not fit the task."""
+    loops: str = ""
+
+    def state(self) -> State:
+        """Return the schedule; raise ScheduleError where a step does not fit."""
+        if self.loops:
+            raise RecordError("the program was given as loops, which have no schedule")
+        return replay(self.task.dag, self.steps())
+
+    def lowered(self) -> Function:
+        """Return the loops before all passes; raise as `state`."""
+        return parse(self.loops) if self.loops else lower(self.state(), self.task.name)
+
+
+def _require_known(views: tuple[str, ...], task: Task) -> None:
     known = dict.fromkeys((*_VIEWS, *backend_of(task.target).listings))
-    for view in set(views) - set(known):
-        words = f"'{view}' is not one of {', '.join(map(repr, known))}."
-        raise click.BadParameter(words, param_hint="'--view'")
-    program = chosen_program(task, choice)
-    click.echo(f"# {task.name}: {program.origin}, for {task.target.text}")
-    for view in (*views, "asm") if with_assembly else views or ("schedule", "ir"):
-        click.echo(f"\n# {_VIEWS.get(view, view)}\n{_text(task, program, view).rstrip()}")
+    for view in views:
+        if view not in known:
+            words = f"'{view}' is not one of {', '.join(map(repr, known))}."
+            raise click.BadParameter(words, param_hint="'--view'")
 
 
-def _text(task: Task, program: Program, view: str) -> str:
+def _shown(program: ShownProgram, view: str, record: Record | None) -> str:
+    """The text of a view; of a record that cannot be made, which may be why it failed, why not."""
+    if record is None:
+        return _text(program, view)
+    try:
+        return _text(program, view)
+    except (ScheduleError, LanguageError, RecordError, ParseError, BuildError, InternalError) as e:
+        return f"cannot be made: {e}"
+
+
+def _text(program: ShownProgram, view: str) -> str:
     """The text of one of `_VIEWS`, or of those that only the target's back end has."""
-    state = replay(task.dag, program.steps)
+    task = program.task
     match view:
         case "dag":
             return task.dag.to_text()
         case "sketches":
             return _derivations(task)
         case "schedule":
-            return str(state)
+            return str(program.state())
         case "ir":
-            return to_text(lower(state, task.name))
+            return to_text(program.lowered())
         case "passes":
-            return _after_each_pass(lower(state, task.name), task)
+            return _after_each_pass(program.lowered(), task)
         case _:
-            return _listing(lower(state, task.name), task.target, view)
+            return _listing(program.lowered(), task.target, view)
 
 
 def _listing(lowered: Function, target: Target, view: str) -> str:

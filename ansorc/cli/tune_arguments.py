@@ -54,6 +54,9 @@ def takes_tune_options(
                   metavar="[PORT]",
                   help="Serve the page of `ansorc report` to browsers of this machine while "
                   "tuning; write it after the workloads. Default port: a free one.")  # fmt: skip
+    @click.option("--profile", is_flag=True,
+                  help="Say at the end where the time went: sampling, features, the cost model, "
+                  "building, measuring, …")  # fmt: skip
     @takes_inputs
     @_takes_scheduling
     @wraps(command)

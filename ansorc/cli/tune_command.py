@@ -13,6 +13,7 @@ from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.fleet_command import fleet_words, in_flight, takes_fleet
 from ansorc.cli.network_tuning import tune_networks_showing
 from ansorc.cli.no_device import takes_no_device
+from ansorc.cli.profile_table import print_profile, profiled
 from ansorc.cli.progress import Progress
 from ansorc.cli.result_table import print_table
 from ansorc.cli.spent_line import contest_line, spent_line
@@ -103,8 +104,10 @@ def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
             if live is not None:
                 live.update()
 
-        result = tune_task(task, options, tell)
+        with profiled() as profile:
+            result = tune_task(task, options, tell)
     _tell(result, options)
+    print_profile(profile, [result.spent])
     if result.interrupted:
         _show(name, result, options, peak)
         click.echo(f"interrupted; go on with: ansorc tune {_same_run(options)}")

@@ -170,6 +170,10 @@ class Graph:
     def __str__(self) -> str:
         return self.to_text()
 
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
+        return f"<Graph {self.name}({inputs}): {len(self.nodes)} nodes>"
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the text, on hover what a node was in the file it comes from."""
         sources = {node.name: node.source for node in self.nodes}

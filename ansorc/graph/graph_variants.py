@@ -44,6 +44,13 @@ class GraphVariants:
         """The name of the network."""
         return self.graphs[0].name
 
+    def __str__(self) -> str:
+        return "\n".join(f"{self.name} for {shapes_text(graph)}\n{graph}" for graph in self)
+
+    def __repr__(self) -> str:
+        shapes = " | ".join(map(shapes_text, self.graphs))
+        return f"<GraphVariants {self.name} for {shapes}>"
+
     def __iter__(self) -> Iterator[Graph]:
         return iter(self.graphs)
 

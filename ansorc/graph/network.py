@@ -57,6 +57,17 @@ class Network:
         )  # fmt: skip
         return Network(graph, rewritten, cut, found, graph.outputs, dump)
 
+    def __str__(self) -> str:
+        tasks = [
+            f"{self.weights[key]:4d} x {task.name}, {task.dag.flops:.4g} FLOP a call"
+            for key, task in self.tasks.items()
+        ]
+        return "\n".join((repr(self), *tasks, str(self.graph)))
+
+    def __repr__(self) -> str:
+        kernels = f"{len(self.task_of)} kernels, {len(self.tasks)} of them different"
+        return f"<Network {self.source.name} for {self.target.text}: {kernels}>"
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the graph after the rewrites, and its different kernels."""
         rows = [(task.name, f"{task.dag.flops:.4g} FLOP a call") for task in self.tasks.values()]

@@ -24,6 +24,7 @@ from ansorc.search.tune_weighted import (
     ignore_round,
     tune_weighted,
 )
+from ansorc.target.units import seconds_text
 
 TRIALS_PER_TASK = 64
 """Of a tuning that does not say how many trials it may spend."""
@@ -46,6 +47,29 @@ class NetworkTuneResult:
         """Return the network compiled with the best programs, as the C function `name`."""
         choice = ProgramChoice(self.options.records, self.options.threads, self.options.cache)
         return built_network(self.network, chosen_programs(self.network, choice), name)
+
+    def __str__(self) -> str:
+        network, tuning = self.network, self.tuning
+        lines = [
+            f"{network.source.name} for {network.target.text}: {seconds_text(self.latency_s)} in "
+            f"{len(network.task_of)} kernels, {len(network.tasks)} of them different"
+        ]
+        for key, task in network.tasks.items():
+            result, weight = tuning.result_of(task), network.weights[key]
+            default = result.default and result.default.median_s
+            untuned = f", untuned {seconds_text(default)}" if default else ""
+            best = seconds_text(result.best.median_s if result.best else None)
+            lines.append(f"{weight:4d} x {best}{untuned}: {task.name}, {result.trials} programs")
+        lines += ["interrupted"] if tuning.interrupted else []
+        notes = dict.fromkeys(note for result in tuning.results for note in result.notes)
+        return "\n".join((*lines, *(f"note: {note}" for note in notes)))
+
+    def __repr__(self) -> str:
+        trials = sum(self.tuning.result_of(task).trials for task in self.network.tasks.values())
+        return (
+            f"<NetworkTuneResult of {self.network.source.name}: {seconds_text(self.latency_s)}, "
+            f"{trials} programs of {len(self.network.tasks)} tasks>"
+        )
 
 
 def tune_networks(

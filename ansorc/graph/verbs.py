@@ -134,7 +134,7 @@ def tune(
 ) -> list[NetworkTuneResult]: ...
 @checked
 def tune(
-    program: Task | Graph | Sequence[Task] | Sequence[Graph] | GraphVariants,
+    program: Task | Graph | Sequence[Task | Graph] | GraphVariants,
     **settings: Unpack[NetworkSettings],
 ) -> TuneResult | list[TuneResult] | NetworkTuneResult | list[NetworkTuneResult]:
     """Find fast programs for a task, a network, or several of one kind, on this machine.

@@ -24,6 +24,7 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -
 
     Kernels take any array. But those of `numpy.empty` begin at any multiple of 16 bytes, so that
     each vector of 64 bytes may lie on two cache lines, which takes longer (docs/decisions/0025).
+    Raise ArgumentError for a shape or a dtype that no array has.
     """
     try:
         given = shape if isinstance(shape, (tuple, list)) else (shape,)

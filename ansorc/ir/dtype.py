@@ -97,6 +97,12 @@ class DType:
         fraction, exponent = _FLOAT_BITS[self.kind, self.bits]
         return 2.0 ** -(exponent + fraction)
 
+    @cached_property
+    def largest(self) -> float:
+        """The largest finite number of a float dtype."""
+        fraction, exponent = _FLOAT_BITS[self.kind, self.bits]
+        return (2.0 - 2.0**-fraction) * 2.0 ** (exponent + 1)
+
     def __str__(self) -> str:
         return self.name
 

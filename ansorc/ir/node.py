@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from importlib import import_module
 from operator import is_
-from typing import ClassVar, TypeVar, cast, dataclass_transform, get_args, get_type_hints
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, get_args, get_type_hints
 
 N = TypeVar("N", bound="Node")
 
 
-@dataclass(frozen=True)
+_LONGEST_REPR = 100
+
+
+@dataclass(frozen=True, repr=False)
 class Node:
-    """The root of every IR class; nodes are immutable and compared by structure."""
+    """The root of every IR class; nodes are immutable and compared by structure.
+
+    `str` is the text of the language, which can be read back; `repr` is one line that begins like
+    it; `structure_text` has all fields.
+    """
 
     __slots__ = ("_hash", "_nodes")
     """The hash, and `walk`, once they are known; neither compared nor pickled."""
     is_walked_often: ClassVar[bool] = False
     """Whether `walk` is worth the memory to remember it."""
 
+    def __str__(self) -> str:
+        # the printer imports the classes of nodes
+        node_text = cast("Callable[[Node], str]", import_module("ansorc.ir.printer").node_text)
+        return node_text(self)
+
+    def __repr__(self) -> str:
+        first, _, rest = str(self).partition("\n")
+        is_all = not rest and len(first) <= _LONGEST_REPR
+        return f"<{type(self).__name__} {first if is_all else first[:_LONGEST_REPR] + ' …'}>"
+
+    def _repr_pretty_(self, printer: Any, is_cycle: bool) -> None:  # noqa: FBT001
+        """Give the text to IPython, which calls this for what a cell returns."""
+        del is_cycle
+        printer.text(str(self))
+
 
 @dataclass_transform(frozen_default=True)
 def node(cls: type[N]) -> type[N]:
     """Make `cls` an IR node: a frozen dataclass with slots."""
-    made = dataclass(frozen=True, slots=True)(cls)
+    made = dataclass(frozen=True, slots=True, repr=False)(cls)
     of_fields = made.__hash__
 
     def known_hash(self: N) -> int:
@@ -36,6 +59,27 @@ def node(cls: type[N]) -> type[N]:
 
     made.__hash__ = known_hash
     return made
+
+
+def structure_text(value: object) -> str:
+    """Return all fields of a node, or of a dataclass or tuple with nodes in it, as text.
+
+    What differs in anything has another text, 0.0 and -0.0 too.
+    """
+    if isinstance(value, tuple):
+        items = [structure_text(item) for item in cast("tuple[object, ...]", value)]
+        return f"({', '.join(items)}{',' * (len(items) == 1)})"
+    names = _shown_fields(type(value))
+    if names is None:
+        return repr(value)
+    parts = [f"{name}={structure_text(getattr(value, name))}" for name in names]
+    return f"{type(value).__qualname__}({', '.join(parts)})"
+
+
+@cache
+def _shown_fields(kind: type) -> tuple[str, ...] | None:
+    """The fields that a dataclass shows; None of another class."""
+    return tuple(field.name for field in fields(kind) if field.repr) if is_dataclass(kind) else None
 
 
 def children(parent: Node) -> list[Node]:

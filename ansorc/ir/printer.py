@@ -6,7 +6,7 @@ The grammar is in docs/language.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import assert_never
+from typing import assert_never, cast
 
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32, INT64, DType
@@ -26,6 +26,7 @@ from ansorc.ir.expr import (
     MatrixLoad,
     MatrixMultiply,
     Not,
+    Operand,
     Ramp,
     Reduce,
     Select,
@@ -33,6 +34,7 @@ from ansorc.ir.expr import (
     Transpose,
     Var,
 )
+from ansorc.ir.node import Node
 from ansorc.ir.operator import REDUCTIONS
 from ansorc.ir.stmt import (
     Allocate,
@@ -70,6 +72,13 @@ def to_text(function: Function) -> str:
     """Return `function` as text, ending in a newline."""
     lines = [*_header(function), *_indented(_block(function.body))]
     return "\n".join(lines) + "\n"
+
+
+def node_text(node: Node) -> str:
+    """Return the text of a function, a statement or an expression, without a last newline."""
+    if isinstance(node, Function):
+        return to_text(node).rstrip("\n")
+    return expr_text(cast(Expr, node)) if isinstance(node, Operand) else stmt_text(cast(Stmt, node))
 
 
 def stmt_text(stmt: Stmt) -> str:

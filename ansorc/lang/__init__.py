@@ -3,6 +3,8 @@
 In: Python functions over indices. Out: a ComputeDAG, an immutable value.
 """
 
+from ansorc.errors import LanguageError
+from ansorc.lang.arguments import called_in_words
 from ansorc.lang.checks import checked
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output
 from ansorc.lang.dag import ComputeDAG
@@ -118,3 +120,14 @@ __all__ = [
     "truncated_divide",
     "workload",
 ]
+
+_FUNCTIONS = (
+    "abs", "all", "all_of", "any", "any_of", "argmax", "argmin", "cast", "ceil", "checked",
+    "compute", "compute_tuple", "const", "cos", "equal", "erf", "exp", "exp2", "expm1", "floor",
+    "fmod", "if_then_else", "load_workload", "log", "log1p", "log2", "logical_not", "max",
+    "maximum", "min", "minimum", "not_equal", "placeholder", "power", "prod", "reduce_axis",
+    "reducer", "round", "rsqrt", "sigmoid", "sin", "sqrt", "sum", "tanh", "truncated_divide",
+    "workload",
+)  # fmt: skip
+for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused in words, too
+    globals()[_name] = called_in_words(globals()[_name], LanguageError)

@@ -31,7 +31,28 @@ def checked(
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return function(*_converted(function, error, args, kwargs), **kwargs)
+        converted = _converted(function, error, args, kwargs)
+        try:
+            return function(*converted, **kwargs)
+        except TypeError as refusal:
+            _refuse_call(function, error, refusal)
+            raise
+
+    return call
+
+
+def called_in_words(
+    function: Callable[P, R], error: Callable[[str], AnsorcError]
+) -> Callable[P, R]:
+    """Return `function` that raises `error` for too few, too many and unknown arguments."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as refusal:
+            _refuse_call(function, error, refusal)
+            raise
 
     return call
 
@@ -42,6 +63,18 @@ def with_checked_methods(kind: C) -> C:
         if inspect.isfunction(value) and not name.startswith("_"):
             setattr(kind, name, checked(value))
     return kind
+
+
+def _refuse_call(
+    function: Callable[..., object], error: Callable[[str], AnsorcError], refusal: TypeError
+) -> None:
+    """Raise `error` if Python refused the call itself; what is raised inside has more frames."""
+    if refusal.__traceback__ is None or refusal.__traceback__.tb_next is not None:
+        return
+    parameters = inspect.signature(function).parameters.values()
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+    wanted = f"{function.__name__}{inspect.Signature(bare)}"
+    raise error(f"{refusal}; it is called as {wanted}") from None
 
 
 @dataclass(frozen=True)

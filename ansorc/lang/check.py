@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ansorc.errors import IRError, LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
@@ -12,6 +14,8 @@ from ansorc.lang.hints import AXIS_HINTS, hint_axes
 from ansorc.lang.in_range import check_reads_in_range
 from ansorc.lang.reducer import Reducer, check_reducer
 
+_MOST_TERMS = 2**62
+
 
 def check_op(op: ComputeOp) -> None:
     """Raise LanguageError, saying what to do instead, where `op` has no meaning."""
@@ -20,6 +24,8 @@ def check_op(op: ComputeOp) -> None:
         raise LanguageError(f"'{op.name}' has two axes of one name: {', '.join(axes)}")
     if any(axis.extent <= 0 for axis in (*op.axes, *op.reduce_axes)):
         raise LanguageError(f"'{op.name}' has an empty axis; extents are 1 or more")
+    if math.prod(axis.extent for axis in (*op.axes, *op.reduce_axes)) > _MOST_TERMS:
+        raise LanguageError(f"'{op.name}' is computed from more than 2**62 terms: {_extents(op)}")
     for buffer in op.buffers:
         if buffer.shape != tuple(axis.extent for axis in op.axes):
             raise LanguageError(f"the axes of '{op.name}' do not match the shape {buffer.shape}")
@@ -58,6 +64,10 @@ def check_ops(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
         raise LanguageError("an output is declared unlike the tensor that is computed")
     if not computed & {buffer.name for buffer in params}:
         raise LanguageError("there is no output: list what was computed after the inputs")
+
+
+def _extents(op: ComputeOp) -> str:
+    return ", ".join(f"{axis.name}: {axis.extent}" for axis in (*op.axes, *op.reduce_axes))
 
 
 def _check_combiner(op: ComputeOp) -> None:

@@ -79,7 +79,7 @@ def as_list(value: object) -> list[Any] | None:
 def as_integer(value: object, what: str) -> int:
     """Return the int that `value`, which is `what`, is; raise LanguageError for other things."""
     number = as_number(value)
-    if isinstance(number, int):
+    if isinstance(number, int) and not isinstance(number, bool):
         return int(number)
     raise LanguageError(f"{what} is {short_text(value)} ({type(value).__name__}), not an integer")
 

@@ -4,6 +4,7 @@ A schedule combines terms in any order and begins wherever it likes, so a reduce
 associative and commutative, and its identity must change nothing. That is tried on 48 samples: the
 elements that the terms read are drawn (small numbers of both signs, zeros, equal ones, within what
 an input promises), axes lie in their ranges, and what several terms combine to is combined as well.
+All is tried on numbers up to 500 as well, and on the ends of 8-bit integers.
 Floats are computed in float64, so what rounding does is far below what is refused. NaN and infinite
 results say nothing.
 """
@@ -22,6 +23,7 @@ from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType, Kind
 from ansorc.ir.expr import Expr, Load, Var
+from ansorc.ir.interpret_math import integer_range
 from ansorc.ir.node import Node, map_children
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
@@ -38,6 +40,8 @@ _SAMPLES = 48
 _TERMS = 5
 _PLAIN = ((1, 2, 3, 4, 5), (3, 1, 2, 5, 4), (-1, -2, -3, 1, 2), (2, 2, 1, 2, 1), (0, -3, 0, 1, -1))
 """What is read in the first samples, so that what is shown is easy to follow."""
+_FAR = (500, -500, 300, -300, 255, -128, 127, 100, -100, 50, -50)
+"""What is read as well: a maximum may begin at -100, and a sum be cut at 100."""
 _TOLERANCE = 1e-6
 _FLOATS = np.dtype(np.float64)
 
@@ -54,6 +58,7 @@ def check_laws(op: ComputeOp, name: str) -> None:
         terms = _terms(op)
         laws.check(*terms[:3])
         laws.check(laws.f(*terms[:2]), terms[2], laws.f(*terms[3:]))
+        laws.check(*_terms(op, is_far=True)[:3])
 
 
 def with_kept_identity(reducer: Reducer) -> Reducer:
@@ -144,8 +149,11 @@ class _Laws:
         )
 
 
-def _terms(op: ComputeOp) -> list[Elements]:
-    """Return some terms of the reduction of each sample, whose axes but those reduced agree."""
+def _terms(op: ComputeOp, *, is_far: bool = False) -> list[Elements]:
+    """Return some terms of the reduction of each sample, whose axes but those reduced agree.
+
+    `is_far`: what is read is far from 0.
+    """
     rng = np.random.default_rng(0)
     reduced = {axis.name for axis in op.reduce_axes}
     places: dict[tuple[str, int], Array] = {}
@@ -154,7 +162,10 @@ def _terms(op: ComputeOp) -> list[Elements]:
         for term in range(_TERMS):
             places[axis.name, term] = drawn[term if axis.name in reduced else 0]
     bodies, loads = _without_loads(op.bodies)
-    read = {n: _read(load.buffer, rng, is_first=not n) for n, load in enumerate(loads)}
+    read = {
+        n: _far(load.buffer, rng) if is_far else _read(load.buffer, rng, is_first=not n)
+        for n, load in enumerate(loads)
+    }
     found: list[Elements] = []
     for term in range(_TERMS):
         values = {axis.name: places[axis.name, term] for axis in (*op.axes, *op.reduce_axes)}
@@ -198,6 +209,17 @@ def _read(buffer: Buffer, rng: np.random.Generator, *, is_first: bool) -> Array:
         drawn[:, half:] = rng.normal(scale=2.0, size=(_TERMS, _SAMPLES - half)).round(2)
     if is_first:
         drawn[:, : len(_PLAIN)] = np.transpose(_PLAIN)
+    return _within(drawn, buffer.promised, dtype)
+
+
+def _far(buffer: Buffer, rng: np.random.Generator) -> Array:
+    """Return numbers far from 0 that may be read from `buffer`: [_TERMS, _SAMPLES]."""
+    dtype, shape = buffer.dtype, (_TERMS, _SAMPLES)
+    if dtype.is_bool:
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    drawn = rng.permuted(np.resize(np.array(_FAR, np.float64), shape), axis=1)
+    if dtype.is_integer:
+        drawn = np.clip(drawn, *integer_range(dtype))
     return _within(drawn, buffer.promised, dtype)
 
 

@@ -18,6 +18,9 @@ from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
 from ansorc.lang.total_order import is_more_extreme, is_same
 from ansorc.lang.whole import Whole
 
+_FARTHEST = 2**62
+"""The farthest from 0 that a reduce axis goes: sums of two indices are integers of 64 bits."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReduceVar(Var):
@@ -137,6 +140,8 @@ def reduce_axis(domain: int | tuple[int, int], name: str = "k") -> ReduceAxis:
             f"the reduce axis '{name}' runs over {short_text(domain)}; give its extent, or (lo, hi)"
         )
     lo, hi = (as_integer(end, f"an end of the reduce axis '{name}'") for end in ends)
+    if lo < -_FARTHEST or hi > _FARTHEST:
+        raise LanguageError(f"the reduce axis '{name}' runs to {lo}..{hi}, beyond 2**62")
     if hi <= lo:
         raise LanguageError(f"the reduce axis '{name}' is empty: {lo}..{hi}; give it an extent > 0")
     return ReduceAxis(name, hi - lo, lo)

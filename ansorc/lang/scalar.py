@@ -6,7 +6,7 @@ from functools import reduce
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import FLOAT32, DType, Kind
-from ansorc.ir.expr import BinaryOp, CompareOp, Not, Select
+from ansorc.ir.expr import BinaryOp, CompareOp, Const, Not, Select
 from ansorc.ir.math_call import call
 from ansorc.lang.literal import DTypeLike, as_dtype, as_number, literal, refuse_bool, short_text
 from ansorc.lang.scalar_type import (
@@ -193,11 +193,15 @@ def fmod(left: ScalarLike, right: ScalarLike) -> Scalar:
     a, b = matched("fmod", left, right)
     if a.dtype.is_float:
         return Scalar(call("fmod", a.expr, b.expr))
-    return a % b if a.dtype.kind is Kind.UINT else a - truncated_divide(a, b) * b
+    is_same = a.dtype.kind is Kind.UINT or (isinstance(b.expr, Const) and b.expr.value == 0)
+    return a % b if is_same else a - truncated_divide(a, b) * b  # by 0 `* b` would hide the fault
 
 
 def truncated_divide(left: ScalarLike, right: ScalarLike) -> Scalar:
-    """Return the quotient of two integers of one dtype, rounded towards 0 (`//` rounds it down)."""
+    """Return the quotient of two integers of one dtype, rounded towards 0 (`//` rounds it down).
+
+    Raise LanguageError for other numbers.
+    """
     a, b = matched("truncated_divide", left, right)
     if not a.dtype.is_integer:
         raise LanguageError(f"truncated_divide needs integers, not {a.dtype}; use / on floats")

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias, cast
 
 import numpy as np
 
-from ansorc.errors import LanguageError
+from ansorc.errors import LanguageError, UnhashableError
 from ansorc.ir import expr as ir
 from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Operand, dtype_of
@@ -41,7 +41,7 @@ class Scalar:
     """An element of a tensor, an index, or what was made of them.
 
     A number beside it becomes a literal of its dtype. Two of different dtypes are refused, but in
-    arithmetic a bool counts as 0 or 1. It is equal to nothing as an object, and hashed by identity.
+    arithmetic a bool counts as 0 or 1. It is equal to nothing as an object, and has no hash.
     """
 
     __slots__ = ("expr",)
@@ -178,7 +178,14 @@ class Scalar:
 
     __rlshift__ = __rshift__ = __rrshift__ = __lshift__
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> NoReturn:
+        """Refuse to be in a set or a key: `i in {0, 2}` would be False before `==` is asked."""
+        raise UnhashableError(
+            f"'{expr_text(self.expr)}' cannot be in a set or be a key of a dict, which look at "
+            "hashes while the program is being defined: write ac.any_of(i == 0, i == 2) instead "
+            "of i in {0, 2}, and ac.if_then_else(i == 0, a, b) instead of {0: a}.get(i, b). To "
+            "keep something for each element, take a list, or id(x) as the key"
+        )
 
     def __bool__(self) -> NoReturn:
         raise LanguageError(
@@ -207,7 +214,14 @@ class Scalar:
         )
 
     __getitem__ = __len__ = __iter__ = __contains__ = __call__ = __matmul__ = _refuse_parts
-    __rmatmul__ = _refuse_parts
+    __rmatmul__ = __setitem__ = _refuse_parts
+
+    def __format__(self, how: str) -> str:
+        """Return the expression as text, which has no digits to be formatted."""
+        try:
+            return format(str(self), how)
+        except ValueError:
+            self._refuse_number()
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         """Refuse to be an array: NumPy would make one of objects."""
@@ -423,6 +437,8 @@ def _as_python(value: object) -> object:
 def _instead(name: str) -> str:
     """What to write instead of a function of NumPy."""
     own = _NAMES.get(name, name)
+    if name in _WRITTEN:
+        return f"write {_WRITTEN[name]}"
     return f"write ac.{own}" if own in _OWN else "write it by the operators of Python and ac"
 
 
@@ -438,4 +454,10 @@ _NAMES = {
     "absolute": "abs", "rint": "round", "logical_and": "all_of", "logical_or": "any_of",
     "float_power": "power",
 }  # fmt: skip
+_WRITTEN = {
+    "isnan": "x != x", "isinf": "abs(x) == float('inf')", "isfinite": "abs(x) < float('inf')",
+    "square": "x * x", "negative": "-x", "reciprocal": "1.0 / x",
+    "sign": "ac.if_then_else(x > 0.0, 1.0, ac.if_then_else(x < 0.0, -1.0, 0.0))",
+}  # fmt: skip
+"""What is written without a function."""
 _OWN = {*MATH_FUNCTIONS, "all_of", "any_of", "logical_not", "maximum", "minimum", "power"} - {"fma"}

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -66,6 +66,13 @@ class Tensor(Whole):
                 f"{self!r} has {len(self.shape)} dimensions, but was given {len(given)} indices"
             )
         return Scalar(Load(self._owned, tuple(self._index(index) for index in given)))
+
+    def __setitem__(self, indices: object, value: object) -> NoReturn:
+        """Refuse to be written: elements are defined, all at once."""
+        raise LanguageError(
+            f"the elements of {self!r} are not assigned: define a tensor by what each element is, "
+            "ac.compute(shape, lambda i, j: …), with ac.if_then_else where some differ"
+        )
 
     def __eq__(self, other: object) -> Any:
         """Return whether `other` is this very tensor; see `Sameness`."""
@@ -240,4 +247,6 @@ def _promised(
             f"the range {given!r} of '{name}' is none of {dtype}: the least value comes first, the "
             "largest, which it may have too, second"
         )
+    if dtype.is_float:  # what is beyond its largest number would be drawn as infinite
+        low, high = (min(max(end, -dtype.largest), dtype.largest) for end in (low, high))
     return low, high

@@ -262,6 +262,9 @@ class State:
         notes += [f"{tensor} laid out in the order of its reads" for tensor in self.rewritten]
         return "\n".join((*notes, *(text for text, _ in _lines(self))))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.dag!r}: {len(self.steps)} steps>"
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the loops; on hover a line's stage, and the steps that made it."""
         lines = [(text, self._history(*spot)) for text, spot in _lines(self)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -40,6 +41,7 @@ from ansorc.search.record import (
 )
 from ansorc.search.task import Task
 from ansorc.target import Target, detect
+from ansorc.target.units import seconds_text
 
 _LOG = logging.getLogger(__name__)
 
@@ -114,9 +116,17 @@ def default_program(
     """
     backend_of(task.target)
     dag, target = task.dag, task.target
+    begin = time.perf_counter()
     if target.kind == "cuda":
-        return Program(default_gpu_steps(dag, target), "untuned default schedule")
-    chosen = default_steps(dag, target, rewrite_layout=rewrite_layout, redefine=redefine, like=like)
+        chosen = default_gpu_steps(dag, target)
+    else:
+        chosen = default_steps(
+            dag, target, rewrite_layout=rewrite_layout, redefine=redefine, like=like
+        )
+    _LOG.info(
+        "%s: the untuned default has %d steps, chosen in %s",
+        task.name, len(chosen), seconds_text(time.perf_counter() - begin, 3),
+    )  # fmt: skip
     return Program(chosen, "untuned default schedule")
 
 
@@ -128,7 +138,7 @@ def program_key(task: Task, program: Program) -> str:
 def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
     """Return the program of `record`, in the names of `task`, on so many threads (0: all)."""
     assert record.median_s is not None
-    steps = Names(task.dag).own(steps_from_json(json.loads(record.steps)))
+    steps = recorded_steps(task, record)
     measured = MeasuredProgram(
         record.task_key, record.program_key, record.median_s, record.environment.cpu, record.seed,
         record.version,
@@ -139,6 +149,14 @@ def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
         return program
     words = f"without the packing of {', '.join(program.packed_before)}, done once before"
     return replace(program, origin=f"{program.origin} ({words})")
+
+
+def recorded_steps(task: Task, record: Record) -> tuple[Step, ...]:
+    """Return the steps of `record`, also of a failed one, in the names of `task`.
+
+    Raise ScheduleError where they name what the task does not have.
+    """
+    return Names(task.dag).own(steps_from_json(json.loads(record.steps)))
 
 
 @dataclass(frozen=True)
@@ -176,6 +194,7 @@ def _default_or_best(task: Task, choice: ProgramChoice) -> Program:
         environment = recorded_environment([task], choice, records)
         best = records.best(task.key, environment)
         if best is not None:
+            _LOG.info("%s: the record %s of %s is chosen", task.name, best.program_key, path)
             return recorded_program(task, best, known_threads(records, best))
         elsewhere = records.elsewhere(task.key, environment)
     found = "no measured program"

@@ -33,6 +33,12 @@ class Task:
         object.__setattr__(self, "target", found)
         object.__setattr__(self, "name", name)
 
+    def __str__(self) -> str:
+        return f"{self.name} for {self.target.text}\n{self.dag}"
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}: {self.dag!r} for {self.target.text}>"
+
     @property
     def key(self) -> str:
         """A content hash of the computation and the target; the name does not count."""

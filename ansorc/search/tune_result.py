@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from ansorc.codegen.call.module import Module
 from ansorc.errors import MeasureError
 from ansorc.ir import notebook
+from ansorc.schedule import Schedule, replay
 from ansorc.search.contest import Ranking
 from ansorc.search.measure import BuildCost, RunCost, Stopwatch
 from ansorc.search.programs import build_program, recorded_program
 from ansorc.search.record import Record
 from ansorc.search.task import Task
+from ansorc.target.units import seconds_text
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,45 @@ class TuneResult:
             raise MeasureError(f"no program of '{self.task.name}' can be built: {self.hint}")
         program = recorded_program(self.task, self.best, self.threads)
         return build_program(self.task, program, name)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The best program as a schedule, to print, to change by hand and to build.
+
+        Built with `ac.build` it runs on as many threads as a call allows; `threads` says how many
+        were the best. Raise MeasureError if there is none, or if it was given as loops.
+        """
+        if self.best is None:
+            raise MeasureError(f"no program of '{self.task.name}' can be shown: {self.hint}")
+        if self.best.function:
+            raise MeasureError(
+                f"the best program of '{self.task.name}' was given as loops, which have no steps; "
+                "its record has them: result.best.function"
+            )
+        return replay(self.task.dag, recorded_program(self.task, self.best).steps)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.task.name} for {self.task.target.text}: {self.trials} programs measured, "
+            f"{self.measured_now} of them in this run"
+        ]
+        flops = self.task.dag.flops
+        for name, record in {"best": self.best, "untuned default": self.default}.items():
+            if record is not None and record.median_s is not None:
+                rate = f", {flops / record.median_s / 1e9:.4g} GFLOP/s" if flops else ""
+                lines.append(f"{name}: {seconds_text(record.median_s)}{rate}")
+        if self.best is None:
+            lines.append(f"no result: {self.hint}")
+        elif self.threads:
+            lines.append(f"the best runs on {self.threads} threads")
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.failures.items()))
+        lines += [f"failed: {counts}; the first: {self.first_failure}"] if counts else []
+        lines += ["interrupted"] if self.interrupted else []
+        return "\n".join((*lines, *(f"note: {note}" for note in self.notes)))
+
+    def __repr__(self) -> str:
+        best = seconds_text(self.best.median_s if self.best else None)
+        return f"<TuneResult of {self.task.name}: {best}, {self.trials} programs>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the best and the default time, and the curve of the best."""

@@ -24,6 +24,7 @@ from ansorc.search.transfer import structure_of
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import Trial, TuneResult
 from ansorc.search.tuning_run import Batch, PlannedProgram, TuningRun, curve_of
+from ansorc.target.units import seconds_text
 
 _CONTEST_SHARE, _MOST_CONTEST_SHARE = 0.1, 0.5
 """Of a limited time, what is kept for the contests: at least, and where they need more, at most."""
@@ -99,6 +100,14 @@ class ScheduledResult:
     interrupted: bool = False
     trials_spared: int = 0
     """Of those that were asked for: no task was expected to gain by them."""
+
+    def __repr__(self) -> str:
+        times = zip(self.networks, self.latencies, strict=True)
+        words = ", ".join(f"{network.name} {seconds_text(latency)}" for network, latency in times)
+        return f"<ScheduledResult: {words}; {len(self.results)} tasks>"
+
+    def __str__(self) -> str:
+        return "\n".join((repr(self), *map(str, self.results)))
 
     def result_of(self, task: Task) -> TuneResult:
         """Return the result of `task`; raise KeyError if it is in none of the networks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from collections import Counter
@@ -38,7 +39,9 @@ from ansorc.search.task import Task
 from ansorc.search.transfer import related_programs
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import TimeSpent, Trial, TuneResult
+from ansorc.target.units import seconds_text
 
+_LOG = logging.getLogger(__name__)
 _FIRST_ROUND = 16
 """Programs measured before the model is first asked: the earlier it learns, the more it helps."""
 _LOCAL_SEARCHES, _LEAST_NEIGHBOURS = 4, 6
@@ -141,6 +144,10 @@ class TuningRun:
         self.is_exhausted = False
         """Whether nothing was left to propose."""
         self.is_interrupted = False
+        _LOG.info(
+            "tuning %s for %s: %d programs recorded, %d asked for",
+            task.name, task.target.text, self._earlier, options.trials,
+        )  # fmt: skip
 
     @property
     def task(self) -> Task:
@@ -215,6 +222,10 @@ class TuningRun:
                 self.is_exhausted = not proposed
             self._keys.update(one.source.key for one in proposed)
             self._proposed += len(first) + len(proposed)
+            _LOG.info(
+                "%s: %d programs chosen after %d trials, %s", self._task.name,
+                len(first) + len(proposed), known, "by local search" if is_last else "by the model",
+            )  # fmt: skip
             return Batch((*first, *proposed), known)
 
     def start(self, meanwhile: Callable[[], None] = nothing) -> None:
@@ -277,6 +288,11 @@ class TuningRun:
         with self._watch.phase("contest"):
             self._ranking = self._final.hold(self._measurer, self._recorded, limit_s)
         self._best = self._records.best(self._task.key, self._environment)
+        if self._best is not None:
+            _LOG.info(
+                "%s: %s wins the contest, %s", self._task.name, self._best.program_key,
+                seconds_text(self._best.median_s),
+            )  # fmt: skip
 
     def choose_threads(self) -> None:
         """Measure with how many threads the best program is the fastest, unless that is known."""
@@ -295,6 +311,7 @@ class TuningRun:
 
     def tell(self, note: str) -> None:
         """Add what the user should know to the result."""
+        _LOG.info("%s: %s", self._task.name, note)
         self._notes.append(note)
 
     def result(self) -> TuneResult:
@@ -395,6 +412,7 @@ class TuningRun:
         is_new_best = _is_better(record, self._best)
         if is_new_best:
             self._best = record
+        _log_trial(self._task.name, record, is_new_best=is_new_best)
         self._on_trial(self._trial(is_new_best=is_new_best))
         self._require_success()
 
@@ -442,6 +460,17 @@ class TuningRun:
             return []
         return [f"{found.count} records of this task come from another machine, number of "
                 "threads or cache policy; their times were not used"]  # fmt: skip
+
+
+def _log_trial(name: str, record: Record, *, is_new_best: bool) -> None:
+    if not _LOG.isEnabledFor(logging.INFO):
+        return
+    if record.failure is not None:
+        words = f"{record.failure.value}: {record.message}"
+    else:
+        words = f"{seconds_text(record.median_s)}{', the best so far' if is_new_best else ''}"
+    level = logging.INFO if is_new_best or record.failure is not None else logging.DEBUG
+    _LOG.log(level, "%s: program %s: %s", name, record.program_key, words)
 
 
 def _is_better(record: Record, best: Record | None) -> bool:

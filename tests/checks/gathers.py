@@ -11,7 +11,6 @@ import ansorc as ac
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.scalar_type import Scalar
-from ansorc.lang.tensor import Tensor
 
 _DTYPES = ("int64", "int32", "uint8", "int16", "uint32", "uint64")
 FAR = (10**12, -(10**12), 2**62, -(2**63))
@@ -182,9 +181,9 @@ def _of_rows(rng: np.random.Generator, title: str) -> Gather:
     )
     k = ac.reduce_axis(most, "k")
 
-    def term(a: Scalar) -> Tensor:
+    def term(a: Scalar) -> ac.Reduction:
         inside = k < ac.cast(counts[a], "int64")
-        return ac.sum(ac.if_then_else(inside, v[a, k] * x[columns[a, k]], 0.0), axis=k)  # pyright: ignore[reportReturnType]
+        return ac.sum(ac.if_then_else(inside, v[a, k] * x[columns[a, k]], 0.0), axis=k)
 
     y = ac.compute((rows,), term, "y")
     inputs = [

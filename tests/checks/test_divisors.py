@@ -45,6 +45,21 @@ def _quotients(kind: str) -> ac.ComputeDAG:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_a_literal_divisor_of_zero_fails_the_call(target: str) -> None:
+    a = ac.placeholder((COUNT,), "A", "int64")
+    k = ac.reduce_axis(COUNT)
+    bodies = [
+        k // 0, k % 0, a[k] % 0, ac.fmod(a[k], 0), k % 0 + k // 0 * 5, ac.truncated_divide(a[k], 0)
+    ]  # fmt: skip
+    for body in bodies:
+        total = ac.sum(body + a[k], axis=k)
+        dag = ac.ComputeDAG([a, ac.compute((COUNT,), lambda i, total=total: total, "Q")])
+        module = _module(dag, target)
+        with pytest.raises(DivisionByZeroError, match="divides an integer by zero"):
+            module(np.arange(COUNT), np.empty(COUNT, np.int64))
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_divisor_of_zero_fails_the_call(kind: str, target: str) -> None:
     dag = _quotients(kind)

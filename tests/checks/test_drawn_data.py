@@ -20,6 +20,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.wanted_values import wanted_values
+from ansorc.search.measure.check import expectations
 from ansorc.search.measure.drawn_data import described, drawn_data, require_inputs, value_spans
 
 T = ac.placeholder((40,), "T")
@@ -27,34 +28,33 @@ M = ac.placeholder((40, 8), "M")
 I = ac.placeholder((64,), "I", "int64")  # noqa: E741
 J = ac.placeholder((64,), "J", "int64")
 X = ac.placeholder((64,), "X")
+Index = Callable[[ac.Scalar], ac.Scalar]
 
 
-def taken(index: Callable[..., object]) -> ComputeDAG:
+def taken(index: Index) -> ComputeDAG:
     """T at the places that `index` says."""
-    c = ac.compute((64,), lambda a: T[index(a)], "C")  # pyright: ignore[reportArgumentType]
+    c = ac.compute((64,), lambda a: T[index(a)], "C")
     read = [tensor for tensor in (I, J, X) if tensor.name in {b.name for b in c.definition.reads}]  # pyright: ignore[reportOptionalMemberAccess]
     return ComputeDAG([T, *read, c])
 
 
-@pytest.mark.parametrize(
-    ("index", "wanted"),
-    [
-        (lambda a: I[a], {"I": (0, 39)}),
-        (lambda a: I[a] * 4 + a % 4, {"I": (0, 9)}),
-        (lambda a: I[a] + 3, {"I": (-3, 36)}),
-        (lambda a: 39 - I[a], {"I": (0, 39)}),
-        (lambda a: I[a] // 2, {"I": (0, 79)}),
-        (lambda a: I[a] % 40, {"I": (0, 39)}),
-        (lambda a: ac.minimum(ac.maximum(I[a], 0), 39), {"I": (0, 39)}),
-        (lambda a: I[a] * 4 + J[a], {"I": (0, 9), "J": (0, 3)}),
-        (lambda a: I[a] + J[a], {"I": (0, 19), "J": (0, 19)}),
-        (lambda a: I[a] - J[a], {"I": (20, 39), "J": (0, 19)}),
-        (lambda a: ac.checked(I[a], I[a] < 60, "I is small"), {"I": (0, 39)}),
-    ],
-)  # fmt: skip
-def test_what_is_wanted_of_inputs(
-    index: Callable[..., object], wanted: Mapping[str, tuple[int, int]]
-) -> None:
+WANTED: list[tuple[Index, Mapping[str, tuple[int, int]]]] = [
+    (lambda a: I[a], {"I": (0, 39)}),
+    (lambda a: I[a] * 4 + a % 4, {"I": (0, 9)}),
+    (lambda a: I[a] + 3, {"I": (-3, 36)}),
+    (lambda a: 39 - I[a], {"I": (0, 39)}),
+    (lambda a: I[a] // 2, {"I": (0, 79)}),
+    (lambda a: I[a] % 40, {"I": (0, 39)}),
+    (lambda a: ac.minimum(ac.maximum(I[a], 0), 39), {"I": (0, 39)}),
+    (lambda a: I[a] * 4 + J[a], {"I": (0, 9), "J": (0, 3)}),
+    (lambda a: I[a] + J[a], {"I": (0, 19), "J": (0, 19)}),
+    (lambda a: I[a] - J[a], {"I": (20, 39), "J": (0, 19)}),
+    (lambda a: ac.checked(I[a], I[a] < 60, "I is small"), {"I": (0, 39)}),
+]
+
+
+@pytest.mark.parametrize(("index", "wanted"), WANTED)
+def test_what_is_wanted_of_inputs(index: Index, wanted: Mapping[str, tuple[int, int]]) -> None:
     assert wanted_values(taken(index)) == wanted
 
 
@@ -89,12 +89,12 @@ def csr(*, is_sorted: bool) -> ComputeDAG:
     values, columns = ac.placeholder((30,), "values"), ac.placeholder((30,), "columns", "int32")
     x, k = ac.placeholder((17,), "x"), ac.reduce_axis(30, "k")
 
-    def term(row: object) -> ac.Reduction:
-        at = ac.cast(first[row], "int64") + k  # pyright: ignore[reportArgumentType, reportCallIssue]
-        end = ac.cast(first[row + 1], "int64")  # pyright: ignore[reportOperatorIssue]
+    def term(row: ac.Scalar) -> ac.Reduction:
+        at = ac.cast(first[row], "int64") + k
+        end = ac.cast(first[row + 1], "int64")
         return ac.sum(ac.if_then_else(at < end, values[at] * x[columns[at]], 0.0), axis=k)
 
-    y = ac.compute((8,), term, "y")  # pyright: ignore[reportArgumentType]
+    y = ac.compute((8,), term, "y")
     return ComputeDAG([first, values, columns, x, y])
 
 
@@ -222,6 +222,49 @@ def test_a_record_says_which_data_it_was_measured_with(tmp_path: Path) -> None:
 def test_inputs_that_do_not_fit(given: Mapping[str, object], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         require_inputs([task().dag], given)
+
+
+def test_inputs_without_dimensions() -> None:
+    factor = ac.placeholder((), "F")
+    dag = ComputeDAG([factor, X, ac.compute((64,), lambda a: X[a] * factor[()], "C")])
+    for given in (np.float32(3), np.array(3, np.float32)):
+        found = require_inputs([dag], {"F": given})
+        assert found["F"].shape == ()
+        inputs, _ = drawn_data(dag, np.random.default_rng(0), found)
+        assert inputs[0] == 3
+    with pytest.raises(OptionError, match="'F' is float64"):
+        require_inputs([dag], {"F": np.float64(3)})
+
+
+def test_given_inputs_keep_what_is_promised() -> None:
+    sorted_places = ac.placeholder((64,), "I", "int64", sorted=True)
+    dag = ComputeDAG([T, sorted_places, ac.compute((64,), lambda a: T[sorted_places[a]], "C")])
+    places = np.arange(64) % 40
+    require_inputs([dag], {"I": np.sort(places)})
+    with pytest.raises(OptionError, match=r"'I' was declared with sorted=True.*sort the array"):
+        require_inputs([dag], {"I": places})
+
+
+def test_ranges_end_at_the_largest_number() -> None:
+    half = ac.placeholder((64,), "H", "float16", range=(0, 1e6))
+    assert half.buffer.promised == (0.0, 65504.0)
+    with pytest.raises(LanguageError, match="is none of float16"):
+        ac.placeholder((64,), "H", "float16", range=(0, float("inf")))
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64"])
+def test_all_bits_of_wide_integers_are_compared(kind: str, tmp_path: Path) -> None:
+    low, high = (-(2**63), 2**63 - 1) if kind == "int64" else (0, 2**64 - 1)
+    wide = ac.placeholder((64,), "W", kind, range=(low, high))
+    dag = ComputeDAG([wide, ac.compute((64,), lambda a: wide[a] * 3, "C")])
+    result = ac.tune(ac.Task(dag, target="native", name="wide"), trials=2, records=tmp_path / "r")
+    assert result.best is not None
+    inputs, tensors = drawn_data(dag, np.random.default_rng(0), {})
+    (expectation,) = expectations(dag, [tensors["C"]], [None])
+    right = inputs[0] * np.array(3, kind)
+    assert not expectation.compare(right).complaint
+    right[5] += np.array(1, kind)  # far below what a float64 tells apart
+    assert f"[5] is {right[5]}" in expectation.compare(right).complaint
 
 
 def test_inputs_that_the_definition_refuses() -> None:

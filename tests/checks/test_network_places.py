@@ -17,9 +17,10 @@ import pytest
 import ansorc as ac
 from ansorc.errors import FaultError, OutOfRangeError
 
-torch = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 
-Case = tuple[Callable[..., Any], list[Any]]
+Function = Callable[[Any, Any], Any] | Callable[[Any, Any, Any], Any]
+Case = tuple[Function, list[Any]]
 
 
 def places(rng: np.random.Generator, shape: tuple[int, ...], extent: int, *, ends: bool) -> Any:
@@ -111,7 +112,7 @@ OPERATORS = (
 
 class _Module(torch.nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
+        torch.nn.Module.__init__(self)
         self._function = function
 
     def forward(self, *arguments: Any) -> Any:
@@ -177,9 +178,13 @@ def test_networks_without_checks_read_what_there_is() -> None:
 
 def test_compiled_modules_raise_as_pytorch_does_and_go_on() -> None:
     w = torch.arange(10.0).reshape(5, 2)
+
+    def embedded(i: Any) -> Any:
+        return torch.nn.functional.embedding(i, w)
+
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # no graph is left to PyTorch
-        compiled = torch.compile(lambda i: torch.nn.functional.embedding(i, w), backend="ansorc")
+        compiled = torch.compile(embedded, backend="ansorc")
         with torch.no_grad():
             for places, is_right in (([0, 4], True), ([0, 5], False), ([3, 1], True)):
                 indices = torch.tensor(places)
@@ -192,9 +197,10 @@ def test_compiled_modules_raise_as_pytorch_does_and_go_on() -> None:
 
 def test_compiled_modules_without_checks() -> None:
     w = torch.arange(10.0).reshape(5, 2)
-    compiled = torch.compile(
-        lambda i: torch.nn.functional.embedding(i, w) + 1, backend="ansorc",
-        options={"check_indices": False},
-    )  # fmt: skip
+
+    def function(i: Any) -> Any:
+        return torch.nn.functional.embedding(i, w) + 1
+
+    compiled = torch.compile(function, backend="ansorc", options={"check_indices": False})
     with torch.no_grad():
         assert (compiled(torch.tensor([0, 7])) == w[[0, 4]] + 1).all()

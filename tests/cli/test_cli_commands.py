@@ -174,7 +174,7 @@ def test_every_view(cli: CommandLine, view: str, words: str) -> None:
 def test_sketches_are_those_of_the_target(cli: CommandLine) -> None:
     given = ("show", "ops.py:product", "--default", "--view", "sketches")
     shown = cli.run(*given, "--target", "cuda -arch=sm_90").out
-    assert "tile C by threads\n    TilingForThreads on C" in shown
+    assert "tile C.local in C by threads\n    TilingForThreads on C" in shown
     assert "MultiLevelTiling" not in shown
 
 

@@ -231,9 +231,9 @@ def test_names_are_only_text(cli: CommandLine) -> None:
 
 
 def test_no_module_is_imported_because_a_file_names_it(cli: CommandLine) -> None:
-    Path("hostile.py").write_text("raise SystemExit('hostile code ran')")
+    Path("hostile_backend.py").write_text("raise SystemExit('hostile code ran')")
     sys.path.insert(0, str(Path.cwd()))
-    task = Task(task_of().dag, f"{task_of().target.text} -backend=hostile", "product")
+    task = Task(task_of().dag, f"{task_of().target.text} -backend=hostile_backend", "product")
     with Records.open("tune.db") as records:
         records.add_task(task)
         records.add(record_of(task.key, 1))
@@ -241,7 +241,7 @@ def test_no_module_is_imported_because_a_file_names_it(cli: CommandLine) -> None
         assert "The task is not known" in page_of(cli, "tune.db").words
         assert cli.run("records", "best", "tune.db").code == 0
         assert cli.run("records", "verify", "tune.db").code == 0
-        assert "hostile" not in sys.modules
+        assert "hostile_backend" not in sys.modules
     finally:
         sys.path.remove(str(Path.cwd()))
 

@@ -18,11 +18,15 @@ from codegen_llvm.math_references import (
 )  # fmt: skip
 
 MOST_ULPS = 4.0
+TO_THE_BIT = {"fmod", "mod", "floor_divide"}
+"""Functions that give NumPy's results to the bit, which test_division.py compares."""
 STATED = stated_errors()
 
 
 def test_the_page_states_every_function_within_the_bound() -> None:
-    assert set(STATED) == {(name, dtype) for name in WRITTEN for dtype in DTYPES}
+    assert set(STATED) == {
+        (name, dtype) for name in WRITTEN if name not in TO_THE_BIT for dtype in DTYPES
+    }
     assert all(0.5 <= ulps <= MOST_ULPS for ulps in STATED.values())
 
 

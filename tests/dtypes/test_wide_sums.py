@@ -67,10 +67,21 @@ class Trial(NamedTuple):
     build: Build
     exact: Exact
     shapes: tuple[tuple[int, ...], ...]
-    means: tuple[float, ...] = (100.0, 0.0, 0.0)
+    means: tuple[float, ...]
     """Of the numbers that each input holds, which have a deviation of 1."""
-    ulps: float = 0.51
+    ulps: float
     """How far a result may be off, of its dtype: a half, where all is rounded once."""
+
+
+def trial(
+    build: Build,
+    exact: Exact,
+    shapes: tuple[tuple[int, ...], ...],
+    means: tuple[float, ...] = (100.0, 0.0, 0.0),
+    ulps: float = 0.51,
+) -> Trial:
+    """Return a Trial, and type the parameters of lambdas, which a class leaves unknown."""
+    return Trial(build, exact, shapes, means, ulps)
 
 
 def _softmax(x: Array) -> Array:
@@ -111,54 +122,54 @@ def _gelu(x: Array) -> Array:
 
 ROWS, IMAGE = (4, 4096), (1, 32, 32, 8)
 TRIALS: Mapping[str, Trial] = {
-    "sum": Trial(lambda x: ops.sum(x, 1), lambda x: x.sum(1), (ROWS,), (5.0,)),
-    "mean": Trial(lambda x: ops.mean(x, 1), lambda x: x.mean(1), (ROWS,)),
-    "prod": Trial(lambda x: ops.prod(x, 1), lambda x: x.prod(1), ((4, 12),), (1.0,)),
-    "softmax": Trial(ops.softmax, _softmax, (ROWS,), (0.0,), 0.6),
-    "log_softmax": Trial(ops.log_softmax, lambda x: np.log(_softmax(x)), (ROWS,)),
-    "l2_normalize": Trial(
+    "sum": trial(lambda x: ops.sum(x, 1), lambda x: x.sum(1), (ROWS,), (5.0,)),
+    "mean": trial(lambda x: ops.mean(x, 1), lambda x: x.mean(1), (ROWS,)),
+    "prod": trial(lambda x: ops.prod(x, 1), lambda x: x.prod(1), ((4, 12),), (1.0,)),
+    "softmax": trial(ops.softmax, _softmax, (ROWS,), (0.0,), 0.6),
+    "log_softmax": trial(ops.log_softmax, lambda x: np.log(_softmax(x)), (ROWS,)),
+    "l2_normalize": trial(
         ops.l2_normalize, lambda x: x / np.sqrt((x * x).sum(-1, keepdims=True)), (ROWS,)
     ),
-    "norm2": Trial(ops.norm2, lambda x: np.sqrt((x * x).sum((1, 2))), ((3, 64, 64),), (50.0,)),
-    "layer_norm": Trial(
+    "norm2": trial(ops.norm2, lambda x: np.sqrt((x * x).sum((1, 2))), ((3, 64, 64),), (50.0,)),
+    "layer_norm": trial(
         ops.layer_norm, lambda x, a, b: _normal(x, -1) * a + b, (ROWS, ROWS[1:], ROWS[1:])
     ),
-    "rms_norm": Trial(
+    "rms_norm": trial(
         ops.rms_norm,
         lambda x, a: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * a,
         (ROWS, ROWS[1:]),
     ),
-    "instance_norm": Trial(
+    "instance_norm": trial(
         ops.instance_norm, lambda x, a, b: _normal(x, (1, 2)) * a + b, (IMAGE, (8,), (8,))
     ),
-    "global_avg_pool": Trial(ops.global_avg_pool, lambda x: x.mean((1, 2)), ((1, 64, 64, 8),)),
-    "avg_pool2d": Trial(lambda x: ops.avg_pool2d(x, 8, stride=8), _pooled, (IMAGE,)),
-    "matmul": Trial(ops.matmul, np.matmul, ((16, 1024), (1024, 24)), (5.0, 0.0)),
-    "batch_matmul": Trial(ops.batch_matmul, np.matmul, ((2, 8, 512), (2, 512, 8)), (2.0, 1.0)),
-    "dense": Trial(ops.dense, lambda x, w: x @ w.T, ((8, 2048), (16, 2048)), (1.0, 0.0)),
-    "conv2d": Trial(ops.conv2d, _conv, ((1, 9, 9, 32), (3, 3, 32, 8)), (10.0, 0.0)),
-    "conv2d_winograd": Trial(
+    "global_avg_pool": trial(ops.global_avg_pool, lambda x: x.mean((1, 2)), ((1, 64, 64, 8),)),
+    "avg_pool2d": trial(lambda x: ops.avg_pool2d(x, 8, stride=8), _pooled, (IMAGE,)),
+    "matmul": trial(ops.matmul, np.matmul, ((16, 1024), (1024, 24)), (5.0, 0.0)),
+    "batch_matmul": trial(ops.batch_matmul, np.matmul, ((2, 8, 512), (2, 512, 8)), (2.0, 1.0)),
+    "dense": trial(ops.dense, lambda x, w: x @ w.T, ((8, 2048), (16, 2048)), (1.0, 0.0)),
+    "conv2d": trial(ops.conv2d, _conv, ((1, 9, 9, 32), (3, 3, 32, 8)), (10.0, 0.0)),
+    "conv2d_winograd": trial(
         lambda x, w: ops.conv2d_winograd(x, w, padding=1),
         lambda x, w: _conv(x, w, 1),
         ((1, 4, 4, 16), (3, 3, 16, 8)),
         (10.0, 0.0),
         0.6,
     ),
-    "conv1d_transpose": Trial(
+    "conv1d_transpose": trial(
         lambda x, w: ops.conv1d_transpose(x, w, stride=2),
         _transposed,
         ((1, 16, 64), (4, 64, 8)),
         (10.0, 0.0),
     ),
-    "attention": Trial(
+    "attention": trial(
         ops.attention,
         _attention,
         ((1, 1, 8, 16), (1, 1, 256, 16), (1, 1, 256, 16)),
         (0.0, 0.0, 1.0),
         2.5,
     ),
-    "gelu": Trial(ops.gelu, _gelu, ((64, 64),), (-1.0,)),
-    "resize2d_bilinear": Trial(
+    "gelu": trial(ops.gelu, _gelu, ((64, 64),), (-1.0,)),
+    "resize2d_bilinear": trial(
         lambda x: ops.resize2d_bilinear(x, (32, 4000), coordinates="align_corners"),
         lambda x: x[:, :, :1] + np.arange(4000)[:, None] / 3999 * (x[:, :, 1:] - x[:, :, :1]),
         ((1, 32, 2, 1),),
@@ -168,20 +179,20 @@ TRIALS: Mapping[str, Trial] = {
 
 def check(name: str, kind: str) -> None:
     """Hold a trial's result against the exact one; what float32 loses in its sums is allowed."""
-    trial, rng = TRIALS[name], np.random.default_rng(7)
+    case, rng = TRIALS[name], np.random.default_rng(7)
     drawn = [
         (rng.standard_normal(shape) + mean).astype(dtype(kind).numpy)
-        for shape, mean in zip(trial.shapes, trial.means, strict=False)
+        for shape, mean in zip(case.shapes, case.means, strict=False)
     ]
     inputs = [ac.placeholder(one.shape, f"x{n}", kind) for n, one in enumerate(drawn)]
-    result = trial.build(*inputs)
+    result = case.build(*inputs)
     assert str(result.dtype) == kind
     found = np.empty(result.shape, result.dtype.numpy)
     ac.build(ac.ComputeDAG([*inputs, result]))(*drawn, found)
-    exact = trial.exact(*(one.astype(np.float64) for one in drawn))
+    exact = case.exact(*(one.astype(np.float64) for one in drawn))
     unit = dtype(kind).epsilon * 2.0 ** np.floor(np.log2(np.abs(exact)))
     unit = np.maximum(unit, dtype(kind).smallest)
-    allowed = trial.ulps * unit + 2.0**-19 * np.abs(exact).max()
+    allowed = case.ulps * unit + 2.0**-19 * np.abs(exact).max()
     off = np.abs(found.astype(np.float64) - exact)
     worst = int(np.argmax(off - allowed))
     assert (off <= allowed).all(), (found.flat[worst], exact.flat[worst], unit.flat[worst])

@@ -131,10 +131,11 @@ def multi_head_attention(rng: Rng) -> ContribCase:
     ]
     state: list[Array | None] = [None, None]
     if past:
-        state = [numbers(rng, batch, heads, past, size) for size in (width, values)]
-        split[1:] = [np.concatenate(two, 2) for two in zip(state, split[1:], strict=True)]
+        held = [numbers(rng, batch, heads, past, size) for size in (width, values)]
+        split[1:] = [np.concatenate(two, 2) for two in zip(held, split[1:], strict=True)]
+        state = [*held]
     given = [key, value] if not is_split else [heads_of(one, heads) for one in (key, value)]
-    result = attend(*split, added, options, past)
+    result = attend(*split, added=added, options=options, past=past)
     expected = [result, *split[1:]] if past else [result]
     inputs = [query, *given, bias, mask, more, *state]
     return ContribCase("MultiHeadAttention", inputs, expected, options, tolerance=5e-4)
@@ -160,7 +161,7 @@ def attention(rng: Rng) -> ContribCase:
     state = numbers(rng, 2, batch, heads, past, width) if past else None
     if state is not None:
         split[1:] = [np.concatenate(two, 2) for two in zip(state, split[1:], strict=True)]
-    result = attend(*split, added, options, past)
+    result = attend(*split, added=added, options=options, past=past)
     expected = [result, np.stack(split[1:])] if past else [result]
     return ContribCase("Attention", [data, weight, bias, mask, state, more], expected, options,
                        tolerance=5e-4)  # fmt: skip
@@ -179,7 +180,8 @@ def quantized_attention(rng: Rng) -> ContribCase:
     mask, added = drawn_mask(rng, kind, (batch, n, n), low)
     product = (data.astype(int) - int(zeros[0])) @ (weight.astype(int) - int(zeros[1]))
     split = np.split(product * (F32(0.02) * scale) + bias, 3, -1)
-    result = attend(*(heads_of(one, heads) for one in split), added, options, 0)
+    parts = [heads_of(one, heads) for one in split]
+    result = attend(*parts, added=added, options=options, past=0)
     inputs = [data, weight, bias, np.array(0.02, F32), np.asarray(scale), mask,
               np.asarray(zeros[0]), np.asarray(zeros[1])]  # fmt: skip
     return ContribCase("QAttention", inputs, [result], options, (1, 3, 4, 6, 7), 5e-4)
@@ -263,7 +265,12 @@ def fused_product(rng: Rng) -> ContribCase:
     return ContribCase("FusedMatMul", inputs, [expected], {**options, "alpha": 0.7})
 
 
-ACTIVATIONS: Mapping[str, tuple[Sequence[float], Callable[..., Array]]] = {
+Activation = (
+    Callable[[Array], Array]
+    | Callable[[Array, float], Array]
+    | Callable[[Array, float, float], Array]
+)
+ACTIVATIONS: Mapping[str, tuple[Sequence[float], Activation]] = {
     "Relu": ((), lambda x: np.maximum(x, 0)),
     "Sigmoid": ((), lambda x: 1 / (1 + np.exp(-x))),
     "Tanh": ((), np.tanh),

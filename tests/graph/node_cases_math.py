@@ -16,7 +16,7 @@ FLOATS = ("float32", "float32", "float64")
 
 
 def _unary(
-    low: float = -3.0, high: float = 3.0, tolerance: float = 1e-5, **given: Any
+    low: float = -3.0, high: float = 3.0, tolerance: float = 1e-5, **given: tuple[float, float]
 ) -> CaseMaker:
     """Floats between two numbers; attributes are drawn from pairs."""
 

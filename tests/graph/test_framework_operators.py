@@ -57,6 +57,16 @@ def test_trigonometric_functions_are_accurate(name: str) -> None:
     np.testing.assert_allclose(compiled, expected, rtol=6 * FLOAT32_ULP, atol=1e-30)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["acos", "acosh", "asin", "atanh"])
+def test_outside_of_their_domain_functions_are_nan(name: str, kind: type[np.floating[Any]]) -> None:
+    outside = {"acosh": [0.99, 0.0, -1.0, -1.5, -7.0, -1e8, -1e20]}
+    sizes = [1.01, 1.5, 7.0, 1e8, 1e20]
+    x = np.array([*outside.get(name, [*sizes, *(-one for one in sizes)]), -np.inf, np.nan], kind)
+    for (found,) in both(name, x):
+        assert np.isnan(found).all()
+
+
 @pytest.mark.parametrize("name", ["acosh", "atan"])
 def test_functions_of_float64_are_accurate(name: str) -> None:
     x = spread(*RANGES[name]).astype(np.float64)

@@ -46,6 +46,20 @@ def test_an_output_shape_stands_for_margins() -> None:
     np.testing.assert_allclose(run_node(*model)[1][0], np.pad(expected, [(0, 0)] * 3 + [(0, 1)]))
 
 
+@pytest.mark.parametrize("automatic", ["NOTSET", "SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("more", [1, 2, 3])
+def test_a_larger_output_shape_has_zeros_at_the_end(automatic: str, more: int) -> None:
+    """ONNX divides what is missing; ONNX Runtime, which users see, has no negative margins."""
+    tensors, strides = [IMAGE, random(4, 3, 3, 3, seed=1)], [2, 2]
+    plain = run_node(*node_model("ConvTranspose", tensors, strides=strides))[1][0]
+    size = [plain.shape[2] + more, plain.shape[3]]
+    model = node_model(
+        "ConvTranspose", tensors, strides=strides, output_shape=size, auto_pad=automatic
+    )
+    expected = np.pad(plain, [(0, 0), (0, 0), (0, more), (0, 0)])
+    np.testing.assert_allclose(run_node(*model)[1][0], expected)
+
+
 def test_a_transposed_convolution_in_groups_is_one_of_each_group() -> None:
     weight = random(4, 3, 3, 2, seed=1)
     options: dict[str, Any] = {"strides": [2, 2], "pads": [1, 0, 0, 1]}
@@ -171,6 +185,22 @@ def test_norms(operator: str, shapes: list[tuple[int, ...]], options: dict[str, 
     assert_as_onnx(operator, [IMAGE, *vectors], **options)
 
 
+@pytest.mark.parametrize("known", [(), (1, 2, 3, 4)])
+@pytest.mark.parametrize(
+    ("data", "extents", "options"),
+    [(random(6), (1,), {}), (IMAGE, IMAGE.shape[1:], {"opset": 7, "spatial": 0})],
+)
+def test_batch_norms_of_one_channel_and_of_each_element(
+    data: Any, extents: tuple[int, ...], options: dict[str, Any], known: tuple[int, ...]
+) -> None:
+    scale, shift, mean = (random(*extents, seed=n) for n in range(1, 4))
+    variance = abs(random(*extents, seed=4)) + np.float32(0.5)
+    expected = (data - mean) / np.sqrt(variance.astype(np.float64) + 1e-5) * scale + shift
+    vectors = [scale, shift, mean, variance]
+    model = node_model("BatchNormalization", [data, *vectors], known=known, **options)
+    np.testing.assert_allclose(run_node(*model)[1][0], expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("opset", [18, 21])
 def test_group_norm_has_numbers_of_groups_and_later_of_channels(opset: int) -> None:
     scale, shift = random(2), random(2, seed=1)
@@ -192,11 +222,22 @@ def test_local_response_norm_sums_over_all_channels() -> None:
     np.testing.assert_allclose(run_node(*model)[1][0], expected, rtol=1e-5)
 
 
-def test_training_is_refused() -> None:
+def test_outputs_of_training_without_its_mode_are_refused() -> None:
     vectors = [random(4) for _ in range(4)]
-    model = node_model("BatchNormalization", [IMAGE, *vectors], training_mode=1)
+    model = node_model("BatchNormalization", [IMAGE, *vectors], outputs=3, opset=9)
     with pytest.raises(GraphError, match="in training mode; export the network for inference"):
         run_node(*model)
+
+
+def test_a_batch_norm_in_training_mode_takes_the_statistics_of_its_batch() -> None:
+    scale, shift = random(4, seed=1), random(4, seed=2)
+    vectors = [scale, shift, random(4, seed=3), abs(random(4, seed=4))]
+    model = node_model("BatchNormalization", [IMAGE, *vectors], training_mode=1, opset=15)
+    data = IMAGE.astype(np.float64)
+    mean, variance = (f(data, axis=(0, 2, 3), keepdims=True) for f in (np.mean, np.var))
+    expected = (data - mean) / np.sqrt(variance + 1e-5)
+    expected = expected * scale[:, None, None] + shift[:, None, None]
+    np.testing.assert_allclose(run_node(*model)[1][0], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("pads", [[-1, 0, 2, 1], [1, -2, -1, -1], [-2, -2, 0, 0]])

@@ -66,7 +66,8 @@ def test_floats_of_16_bits_are_computed_in_float32_also_when_known() -> None:
     ]
     x = np.array([1000.0, 0.1], np.float32)
     (found,) = folded(nodes, {"x": x}).values()
-    np.testing.assert_array_equal(found, x * x)
+    narrow = x.astype(np.float16).astype(np.float32)  # the conversion rounds, the product does not
+    np.testing.assert_array_equal(found, narrow * narrow)
 
 
 @pytest.mark.parametrize(

@@ -55,3 +55,14 @@ def test_norms_of_sums(shift: Array | None) -> None:
 def test_statistics_for_training_are_refused() -> None:
     with pytest.raises(GraphError, match="outputs of mean and deviation are for training"):
         found("SkipLayerNormalization", DATA, SKIP, VECTOR, outputs=2)
+
+
+def test_a_file_need_not_say_the_only_version() -> None:
+    """A model that ONNX Runtime's optimiser for transformers has in memory does not."""
+    model, given = node_model("Gelu", [DATA], domain="com.microsoft")
+    del model.opset_import[1:]
+    np.testing.assert_allclose(run_node(model, given)[1][0], gelu(DATA), rtol=1e-5)
+    other, given = node_model("Gelu", [DATA], domain="com.example")
+    del other.opset_import[1:]
+    with pytest.raises(GraphError, match=r"of which version .* 'com\.example'"):
+        run_node(other, given)

@@ -137,10 +137,28 @@ def test_a_part_is_cut_though_the_size_stays(mode: str) -> None:
     np.testing.assert_allclose(found_of(case), resized(case), 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric"])
+def test_interpolated_bytes_are_cut_off(kind: Any, coordinates: str) -> None:
+    """As ONNX Runtime does; its quantiser lets Resize work on bytes."""
+    info = np.iinfo(kind)
+    data = np.random.default_rng(5).integers(info.min, info.max, (1, 2, 7, 6)).astype(kind)
+    scales = np.array([1, 1, 1.5, 2.3], np.float32)
+    options: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": coordinates}
+    floats = node_model("Resize", [data.astype(np.float32), None, scales], known=(2,), **options)
+    expected = np.trunc(np.round(run_node(*floats)[1][0].astype(np.float64), 4))
+    found = run_node(*node_model("Resize", [data, None, scales], known=(2,), **options))[1][0]
+    assert found.dtype == kind
+    np.testing.assert_array_equal(found, expected)
+    even = node_model("Resize", [np.full_like(data, 7), None, scales], known=(2,), **options)
+    assert (run_node(*even)[1][0] == 7).all()
+
+
 @pytest.mark.parametrize(
     ("data", "scale", "options", "words"),
     [
-        (np.zeros((1, 4), np.uint8), 2.0, {"mode": "linear"}, "it interpolates uint8"),
+        (np.zeros((1, 4), np.int32), 2.0, {"mode": "linear"}, "it interpolates int32"),
+        (np.zeros((1, 4), np.uint8), 2.0, {"mode": "cubic"}, "it interpolates uint8"),
         (random(1, 4), 0.0, {}, "its scale 0 is not greater than 0"),
         (random(1, 4), 0.2, {}, r"its result is empty, \[1, 0\]"),
         (random(1, 4), 2.0, {"nearest_mode": "up"}, "there is no nearest_mode 'up'"),
@@ -169,7 +187,7 @@ def test_two_sizes_and_unknown_policies_are_refused() -> None:
 def test_long_rows_are_resized_in_little_memory() -> None:
     """480,000 elements become 160,000: their matrix would have 600 GB."""
     data = np.zeros((1, 480_000), np.float32)
-    options = {"known": (3,), "mode": "linear", "antialias": 1}
+    options: dict[str, Any] = {"known": (3,), "mode": "linear", "antialias": 1}
     graph = from_onnx(
         node_model("Resize", [data, None, None, np.array([1, 160_000])], **options)[0]
     )

@@ -14,6 +14,7 @@ from torch_oracle import feeds_of, module_of, tensors_in, torch
 
 import ansorc as ac
 from ansorc.errors import AnsorcError, IRError
+from ansorc.ir.aligned import Array
 
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 
@@ -27,12 +28,9 @@ def sampled(operator: Any) -> list[Any]:
     """Return samples spread over all, and the first ones with no elements and with no axes."""
     samples = list(operator.sample_inputs("cpu", torch.float32, requires_grad=False))
     spread = samples[:: max(1, len(samples) // SAMPLES)][:SAMPLES]
-    for test in (lambda one: one.numel() == 0, lambda one: one.dim() == 0):
-        spread += [
-            sample
-            for sample in samples
-            if isinstance(sample.input, torch.Tensor) and test(sample.input)
-        ][:1]
+    of_tensors = [one for one in samples if isinstance(one.input, torch.Tensor)]
+    spread += [one for one in of_tensors if one.input.numel() == 0][:1]
+    spread += [one for one in of_tensors if one.input.dim() == 0][:1]
     return spread
 
 
@@ -40,7 +38,7 @@ def at_the_edge(tensor: Any, rng: np.random.Generator) -> Any:
     """Return `tensor` with some of its numbers replaced; integers are kept."""
     if not tensor.is_floating_point() or not tensor.numel():
         return tensor
-    array = tensor.numpy().copy()
+    array: Array = tensor.numpy().copy()
     places = rng.random(array.shape) < SHARE
     array[places] = rng.choice(EDGES, int(places.sum()))
     return torch.from_numpy(np.asarray(array))

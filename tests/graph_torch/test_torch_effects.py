@@ -103,12 +103,66 @@ def test_a_module_that_draws_in_python_is_refused() -> None:
         (np.random.rand, "NumPy's random numbers"),
         (lambda: torch.manual_seed(3) and 1, "torch's random numbers"),
     ):
+
+        def function(x: Any, draw: Callable[[], Any] = draw) -> Any:
+            return x + draw()
+
         given = torch.randn(3)
         state = torch.get_rng_state(), random.getstate()
         with pytest.raises(GraphError, match=words):
-            ac.from_torch(module_of(lambda x, draw=draw: x + draw()), (given,))
+            ac.from_torch(module_of(function), (given,))
         assert torch.equal(state[0], torch.get_rng_state())
         assert state[1] == random.getstate()
+
+
+Module: Any = torch.nn.Module
+
+
+class Stateful(Module):
+    """A module with an attribute, which a function changes when it runs."""
+
+    def __init__(self, state: Any, function: Callable[[Any, Any], Any]) -> None:
+        Module.__init__(self)
+        self.state, self.function = state, function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self, x)
+
+
+def _counted(module: Any, x: Any) -> Any:
+    module.state += 1
+    return x * module.state
+
+
+def _counted_as_tensor(module: Any, x: Any) -> Any:
+    module.state += 1
+    return x * torch.tensor(float(module.state))
+
+
+def _noted(module: Any, x: Any) -> Any:
+    module.state = x.shape[0]
+    return x * 2
+
+
+STATES: dict[str, tuple[Any, Callable[[Any, Any], Any]]] = {
+    "counter": (0, _counted),
+    "counter as a tensor": (0, _counted_as_tensor),
+    "generator of Python": (random.Random(3), lambda m, x: x + m.state.random()),
+    "generator of NumPy": (np.random.default_rng(3), lambda m, x: x * m.state.random()),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_module_that_counts_or_draws_in_an_attribute_is_refused(name: str) -> None:
+    module = torch.nn.Sequential(torch.nn.ReLU(), Stateful(*STATES[name]))
+    with pytest.raises(GraphError, match="changes its attribute 'state' when it runs"):
+        ac.from_torch(module, (torch.randn(2, 3),))
+
+
+def test_an_attribute_that_changes_no_result_is_let_be() -> None:
+    module = Stateful(0, _noted)
+    assert ac.from_torch(module, (torch.randn(2, 3),)).outputs
+    assert module.state == 0
 
 
 def test_the_state_of_pytorch_is_left_as_it_was() -> None:
@@ -119,7 +173,9 @@ def test_the_state_of_pytorch_is_left_as_it_was() -> None:
         torch.use_deterministic_algorithms(True)
         torch._C._functorch._vmap_increment_nesting(3, "different")
         torch.autograd.forward_ad.enter_dual_level()
-        torch.rand(1), random.random(), np.random.rand()
+        torch.rand(1)
+        random.random()
+        np.random.rand()
 
     before = torch.rand(3), torch.get_rng_state()
     words = "levels of torch.func and the level of forward .* and NumPy's random numbers"
@@ -143,8 +199,11 @@ def test_the_state_of_pytorch_is_left_as_it_was() -> None:
 
 
 def test_a_refused_hessian_leaves_forward_differentiation_as_it_was() -> None:
+    def cubes(t: Any) -> Any:
+        return (t**3).sum()
+
     def hessian(x: Any) -> Any:
-        return torch.func.hessian(lambda t: (t**3).sum())(x)
+        return torch.func.hessian(cubes)(x)
 
     given = torch.arange(3.0)
     for _ in range(2):
@@ -265,9 +324,12 @@ def test_faults_of_our_own_are_pytorchs_to_run(monkeypatch: pytest.MonkeyPatch) 
     def broken(*_: object) -> None:
         raise KeyError("a pass")
 
+    def doubled(x: Any) -> Any:
+        return x * 2
+
     monkeypatch.setattr("ansorc.graph.network.optimized", broken)
     given = torch.randn(3)
-    run = compiled(lambda x: x * 2)
+    run = compiled(doubled)
     words = words_of(lambda: torch.testing.assert_close(run(given), given * 2))
     assert len(words) == 1
     assert "a fault of ansorc, please report it with the graph: KeyError: 'a pass'" in words[0]
@@ -279,7 +341,7 @@ def test_faults_of_our_own_are_pytorchs_to_run(monkeypatch: pytest.MonkeyPatch) 
 def test_transformer_encoders_compile_by_their_fast_path(is_first: Any, masked: Any) -> None:
     layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=is_first)
     model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=not is_first).eval()
-    given, masks = torch.randn(2, 5, 16), {}
+    given, masks = torch.randn(2, 5, 16), dict[str, Any]()
     if masked in ("padding", "both"):
         masks["src_key_padding_mask"] = torch.arange(5)[None] >= torch.tensor([[5], [3]])
     if masked in ("square", "both"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from torch_oracle import torch
+from torch_oracle import tensors_in, torch
 from torch_programs import Program, drawn_program, given, layers_of
 
 import ansorc.graph.shared_networks as shared
@@ -23,8 +23,11 @@ CALLS = ((4, 3), (4, 3), (5, 4), (5, 4))
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Build kernels without a search for schedules; what PyTorch is told is the same."""
-    plain = Schedule((), "loops as they are defined")
-    monkeypatch.setattr(shared, "default_program", lambda *_, **__: plain)
+
+    def plain(*_: object, **__: object) -> Schedule:
+        return Schedule((), "loops as they are defined")
+
+    monkeypatch.setattr(shared, "default_program", plain)
     shared.shared_networks.cache_clear()
     with torch.no_grad():
         yield
@@ -49,7 +52,7 @@ def assert_as_eager(program: Program, number: int, *, is_shared: bool) -> int:
             words = [str(one.message) for one in caught if "ansorc" in str(one.message)]
             left += len(words)
             assert not any("fault of ansorc" in one for one in words), f"{words}\n{program}"
-        compare(*sides, f"call {call} of program {number}:\n{program}")
+        compare(sides[0], sides[1], f"call {call} of program {number}:\n{program}")
         if call == 1:  # behind PyTorch's back
             for layers in (mine, others):
                 layers[0].linear.weight.data.mul_(0.5)
@@ -85,15 +88,16 @@ def outcome(function: Any, arguments: list[Any]) -> list[Any]:
 
 
 def compare(wanted: list[Any], found: list[Any], where: str) -> None:
+    def words(difference: str) -> str:
+        return f"{difference}\n{where}"
+
     assert len(wanted) == len(found), where
     for one, other in zip(wanted, found, strict=True):
-        if isinstance(one, list) and one and isinstance(one[0], torch.Tensor):
-            for a, b in zip(one, other, strict=True):
-                torch.testing.assert_close(
-                    b, a, rtol=2e-4, atol=2e-4, equal_nan=True, msg=lambda m: f"{m}\n{where}"
-                )
-        elif isinstance(one, torch.Tensor):
+        if isinstance(one, torch.Tensor):
             assert torch.equal(one, other), f"random numbers\n{where}"
+        elif tensors := tensors_in(one):
+            for a, b in zip(tensors, other, strict=True):
+                torch.testing.assert_close(b, a, rtol=2e-4, atol=2e-4, equal_nan=True, msg=words)
         else:
             assert one == other, where
 

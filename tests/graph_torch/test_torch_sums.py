@@ -12,11 +12,19 @@ from torch_oracle import torch
 
 import ansorc as ac
 from ansorc import ops
+from ansorc.ir.aligned import Array
 
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 F: Any = torch.nn.functional
 Shapes = tuple[tuple[int, ...], ...]
-Case = tuple[Callable[..., ac.Tensor], Callable[..., Any], Shapes, tuple[float, ...]]
+Tensor = ac.Tensor
+Build = (
+    Callable[[Tensor], Tensor]
+    | Callable[[Tensor, Tensor], Tensor]
+    | Callable[[Tensor, Tensor, Tensor], Tensor]
+)
+Peer = Callable[[Any], Any] | Callable[[Any, Any], Any] | Callable[[Any, Any, Any], Any]
+Case = tuple[Build, Peer, Shapes, tuple[float, ...]]
 CASES: dict[str, Case] = {
     "sum": (lambda x: ops.sum(x, 1), lambda x: x.sum(1), ((64, 4096),), (3.0,)),
     "mean": (lambda x: ops.mean(x, 1), lambda x: x.mean(1), ((64, 4096),), (100.0,)),
@@ -57,7 +65,7 @@ CASES: dict[str, Case] = {
 }
 
 
-def _array(tensor: Any, kind: str) -> np.ndarray[Any, Any]:
+def _array(tensor: Any, kind: str) -> Array:
     bits = tensor.contiguous().view(torch.int16).numpy()
     return bits.view(np.float16 if kind == "float16" else ml_dtypes.bfloat16)
 
@@ -71,8 +79,8 @@ def test_errors_beside_those_of_pytorch(name: str, kind: str) -> None:
         (torch.randn(shape, generator=generator) + mean).to(getattr(torch, kind))
         for shape, mean in zip(shapes, means, strict=True)
     ]
-    exact = function(*(one.double() for one in given)).numpy()
-    theirs = function(*given).double().numpy()
+    exact: Array = function(*(one.double() for one in given)).numpy()
+    theirs: Array = function(*given).double().numpy()
     inputs = [ac.placeholder(shape, f"x{n}", kind) for n, shape in enumerate(shapes)]
     result = build(*inputs)
     found = np.empty(result.shape, result.dtype.numpy)

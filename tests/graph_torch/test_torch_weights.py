@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,9 @@ from torch_oracle import torch
 
 import ansorc.graph.shared_networks as shared
 import ansorc.graph.torch.compile_backend as backend
+from ansorc.codegen.call.network_module import NetworkModule
+from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.target import Target
 
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 Module: Any = torch.nn.Module
@@ -52,7 +57,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return call
 
     whole = backend._CompiledModule  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(whole, "_specialized", counted("graphs", whole._specialized))
+    monkeypatch.setattr(whole, "_specialized", counted("graphs", whole._specialized))  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(shared, "compiled_program", counted("kernels", shared.compiled_program))
     return found
 
@@ -91,27 +96,38 @@ def test_what_was_bound_to_an_instance_goes_with_it() -> None:
     given, modules = torch.randn(3, 16), list[Any]()
     whole = backend._CompiledModule  # pyright: ignore[reportPrivateUsage]
 
-    def remembered(*arguments: Any, **keywords: Any) -> Any:
-        modules.append(whole(*arguments, backend.TorchCompileOptions(), **keywords))
+    def remembered(graph: Any, inputs: Any) -> Any:
+        modules.append(whole(graph, inputs, backend.TorchCompileOptions()))
         return modules[-1]
 
     blocks = [Block().eval() for _ in range(3)]
     runs = [torch.compile(one, backend=remembered) for one in blocks]
-    for run in runs:
-        run(given)
+    for number in range(3):
+        runs[number](given)
     assert sum(len(one._instances) for one in modules) == 3
-    del run, runs[1:], blocks[1:]
+    del runs[1:], blocks[1:]
     gc.collect()
     assert sum(len(one._instances) for one in modules) == 1
     assert_same(runs[0], blocks[0], given)
 
 
+def plans_of(patch: pytest.MonkeyPatch) -> list[NetworkPlan]:
+    """The plans of what is built from now on."""
+    plans, build = list[NetworkPlan](), shared.build_network
+
+    def remembered(plan: NetworkPlan, target: Target) -> NetworkModule:
+        plans.append(plan)
+        return build(plan, target)
+
+    patch.setattr(shared, "build_network", remembered)
+    return plans
+
+
 def test_programs_for_other_shapes_share_weights() -> None:
     model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(2)]).eval()
-    run, plans = torch.compile(model, backend=backend.torch_backend, dynamic=True), list[Any]()
-    build = shared.build_network
+    run = torch.compile(model, backend=backend.torch_backend, dynamic=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared, "build_network", lambda plan, t: plans.append(plan) or build(plan, t))
+        plans = plans_of(patch)
         for batch in (2, 3, 5, 8, 13, 21, 34):
             assert_same(run, model, torch.randn(batch, 256))
     assert len(plans) == 7
@@ -125,14 +141,17 @@ def test_programs_for_other_shapes_share_weights() -> None:
 
 
 def test_weights_that_are_read_as_they_lie_are_not_copied() -> None:
-    weight, plans = torch.nn.Parameter(torch.randn(64, 64)), list[Any]()
-    build = shared.build_network
+    weight = torch.nn.Parameter(torch.randn(64, 64))
+
+    def forward(x: Any) -> Any:
+        return x * model.weight
+
     model = Module()
     model.weight = weight
-    model.forward = lambda x: x * model.weight
+    model.forward = forward
     run = compiled(model)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared, "build_network", lambda plan, t: plans.append(plan) or build(plan, t))
+        plans = plans_of(patch)
         assert_same(run, model, torch.randn(64, 64))
     assert weight.data_ptr() in [one.array.ctypes.data for one in plans[0].bound]
 
@@ -183,6 +202,46 @@ def test_changed_weights_are_seen_at_the_next_call(name: str) -> None:
         assert_same(run, model, given)
     CHANGES[name](model)
     assert_same(run, model, given)
+
+
+def test_parameters_can_be_swapped() -> None:
+    model, other = torch.nn.Linear(8, 8).eval(), torch.nn.Linear(8, 8).eval()
+    given = torch.randn(4, 8)
+    runs = [compiled(model), compiled(other)]
+    for _ in range(2):
+        for run, one in zip(runs, (model, other), strict=True):
+            assert_same(run, one, given)
+        torch.utils.swap_tensors(model.weight, other.weight)
+    torch.utils.swap_tensors(model.weight, torch.nn.Parameter(torch.ones(8, 8)))
+    assert_same(runs[0], model, given)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        model.load_state_dict({k: v + 1 for k, v in model.state_dict().items()})
+        assert_same(runs[0], model, given)
+        model.double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert_same(runs[0], model, given.double())
+
+
+def test_a_model_is_saved_and_copied_without_ansorc() -> None:
+    model, given = torch.nn.BatchNorm1d(8).eval(), torch.randn(4, 8)
+    assert_same(compiled(model), model, given)
+    saved = pickle.dumps(model)
+    assert b"ansorc." not in saved  # none of its classes
+    for one in (pickle.loads(saved), copy.deepcopy(model)):
+        one.running_mean.add_(1)
+        assert_same(compiled(one), one, given)
+    assert_same(compiled(model), model, given)
+
+
+def test_arguments_that_share_memory_are_compiled() -> None:
+    def function(x: Any, y: Any, z: Any) -> Any:
+        return x @ y + z[:, 0]
+
+    run, whole = compiled(function), torch.randn(6, 4)
+    given = whole[:4], whole[2:], whole.t()
+    assert not words_of(lambda: assert_same(run, function, *given))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "bool", "int16"])

@@ -51,11 +51,11 @@ _CHECKS = (
 )  # fmt: skip
 
 
-class Layer(torch.nn.Module):  # type: ignore[misc]
+class Layer(torch.nn.Module):
     """One of several instances of a class."""
 
     def __init__(self) -> None:
-        super().__init__()
+        torch.nn.Module.__init__(self)
         self.linear = torch.nn.Linear(WIDTH, WIDTH)
         self.register_buffer("shift", torch.rand(WIDTH))
 

@@ -118,6 +118,12 @@ def computed_with(hints: Any) -> object:
     return ac.compute((4, 4), lambda i, j: A[i, j], "y", hints)
 
 
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder of its own: hostile arguments are names of files, too."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_definitions(name: str) -> None:
     assert not bare_errors(name, *DEFINITIONS[name])

@@ -17,6 +17,7 @@ from ansorc.ir.expr import (
     Broadcast,
     Call,
     Cast,
+    Checked,
     Compare,
     CompareOp,
     Const,
@@ -37,7 +38,19 @@ from ansorc.ir.expr import (
 from ansorc.ir.interpret import interpret
 from ansorc.ir.interpret_math import math_function
 from ansorc.ir.parser import parse
-from ansorc.ir.stmt import Allocate, Await, Barrier, For, Function, If, Prefetch, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    Await,
+    Barrier,
+    Check,
+    For,
+    Function,
+    If,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 
 
 def smaller(a: Any, b: Any) -> Any:
@@ -99,8 +112,8 @@ class Walker:
                 self.run(body)
             case Prefetch() | Await():
                 pass
-            case Barrier():
-                raise AssertionError("these programs have no threads")
+            case Barrier() | Check():
+                raise AssertionError("these programs have no threads and no checks")
 
     def store(self, store: Store, lanes: Sequence[int]) -> None:
         places = [self.place(store.buffer, store.indices, lane) for lane in lanes]
@@ -115,8 +128,8 @@ class Walker:
 
     def value(self, expr: Expr, lane: int) -> Any:
         match expr:
-            case Shuffle() | MatrixLoad() | MatrixMultiply() | Transpose():
-                raise AssertionError("these programs have no threads")
+            case Shuffle() | MatrixLoad() | MatrixMultiply() | Transpose() | Checked():
+                raise AssertionError("these programs have no threads and no checks")
             case Const(value, dtype):
                 return np.array(value).astype(dtype.numpy)[()]
             case Var(name):

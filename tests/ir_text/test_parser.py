@@ -21,6 +21,7 @@ from ansorc.ir.expr import (
     Var,
     const,
 )
+from ansorc.ir.node import structure_text
 from ansorc.ir.parser import parse, parse_expr
 from ansorc.ir.printer import expr_text, stmt_text, to_text
 from ansorc.ir.stmt import Allocate, Seq, Store
@@ -104,7 +105,7 @@ def test_comments_and_blank_lines_are_skipped() -> None:
     ],
 )
 def test_expressions(text: str, value: Expr) -> None:
-    assert repr(expr(text)) == repr(value)
+    assert structure_text(expr(text)) == structure_text(value)
     assert expr_text(value) == text
 
 

@@ -51,6 +51,16 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("sum of bools; cast them", lambda: ac.sum(V[k] > 0.0, axis=k)),
     ("'k' is empty: 0..0", lambda: ac.reduce_axis(0, "k")),
     ("'k' is empty: 3..2", lambda: ac.reduce_axis((3, 2), "k")),
+    ("an end of the reduce axis 'k' is True", lambda: ac.reduce_axis(True)),
+    ("'k' runs to 0..1180591620717411303424, beyond", lambda: ac.reduce_axis(2**70)),
+    ("'k' runs to -9.*, beyond", lambda: ac.reduce_axis((-(2**63), 0))),
+    (
+        r"more than 2\*\*62 terms: i: 4, k: 1099511627776, k1: 10995",
+        lambda: ac.compute(
+            4,
+            lambda i: ac.sum(i, axis=[ac.reduce_axis(2**40), ac.reduce_axis(2**40)]),
+        ),
+    ),
     ("'a b' cannot name an axis", lambda: ac.reduce_axis(3, "a b")),
     ("'2x' cannot name a tensor", lambda: ac.placeholder(4, "2x")),
     ("'inf' cannot name a tensor", lambda: ac.placeholder(4, "inf")),

@@ -29,6 +29,10 @@ def online_softmax(a: Any, b: Any) -> tuple[Any, Any]:
     return top, a[1] * ac.exp(a[0] - top) + b[1] * ac.exp(b[0] - top)
 
 
+def log_sum(a: Any, b: Any) -> tuple[Any]:
+    return (ac.maximum(a[0], b[0]) + ac.log1p(ac.exp(-abs(a[0] - b[0]))),)
+
+
 def left_place(a: Any, b: Any) -> tuple[Any, Any]:
     """The usual search, which prefers the left one of two equal ones."""
     is_left = a[0] >= b[0]
@@ -88,6 +92,9 @@ REFUSED: list[tuple[str, Combine, Sequence[Any], Terms]] = [
         left_place, (0, -1), lambda i: (U[i, k], k),
     ),
     ("identity", lambda a, b: (ac.all_of(a[0], b[0]),), (False,), lambda i: (A[i, k] > 0.0,)),
+    (r"changes a term: f\(-100, -\d+\)", lambda a, b: (ac.maximum(a[0], b[0]),), (-100,), element),
+    (r"f\(254, 255\) = 254", lambda a, b: (ac.minimum(a[0], b[0]),), (254,), lambda i: (U[i, k],)),
+    ("not associative", lambda a, b: (ac.minimum(a[0] + b[0], 100.0),), (0,), element),
 ]  # fmt: skip
 TAKEN: list[tuple[Combine, Sequence[Any], Terms]] = [
     (lambda a, b: (a[0] + b[0],), (0,), element),
@@ -95,6 +102,10 @@ TAKEN: list[tuple[Combine, Sequence[Any], Terms]] = [
     (lambda a, b: (ac.maximum(a[0], b[0]),), (-INF,), element),
     (lambda a, b: (ac.maximum(a[0], b[0]),), (0,), lambda i: (ac.abs(A[i, k]),)),
     (lambda a, b: (ac.maximum(a[0], b[0]),), (0,), lambda i: (U[i, k],)),
+    (lambda a, b: (ac.minimum(a[0], b[0]),), (255,), lambda i: (U[i, k],)),
+    (log_sum, (-INF,), element),
+    (lambda a, b: (a[0] + b[0] - a[0] * b[0],), (0,), element),
+    (lambda a, b: ((a[0] + b[0]) % 7,), (0,), lambda i: (N[i, k] % 7,)),
     (lambda a, b: (ac.sqrt(a[0] ** 2 + b[0] ** 2),), (0,), lambda i: (ac.abs(A[i, k]),)),
     (lambda a, b: (ac.log(ac.exp(a[0]) + ac.exp(b[0])),), (-INF,), element),
     (lambda a, b: (a[0] != b[0],), (False,), lambda i: (A[i, k] > 0.0,)),

@@ -110,6 +110,15 @@ LITERALS: list[tuple[str, Body]] = [
     ("0.5 on int32", lambda i, j: ac.const(0.5, "int32")),
 ]
 OTHERS: list[tuple[str, Body]] = [
+    ("cannot be in a set.*ac.any_of", lambda i, j: 1.0 if i in {0, 2} else 0.0),
+    ("cannot be in a set", lambda i, j: 1.0 if j in frozenset((i, 2)) else 0.0),
+    ("key of a dict.*ac.if_then_else", lambda i, j: {0: 1.0}.get(i, 0.0)),
+    ("key of a dict", lambda i, j: {k: 1.0}.get(j, 0.0)),
+    ("is no number", lambda i, j: float(f"{A[i, j]:.3f}")),
+    ("numpy.isnan.*write x != x", lambda i, j: untyped(np.isnan(A[i, j]))),
+    ("numpy.isfinite.*abs\\(x\\) <", lambda i, j: untyped(np.isfinite(A[i, j]))),
+    ("are not assigned: define", lambda i, j: A.__setitem__((i, j), 1.0)),
+    ("is one element, without parts", lambda i, j: A[i, j].__setitem__(0, 1.0)),
     ("'A == B' compares whole tensors.*A\\[i, j\\] ==", lambda i, j: choose(A == B)),
     ("'A != B' compares whole tensors", lambda i, j: choose(A != B)),
     ("'A == 0.0' compares whole tensors", lambda i, j: choose(A == 0.0)),
@@ -142,7 +151,7 @@ OTHERS: list[tuple[str, Body]] = [
     (NO_NUMBER, lambda i, j: math.exp(A[i, j])),
     (NO_NUMBER, lambda i, j: float(A[i, j])),
     (NO_NUMBER, lambda i, j: int(i)),
-    (NO_NUMBER, lambda i, j: [0.0, 1.0][i]),
+    (NO_NUMBER, lambda i, j: untyped([0.0, 1.0])[i]),
     (NO_NUMBER, lambda i, j: sum(A[i, n] for n in range(i))),
     (NO_NUMBER, lambda i, j: math.floor(A[i, j])),
     ("makes no array", lambda i, j: np.array([1.0, 2.0])[i]),
@@ -286,7 +295,6 @@ def test_tensors_and_elements_are_found_in_lists_and_dicts() -> None:
     assert {A: 1, B: 2}[B] == 2
     assert len({A, B, A}) == 2
     element, same = A[0, 0], A
-    assert {element: 1, k: 2}[k] == 2
     assert element in (element,)
     assert bool(same == A)
     assert not A == B  # noqa: SIM201

@@ -51,7 +51,10 @@ def convolution(
     kernel = (*(3,) * rank, before // groups, after)
     w = ac.placeholder(kernel, "w", dtype=dtype, constant=constant)
     convolve = {1: ops.conv1d, 2: ops.conv2d, 3: ops.conv3d}[rank]
-    y = convolve(x, w, padding=padding, stride=stride, dilation=dilation, groups=groups, name="y")
+    y = convolve(
+        x, w, padding=padding, stride=stride, dilation=dilation, groups=groups, name="y",
+        sum_dtype=dtype,
+    )  # fmt: skip
     return ac.ComputeDAG([x, w, y])
 
 

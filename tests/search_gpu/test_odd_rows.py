@@ -111,3 +111,20 @@ def test_an_image_with_a_border_is_copied_in_vectors_of_channels() -> None:
     found = [r for _, r in requests_of(ready(dag, program, A100)) if r.buffer.name == "x"]
     assert {request.width for request in found} == {16}
     assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag)) == ""
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(5, 37), (1, 3), (64, 64)])
+def test_all_elements_are_combined(rows: int, columns: int) -> None:
+    """A result without dimensions has no rows whose vectors could be joined."""
+    a = ac.placeholder((rows, columns), "A")
+    k, l = ac.reduce_axis(rows), ac.reduce_axis(columns)  # noqa: E741
+    total = ac.compute((), lambda: ac.sum(a[k, l], axis=[k, l]), "S")
+    most, place = ac.compute_tuple((), lambda: ac.argmax(a[k, l], axis=[k, l]), ["M", "P"])
+    numbers = np.random.default_rng(0).normal(size=(rows, columns)).astype(np.float32)
+    for outputs in ([total], [most, place]):
+        dag = ComputeDAG([a, *outputs])
+        found = [np.empty((), buffer.dtype.numpy) for buffer in dag.outputs]
+        ac.build(dag, target="cuda-emulated -arch=sm_80", name="all")(numbers, *found)
+        wanted = [numbers.sum()] if len(found) == 1 else [numbers.max(), numbers.argmax()]
+        for one, other in zip(found, wanted, strict=True):
+            assert abs(one.item() - other) <= 1e-4 * abs(other) + 1e-5

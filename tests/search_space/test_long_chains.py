@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -161,7 +162,9 @@ def of_shared_values(length: int) -> ac.ComputeDAG:
 @pytest.mark.parametrize(
     "build", [shifted, into_a_sum, with_residuals, with_outputs, of_shared_values]
 )
-def test_other_long_computations_are_right_and_short(build: Any) -> None:
+def test_other_long_computations_are_right_and_short(
+    build: Callable[[int], ac.ComputeDAG],
+) -> None:
     sizes = [nodes(lowered(build(length))) for length in (5, 10, 15)]
     assert sizes[2] - sizes[1] < 3 * max(sizes[1] - sizes[0], 400)
     dag = build(12)

@@ -119,7 +119,7 @@ X, W = ac.placeholder((1, 6, 6, 3), "x"), ac.placeholder((3, 3, 3, 4), "w")
         (W, {"layout": "NCHW"}, "has stride 1, dilation 1 and layout NHWC"),
         (W, {"groups": 2}, "groups"),
         (ac.placeholder((5, 5, 3, 4), "v"), {}, r"must be \[3, 3, ci, co\] or transformed, \[4, 4"),
-        (ac.placeholder((3, 3, 2, 4), "v"), {}, "with the ci of the data"),
+        (ac.placeholder((3, 3, 2, 4), "v"), {}, "with the ci and the dtype of the data"),
     ],
 )
 def test_refusals(weight: ac.Tensor, options: dict[str, Any], words: str) -> None:

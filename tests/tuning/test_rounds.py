@@ -85,7 +85,8 @@ def test_where_the_time_of_a_run_went(tmp_path: Path) -> None:
     assert spent.total_s == result.elapsed_s
     written = recorded(tmp_path / "tune.db")
     assert spent.builds.total_s >= 0.9 * sum(record.build_s for record in written)
-    assert min(record.run_s for record in written) > 0.0
+    # A program whose machine code ran already is not run again, and which do is up to the CPU.
+    assert max(record.run_s for record in written) > 0.0
 
 
 def test_cold_caches_are_asked_for_recorded_and_not_mixed(tmp_path: Path) -> None:

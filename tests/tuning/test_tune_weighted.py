@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from assumed import MACHINES
 from click.testing import CliRunner
 from small_tasks import MEASURING, Inventing, matmul, options
 
@@ -34,6 +35,7 @@ from ansorc.search.tune_weighted import (
     ignore_round,
     tune_weighted,
 )
+from ansorc.target import Target, machine
 from bench.__main__ import main as bench
 
 SEARCH = replace(LIMITED_SPACE, population=64, generations=1, starts_from_default=True)
@@ -73,6 +75,9 @@ class HalfBroken(Scaled):
 def invented(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     if "real" not in request.node.name:
         monkeypatch.setattr(machines, "Measurer", Scaled)
+        # Times follow from the texts of programs, and these from the machine.
+        assumed = machine.detect().assuming(Target.parse(MACHINES["znver3-2"]))
+        monkeypatch.setattr(machine, "detect", lambda: assumed)
 
 
 def networks() -> list[WeightedTasks]:

@@ -95,7 +95,8 @@ def file_path(given: object) -> Path:
 def packed_weight(signature: Signature, name: str, value: object) -> PackedWeight:
     """Return the weight `name` as the kernel reads it; raise CallError as a call would."""
     for number, param in enumerate(signature.params, start=1):
-        if param.name == name and param.packing is not None:
+        is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if param.packing is not None and is_text and param.name == name:
             place = _CallArgument(signature.name, number, param)
             if isinstance(value, PackedWeight):
                 return PackedWeight(param.packing, _passed(place, value))

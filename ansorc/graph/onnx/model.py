@@ -29,6 +29,9 @@ MAX_DEPTH = 32
 MAX_SHAPE_ELEMENTS = 4096
 """A known tensor with more elements is not what a shape is made of."""
 
+_ONLY_VERSIONS: Mapping[str, int] = {"com.microsoft": 1}
+"""Domains of one version: files need not say it, and models that ONNX Runtime's optimiser for
+transformers has just made do not."""
 _FIRST_COMPUTED = {"DequantizeLinear": 19, "QuantizeLinear": 19}
 """The first versions that the reference implementation has; earlier ones mean the same."""
 
@@ -354,7 +357,8 @@ class _ProtoReader:
     def node(self, proto: onnx.NodeProto, depth: int) -> OnnxNode:
         """Read a node of a graph that lies `depth` deep in others."""
         domain, operator = _domain(proto.domain), _operator(proto.domain, proto.op_type)
-        if domain not in self._opsets:
+        opset = self._opsets.get(domain, _ONLY_VERSIONS.get(domain))
+        if opset is None:
             raise GraphError(
                 f"the file does not say of which version the operators of '{domain or 'ai.onnx'}' "
                 f"are, as of {operator} '{proto.name}'"
@@ -364,7 +368,6 @@ class _ProtoReader:
         except GraphError as error:
             raise GraphError(f"{operator} '{proto.name}': {error}") from error
         inputs, outputs = _texts(proto.input), _texts(proto.output)
-        opset = self._opsets[domain]
         return OnnxNode(operator, _text(proto.name), opset, inputs, outputs, attributes, proto)
 
     def _attribute(self, proto: onnx.AttributeProto, depth: int) -> Attribute:

@@ -19,6 +19,7 @@ from ansorc.lang.scalar import (
     if_then_else,
     log,
     log1p,
+    not_equal,
     sin,
     sqrt,
 )
@@ -64,16 +65,21 @@ def atan2(y: Scalar, x: Scalar) -> Scalar:
     share = if_then_else(is_steep, x, y) / if_then_else(
         lies_on_axis, const(1.0, kind), if_then_else(is_steep, y, x)
     )
-    angle = _atan(share)
+    is_diagonal = all_of(equal(abs(x), abs(y)), not_equal(x, 0))  # also of infinities
+    diagonal = if_then_else(equal(x, y), const(1.0, kind), const(-1.0, kind))
+    angle = _atan(if_then_else(is_diagonal, diagonal, share))
     upright = _with_sign(pi * 0.5, y) - angle
-    level = if_then_else(x < 0, angle + copysign(pi, y), copysign(angle, y))
+    level = if_then_else(_is_negative(x), angle + copysign(pi, y), copysign(angle, y))
     return if_then_else(is_steep, upright, level)
 
 
 def copysign(size: Scalar, of: Scalar) -> Scalar:
     """Return |size| with the sign of `of`, also with that of a zero."""
-    is_negative = any_of(of < 0, all_of(equal(of, 0), 1.0 / of < 0))
-    return if_then_else(is_negative, 0 - abs(size), abs(size))
+    return if_then_else(_is_negative(of), -abs(size), abs(size))
+
+
+def _is_negative(x: Scalar) -> Scalar:
+    return any_of(x < 0, all_of(equal(x, 0), 1.0 / x < 0))
 
 
 def _asin(x: Scalar) -> Scalar:
@@ -103,8 +109,8 @@ def _asinh(x: Scalar) -> Scalar:
 
 
 def _acosh(x: Scalar) -> Scalar:
-    beyond = x - 1.0
-    near = log1p(beyond + sqrt(beyond * 2.0 + beyond * beyond))
+    beyond = x - 1.0  # two roots: a root of the product is a number for x below -1 too
+    near = log1p(beyond + sqrt(beyond) * sqrt(beyond + 2.0))
     return if_then_else(x > _LARGE, log(x) + math.log(2.0), near)
 
 
@@ -114,7 +120,8 @@ def _atanh(x: Scalar) -> Scalar:
 
 
 def _with_sign(size: Scalar, of: Scalar) -> Scalar:
-    return if_then_else(of < 0, 0 - size, size)
+    """Return `size` with the sign of `of`, and `of` itself where it is a zero."""
+    return if_then_else(of < 0, 0 - size, if_then_else(equal(of, 0), of, size))
 
 
 FUNCTIONS: Mapping[str, Callable[[Scalar], Scalar]] = {

@@ -18,6 +18,7 @@ from ansorc.graph.passes.sink_scales import sink_scales
 from ansorc.graph.verify import report_of, verify_rewrite
 from ansorc.ir.dump import DumpFolder
 from ansorc.ir.verify import verifies_each
+from ansorc.target.units import seconds_text
 
 _LOG = logging.getLogger(__name__)
 NamedPass: TypeAlias = "tuple[str, GraphPass]"
@@ -53,8 +54,8 @@ def optimized(
         begin = time.perf_counter()
         result = _rewritten(name, rewrite, graph, dump)
         if is_logged:
-            seconds, nodes = time.perf_counter() - begin, len(result.nodes)
-            _LOG.debug("%s: pass %s, %.3g ms, %d nodes", graph.name, name, 1e3 * seconds, nodes)
+            passed = seconds_text(time.perf_counter() - begin, 3)
+            _LOG.debug("%s: pass %s, %s, %d nodes", graph.name, name, passed, len(result.nodes))
         if dump is not None:
             _write(dump, name, graph, result)
         if is_each:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +17,16 @@ from ansorc.graph.network import Network
 from ansorc.graph.packed_weights import Contents
 from ansorc.graph.shared_networks import shared_networks
 from ansorc.graph.torch.importer import graph_of
-from ansorc.graph.torch.model import array_of, torch_library
+from ansorc.graph.torch.model import array_of, is_narrow, torch_library
 from ansorc.graph.torch.specialization import BoundGraph, EagerNeededError, TracedGraph, traced
 from ansorc.graph.torch.subclasses import has_parts, module_of_parts, parts_of
-from ansorc.graph.torch.watched import WatchedTensors
+from ansorc.graph.torch.watched import WatchedTensors, forget_examples
 from ansorc.graph.verbs import tune
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
 from ansorc.search.record import place_of
 
+_LOG = logging.getLogger(__name__)
 _TUNED = (
     'instead of a mode write options={"records": "tune.db", "trials": 1000} to tune at the first '
     'call, or tune before it and write options={"records": "tune.db"}'
@@ -110,7 +112,6 @@ class _CompiledModule:
     ) -> None:
         self._module, self._options = graph_module, options
         self._torch = torch_library()
-        self._narrow = (self._torch.float16, self._torch.bfloat16)  # copied to float32
         self._free: frozenset[int] = _free_numbers(example_inputs)
         self._has_parts = any(map(has_parts, example_inputs))
         self._static: tuple[int, ...] | None = None
@@ -161,6 +162,7 @@ class _CompiledModule:
     def _eager(self, reason: str, arguments: Sequence[Any]) -> Any:
         if reason and reason not in self._warned:
             self._warned.add(reason)
+            _LOG.info("a graph is left to PyTorch: %s", reason)
             warnings.warn(f"ansorc leaves a graph to PyTorch: {reason}", stacklevel=3)
         return self._module(*arguments)
 
@@ -169,6 +171,7 @@ class _CompiledModule:
 
     def _prepare(self, arguments: Sequence[Any]) -> str:
         """See which arguments are constants; return why PyTorch has to run the graph, or ""."""
+        forget_examples(self._module)
         tensors = [one for one in arguments if self._is_tensor(one)]
         if any(one.device.type != "cpu" for one in tensors):
             return "a tensor is not in the main memory; ansorc compiles for the CPU"
@@ -246,13 +249,14 @@ class _CompiledModule:
         died = self._died
 
         def forget() -> None:
-            if instances.pop(ids, None) is not None:
+            if instances.get(ids) is made:
+                del instances[ids]
                 died[:] = [ids]
 
         kinds = tuple((one.shape, one.dtype, one.stride()) for one in static)
-        contents = Contents([array_of(one) for one in static if one.dtype not in self._narrow])
-        instances[ids] = _Instance(WatchedTensors(static, forget), kinds, contents)
-        return instances[ids]
+        contents = Contents([array_of(one) for one in static if not is_narrow(one.dtype)])
+        made = instances[ids] = _Instance(WatchedTensors(static, forget), kinds, contents)
+        return made
 
     def _note_changes(self, numbers: Sequence[int]) -> None:
         """Count changes of constants; those that change too often become inputs."""

@@ -20,6 +20,7 @@ from ansorc.graph.torch.model import (
     array_of,
     torch_library,
 )
+from ansorc.graph.torch.own_state import traced_without_state
 from ansorc.graph.torch.torch_state import unchanged_state
 from ansorc.graph.torch.writes import require_plain_writes
 from ansorc.ir.aligned import Array
@@ -47,7 +48,10 @@ def load_torch(
         with torch.no_grad(), warnings.catch_warnings(), unchanged_state():
             warnings.simplefilter("ignore")  # of PyTorch about its own parts
             if not isinstance(module, torch.export.ExportedProgram):
-                exported = _exported(torch, module, tuple(arguments), dict(keywords), free)
+                call = tuple(arguments), dict(keywords), free
+                exported = traced_without_state(
+                    torch, module, lambda: _exported(torch, module, *call)
+                )
             for part in cast("Any", exported).graph_module.modules():  # also unused ones draw
                 for node in _calls(part):
                     require_no_draw(torch, node)

@@ -18,6 +18,11 @@ from ansorc.ir.aligned import Array
 
 _UNSET = ("empty", "new_empty")
 """How operators begin that return memory as it is, with whatever numbers are there."""
+NARROW_FLOATS = (
+    "float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+)  # fmt: skip
+"""Floats that a graph computes with in float32, as PyTorch calls them."""
 
 
 @dataclass(frozen=True)
@@ -126,11 +131,14 @@ def compute_torch_node(node: TorchNode, known: Callable[[TorchRef], Array]) -> l
     """Return the results of a node whose inputs are all known; raise GraphError if it fails."""
     torch = torch_library()
 
-    def value(argument: TorchArgument) -> object:
+    def value(argument: TorchArgument, given: Any) -> object:
         if isinstance(argument, TorchRef):
-            return torch.from_numpy(np.require(known(argument), requirements="W"))
+            tensor = torch.from_numpy(np.require(known(argument), requirements="W"))
+            kind = getattr(given.meta.get("val"), "dtype", None)
+            return tensor.to(kind) if is_narrow(kind) else tensor
         if isinstance(argument, list):
-            return [value(one) for one in cast("list[TorchArgument]", argument)]
+            pairs = zip(cast("list[TorchArgument]", argument), given, strict=True)
+            return [value(one, other) for one, other in pairs]
         return argument
 
     if node.operator.partition(".")[2].startswith(_UNSET) and not _is_filled(torch):
@@ -140,7 +148,7 @@ def compute_torch_node(node: TorchNode, known: Callable[[TorchRef], Array]) -> l
     try:
         given = {**dict(zip(node.arguments, origin.args, strict=False)), **origin.kwargs}
         arguments = {
-            name: one if name in plain else value(node.arguments[name])
+            name: one if name in plain else value(node.arguments[name], one)
             for name, one in given.items()
         }
         first = [arguments.pop(name) for name in list(node.arguments)[: len(origin.args)]]
@@ -170,15 +178,20 @@ def _zeros(kind: TorchTensor | None) -> Array:
     """Zeros for memory that nobody has written: one of the values that it may have."""
     if kind is None or not all(isinstance(extent, int) for extent in kind.shape):
         raise GraphError("new memory whose shape depends on data cannot be had at import")
-    narrow = kind.dtype in ("float16", "bfloat16")
-    return np.zeros(cast("tuple[int, ...]", kind.shape), "float32" if narrow else kind.dtype)
+    dtype = "float32" if kind.dtype in NARROW_FLOATS else kind.dtype
+    return np.zeros(cast("tuple[int, ...]", kind.shape), dtype)
+
+
+def is_narrow(kind: object) -> bool:
+    """Whether tensors of a dtype of PyTorch are float32 in a graph."""
+    return str(kind).removeprefix("torch.") in NARROW_FLOATS
 
 
 def array_of(tensor: Any) -> Array:
-    """Return the values of a tensor, 16-bit floats as float32, in its own memory if that fits."""
+    """Return the values of a tensor, narrow floats as float32, in its own memory if that fits."""
     torch = torch_library()
     plain = tensor.detach().resolve_conj().resolve_neg()
-    if plain.dtype in (torch.float16, torch.bfloat16):
+    if is_narrow(plain.dtype):
         plain = plain.to(torch.float32)
     try:
         return np.asarray(plain.cpu().numpy())

@@ -49,7 +49,7 @@ def traced(module: Any, arguments: Sequence[Any], free: Sequence[int]) -> Traced
     """
     with unchanged_state():
         results = results_of(module, arguments)
-        program = load_torch(module, arguments, {}, free)
+        program = load_torch(module, [_like(one) for one in arguments], {}, free)
     count = len(results.results)
     names = list(program.outputs)
     tensors = [place for place in range(count) if place not in program.others]
@@ -75,6 +75,18 @@ def traced(module: Any, arguments: Sequence[Any], free: Sequence[int]) -> Traced
     return TracedGraph(
         replace(program, outputs=outputs), results, program.others, written, len(conditions)
     )
+
+
+def _like(given: Any) -> Any:
+    """An argument as PyTorch traces it: a tensor like it, in memory of its own that nobody touches.
+
+    Tensors that share memory cannot be exported together, and PyTorch holds weak references to what
+    it has exported, which keeps `torch.utils.swap_tensors` from taking it.
+    """
+    torch = torch_library()
+    if not isinstance(given, torch.Tensor):
+        return given
+    return torch.empty_strided(tuple(given.shape), given.stride(), dtype=given.dtype)
 
 
 def _reads_number(program: TorchProgram, refs: Any) -> bool:

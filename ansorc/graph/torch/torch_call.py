@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from ansorc.errors import GraphError
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.tensor_type import TensorType
-from ansorc.graph.torch.model import TorchNode, TorchRef
+from ansorc.graph.torch.model import NARROW_FLOATS, TorchNode, TorchRef
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, dtype
 
@@ -20,12 +20,10 @@ TorchValue: TypeAlias = "str | Array"
 TorchConverter: TypeAlias = "Callable[[TorchCall], TorchValue | Sequence[TorchValue]]"
 """Adds what a node means to the graph, and returns the node's results."""
 
-_COMPUTED_IN_FLOAT32 = ("float16", "bfloat16")
-
 
 def computed_dtype(name: str) -> DType:
-    """Return what the graph computes a dtype in: 16-bit floats in float32."""
-    return dtype("float32" if name in _COMPUTED_IN_FLOAT32 else name)
+    """Return what the graph computes a dtype in: floats of 16 or 8 bits in float32."""
+    return dtype("float32" if name in NARROW_FLOATS else name)
 
 
 class TorchCall:
@@ -122,6 +120,12 @@ class TorchCall:
                 "tensor; ansorc's shapes are fixed: use a mask and torch.where instead"
             )
         return TensorType(computed_dtype(found.dtype), tuple(shape))
+
+    @property
+    def narrow_result(self) -> str:
+        """The first result's dtype as PyTorch has it, if that is of narrow floats; else ""."""
+        found = self.node.results[0]
+        return found.dtype if found and found.dtype in NARROW_FLOATS else ""
 
     def axis(self, given: int, rank: int) -> int:
         """Return `given` counted from the front; 0 for a single number."""

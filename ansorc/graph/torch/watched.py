@@ -18,7 +18,45 @@ LEAST_SAMPLES, MOST_SAMPLES, ELEMENTS_A_SAMPLE = 16, 1024, 4096
 cache lines of the samples are less than 1 % of what a product with the tensor reads."""
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _MOST_BYTES = 1 << 62
+_LIFE = "_ansorc_life"
 Places = npt.NDArray[np.int64]
+
+
+class _Life:
+    """What lives as long as the tensor that has it as an attribute, and is not copied with it.
+
+    A weak reference to the tensor itself would have `torch.utils.swap_tensors` refuse it, which
+    moving a module to another dtype and `load_state_dict` may use.
+    """
+
+    def __reduce__(self) -> tuple[type[bool], tuple[()]]:
+        return bool, ()  # a saved module has False in its place, and can be read without ansorc
+
+    def __deepcopy__(self, memo: object) -> bool:
+        return False
+
+
+def _life_of(tensor: Any) -> _Life:
+    found = getattr(tensor, _LIFE, None)
+    if not isinstance(found, _Life):
+        found = _Life()
+        setattr(tensor, _LIFE, found)
+    return found
+
+
+def forget_examples(module: Any) -> None:
+    """Drop the tensors without memory that Dynamo made of a graph's arguments; all are traced.
+
+    What made them holds weak references to the arguments (see `_Life`) until it is collected.
+    """
+    for part in module.modules():
+        for node in getattr(getattr(part, "graph", None), "nodes", ()):
+            found = node.meta.pop("example_value", None)
+            for name in ("fake_mode", "fake_tensor_converter", "meta_converter", "describer"):
+                found = getattr(found, name, None)
+            known = getattr(found, "lookup_tensor", None)
+            if known is not None:
+                known.clear()
 
 
 class WatchedTensors:
@@ -30,7 +68,7 @@ class WatchedTensors:
     """
 
     def __init__(self, tensors: Sequence[Any], on_death: Callable[[], None]) -> None:
-        self._references = [weakref.ref(one, lambda _: on_death()) for one in tensors]
+        self._references = [weakref.ref(_life_of(one), lambda _: on_death()) for one in tensors]
         self._versions = [one._version for one in tensors]
         self._addresses = [one.data_ptr() for one in tensors]
         self._memory = [one.detach() for one in tensors]

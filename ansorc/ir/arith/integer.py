@@ -96,7 +96,7 @@ def _rejoined(total: Linear[Atom], atom: Atom, ranges: Ranges) -> bool:
         case _:
             pass
     whole = linear(inner)
-    if whole and total.coefficient(quotient) == factor * divisor:
+    if whole and divisor and total.coefficient(quotient) == factor * divisor:
         _replace(total, (atom, quotient), whole, factor)
         return True
     for above, coefficient in total.terms.items():

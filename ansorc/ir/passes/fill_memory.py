@@ -22,7 +22,9 @@ from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
 
 VARIABLE = "ANSORC_POISON"
 """The environment variable: 1 fills memory in every kernel that is compiled."""
-_LANES, _COPIES = 64, 1024
+_LANES = 64
+"""Elements of the widest vector that is stored at once: memory is filled by few statements."""
+_COPIES = 1024
 
 
 def fill_memory(function: Function, *, has_threads: bool = False) -> Function:

@@ -36,6 +36,11 @@ def pass_fault(
     return InternalError(what, f"{report}and the files in {dump.path}")
 
 
+def changed_text(before: Function, after: Function) -> str:
+    """Return the lines that a pass changed, with some around them."""
+    return "\n".join(_changed(to_text(before), to_text(after)))
+
+
 def _shortened(before: Function | None, after: Function | None) -> str:
     """The programs in short, and how to get all of them."""
     shown = [f"and these loops; {VARIABLE}=DIR writes all of them, and each step before, to files:"]

@@ -31,6 +31,7 @@ from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verifies_each, verify
 from ansorc.target import Target
 from ansorc.target.costs import CORE
+from ansorc.target.units import seconds_text
 
 _LOG = logging.getLogger(__name__)
 Pass: TypeAlias = Callable[[Function, Target], Function]
@@ -104,7 +105,8 @@ def run_passes(
         after = _applied(name, apply, function, target, dump)
         if is_logged:
             _LOG.debug(
-                "%s: pass %s, %.3g ms%s", function.name, name, 1e3 * (time.perf_counter() - begin),
+                "%s: pass %s, %s%s", function.name, name,
+                seconds_text(time.perf_counter() - begin, 3),
                 "" if after != function else ", nothing to do",
             )  # fmt: skip
         if is_each and after is not function:

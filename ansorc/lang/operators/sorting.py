@@ -61,8 +61,7 @@ def sort(data: Tensor, axis: int = -1, name: str = _SORT, *, descending: bool = 
     Equal elements keep their order. Raise LanguageError where there is no such axis.
     """
     place = axis_number("sort", data, axis)
-    found = top_k(data, data.shape[place], axis, largest=descending)[0]
-    return compute(found.shape, lambda *i: found[i], name)
+    return _named(_first_of(data, data.shape[place], place, largest=descending)[0], name)
 
 
 def argsort(
@@ -73,11 +72,12 @@ def argsort(
     Of equal elements the first comes first, descending too.
     """
     place = axis_number("argsort", data, axis)
-    found = top_k(data, data.shape[place], axis, largest=descending)[1]
-    return compute(found.shape, lambda *i: found[i], name)
+    return _named(_first_of(data, data.shape[place], place, largest=descending)[1], name)
 
 
-def top_k(data: Tensor, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
+def top_k(
+    data: Tensor, k: int, axis: int = -1, name: str = _TOP_K, *, largest: bool = True
+) -> tuple[Tensor, Tensor]:
     """Return the `k` largest elements along `axis`, the largest first, and their places (int64).
 
     NaN is the largest of all numbers. With `largest=False` the smallest ones come first. Of equal
@@ -86,10 +86,21 @@ def top_k(data: Tensor, k: int, axis: int = -1, *, largest: bool = True) -> tupl
     place = axis_number("top_k", data, axis)
     extent = data.shape[place]
     require(1 <= k <= extent, "top_k", data, need=f"k is {k}, but axis {axis} has {extent}")
+    values, places = _first_of(data, k, place, largest=largest)
+    return _named(values, name), _named(places, stage_name(name, "places"))
+
+
+def _named(tensor: Tensor, name: str) -> Tensor:
+    return compute(tensor.shape, lambda *i: tensor[i], name)
+
+
+def _first_of(data: Tensor, k: int, axis: int, *, largest: bool) -> tuple[Tensor, Tensor]:
+    """The first `k` elements in order along `axis`, and their places."""
+    extent = data.shape[axis]
     if not data.dtype.is_bool:
-        return first_in_order(_Stages(), data, extent, k, axis=place, largest=largest)
+        return first_in_order(_Stages(), data, extent, k, axis=axis, largest=largest)
     (numbers,) = _Stages()("numbers_of_bools", [data])
-    values, places = first_in_order(_Stages(), numbers, extent, k, axis=place, largest=largest)
+    values, places = first_in_order(_Stages(), numbers, extent, k, axis=axis, largest=largest)
     return _Stages()("bools_of_numbers", [values])[0], places
 
 

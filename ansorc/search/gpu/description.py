@@ -314,6 +314,8 @@ def _exchanging(access: ThreadAccess) -> IntArray:
     ones = np.ones(access.statement.rows, dtype=np.int64)
     if not access.is_store or not access.is_in(MemorySpace.GLOBAL) or not access.lanes:
         return ones
+    if not access.sizes:
+        return ones  # a tensor without dimensions
     extent, step = access.lanes[-1]
     size = access.width * access.buffer.dtype.bytes
     pays = (access.width > 1) & (size <= REGISTER_BYTES) & (step == access.width)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,8 @@ from ansorc.lang.reducer import Reducer
 from ansorc.lang.rounding import SAFETY, Bound
 
 _CHUNK = 1 << 15  # the four arrays of a chunk stay in the second-level cache
-Reference = NDArray[np.float64]
+Reference: TypeAlias = Array
+"""What an output must hold: float64, or the integers and bools themselves, of all their bits."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,8 @@ def expectations(
     """Return what each output must hold, from `evaluate_with_rounding`, in the order of outputs."""
     found: list[Expectation] = []
     for buffer, reference, rounding in zip(dag.outputs, references, roundings, strict=True):
-        wide = reference.astype(np.float64, copy=False)
-        found.append(Expectation(wide, tolerance(dag, buffer.name, wide), rounding))
+        known = reference.astype(np.float64, copy=False) if buffer.dtype.is_float else reference
+        found.append(Expectation(known, tolerance(dag, buffer.name, known), rounding))
     return found
 
 
@@ -135,6 +136,19 @@ class Expectation:
             if rounding is not None:
                 limit = np.maximum(limit, SAFETY * rounding)
             self._per_error = np.reciprocal(limit + self._allowed.smallest).reshape(-1)
+
+    @property
+    def reference(self) -> Reference:
+        """What the output should hold."""
+        return self._reference
+
+    def wrong_places(self, actual: NDArray[np.generic]) -> NDArray[np.int64]:
+        """Return the numbers, in memory order, of the elements that are not what they should be."""
+        mine, theirs = actual.reshape(-1), self._reference.reshape(-1)
+        if self._per_error is None:
+            return np.flatnonzero(mine != theirs.astype(mine.dtype))
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.flatnonzero(_errors(mine, theirs, self._per_error) > 1.0)
 
     def compare(self, actual: NDArray[np.generic]) -> Comparison:
         """Compare `actual` with the reference element by element."""
@@ -185,7 +199,8 @@ def _compare_exactly(
 def _complaint(actual: NDArray[np.generic], reference: Reference, place: int, worst: float) -> str:
     index = tuple(int(i) for i in np.unravel_index(place, actual.shape))
     got, wanted = actual.reshape(-1)[place], reference.reshape(-1)[place]
+    said = f"{wanted:.9g}" if reference.dtype.kind == "f" else f"{wanted}"
     return (
         f"candidate rejected: element {list(index)} is {got}, the float64 reference says "
-        f"{wanted:.9g} (error {worst:.3g} x tolerance)"
+        f"{said} (error {worst:.3g} x tolerance)"
     )

@@ -130,15 +130,20 @@ def require_inputs(dags: Iterable[ComputeDAG], given: Mapping[str, object]) -> d
         if name not in known:
             names = ", ".join(f"'{each}'" for each in known) or "none"
             raise OptionError(f"inputs: there is no input '{name}'; there are {names}")
-        if not isinstance(value, np.ndarray):
+        if not isinstance(value, (np.ndarray, np.generic)):
             kind = type(value).__name__
             raise OptionError(f"inputs: '{name}' is a {kind}; it must be a NumPy array")
-        array = cast(Array, value)
+        array = np.asarray(cast(Array, value))
         for buffer in known[name]:
             if array.shape != buffer.shape or array.dtype != buffer.dtype.numpy:
                 raise OptionError(
                     f"inputs: '{name}' is {array.dtype}{list(array.shape)}, but the definition "
                     f"has {buffer.dtype}{list(buffer.shape)}"
                 )
-        found[name] = np.ascontiguousarray(array)
+            if buffer.is_sorted and np.any(array[..., 1:] < array[..., :-1]):
+                raise OptionError(
+                    f"inputs: '{name}' was declared with sorted=True, but an element is less than "
+                    "the one before it; sort the array, or leave out sorted=True"
+                )
+        found[name] = np.asarray(array, order="C")
     return found

@@ -293,7 +293,7 @@ def load_bench(directory: Path) -> Bench:
         arrays[buffer.name] = guarded_copy(stored.view(buffer.dtype.numpy))
     places = range(len(task.dag.outputs))
     files = [directory / f"reference_{place}.npy" for place in places]
-    references = [np.load(path).astype(np.float64, copy=False) for path in files]
+    references: list[Array] = [np.load(path) for path in files]
     stored = [directory / f"rounding_{place}.npy" for place in places]
     roundings = [np.load(path) if path.exists() else None for path in stored]
     outputs: list[CheckedOutput] = []

@@ -6,6 +6,7 @@ Jobs go out to a pool, answers or typed failures come back.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import select
@@ -30,6 +31,7 @@ _CHUNK_BYTES = 1 << 16
 _LOG_BYTES = 20_000
 _WORKER = "ansorc.search.measure.worker"
 _START_ATTEMPTS = 3
+_LOG = logging.getLogger(__name__)
 _ALARM_SLACK_S = 2.0
 _OUT_OF_MEMORY_WORDS = ("out of memory", "bad_alloc", "MemoryError", "Cannot allocate memory")
 
@@ -358,8 +360,10 @@ class WorkerPool:
     def _post_mortem(self, slot: _Slot, *, alive: bool) -> Failure:
         status = None if alive else slot.process.exit_status()
         if status is None or status == -signal.SIGALRM:
+            _LOG.info("a worker process is stopped: no answer in %.3g s", slot.limit_s)
             return Failure.of(self._options.timeout_kind, f"no answer in {slot.limit_s:.3g} s")
         log = slot.process.log()
+        _LOG.info("a worker process ended by %s", _ending(status))
         if any(words in log for words in _OUT_OF_MEMORY_WORDS):
             return Failure.of(FailureKind.OUT_OF_MEMORY, f"the process ran out of memory: {log}")
         return Failure.of(FailureKind.CRASH, f"the process ended by {_ending(status)}. {log}")

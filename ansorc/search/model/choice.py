@@ -6,6 +6,7 @@ then, and the user is told.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from ansorc.search.features import Features, estimated_cycles
 from ansorc.search.model.boosting import Growth, what_is_missing
 from ansorc.search.model.trees import TreeModel
 
+_LOG = logging.getLogger(__name__)
 NAMES = ("trees", "roofline", "random")
 """What `SearchOptions.cost_model` may be, besides an object with `predict` and `update`."""
 SCALE_CYCLES = 1e6
@@ -119,6 +121,7 @@ class FallbackModel:
 
     def _give_up(self, method: str, error: Exception) -> None:
         self._has_failed = True
+        _LOG.info("the cost model fails in %s: %s", method, error)
         self._tell(
             f"the cost model {type(self._model).__name__} failed in {method} "
             f"({type(error).__name__}: {error}); the search went on with the analytic model"

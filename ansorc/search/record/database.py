@@ -110,6 +110,8 @@ class Records:
     """
 
     def __init__(self, store: RecordStore, notes: tuple[str, ...] = ()) -> None:
+        if not hasattr(store, "place"):
+            raise RecordError(f"records are opened by Records.open(path), not Records({store!r})")
         self.path = store.place
         """The file's path, or the database's URL."""
         self.notes = notes
@@ -267,6 +269,17 @@ class Records:
         keys = (task_key,) if environment is None else (task_key, environment.key)
         with intact(self.path):
             rows = self._store.rows(f"{_SELECT}{where}ORDER BY records.id", keys)
+            return [record_of_row(row) for row in rows]
+
+    def starting(self, program: str, task_key: str = "") -> list[Record]:
+        """Return the records whose program's key begins with `program`, the latest first.
+
+        `task_key`: those of tasks whose key begins with it.
+        """
+        where = "WHERE substr(program_key, 1, ?) = ? AND substr(task_key, 1, ?) = ? "
+        keys = (len(program), program, len(task_key), task_key)
+        with intact(self.path):
+            rows = self._store.rows(f"{_SELECT}{where}ORDER BY records.id DESC", keys)
             return [record_of_row(row) for row in rows]
 
     def elsewhere(self, task_key: str, environment: Environment) -> OtherEnvironments:

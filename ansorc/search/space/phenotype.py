@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ansorc.ir.node import structure_text
 from ansorc.lang.canonical import renamed
 from ansorc.schedule.extent import BoolArray, IntArray, as_array
 from ansorc.schedule.initial import initial_place
@@ -229,7 +230,7 @@ def _kind_token(kind: tuple[object, ...], axes: tuple[object, ...]) -> int:
 
 
 def _token(what: object) -> int:
-    digest = hashlib.blake2b(repr(what).encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(structure_text(what).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 

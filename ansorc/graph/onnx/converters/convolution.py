@@ -63,7 +63,11 @@ def _transposed_margins(
         stride[d] * (inputs[d] - 1) + extra[d] + (kernel[d] - 1) * dilation[d] + 1 - size[d]
         for d in range(rank)
     ]
-    return shared(totals, larger_last=automatic == "SAME_UPPER")
+    cut = shared([max(0, total) for total in totals], larger_last=automatic == "SAME_UPPER")
+    more = [
+        min(0, total) for total in totals
+    ]  # what the size asks for beyond the window: at the end
+    return [margin + one for margin, one in zip(cut, [0] * rank + more, strict=True)]
 
 
 def _deformable(call: NodeCall) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from ansorc.graph.onnx.model import numpy_name
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.ir.aligned import Array
-from ansorc.ir.dtype import FLOAT64, INT64, DType, Kind, dtype
+from ansorc.ir.dtype import FLOAT32, FLOAT64, INT64, DType, Kind, dtype
 
 _COMPUTED_IN_FLOAT32 = ("float16", "bfloat16")
 
@@ -127,8 +127,10 @@ def _cast_like(call: NodeCall) -> str:
 
 
 def _converted(call: NodeCall, name: str) -> str:
-    kind = dtype("float32" if name in _COMPUTED_IN_FLOAT32 else name)
-    return _as(call, call.input(0), kind)
+    """Input 0 as `name`: floats of 16 bits, which are computed in float32, are rounded here."""
+    if name not in _COMPUTED_IN_FLOAT32:
+        return _as(call, call.input(0), dtype(name))
+    return _as(call, _as(call, call.input(0), dtype(name)), FLOAT32)
 
 
 def _clip(call: NodeCall) -> str:

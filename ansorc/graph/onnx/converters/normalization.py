@@ -18,13 +18,22 @@ def _batch_norm(call: NodeCall) -> OnnxValue | Sequence[OnnxValue]:
         return _batch_norm_of_batch(call)
     if len([name for name in call.node.outputs if name]) > 1:
         call.refuse("it is in training mode; export the network for inference")
-    if not call.attribute("spatial", 1):
-        call.refuse("spatial=0 is not supported")
-    vectors = [call.input(place) for place in range(1, 5)]
-    data, epsilon = call.input(0), call.attribute("epsilon", 1e-5)
+    shape = call.type(0).shape
+    if len(shape) > 1 and call.attribute("spatial", 1):
+        return _batch_norm_of(call, call.input(0), [call.input(place) for place in range(1, 5)])
+    # one dimension has one channel; without `spatial` each element of an image has its own numbers
+    rows = math.prod(shape[1:])
+    vectors = [call.add("reshape", [call.input(place)], shape=[rows]) for place in range(1, 5)]
+    data = call.add("reshape", [call.input(0)], shape=[shape[0], rows])
+    return call.add("reshape", [_batch_norm_of(call, data, vectors)], shape=shape)
+
+
+def _batch_norm_of(call: NodeCall, data: str, vectors: Sequence[str]) -> str:
+    """`data`, [n, c, …], by scale, shift, mean and variance [c]; what is known is one factor."""
+    epsilon = call.attribute("epsilon", 1e-5)
     known = [call.value(place) for place in range(1, 5)]
     if all(one is not None for one in known):
-        scale, shift, mean, variance = (np.asarray(one, np.float64) for one in known)
+        scale, shift, mean, variance = (np.asarray(one, np.float64).ravel() for one in known)
         factor = scale / np.sqrt(variance + epsilon)
         kind = call.type(0).dtype.numpy
         folded = [factor.astype(kind), (shift - mean * factor).astype(kind)]

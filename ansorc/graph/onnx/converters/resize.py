@@ -33,6 +33,8 @@ _FLOAT = np.float32
 _HALF = np.float32(0.5)
 _HALF_TOLERANCE = np.float32(1e-6)
 """How far a place may be from the middle of two elements to count as that (ONNX Runtime 1.32)."""
+_ROUNDING_ERROR = 1e-4
+"""More than float32 sums of weighted bytes are wrong by."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,25 @@ def _resized(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> 
         return data  # whatever the scales are
     if manner.mode == "nearest":
         return _nearest(call, manner, lines)
-    if _is_bilinear(call, manner, lines):
+    if call.type(0).dtype.is_float:
+        return _interpolated(call, data, manner, lines)
+    floats = call.add("cast", [data], dtype="float32")
+    return _cut_off(call, _interpolated(call, floats, manner, lines))
+
+
+def _cut_off(call: NodeCall, floats: str) -> str:
+    """What interpolates bytes is a byte: ONNX Runtime cuts fractions off.
+
+    Weights whose sum is 1 up to a rounding shall not make 6 of an image of sevens, so what is an
+    integer up to a rounding is that one.
+    """
+    nudge = call.add("multiply", [call.add("sign", [floats]), call.scalar(_ROUNDING_ERROR, floats)])
+    return call.add("cast", [call.add("add", [floats, nudge])], dtype=str(call.type(0).dtype))
+
+
+def _interpolated(call: NodeCall, data: str, manner: _Manner, lines: Sequence[_ResizedAxis]) -> str:
+    """`data`, of floats, resized by weighted sums."""
+    if _is_bilinear(manner, lines):
         corners = _BILINEAR[manner.coordinates]
         size = [line.outputs for line in lines[2:]]
         return call.add("resize2d_bilinear", [data], size=size, layout="NCHW", coordinates=corners)
@@ -243,17 +263,19 @@ def _check(call: NodeCall, manner: _Manner) -> None:
         call.refuse(f"there is no mode '{mode}' with coordinates '{coordinates}'")
     if manner.rounding not in _ROUNDINGS:
         call.refuse(f"there is no nearest_mode '{manner.rounding}'")
-    if mode != "nearest" and not call.type(0).dtype.is_float:
+    is_byte = str(call.type(0).dtype) in ("int8", "uint8")
+    is_known = is_byte and mode == "linear" and not manner.antialias
+    if mode != "nearest" and not call.type(0).dtype.is_float and not is_known:
         call.refuse(f"it interpolates {call.type(0).dtype}; cast it to floats first")
     if mode == "nearest" and manner.antialias:
         call.refuse("nearest elements are not antialiased")
 
 
-def _is_bilinear(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> bool:
+def _is_bilinear(manner: _Manner, lines: Sequence[_ResizedAxis]) -> bool:
     """Whether it is a plain resizing of images by linear interpolation."""
     is_plain = manner.mode == "linear" and not (manner.antialias or manner.exclude_outside)
     is_image = len(lines) == 4 and all(line.is_kept for line in lines[:2])
-    is_known = manner.coordinates in _BILINEAR and call.type(0).dtype.is_float
+    is_known = manner.coordinates in _BILINEAR
     is_single = manner.coordinates == "pytorch_half_pixel" and 1 in [n.outputs for n in lines[2:]]
     is_exact = manner.coordinates in _BY_LENGTHS or all(line.is_exact for line in lines)
     return is_plain and is_image and is_known and is_exact and not is_single

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ansorc.graph.torch.converters.activation import TORCH_ACTIVATION
 from ansorc.graph.torch.converters.attention import TORCH_ATTENTION
 from ansorc.graph.torch.converters.convolution import TORCH_CONVOLUTION
-from ansorc.graph.torch.converters.elementwise import TORCH_ELEMENTWISE
+from ansorc.graph.torch.converters.elementwise import PRIMS_ELEMENTWISE, TORCH_ELEMENTWISE
 from ansorc.graph.torch.converters.indexing import TORCH_INDEXING
 from ansorc.graph.torch.converters.matmul import TORCH_MATMUL, TRANSFORMERS_MATMUL
 from ansorc.graph.torch.converters.normalization import TORCH_NORMALIZATION
@@ -28,5 +28,6 @@ TORCH_CONVERTERS: Mapping[str, TorchConverter] = {
     **{f"aten.{name}": converter for family in _ATEN for name, converter in family.items()},
     "aten._local_scalar_dense.default": item_of,
     **TORCH_NUMBERS,
+    **{f"prims.{name}": converter for name, converter in PRIMS_ELEMENTWISE.items()},
     **{f"transformers.{name}": converter for name, converter in TRANSFORMERS_MATMUL.items()},
 }

@@ -36,6 +36,14 @@ def _elu(call: TorchCall) -> str:
     return result if scale == 1 else call.add("multiply", [result, call.scalar(scale, result)])
 
 
+def _rrelu(call: TorchCall) -> Sequence[str]:
+    """In evaluation: below 0 the middle of both slopes."""
+    if call.get("training", False):
+        call.refuse("it draws slopes in training mode; call module.eval() before")
+    slope = (float(call.get("lower")) + float(call.get("upper"))) / 2
+    return [call.add("leaky_relu", [call.input("self")], slope=slope)]
+
+
 def _hardtanh(call: TorchCall) -> str:
     low, high = float(call.get("min_val")), float(call.get("max_val"))
     data = call.input("self", call.result.dtype)
@@ -125,6 +133,7 @@ TORCH_ACTIVATION: Mapping[str, TorchConverter] = {
     "mish.default": _with("mish"),
     "prelu.default": _prelu,
     "relu.default": _with("relu"),
+    "rrelu_with_noise_functional.default": _rrelu,
     "selu.default": _with("selu"),
     "silu.default": _with("silu"),
     "softmax.int": _softmax("softmax"),

@@ -131,6 +131,9 @@ def _remainder(call: TorchCall) -> str:
 
 def _power(call: TorchCall) -> str:
     kind, known = call.result.dtype, call.value("exponent")
+    number = call.get("exponent")
+    if kind.is_integer and isinstance(number, int) and number < 0:
+        call.refuse("PyTorch has no powers of integers with a negative number as their exponent")
     if known is not None and known.size == 1 and known.ndim == 0 and call.has("self"):
         short = _short_power(call, float(known.item()))
         if short:
@@ -177,8 +180,56 @@ def _masked_fill(call: TorchCall) -> str:
     return call.add("where", inputs)
 
 
-def _to_copy(call: TorchCall) -> str:
+def _as_it_is(call: TorchCall) -> str:
     return call.input("self", call.result.dtype)
+
+
+def _to_copy(call: TorchCall) -> str:
+    """A conversion; one to floats of 16 bits rounds, though they are computed in float32."""
+    data, narrow = _as_it_is(call), call.narrow_result
+    if not narrow:
+        return data
+    return call.converted(call.converted(data, dtype(narrow)), call.result.dtype)
+
+
+def _sign(call: TorchCall) -> str:
+    """-1, 0 or 1; 0 for NaN and -0, as PyTorch has it."""
+    data, kind = _as_it_is(call), call.result.dtype
+    if not kind.is_float:
+        return data if kind.is_bool else call.add("sign", [data])
+    zero = call.scalar(0, data)
+    signs = [call.converted(call.add(one, [data, zero]), kind) for one in ("greater", "less")]
+    return call.add("subtract", signs)
+
+
+def _sign_bit(call: TorchCall) -> str:
+    data, kind = call.input("self"), call.type("self").dtype
+    if kind.is_bool:
+        data, kind = call.converted(data, INT64), INT64
+    if kind.is_float:
+        data = call.add("copysign", [call.scalar(1, data), data])
+    return call.add("less", [data, call.scalar(0, data)])
+
+
+def _product_and_sum(call: TorchCall) -> str:
+    left, right, term = (call.input(name, call.result.dtype) for name in ("a", "b", "c"))
+    return call.add("add", [call.add("multiply", [left, right]), term])
+
+
+def _shift(operator: str) -> TorchConverter:
+    """A shift of bits; by a negative number it is one by all bits, as in PyTorch."""
+
+    def convert(call: TorchCall) -> str:
+        data, by = _pair(call, call.result.dtype)
+        kind = call.result.dtype
+        is_arithmetic = operator == "shift_right" and kind.kind is Kind.INT
+        most = call.scalar(kind.bits - 1 if is_arithmetic else kind.bits, by)
+        if kind.kind is Kind.INT:
+            is_negative = call.add("less", [by, call.scalar(0, by)])
+            by = call.add("where", [is_negative, most, by])
+        return call.add(operator, [data, call.add("minimum", [by, most])])
+
+    return convert
 
 
 def _isinf(call: TorchCall) -> str:
@@ -223,7 +274,9 @@ def _hypotenuse(call: TorchCall) -> str:
     one = call.scalar(1, longer)
     share = call.add("divide", [shorter, call.add("where", [is_zero, one, longer])])
     root = call.add("sqrt", [call.add("add", [call.add("multiply", [share, share]), one])])
-    return call.add("multiply", [longer, root])
+    infinite = call.add("logical_or", [call.add("isinf", [side]) for side in sides])
+    size = call.add("multiply", [longer, root])
+    return call.add("where", [infinite, call.scalar(math.inf, size), size])
 
 
 def _round_decimals(call: TorchCall) -> str:
@@ -270,11 +323,17 @@ _COMPARISONS = {
     "eq": "equal", "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less",
     "ne": "not_equal",
 }  # fmt: skip
+_SHIFTS = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
 _KEPT_AS_THEY_ARE = ("alias", "clone", "contiguous", "detach", "lift_fresh_copy", "positive")
 
 TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     **_overloads({name: _plain(name) for name in _UNARY}, "default"),
-    **_overloads({"neg": _plain("negative"), "sign": _plain("sign")}, "default"),
+    **_overloads({"neg": _plain("negative"), "sign": _sign}, "default"),
+    **_overloads({"signbit": _sign_bit}, "default"),
+    **_overloads({"__lshift__": _shift("shift_left")}, "Scalar", "Tensor"),
+    **_overloads({"__rshift__": _shift("shift_right")}, "Scalar", "Tensor"),
+    **_overloads({"bitwise_left_shift": _shift("shift_left")}, *_SHIFTS),
+    **_overloads({"bitwise_right_shift": _shift("shift_right")}, *_SHIFTS),
     **_overloads({name: _rounding(name) for name in ("ceil", "floor", "round")}, "default"),
     **_overloads({k: _compared(v) for k, v in _COMPARISONS.items()}, "Scalar", "Tensor"),
     **_overloads(
@@ -293,7 +352,7 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
         "Scalar",
         "Tensor",
     ),
-    **_overloads(dict.fromkeys(_KEPT_AS_THEY_ARE, _to_copy), "default"),
+    **_overloads(dict.fromkeys(_KEPT_AS_THEY_ARE, _as_it_is), "default"),
     **_overloads({"logical_and": _logical("logical_and")}, "default"),
     **_overloads({"logical_or": _logical("logical_or")}, "default"),
     **_overloads({"logical_xor": _logical("logical_xor")}, "default"),
@@ -328,7 +387,11 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     "pow.Scalar": _power,
     "pow.Tensor_Scalar": _power,
     "pow.Tensor_Tensor": _power,
+    "remainder.Scalar_Tensor": _remainder,
     "round.decimals": _round_decimals,
     "trunc.default": _trunc,
     "where.self": _where,
 }
+
+PRIMS_ELEMENTWISE: Mapping[str, TorchConverter] = {"fma.default": _product_and_sum}
+"""Of the operators that PyTorch takes others apart into."""

@@ -173,7 +173,8 @@ def _masked_scatter(call: TorchCall) -> str:
 def _search(call: TorchCall) -> str:
     """How many of the sorted boundaries are less than each element, or (right) not greater.
 
-    What cannot be compared counts: NaN is behind all boundaries.
+    NaN is behind all boundaries that are numbers. PyTorch halves what is left and takes a NaN among
+    the boundaries for one that is less: a search that meets one ends behind all of them.
     """
     name = "sorted_sequence" if call.has("sorted_sequence") else "boundaries"
     bounds, values = call.type(name), call.type("self")
@@ -183,10 +184,41 @@ def _search(call: TorchCall) -> str:
     if call.has("sorter"):
         call.refuse("a sorter is not supported; sort the boundaries first")
     is_right = bool(call.get("right", False)) or call.get("side") == "right"
-    beyond = call.add("greater" if is_right else "greater_equal", [edges, data])
-    below = call.add("logical_not", [beyond])
-    found = call.add("sum", [call.converted(below, call.result.dtype)], axis=[-1])
-    return call.reshape(found, call.result.shape)
+    below = call.add("less_equal" if is_right else "less", [edges, data])
+    found = _count(call, below)
+    if kind.is_float:
+        known, count = call.value(name), bounds.shape[-1]
+        is_behind = call.reshape(call.add("isnan", [data]), values.shape)
+        if known is None or np.isnan(known).any():
+            at = call.constant(_farthest_tries(count))
+            farthest = call.add("take", [at, found], axis=0, mode="clip")
+            numbers = _count(call, call.add("equal", [edges, edges]))
+            meets_nan = call.add("greater_equal", [farthest, numbers])
+            is_behind = call.add("logical_or", [is_behind, meets_nan])
+        found = call.add("where", [is_behind, call.scalar(count, found), found])
+    return call.reshape(call.converted(found, call.result.dtype), call.result.shape)
+
+
+def _count(call: TorchCall, chosen: str) -> str:
+    """How many elements are true along the last axis, which is left out (int64)."""
+    return call.add("sum", [call.converted(chosen, INT64)], axis=[-1])
+
+
+def _farthest_tries(count: int) -> Array:
+    """The last of `count` boundaries that a search by halves looks at which ends at 0, 1 … count.
+
+    -1 if it looks at none.
+    """
+    ends = np.arange(count + 1)
+    start, end, farthest = np.zeros_like(ends), np.full_like(ends, count), np.full_like(ends, -1)
+    while (start < end).any():
+        middle, is_open = start + (end - start) // 2, start < end
+        farthest = np.where(is_open, np.maximum(farthest, middle), farthest)
+        start, end = (
+            np.where(is_open & (middle < ends), middle + 1, start),
+            np.where(is_open & (middle >= ends), middle, end),
+        )
+    return farthest
 
 
 def _histogram(call: TorchCall) -> str:
@@ -224,6 +256,21 @@ def _median(call: TorchCall) -> Sequence[str]:
         pairs = zip((largest, first), names, strict=True)
         names = [call.add("where", [is_nan, one, other]) for one, other in pairs]
     return [call.reshape(one, call.result.shape) for one in names]
+
+
+def _nan_median(call: TorchCall) -> Sequence[str]:
+    """The lower medians of what is a number, and where they are; NaN if nothing is."""
+    shape, axis = _row(call)
+    data = call.reshape(call.input("self"), shape)
+    inputs = add_top_k(call.builder, data, shape[axis], axis, largest=False)  # NaN comes last
+    numbers = call.converted(call.add("equal", [data, data]), INT64)
+    count = call.add("sum", [numbers], axis=[axis], keepdims=True)
+    last = call.add(
+        "subtract", [call.add("maximum", [count, call.scalar(1, count)]), call.scalar(1, count)]
+    )
+    half = call.add("floor_divide", [last, call.scalar(2, last)])
+    found = [call.add("gather", [one, half], axis=axis, mode="clip") for one in inputs]
+    return [call.reshape(one, call.result.shape) for one in found]
 
 
 def _row(call: TorchCall) -> tuple[tuple[int, ...], int]:
@@ -332,6 +379,8 @@ TORCH_INDEXING: Mapping[str, TorchConverter] = {
     "masked_scatter.default": _masked_scatter,
     "median.default": lambda call: _median(call)[0],
     "median.dim": _median,
+    "nanmedian.default": lambda call: _nan_median(call)[0],
+    "nanmedian.dim": _nan_median,
     "scatter.src": _scatter("none"),
     "scatter.value": _scatter("none"),
     "scatter_add.default": _scatter("add"),

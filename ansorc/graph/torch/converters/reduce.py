@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ansorc.graph.torch.converters.matmul import narrow_sums
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
-from ansorc.ir.dtype import BOOL
+from ansorc.ir.dtype import BOOL, INT32
 
 
 def _reduce(operator: str, of_bools: str = "") -> TorchConverter:
@@ -32,7 +32,8 @@ def _any_or_all(operator: str) -> TorchConverter:
     def convert(call: TorchCall) -> str:
         axes = call.axes("dim", len(call.type("self").shape))
         keepdims = bool(call.get("keepdim", False))
-        return call.add(operator, [call.input("self", BOOL)], axis=axes, keepdims=keepdims)
+        found = call.add(operator, [call.input("self", BOOL)], axis=axes, keepdims=keepdims)
+        return call.converted(found, call.result.dtype)  # uint8 of uint8
 
     return convert
 
@@ -51,15 +52,21 @@ def _place(operator: str) -> TorchConverter:
     return convert
 
 
+def _comparable(call: TorchCall) -> str:
+    """The tensor `self`; bools as numbers."""
+    return call.input("self", INT32 if call.type("self").dtype.is_bool else None)
+
+
 def _extreme(operator: str) -> TorchConverter:
     """The extreme elements along an axis, and where they are."""
 
     def convert(call: TorchCall) -> Sequence[str]:
         axis = call.axis(call.get("dim"), len(call.type("self").shape))
         options: dict[str, object] = {"axis": axis, "keepdims": bool(call.get("keepdim", False))}
-        found = [call.add(operator, [call.input("self")], **options)]
+        data = _comparable(call)
+        found = [call.converted(call.add(operator, [data], **options), call.result.dtype)]
         if 1 in call.node.used:
-            found.append(call.add(f"arg{operator}", [call.input("self")], **options))
+            found.append(call.add(f"arg{operator}", [data], **options))
         return found
 
     return convert

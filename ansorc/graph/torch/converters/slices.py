@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from ansorc.graph.slices import sliced
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter, TorchValue
 
@@ -25,6 +27,14 @@ def _slice(call: TorchCall) -> TorchValue:
     shape = call.type("self").shape
     axis = call.axis(call.get("dim", 0), len(shape))
     return part_along(call, call.input("self"), axis, _range(call, shape[axis]))
+
+
+def _narrow(call: TorchCall) -> TorchValue:
+    shape = call.type("self").shape
+    axis, start = call.axis(call.get("dim"), len(shape)), int(call.get("start"))
+    begin = start + shape[axis] if start < 0 else start
+    places = range(begin, begin + int(call.get("length")))
+    return part_along(call, call.input("self"), axis, places)
 
 
 def _select(call: TorchCall) -> TorchValue:
@@ -152,19 +162,30 @@ def _roll(call: TorchCall) -> str:
 
 
 def _slice_scatter(call: TorchCall) -> str:
-    """`src` in the place of a part of `self`, which has elements in a row."""
+    """`src` in the place of a part of `self`."""
     shape, kind = call.type("self").shape, call.result.dtype
     axis = call.axis(call.get("dim", 0), len(shape))
     places = _range(call, shape[axis])
-    if places.step != 1:
-        call.refuse(f"it writes every {places.step}th element; use torch.where")
     if not places:
         return call.input("self", kind)
     data, inner = call.input("self", kind), call.input("src", kind)
+    if places.step != 1:
+        return _spread(call, data, inner, axis, places)
     outer = (range(places.start), range(places.stop, shape[axis]))
     before, after = (part_along(call, data, axis, one) for one in outer)
     parts = [one for one in (before, inner, after) if isinstance(one, str)]
     return parts[0] if len(parts) == 1 else call.add("concat", parts, axis=axis)
+
+
+def _spread(call: TorchCall, data: str, inner: str, axis: int, places: range) -> str:
+    """`inner` at places of an axis that are not in a row, elsewhere `data`."""
+    extent = call.builder.type(data).shape[axis]
+    source, is_there = np.zeros(extent, np.int64), np.zeros(extent, np.bool_)
+    source[places], is_there[places] = np.arange(len(places)), True
+    spread = call.add("take", [inner, call.constant(source)], axis=axis, mode="clip")
+    behind = [1] * (len(call.result.shape) - axis - 1)
+    chosen = call.constant(is_there.reshape(extent, *behind))
+    return call.add("where", [chosen, spread, data])
 
 
 def _select_scatter(call: TorchCall) -> str:
@@ -224,6 +245,7 @@ TORCH_SLICES: Mapping[str, TorchConverter] = {
     "diagonal.default": _diagonal,
     "flip.default": _flip,
     "im2col.default": _im2col,
+    "narrow_copy.default": _narrow,
     "repeat.default": _repeat,
     "roll.default": _roll,
     "select.int": _select,

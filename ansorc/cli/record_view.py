@@ -1,0 +1,99 @@
+"""What `ansorc show --record` says of one record: where it comes from, why it failed, its steps."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from ansorc.codegen.base import backend_of
+from ansorc.errors import AnsorcError, RecordError
+from ansorc.search.measure import MeasureOptions, Measurer, RunOptions
+from ansorc.search.programs import recorded_steps
+from ansorc.search.record import Record, RecordPlace, Records, is_missing
+from ansorc.search.task import Task
+from ansorc.target.units import seconds_text
+
+_SHOWN_KEY = 12
+
+
+def find_record(place: RecordPlace, name: str, known: Task | None) -> tuple[Task, Record]:
+    """Return the record called `name`, the beginning of a program's key, and its task.
+
+    TASK/PROGRAM has that of the task's key before it. Of several machines' records the latest one
+    counts. `known` is the task, if the command line names it. Raise RecordError.
+    """
+    if is_missing(place):
+        raise RecordError(f"there is no record file {place}; name one by --records")
+    task_key, _, program = name.rpartition("/")
+    with Records.open(place, read_only=True) as records:
+        found = records.starting(program, known.key if known else task_key)
+        if not found or not program:
+            words = f" of '{known.name}'" if known else ""
+            raise RecordError(
+                f"{place} has no record{words} whose program begins with '{program}'; "
+                f"see: ansorc records list {place} --task NAME"
+            )
+        names = dict.fromkeys((one.task_key, one.program_key) for one in found)
+        if len(names) > 1:
+            listed = ", ".join(f"{t[:_SHOWN_KEY]}/{p[:_SHOWN_KEY]}" for t, p in [*names][:5])
+            raise RecordError(
+                f"{len(names)} programs begin with '{name}'; choose one of {listed} …"
+            )
+        record = found[0]
+        return known or records.task(record.task_key), record
+
+
+def show_record(task: Task, record: Record) -> None:
+    """Print where `record` comes from, its time or why it has none, and its steps."""
+    made = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M")
+    environment = record.environment
+    threads = f"{environment.threads} threads" if environment.threads else "all cores"
+    click.echo(f"# record {record.program_key} of {task.name}, for {task.target.text}")
+    click.echo(
+        f"measured {made} UTC on {environment.cpu}, {threads}, {environment.cache} caches, seed "
+        f"{record.seed}, with ansorc {record.version or 'unknown'}"
+    )
+    if record.failure is not None:
+        click.echo(f"failed ({record.failure.value}): {record.message}")
+    else:
+        checked = "checked" if record.checked else "not checked"
+        spread = seconds_text(record.spread_s)
+        click.echo(f"time: {seconds_text(record.median_s)}, spread {spread}, {checked}")
+    if record.function:
+        click.echo("\n# the loops, as they were given\n" + record.function.rstrip())
+        return
+    click.echo("\n# the steps")
+    for line in _steps(task, record):
+        click.echo(line)
+
+
+def _steps(task: Task, record: Record) -> list[str]:
+    try:
+        return [str(step) for step in recorded_steps(task, record)] or ["none"]
+    except AnsorcError as error:
+        return [f"they do not fit the task: {error}", record.steps]
+
+
+def rebuild(task: Task, record: Record) -> None:
+    """Build and measure the program of `record` again, in worker processes; print what came."""
+    obstacle = backend_of(task.target).capabilities(task.target).obstacle
+    if obstacle:
+        click.echo(f"\n# not rebuilt: '{task.target.text}' cannot be measured {obstacle}")
+        return
+    environment = record.environment
+    run = RunOptions(threads=environment.threads, cache=environment.cache)
+    with Measurer(task, MeasureOptions(run, builders=1, batch=1)) as measurer:
+        (result,) = measurer.measure([record.source])
+    click.echo(f"\n# rebuilt now (built in {seconds_text(result.build.total_s, 2)})")
+    if result.failure is not None:
+        detail = result.failure.detail.strip()
+        click.echo(f"it fails ({result.failure.kind.value}): {result.failure.message}")
+        if detail and detail != result.failure.message:
+            click.echo(detail)
+    elif result.measurement is not None:
+        error = result.measurement.max_error
+        click.echo(
+            f"it is right (error {error:.2g} of what rounding explains) and takes "
+            f"{seconds_text(result.measurement.median_s)}"
+        )

@@ -1,0 +1,154 @@
+"""Find the pass that makes a program wrong: run the interpreter, and compare with float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorc.codegen.build import prepare
+from ansorc.errors import FaultError, IRError
+from ansorc.ir.aligned import Array
+from ansorc.ir.interpret import interpret
+from ansorc.ir.stmt import For, Function, Stmt, substatements
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule import State, lower, packings
+from ansorc.search.measure.check import Expectation, expectations
+from ansorc.search.measure.data import draw_with_rounding
+from ansorc.search.task import Task
+
+_MOST_SHOWN = 5
+_STATEMENT_S = 5e-7
+"""What the interpreter takes for one statement, about."""
+
+
+@dataclass(frozen=True)
+class PassStage:
+    """A program on its way through the passes."""
+
+    name: str
+    """Of the pass that made it; of the first one "lowering"."""
+    function: Function
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a search for the wrong pass came to."""
+
+    stages: tuple[PassStage, ...]
+    """The program as lowered, and after each pass that changed it."""
+    wrong: int | None
+    """The first stage whose results differ; None if the last one's are right."""
+    complaint: str = ""
+    """What is wrong with it: the elements, or why it cannot be run."""
+
+
+def bisect_passes(
+    task: Task,
+    state: State,
+    on_run: Callable[[PassStage, str], None] = lambda _, __: None,
+    seed: int = 0,
+) -> Finding:
+    """Return the first pass after which the program `state` of `task` computes something else.
+
+    A pass keeps what a program computes, so the last program is run first; if it is wrong, the
+    stages before it are bisected. `on_run` is told of each stage that was run, and what is wrong
+    with it. Inputs are drawn by `seed`. Raise InternalError for a pass that fails.
+    """
+    lowered = lower(state, task.name)
+    stages = _stages(lowered, task)
+    experiment = _Experiment(task, state, seed)
+
+    def complaint(number: int) -> str:
+        words = experiment.complaint(stages[number].function)
+        on_run(stages[number], words)
+        return words
+
+    last = len(stages) - 1
+    words = complaint(last)
+    if not words:
+        return Finding(stages, None)
+    low, high = -1, last  # all up to `low` are right, `high` is wrong
+    while high - low > 1:
+        middle = 0 if low < 0 else (low + high) // 2  # lowering first: then no pass is at fault
+        found = complaint(middle)
+        if found:
+            high, words = middle, found
+        else:
+            low = middle
+    return Finding(stages, high, words)
+
+
+def interpreter_seconds(function: Function) -> float:
+    """Return about how long the interpreter takes for `function`."""
+    return _statements(function.body) * _STATEMENT_S
+
+
+def _statements(stmt: Stmt) -> int:
+    inner = sum(map(_statements, substatements(stmt))) or 1
+    return stmt.extent * inner if isinstance(stmt, For) else inner
+
+
+def _stages(lowered: Function, task: Task) -> tuple[PassStage, ...]:
+    stages = [PassStage("lowering", lowered)]
+
+    def note(name: str, function: Function) -> None:
+        if function != stages[-1].function:
+            stages.append(PassStage(name, function))
+
+    prepare(lowered, task.target, note)
+    return tuple(stages)
+
+
+class _Experiment:
+    """Inputs of a task, and what its outputs must be."""
+
+    def __init__(self, task: Task, state: State, seed: int) -> None:
+        self._dag: ComputeDAG = task.dag
+        drawn = draw_with_rounding(task, np.random.default_rng(seed))
+        inputs, self._references, self._roundings = drawn
+        layouts = {packing.source.name: packing for packing in packings(state)}
+        self._inputs: dict[str, Array] = {
+            buffer.name: layouts[buffer.name].apply(array) if buffer.name in layouts else array
+            for buffer, array in zip(task.dag.inputs, inputs, strict=True)
+        }
+
+    @cached_property
+    def _expected(self) -> dict[str, Expectation]:
+        names = [buffer.name for buffer in self._dag.outputs]
+        found = expectations(self._dag, self._references, self._roundings)
+        return dict(zip(names, found, strict=True))
+
+    def complaint(self, function: Function) -> str:
+        """Return what is wrong with the results of `function`, "" if nothing is."""
+        arrays = [
+            self._inputs[buffer.name].copy()
+            if buffer.name in self._inputs
+            else np.zeros(buffer.shape, buffer.dtype.numpy)
+            for buffer in self._dag.params
+        ]
+        try:
+            interpret(function, arrays, fresh_outputs=True)
+        except (IRError, FaultError) as error:
+            return str(error)
+        named = {buffer.name: array for buffer, array in zip(self._dag.params, arrays, strict=True)}
+        words = (_wrong(name, one, named[name]) for name, one in self._expected.items())
+        return "\n".join(filter(None, words))
+
+
+def _wrong(name: str, expected: Expectation, found: Array) -> str:
+    """Which elements of an output differ from the reference, in words."""
+    if not expected.compare(found).complaint:
+        return ""
+    places: NDArray[np.int64] = expected.wrong_places(found)
+    reference = expected.reference
+    lines = [f"{len(places)} of {found.size} elements of {name} differ from the float64 reference:"]
+    for place in places[:_MOST_SHOWN]:
+        index = ", ".join(str(int(one)) for one in np.unravel_index(int(place), found.shape))
+        got, wanted = found.reshape(-1)[place], reference.reshape(-1)[place]
+        lines.append(f"  {name}[{index}] is {got}, not {wanted:.9g}")
+    more = len(places) - _MOST_SHOWN
+    return "\n".join((*lines, *([f"  and {more} more"] if more > 0 else [])))
