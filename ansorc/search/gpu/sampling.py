@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from ansorc.schedule.extent import BoolArray
 from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.gpu.limits import (
     MAX_TILE,
@@ -21,9 +22,8 @@ from ansorc.target.gpu_occupancy import MAX_THREADS
 
 ROUNDS = 48
 """Times that rows are drawn in place of those that are no legal programs."""
-TILES, CHECKED = 32_768, 1024
-"""Tiles of a stage that are drawn, of which those that fit are combined with those of other stages;
-programs that are looked at in a round, at least."""
+DRAWN, CHECKED = 32_768, 1024
+"""Rows that are drawn at a time, and the most of them, with fitting tiles, that are looked at."""
 GOOD_THREADS = (64, 512)
 KEPT_OUTSIDE = 0.25
 """Share that is kept of the programs whose blocks are smaller or larger than these."""
@@ -36,16 +36,21 @@ def sample_on_gpu(sketch: Sketch, rows: int, rng: np.random.Generator) -> Genes:
     drawn by themselves, and so is each kernel: of several few are legal at once.
     """
     counts = gene_counts(sketch)
-    tiles = {columns: _fitting_tiles(sketch, columns, rng) for columns in _tiled_columns(sketch)}
+    tiled = _tiled_columns(sketch)
+    several = tiled if len(tiled) > 1 else []
+    pools = {columns: _fitting_tiles(sketch, columns, rng) for columns in several}
     legal = np.zeros((0, len(counts)), dtype=np.int64)
     for attempt in range(ROUNDS):
         missing = rows - len(legal)
         if missing <= 0:
             break
-        drawn = rng.integers(counts, size=(max(CHECKED, 2 * missing), len(counts)))
-        for columns, fitting in tiles.items():
+        most = max(CHECKED, 2 * missing)
+        drawn = rng.integers(counts, size=(most if pools else DRAWN, len(counts)))
+        for columns, fitting in pools.items():
             drawn[:, columns] = fitting[rng.integers(len(fitting), size=len(drawn))]
-        made = _legal_kernels(sketch, drawn, rng, prefers_good=attempt < ROUNDS // 2)
+        if tiled and not pools:
+            drawn = drawn[_tiles_fit(sketch, tiled[0], drawn[:, tiled[0]])]
+        made = _legal_kernels(sketch, drawn[:most], rng, prefers_good=attempt < ROUNDS // 2)
         legal = np.concatenate([legal, made])
     if not len(legal):
         legal = rng.integers(counts, size=(rows, len(counts)))
@@ -56,6 +61,8 @@ def _legal_kernels(
     sketch: Sketch, drawn: Genes, rng: np.random.Generator, *, prefers_good: bool
 ) -> Genes:
     """Legal programs, each of whose kernels is one of the rows `drawn`, not all of one row."""
+    if not len(drawn):
+        return drawn
     low, high = GOOD_THREADS
     kernels = kernels_of(population_state(sketch, drawn))
     mixed = drawn.copy()
@@ -87,19 +94,25 @@ def _tiled_columns(sketch: Sketch) -> list[tuple[int, ...]]:
     return [tuple(n for n, v in tiled if v.stage == stage) for stage in stages]
 
 
-def _fitting_tiles(sketch: Sketch, columns: tuple[int, ...], rng: np.random.Generator) -> Genes:
+def _fitting_tiles(sketch: Sketch, columns: Sequence[int], rng: np.random.Generator) -> Genes:
     """Random genes [tiles, columns] of one stage whose tiles may be of one block.
 
     All that were drawn, if none may.
     """
+    counts = [len(table_of(sketch.variables[column])) for column in columns]
+    drawn = rng.integers(counts, size=(DRAWN, len(counts)))
+    good = _tiles_fit(sketch, columns, drawn)
+    return drawn[good] if good.any() else drawn
+
+
+def _tiles_fit(sketch: Sketch, columns: Sequence[int], genes: Genes) -> BoolArray:
+    """Whether the tiles [rows, columns] of a stage may be of one block, told from their lengths."""
     variables = [sketch.variables[column] for column in columns]
-    counts = [len(table_of(variable).rows) for variable in variables]
-    drawn = rng.integers(counts, size=(TILES, len(counts)))
-    rows = (table_of(v).rows[drawn[:, n]] for n, v in enumerate(variables))
-    lengths = np.prod(np.stack([*rows]), axis=0)
+    rows = [table_of(v).rows[genes[:, place]] for place, v in enumerate(variables)]
+    lengths = np.prod(rows, axis=0)
     covered = np.prod([variable.extent for variable in variables])
     threads, virtual = lengths[:, THREAD], lengths[:, VTHREAD]
     good = (threads <= MAX_THREADS) & (virtual <= MAX_VTHREADS)
     good &= virtual * lengths[:, THREAD + 1 :].prod(axis=1) <= MAX_TILE
     good &= (threads >= WARP_THREADS) | (covered < 2 * WARP_THREADS)
-    return drawn[good] if good.any() else drawn
+    return np.asarray(good)
