@@ -6,7 +6,7 @@ depends on the others, while the number of sketches is the product of the choice
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -15,8 +15,6 @@ from ansorc.search.gpu.estimated_programs import ThreadPrograms
 from ansorc.search.gpu.rules import ReductionWay, complete_on_gpu, ways_on_gpu
 from ansorc.search.sketch.sketch import Sketch
 
-ROWS = 512
-"""Random programs of each sketch that is tried."""
 FIRST_WAY = ReductionWay(threads=128)
 """The way in which derived sketches are compared, where they leave reductions to threads."""
 
@@ -29,6 +27,8 @@ class FewOfMany:
     """A search among derived sketches, and the ways to complete them, a choice at a time."""
 
     derived: Sequence[Sketch]
+    rows: int = 512
+    """Random programs of each sketch that is tried."""
     tried: dict[tuple[int, ReductionWay], ThreadPrograms | None] = field(
         default_factory=dict[tuple[int, ReductionWay], ThreadPrograms | None]
     )
@@ -37,32 +37,31 @@ class FewOfMany:
     def pools(self) -> list[ThreadPrograms]:
         """Return random programs of the sketches that were tried, not all."""
         choices = [choices_of(sketch) for sketch in self.derived]
-        best = 0
-        for stage in dict.fromkeys(name for made in choices for name in made):
-            rivals = [
-                number
-                for number, made in enumerate(choices)
-                if _without(made, stage) == _without(choices[best], stage)
-            ]
-            best = min(rivals, key=lambda number: self._seconds(number, [self._first_way(number)]))
-        self._seconds(best, ways_on_gpu(self.derived[best]))
+        best = self._best_of_choices(choices, 0, FIRST_WAY)
+        ways = ways_on_gpu(self.derived[best])
+        way = min(ways, key=lambda way: self._seconds(best, way))
+        self._best_of_choices(choices, best, way)
         return [programs for programs in self.tried.values() if programs is not None]
 
-    def _first_way(self, number: int) -> ReductionWay:
-        ways = ways_on_gpu(self.derived[number])
-        return FIRST_WAY if FIRST_WAY in ways else ways[0]
+    def _best_of_choices(
+        self, choices: Sequence[StageChoices], best: int, way: ReductionWay
+    ) -> int:
+        """The number of the sketch that is best in a way, from `best` on a stage at a time."""
+        for stage in dict.fromkeys(name for made in choices for name in made):
+            others = _without(choices[best], stage)
+            rivals = [n for n, made in enumerate(choices) if _without(made, stage) == others]
+            best = min(rivals, key=lambda number: self._seconds(number, way))
+        return best
 
-    def _seconds(self, number: int, ways: Iterable[ReductionWay]) -> float:
-        """The least estimated time of a derived sketch in one of the ways."""
-        least = float("inf")
-        for way in ways:
-            if (number, way) not in self.tried:
-                whole = complete_on_gpu(self.derived[number], way)
-                drawn = None if whole is None else ThreadPrograms.draw(whole, ROWS)
-                self.tried[number, way] = drawn
-            programs = self.tried[number, way]
-            least = least if programs is None else min(least, programs.best)
-        return least
+    def _seconds(self, number: int, way: ReductionWay) -> float:
+        """The least estimated time of a derived sketch, in one way if it may be completed so."""
+        ways = ways_on_gpu(self.derived[number])
+        key = number, way if way in ways else ways[0]
+        if key not in self.tried:
+            whole = complete_on_gpu(self.derived[number], key[1])
+            self.tried[key] = None if whole is None else ThreadPrograms.draw(whole, self.rows)
+        programs = self.tried[key]
+        return float("inf") if programs is None else programs.best
 
 
 def choices_of(sketch: Sketch) -> StageChoices:

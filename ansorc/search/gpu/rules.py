@@ -126,14 +126,20 @@ class ReductionWay:
 
 
 def ways_on_gpu(sketch: Sketch) -> tuple[ReductionWay, ...]:
-    """Return the ways in which `sketch` may be completed; some may turn out not to exist."""
+    """Return the ways in which `sketch` may be completed, of which two may come to the same."""
+    partial = PartialSketch.of(sketch)
     ways = [ReductionWay()]
-    if long_reductions(PartialSketch.of(sketch)):
-        for threads in THREADS:
-            ways += [ReductionWay(threads), ReductionWay(threads, with_rows=True)]
-        for parts in PARTS:
+    most_terms = max(map(terms_of, long_reductions(partial)), default=0)
+    together = [threads for threads in THREADS if threads < 2 * most_terms]
+    for threads in together:
+        has_rows = with_rows(partial, threads) is not None
+        ways += [ReductionWay(threads, rows) for rows in (False, True)[: 1 + has_rows]]
+    for parts in PARTS if together else ():
+        if in_parts(partial, parts) is not None:
             ways += [ReductionWay(threads, parts=parts) for threads in (0, *THREADS[:3])]
-    return (*ways, ReductionWay(is_transposed=True))
+    if turned_round(partial) is not None:
+        ways.append(ReductionWay(is_transposed=True))
+    return tuple(ways)
 
 
 def complete_on_gpu(sketch: Sketch, way: ReductionWay) -> Sketch | None:

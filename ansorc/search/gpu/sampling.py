@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import prod
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def _legal_kernels(
             return drawn[good]
         columns = _columns_of(sketch, {stage.name for stage in kernel.stages})
         rows = rng.choice(np.flatnonzero(good), size=len(drawn))
-        mixed[:, columns] = drawn[np.ix_(rows, columns)]
+        mixed[:, columns] = drawn[rows[:, None], columns]
     return mixed[are_legal(population_state(sketch, mixed), sketch.target, len(mixed))]
 
 
@@ -110,7 +111,7 @@ def _tiles_fit(sketch: Sketch, columns: Sequence[int], genes: Genes) -> BoolArra
     variables = [sketch.variables[column] for column in columns]
     rows = [table_of(v).rows[genes[:, place]] for place, v in enumerate(variables)]
     lengths = np.prod(rows, axis=0)
-    covered = np.prod([variable.extent for variable in variables])
+    covered = prod(variable.extent for variable in variables)
     threads, virtual = lengths[:, THREAD], lengths[:, VTHREAD]
     good = (threads <= MAX_THREADS) & (virtual <= MAX_VTHREADS)
     good &= virtual * lengths[:, THREAD + 1 :].prod(axis=1) <= MAX_TILE
