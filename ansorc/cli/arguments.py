@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, get_ar
 
 import click
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
 import ansorc as ac
 from ansorc.graph.cache_policy import recorded_choice
@@ -280,7 +281,10 @@ def takes_inputs(command: Callable[..., Any]) -> Callable[..., None]:
 def _arrays(path: Path) -> dict[str, Array]:
     """The arrays in a file that `numpy.savez` wrote."""
     try:
-        with np.load(path, allow_pickle=False) as found:
+        found = np.load(path, allow_pickle=False)
+        if not isinstance(found, NpzFile):
+            raise ValueError("it holds one array without a name")
+        with found:
             return {name: found[name] for name in found.files}
     except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
         raise click.UsageError(

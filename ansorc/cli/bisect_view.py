@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from ansorc.cli.exit_codes import FAILED
 from ansorc.codegen.base import backend_of
+from ansorc.ir.packing import Packing
 from ansorc.ir.passes.pass_fault import changed_text
-from ansorc.schedule import Names, State, lower, steps_to_json
+from ansorc.ir.stmt import Function
 from ansorc.search.bisect import PassStage, bisect_passes, interpreter_seconds
 from ansorc.search.measure import MeasureOptions, Measurer, RunOptions, Source
 from ansorc.search.task import Task
@@ -16,25 +19,31 @@ from ansorc.target.units import seconds_text
 _SLOW_S = 20.0
 
 
-def show_bisection(task: Task, state: State, threads: int) -> None:
-    """Run the program after its passes in the interpreter; name the first pass that is wrong.
+def show_bisection(
+    task: Task, lowered: Function, layouts: Sequence[Packing], source: Source, threads: int
+) -> None:
+    """Run a program after its passes in the interpreter; name the first pass that is wrong.
 
-    If the last program is right, the machine code that is made of it is run as well. The command
-    ends with a failure where anything is wrong.
+    It is `lowered`, with constants packed as `layouts` say, and `source` for the workers. If the
+    last program is right, the machine code that is made of it is run as well. The command ends
+    with a failure where anything is wrong.
     """
-    seconds = interpreter_seconds(lower(state, task.name))
+    seconds = interpreter_seconds(lowered)
     if seconds > _SLOW_S:
         click.echo(f"each run in the interpreter takes about {seconds_text(seconds, 2)}; a smaller "
                    "workload is quicker: --set NAME=INTEGER with --default", err=True)  # fmt: skip
-    finding = bisect_passes(task, state, _tell)
+    finding = bisect_passes(task, lowered, layouts, _tell)
     stages = finding.stages
     if finding.wrong is None:
         click.echo(f"the loops are right after the last of {len(stages)} stages, {stages[-1].name}")
-        _check_code(task, state, threads)
+        _check_code(task, source, threads)
         return
     wrong = stages[finding.wrong]
-    who = "lowering" if finding.wrong == 0 else f"the pass {wrong.name}"
-    click.echo(f"\n{who} is the first whose result differs:\n{finding.complaint}")
+    if finding.wrong:
+        click.echo(f"\nthe pass {wrong.name} is the first whose result differs:")
+    else:
+        click.echo("\nthe loops are wrong before all passes, so the schedule or lowering is:")
+    click.echo(finding.complaint)
     if finding.wrong:
         click.echo("\nwhat it changed:")
         click.echo(changed_text(stages[finding.wrong - 1].function, wrong.function))
@@ -45,16 +54,15 @@ def _tell(stage: PassStage, complaint: str) -> None:
     click.echo(f"after {stage.name}: {complaint.splitlines()[0] if complaint else 'right'}")
 
 
-def _check_code(task: Task, state: State, threads: int) -> None:
+def _check_code(task: Task, source: Source, threads: int) -> None:
     """Run the machine code in a worker process, where this machine can."""
     obstacle = backend_of(task.target).capabilities(task.target).obstacle
     if obstacle:
         click.echo(f"the code cannot be run {obstacle}")
         return
-    steps = Source.of_steps(steps_to_json(Names(task.dag).canonical(state.steps)))
     options = MeasureOptions(RunOptions(threads=threads), builders=1, batch=1)
     with Measurer(task, options) as measurer:
-        (result,) = measurer.measure([steps])
+        (result,) = measurer.measure([source])
     if result.failure is None:
         click.echo("and so is the code that is made of them")
         return

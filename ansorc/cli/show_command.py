@@ -27,10 +27,12 @@ from ansorc.errors import (
     RecordError,
     ScheduleError,
 )
+from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
-from ansorc.schedule import State, Step, lower, replay
+from ansorc.schedule import Names, State, Step, lower, packings, replay, steps_to_json
+from ansorc.search.measure import Source
 from ansorc.search.programs import ProgramChoice, chosen_program, recorded_steps
 from ansorc.search.record import Record
 from ansorc.search.sketch import generate
@@ -104,9 +106,11 @@ def show(
         program = ShownProgram(task, lambda: chosen.steps)
         click.echo(f"# {task.name}: {chosen.origin}, for {task.target.text}")
     if bisect:
-        show_bisection(task, program.state(), choice.threads)
+        lowered, layouts = program.lowered(), program.layouts()
+        show_bisection(task, lowered, layouts, program.source(), choice.threads)
         return
-    for view in asked or ("schedule", "ir"):
+    usual = () if program.loops else ("schedule", "ir")
+    for view in asked or usual:
         click.echo(f"\n# {_VIEWS.get(view, view)}\n{_shown(program, view, record).rstrip()}")
     if record is not None and not asked:
         rebuild(task, record)
@@ -126,6 +130,16 @@ class ShownProgram:
         if self.loops:
             raise RecordError("the program was given as loops, which have no schedule")
         return replay(self.task.dag, self.steps())
+
+    def layouts(self) -> tuple[Packing, ...]:
+        """Return how its constants are packed before it runs."""
+        return () if self.loops else packings(self.state())
+
+    def source(self) -> Source:
+        """Return it as workers take it."""
+        if self.loops:
+            return Source.of_function(self.loops)
+        return Source.of_steps(steps_to_json(Names(self.task.dag).canonical(self.steps())))
 
     def lowered(self) -> Function:
         """Return the loops before all passes; raise as `state`."""

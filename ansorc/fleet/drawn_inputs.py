@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ansorc.errors import FaultError, LanguageError
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType, Kind
-from ansorc.lang.rounding import evaluate_with_rounding
+from ansorc.lang.rounding import Bound, evaluate_with_rounding
 from ansorc.search.measure.check import Expectation, expectations
-from ansorc.search.measure.drawn_data import drawn_array, value_spans
+from ansorc.search.measure.drawn_data import POSITIVE, drawn_array, value_spans
 from ansorc.search.task import Task
 
 _SIGNED, _POSITIVE = 0, 1
@@ -81,14 +82,21 @@ class DrawnTask:
 
     @staticmethod
     def of(task: Task, seed: int) -> DrawnTask:
-        """Draw the inputs of `task`; positive ones where others give NaN."""
+        """Draw the inputs of `task`; positive ones where others give NaN or are refused."""
         spans, rng = value_spans(task.dag), np.random.default_rng(seed)
         sent = {
             b.name: drawn_array(b, -1.0, spans.get(b.name), rng)
             for b in task.dag.inputs
             if b.name in spans or b.is_sorted
         }
+        found, roundings = list[Array](), list[Bound]()
         for is_positive in (False, True):
+            if is_positive:  # boards draw no integers above 0
+                sent |= {
+                    b.name: drawn_array(b, POSITIVE, None, rng)
+                    for b in task.dag.inputs
+                    if b.dtype.is_integer and b.name not in sent
+                }
             draws = {
                 buffer.name: Draw((seed << 32) + number, buffer.dtype, is_positive)
                 for number, buffer in enumerate(task.dag.inputs)
@@ -98,7 +106,12 @@ class DrawnTask:
                 b.name: sent[b.name] if b.name in sent else draws[b.name].array(b.shape)
                 for b in task.dag.inputs
             }
-            found, roundings = evaluate_with_rounding(task.dag, list(inputs.values()))
+            try:
+                found, roundings = evaluate_with_rounding(task.dag, list(inputs.values()))
+            except (FaultError, LanguageError):
+                if is_positive:
+                    raise
+                continue
             if not any(np.isnan(one).any() for one in found):
                 break
         checks = expectations(task.dag, found, roundings)

@@ -131,3 +131,4 @@ _FUNCTIONS = (
 )  # fmt: skip
 for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused in words, too
     globals()[_name] = called_in_words(globals()[_name], LanguageError)
+    globals()[_name].__module__ = __name__  # where pickle finds it

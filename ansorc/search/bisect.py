@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,9 +13,9 @@ from ansorc.codegen.build import prepare
 from ansorc.errors import FaultError, IRError
 from ansorc.ir.aligned import Array
 from ansorc.ir.interpret import interpret
+from ansorc.ir.packing import Packing
 from ansorc.ir.stmt import For, Function, Stmt, substatements
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule import State, lower, packings
 from ansorc.search.measure.check import Expectation, expectations
 from ansorc.search.measure.data import draw_with_rounding
 from ansorc.search.task import Task
@@ -48,19 +48,20 @@ class Finding:
 
 def bisect_passes(
     task: Task,
-    state: State,
+    lowered: Function,
+    layouts: Sequence[Packing] = (),
     on_run: Callable[[PassStage, str], None] = lambda _, __: None,
     seed: int = 0,
 ) -> Finding:
-    """Return the first pass after which the program `state` of `task` computes something else.
+    """Return the first pass after which `lowered`, a program of `task`, computes something else.
 
-    A pass keeps what a program computes, so the last program is run first; if it is wrong, the
-    stages before it are bisected. `on_run` is told of each stage that was run, and what is wrong
-    with it. Inputs are drawn by `seed`. Raise InternalError for a pass that fails.
+    Its constants are packed as `layouts` say. A pass keeps what a program computes, so the last
+    program is run first; if it is wrong, the stages before it are bisected. `on_run` is told of
+    each stage that was run, and what is wrong with it. Inputs are drawn by `seed`. Raise
+    InternalError for a pass that fails.
     """
-    lowered = lower(state, task.name)
     stages = _stages(lowered, task)
-    experiment = _Experiment(task, state, seed)
+    experiment = _Experiment(task, layouts, seed)
 
     def complaint(number: int) -> str:
         words = experiment.complaint(stages[number].function)
@@ -106,13 +107,13 @@ def _stages(lowered: Function, task: Task) -> tuple[PassStage, ...]:
 class _Experiment:
     """Inputs of a task, and what its outputs must be."""
 
-    def __init__(self, task: Task, state: State, seed: int) -> None:
+    def __init__(self, task: Task, layouts: Sequence[Packing], seed: int) -> None:
         self._dag: ComputeDAG = task.dag
         drawn = draw_with_rounding(task, np.random.default_rng(seed))
         inputs, self._references, self._roundings = drawn
-        layouts = {packing.source.name: packing for packing in packings(state)}
+        packed = {packing.source.name: packing for packing in layouts}
         self._inputs: dict[str, Array] = {
-            buffer.name: layouts[buffer.name].apply(array) if buffer.name in layouts else array
+            buffer.name: packed[buffer.name].apply(array) if buffer.name in packed else array
             for buffer, array in zip(task.dag.inputs, inputs, strict=True)
         }
 

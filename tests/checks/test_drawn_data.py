@@ -273,6 +273,35 @@ def test_inputs_that_the_definition_refuses() -> None:
         drawn_data(task().dag, np.random.default_rng(0), given)
 
 
+@pytest.mark.parametrize("kind", ["int8", "int32", "uint16"])
+def test_divisors_are_drawn_above_0(kind: str, tmp_path: Path) -> None:
+    a, b = (ac.placeholder((200,), name, kind) for name in "AB")
+    dag = ComputeDAG([a, b, ac.compute((200,), lambda i: a[i] // b[i] + a[i] % b[i], "C")])
+    inputs, tensors = drawn_data(dag, np.random.default_rng(0), {})
+    assert inputs[1].min() > 0
+    np.testing.assert_array_equal(tensors["C"], inputs[0] // inputs[1] + inputs[0] % inputs[1])
+    assert DrawnTask.of(ac.Task(dag, target="native"), 3).inputs["B"].min() > 0
+    given = {"B": np.zeros(200, kind)}
+    with pytest.raises(MeasureError, match="divides an integer by zero, in 'B"):
+        drawn_data(dag, np.random.default_rng(0), given)
+    if kind == "int32":
+        result = ac.tune(ac.Task(dag, target="native", name="d"), trials=2, records=tmp_path / "r")
+        assert result.best is not None
+
+
+def test_arrays_that_no_memory_holds() -> None:
+    vast = ac.placeholder((2**50,), "A", "int8")
+    dag = ComputeDAG([vast, ac.compute((2**50,), lambda i: vast[i], "C")])
+    with pytest.raises(MeasureError, match=r"take 2\.1e\+06 GiB.*tune it at a smaller size"):
+        drawn_data(dag, np.random.default_rng(0), {})
+
+
+def test_assertions_hold_of_what_is_drawn() -> None:
+    root = ac.compute((64,), lambda i: ac.checked(ac.sqrt(X[i]), X[i] >= 0.0, "X >= 0"), "C")
+    inputs, _ = drawn_data(ComputeDAG([X, root]), np.random.default_rng(0), {})
+    assert inputs[0].min() > 0
+
+
 def test_what_cannot_be_drawn_is_said() -> None:
     dag = taken(lambda a: I[a] * I[a] + 50)
     with pytest.raises(MeasureError, match="no data that fits the definition can be drawn"):

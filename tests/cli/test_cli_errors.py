@@ -6,6 +6,7 @@ import re
 import sqlite3
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_line import CommandLine
 
@@ -40,6 +41,12 @@ from ansorc.target import Target, detect
 def test_bad_input(cli: CommandLine, arguments: str, words: str) -> None:
     error = cli.run(*arguments.split()).refused()
     assert re.search(words, error), error
+
+
+def test_a_file_of_one_array(cli: CommandLine) -> None:
+    np.save(cli.directory / "one.npy", np.arange(3))
+    error = cli.run(*["run", "ops.py:product", "--default", "--inputs", "one.npy"]).refused(2)
+    assert "one.npy is no file of arrays (it holds one array without a name); write one by" in error
 
 
 @pytest.mark.parametrize(

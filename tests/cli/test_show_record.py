@@ -91,7 +91,12 @@ def test_a_record_can_be_bisected(cli: CommandLine, task: Task) -> None:
     ended = cli.run("show", "--record", FAST.key, "--bisect")
     assert ended.code == 0, ended
     assert ended.out.endswith("and so is the code that is made of them\n")
-    assert "loops, which have no schedule" in cli.run("show", "--record", WRONG.key, "--bisect").err
+    ended = cli.run("show", "--record", CRASHING.key, "--bisect")
+    assert ended.code == 1
+    assert "\nthe loops are wrong before all passes, so the schedule or lowering is:\n" in ended.out
+    assert "outside dimension 0 of C" in ended.out
+    ended = cli.run("show", "--record", WRONG.key, "--view", "schedule")
+    assert "loops, which have no schedule" in ended.out
 
 
 def test_the_task_may_be_named(cli: CommandLine, task: Task) -> None:

@@ -10,6 +10,7 @@ from debugging.faulty_passes import changes_constants, doubled, plant
 
 import ansorc as ac
 from ansorc.ir.stmt import Function, Seq
+from ansorc.schedule import packings
 from ansorc.search.bisect import PassStage, bisect_passes, interpreter_seconds
 from ansorc.search.measure import Failure, FailureKind, Measurer, MeasureResult, Source
 from ansorc.search.programs import default_program
@@ -46,7 +47,7 @@ def test_the_faulty_pass_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def tell(stage: PassStage, complaint: str) -> None:
         ran.append(f"{stage.name}: {'wrong' if complaint else 'right'}")
 
-    finding = bisect_passes(Task(dag, "native", "k"), ac.schedule(dag), tell)
+    finding = bisect_passes(Task(dag, "native", "k"), ac.lower(ac.schedule(dag)), (), tell)
     assert finding.wrong is not None
     assert finding.stages[finding.wrong].name == "faulty"
     first, *elements = finding.complaint.splitlines()
@@ -64,7 +65,7 @@ def test_right_programs_have_no_faulty_pass(target: str) -> None:
     dag = ac.ComputeDAG([a, ac.ops.softmax(a)])
     task = Task(dag, target, "softmax")
     state = ac.replay(dag, default_program(task).steps)
-    finding = bisect_passes(task, state)
+    finding = bisect_passes(task, ac.lower(state), packings(state))
     assert finding.wrong is None
     assert len(finding.stages) > 1
 
@@ -75,7 +76,7 @@ def test_a_program_that_reads_what_nobody_wrote_is_wrong(monkeypatch: pytest.Mon
 
     plant(monkeypatch, empties)
     dag = doubled()
-    finding = bisect_passes(Task(dag, "native", "k"), ac.schedule(dag))
+    finding = bisect_passes(Task(dag, "native", "k"), ac.lower(ac.schedule(dag)))
     assert finding.wrong is not None
     assert finding.stages[finding.wrong].name == "faulty"
 

@@ -321,7 +321,7 @@ def test_what_is_known_is_computed_outside_of_autocast() -> None:
 
 
 def test_faults_of_our_own_are_pytorchs_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise KeyError("a pass")
 
     def doubled(x: Any) -> Any:

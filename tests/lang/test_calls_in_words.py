@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -58,6 +59,12 @@ def test_type_errors_of_the_user_are_left_as_they_are() -> None:
 
     with pytest.raises(TypeError, match="has no len"):
         ac.compute((3,), body)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_can_be_pickled(name: str) -> None:
+    function = getattr(public, name)
+    assert pickle.loads(pickle.dumps(function)) is function
 
 
 def test_other_objects_instead_of_ansorcs() -> None:

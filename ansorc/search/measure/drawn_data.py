@@ -23,7 +23,8 @@ from ansorc.lang.reference import all_tensors
 from ansorc.lang.wanted_values import Span, wanted_values
 
 Inputs = Mapping[str, Array]
-_POSITIVE = 0.1
+POSITIVE = 0.1
+"""The least float of those that are drawn above 0."""
 _MARGIN = 1e-3
 """The share of a range of floats at its upper end that is left out: rounding may leave it."""
 
@@ -33,19 +34,42 @@ def drawn_data(
 ) -> tuple[list[Array], dict[str, Array]]:
     """Return the inputs of `dag`, those that are `given` by name, and all that follows from them.
 
-    Where floats of [-1, 1) give NaN (a logarithm, a variance) all are drawn again from [0.1, 1).
-    Raise MeasureError if what is drawn reads outside of a tensor.
+    Where those give NaN (a logarithm, a variance) or are refused (a divisor of 0, an assertion) all
+    are drawn again above 0: floats from [0.1, 1), integers from 1 to 4. Raise MeasureError if that
+    is refused, too, or reads outside of a tensor.
     """
     spans = value_spans(dag)
-    for low in (-1.0, _POSITIVE):
+    try:
+        found = _drawn(dag, -1.0, spans, rng, given)
+    except MeasureError as refusal:
+        try:
+            return _drawn(dag, POSITIVE, spans, rng, given)
+        except MeasureError:
+            raise refusal from None
+    if not any(np.isnan(found[1][buffer.name]).any() for buffer in dag.outputs):
+        return found
+    try:
+        return _drawn(dag, POSITIVE, spans, rng, given)
+    except MeasureError:
+        return found
+
+
+def _drawn(
+    dag: ComputeDAG, low: float, spans: Mapping[str, Span], rng: np.random.Generator, given: Inputs
+) -> tuple[list[Array], dict[str, Array]]:
+    try:
         inputs = [
             given[b.name] if b.name in given else drawn_array(b, low, spans.get(b.name), rng)
             for b in dag.inputs
         ]
-        tensors = _followed(dag, inputs, given)
-        if not any(np.isnan(tensors[buffer.name]).any() for buffer in dag.outputs):
-            break
-    return inputs, tensors
+        return inputs, _followed(dag, inputs, given)
+    except MemoryError as error:
+        buffers = [*dag.inputs, *(buffer for op in dag.ops for buffer in op.buffers)]
+        size = sum(buffer.bytes for buffer in buffers) / 2**30
+        raise MeasureError(
+            f"the arrays of this program take {size:.3g} GiB, and more to check them in float64, "
+            f"which this machine has no memory for ({error}); tune it at a smaller size"
+        ) from error
 
 
 def _followed(dag: ComputeDAG, inputs: Sequence[Array], given: Inputs) -> dict[str, Array]:
@@ -76,7 +100,10 @@ def value_spans(dag: ComputeDAG) -> dict[str, Span]:
 
 
 def drawn_array(buffer: Buffer, low: float, span: Span | None, rng: np.random.Generator) -> Array:
-    """Return random values of an input; floats from `low` to 1 where there is no `span`."""
+    """Return random values of an input; floats from `low` to 1 where there is no `span`.
+
+    Integers are above 0 if `low` is.
+    """
     if span is None or not all(map(math.isfinite, span)):
         values = _usual(buffer.shape, buffer.dtype, low, rng)
     elif buffer.dtype.is_float:
@@ -94,9 +121,9 @@ def _usual(shape: tuple[int, ...], dtype: DType, low: float, rng: np.random.Gene
         case Kind.FLOAT | Kind.BFLOAT:
             return rng.uniform(low, 1.0, shape).astype(dtype.numpy)
         case Kind.INT:
-            return rng.integers(-4, 5, shape).astype(dtype.numpy)
+            return rng.integers(1 if low > 0 else -4, 5, shape).astype(dtype.numpy)
         case Kind.UINT:
-            return rng.integers(0, 5, shape).astype(dtype.numpy)
+            return rng.integers(1 if low > 0 else 0, 5, shape).astype(dtype.numpy)
         case Kind.BOOL:
             return rng.integers(0, 2, shape).astype(dtype.numpy)
 

@@ -62,12 +62,24 @@ def _gather_nd(call: NodeCall) -> str:
 
 
 def _scatter_elements(call: NodeCall) -> str:
+    places = call.value(1)
+    if places is not None and not places.size:
+        return _as_it_is(call)
     axis = call.axis(call.attribute("axis", 0), call.rank(0))
     combine = call.attribute("reduction", "none")
     return call.add("scatter_elements", call.inputs(), axis=axis, combine=combine)
 
 
+def _as_it_is(call: NodeCall) -> str:
+    """The data, as there are no updates."""
+    call.value(2)
+    return call.input(0)
+
+
 def _scatter_nd(call: NodeCall) -> str:
+    known = call.value(1)
+    if known is not None and 0 in known.shape[:-1]:
+        return _as_it_is(call)
     data, places = call.type(0).shape, call.type(1).shape
     count = int(np.prod(places[:-1], dtype=np.int64))
     indices = call.add("reshape", [call.input(1)], shape=[count, places[-1]])
@@ -82,10 +94,13 @@ def _one_hot(call: NodeCall) -> str:
     return call.add("one_hot_values", [call.input(0), call.input(2)], depth=depth, axis=axis)
 
 
-def _top_k(call: NodeCall) -> Sequence[str]:
+def _top_k(call: NodeCall) -> Sequence[OnnxValue]:
     k = call.ints(1, "the number k")[0] if call.opset >= 10 else call.attribute("k")
     axis = call.axis(call.attribute("axis", -1), call.rank(0))
     largest = bool(call.attribute("largest", 1))
+    if k == 0:
+        shape = [0 if d == axis else n for d, n in enumerate(call.type(0).shape)]
+        return [np.zeros(shape, kind) for kind in (call.type(0).dtype.numpy, np.int64)]
     return add_top_k(call.builder, call.input(0), int(k), axis, largest=largest)
 
 
