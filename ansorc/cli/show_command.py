@@ -15,6 +15,7 @@ from ansorc.cli.arguments import (
     takes_workload_if_given,
 )
 from ansorc.cli.bisect_view import show_bisection
+from ansorc.cli.network_bisect import show_network_bisection
 from ansorc.cli.network_views import NETWORK_VIEWS, show_network
 from ansorc.cli.record_view import find_record, rebuild, show_record
 from ansorc.codegen.base import CountingBackend, backend_of
@@ -70,7 +71,8 @@ _VIEWS = {
                    "measured again, in worker processes.")  # fmt: skip
 @click.option("--bisect", is_flag=True,
               help="Run the loops in the interpreter, check them against float64, and name the "
-                   "first pass after which they are wrong.")  # fmt: skip
+                   "first pass after which they are wrong; of a network, the rewrite or "
+                   "the kernel.")  # fmt: skip
 def show(
     workload: TaskOrNetworks | None, choice: ProgramChoice, views: tuple[str, ...], record_id: str,
     *, with_assembly: bool, bisect: bool,
@@ -83,13 +85,15 @@ def show(
     Example:  ansorc show gemm.py:matmul --view schedule --asm
     """
     if workload is not None and not isinstance(workload, Task):
-        if record_id or bisect:
+        if record_id:
             raise click.UsageError(
-                "--record and --bisect are for operators; of a network's kernel name the record "
-                "alone, without the network"
+                "a record is of an operator; name it alone, without the network that has it"
             )
         for network in networks_of([workload]):
-            show_network(network, choice, views)
+            if bisect:
+                show_network_bisection(network, choice)
+            else:
+                show_network(network, choice, views)
         return
     asked = (*views, "asm") if with_assembly else views
     if record_id:

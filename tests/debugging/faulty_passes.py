@@ -11,7 +11,7 @@ from ansorc.codegen.base import backend_of
 from ansorc.ir.expr import Const
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.passes.pipeline import Pass
-from ansorc.ir.stmt import Function
+from ansorc.ir.stmt import Function, Store
 from ansorc.target import Target
 
 
@@ -41,6 +41,15 @@ def changes_constants(function: Function, target: Target) -> Function:
         if isinstance(old, Const) and old.dtype.is_float:
             return replace(old, value=old.value * 2)
         return None
+
+    return rewrite(function, rule)
+
+
+def doubles_stores(function: Function, target: Target) -> Function:
+    """Store twice what should be stored."""
+
+    def rule(old: Node) -> Node | None:
+        return replace(old, value=old.value + old.value) if isinstance(old, Store) else None
 
     return rewrite(function, rule)
 
