@@ -124,7 +124,9 @@ def settle(state: State, step: Step, before: State, *, within: str = "") -> Stat
         stage = state.stage(name)
         assert isinstance(stage.attach, At)
         # What the threads of a block share is read over loops further out, too.
-        if not within or stage.attach.stage in changed or stage.scope == "shared":
+        around = state.chain(stage) if stage.scope == "shared" else ()
+        is_inside = any(outer.name in changed for outer, _ in around)
+        if not within or stage.attach.stage in changed or is_inside:
             state = _settle_stage(state, stage, stage.attach, (step, before))
             if state.stage(name) is not stage:
                 changed.add(name)

@@ -30,8 +30,9 @@ from ansorc.codegen.call.module import Module
 from ansorc.errors import AnsorcError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Step, replay, steps_from_json, steps_to_json
-from ansorc.search.gpu.default import best_on_gpu, seconds_of, sketches_on_gpu
+from ansorc.search.gpu.default import best_on_gpu, sketches_on_gpu
 from ansorc.search.gpu.description import descriptions
+from ansorc.search.gpu.estimated_programs import seconds_of
 from ansorc.search.gpu.sampling import sample_on_gpu
 from ansorc.search.measure.check import Expectation, expectations
 from ansorc.search.measure.data import draw_with_rounding

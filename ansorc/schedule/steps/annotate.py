@@ -6,6 +6,7 @@ from collections.abc import Iterator as Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.ir.stmt import THREADS
+from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.thread_places import require_threads_fit
@@ -143,7 +144,9 @@ class BindThread(Step):
             _require_space(self, state, iterator, "bound to a thread")
         self.unmarked(state, stage.iterators[place], "nothing else fits")
         bound = replace(stage.iterators[place], mark=Mark.BIND, thread=self.thread)
-        after = state.with_stage(stage.with_iterator(place, bound))
+        bound_loops = state.with_stage(stage.with_iterator(place, bound))
+        # What the threads of a block share grows with the threads.
+        after = settle(bound_loops, self, state, within=stage.name)
         require_threads_fit(self, state, after)
         return after
 

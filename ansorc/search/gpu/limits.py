@@ -29,11 +29,12 @@ def are_legal(state: State, target: Target, rows: int) -> BoolArray:
     """
     good = np.ones(rows, dtype=bool)
     for kernel in kernels_of(state):
-        good &= _fits(kernel, target)
+        good &= is_legal_kernel(kernel, target)
     return good
 
 
-def _fits(kernel: ThreadKernel, target: Target) -> BoolArray:
+def is_legal_kernel(kernel: ThreadKernel, target: Target) -> BoolArray:
+    """Return whether a kernel keeps within the limits of `target`: one value, or [rows]."""
     limits = launch_limits(target)
     grid, block = (kernel.blocks, 1, 1), (kernel.threads, 1, 1)
     good = ~np.asarray(exceeds(limits, grid, block, kernel.shared_bytes))

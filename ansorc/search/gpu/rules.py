@@ -111,27 +111,57 @@ class LeaveToThreads:
         yield partial.with_trace(f"reduce {stage} by threads")
 
 
-def completed_on_gpu(sketch: Sketch) -> tuple[Sketch, ...]:
-    """Return `sketch` with all stages bound to blocks and threads, and its choices.
+@dataclass(frozen=True)
+class ReductionWay:
+    """How the long reductions of a sketch that no rule has tiled are divided among threads."""
 
-    There is one for each number of threads that make long reductions together, with and without
-    the rows of their reader; one in which each result is made by one thread; those in which blocks
-    make parts of few results first; and one in which tiles are turned round in shared memory, where
-    something is transposed.
+    threads: int = 0
+    """Threads that make one result together; 0: one thread makes it."""
+    with_rows: bool = False
+    """Whether they compute the rows of the reader as well."""
+    parts: int = 0
+    """Parts of a reduction that blocks make first; 0: none."""
+    is_transposed: bool = False
+    """Whether tiles are turned round in shared memory, where something is transposed."""
+
+
+def ways_on_gpu(sketch: Sketch) -> tuple[ReductionWay, ...]:
+    """Return the ways in which `sketch` may be completed, of which two may come to the same."""
+    partial = PartialSketch.of(sketch)
+    ways = [ReductionWay()]
+    most_terms = max(map(terms_of, long_reductions(partial)), default=0)
+    together = [threads for threads in THREADS if threads < 2 * most_terms]
+    for threads in together:
+        has_rows = with_rows(partial, threads) is not None
+        ways += [ReductionWay(threads, rows) for rows in (False, True)[: 1 + has_rows]]
+    for parts in PARTS if together else ():
+        if in_parts(partial, parts) is not None:
+            ways += [ReductionWay(threads, parts=parts) for threads in (0, *THREADS[:3])]
+    if turned_round(partial) is not None:
+        ways.append(ReductionWay(is_transposed=True))
+    return tuple(ways)
+
+
+def complete_on_gpu(sketch: Sketch, way: ReductionWay) -> Sketch | None:
+    """Return `sketch` with all stages bound to blocks and threads in `way`, and its choices.
+
+    None if the way is none for it.
     """
-    first = PartialSketch.of(sketch)
-    partials = [first]
-    if long_reductions(first):
-        for threads in THREADS:
-            partials.append(reduced_together(first, threads))
-            rows = with_rows(first, threads)
-            partials += [] if rows is None else [rows]
-        for divided in filter(None, (in_parts(first, parts) for parts in PARTS)):
-            partials += [divided, *(reduced_together(divided, threads) for threads in THREADS[:3])]
-    turned = turned_round(first)
-    partials += [] if turned is None else [turned]
-    whole = {partial.state.steps: _with_choices(bound_rest(partial)) for partial in partials}
-    return tuple(whole.values())
+    partial: PartialSketch | None = PartialSketch.of(sketch)
+    if way.parts:
+        partial = in_parts(partial, way.parts)
+    if way.is_transposed and partial is not None:
+        partial = turned_round(partial)
+    if way.threads and partial is not None:
+        make = with_rows if way.with_rows else reduced_together
+        partial = make(partial, way.threads)
+    return None if partial is None else _with_choices(bound_rest(partial))
+
+
+def completed_on_gpu(sketch: Sketch) -> tuple[Sketch, ...]:
+    """Return `sketch` completed in all ways, those that come to the same once."""
+    found = (complete_on_gpu(sketch, way) for way in ways_on_gpu(sketch))
+    return tuple({whole.steps: whole for whole in found if whole is not None}.values())
 
 
 def _with_choices(partial: PartialSketch) -> Sketch:

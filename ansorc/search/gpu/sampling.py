@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from math import prod
+
 import numpy as np
 
 from ansorc.schedule.extent import BoolArray
 from ansorc.search.gpu.kernels import kernels_of
-from ansorc.search.gpu.limits import MAX_TILE, MAX_VTHREADS, WARP_THREADS
+from ansorc.search.gpu.limits import (
+    MAX_TILE,
+    MAX_VTHREADS,
+    WARP_THREADS,
+    are_legal,
+    is_legal_kernel,
+)
 from ansorc.search.gpu.tiling import SPACE_LEVELS, THREAD, VTHREAD
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space.genes import (
-    Genes,
-    gene_counts,
-    population_state,
-    table_of,
-    within_registers,
-)
+from ansorc.search.space.genes import Genes, gene_counts, population_state, table_of
 from ansorc.target.gpu_occupancy import MAX_THREADS
 
 ROUNDS = 48
@@ -30,45 +33,87 @@ KEPT_OUTSIDE = 0.25
 def sample_on_gpu(sketch: Sketch, rows: int, rng: np.random.Generator) -> Genes:
     """Return [rows, columns] random genes; every row is a legal program, where there is one.
 
-    Blocks of `GOOD_THREADS` threads are drawn more often than others.
+    Blocks of `GOOD_THREADS` threads are drawn more often than others. The tiles of each stage are
+    drawn by themselves, and so is each kernel: of several few are legal at once.
     """
     counts = gene_counts(sketch)
-    found = np.zeros((0, len(counts)), dtype=np.int64)
+    tiled = _tiled_columns(sketch)
+    several = tiled if len(tiled) > 1 else []
+    pools = {columns: _fitting_tiles(sketch, columns, rng) for columns in several}
+    legal = np.zeros((0, len(counts)), dtype=np.int64)
     for attempt in range(ROUNDS):
-        missing = rows - len(found)
+        missing = rows - len(legal)
         if missing <= 0:
             break
-        drawn = rng.integers(counts, size=(DRAWN, len(counts)))
-        drawn = drawn[_tiles_fit(sketch, drawn)][: max(CHECKED, 2 * missing)]
-        if not len(drawn):
-            continue
-        good = within_registers(sketch, drawn, 1.0)
-        if attempt < ROUNDS // 2:
-            good &= _is_likely(sketch, drawn) | (rng.random(len(drawn)) < KEPT_OUTSIDE)
-        found = np.concatenate([found, drawn[good]])
-    if not len(found):
-        found = rng.integers(counts, size=(rows, len(counts)))
-    return found[np.arange(rows) % len(found)]
+        most = max(CHECKED, 2 * missing)
+        drawn = rng.integers(counts, size=(most if pools else DRAWN, len(counts)))
+        for columns, fitting in pools.items():
+            drawn[:, columns] = fitting[rng.integers(len(fitting), size=len(drawn))]
+        if tiled and not pools:
+            drawn = drawn[_tiles_fit(sketch, tiled[0], drawn[:, tiled[0]])]
+        made = _legal_kernels(sketch, drawn[:most], rng, prefers_good=attempt < ROUNDS // 2)
+        legal = np.concatenate([legal, made])
+    if not len(legal):
+        legal = rng.integers(counts, size=(rows, len(counts)))
+    return legal[np.arange(rows) % len(legal)]
 
 
-def _tiles_fit(sketch: Sketch, genes: Genes) -> BoolArray:
-    """Whether the tiles of each tiled stage may be of one block, told from their lengths alone."""
-    good = np.ones(len(genes), dtype=bool)
-    tiled = [(n, v) for n, v in enumerate(sketch.variables) if len(v.limits) == SPACE_LEVELS - 1]
-    for stage in {variable.stage for _, variable in tiled}:
-        own = [table_of(v).rows[genes[:, n]] for n, v in tiled if v.stage == stage]
-        lengths = np.prod(own, axis=0)
-        covered = np.prod([v.extent for _, v in tiled if v.stage == stage])
-        threads, virtual = lengths[:, THREAD], lengths[:, VTHREAD]
-        good &= (threads <= MAX_THREADS) & (virtual <= MAX_VTHREADS)
-        good &= virtual * lengths[:, THREAD + 1 :].prod(axis=1) <= MAX_TILE
-        good &= (threads >= WARP_THREADS) | (covered < 2 * WARP_THREADS)
-    return good
-
-
-def _is_likely(sketch: Sketch, genes: Genes) -> BoolArray:
+def _legal_kernels(
+    sketch: Sketch, drawn: Genes, rng: np.random.Generator, *, prefers_good: bool
+) -> Genes:
+    """Legal programs, each of whose kernels is one of the rows `drawn`, not all of one row."""
+    if not len(drawn):
+        return drawn
     low, high = GOOD_THREADS
-    good = np.ones(len(genes), dtype=bool)
-    for kernel in kernels_of(population_state(sketch, genes)):
-        good &= (kernel.threads >= low) & (kernel.threads <= high)
-    return good
+    kernels = kernels_of(population_state(sketch, drawn))
+    mixed = drawn.copy()
+    for kernel in kernels:
+        good = np.broadcast_to(is_legal_kernel(kernel, sketch.target), len(drawn))
+        if prefers_good:
+            is_good = (kernel.threads >= low) & (kernel.threads <= high)
+            good = good & (is_good | (rng.random(len(drawn)) < KEPT_OUTSIDE))
+        if not good.any():
+            return drawn[:0]
+        if len(kernels) == 1:
+            return drawn[good]
+        columns = _columns_of(sketch, {stage.name for stage in kernel.stages})
+        rows = rng.choice(np.flatnonzero(good), size=len(drawn))
+        mixed[:, columns] = drawn[rows[:, None], columns]
+    return mixed[are_legal(population_state(sketch, mixed), sketch.target, len(mixed))]
+
+
+def _columns_of(sketch: Sketch, stages: Collection[str]) -> list[int]:
+    """The columns of what is chosen for some of the stages."""
+    owners = [one.stage for one in (*sketch.variables, *sketch.choices)]
+    return [column for column, stage in enumerate(owners) if stage in stages]
+
+
+def _tiled_columns(sketch: Sketch) -> list[tuple[int, ...]]:
+    """The columns of the tile lengths of each tiled stage."""
+    tiled = [(n, v) for n, v in enumerate(sketch.variables) if len(v.limits) == SPACE_LEVELS - 1]
+    stages = dict.fromkeys(variable.stage for _, variable in tiled)
+    return [tuple(n for n, v in tiled if v.stage == stage) for stage in stages]
+
+
+def _fitting_tiles(sketch: Sketch, columns: Sequence[int], rng: np.random.Generator) -> Genes:
+    """Random genes [tiles, columns] of one stage whose tiles may be of one block.
+
+    All that were drawn, if none may.
+    """
+    counts = [len(table_of(sketch.variables[column])) for column in columns]
+    drawn = rng.integers(counts, size=(DRAWN, len(counts)))
+    good = _tiles_fit(sketch, columns, drawn)
+    return drawn[good] if good.any() else drawn
+
+
+def _tiles_fit(sketch: Sketch, columns: Sequence[int], genes: Genes) -> BoolArray:
+    """Whether the tiles [rows, columns] of a stage may be of one block, told from their lengths."""
+    variables = [sketch.variables[column] for column in columns]
+    rows = [table_of(v).rows[genes[:, place]] for place, v in enumerate(variables)]
+    lengths = np.prod(rows, axis=0)
+    covered = prod(variable.extent for variable in variables)
+    threads, virtual = lengths[:, THREAD], lengths[:, VTHREAD]
+    good = (threads <= MAX_THREADS) & (virtual <= MAX_VTHREADS)
+    good &= virtual * lengths[:, THREAD + 1 :].prod(axis=1) <= MAX_TILE
+    good &= (threads >= WARP_THREADS) | (covered < 2 * WARP_THREADS)
+    return np.asarray(good)

@@ -1,0 +1,100 @@
+"""Programs of a sketch for a GPU, and their times by the model of the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ansorc.schedule.extent import BoolArray
+from ansorc.schedule.state import State
+from ansorc.search.cost_model import Float64Array
+from ansorc.search.evolution.variation import mutate
+from ansorc.search.gpu.description import descriptions
+from ansorc.search.gpu.kernels import kernels_of
+from ansorc.search.gpu.sampling import sample_on_gpu
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.space.genes import Genes, choice_values, population_state
+from ansorc.target import Target
+from ansorc.target.gpu_kernel import KernelDescription
+from ansorc.target.gpu_model import seconds
+from ansorc.target.gpu_occupancy import resident_blocks, warps_of
+
+SURVIVORS, CHILDREN = 32, 1024
+"""Programs of a round that have mutations in the next one, and how many."""
+LEAST_WARPS, PENALTY = 8, 1.25
+"""Warps of a multiprocessor that hide each other's latencies, and how many times as fast a program
+with fewer must seem: what the compiler makes of it is known less well than these."""
+
+NARROW, WIDE_SECTORS = 0.03, 16
+"""How much slower narrow accesses may seem, so that of programs that are as good one with wide ones
+is taken; sectors of a request of 16 bytes a thread."""
+
+MAX_CODE = 24 << 10
+"""Bytes of straight code in which the compiler finds registers for all; in more it may spill."""
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadPrograms:
+    """Programs of one sketch [rows, columns], and their estimated seconds [rows]."""
+
+    sketch: Sketch
+    genes: Genes
+    seconds: Float64Array
+
+    @staticmethod
+    def draw(sketch: Sketch, rows: int) -> ThreadPrograms:
+        """Return random programs, always the same ones."""
+        genes = sample_on_gpu(sketch, rows, np.random.default_rng(0))
+        return ThreadPrograms(sketch, genes, seconds_of(sketch, genes))
+
+    @property
+    def best(self) -> float:
+        return float(self.seconds.min())
+
+    def next(self, rng: np.random.Generator) -> ThreadPrograms:
+        """Return the best programs and mutations of them."""
+        best = np.argsort(self.seconds, kind="stable")[:SURVIVORS]
+        parents = np.repeat(self.genes[best], -(-CHILDREN // len(best)), axis=0)
+        children = mutate(self.sketch, parents, rng)
+        return ThreadPrograms(
+            self.sketch,
+            np.concatenate([self.genes[best], children]),
+            np.concatenate([self.seconds[best], seconds_of(self.sketch, children)]),
+        )
+
+
+def seconds_of(sketch: Sketch, genes: Genes, narrow: float = 0.0) -> Float64Array:
+    """Return the estimated seconds of the programs `genes` [rows, columns]: [rows].
+
+    Those all of whose accesses to memory are narrow seem slower by the share `narrow`.
+    """
+    state = population_state(sketch, genes)
+    choices, rows = choice_values(sketch, genes), len(genes)
+    found = np.zeros(rows)
+    for kernel in descriptions(state, rows, choices):
+        is_long = np.asarray(kernel.code_bytes) > MAX_CODE
+        factor = np.where(is_long, PENALTY, 1.0) * (1 + narrow * narrow_share(kernel))
+        found += seconds(kernel, sketch.target.gpu) * factor
+    return found * np.where(_fills(state, sketch.target), 1.0, PENALTY)
+
+
+def narrow_share(kernel: KernelDescription) -> Float64Array:
+    """Return how much of what a block moves is asked for less than 16 bytes a thread at a time."""
+    narrow, total = np.zeros(()), np.zeros(())
+    for access in kernel.global_accesses:
+        moved = np.asarray(access.block_bytes, float)
+        total = total + moved
+        narrow = narrow + moved * (1 - np.minimum(1, np.asarray(access.sectors) / WIDE_SECTORS))
+    return np.asarray(narrow / np.maximum(1, total), float)
+
+
+def _fills(state: State, target: Target) -> BoolArray:
+    """Whether each multiprocessor has two blocks of each kernel at a time, or warps enough."""
+    good = np.asarray(True)
+    for kernel in kernels_of(state):
+        blocks = resident_blocks(
+            target.gpu.architecture, kernel.threads, kernel.registers, kernel.shared_bytes
+        )
+        good = good & ((blocks >= 2) | (blocks * warps_of(kernel.threads) >= LEAST_WARPS))
+    return good

@@ -1,0 +1,82 @@
+"""Which of many sketches for a GPU are tried: each stage has its choice of them by itself.
+
+The kernels of a program take their times one after another, so what is best for one stage hardly
+depends on the others, while the number of sketches is the product of the choices of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ansorc.schedule.state import Step
+from ansorc.search.gpu.estimated_programs import ThreadPrograms
+from ansorc.search.gpu.rules import ReductionWay, complete_on_gpu, ways_on_gpu
+from ansorc.search.sketch.sketch import Sketch
+
+FIRST_WAY = ReductionWay(threads=128)
+"""The way in which derived sketches are compared, where they leave reductions to threads."""
+
+StageChoices: TypeAlias = dict[str, tuple[tuple[str, tuple[Step, ...]], ...]]
+"""What the rules did to each stage of the computation: their names, and their steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class FewOfMany:
+    """A search among derived sketches, and the ways to complete them, a choice at a time."""
+
+    derived: Sequence[Sketch]
+    rows: int = 512
+    """Random programs of each sketch that is tried."""
+    tried: dict[tuple[int, ReductionWay], ThreadPrograms | None] = field(
+        default_factory=dict[tuple[int, ReductionWay], ThreadPrograms | None]
+    )
+    """The programs of the sketches that were tried; None of those that cannot be completed so."""
+
+    def pools(self) -> list[ThreadPrograms]:
+        """Return random programs of the sketches that were tried, not all."""
+        choices = [choices_of(sketch) for sketch in self.derived]
+        best = self._best_of_choices(choices, 0, FIRST_WAY)
+        ways = ways_on_gpu(self.derived[best])
+        way = min(ways, key=lambda way: self._seconds(best, way))
+        self._best_of_choices(choices, best, way)
+        return [programs for programs in self.tried.values() if programs is not None]
+
+    def _best_of_choices(
+        self, choices: Sequence[StageChoices], best: int, way: ReductionWay
+    ) -> int:
+        """The number of the sketch that is best in a way, from `best` on a stage at a time."""
+        for stage in dict.fromkeys(name for made in choices for name in made):
+            others = _without(choices[best], stage)
+            rivals = [n for n, made in enumerate(choices) if _without(made, stage) == others]
+            best = min(rivals, key=lambda number: self._seconds(number, way))
+        return best
+
+    def _seconds(self, number: int, way: ReductionWay) -> float:
+        """The least estimated time of a derived sketch, in one way if it may be completed so."""
+        ways = ways_on_gpu(self.derived[number])
+        key = number, way if way in ways else ways[0]
+        if key not in self.tried:
+            whole = complete_on_gpu(self.derived[number], key[1])
+            self.tried[key] = None if whole is None else ThreadPrograms.draw(whole, self.rows)
+        programs = self.tried[key]
+        return float("inf") if programs is None else programs.best
+
+
+def choices_of(sketch: Sketch) -> StageChoices:
+    """Return what the rules did to each stage of the computation, and to stages made of it."""
+    names = sorted((op.name for op in sketch.dag.ops), key=len)
+    choices: StageChoices = {}
+    before = 0
+    for applied in sketch.derivation:
+        made_of = [one for one in names if f"{applied.stage}.".startswith(f"{one}.")]
+        name = made_of[-1] if made_of else applied.stage
+        made = applied.rule, sketch.steps[before : applied.step_count]
+        choices[name] = (*choices.get(name, ()), made)
+        before = applied.step_count
+    return choices
+
+
+def _without(choices: StageChoices, stage: str) -> StageChoices:
+    return {name: made for name, made in choices.items() if name != stage}
