@@ -8,6 +8,7 @@ what it takes.
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ansorc.errors import AnsorcError, ArgumentError
+from ansorc.errors import AnsorcError, ArgumentError, LanguageError
 from ansorc.lang.literal import as_list, as_number, short_text
 
 P = ParamSpec("P")
@@ -37,8 +38,20 @@ def checked(
         except TypeError as refusal:
             _refuse_call(function, error, refusal)
             raise
+        except RecursionError as deep:
+            raise too_deep(function.__name__) from deep
 
     return call
+
+
+def too_deep(what: str) -> LanguageError:
+    """Return the refusal of expressions that are nested deeper than Python's calls go."""
+    return LanguageError(
+        f"{what}: an expression is nested deeper than Python calls go "
+        f"({sys.getrecursionlimit()}, from sys.getrecursionlimit): join terms in halves and not "
+        "one after another, make parts of it stages (ac.compute), or raise the limit by "
+        "sys.setrecursionlimit"
+    )
 
 
 def called_in_words(

@@ -10,6 +10,7 @@ from typing import Self
 
 from ansorc.errors import LanguageError, ParseError
 from ansorc.ir.buffer import Buffer
+from ansorc.lang.arguments import too_deep
 from ansorc.lang.canonical import canonical, in_order
 from ansorc.lang.check import check_ops
 from ansorc.lang.compute_op import ComputeOp
@@ -47,7 +48,10 @@ class ComputeDAG:
         return dag
 
     def _hold(self, params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
-        check_ops(params, ops)
+        try:
+            check_ops(params, ops)
+        except RecursionError as deep:
+            raise too_deep("the DAG") from deep
         object.__setattr__(self, "params", params)
         object.__setattr__(self, "ops", in_order(params, ops))
 

@@ -10,6 +10,7 @@ from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Expr, Operand, Var, dtype_of
 from ansorc.ir.node import Node, rewrite
+from ansorc.lang.arguments import too_deep
 from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, ComputeOp, Output
@@ -71,8 +72,7 @@ def compute(
     dtypes, a read outside of a tensor, a bad name.
     """
     space, value = _traced(shape, fn, name, axes)
-    op = _op((str(name),), space, _one(name, value), as_hints({} if hints is None else hints))
-    _check(op, value)
+    op = _made((str(name),), space, _one(name, value), value, hints)
     return Tensor(op.buffer, op, isinstance(name, AutoName))
 
 
@@ -124,8 +124,7 @@ def compute_tuple(
         raise LanguageError(f"{count} tensors are computed, but the names are {tuple(names)}")
     for one in names:
         check_tensor_name(one)
-    op = _op(tuple(map(str, names)), space, found, as_hints({} if hints is None else hints))
-    _check(op, value)
+    op = _made(tuple(map(str, names)), space, found, value, hints)
     return tuple(
         Tensor(buffer, op, isinstance(one, AutoName), place)
         for place, (buffer, one) in enumerate(zip(op.buffers, names, strict=True))
@@ -160,11 +159,22 @@ def _traced(
     return tuple(Axis(axis, extent) for axis, extent in zip(names, extents, strict=True)), value
 
 
-def _check(op: ComputeOp, value: Element | Elements) -> None:
-    """Raise LanguageError where a computation has no meaning, or its reducer breaks its laws."""
-    check_op(op)
+def _made(
+    names: tuple[str, ...],
+    space: tuple[Axis, ...],
+    found: Found,
+    value: Element | Elements,
+    hints: Hints | None,
+) -> ComputeOp:
+    """Return a computation; raise LanguageError where it has no meaning or breaks laws."""
+    try:
+        op = _op(names, space, found, as_hints({} if hints is None else hints))
+        check_op(op)
+    except RecursionError as deep:
+        raise too_deep(f"the definition of '{names[0]}'") from deep
     if isinstance(value, TupleReduction) and value.name:
         check_laws(op, value.name)
+    return op
 
 
 def _op(

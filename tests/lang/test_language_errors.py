@@ -28,11 +28,19 @@ def of(fn: Callable[[ac.Scalar], object]) -> Callable[[], object]:
     return lambda: ac.compute(8, untyped(fn), "X")
 
 
+def nested(i: ac.Scalar) -> ac.Scalar:
+    found = V[i]
+    for _ in range(2000):
+        found = found + V[i]
+    return found
+
+
 WHOLE = ac.compute(8, lambda i: V[i] + 1.0, "W")
 
 CASES: list[tuple[str, Callable[[], object]]] = [
     ("'V' of .*|whole tensor.*index it inside a compute", lambda: V + 1),
     ("whole tensor.*like V\\[i\\]", lambda: V * V),
+    ("definition of 'X': .* nested deeper than Python.*join terms in halves", of(nested)),
     ("whole tensor", lambda: list(V)),
     ("whole tensor", lambda: bool(V)),
     ("whole tensor, not a number", lambda: V[0] + V),

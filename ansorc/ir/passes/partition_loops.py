@@ -43,6 +43,8 @@ from ansorc.ir.substitute import substitute
 
 _SMALL = 32
 """Statements of a body that may be copied for the guards of tiles inside it."""
+_LONGEST_CHAIN = 16
+"""Ranges that are asked for one after another."""
 
 
 def partition_loops(function: Function, statements: int, *, by_choice: bool = True) -> Function:
@@ -204,11 +206,22 @@ class _Partition:
 
 
 def _chain(cuts: Cuts, parts: Sequence[Stmt]) -> Stmt:
-    """Return an If for each range of what is cut but the last."""
-    result = parts[-1]
-    for span, part in reversed(list(zip(cuts.ranges(), parts, strict=True))[:-1]):
-        result = If(Compare(CompareOp.LT, cuts.expr, integer(span[1] + 1)), part, result)
-    return result
+    """Return an If for each range of what is cut but the last; many are halved, not nested."""
+    spans = cuts.ranges()
+
+    def test(number: int) -> Expr:
+        return Compare(CompareOp.LT, cuts.expr, integer(spans[number][1] + 1))
+
+    def between(first: int, last: int) -> Stmt:
+        if last - first > _LONGEST_CHAIN:
+            middle = (first + last) // 2
+            return If(test(middle - 1), between(first, middle), between(middle, last))
+        result = parts[last - 1]
+        for number in reversed(range(first, last - 1)):
+            result = If(test(number), parts[number], result)
+        return result
+
+    return between(0, len(parts))
 
 
 def _on_share(stmt: Stmt, share: Linear[Atom], stand_in: Var) -> Stmt:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from ansorc.errors import LanguageError
 from ansorc.lang.define import compute
@@ -18,6 +19,8 @@ _TRANSPOSE, _RESHAPE, _FLATTEN = AutoName("transpose"), AutoName("reshape"), Aut
 _CONCAT, _STACK, _SLICE = AutoName("concat"), AutoName("stack"), AutoName("slice")
 _FLIP, _TILE, _BROADCAST_TO = AutoName("flip"), AutoName("tile"), AutoName("broadcast_to")
 _SQUEEZE, _EXPAND_DIMS = AutoName("squeeze"), AutoName("expand_dims")
+_LONGEST_CHAIN = 16
+"""Parts that are asked for one after another."""
 
 
 def transpose(data: Tensor, order: Sequence[int], name: str = _TRANSPOSE) -> Tensor:
@@ -163,7 +166,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, name: str = _CONCAT) -> Ten
     rest = first.shape[:place] + first.shape[place + 1 :]
     fits = all(t.shape[:place] + t.shape[place + 1 :] == rest for t in tensors)
     require(fits, "concat", *tensors, need=f"they may differ in axis {axis} alone")
-    ends = [sum(t.shape[place] for t in tensors[: n + 1]) for n in range(len(tensors))]
+    ends = list(accumulate(t.shape[place] for t in tensors))
 
     def body(*indices: Scalar) -> Scalar:
         def part(number: int) -> Scalar:
@@ -171,10 +174,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, name: str = _CONCAT) -> Ten
             here = _shifted(indices[place], -begin)
             return tensors[number][(*indices[:place], here, *indices[place + 1 :])]
 
-        result = part(len(tensors) - 1)
-        for number in reversed(range(len(tensors) - 1)):
-            result = if_then_else(indices[place] < ends[number], part(number), result)
-        return result
+        return _chosen(part, 0, len(tensors), lambda number: indices[place] < ends[number])
 
     return compute((*first.shape[:place], ends[-1], *first.shape[place + 1 :]), body, name)
 
@@ -194,12 +194,31 @@ def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = _STACK) -> Tenso
 
     def body(*indices: Scalar) -> Scalar:
         inner = (*indices[:place], *indices[place + 1 :])
-        result = as_scalar(tensors[-1][inner])
-        for number in reversed(range(len(tensors) - 1)):
-            result = if_then_else(indices[place] <= number, tensors[number][inner], result)
-        return result
+
+        def part(number: int) -> Scalar:
+            return as_scalar(tensors[number][inner])
+
+        return _chosen(part, 0, len(tensors), lambda number: indices[place] <= number)
 
     return compute((*shape[:place], len(tensors), *shape[place:]), body, name)
+
+
+def _chosen(
+    part: Callable[[int], Scalar], first: int, last: int, is_up_to: Callable[[int], Scalar]
+) -> Scalar:
+    """Return the part, of `first` to `last`, where the index is: `is_up_to` says in which it is.
+
+    Few parts are asked for one after another, which loops are split by; many are halved, so that
+    what is made is not as deep as they are many.
+    """
+    if last - first > _LONGEST_CHAIN:
+        middle = (first + last) // 2
+        before = _chosen(part, first, middle, is_up_to)
+        return if_then_else(is_up_to(middle - 1), before, _chosen(part, middle, last, is_up_to))
+    result = part(last - 1)
+    for number in reversed(range(first, last - 1)):
+        result = if_then_else(is_up_to(number), part(number), result)
+    return result
 
 
 def _completed(data: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,6 +12,8 @@ from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import FLOAT32, FLOAT64, INT64, DType, Kind, dtype
 
 _COMPUTED_IN_FLOAT32 = ("float16", "bfloat16")
+_LONGEST_CHAIN = 16
+"""Inputs that are joined one after another, in the order of the file."""
 
 
 def _plain(operator: str) -> Converter:
@@ -50,13 +52,19 @@ def _rounding(operator: str) -> Converter:
 
 
 def _chain(operator: str) -> Converter:
-    """One node for each input after the first."""
+    """One node for each input after the first, joined in halves where there are many."""
 
     def convert(call: NodeCall) -> str:
-        result = call.input(0)
-        for place in range(1, call.count):
-            result = call.add(operator, [result, call.input(place)])
-        return result
+        def joined(first: int, last: int) -> str:
+            if last - first > _LONGEST_CHAIN:
+                middle = (first + last) // 2
+                return call.add(operator, [joined(first, middle), joined(middle, last)])
+            result = call.input(first)
+            for place in range(first + 1, last):
+                result = call.add(operator, [result, call.input(place)])
+            return result
+
+        return joined(0, call.count)
 
     return convert
 

@@ -23,6 +23,8 @@ _NUMBERS = {
     "scaledtanh": (1.0, 1.0), "thresholdedrelu": (1.0, 0.0),
 }  # fmt: skip
 """The numbers alpha and beta of activations that have them."""
+_MOST_AT_ONCE = 64
+"""Steps whose inputs one kernel parts: one for a thousand results takes long to schedule."""
 _WITH_BETA = ("affine", "hardsigmoid", "scaledtanh")
 
 
@@ -85,9 +87,17 @@ class _Direction:
                 bias = _sum(call, bias, self.weight(3, rows))
             product = call.add("bias_add", [product, bias])
         shape = call.builder.type(product).shape
-        if shape[0] == 1:
-            return [call.add("reshape", [product], shape=shape[1:])]
-        return call.builder.add_many("unstack", [product], [""] * shape[0])
+        found: list[str] = []
+        for first in range(0, shape[0], _MOST_AT_ONCE):
+            last, part = min(first + _MOST_AT_ONCE, shape[0]), product
+            if last - first < shape[0]:
+                begin, end = [first, *[0] * (len(shape) - 1)], [last, *shape[1:]]
+                part = call.add("slice", [product], begin=begin, end=end)
+            if last - first == 1:
+                found.append(call.add("reshape", [part], shape=shape[1:]))
+            else:
+                found += call.builder.add_many("unstack", [part], [""] * (last - first))
+        return found
 
     def kept(self, step: int, new: str, *old: str) -> str:
         """Return a state where the sequence goes on at `step`, else what it was, or 0."""
