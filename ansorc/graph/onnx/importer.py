@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar, cast, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ansorc.graph.onnx.control_flow import FLOW
 from ansorc.graph.onnx.converters import CONVERTERS
 from ansorc.graph.onnx.converters.sequences import SEQUENCES
 from ansorc.graph.onnx.folding import Folding
+from ansorc.graph.onnx.guarding import guarded
 from ansorc.graph.onnx.ignored import refuse_ignored
 from ansorc.graph.onnx.model import (
     MAX_DEPTH,
@@ -43,7 +44,6 @@ MAX_NODES = 100_000
 _COMPUTED_IN_FLOAT32 = ("float16", "bfloat16")
 _KnownTensors: TypeAlias = "ChainMap[str, OnnxItem | None]"
 """What the tensors of a graph are, and of the graphs around it; None: left out by a caller."""
-T = TypeVar("T")
 
 
 @overload
@@ -193,7 +193,7 @@ class _Import:
             def run(graph: OnnxGraph, values: Sequence[OnnxItem]) -> list[OnnxItem]:
                 return self._inner(node, graph, values, known, depth)
 
-            results = _guarded(node, lambda: FLOW[node.operator](call, run))
+            results = guarded(call, lambda: FLOW[node.operator](call, run))
             refuse_ignored(call)
             return results
         user, called = registered_operator(node.operator), self._model.called(node)
@@ -203,20 +203,20 @@ class _Import:
         is_known = not any(isinstance(value, (str, OnnxSequence)) for value in inputs)
         is_known = is_known and node.operator not in SEQUENCES
         if user is None and is_known and self._folding.can(node):
-            found = _guarded(node, lambda: self._folding.outputs(node, arrays))
+            found = guarded(call, lambda: self._folding.outputs(node, arrays))
             return [_computed(value) for value in found]
         for name, value in zip(node.inputs, arrays, strict=True):
             if value is not None:
                 _numbers(value, f"{node}: '{name}'")
         if user is not None:
-            return _guarded(node, lambda: user_outputs(call, user))
+            return guarded(call, lambda: user_outputs(call, user), is_users=True)
         converter = CONVERTERS.get(node.operator)
         if converter is None:
             raise GraphError(
                 f"{node}: ansorc does not know this operator; define it in the DSL with "
                 f"ac.register_onnx_op('{node.operator}', ...)"
             )
-        made = _guarded(node, lambda: converter(call))
+        made = guarded(call, lambda: converter(call))
         refuse_ignored(call)
         return [made] if isinstance(made, (str, np.ndarray, OnnxSequence)) else list(made)
 
@@ -240,19 +240,6 @@ class _Import:
 def _named(node: OnnxNode, results: Sequence[OnnxItem]) -> list[OnnxItem]:
     """The outputs of a node that have names."""
     return [value for name, value in zip(node.outputs, results, strict=False) if name]
-
-
-def _guarded(node: OnnxNode, convert: Callable[[], T]) -> T:
-    """Return what `convert` does; raise GraphError, naming the node, for whatever it raises."""
-    try:
-        return convert()
-    except GraphError:
-        raise
-    except AnsorcError as error:
-        raise GraphError(f"{node}: {error}") from error
-    except Exception as error:
-        words = f"{type(error).__name__}: {error}"
-        raise GraphError(f"{node}: the node is malformed: {words}") from error
 
 
 def _numbers(value: Array, what: str) -> Array:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper, shape_inference
+from onnx import checker, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
 from ansorc.errors import GraphError
@@ -37,6 +37,8 @@ _FIRST_COMPUTED = {"DequantizeLinear": 19, "QuantizeLinear": 19}
 
 Attribute = Any
 """An int, a float, text, an array, an `OnnxGraph`, or a list of one kind of them."""
+
+ElementsAndShape: TypeAlias = "tuple[np.dtype[Any], Sequence[int]]"
 
 
 @dataclass(frozen=True)
@@ -182,20 +184,54 @@ def bytes_computed(node: OnnxNode, inputs: Mapping[str, Array]) -> int | None:
 
     None where ONNX's rules of shapes do not say it.
     """
-    given, known = list[onnx.ValueInfoProto](), list[onnx.TensorProto]()
     wanted = [helper.make_value_info(name, onnx.TypeProto()) for name in node.outputs if name]
     try:
-        for name, array in inputs.items():
-            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-            given.append(helper.make_tensor_value_info(name, kind, array.shape))
-            if array.size <= MAX_SHAPE_ELEMENTS:
-                known.append(numpy_helper.from_array(np.asarray(array), name))
-        model = _alone(node, given, wanted)
-        model.graph.initializer.extend(known)
-        inferred = shape_inference.infer_shapes(model)
+        kinds = {name: (array.dtype, array.shape) for name, array in inputs.items()}
+        inferred = shape_inference.infer_shapes(_typed(node, kinds, inputs, wanted))
     except Exception:  # noqa: BLE001 - whatever it is, nothing is known
         return None
     return _sum_of_bytes(inferred.graph.output)
+
+
+def refusal_by_onnx(
+    node: OnnxNode, kinds: Mapping[str, ElementsAndShape], known: Mapping[str, Array]
+) -> str:
+    """Return what ONNX's own rules say against a node with inputs of `kinds`; "" for nothing.
+
+    `known` are the values of inputs. Only for an operator of ONNX's own.
+    """
+    try:
+        model = _typed(node, kinds, known, ())
+        cast(Any, checker).check_model(model)
+        shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except Exception as error:  # noqa: BLE001 - its own classes, and those of what it calls
+        return next(filter(None, str(error).splitlines()), type(error).__name__)
+    return ""
+
+
+def described(node: OnnxNode) -> str:
+    """Return a node on one line: its attributes too, but of tensors the names alone."""
+    return str(helper.printable_node(node.proto))
+
+
+def _typed(
+    node: OnnxNode,
+    kinds: Mapping[str, ElementsAndShape],
+    values: Mapping[str, Array],
+    wanted: Sequence[onnx.ValueInfoProto],
+) -> onnx.ModelProto:
+    """A model of one node, whose inputs have types, and values that shapes are made of."""
+    given = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind), shape)
+        for name, (kind, shape) in kinds.items()
+    ]
+    model = _alone(node, given, wanted)
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(array), name)
+        for name, array in values.items()
+        if array.size <= MAX_SHAPE_ELEMENTS
+    )
+    return model
 
 
 def numpy_name(element_type: int) -> str:

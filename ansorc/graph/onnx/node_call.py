@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ansorc.errors import GraphError
+from ansorc.errors import AnsorcError, GraphError
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph_operator import GraphOperator
 from ansorc.graph.onnx.model import OnnxNode
@@ -137,6 +138,17 @@ class NodeCall:
         """Return the type of an input; float16 and bfloat16 are float32 within a graph."""
         found = self._given(place)
         return self.builder.type(found) if isinstance(found, str) else TensorType.of_array(found)
+
+    def types(self) -> dict[str, TensorType]:
+        """Return the types of all inputs that are tensors of a type that ansorc has, by name."""
+        found: dict[str, TensorType] = {}
+        for name, one in zip(self.node.inputs, self._inputs, strict=False):
+            if isinstance(one, str):
+                found[name] = self.builder.type(one)
+            elif isinstance(one, np.ndarray):
+                with suppress(AnsorcError):  # text, and floats of 8 bits
+                    found[name] = TensorType.of_array(one)
+        return found
 
     def rank(self, place: int) -> int:
         """Return the number of dimensions of an input."""
