@@ -9,8 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ansorc.graph.graph import Graph, GraphNode
+from ansorc.graph.scattered_values import scattered_elements, scattered_slices
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
+from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 
 _Movement: TypeAlias = Callable[[Sequence[Array], TensorType, Mapping[str, Any]], Array]
@@ -28,7 +30,10 @@ def node_values(
     if movement is not None:  # weights are large, and nothing is computed of them
         moved = movement(inputs, types[node.name], dict(node.attributes))
         return [np.ascontiguousarray(moved).reshape(types[node.name].shape)]
-    return evaluate(node.dag(types), inputs, None)
+    dag, scatter = node.dag(types), _SCATTERS.get(node.builtin)
+    if scatter is not None:
+        return [scatter(dag, inputs, dict(node.attributes))]
+    return evaluate(dag, inputs, None)
 
 
 def constant_values(graph: Graph) -> list[Array]:
@@ -70,3 +75,8 @@ _MOVEMENTS: Mapping[str, _Movement] = {
     "slice": _sliced,
 }
 """What NumPy moves at once, by the operators' names."""
+_SCATTERS: Mapping[str, Callable[[ComputeDAG, Sequence[Array], Mapping[str, Any]], Array]] = {
+    "scatter_elements": scattered_elements,
+    "scatter_nd": scattered_slices,
+}
+"""Whose definitions would look at all updates for each element."""
