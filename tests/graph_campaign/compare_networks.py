@@ -97,7 +97,7 @@ def _answers(run: Run, inputs: Mapping[str, Array]) -> list[Mapping[str, Array]]
 
 
 def _with_near_scales(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return `model` with scales and float weights that differ a little: what lies between two steps
+    """Return `model` with scales and weights that differ a little: what lies between two steps
     is rounded the other way."""
     near, rng = onnx.ModelProto(), np.random.default_rng(11)
     near.CopyFrom(model)
