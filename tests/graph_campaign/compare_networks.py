@@ -25,6 +25,8 @@ from ansorc.ir.aligned import Array
 Run: TypeAlias = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 NOISE, NOISE_16_BITS = 1e-5, 1e-3
 """Of an input's size: of float32, and where values of float16 are rounded."""
+NEAR_MODELS = 4
+"""Networks with other scales and weights, where numbers are rounded."""
 FEW_DRAWS, MANY_DRAWS, EXPLAINED = 4, 48, 0.3
 """Inputs near the given ones, of which there are more where a network seems wrong, and the share of
 elements that seemed wrong beside few and may seem so beside many: these are only unsteady."""
@@ -108,7 +110,9 @@ def _peer(
 ) -> _Peer:
     """Return ONNX Runtime, or float64 where that does not run the network."""
     noise = NOISE_16_BITS if _has_16_bits(model) else NOISE
-    models = [model, _with_near_scales(model)] if is_quantised else [model]
+    is_rounded = is_quantised or noise > NOISE
+    near = [_with_near_weights(model, noise, n) for n in range(NEAR_MODELS if is_rounded else 0)]
+    models = [model, *near]
     try:
         peer = _Peer("ONNX Runtime", [*map(_onnx_runtime, models)], noise)
         peer.answers(inputs, 0)
@@ -129,13 +133,13 @@ def _onnx_runtime(model: onnx.ModelProto) -> Run:
     return lambda given: dict(zip(names, session.run(names, dict(given)), strict=True))
 
 
-def _with_near_scales(model: onnx.ModelProto) -> onnx.ModelProto:
+def _with_near_weights(model: onnx.ModelProto, noise: float, seed: int) -> onnx.ModelProto:
     """Return `model` with scales and weights that differ a little: what lies between two steps
     is rounded the other way."""
-    near, rng = onnx.ModelProto(), np.random.default_rng(11)
+    near, rng = onnx.ModelProto(), np.random.default_rng(seed)
     near.CopyFrom(model)
     for known in near.graph.initializer:
-        changed = _perturb(onnx.numpy_helper.to_array(known), rng, NOISE)
+        changed = _perturb(onnx.numpy_helper.to_array(known), rng, noise)
         known.CopyFrom(onnx.numpy_helper.from_array(changed, known.name))
     return near
 
