@@ -52,8 +52,8 @@ def scattered_slices(dag: ComputeDAG, inputs: Sequence[Array], given: Mapping[st
     flat = np.zeros(len(indices), np.int64)
     for d, extent in enumerate(outer):
         flat = flat * extent + _places(dag, indices[:, d], (-extent, extent), d)
-    inner = updates[0].size
-    own: Array = np.arange(inner)
+    inner = int(updates[0].size)
+    own = np.arange(inner, dtype=np.int64)
     elements = np.add.outer(flat * inner, own)
     return _joined(dag, data, elements.reshape(-1), updates.reshape(-1), given)
 
