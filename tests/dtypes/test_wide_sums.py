@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from search_space.every_operator import CASES, Case
+from search_space.every_operator import CASES, Case, defined
 
 import ansorc as ac
 from ansorc import ops
@@ -40,9 +40,7 @@ def _narrowed(name: str, case: Case, kind: str) -> ac.ComputeDAG:
     kinds = [kind if one == "float32" else one for one in given]
     pairs = zip(case.shapes, kinds, strict=True)
     inputs = [ac.placeholder(shape, f"x{n}", one) for n, (shape, one) in enumerate(pairs)]
-    function = getattr(ops, name.split(maxsplit=1)[0])
-    tensors = [inputs] if case.is_list else inputs
-    return ac.ComputeDAG([*inputs, function(*tensors, *case.arguments, **case.options)])
+    return defined(name, case, inputs)
 
 
 @pytest.mark.parametrize("kind", NARROW)

@@ -120,6 +120,13 @@ def computation(name: str) -> ac.ComputeDAG:
         ac.placeholder(shape, f"in{place}", dtype, constant=is_constant and place > 0)
         for place, (shape, dtype) in enumerate(zip(case.shapes, dtypes, strict=True))
     ]
+    return defined(name, case, tensors)
+
+
+def defined(name: str, case: Case, tensors: list[ac.Tensor]) -> ac.ComputeDAG:
+    """Return the operator of a case applied to `tensors`."""
     operator: Any = getattr(ops, name.partition(" ")[0])
     given = (tensors,) if case.is_list else tensors
-    return ac.ComputeDAG([*tensors, operator(*given, *case.arguments, **case.options)])
+    result = operator(*given, *case.arguments, **case.options)
+    results: list[ac.Tensor] = [*result] if isinstance(result, tuple) else [result]
+    return ac.ComputeDAG([*tensors, *results])

@@ -126,7 +126,7 @@ def test_a_terminal_that_goes_away_ends_the_run_as_ctrl_c_does(tmp_path: Path) -
         wait_for_records(tmp_path, 3)
         workers = children_of(process.pid)
         os.killpg(process.pid, signal.SIGHUP)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted; go on with: ansorc tune ops.py:product --records tune.db" in out
     assert "Traceback" not in err
