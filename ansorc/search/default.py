@@ -107,6 +107,10 @@ would settle too early on the structure of the default."""
 WINDOW_UNROLL_LIMIT, WINDOW_GAIN, WINDOW_ROUNDS = 64, 0.98, 6
 """Where windows overlap, longer code may load what they have in common once. It is taken where it
 seems to take this share of the time at most; with that choice more rounds are needed."""
+MANY_REDUCTIONS = 8
+"""A program of more, as a sort of several passes, does little in each; its loops are not unrolled.
+Sorting 1,000 integers then builds in 2.3 s instead of 5.3 and takes 36 µs instead of 44, 128,000
+floats build in 22 s instead of 59 and take 13 ms instead of 20."""
 
 MOST_LAYOUTS, ALIKE = 2, 1.25
 """In how many layouts a constant may lie for different programs, and how many times as long one may
@@ -297,6 +301,8 @@ def _evaluated(sketch: Sketch, genes: Genes, without: frozenset[str]) -> tuple[G
     limits = (
         (NARROW_UNROLL_LIMIT, UNROLL_LIMIT) if is_narrow else (UNROLL_LIMIT, WINDOW_UNROLL_LIMIT)
     )
+    if sum(bool(s.op.reduce_axes) for s in state.stages if not s.is_inlined) > MANY_REDUCTIONS:
+        return _with_limit(sketch, state, genes, without, 0)
     found, cycles = _with_limit(sketch, state, genes, without, limits[0])
     if any(_has_windows(stage.op) for stage in state.stages):
         others, less = _with_limit(sketch, state, genes, without, limits[1])

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansorc.codegen.package.c_names import c_names, is_reserved
+from ansorc.codegen.package.c_names import c_names, is_reserved, require_c_name
 from ansorc.codegen.package.header import c_type, header_text
 from ansorc.codegen.package.manifest import Manifest
 from ansorc.codegen.package.signature import Param, Signature
+from ansorc.errors import BuildError
 from ansorc.ir.dtype import BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, UINT32
 from ansorc.target import Target
 
@@ -29,6 +35,41 @@ def test_names_that_c_does_not_know() -> None:
     assert c_names(["conv.pad", "conv_pad", "2", "int", "größe", "threads", "a"]) == [
         "conv_pad", "conv_pad_2", "p_2", "int_", "gr__e", "threads_2", "a",
     ]  # fmt: skip
+
+
+MACROS = [
+    "NULL", "NAN", "unix", "linux", "I", "complex", "errno", "EOF",
+    "INT8_MAX", "UINT64_C", "FLT_MAX", "PRId64",
+    "EINVAL", "SIGINT", "M_PI", "assert", "stdin", "INFINITY",
+]  # fmt: skip
+
+
+def test_macros_are_no_names_of_arrays() -> None:
+    assert c_names(MACROS) == [f"{name}_" for name in MACROS]
+    others = ["x", "EPSILON", "ENCODER", "M_W", "data", "weight", "SIGMA", "max", "index"]
+    assert c_names(others) == others
+
+
+def test_a_header_with_names_of_macros_is_c(tmp_path: Path) -> None:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no compiler of C")
+    params = [Param(name, (2,), FLOAT32, is_output=False) for name in MACROS]
+    text = header(*params, Param("printf", (2,), FLOAT32, is_output=True))
+    includes = ["assert", "complex", "errno", "float", "inttypes", "math", "signal", "stdio"]
+    source = tmp_path / "user.c"
+    source.write_text("".join(f"#include <{name}.h>\n" for name in includes) + text)
+    done = subprocess.run(
+        [compiler, "-std=gnu11", "-fsyntax-only", "-D_GNU_SOURCE", str(source)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["printf", "NULL", "unix", "errno", "INT8_MAX", "EINVAL"])
+def test_what_c_has_is_no_name_of_a_kernel(name: str) -> None:
+    with pytest.raises(BuildError, match="C or the runtime uses that; give another name"):
+        require_c_name(name)
 
 
 @given(st.lists(st.text(max_size=4), max_size=6))

@@ -13,6 +13,7 @@ from ansorc.codegen.llvm.binding import assembly
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.buffer import Scope
 from ansorc.ir.node import walk
+from ansorc.ir.passes.code_size import emitted_statements
 from ansorc.ir.stmt import Allocate
 from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
@@ -20,6 +21,7 @@ from ansorc.schedule import lower, replay
 from ansorc.schedule.stage import Mark, Root, Stage
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import ComputeAt, ComputeInline, Redefine, RewriteLayout, RFactor
+from ansorc.search import default
 from ansorc.search.default import (
     NARROW_UNROLL_LIMIT,
     UNROLL_LIMIT,
@@ -248,3 +250,16 @@ def test_an_image_whose_channels_come_first_is_read_where_it_lies() -> None:
     dag = ComputeDAG([x, w, ops.conv2d(turned, w, stride=2, padding=1, name="y")])
     state = replay(dag, default_steps(dag, ZEN3))
     assert {"turned", "y.pad"} <= {stage.name for stage in state.stages if stage.is_inlined}
+
+
+def test_programs_of_many_reductions_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = ac.placeholder((300,), "x", "int64")
+    dag = ComputeDAG([x, ops.sort(x)])
+
+    def code() -> int:
+        made = lower(replay(dag.plain, default_steps(dag, ZEN3)))
+        return emitted_statements(prepare(made, ZEN3).body)
+
+    short = code()
+    monkeypatch.setattr(default, "MANY_REDUCTIONS", 1000)
+    assert 4 * short < 3 * code()
