@@ -24,7 +24,7 @@ def _batch_norm(call: NodeCall) -> OnnxValue | Sequence[OnnxValue]:
     # one dimension has one channel; without `spatial` each element of an image has its own numbers
     rows = math.prod(shape[1:])
     vectors = [call.add("reshape", [call.input(place)], shape=[rows]) for place in range(1, 5)]
-    data = call.add("reshape", [call.input(0)], shape=[shape[0], rows])
+    data = call.add("reshape", [call.input(0)], shape=[math.prod(shape[:1]), rows])
     return call.add("reshape", [_batch_norm_of(call, data, vectors)], shape=shape)
 
 
