@@ -1,4 +1,4 @@
-"""What `ansorc show --record` says of one record: where it comes from, why it failed, its steps."""
+"""Show one record for `ansorc show --record`: its origin, why it failed, its steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def find_record(place: RecordPlace, name: str, known: Task | None) -> tuple[Task
     counts. `known` is the task, if the command line names it. Raise RecordError.
     """
     if is_missing(place):
-        raise RecordError(f"there is no record file {place}; name one by --records")
+        raise RecordError(f"there is no record file {place}; name an existing one with --records")
     task_key, _, program = name.rpartition("/")
     with Records.open(place, read_only=True) as records:
         found = records.starting(program, known.key if known else task_key)

@@ -10,7 +10,7 @@ from ansorc.target import Target
 _SUFFIXES = {
     "llvm": "ll", "optimized": "ll", "asm": "s", "cuda": "cu", "ptx": "ptx", "sass": "sass",
 }  # fmt: skip
-"""Of the views whose languages editors know; others are plain text."""
+"""File suffixes by view, for editors; other views are plain text."""
 
 
 def write_text(dump: DumpFolder, text: str, target: Target) -> None:

@@ -14,7 +14,7 @@ from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
 
 TOLERANCE = 1e-4
-"""Of an output's largest element: what constants that are folded in float32 may cost."""
+"""Allow this share of an output's largest element: folded constants are rounded to float32."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class GraphStage:
     """A network on its way through the rewrites."""
 
     name: str
-    """Of the rewrite that made it."""
+    """The name of the rewrite that made it."""
     graph: Graph
 
 
@@ -60,7 +60,7 @@ def bisect_rewrites(
 
 
 def _wrong(name: str, expected: Array, found: Array) -> str:
-    """What is wrong with an output, "" if nothing is."""
+    """Return how an output differs from the expected one; "" if it does not."""
     if found.shape != expected.shape:
         return f"'{name}' has the shape {found.shape}, not {expected.shape}"
     same = found == expected

@@ -1,4 +1,4 @@
-"""What nodes of a graph compute of known values: by the definitions that kernels are made of."""
+"""Compute graph nodes of known values, by the definitions from which kernels are made."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from graph.node_case import CaseMaker, Draw, NodeCase
 
+from ansorc.ir.aligned import Array
+
 LOOSE = 1e-4
 
 
@@ -45,12 +47,14 @@ def _conv(draw: Draw) -> NodeCase:
     inner, outer = draw.int(1, 2), draw.int(1, 2)
     given = {**_window(draw, space), "group": groups}
     kernel = given["kernel_shape"] if draw.chance() else given.pop("kernel_shape")
-    inputs = [
-        draw.floats(draw.int(1, 2), inner * groups, *space),
-        draw.floats(outer * groups, inner, *kernel),
-    ]
+    data = draw.floats(draw.int(1, 2), inner * groups, *space)
+    return _convolved(draw, [data, draw.floats(outer * groups, inner, *kernel)], outer, given)
+
+
+def _convolved(draw: Draw, inputs: list[Array], outer: int, given: dict[str, Any]) -> NodeCase:
+    """A convolution of data by a weight, sometimes with a bias for each of `outer` * group."""
     if draw.chance():
-        inputs.append(draw.floats(outer * groups))
+        inputs.append(draw.floats(outer * given["group"]))
     return NodeCase(inputs, given, tolerance=LOOSE)
 
 
@@ -68,13 +72,8 @@ def _conv_transpose(draw: Draw) -> NodeCase:
             given["dilations"] = [draw.int(1, 2)] * rank
         case _:
             given["output_padding"] = [draw.int(0, s - 1) for s in stride]
-    inputs = [
-        draw.floats(draw.int(1, 2), inner * groups, *space),
-        draw.floats(inner * groups, outer, *kernel),
-    ]
-    if draw.chance():
-        inputs.append(draw.floats(outer * groups))
-    return NodeCase(inputs, given, tolerance=LOOSE)
+    data = draw.floats(draw.int(1, 2), inner * groups, *space)
+    return _convolved(draw, [data, draw.floats(inner * groups, outer, *kernel)], outer, given)
 
 
 def _max_pool(draw: Draw) -> NodeCase:

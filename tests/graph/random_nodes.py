@@ -15,7 +15,8 @@ from graph.node_cases_microsoft import MICROSOFT
 from graph.node_cases_network import NETWORK
 from graph.node_cases_tensor import TENSOR
 from graph.onnx_peer import with_output_types
-from onnx import defs, helper, numpy_helper
+from onnx import defs
+from onnx_oracle import node_model
 
 from ansorc.graph.onnx.model import MAX_OPSET, MIN_OPSET
 from ansorc.ir.aligned import Array
@@ -35,31 +36,15 @@ class RandomNode:
     def model(self, *, folded: bool) -> tuple[onnx.ModelProto, dict[str, Array]]:
         """Return a model of the node, and its inputs: none where all of them are constants."""
         case = self.case
-        names = [f"x{n}" if one is not None else "" for n, one in enumerate(case.inputs)]
-        given = {n: one for n, one in zip(names, case.inputs, strict=True) if one is not None}
-        fixed = set(given) if folded else {f"x{n}" for n in case.known}
-        kinds = {name: helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in given.items()}
-        results = [f"y{n}" for n in range(case.outputs)]
+        given = [n for n, one in enumerate(case.inputs) if one is not None]
+        known = given if folded else [n for n in given if n in case.known]
         domain, _, kind = self.operator.rpartition("::")
-        node = helper.make_node(kind, names, results, "node", domain=domain, **case.attributes)
-        graph = helper.make_graph(
-            [node],
-            "net",
-            [
-                helper.make_tensor_value_info(name, kinds[name], one.shape)
-                for name, one in given.items()
-                if name not in fixed
-            ],
-            [helper.make_empty_tensor_value_info(name) for name in results],
-            [numpy_helper.from_array(one, name) for name, one in given.items() if name in fixed],
-        )
-        opsets = [helper.make_opsetid("", max(self.opset, MIN_OPSET))]
-        if domain:
-            opsets.append(helper.make_opsetid(domain, 1))
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-        return with_output_types(model), {
-            name: one for name, one in given.items() if name not in fixed
-        }
+        model, inputs = node_model(
+            kind, case.inputs, known=known, outputs=case.outputs,
+            opset=max(self.opset, MIN_OPSET), domain=domain, **case.attributes,
+        )  # fmt: skip
+        model.ir_version = 10
+        return with_output_types(model), inputs
 
 
 @cache

@@ -67,8 +67,11 @@ def compare(model: onnx.ModelProto, inputs: Mapping[str, Array], *, is_quantised
     except Exception:  # noqa: BLE001, whatever escapes is what is looked for
         return Outcome("bare", time.monotonic() - began, traceback.format_exc()[-900:])
     seconds = time.monotonic() - began
-    peer = _peer(model, graph, inputs, is_quantised=is_quantised)
-    relative = RELATIVE_16_BITS if _has_16_bits(model) else RELATIVE
+    is_short = _has_16_bits(model)
+    relative, noise = (RELATIVE_16_BITS, NOISE_16_BITS) if is_short else (RELATIVE, NOISE)
+    near = NEAR_MODELS if is_short or is_quantised else 0
+    near_models = [_with_near_weights(model, noise, n) for n in range(near)]
+    peer = _peer(model, graph, inputs, noise, near_models)
     few = peer.answers(inputs, FEW_DRAWS)
     for name, wanted in few[0].items():
         first = _difference(results[name], few, name, relative, is_quantised=is_quantised)
@@ -76,12 +79,13 @@ def compare(model: onnx.ModelProto, inputs: Mapping[str, Array], *, is_quantised
             continue
         many = peer.answers(inputs, MANY_DRAWS)
         left = _difference(results[name], many, name, relative, is_quantised=is_quantised)
+        if left is None:
+            continue
         exact = {name: run_reference(graph, inputs)[name]}
         others = _difference(wanted, [exact, *many[1:]], name, relative, is_quantised=is_quantised)
-        if left is not None and (others or left.count <= EXPLAINED * first.count):
+        if others or left.count <= EXPLAINED * first.count:
             return Outcome("unanswered", seconds, f"{name}: {peer.name} is not exact either")
-        if left is not None:
-            return Outcome("wrong", seconds, f"{name}: {left.words} ({peer.name})")
+        return Outcome("wrong", seconds, f"{name}: {left.words} ({peer.name})")
     return Outcome("right", seconds, peer.name)
 
 
@@ -106,15 +110,15 @@ class _Peer:
 
 
 def _peer(
-    model: onnx.ModelProto, graph: ac.Graph, inputs: Mapping[str, Array], *, is_quantised: bool
+    model: onnx.ModelProto,
+    graph: ac.Graph,
+    inputs: Mapping[str, Array],
+    noise: float,
+    near: list[onnx.ModelProto],
 ) -> _Peer:
     """Return ONNX Runtime, or float64 where that does not run the network."""
-    noise = NOISE_16_BITS if _has_16_bits(model) else NOISE
-    is_rounded = is_quantised or noise > NOISE
-    near = [_with_near_weights(model, noise, n) for n in range(NEAR_MODELS if is_rounded else 0)]
-    models = [model, *near]
     try:
-        peer = _Peer("ONNX Runtime", [*map(_onnx_runtime, models)], noise)
+        peer = _Peer("ONNX Runtime", [*map(_onnx_runtime, [model, *near])], noise)
         peer.answers(inputs, 0)
     except Exception:  # noqa: BLE001, its exceptions have no common class
         return _Peer("float64", [lambda given: run_reference(graph, given)], noise)

@@ -21,6 +21,8 @@ BLOCK = 100
 OWN, NNSMITH = 3000, 1500
 SLOW = 30.0
 """Seconds to import, build and run."""
+UNSTEADY = 5
+"""Networks of a block for which the peer's own rounding may decide, so that nothing is compared."""
 
 
 def run_worker(source: str, first: int, last: int) -> list[dict[str, object]]:
@@ -48,6 +50,11 @@ def complaints(outcomes: list[dict[str, object]]) -> list[dict[str, object]]:
     return [one for one in outcomes if one["kind"] in faults or float(str(one["seconds"])) > SLOW]
 
 
+def require_right(outcomes: list[dict[str, object]]) -> None:
+    assert not complaints(outcomes)
+    assert sum(one["kind"] == "unanswered" for one in outcomes) <= UNSTEADY
+
+
 def test_a_few_networks_are_right() -> None:
     outcomes = run_worker("own", 0, 6)
     assert not complaints(outcomes)
@@ -58,7 +65,7 @@ def test_a_few_networks_are_right() -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("first", range(0, OWN, BLOCK))
 def test_networks_of_our_own_are_right(first: int) -> None:
-    assert not complaints(run_worker("own", first, first + BLOCK))
+    require_right(run_worker("own", first, first + BLOCK))
 
 
 @pytest.mark.nightly
@@ -67,4 +74,4 @@ def test_networks_of_our_own_are_right(first: int) -> None:
 def test_networks_of_a_public_fuzzer_are_right(first: int) -> None:
     if find_spec("nnsmith") is None or find_spec("torch") is None:
         pytest.skip("needs nnsmith and torch")
-    assert not complaints(run_worker("nnsmith", first, first + BLOCK))
+    require_right(run_worker("nnsmith", first, first + BLOCK))

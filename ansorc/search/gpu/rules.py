@@ -22,6 +22,7 @@ from ansorc.search.gpu.thread_reduction import (
 )
 from ansorc.search.gpu.tiling import TilingForThreads, results_of
 from ansorc.search.gpu.transposition import turned_round
+from ansorc.search.memo import memoized
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.predicates import is_tiled_first
 from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict
@@ -125,6 +126,7 @@ class ReductionWay:
     """Whether tiles are turned round in shared memory, where something is transposed."""
 
 
+@memoized
 def ways_on_gpu(sketch: Sketch) -> tuple[ReductionWay, ...]:
     """Return the ways in which `sketch` may be completed, of which two may come to the same."""
     partial = PartialSketch.of(sketch)
