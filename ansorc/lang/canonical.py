@@ -47,15 +47,18 @@ def canonical(
 
 
 def renamed(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
-    """Return `op` with its tensors called as `tensors` says, and its axes a0, a1, …"""
+    """Return `op` with its tensors called as `tensors` says, its axes a0, a1, … and its
+    temporaries s0, s1, …"""
     axes = {axis.name: f"a{i}" for i, axis in enumerate((*op.axes, *op.reduce_axes))}
+    scalars = {one.buffer.name: f"s{i}" for i, one in enumerate(op.temporaries)}
+    names = {**tensors, **scalars}
 
     def rule(node: Node) -> Node | None:
         match node:
             case Var(name, dtype):
                 return Var(axes[name], dtype)
             case Load(buffer, indices):
-                return Load(replace(buffer, name=tensors[buffer.name]), indices)
+                return Load(replace(buffer, name=names[buffer.name]), indices)
             case _:
                 return None
 
@@ -64,6 +67,10 @@ def renamed(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
         axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.axes),
         reduce_axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.reduce_axes),
         hints=_renamed_hints(op, axes),
+        temporaries=tuple(
+            replace(one, buffer=replace(one.buffer, name=scalars[one.buffer.name]))
+            for one in op.temporaries
+        ),
     )
     buffers = [replace(buffer, name=tensors[buffer.name]) for buffer in op.buffers]
     return changed.with_buffers(buffers).with_bodies(lambda body: rewrite(body, rule))

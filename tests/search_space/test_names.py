@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from other_names import hostile
 
 import ansorc.lang as ac
 from ansorc.errors import LanguageError
+from ansorc.lang import operators as ops
 from ansorc.schedule import Hole, Names, Step, lower, replay
 from ansorc.schedule.steps import Split
 from ansorc.search.default import default_steps
@@ -190,3 +191,28 @@ def test_the_order_of_definition_changes_no_key() -> None:
     assert ones.key == others.key
     swapped = ac.ComputeDAG.from_text("\n".join([head, *lines, tail, "params both, a"]) + "\n")
     assert swapped.key != ones.key
+
+
+def chain() -> ac.ComputeDAG:
+    """One so long that a stage computes some of its values before its results."""
+    x = ac.placeholder((8, 32), "x")
+    value = x
+    for number in range(8):
+        value = ops.add(value, ops.gelu(value, name=f"gelu{number}"), name=f"sum{number}")
+    return ac.ComputeDAG([x, value])
+
+
+def filtered() -> ac.ComputeDAG:
+    """An activation of what Winograd's filter computes in long values."""
+    x = ac.placeholder((1, 8, 8, 16), "x")
+    w = ac.placeholder((3, 3, 16, 32), "w", constant=True)
+    y = ops.conv2d(x, w, padding=1, name="y")
+    return ac.ComputeDAG([x, w, ops.relu(y, name="relu")])
+
+
+@pytest.mark.parametrize("make", [chain, filtered])
+def test_temporaries_of_a_stage_have_no_names_either(make: Callable[[], ac.ComputeDAG]) -> None:
+    target = TARGETS[0]
+    stages = [s for one in design_space(make(), target).sketches for s in one.state.stages]
+    assert any(stage.op.temporaries for stage in stages if not stage.is_inlined)
+    check(make(), target, PROGRAMS // 10, most=6)
