@@ -9,7 +9,7 @@ from functools import lru_cache
 from threading import RLock
 
 from ansorc.codegen.call.network_module import NetworkModule, build_network
-from ansorc.codegen.compiled import Compiled
+from ansorc.codegen.program.compiled import Compiled
 from ansorc.errors import ScheduleError
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import c_name, chosen_programs, with_threads
