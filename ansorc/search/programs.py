@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.codegen.base import backend_of
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.package.signature import MeasuredProgram
 from ansorc.errors import BuildError, RecordError, TargetError

@@ -11,7 +11,7 @@ from codegen_llvm.llvm_harness import buffer, lanes, loop, seq
 from codegen_llvm.math_kernels import UNARY
 from codegen_llvm.math_references import IN_FLOAT64, errors32, every_exponent, stated_errors
 
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.ir.expr import Load, Var, as_expr
 from ansorc.ir.math_call import call
 from ansorc.ir.stmt import For, Function, Store

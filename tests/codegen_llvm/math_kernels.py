@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from codegen_llvm.llvm_harness import Array, buffer, lanes, loop
 
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.ir.dtype import FLOAT32, FLOAT64
 from ansorc.ir.expr import Load, Var

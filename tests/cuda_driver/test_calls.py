@@ -15,7 +15,7 @@ from cuda_driver.arrays import DLPackOnDevice, OnDevice, pycuda
 from cuda_driver.driver_backend import TARGET
 from cuda_driver.emulated_driver import obstacle, process
 
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.cuda import binding
 from ansorc.errors import BuildError, CallError, DeviceError

@@ -13,7 +13,7 @@ from cuda_driver.driver_backend import TARGET
 from cuda_driver.emulated_driver import driver_folder, obstacle, process
 
 import ansorc as ac
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.call.module import Module
 from ansorc.errors import BuildError

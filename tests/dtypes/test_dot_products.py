@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from narrow_kernels import SPR, ZEN3, Array, assembly_of, mnemonics, values
 
-from ansorc.codegen.build import build_function, prepare
+from ansorc.codegen.build import prepare
+from ansorc.codegen.call.build import build_function
 from ansorc.errors import BuildError, IRError, ParseError
 from ansorc.ir.dtype import dtype
 from ansorc.ir.interpret import interpret

@@ -12,7 +12,8 @@ import pytest
 from element_chains import KINDS, SHAPE, chain, expected
 
 import ansorc.lang as ac
-from ansorc.codegen.build import build_function, prepare
+from ansorc.codegen.build import prepare
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.errors import LanguageError
 from ansorc.ir.interpret import interpret

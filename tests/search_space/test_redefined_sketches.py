@@ -10,7 +10,7 @@ import pytest
 from search_space.small_dags import TARGET, ZEN3, given
 
 import ansorc as ac
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.lang import operators as ops
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay, schedule
