@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from guarded_memory import guarded
 
 from ansorc.codegen.build import build_function, prepare
 from ansorc.ir.interpret import interpret
@@ -14,6 +13,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower, packings
 from ansorc.target import Target
+from tests.support.guarded_memory import guarded
 
 Arrays = list[np.ndarray]
 
