@@ -14,7 +14,7 @@ from tests.support.command_line import CommandLine
 
 
 def source_of(*steps: Step) -> Source:
-    return Source.of_steps(steps_to_json(Names(product().dag).canonical(steps)))
+    return Source.of_steps(steps_to_json(Names(product().dag).to_canonical(steps)))
 
 
 FAST = source_of(Split("C", "j", (16,)), Vectorize("C", "j.1"))

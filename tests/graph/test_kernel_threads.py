@@ -146,7 +146,7 @@ def test_a_real_network_is_right_with_whatever_was_chosen() -> None:
 
 
 def record_of(key: str, task: ac.Task, program: Program) -> Record:
-    steps = steps_to_json(Names(task.dag).canonical(program.steps))
+    steps = steps_to_json(Names(task.dag).to_canonical(program.steps))
     source = Source.of_steps(steps)
     return Record(key, source.key, source.steps, "", current_environment(), 1e-6, checked=True)
 

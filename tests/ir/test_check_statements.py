@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.build import build_function, prepare
+from ansorc.codegen.build import prepare
+from ansorc.codegen.call.build import build_function
 from ansorc.errors import (
     AssertionFailedError,
     DivisionByZeroError,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ansorc.codegen.build import build_function, prepare
+from ansorc.codegen.build import prepare
+from ansorc.codegen.call.build import build_function
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.errors import ScheduleError
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.buffer import Buffer

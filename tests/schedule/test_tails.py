@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.codegen.build import build_function, prepare
+from ansorc.codegen.build import prepare
+from ansorc.codegen.call.build import build_function
 from ansorc.ir.interpret import interpret
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify

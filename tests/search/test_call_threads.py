@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.library import load_kernel
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
@@ -105,7 +105,7 @@ def test_the_limit_is_part_of_the_text() -> None:
 _CALLS = """
 import os, sys
 import numpy as np
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.ir.parser import parse
 
 text = "kernel k(A: float32[64]):\\n    parallel i in 0..64:\\n        A[i] = 1.0\\n"

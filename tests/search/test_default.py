@@ -63,7 +63,7 @@ def test_matmul_fills_vectors_registers_and_cores(cpu: str) -> None:
 
 def test_a_layer_is_one_nest() -> None:
     state = replay(conv_layer(56, 64, 64), default_steps(conv_layer(56, 64, 64), TARGET))
-    assert [s.name for s in state.attached("relu")] == ["conv"]
+    assert [s.name for s in state.stages_inside("relu")] == ["conv"]
 
 
 def marked(stage: Stage, mark: Mark) -> list[str]:
@@ -80,7 +80,11 @@ def test_rows_are_parallel_and_their_passes_vectorised_in_the_row() -> None:
     steps = default_steps(softmax(1024, 1024), ZEN3)
     state = replay(softmax(1024, 1024), steps)
     assert marked(state.stage("soft"), Mark.PARALLEL) == ["i0"]
-    assert {stage.name for stage in state.attached("soft")} == {"soft.max", "soft.exp", "soft.sum"}
+    assert {stage.name for stage in state.stages_inside("soft")} == {
+        "soft.max",
+        "soft.exp",
+        "soft.sum",
+    }
     for name in ("soft.max", "soft.exp", "soft.sum", "soft"):
         assert len(marked(state.stage(name), Mark.VECTORIZE)) == 1
 
@@ -222,7 +226,7 @@ def test_what_is_transposed_is_a_copy_of_its_own() -> None:
     roots = {stage.name for stage in state.stages if isinstance(stage.attach, Root)}
     assert {"positive", "first"} <= roots
     assert not state.stage("last").is_inlined
-    assert [stage.name for stage in state.attached("positive")] == ["conv"]
+    assert [stage.name for stage in state.stages_inside("positive")] == ["conv"]
 
 
 def test_narrow_results_are_summed_in_lanes() -> None:
@@ -234,7 +238,9 @@ def test_narrow_results_are_summed_in_lanes() -> None:
 
 def test_rows_of_a_softmax_are_finished_beside_their_product() -> None:
     dag = case("TBS-2-b16").dag(constant=True)
-    found = {stage.name for stage in replay(dag, default_steps(dag, TARGET)).attached("scores")}
+    found = {
+        stage.name for stage in replay(dag, default_steps(dag, TARGET)).stages_inside("scores")
+    }
     assert {"scores.product", "scores.max", "scores.sum"} <= found
 
 

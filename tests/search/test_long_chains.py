@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import ansorc.lang as ac
-from ansorc.codegen.build import build_function, prepare
+from ansorc.codegen.build import prepare
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.errors import LanguageError
 from ansorc.ir.interpret import interpret

@@ -85,7 +85,7 @@ def structure(sketch: Sketch) -> list[Step]:
         )
         if isinstance(step, Split)
         else step
-        for step in Names(sketch.dag).canonical(sketch.steps)
+        for step in Names(sketch.dag).to_canonical(sketch.steps)
     ]
 
 
@@ -97,9 +97,9 @@ def check_programs(one: Sketch, two: Sketch, rows: int) -> None:
         extract(one, first, one.target), extract(two, second, two.target), strict=True
     ):
         assert np.array_equal(ours, theirs, equal_nan=True)
-    recorded = Names(one.dag).canonical(steps(one, first[0]))
+    recorded = Names(one.dag).to_canonical(steps(one, first[0]))
     program = steps(two, second[0])
-    assert Names(two.dag).own(recorded) == program
+    assert Names(two.dag).from_canonical(recorded) == program
     params = lower(replay(two.dag, program)).params
     wanted = lower(replay(one.dag, steps(one, first[0]))).params
     assert [(b.shape, b.dtype) for b in params] == [(b.shape, b.dtype) for b in wanted]
@@ -143,7 +143,7 @@ def test_a_search_goes_by_no_name_at_length(name: str, target: Target) -> None:
 
 def check_default(dag: ac.ComputeDAG, target: Target) -> None:
     found: list[Sequence[Step]] = [
-        Names(each).canonical(default_steps(each, target)) for each in (dag, hostile(dag))
+        Names(each).to_canonical(default_steps(each, target)) for each in (dag, hostile(dag))
     ]
     assert found[0] == found[1]
 

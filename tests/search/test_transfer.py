@@ -45,7 +45,7 @@ def programs(task: ac.Task, count: int, seed: int = 0) -> list[Steps]:
 def record(
     records: Records, task: ac.Task, program: Steps, seconds: float, where: Environment = HERE
 ) -> None:
-    candidate = Source.of_steps(steps_to_json(Names(task.dag).canonical(program)))
+    candidate = Source.of_steps(steps_to_json(Names(task.dag).to_canonical(program)))
     records.add_task(task)
     records.add(
         Record(
@@ -167,7 +167,7 @@ def test_a_run_begins_with_what_was_fast_for_other_extents(tmp_path: Path) -> No
     tune_task(new, replace(options(tmp_path, 5), search=search))
     with Records.open(tmp_path / "tune.db") as records:
         measured = [
-            Names(new.dag).own(steps_from_json(json.loads(r.steps)))
+            Names(new.dag).from_canonical(steps_from_json(json.loads(r.steps)))
             for r in records.all(new.key, current_environment(1))
         ]
     sketch = design_space(new.dag, new.target, search).sketches[0]

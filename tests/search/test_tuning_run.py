@@ -81,7 +81,7 @@ def test_the_search_shares_the_work_among_the_threads_of_the_kernels(tmp_path: P
 
 def default_candidate(task: ac.Task | None = None) -> Source:
     chosen = task or product().with_threads(1)
-    found = Names(chosen.dag).canonical(default_program(chosen).steps)
+    found = Names(chosen.dag).to_canonical(default_program(chosen).steps)
     return Source.of_steps(steps_to_json(found))
 
 

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.cuda import binding
 from ansorc.errors import BuildError, CallError, DeviceError

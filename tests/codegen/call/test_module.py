@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import load_code
 from ansorc.codegen.package.signature import signature_of
 from ansorc.errors import BuildError, CallError

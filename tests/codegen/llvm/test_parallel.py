@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.errors import IRError, ParseError

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from ansorc.codegen.base import DirectCall, DirectKernel, backend_of
-from ansorc.codegen.build import build_function, compile_function
+from ansorc.codegen.build import compile_function
 from ansorc.codegen.call.arguments import checked_arrays, packed_weight
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import Module, load_code
 from ansorc.codegen.package.signature import Signature, signature_of
 from ansorc.errors import CallError

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.build import build_function, prepare
+from ansorc.codegen.build import prepare
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.parser import parse
 from ansorc.lang import operators as ops

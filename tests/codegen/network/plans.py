@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 import ansorc as ac
 from ansorc.codegen.build import compile_function
-from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.network.derived import DerivedBlock, DerivedWeight
 from ansorc.codegen.network.plan import (
     KernelCall,
@@ -23,6 +22,7 @@ from ansorc.codegen.network.plan import (
 from ansorc.codegen.network.weights import joined_weights
 from ansorc.codegen.package.runtime_library import runtime_object
 from ansorc.codegen.package.signature import Param
+from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.packing import PackedPart, Packing

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.runtime_library import runtime_sources

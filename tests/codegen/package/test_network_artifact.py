@@ -17,9 +17,10 @@ from ansorc.codegen.build import compile_function
 from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.codegen.llvm.network import driver, native_network
+from ansorc.codegen.network import artifact as network_artifact
 from ansorc.codegen.network.plan import KernelCall, NetworkPlan
 from ansorc.codegen.network.weights import joined_weights
-from ansorc.codegen.package import manifest, network_artifact
+from ansorc.codegen.package import manifest
 from ansorc.errors import BuildError
 from ansorc.ir.parser import parse
 from ansorc.target import Target

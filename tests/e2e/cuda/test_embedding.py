@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.call.module import Module
 from ansorc.errors import BuildError

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansorc.codegen.build import build_function, prepare
+from ansorc.codegen.build import prepare
+from ansorc.codegen.call.build import build_function
 from ansorc.errors import BuildError, IRError, ParseError
 from ansorc.ir.dtype import dtype
 from ansorc.ir.interpret import interpret

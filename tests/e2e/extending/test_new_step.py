@@ -30,7 +30,7 @@ class Interchange(Step):
     def apply(self, state: State) -> State:
         """Return the state with the loops swapped, each where the other was."""
         stage = self.stage_of(state)
-        first, second = (self.place_of(state, stage, name) for name in (self.one, self.other))
+        first, second = (self.position_of(state, stage, name) for name in (self.one, self.other))
         self.require(
             state, f"'{self.one}' cannot change places with itself", (stage.name, self.one),
             condition=first != second,

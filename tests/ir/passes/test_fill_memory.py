@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.cuda.emit import emit_cuda
 from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram

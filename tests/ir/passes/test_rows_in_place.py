@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import ansorc as ac
 from ansorc import ops
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.lang.dag import ComputeDAG

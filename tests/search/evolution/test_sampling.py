@@ -190,4 +190,4 @@ def test_nothing_is_attached_inside_a_vectorised_loop() -> None:
                 for place, iterator in enumerate(stage.iterators):
                     if iterator.mark is Mark.VECTORIZE:
                         inner = stage.iterators[place:]
-                        assert not any(state.attached(stage.name, it.name) for it in inner)
+                        assert not any(state.stages_inside(stage.name, it.name) for it in inner)

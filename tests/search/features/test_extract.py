@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansorc.lang import ComputeDAG
-from ansorc.schedule import filled, replay, schedule
+from ansorc.schedule import fill_holes, replay, schedule
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import (
     COLUMNS,
@@ -65,7 +65,7 @@ def test_a_row_of_a_sketch_by_hand_equals_its_program(seed: int) -> None:
     tiles = {name: table.rows[rng.integers(len(table), size=6)] for name, table in tables.items()}
     together = extract_state(replay(dag, tiled_matmul(), tiles), ZEN, rows=6)
     for row in range(6):
-        one = filled(tiled_matmul(), {name: levels[row] for name, levels in tiles.items()})
+        one = fill_holes(tiled_matmul(), {name: levels[row] for name, levels in tiles.items()})
         alone = extract_state(replay(dag, one), ZEN)
         np.testing.assert_allclose(alone[0], together[row], rtol=1e-5, atol=1e-5)
 

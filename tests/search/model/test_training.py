@@ -38,7 +38,7 @@ def records_of(task: Task, count: int, environment: Environment = HERE) -> list[
     cycles = estimated_cycles(extract(sketch, genes, target)).sum(axis=1)
     found: list[Record] = []
     for row, seconds in zip(genes, 1e-9 * cycles, strict=True):
-        text = json.dumps(steps_to_json(sketch.names.canonical(steps(sketch, row))))
+        text = json.dumps(steps_to_json(sketch.names.to_canonical(steps(sketch, row))))
         found.append(Record(task.key, text, text, "", environment, float(seconds), checked=True))
     return found
 

@@ -49,7 +49,7 @@ def test_padding_may_be_computed_in_the_loops_around_a_fused_stage() -> None:
 def test_row_stages_are_computed_in_the_rows_of_their_reader() -> None:
     best = design_space(softmax(64, 64), ZEN3).sketches[0]
     state = replay(best.dag, best.steps)
-    inner = {s.name for s in state.attached("soft")}
+    inner = {s.name for s in state.stages_inside("soft")}
     assert inner == {"soft.max", "soft.exp", "soft.sum"}
 
 
@@ -122,7 +122,7 @@ def test_parallel_loops_end_where_a_stage_is_attached() -> None:
         state = replay(sketch.dag, sketch.steps)
         for choice in sketch.choices:
             if isinstance(choice, ParallelLoops):
-                inside = [bool(state.attached(choice.stage, it)) for it in choice.iterators]
+                inside = [bool(state.stages_inside(choice.stage, it)) for it in choice.iterators]
                 assert not any(inside[:-1])
 
 

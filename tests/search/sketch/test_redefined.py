@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.lang import operators as ops
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay, schedule

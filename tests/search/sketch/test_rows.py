@@ -17,7 +17,7 @@ from ansorc.ir.substitute import free_vars
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule, replay, schedule
 from ansorc.schedule.lower import lower
-from ansorc.schedule.needed import needed
+from ansorc.schedule.needed import find_needs
 from ansorc.schedule.stage import At, Mark, Stage
 from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
@@ -53,7 +53,7 @@ def test_long_rows_are_finished_one_after_the_other() -> None:
     """16 vectors of a row are written out at most; the estimate once took all of them to be."""
     data = ac.placeholder((16, 50257), "X")
     state = chosen(data, ops.softmax(data, name="y"))
-    assert {stage.name for stage in state.attached("y")} == {"y.max", "y.exp", "y.sum"}
+    assert {stage.name for stage in state.stages_inside("y")} == {"y.max", "y.exp", "y.sum"}
 
 
 def test_groups_are_normalised_beside_their_sums() -> None:
@@ -129,7 +129,7 @@ def test_a_search_finds_it_too() -> None:
 def test_products_behind_a_causal_mask_are_left_out() -> None:
     dag = ComputeDAG(attention(40, 40, causal=True))
     state = replay(dag, default_steps(dag, ZEN4))
-    (mix,), (scores,) = (needed(state, state.stage(name)) for name in ("y.mix", "y.scores"))
+    (mix,), (scores,) = (find_needs(state, state.stage(name)) for name in ("y.mix", "y.scores"))
     assert (mix.total.terms, scores.total.terms) == ({"r": 1, "i": -1}, {"m": 1, "i": -1})
     assert mix.most == scores.most == const(0)
     assert re.search(r"if m.0 \* \d+ \+ .* <= 0:", to_text(lower(state)))
@@ -139,7 +139,7 @@ def test_products_behind_a_causal_mask_are_left_out() -> None:
 def test_padding_is_no_reason_to_leave_tiles_out() -> None:
     x, w = ac.placeholder((1, 14, 14, 8), "x"), ac.placeholder((3, 3, 8, 8), "w")
     state = schedule(ComputeDAG([x, w, ops.conv2d(x, w, padding=1, name="y")]))
-    assert needed(state, state.stage("y")) == ()
+    assert find_needs(state, state.stage("y")) == ()
 
 
 def ragged(shape: tuple[int, ...], dtype: str, *, causal: bool = False) -> ComputeDAG:
@@ -157,7 +157,7 @@ def test_products_beyond_the_length_of_a_sequence_are_left_out() -> None:
     dag = ragged((2, 3, 1, 1024, 64), "int32")
     state = replay(dag, default_steps(dag, ZEN4))
     for name, axis in (("y.mix", "r"), ("y.scores", "m")):
-        (need,) = needed(state, state.stage(name))
+        (need,) = find_needs(state, state.stage(name))
         assert (need.total.terms, need.total.constant) == ({axis: 1}, 1)
         assert free_vars(need.most) == {"b"}
     loops = to_text(lower(state))
@@ -173,7 +173,7 @@ def test_what_is_left_out_follows_from_inputs_alone() -> None:
     kept = ac.compute((4, 64), lambda b, i: ac.if_then_else(i < more[b], x[b, i], 0.0), "kept")
     total = ac.compute((4,), lambda b: ac.sum(kept[b, k], axis=k), "y")
     state = schedule(ComputeDAG([n, x, total]))
-    assert needed(state, state.stage("y")) == ()
+    assert find_needs(state, state.stage("y")) == ()
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "uint64"])

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.ir.dtype import FLOAT32, FLOAT64
 from ansorc.ir.expr import Load, Var

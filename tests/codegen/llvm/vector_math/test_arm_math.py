@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.ir.expr import Load, Var, as_expr
 from ansorc.ir.math_call import call
 from ansorc.ir.stmt import For, Function, Store

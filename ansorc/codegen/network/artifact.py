@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from ansorc.codegen.network.header import network_header_text
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.weights import WeightBlock
 from ansorc.codegen.package.artifact import Artifact, artifact_at, link_library
 from ansorc.codegen.package.files import replaced_together, write_synced
 from ansorc.codegen.package.manifest import NetworkManifest, kernel_version, manifest_text
-from ansorc.codegen.package.network_header import network_header_text
 from ansorc.codegen.package.runtime_library import runtime_object, weights_file_object
 from ansorc.codegen.package.symbols import hidden_with_prefix
 from ansorc.codegen.package.toolchain import assemble, find_toolchain, link_relocatable

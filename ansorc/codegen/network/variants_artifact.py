@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ansorc.codegen.network.artifact import (
+    MakeObjects,
+    build_network_library,
+    embedded_weights,
+    require_embeddable,
+    write_weights,
+)
+from ansorc.codegen.network.header import network_header_text
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan, choosing_extents, joint_signature
 from ansorc.codegen.package.artifact import Artifact, artifact_at
@@ -17,14 +25,6 @@ from ansorc.codegen.package.manifest import (
     kernel_version,
     variants_manifest_text,
 )
-from ansorc.codegen.package.network_artifact import (
-    MakeObjects,
-    build_network_library,
-    embedded_weights,
-    require_embeddable,
-    write_weights,
-)
-from ansorc.codegen.package.network_header import network_header_text
 from ansorc.codegen.package.signature import NO_SUCH_SHAPE
 from ansorc.target import Target
 

@@ -9,10 +9,9 @@ from ansorc.codegen.base import Backend, Capabilities, MachineLimits, Probe, Pro
 from ansorc.codegen.cuda.counts import counted
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT, emit_cuda, workspace_bytes
 from ansorc.codegen.cuda.emulation.compiler import compile_library
-from ansorc.codegen.cuda.emulation.program import EmulatedProgram
+from ansorc.codegen.cuda.emulation.kernel import EmulatedKernel, EmulatedNetwork
 from ansorc.codegen.cuda.launch import LaunchPlan
 from ansorc.codegen.cuda.listings import LISTINGS
-from ansorc.codegen.cuda.network import BoundEmulatedProgram, EmulatedNetwork
 from ansorc.codegen.cuda.network_text import network_text, ready_plan
 from ansorc.codegen.llvm.backend import BACKEND as CPU
 from ansorc.codegen.network.plan import NetworkPlan
@@ -20,7 +19,6 @@ from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.signature import Signature
 from ansorc.errors import BuildError
-from ansorc.ir.aligned import Array
 from ansorc.ir.passes.gpu.pipeline import CUDA_PASSES
 from ansorc.ir.passes.pipeline import Passes
 from ansorc.ir.stmt import Function
@@ -41,24 +39,6 @@ class _HostProbes:
 
     def eviction(self, target: Target) -> Callable[[int, int], None]:
         return CPU.probes.eviction(detect())
-
-
-class EmulatedKernel:
-    """A program in this process; see `base.LoadedKernel`."""
-
-    def __init__(self, code: bytes) -> None:
-        self._plan, library = LaunchPlan.of_code(code)
-        self._program = EmulatedProgram(library)
-
-    def bind(
-        self, arrays: Sequence[Array], workspace: int | None, threads: int
-    ) -> BoundEmulatedProgram:
-        """Return the program on arrays; `threads` means nothing: one runs all blocks."""
-        return BoundEmulatedProgram(self._program, arrays, workspace, self._plan)
-
-    def close(self) -> None:
-        """Free the code."""
-        self._program.close()
 
 
 class _Emulated:
