@@ -8,12 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dag_strategies import dags
-from element_chains import chain
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schedule.meaning import keeps_the_meaning
-from schedule_strategies import schedules
 
 import ansorc.lang as ac
 from ansorc.errors import ScheduleError
@@ -23,6 +19,10 @@ from ansorc.ir.node import walk
 from ansorc.ir.stmt import Allocate, statements
 from ansorc.schedule import Schedule, inlining, lower, schedule
 from ansorc.schedule.inlining import inline_op, is_short_inlined, node_count
+from tests.schedule.meaning import keeps_the_meaning
+from tests.support.dag_strategies import dags
+from tests.support.element_chains import chain
+from tests.support.schedule_strategies import schedules
 
 Step = Callable[[ac.Tensor, ac.Scalar], ac.Scalar]
 
