@@ -41,7 +41,7 @@ _SHARED_BYTES = 4 << 20
 """Of a third level for each core: 32 MiB for 8 cores of Zen 3 to 5 (stated); others have less."""
 
 CPU_BACKEND, CUDA_BACKEND = "ansorc.codegen.llvm.backend", "ansorc.codegen.cuda.backend"
-EMULATED_BACKEND = "ansorc.codegen.cuda.emulated"
+EMULATED_BACKEND = "ansorc.codegen.cuda.emulation.backend"
 _GPU_BACKENDS = {"cuda": CUDA_BACKEND, "cuda-emulated": EMULATED_BACKEND}
 _EMULATED_ARCH = "-arch=sm_90"
 
