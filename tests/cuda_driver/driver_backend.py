@@ -9,15 +9,16 @@ from cuda_driver.images import image_of
 
 from ansorc.codegen.base import Backend
 from ansorc.codegen.cuda.backend import Cuda
-from ansorc.codegen.cuda.launch import LaunchPlan
+from ansorc.codegen.program.compiled import CompiledProgram
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.target import Target
 
 TARGET = "cuda -arch=sm_90 -backend=cuda_driver.driver_backend"
 
 
 class CudaByDriver(Cuda):
-    def compile(self, text: str, target: Target) -> bytes:
-        return LaunchPlan.of_text(text).with_image(image_of(text), text)
+    def compile(self, source: DeviceProgram, target: Target) -> CompiledProgram:
+        return CompiledProgram(image_of(source), source)
 
 
 BACKEND: Backend = CudaByDriver()
