@@ -152,7 +152,9 @@ def _steps_for(task: Task, kernel: _Kernel) -> Steps | None:
     if kernel.program.is_tuned:
         return None
     try:
-        return Names(task.dag).own(Names(kernel.task.dag).canonical(kernel.program.steps))
+        return Names(task.dag).from_canonical(
+            Names(kernel.task.dag).to_canonical(kernel.program.steps)
+        )
     except ScheduleError:
         return None
 

@@ -132,7 +132,7 @@ def default_program(
 
 def program_key(task: Task, program: Program) -> str:
     """Return the key that a record of `program`, which is of `task`, has or would have."""
-    return Source.of_steps(steps_to_json(Names(task.dag).canonical(program.steps))).key
+    return Source.of_steps(steps_to_json(Names(task.dag).to_canonical(program.steps))).key
 
 
 def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
@@ -156,7 +156,7 @@ def recorded_steps(task: Task, record: Record) -> tuple[Step, ...]:
 
     Raise ScheduleError where they name what the task does not have.
     """
-    return Names(task.dag).own(steps_from_json(json.loads(record.steps)))
+    return Names(task.dag).from_canonical(steps_from_json(json.loads(record.steps)))
 
 
 @dataclass(frozen=True)

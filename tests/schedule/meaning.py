@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from guarded_memory import guarded
 
 from ansorc.codegen.build import prepare
 from ansorc.codegen.call.build import build_function
@@ -15,6 +14,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower, packings
 from ansorc.target import Target
+from tests.support.guarded_memory import guarded
 
 Arrays = list[np.ndarray]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
-from ansorc.lang.arguments import checked
+from ansorc.lang.arguments import check_arguments
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules, require_gpu_options
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
@@ -118,7 +118,7 @@ def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sk
         yield from completed(variant, share, options.unroll_limits, placement)
 
 
-@checked
+@check_arguments
 def sketch_rules(
     options: SearchOptions = DEFAULTS, target: Target | None = None
 ) -> tuple[SketchRule, ...]:

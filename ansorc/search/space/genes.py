@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.schedule.extent import IntArray
-from ansorc.schedule.genes import filled
+from ansorc.schedule.genes import fill_holes
 from ansorc.schedule.schedule import Schedule, replay
 from ansorc.schedule.state import Step
 from ansorc.search.gpu.limits import are_legal
@@ -66,7 +66,7 @@ def choice_values(sketch: Sketch, genes: Genes) -> dict[str, IntArray]:
 def steps(sketch: Sketch, row: Genes) -> tuple[Step, ...]:
     """Return the program of one row [columns] as steps without holes."""
     values = {name: int(value) for name, value in choice_values(sketch, row).items()}
-    return (*filled(sketch.steps, tiles(sketch, row)), *sketch.annotate(values))
+    return (*fill_holes(sketch.steps, tiles(sketch, row)), *sketch.annotate(values))
 
 
 def population_state(sketch: Sketch, genes: Genes) -> Schedule:
