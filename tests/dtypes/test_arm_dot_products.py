@@ -13,7 +13,7 @@ from narrow_kernels import assembly_of, body_of, mnemonics, values
 
 import ansorc as ac
 from ansorc.schedule import replay
-from ansorc.search.default import default_steps
+from ansorc.search.cpu.default import default_steps
 from ansorc.target import Target
 
 A76, V1 = "aarch64-linux-gnu -mcpu=cortex-a76", "aarch64-linux-gnu -mcpu=neoverse-v1"

@@ -13,7 +13,7 @@ from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
 from ansorc.ir.aligned import Array
 from ansorc.schedule.steps import Tensorize
-from ansorc.search.default import default_steps
+from ansorc.search.cpu.default import default_steps
 
 RNG = np.random.default_rng(0)
 SCALE, SCALES = np.float32(0.03125), (RNG.random(4) * 0.05 + 0.01).astype(np.float32)

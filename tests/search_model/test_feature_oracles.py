@@ -16,7 +16,7 @@ from ansorc.lang import sum as total
 from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Schedule, schedule
 from ansorc.search.features import COLUMNS, FEATURE_NAMES
-from ansorc.search.gpu.feature_sets import extract_state
+from ansorc.search.space import extract_state
 from ansorc.target import Target
 
 ZEN = Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=4")

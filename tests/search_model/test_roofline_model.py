@@ -7,8 +7,8 @@ import pytest
 from search_model.workloads import ZEN, matmul
 
 from ansorc.schedule import Schedule, schedule
-from ansorc.search.gpu.feature_sets import extract_state
 from ansorc.search.model import RooflineModel
+from ansorc.search.space import extract_state
 
 
 def score(state: Schedule) -> float:
